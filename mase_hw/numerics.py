@@ -1,0 +1,327 @@
+"""The only place where bits are lost.
+
+Mantissas travel as integer-valued tensors in a *carrier*: the narrowest dtype in which every value that can occur
+is exact (float32 to 2**24, float64 to 2**53, int64 to 2**63 - 1). Within a carrier, products, sums and shifts by
+powers of two are exact, whatever order the library sums in, so every device gives the same bits. :func:`cast`
+is where rounding and overflow happen; :func:`quantize` is the same for floats.
+
+Gradients are straight-through (Bengio et al., arXiv:1308.3432): rounding passes them, saturation stops them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+from mase_hw.errors import FormatError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+
+_LIMITS: tuple[tuple[torch.dtype, int], ...] = (
+    (torch.float32, 1 << 24),
+    (torch.float64, 1 << 53),
+    (torch.int64, (1 << 63) - 1),
+)
+_FAR = 64
+"""Shifts beyond this change nothing for a float carrier: all bits are already below a quarter or beyond the range."""
+
+
+def carrier(bound: int, *, name: str | None = None) -> torch.dtype:
+    """Return the narrowest dtype that holds every integer of magnitude up to ``bound`` exactly.
+
+    Args:
+        bound: Largest magnitude that can occur, partial sums included.
+        name: What is being computed, for the error.
+
+    Raises:
+        FormatError: If even int64 is too narrow.
+    """
+    for dtype, limit in _LIMITS:
+        if bound <= limit:
+            return dtype
+    raise FormatError(
+        "the exact result does not fit the widest carrier",
+        node=name,
+        got=f"{bound.bit_length() + 1} bits",
+        expected="at most 64 bits (int64)",
+        remedy="use narrower formats, or split the sum into parts that fit",
+    )
+
+
+def magnitude(fmt: FixedFormat) -> int:
+    """Largest absolute mantissa of a format."""
+    return max(abs(fmt.min_mantissa), fmt.max_mantissa)
+
+
+def _wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    order = [dtype for dtype, _ in _LIMITS]
+    return max(a, b, key=order.index)
+
+
+def as_carrier(mantissa: Tensor, dtype: torch.dtype) -> Tensor:
+    """Move mantissas into a carrier; exact by the caller's choice of a carrier that holds them."""
+    return mantissa if mantissa.dtype == dtype else mantissa.to(dtype)
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Switch autocast off for exact arithmetic; a model may be called under ``torch.autocast``."""
+    with torch.autocast(device_type=device.type, enabled=False):
+        yield
+
+
+def reduced_matmul() -> bool:
+    """Whether torch is allowed to compute float32 products with fewer than 24 bits (TF32, bfloat16)."""
+    return torch.get_float32_matmul_precision() != "highest" or bool(torch.backends.cuda.matmul.allow_tf32)
+
+
+class _Cast(torch.autograd.Function):
+    """Exact shift, rounding, overflow; straight-through backward."""
+
+    @staticmethod
+    def forward(ctx: Any, m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
+        if m.dtype == torch.int64:
+            result, clipped = _cast_int(m, shift, fmt, rounding, overflow)
+        else:
+            result, clipped = _cast_float(m, shift, fmt, rounding, overflow)
+        ctx.shift = shift
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward(clipped)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, None, None]:
+        (clipped,) = ctx.saved_tensors
+        grad = grads[0] * math.ldexp(1.0, -ctx.shift)
+        return grad.masked_fill(clipped, 0.0), None, None, None, None
+
+
+def _cast_float(
+    m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow
+) -> tuple[Tensor, Tensor]:
+    x = m * math.ldexp(1.0, -max(-_FAR, min(_FAR, shift))) if shift else m
+    if shift > 0:
+        if rounding is Rounding.HALF_EVEN:
+            x = torch.round(x)
+        elif rounding is Rounding.HALF_UP:
+            floor = torch.floor(x)
+            x = floor + (x - floor >= 0.5).to(x.dtype)
+        elif rounding is Rounding.FLOOR:
+            x = torch.floor(x)
+        else:
+            x = torch.trunc(x)
+    low, high = fmt.min_mantissa, fmt.max_mantissa
+    if overflow is Overflow.SATURATE:
+        clipped = (x < low) | (x > high)
+        return torch.clamp(x, low, high) + 0.0, clipped
+    # fmod is exact, and so is the one addition that brings its result into range (Sterbenz's lemma).
+    modulus = math.ldexp(1.0, fmt.width)
+    x = torch.fmod(x, modulus)
+    x = torch.where(x > high, x - modulus, torch.where(x < low, x + modulus, x)) + 0.0
+    return x, torch.zeros_like(x, dtype=torch.bool)
+
+
+def _cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> tuple[Tensor, Tensor]:
+    x = m
+    if shift > 0:
+        if shift <= 62:
+            floor = x >> shift
+            rem = x - (floor << shift)
+            half = 1 << (shift - 1)
+            up, tie = rem > half, rem == half
+        else:
+            # The divisor is at least 2**63: the quotient's floor is 0 or -1 and the fraction needs no remainder.
+            floor = torch.where(x < 0, -torch.ones_like(x), torch.zeros_like(x))
+            half = 1 << 62
+            if shift == 63:
+                up = (x > half) | ((x < 0) & (x > -half))
+                tie = (x == half) | (x == -half)
+            else:
+                up, tie = x < 0, torch.zeros_like(x, dtype=torch.bool)
+            rem = x
+        if rounding is Rounding.HALF_EVEN:
+            x = floor + (up | (tie & ((floor & 1) == 1))).to(x.dtype)
+        elif rounding is Rounding.HALF_UP:
+            x = floor + (up | tie).to(x.dtype)
+        elif rounding is Rounding.FLOOR:
+            x = floor
+        else:
+            x = floor + ((floor < 0) & (rem != 0)).to(x.dtype)
+    low, high = fmt.min_mantissa, fmt.max_mantissa
+    left = max(0, -shift)
+    if overflow is Overflow.SATURATE:
+        # Compare before shifting left, so that nothing leaves int64.
+        over, under = x > (high >> left), x < -((-low) >> left)
+        x = x << left if left < 63 else torch.zeros_like(x)
+        x = torch.where(over, torch.full_like(x, high), torch.where(under, torch.full_like(x, low), x))
+        return x, over | under
+    if left >= fmt.width:
+        x = torch.zeros_like(x)
+    else:
+        x = (x & ((1 << (fmt.width - left)) - 1)) << left if fmt.width < 64 else x << left
+        if fmt.signed and fmt.width < 64:
+            x = torch.where(x > high, x - (1 << fmt.width), x)
+    return x, torch.zeros_like(x, dtype=torch.bool)
+
+
+def cast(
+    mantissa: Tensor,
+    frac: int,
+    fmt: FixedFormat,
+    rounding: Rounding = Rounding.HALF_EVEN,
+    overflow: Overflow = Overflow.SATURATE,
+) -> Tensor:
+    """Bring exact mantissas into a format: the one place where an op loses bits.
+
+    Args:
+        mantissa: Integers in a carrier, any shape; the value is ``mantissa * 2**-frac``.
+        frac: Fraction width of ``mantissa``.
+        fmt: Target format.
+        rounding: What happens to the bits below the target's last place.
+        overflow: What happens beyond the target's range.
+
+    Returns:
+        Mantissas of ``fmt``, same shape, in the wider of the given carrier and the one ``fmt`` needs. Gradients pass
+        straight through rounding and are stopped by saturation.
+    """
+    dtype = _wider(mantissa.dtype, carrier(magnitude(fmt)))
+    result: Tensor = _Cast.apply(as_carrier(mantissa, dtype), frac - fmt.frac_width, fmt, rounding, overflow)  # type: ignore[no-untyped-call]
+    return result
+
+
+def quantize(
+    values: Tensor,
+    fmt: FixedFormat,
+    rounding: Rounding = Rounding.HALF_EVEN,
+    overflow: Overflow = Overflow.SATURATE,
+    *,
+    name: str = "tensor",
+) -> Tensor:
+    """Turn floats into mantissas: half-even and saturating unless told otherwise.
+
+    Args:
+        values: Floats of any shape and floating dtype, or integers.
+        fmt: Target format of at most 53 bits.
+        rounding: Rounding mode.
+        overflow: Overflow mode.
+        name: What the tensor is, for the error.
+
+    Returns:
+        Mantissas in the carrier of ``fmt``, same shape; straight-through gradients.
+
+    Raises:
+        FormatError: If a value is NaN, or the format is wider than a float64 mantissa.
+    """
+    dtype = carrier(magnitude(fmt), name=name)
+    if dtype == torch.int64 and magnitude(fmt) > 1 << 53:
+        raise FormatError(
+            "floats carry at most 53 bits", node=name, field="width", got=fmt.width, expected="at most 53"
+        )
+    wide = values.dtype if values.dtype in (torch.float32, torch.float64) else torch.float32
+    if not values.dtype.is_floating_point:
+        wide = torch.float64
+    x = values.to(_wider(wide, dtype))
+    if not _symbolic(x) and bool(torch.isnan(x).any()):
+        raise FormatError(
+            "NaN cannot be quantised",
+            node=name,
+            got=f"{int(torch.isnan(x).sum())} NaN of {x.numel()} values",
+            expected="finite numbers",
+            remedy="find where the NaN comes from (weights, calibration data or an overflow in the model)",
+        )
+    if overflow is Overflow.WRAP and not _symbolic(x) and bool(torch.isinf(x).any()):
+        raise FormatError("infinity cannot wrap", node=name, expected="finite numbers")
+    # Rounding acts on values * 2**frac: shift 0 of a number that still has a fraction, so round before the cast.
+    scaled = x * math.ldexp(1.0, fmt.frac_width)
+    rounded: Tensor = _Round.apply(scaled, rounding)  # type: ignore[no-untyped-call]
+    result: Tensor = _Cast.apply(rounded, 0, fmt, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
+    return as_carrier(result, dtype)
+
+
+def _symbolic(x: Tensor) -> bool:
+    """Whether a tensor has a shape but no values, so that there is nothing to check."""
+    return x.is_meta or isinstance(x, FakeTensor)
+
+
+class _Round(torch.autograd.Function):
+    """Rounding of a float to an integer, straight-through."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rounding: Rounding) -> Tensor:
+        if rounding is Rounding.HALF_EVEN:
+            return torch.round(x)
+        if rounding is Rounding.HALF_UP:
+            floor = torch.floor(x)
+            return floor + (x - floor >= 0.5).to(x.dtype)
+        return torch.floor(x) if rounding is Rounding.FLOOR else torch.trunc(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return grads[0], None
+
+
+def dequantize(mantissa: Tensor, fmt: FixedFormat) -> Tensor:
+    """Turn mantissas into the floats they stand for, exactly.
+
+    Returns:
+        float32 for formats of up to 24 magnitude bits, float64 up to 53.
+
+    Raises:
+        FormatError: If the format is wider than a float64 mantissa.
+    """
+    dtype = carrier(magnitude(fmt))
+    if dtype == torch.int64:
+        raise FormatError(
+            "mantissas of this format do not fit a float64", field="width", got=fmt.width, expected="at most 53"
+        )
+    return as_carrier(mantissa, dtype) * fmt.scale
+
+
+def exact_linear(x: Tensor, w: Tensor, bound: int, *, name: str | None = None) -> Tensor:
+    """``x @ w.T`` on mantissas, exact.
+
+    Args:
+        x: Integers of shape ``(..., in)``.
+        w: Integers of shape ``(out, in)``.
+        bound: Largest magnitude any partial sum can reach.
+        name: Node name, for the error.
+
+    Returns:
+        Integers of shape ``(..., out)`` in the carrier of ``bound``.
+    """
+    dtype = carrier(bound, name=name)
+    if dtype == torch.float32 and reduced_matmul():
+        dtype = torch.float64
+    with full_precision(x.device):
+        if dtype != torch.int64:
+            return torch.nn.functional.linear(as_carrier(x, dtype), as_carrier(w, dtype))
+        return _linear_in_limbs(x.to(torch.int64), w.to(torch.int64))
+
+
+def _linear_in_limbs(x: Tensor, w: Tensor) -> Tensor:
+    """Integer product beyond 53 bits from float64 products of limbs; no device needs an int64 matrix product."""
+    inner = max(1, x.shape[-1])
+    limb = (53 - (inner - 1).bit_length()) // 2
+    total: Tensor | None = None
+    for i, xi in enumerate(_limbs(x, limb)):
+        for j, wj in enumerate(_limbs(w, limb)):
+            part = torch.nn.functional.linear(xi, wj).to(torch.int64) << min(63, limb * (i + j))
+            if limb * (i + j) < 64:
+                total = part if total is None else total + part
+    assert total is not None  # there is always limb 0
+    return total
+
+
+def _limbs(value: Tensor, bits: int) -> list[Tensor]:
+    """Split integers into unsigned limbs of ``bits`` bits, the last one signed, as float64."""
+    parts: list[Tensor] = []
+    while True:
+        if bool((value.abs() < (1 << bits)).all()):
+            return [*parts, value.to(torch.float64)]
+        parts.append((value & ((1 << bits) - 1)).to(torch.float64))
+        value = value >> bits

@@ -1,0 +1,86 @@
+"""Cast: the same value in another format; the op the quantisation pass puts where two formats meet."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import cast
+from mase_hw.ops import _elementwise as elementwise
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
+    frac = a.formats["data_in_0"].frac_width
+    return {"data_out_0": cast(t["data_in_0"], frac, a.formats["data_out_0"], a.rounding, a.overflow)}
+
+
+def _cases() -> list[Case]:
+    wide, narrow = FixedFormat(10, 6), FixedFormat(6, 3)
+    every_mode = [
+        elementwise.case(
+            f"{rounding.name}_{overflow.name}".lower(),
+            (16, 64),
+            16,
+            wide,
+            narrow,
+            rounding,
+            overflow,
+            frames=1,
+            exhaustive=True,
+        )
+        for rounding, overflow in itertools.product(Rounding, Overflow)
+    ]
+    return [
+        *every_mode,
+        elementwise.case(
+            "to_unsigned", (1, 64), 5, FixedFormat(6, 3), FixedFormat(5, 1, False), frames=1, exhaustive=True
+        ),
+        elementwise.case(
+            "to_signed", (1, 64), 4, FixedFormat(6, 3, False), FixedFormat(4, 2), frames=1, exhaustive=True
+        ),
+        elementwise.case("left_shift", (2, 8), 3, FixedFormat(4, -1), FixedFormat(9, 4), frames=1, exhaustive=True),
+        elementwise.case(
+            "left_wrap",
+            (2, 8),
+            4,
+            FixedFormat(4, 0),
+            FixedFormat(5, 3),
+            Rounding.FLOOR,
+            Overflow.WRAP,
+            frames=1,
+            exhaustive=True,
+        ),
+        elementwise.case(
+            "all_bits_lost", (2, 8), 4, FixedFormat(4, 9), FixedFormat(4, 0), Rounding.FLOOR, frames=1, exhaustive=True
+        ),
+        elementwise.case("one_bit", (1, 16), 4, FixedFormat(4, 2), FixedFormat(1, 0), frames=1, exhaustive=True),
+        elementwise.case("forty_bits", (1, 6), 2, FixedFormat(40, 20), FixedFormat(33, 18)),
+    ]
+
+
+OPS = (
+    OpDef(
+        name="cast",
+        mase_type="builtin_func",
+        golden=golden,
+        hardware=Hardware(
+            module="fixed_cast",
+            file="ops/fixed_cast.sv",
+            dependence_files=("lib/fixed_cast_unit.sv", "lib/register_slice.sv"),
+            params=elementwise.ElementwiseParams,
+            build=elementwise.build,
+            ports=elementwise.ports,
+            arithmetic=elementwise.arithmetic,
+            latency=elementwise.registered,
+            cases=_cases,
+            follows_input=True,
+        ),
+    ),
+    # Where a float input of the model becomes fixed point: done by the host, so no hardware of its own.
+    OpDef(name="quantize", mase_type="builtin_func", implicit=True),
+)

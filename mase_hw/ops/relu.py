@@ -1,0 +1,57 @@
+"""ReLU: ``cast(max(x, 0))``; exact when the output format holds the input's non-negative values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import cast
+from mase_hw.ops import _elementwise as elementwise
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
+    positive = torch.clamp(t["data_in_0"], min=0)
+    frac = a.formats["data_in_0"].frac_width
+    return {"data_out_0": cast(positive, frac, a.formats["data_out_0"], a.rounding, a.overflow)}
+
+
+def _cases() -> list[Case]:
+    s8, u7, u4 = FixedFormat(8, 4), FixedFormat(7, 4, signed=False), FixedFormat(4, 1, signed=False)
+    return [
+        elementwise.case("same_format", (4, 64), 8, s8, s8, frames=1, exhaustive=True),
+        elementwise.case("to_unsigned", (2, 3, 5), 2, s8, u7),
+        elementwise.case("requantise", (4, 64), 3, s8, u4, Rounding.HALF_UP, frames=1, exhaustive=True),
+        elementwise.case("wide", (1, 7), 7, FixedFormat(16, 9), FixedFormat(12, 4), Rounding.TRUNC, Overflow.WRAP),
+        elementwise.case("serial", (1, 3), 1, FixedFormat(2, 0), FixedFormat(2, 0)),
+    ]
+
+
+OPS = (
+    OpDef(
+        name="relu",
+        mase_type="module_related_func",
+        modules=(nn.ReLU,),
+        functions=(nn.functional.relu, torch.relu),
+        methods=("relu",),
+        attributes=("inplace",),
+        golden=golden,
+        default_out=lambda formats: formats["data_in_0"],
+        hardware=Hardware(
+            module="fixed_relu",
+            file="ops/fixed_relu.sv",
+            dependence_files=("lib/fixed_cast_unit.sv", "lib/register_slice.sv"),
+            params=elementwise.ElementwiseParams,
+            build=elementwise.build,
+            ports=elementwise.ports,
+            arithmetic=elementwise.arithmetic,
+            latency=elementwise.registered,
+            cases=_cases,
+            follows_input=True,
+        ),
+    ),
+)

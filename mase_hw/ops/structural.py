@@ -1,0 +1,175 @@
+"""Stream primitives that no model contains: the netlist puts them where streams need them.
+
+They are catalogue entries so that the one catalogue test proves them too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from mase_hw.catalogue import Arithmetic, Case, Cycles, Hardware, Latency, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat
+from mase_hw.streams import Direction, Stream, ceil_div
+
+_CASE_BEATS = 23
+"""Beats a frame in the test of a primitive that does not know frames; odd, to meet every counter state."""
+
+
+@dataclass(frozen=True)
+class BufferParams:
+    """Parameters of ``skid_buffer`` and ``register_slice``: bits of a beat."""
+
+    WIDTH: int
+
+
+@dataclass(frozen=True)
+class FifoParams:
+    """Parameters of ``stream_fifo``: bits of a beat, beats held."""
+
+    WIDTH: int
+    DEPTH: int
+
+
+@dataclass(frozen=True)
+class RepackParams:
+    """Parameters of ``stream_repack``: element bits, lanes and row length of both sides."""
+
+    WIDTH: int
+    IN_LANES: int
+    OUT_LANES: int
+    IN_SIZE: int
+    OUT_SIZE: int
+
+
+def _port(direction: Direction, shape: tuple[int, ...], width: int, lanes: int) -> Stream:
+    name = f"{direction}_data"
+    fmt = FixedFormat(width, 0, signed=False)
+    return Stream(name, direction, shape, fmt, (lanes,), f"{direction}_valid", f"{direction}_ready")
+
+
+def _plain_ports(p: BufferParams | FifoParams) -> tuple[Stream, ...]:
+    return tuple(_port(d, (_CASE_BEATS, 1), p.WIDTH, 1) for d in ("in", "out"))
+
+
+def repack_ports(p: RepackParams) -> tuple[Stream, ...]:
+    """Both sides, for the smallest frame that has whole rows on both."""
+    total = math.lcm(p.IN_SIZE, p.OUT_SIZE)
+    return (
+        _port("in", (total // p.IN_SIZE, p.IN_SIZE), p.WIDTH, p.IN_LANES),
+        _port("out", (total // p.OUT_SIZE, p.OUT_SIZE), p.WIDTH, p.OUT_LANES),
+    )
+
+
+def _arithmetic(ports: Callable[..., tuple[Stream, ...]]) -> Callable[..., Arithmetic]:
+    def read(p: object) -> Arithmetic:
+        streams = ports(p)
+        return Arithmetic({s.name: s.fmt for s in streams}, attributes={"out_shape": streams[-1].shape})
+
+    return read
+
+
+def _identity(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {"out_data": t["in_data"].reshape(-1, *a.attributes["out_shape"])}
+
+
+def _registered(p: BufferParams | FifoParams) -> Latency:
+    return Latency(_CASE_BEATS, lambda offered: offered + 1, _CASE_BEATS)
+
+
+def repack_latency(p: RepackParams) -> Latency:
+    """Cycle model of ``stream_repack``: the counters of the module, stepped from one event to the next."""
+    beats_in, beats_out = ceil_div(p.IN_SIZE, p.IN_LANES), ceil_div(p.OUT_SIZE, p.OUT_LANES)
+    ready_below = 2 * p.OUT_LANES + (0 if p.IN_SIZE == p.OUT_SIZE else p.IN_LANES)
+
+    def departures(offered: Cycles) -> Cycles:
+        total = len(offered) // beats_in * p.IN_SIZE
+        out: list[int] = []
+        count = taken = given = cycle = 0
+        while given < total:
+            row = len(out) % beats_out
+            need = min(p.OUT_LANES, p.OUT_SIZE - row * p.OUT_LANES)
+            accept = taken < len(offered) and offered[taken] <= cycle and count < ready_below
+            if count >= need:
+                out.append(cycle)
+                count, given = count - need, given + need
+            elif not accept and count < ready_below:
+                cycle = int(offered[taken])
+                continue
+            if accept:
+                count += min(p.IN_LANES, p.IN_SIZE - (taken % beats_in) * p.IN_LANES)
+                taken += 1
+            cycle += 1
+        return np.array(out, dtype=np.int64)
+
+    streams = repack_ports(p)
+    # Three frames at full input rate: the last period is the steady one.
+    offered = np.arange(3 * streams[0].beats, dtype=np.int64)
+    starts = departures(offered)[:: streams[1].beats]
+    return Latency(int(starts[2] - starts[1]), departures, streams[0].beats)
+
+
+def _not_requested(r: Request) -> BufferParams:
+    raise UnsupportedError("stream primitives are placed by the netlist, not by a model", node=r.node)
+
+
+def _structural(
+    name: str,
+    module: str,
+    params: type[object],
+    ports: Callable[..., tuple[Stream, ...]],
+    latency: Callable[..., Latency],
+    cases: Callable[[], list[Case]],
+) -> OpDef:
+    return OpDef(
+        name=name,
+        golden=_identity,
+        formats=(),
+        hardware=Hardware(
+            module=module,
+            file=f"lib/{module}.sv",
+            dependence_files=(),
+            params=params,
+            build=_not_requested,
+            ports=ports,
+            arithmetic=_arithmetic(ports),
+            latency=latency,
+            cases=cases,
+        ),
+    )
+
+
+def _buffer_cases() -> list[Case]:
+    return [Case(f"w{width}", BufferParams(width), 3) for width in (1, 13)]
+
+
+def _fifo_cases() -> list[Case]:
+    return [Case(f"w{w}_d{d}", FifoParams(w, d), 3) for w, d in ((8, 2), (5, 3), (1, 4), (9, 17))]
+
+
+def _repack_cases() -> list[Case]:
+    sides = [(1, 4, 8, 8), (4, 1, 8, 8), (4, 2, 10, 10), (2, 4, 10, 10), (4, 3, 10, 10), (3, 4, 10, 10)]
+    sides += [
+        (5, 3, 16, 16),
+        (3, 3, 16, 64),
+        (4, 4, 10, 30),
+        (7, 2, 7, 7),
+        (1, 1, 3, 3),
+        (8, 3, 8, 24),
+        (2, 7, 6, 21),
+        (14, 7, 15, 21),
+    ]
+    return [Case(f"{i}to{o}_rows{a}to{b}", RepackParams(5, i, o, a, b), 5) for i, o, a, b in sides]
+
+
+OPS = (
+    _structural("skid_buffer", "skid_buffer", BufferParams, _plain_ports, _registered, _buffer_cases),
+    _structural("register_slice", "register_slice", BufferParams, _plain_ports, _registered, _buffer_cases),
+    _structural("fifo", "stream_fifo", FifoParams, _plain_ports, _registered, _fifo_cases),
+    _structural("repack", "stream_repack", RepackParams, repack_ports, repack_latency, _repack_cases),
+)

@@ -1,0 +1,57 @@
+"""Where the files that are not Python lie: RTL, templates and simulation benches.
+
+In a wheel they are inside the package; in a checkout (or an editable installation) they are at the root of the
+repository, beside the package.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mase_hw.errors import MaseHwError
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def rtl_root() -> Path:
+    """The folder of the RTL and its templates: ``lib``, ``ops``, ``top`` and ``synth``.
+
+    Raises:
+        MaseHwError: If the installation lacks it.
+    """
+    return find_folder("rtl_templates", PACKAGE)
+
+
+def sim_root() -> Path:
+    """The folder of the simulation benches.
+
+    Raises:
+        MaseHwError: If the installation lacks it.
+    """
+    return find_folder("sim", PACKAGE)
+
+
+def find_folder(name: str, package: Path) -> Path:
+    """Find a data folder of a package directory: inside it (wheel), else beside it (checkout).
+
+    Args:
+        name: Name of the folder.
+        package: The directory of the package.
+
+    Raises:
+        MaseHwError: If neither place has it.
+    """
+    inside = package / name
+    if inside.is_dir():
+        return inside
+    beside = package.parent / name
+    # Beside an installed package lies site-packages, where a folder of that name belongs to somebody else.
+    if beside.is_dir() and (package.parent / "pyproject.toml").is_file():
+        return beside
+    raise MaseHwError(
+        f"the installation of mase_hw has no folder {name!r}, so it is incomplete",
+        node=str(package),
+        got="neither of the expected folders exists",
+        expected=f"{inside} (installed) or {beside} (checkout)",
+        remedy="reinstall mase-hw from a wheel, or run from a complete checkout of the repository",
+    )
