@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fixed_accumulator: exact sum of a run of signed values, started from `init`.
+//
+// The value with in_first loads init + value, later ones add; `init` is read
+// with in_first only. The value with in_last completes the sum, which stands at
+// out_data for the one cycle of out_valid. Free running, never stalls; runs may
+// follow each other without a gap, and may be one value long.
+//
+// Latency:    1 cycle from in_last to out_valid.
+// Throughput: 1 value per cycle.
+// Golden:     an integer sum, see `mase_hw/ops/linear.py`.
+module fixed_accumulator #(
+    parameter int IN_WIDTH  = 8,
+    parameter int ACC_WIDTH = 16
+) (
+    input  logic                        clk,
+    input  logic                        rst,
+    input  logic signed [ IN_WIDTH-1:0] in_data,
+    input  logic                        in_valid,
+    input  logic                        in_first,
+    input  logic                        in_last,
+    input  logic signed [ACC_WIDTH-1:0] init,
+    output logic signed [ACC_WIDTH-1:0] out_data,
+    output logic                        out_valid
+);
+
+  if (IN_WIDTH < 1 || ACC_WIDTH < IN_WIDTH) begin : g_bad_width
+    $fatal(
+        1,
+        "fixed_accumulator: need 1 <= IN_WIDTH <= ACC_WIDTH, got %0d and %0d",
+        IN_WIDTH,
+        ACC_WIDTH
+    );
+  end
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      out_valid <= 1'b0;
+    end else begin
+      out_valid <= in_valid && in_last;
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (in_valid) begin
+      out_data <= (in_first ? init : out_data) + ACC_WIDTH'(in_data);
+    end
+  end
+
+endmodule

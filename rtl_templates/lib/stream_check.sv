@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// stream_check: simulation-only monitor of the valid/ready rules on one stream.
+//
+// Once valid is high it must stay high, with the same data, until ready. The
+// whole body is absent when SYNTHESIS is defined; it never drives anything.
+//
+// Latency:    none (an observer).
+// Throughput: does not affect the stream.
+// Golden:     the rules in `mase_hw/streams.py`.
+module stream_check #(
+    parameter int WIDTH = 8,
+    parameter     NAME  = ""
+) (
+    input logic             clk,
+    input logic             rst,
+    input logic [WIDTH-1:0] data,
+    input logic             valid,
+    input logic             ready
+);
+
+  if (WIDTH < 1) begin : g_bad_width
+    $fatal(1, "stream_check %s: WIDTH must be at least 1, got %0d", NAME, WIDTH);
+  end
+
+`ifndef SYNTHESIS
+  logic             stalled_q;
+  logic [WIDTH-1:0] data_q;
+
+  always_ff @(posedge clk) begin
+    stalled_q <= !rst && valid && !ready;
+    data_q    <= data;
+    if (!rst && stalled_q) begin
+      if (!valid) begin
+        $fatal(1, "%m: stream %s: valid dropped before ready", NAME);
+      end else if (data != data_q) begin
+        $fatal(1, "%m: stream %s: data changed from %h to %h while waiting for ready", NAME,
+               data_q, data);
+      end
+    end
+  end
+`else
+  logic unused;
+  assign unused = &{1'b0, clk, rst, data, valid, ready};
+`endif
+
+endmodule

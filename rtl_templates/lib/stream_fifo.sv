@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// stream_fifo: first-word fall-through queue of any depth.
+//
+// Storage is a plain array with an asynchronous read, which maps to LUT RAM.
+// `in_ready` depends on registered state only (a full queue does not accept in
+// the cycle in which it is popped), so it cuts the ready path.
+//
+// Latency:    1 cycle (accepted in t, valid in t + 1 when the queue was empty).
+// Throughput: 1 beat per cycle for DEPTH >= 2, 1 beat per 2 cycles for DEPTH 1.
+// Golden:     identity on the sequence of beats.
+module stream_fifo #(
+    parameter  int WIDTH  = 8,
+    parameter  int DEPTH  = 2,
+    localparam int CountW = $clog2(DEPTH + 1)
+) (
+    input  logic              clk,
+    input  logic              rst,
+    input  logic [ WIDTH-1:0] in_data,
+    input  logic              in_valid,
+    output logic              in_ready,
+    output logic [ WIDTH-1:0] out_data,
+    output logic              out_valid,
+    input  logic              out_ready,
+    output logic [CountW-1:0] count
+);
+
+  if (WIDTH < 1) begin : g_bad_width
+    $fatal(1, "stream_fifo: WIDTH must be at least 1, got %0d", WIDTH);
+  end
+  if (DEPTH < 1) begin : g_bad_depth
+    $fatal(1, "stream_fifo: DEPTH must be at least 1, got %0d", DEPTH);
+  end
+
+  localparam int PtrW = (DEPTH > 1) ? $clog2(DEPTH) : 1;
+  localparam logic [PtrW-1:0] PtrLast = PtrW'(DEPTH - 1);
+
+  logic [WIDTH-1:0] mem      [DEPTH];
+  logic [ PtrW-1:0] wr_ptr_q;
+  logic [ PtrW-1:0] rd_ptr_q;
+  logic             push;
+  logic             pop;
+
+  assign in_ready  = count != CountW'(DEPTH);
+  assign out_valid = count != '0;
+  assign out_data  = mem[rd_ptr_q];
+  assign push      = in_valid && in_ready;
+  assign pop       = out_valid && out_ready;
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      wr_ptr_q <= '0;
+      rd_ptr_q <= '0;
+      count    <= '0;
+    end else begin
+      if (push) begin
+        wr_ptr_q <= (wr_ptr_q == PtrLast) ? '0 : wr_ptr_q + PtrW'(1);
+      end
+      if (pop) begin
+        rd_ptr_q <= (rd_ptr_q == PtrLast) ? '0 : rd_ptr_q + PtrW'(1);
+      end
+      if (push && !pop) begin
+        count <= count + CountW'(1);
+      end else if (pop && !push) begin
+        count <= count - CountW'(1);
+      end
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (push) begin
+      mem[wr_ptr_q] <= in_data;
+    end
+  end
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk) begin
+    if (!rst && (int'(count) > DEPTH)) begin
+      $fatal(1, "%m: count %0d is above the depth %0d", count, DEPTH);
+    end
+  end
+`endif
+
+endmodule

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// stream_repack: changes the lanes per beat and the row length of a stream.
+//
+// Input rows of IN_SIZE elements arrive as ceil(IN_SIZE / IN_LANES) beats; the
+// last beat of a row carries only the elements that remain, its pad lanes are
+// dropped. The elements, in order, leave as rows of OUT_SIZE elements in
+// ceil(OUT_SIZE / OUT_LANES) beats, the pad lanes of the last beat zero.
+//
+// Everything moves in units of G elements, G the greatest common divisor of the
+// lane counts and of the row remainders: lane counts that divide each other
+// then need one or two insert positions instead of a full barrel shifter.
+//
+// Cycle model (all values as registered at the start of the cycle, in elements):
+//   count     elements in the buffer                              reset 0
+//   in_pos    beat index in the input row                         reset 0
+//   out_pos   beat index in the output row                        reset 0
+//   push      = min(IN_LANES,  IN_SIZE  - in_pos  * IN_LANES)
+//   need      = min(OUT_LANES, OUT_SIZE - out_pos * OUT_LANES)
+//   in_ready  = count <= 2 * OUT_LANES - 1 + slack
+//               (slack = IN_LANES where the row lengths differ, else 0)
+//   out_valid = count >= need
+//   count'    = count - (out fires ? need : 0) + (in fires ? push : 0)
+// The buffer holds IN_LANES + 2 * OUT_LANES - G + slack elements, which is never
+// exceeded. Without the slack, short beats at the ends of unequal rows would cost
+// cycles.
+//
+// Latency:    1 cycle from the beat that completes an output beat to its valid.
+// Throughput: full rate of the side with more beats whenever IN_SIZE == OUT_SIZE.
+//             Rows of different length with ragged input beats come in bursts
+//             that the buffer smooths only in part; the cycle model is exact for
+//             them too, so take the interval from it.
+// Golden:     identity on the sequence of elements.
+module stream_repack #(
+    parameter int WIDTH     = 8,
+    parameter int IN_LANES  = 1,
+    parameter int OUT_LANES = 1,
+    parameter int IN_SIZE   = 1,
+    parameter int OUT_SIZE  = 1
+) (
+    input  logic                            clk,
+    input  logic                            rst,
+    input  logic [ IN_LANES-1:0][WIDTH-1:0] in_data,
+    input  logic                            in_valid,
+    output logic                            in_ready,
+    output logic [OUT_LANES-1:0][WIDTH-1:0] out_data,
+    output logic                            out_valid,
+    input  logic                            out_ready
+);
+
+  if (WIDTH < 1) begin : g_bad_width
+    $fatal(1, "stream_repack: WIDTH must be at least 1, got %0d", WIDTH);
+  end
+  if (IN_LANES < 1 || OUT_LANES < 1) begin : g_bad_lanes
+    $fatal(
+        1, "stream_repack: IN_LANES %0d and OUT_LANES %0d must be at least 1", IN_LANES, OUT_LANES
+    );
+  end
+  if (IN_SIZE < 1 || OUT_SIZE < 1) begin : g_bad_size
+    $fatal(1, "stream_repack: IN_SIZE %0d and OUT_SIZE %0d must be at least 1", IN_SIZE, OUT_SIZE);
+  end
+
+  // gcd(x, 0) = x, so a remainder of zero does not restrict the unit.
+  function automatic int gcd(input int x, input int y);
+    int a;
+    int b;
+    int t;
+    a = x;
+    b = y;
+    while (b != 0) begin
+      t = a % b;
+      a = b;
+      b = t;
+    end
+    return a;
+  endfunction
+
+  localparam int InRem = IN_SIZE % IN_LANES;
+  localparam int OutRem = OUT_SIZE % OUT_LANES;
+  localparam int G = gcd(gcd(IN_LANES, OUT_LANES), gcd(InRem, OutRem));
+
+  // Everything below counts in units of G elements.
+  localparam int UnitW = G * WIDTH;
+  localparam int InUnits = IN_LANES / G;
+  localparam int OutUnits = OUT_LANES / G;
+  localparam int InTail = ((InRem == 0) ? IN_LANES : InRem) / G;
+  localparam int OutTail = ((OutRem == 0) ? OUT_LANES : OutRem) / G;
+  localparam int InBeats = (IN_SIZE + IN_LANES - 1) / IN_LANES;
+  localparam int OutBeats = (OUT_SIZE + OUT_LANES - 1) / OUT_LANES;
+  localparam int Slack = (IN_SIZE == OUT_SIZE) ? 0 : InUnits;
+  localparam int ReadyMax = 2 * OutUnits - 1 + Slack;
+  localparam int Capacity = InUnits + ReadyMax;
+  localparam int CountW = $clog2(Capacity + 1);
+
+  logic [ InUnits-1:0][UnitW-1:0] in_units;
+  logic [OutUnits-1:0][UnitW-1:0] out_units;
+  logic [Capacity-1:0][UnitW-1:0] store_q;
+  logic [  CountW-1:0]            count_q;
+  logic [  CountW-1:0]            need;
+  logic [  CountW-1:0]            push;
+  logic [  CountW-1:0]            insert_pos;
+  logic                           out_short;
+  logic                           in_fire;
+  logic                           out_fire;
+
+  assign in_units   = in_data;
+  assign out_data   = out_units;
+  assign in_ready   = count_q <= CountW'(ReadyMax);
+  assign out_valid  = count_q >= need;
+  assign in_fire    = in_valid && in_ready;
+  assign out_fire   = out_valid && out_ready;
+  assign insert_pos = out_fire ? count_q - need : count_q;
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      count_q <= '0;
+    end else begin
+      count_q <= in_fire ? insert_pos + push : insert_pos;
+    end
+  end
+
+  // Row position of each side, kept only where the last beat is a shorter one.
+  if (InTail == InUnits) begin : g_in_even
+    assign push = CountW'(InUnits);
+  end else begin : g_in_ragged
+    localparam int PosW = (InBeats > 1) ? $clog2(InBeats) : 1;
+    localparam logic [PosW-1:0] PosLast = PosW'(InBeats - 1);
+    logic [PosW-1:0] in_pos_q;
+    logic            in_short;
+    assign in_short = in_pos_q == PosLast;
+    assign push     = in_short ? CountW'(InTail) : CountW'(InUnits);
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        in_pos_q <= '0;
+      end else if (in_fire) begin
+        in_pos_q <= in_short ? '0 : in_pos_q + PosW'(1);
+      end
+    end
+  end
+
+  if (OutTail == OutUnits) begin : g_out_even
+    assign out_short = 1'b0;
+    assign need      = CountW'(OutUnits);
+  end else begin : g_out_ragged
+    localparam int PosW = (OutBeats > 1) ? $clog2(OutBeats) : 1;
+    localparam logic [PosW-1:0] PosLast = PosW'(OutBeats - 1);
+    logic [PosW-1:0] out_pos_q;
+    assign out_short = out_pos_q == PosLast;
+    assign need      = out_short ? CountW'(OutTail) : CountW'(OutUnits);
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        out_pos_q <= '0;
+      end else if (out_fire) begin
+        out_pos_q <= out_short ? '0 : out_pos_q + PosW'(1);
+      end
+    end
+  end
+
+  for (genvar s = 0; s < OutUnits; s++) begin : g_out
+    if (s < OutTail) begin : g_always
+      assign out_units[s] = store_q[s];
+    end else begin : g_padded
+      assign out_units[s] = out_short ? '0 : store_q[s];
+    end
+  end
+
+  // A beat is accepted only when insert_pos <= ReadyMax.
+  logic [ReadyMax:0] insert_at;
+  for (genvar p = 0; p <= ReadyMax; p++) begin : g_insert
+    assign insert_at[p] = insert_pos == CountW'(p);
+  end
+
+  // Slots at or above the count are don't-care, so a slot may take the input
+  // lane that would land in it whether or not the beat is accepted.
+  for (genvar s = 0; s < Capacity; s++) begin : g_slot
+    localparam int LaneLo = (s > ReadyMax) ? s - ReadyMax : 0;
+    localparam int LaneHi = (s < InUnits) ? s : InUnits - 1;
+    localparam int FromFull = (s + OutUnits < Capacity) ? s + OutUnits : s;
+    localparam int FromTail = (s + OutTail < Capacity) ? s + OutTail : s;
+    logic [UnitW-1:0] kept;
+    logic [UnitW-1:0] slot_next;
+    always_comb begin
+      kept = store_q[s];
+      if (out_fire) begin
+        kept = out_short ? store_q[FromTail] : store_q[FromFull];
+      end
+      slot_next = kept;
+      for (int j = LaneLo; j <= LaneHi; j++) begin
+        if (insert_at[s-j]) begin
+          slot_next = in_units[j];
+        end
+      end
+    end
+    always_ff @(posedge clk) begin
+      store_q[s] <= slot_next;
+    end
+  end
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk) begin
+    if (!rst && (int'(count_q) > Capacity)) begin
+      $fatal(1, "%m: count %0d is above the capacity %0d", count_q, Capacity);
+    end
+  end
+`endif
+
+endmodule

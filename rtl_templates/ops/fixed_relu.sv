@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fixed_relu: element-wise max(x, 0), cast to the output format.
+//
+// The maximum is taken before the cast, so an unsigned output format spends no
+// bit on a sign. Zero stays zero, so pad lanes stay zero.
+//
+// Latency:    1 cycle (accepted in t, valid in t + 1).
+// Throughput: 1 beat per cycle.
+// Golden:     `mase_hw/ops/relu.py`.
+module fixed_relu #(
+    parameter int DATA_IN_0_PRECISION_0        = 8,
+    parameter int DATA_IN_0_PRECISION_1        = 0,
+    parameter int DATA_IN_0_SIGNED             = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_0  = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_1  = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_2  = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_0  = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_1  = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_2  = 1,
+    parameter int DATA_OUT_0_PRECISION_0       = 8,
+    parameter int DATA_OUT_0_PRECISION_1       = 0,
+    parameter int DATA_OUT_0_SIGNED            = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_0 = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_1 = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_2 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_0 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_1 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_2 = 1,
+    parameter int ROUNDING                     = 0,
+    parameter int OVERFLOW                     = 0,
+
+    localparam int Lanes = DATA_IN_0_PARALLELISM_DIM_0 * DATA_IN_0_PARALLELISM_DIM_1
+                         * DATA_IN_0_PARALLELISM_DIM_2
+) (
+    input  logic                                         clk,
+    input  logic                                         rst,
+    input  logic [Lanes-1:0][ DATA_IN_0_PRECISION_0-1:0] data_in_0,
+    input  logic                                         data_in_0_valid,
+    output logic                                         data_in_0_ready,
+    output logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] data_out_0,
+    output logic                                         data_out_0_valid,
+    input  logic                                         data_out_0_ready
+);
+
+  if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
+      DATA_IN_0_TENSOR_SIZE_DIM_2 < 1) begin : g_bad_size
+    $fatal(
+        1,
+        "fixed_relu: DATA_IN_0_TENSOR_SIZE_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
+        DATA_IN_0_TENSOR_SIZE_DIM_0,
+        DATA_IN_0_TENSOR_SIZE_DIM_1,
+        DATA_IN_0_TENSOR_SIZE_DIM_2
+    );
+  end
+  if (DATA_IN_0_PARALLELISM_DIM_0 < 1 || DATA_IN_0_PARALLELISM_DIM_1 < 1 ||
+      DATA_IN_0_PARALLELISM_DIM_2 < 1) begin : g_bad_parallelism
+    $fatal(
+        1,
+        "fixed_relu: DATA_IN_0_PARALLELISM_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
+        DATA_IN_0_PARALLELISM_DIM_0,
+        DATA_IN_0_PARALLELISM_DIM_1,
+        DATA_IN_0_PARALLELISM_DIM_2
+    );
+  end
+  if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
+      DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
+      DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_size_differs
+    $fatal(
+        1,
+        "fixed_relu: DATA_OUT_0_TENSOR_SIZE %0d, %0d, %0d differs from DATA_IN_0's %0d, %0d, %0d",
+        DATA_OUT_0_TENSOR_SIZE_DIM_0,
+        DATA_OUT_0_TENSOR_SIZE_DIM_1,
+        DATA_OUT_0_TENSOR_SIZE_DIM_2,
+        DATA_IN_0_TENSOR_SIZE_DIM_0,
+        DATA_IN_0_TENSOR_SIZE_DIM_1,
+        DATA_IN_0_TENSOR_SIZE_DIM_2
+    );
+  end
+  if (DATA_OUT_0_PARALLELISM_DIM_0 != DATA_IN_0_PARALLELISM_DIM_0 ||
+      DATA_OUT_0_PARALLELISM_DIM_1 != DATA_IN_0_PARALLELISM_DIM_1 ||
+      DATA_OUT_0_PARALLELISM_DIM_2 != DATA_IN_0_PARALLELISM_DIM_2) begin : g_parallelism_differs
+    $fatal(
+        1,
+        "fixed_relu: DATA_OUT_0_PARALLELISM %0d, %0d, %0d differs from DATA_IN_0's %0d, %0d, %0d",
+        DATA_OUT_0_PARALLELISM_DIM_0,
+        DATA_OUT_0_PARALLELISM_DIM_1,
+        DATA_OUT_0_PARALLELISM_DIM_2,
+        DATA_IN_0_PARALLELISM_DIM_0,
+        DATA_IN_0_PARALLELISM_DIM_1,
+        DATA_IN_0_PARALLELISM_DIM_2
+    );
+  end
+
+  logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
+
+  for (genvar i = 0; i < Lanes; i++) begin : g_lane
+    logic [DATA_IN_0_PRECISION_0-1:0] rectified;
+    if (DATA_IN_0_SIGNED != 0) begin : g_signed
+      logic negative;
+      assign negative  = data_in_0[i][DATA_IN_0_PRECISION_0-1];
+      assign rectified = negative ? '0 : data_in_0[i];
+    end else begin : g_unsigned
+      assign rectified = data_in_0[i];
+    end
+
+    fixed_cast_unit #(
+        .IN_WIDTH  (DATA_IN_0_PRECISION_0),
+        .IN_FRAC   (DATA_IN_0_PRECISION_1),
+        .IN_SIGNED (DATA_IN_0_SIGNED),
+        .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
+        .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
+        .OUT_SIGNED(DATA_OUT_0_SIGNED),
+        .ROUNDING  (ROUNDING),
+        .OVERFLOW  (OVERFLOW)
+    ) u_cast (
+        .in_data (rectified),
+        .out_data(result[i])
+    );
+  end
+
+  register_slice #(
+      .WIDTH(Lanes * DATA_OUT_0_PRECISION_0)
+  ) u_slice (
+      .clk      (clk),
+      .rst      (rst),
+      .in_data  (result),
+      .in_valid (data_in_0_valid),
+      .in_ready (data_in_0_ready),
+      .out_data (data_out_0),
+      .out_valid(data_out_0_valid),
+      .out_ready(data_out_0_ready)
+  );
+
+endmodule
