@@ -1,0 +1,24 @@
+"""The intermediate representation: a traced model with typed metadata on every node."""
+
+from mase_hw.ir.graph import MaseGraph
+from mase_hw.ir.metadata import (
+    CommonMetadata,
+    HardwareMetadata,
+    MaseGraphMetadata,
+    MaseMetadata,
+    SoftwareMetadata,
+    TensorMetadata,
+)
+from mase_hw.ir.tracer import MaseTracer, trace_torch_module
+
+__all__ = [
+    "CommonMetadata",
+    "HardwareMetadata",
+    "MaseGraph",
+    "MaseGraphMetadata",
+    "MaseMetadata",
+    "MaseTracer",
+    "SoftwareMetadata",
+    "TensorMetadata",
+    "trace_torch_module",
+]

@@ -1,0 +1,126 @@
+"""Common metadata: what every node is, and the name, shape, type and value of all that flows through it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, fx
+
+from mase_hw.catalogue import Arithmetic
+from mase_hw.ir import binding
+from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.inputs import STRUCTURAL, check_inputs, refuse_unknown
+from mase_hw.ir.metadata import CommonMetadata, TensorDict, TensorMetadata
+from mase_hw.ir.propagate import add_boundary, carry_formats
+
+if TYPE_CHECKING:
+    from mase_hw.ir.graph import MaseGraph
+
+
+def describe(tensor: Tensor, value: Any = None) -> TensorMetadata:
+    """Metadata of a tensor; integers are fixed-point without fraction, a boolean is one unsigned bit."""
+    dtype = tensor.dtype
+    if dtype.is_floating_point:
+        kind, precision, signed = "float", [dtype.itemsize * 8], None
+    elif dtype.is_complex:
+        kind, precision, signed = "NA", [dtype.itemsize * 8], None
+    elif dtype is torch.bool:
+        kind, precision, signed = "fixed", [1, 0], False
+    else:
+        kind, precision, signed = "fixed", [torch.iinfo(dtype).bits, 0], torch.iinfo(dtype).min < 0
+    return TensorMetadata(list(tensor.shape), kind, precision, dtype, signed, value)
+
+
+def named_results(value: Any) -> list[tuple[str, Any]]:
+    """The tensors in a node's value as ``data_out_k``; a value without tensors is ``data_out_0`` itself."""
+    tensors: list[Tensor] = []
+
+    def collect(item: Any) -> None:
+        if isinstance(item, Tensor):
+            tensors.append(item)
+        elif isinstance(item, list | tuple):
+            for part in item:
+                collect(part)
+        elif isinstance(item, Mapping):
+            collect(list(item.values()))
+
+    collect(value)
+    if tensors:
+        return [(f"data_out_{i}", t) for i, t in enumerate(tensors)]
+    return [] if value is None or value == () or value == {} else [("data_out_0", value)]
+
+
+def add_common_metadata(
+    graph: MaseGraph, dummy_in: Mapping[str, Any] | None, add_value: bool, force_device_meta: bool
+) -> None:
+    """Evaluate the graph once and write the common metadata of all nodes; on an error nothing is written."""
+    inputs = check_inputs(graph, dummy_in)
+    refuse_unknown(graph)
+    for node in graph.nodes:
+        graph.meta_of(node)
+    keep = _Keeper(add_value and not force_device_meta)
+    found: dict[fx.Node, CommonMetadata] = {}
+    results: dict[fx.Node, TensorDict] = {}
+
+    def on_node(node: fx.Node, value: Any) -> None:
+        results[node] = TensorDict()
+        for name, result in named_results(value):
+            if isinstance(result, Tensor):
+                results[node][name] = describe(result, keep(result))
+            else:
+                results[node][name] = TensorMetadata([1], "NA", [], value=result)
+        op = graph.op_of(node)
+        kind, name = STRUCTURAL[node.op] if op is None else (op.mase_type, op.name)
+        found[node] = CommonMetadata(kind, name, _arguments(graph, node, results, keep), results[node])
+
+    evaluate(graph.model, inputs, on_node, symbolic=force_device_meta)
+    before = {node: graph.meta_of(node).tree.common for node in found}
+    try:
+        for node, common in found.items():
+            graph.meta_of(node).tree.common = common
+        carry_formats(graph)
+        add_boundary(graph)
+    except Exception:
+        for node, common in before.items():
+            graph.meta_of(node).tree.common = common
+        raise
+
+
+@dataclass
+class _Keeper:
+    """Values for the metadata: copies of activations (in-place operations may change them), or None."""
+
+    active: bool
+
+    def __call__(self, tensor: Tensor) -> Tensor | None:
+        if not self.active:
+            return None
+        return tensor.detach() if isinstance(tensor, torch.nn.Parameter) else tensor.detach().clone()
+
+
+def _arguments(graph: MaseGraph, node: fx.Node, results: binding.Results, keep: _Keeper) -> TensorDict:
+    args = TensorDict()
+    for slot in binding.slots(graph, node, results):
+        if slot.source is None:
+            args[slot.name] = slot.value
+        else:
+            producer, name = slot.source
+            arg = results[producer][name]
+            args[slot.name] = arg.as_parameter() if slot.parameter else arg.copy()
+    op = graph.op_of(node)
+    if op is None or node.op != "call_module":
+        return args
+    module = graph.model.get_submodule(str(node.target))
+    for name in op.parameters:
+        parameter = getattr(module, name, None)
+        if isinstance(parameter, Tensor):
+            args[name] = describe(parameter, keep(parameter)).as_parameter()
+    arithmetic = getattr(module, "arithmetic", None)
+    quantised = arithmetic.attributes if isinstance(arithmetic, Arithmetic) else {}
+    for name in op.attributes:
+        if hasattr(module, name) or name in quantised:
+            args[name] = getattr(module, name, quantised.get(name))
+    return args

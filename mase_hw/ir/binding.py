@@ -1,0 +1,157 @@
+"""Names of a node's arguments, and the edges of the graph they stand for.
+
+One rule serves the metadata passes and everything that asks later where a tensor comes from: tensors are
+called ``data_in_0``, ``data_in_1``, ... in the order of the call's signature, except those the op declares as
+parameters (``weight``, ``bias``), which keep their name; anything else keeps the name of the signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from mase_hw.catalogue import OpDef
+from mase_hw.errors import GraphError
+from mase_hw.ir.metadata import TensorMetadata
+from mase_hw.ir.signatures import Bound, bind, forward_of
+
+if TYPE_CHECKING:
+    from mase_hw.ir.graph import MaseGraph
+
+Results = Mapping[fx.Node, Mapping[str, TensorMetadata]]
+"""Results of every node evaluated so far."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One argument of a node.
+
+    Args:
+        name: Name in the metadata.
+        source: Producer and its result, for a tensor that flows along an edge.
+        value: The value, for anything else.
+        parameter: The tensor is one of the op's parameters.
+    """
+
+    name: str
+    source: tuple[fx.Node, str] | None = None
+    value: Any = None
+    parameter: bool = False
+
+
+def op_of(graph: MaseGraph, node: fx.Node) -> OpDef | None:
+    """The op of a node.
+
+    A module whose class overrides the forward of the catalogued base is something else, unless it says
+    ``mase_leaf`` or ``mase_op``.
+    """
+    if node.op == "call_function":
+        return graph.catalogue.of_function(node.target)  # type: ignore[arg-type]
+    if node.op == "call_method":
+        return graph.catalogue.of_method(str(node.target))
+    if node.op != "call_module":
+        return None
+    module = graph.model.get_submodule(str(node.target))
+    op = graph.catalogue.of_module(module)
+    if op is None or isinstance(getattr(module, "mase_op", None), str) or getattr(type(module), "mase_leaf", False):
+        return op
+    base = next(cls for cls in type(module).__mro__ if cls in op.modules)
+    return op if type(module).forward is base.forward else None
+
+
+def slots(graph: MaseGraph, node: fx.Node, results: Results) -> list[Slot]:
+    """The arguments of a node that arrive through the call, named.
+
+    A module's own parameters are not among them.
+
+    Args:
+        graph: The graph.
+        node: Any node; all its producers are in ``results``.
+        results: Results of the producers.
+
+    Raises:
+        GraphError: If two arguments get the same name.
+    """
+    op = op_of(graph, node)
+    parameters = op.parameters if op is not None else ()
+    found: list[Slot] = []
+    counter = 0
+
+    def tensors_of(n: fx.Node) -> list[str]:
+        return [name for name, t in results[n].items() if t.is_tensor]
+
+    def data(source: tuple[fx.Node, str]) -> str:
+        nonlocal counter
+        found.append(Slot(f"data_in_{counter}", source))
+        counter += 1
+        return found[-1].name
+
+    def resolve(value: Any) -> Any:
+        """Fill in the nodes inside a value; a tensor becomes an argument and leaves its name."""
+        if isinstance(value, fx.Node):
+            names = [data((value, name)) for name in tensors_of(value)]
+            return tuple(names) if names else _python_value(results[value])
+        if isinstance(value, list | tuple):
+            return type(value)([_unwrap(resolve(v)) for v in value])
+        if isinstance(value, dict):
+            return {k: _unwrap(resolve(v)) for k, v in value.items()}
+        if isinstance(value, slice):
+            return slice(*[_unwrap(resolve(v)) for v in (value.start, value.stop, value.step)])
+        return value
+
+    for name, value in _bound(graph, node, results):
+        before = counter
+        if name in parameters and isinstance(value, fx.Node) and len(tensors_of(value)) == 1:
+            found.append(Slot(name, (value, tensors_of(value)[0]), parameter=True))
+            continue
+        resolved = resolve(value)
+        # A tensor, or a list of nothing but tensors, is fully described by its data_in arguments.
+        if counter == before or not _only_tensors(value, tensors_of):
+            found.append(Slot(name, value=resolved))
+    names = [slot.name for slot in found]
+    twice = {n for n in names if names.count(n) > 1}
+    if twice:
+        raise GraphError("two arguments of a node have the same name", node=node.name, got=", ".join(sorted(twice)))
+    return found
+
+
+def _bound(graph: MaseGraph, node: fx.Node, results: Results) -> Bound:
+    if node.op in ("placeholder", "get_attr"):
+        return []
+    if node.op == "output":
+        return [("results", node.args[0])]
+    target: Any = node.target
+    if node.op == "call_module":
+        target = forward_of(graph.model.get_submodule(str(node.target)))
+
+    def is_tensor(value: Any) -> bool:
+        return isinstance(value, fx.Node) and any(t.is_tensor for t in results[value].values())
+
+    return bind(target, node.args, dict(node.kwargs), is_tensor)
+
+
+def _only_tensors(value: Any, tensors_of: Any) -> bool:
+    if isinstance(value, fx.Node):
+        return bool(tensors_of(value))
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, list | tuple) and bool(value) and all(_only_tensors(v, tensors_of) for v in value)
+
+
+def _python_value(results: Mapping[str, TensorMetadata]) -> Any:
+    return results["data_out_0"].value if "data_out_0" in results else None
+
+
+def _unwrap(value: Any) -> Any:
+    """The name of a single tensor, without the tuple around it."""
+    single = isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], str)
+    return value[0] if single else value
+
+
+def sources(graph: MaseGraph, node: fx.Node) -> dict[str, tuple[fx.Node, str]]:
+    """The producer and its result behind every tensor argument, from the metadata of the producers."""
+    results = {n: graph.meta_of(n).common.results for n in node.all_input_nodes}
+    return {s.name: s.source for s in slots(graph, node, results) if s.source is not None}

@@ -1,0 +1,146 @@
+"""Running a graph node by node, on real tensors or symbolically, without leaving a trace in the model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
+from torch.utils import _pytree as pytree
+
+from mase_hw.errors import GraphError
+
+OnNode = Callable[[fx.Node, Any], None]
+
+
+def evaluate(model: fx.GraphModule, inputs: Mapping[str, Any], on_node: OnNode, symbolic: bool = False) -> None:
+    """Run a model in evaluation mode and show every node's value to ``on_node``, in order of execution.
+
+    Training flags, buffers and random states are as before afterwards, and ``inputs`` are never written. A
+    value is freed after its last use.
+
+    Args:
+        model: The traced model.
+        inputs: A value for every placeholder, by node name.
+        on_node: Called with the node and its value (for ``output``, the model's result).
+        symbolic: Compute shapes and types only: no weight is copied, moved or read.
+
+    Raises:
+        GraphError: If a node cannot be evaluated; names the node and the shapes of its arguments.
+    """
+    last_use: dict[fx.Node, fx.Node] = {n: user for user in model.graph.nodes for n in user.all_input_nodes}
+    env: dict[fx.Node, Any] = {}
+    with _undisturbed(model), contextlib.ExitStack() as stack:
+        shadow = _Shadow() if symbolic else None
+        if shadow is not None:
+            stack.enter_context(shadow.mode)
+        for node in model.graph.nodes:
+            try:
+                env[node] = _value(model, node, env, inputs, shadow)
+            except Exception as error:  # the model's own code may raise anything
+                raise _failed(node, env, error, symbolic) from error
+            on_node(node, env[node])
+            for used in node.all_input_nodes:
+                if last_use[used] is node:
+                    del env[used]
+            if node not in last_use:
+                del env[node]
+
+
+class _Shadow:
+    """Fake tensors: shape and type without data, all on one (fake) device; equal tensors share one."""
+
+    def __init__(self) -> None:
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._made: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        if id(value) not in self._made:
+            fake = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
+            self._made[id(value)] = (value, fake)  # keeps the key's tensor alive, so the id stays unique
+        return self._made[id(value)][1]
+
+
+def _value(
+    model: fx.GraphModule,
+    node: fx.Node,
+    env: dict[fx.Node, Any],
+    inputs: Mapping[str, Any],
+    shadow: _Shadow | None,
+) -> Any:
+    def private(value: Any) -> Any:
+        """A tensor that in-place operations of the graph may write."""
+        if shadow is not None:
+            return pytree.tree_map(shadow, value)
+        return pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) else v, value)
+
+    if node.op == "placeholder":
+        return private(inputs[node.name])
+    if node.op == "get_attr":
+        value = _attribute(model, str(node.target))
+        if shadow is None and isinstance(value, nn.Parameter):
+            return value  # not cloned: a second copy of the weights would double the memory
+        return private(value)
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
+    if node.op == "output":
+        return args[0]
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    if node.op == "call_function":
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+    module = model.get_submodule(str(node.target))
+    if shadow is None:
+        return module(*args, **kwargs)
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return functional_call(module, {name: shadow(t) for name, t in state.items()}, args, kwargs)
+
+
+def _attribute(model: nn.Module, path: str) -> Any:
+    value: Any = model
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+@contextlib.contextmanager
+def _undisturbed(model: nn.Module) -> Iterator[None]:
+    training = [(m, m.training) for m in model.modules()]
+    devices = {t.device.index or 0 for t in model.parameters() if t.device.type == "cuda"}
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=sorted(devices)):
+            yield
+    finally:
+        for module, flag in training:
+            module.training = flag
+
+
+def _failed(node: fx.Node, env: dict[fx.Node, Any], error: Exception, symbolic: bool) -> GraphError:
+    shapes = [f"{n.name} {_shape(env[n])}" for n in node.all_input_nodes]
+    module = node.graph.owning_module
+    if node.op == "call_module" and module is not None:
+        layer = module.get_submodule(str(node.target))
+        shapes += [f"{name} {list(p.shape)}" for name, p in layer.named_parameters()]
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    hint = " or set force_device_meta to false if the node needs real values" if symbolic else ""
+    return GraphError(
+        f"node {node.name!r} cannot be evaluated: {reason}",
+        node=f"{node.name} ({node.op} {node._pretty_print_target(node.target)})",
+        got=", ".join(shapes) or "no arguments",
+        expected="shapes, types and devices that fit each other",
+        remedy=f"check the shapes of dummy_in and of the layers in front of this node{hint}",
+    )
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return str(list(value.shape))
+    if isinstance(value, list | tuple):
+        return f"({', '.join(_shape(v) for v in value)})"
+    return repr(value)

@@ -1,0 +1,197 @@
+"""MaseGraph: a traced model whose nodes carry metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import fx, nn
+
+from mase_hw.catalogue import Catalogue, OpDef, default_catalogue
+from mase_hw.errors import GraphError, MetadataKeyError, PassOrderError, suggest
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import annotate, binding, propagate
+from mase_hw.ir.metadata import MaseGraphMetadata, MaseMetadata, TensorMetadata
+from mase_hw.ir.tracer import private_copy, trace_torch_module
+
+INIT_PASS = "init_metadata_analysis_pass"
+COMMON_PASS = "add_common_metadata_analysis_pass"
+
+
+class MaseGraph:
+    """A model as a dataflow graph with metadata.
+
+    The model is copied once, on construction; passes change the copy (``graph.model``), never the caller's
+    model.
+
+    Args:
+        model: An ``nn.Module``, which is traced, or an fx ``GraphModule``.
+        cf_args: Arguments of ``forward`` to fix to a value while tracing.
+        custom_ops: Not available yet; pass an extended ``catalogue``.
+        hf_input_names: Not available yet.
+        skip_init_metadata: Run no pass on construction, even if ``add_metadata_args`` is given.
+        add_metadata_args: Arguments of ``add_common_metadata_analysis_pass`` (``dummy_in``, ...); if given,
+            the graph is constructed with initialised and common metadata.
+        catalogue: The known ops; the package's own if None.
+        share_weights: Copy modules only; parameters and buffers stay the caller's tensors, which saves memory
+            as long as nothing trains or writes them.
+
+    Raises:
+        GraphError: (a ValueError) If ``model`` is neither, or cannot be traced.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | fx.GraphModule,
+        cf_args: Mapping[str, Any] | None = None,
+        custom_ops: Mapping[str, Any] | None = None,
+        hf_input_names: Sequence[str] | None = None,
+        skip_init_metadata: bool = False,
+        add_metadata_args: Mapping[str, Any] | None = None,
+        catalogue: Catalogue | None = None,
+        share_weights: bool = False,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise GraphError(
+                "a MaseGraph is made from a module",
+                got=type(model).__name__,
+                expected="torch.nn.Module or torch.fx.GraphModule",
+                remedy="pass an instance of the model, not its class" if isinstance(model, type) else None,
+            )
+        self.cf_args = dict(cf_args or {})
+        self.catalogue = default_catalogue() if catalogue is None else catalogue
+        if isinstance(model, fx.GraphModule) and not (cf_args or custom_ops or hf_input_names):
+            self.model: fx.GraphModule = private_copy(model, share_weights)
+        else:
+            self.model = trace_torch_module(model, cf_args, custom_ops, hf_input_names, self.catalogue, share_weights)
+        for node in self.model.graph.nodes:
+            node.meta.pop("mase", None)  # fx copies share metadata objects with the graph they came from
+        self.meta: dict[str, Any] = {"mase": MaseGraphMetadata(), "passes": []}
+        if add_metadata_args is not None and not skip_init_metadata:
+            self.init_metadata()
+            self.add_common_metadata(**add_metadata_args)
+            self.meta["passes"] += [INIT_PASS, COMMON_PASS]
+
+    @classmethod
+    def from_module(
+        cls,
+        model: nn.Module,
+        cf_args: Mapping[str, Any] | None = None,
+        custom_ops: Mapping[str, Any] | None = None,
+        catalogue: Catalogue | None = None,
+    ) -> MaseGraph:
+        """Trace a module; the same as the constructor."""
+        return cls(model, cf_args=cf_args, custom_ops=custom_ops, catalogue=catalogue)
+
+    @property
+    def fx_graph(self) -> fx.Graph:
+        """The fx graph; assigning one recompiles the model."""
+        return self.model.graph
+
+    @fx_graph.setter
+    def fx_graph(self, graph: fx.Graph) -> None:
+        self.model.graph = graph
+
+    @property
+    def nodes(self) -> list[fx.Node]:
+        """All nodes in order of execution; a snapshot, safe to iterate over while the graph changes."""
+        return list(self.model.graph.nodes)
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Every module of the model by its path."""
+        return dict(self.model.named_modules())
+
+    @property
+    def implicit_nodes(self) -> list[fx.Node]:
+        """Nodes whose op has no hardware of its own (flatten, dropout, ...)."""
+        return [n for n in self.nodes if self.is_implicit(n)]
+
+    @property
+    def completed(self) -> tuple[str, ...]:
+        """Passes whose results the graph holds."""
+        return tuple(self.meta["passes"])
+
+    def __repr__(self) -> str:
+        return f"MaseGraph({type(self.model).__name__}, {len(self.nodes)} nodes, passes={list(self.completed)})"
+
+    def node(self, name: str) -> fx.Node:
+        """The node of that name, or a GraphError with what was probably meant."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        names = [n.name for n in self.nodes]
+        raise GraphError("the graph has no such node", node=name, remedy=suggest(name, names))
+
+    def op_of(self, node: fx.Node) -> OpDef | None:
+        """The catalogue's op of a node; None for inputs, attributes, the output and unknown targets."""
+        return binding.op_of(self, node)
+
+    def is_implicit(self, node: fx.Node) -> bool:
+        """Whether the node passes its data on without hardware."""
+        op = self.op_of(node)
+        return op is not None and (op.implicit or op.mase_type == "implicit_func")
+
+    def meta_of(self, node: fx.Node) -> MaseMetadata:
+        """The metadata of a node.
+
+        Raises:
+            PassOrderError: If it was not initialised.
+        """
+        meta = node.meta.get("mase")
+        if not isinstance(meta, MaseMetadata):
+            raise PassOrderError("the node has no metadata", node=node.name, remedy=f"run {INIT_PASS} first")
+        return meta
+
+    @property
+    def metadata(self) -> MaseGraphMetadata:
+        """The metadata of the whole graph, also at ``graph.meta["mase"]``."""
+        meta: MaseGraphMetadata = self.meta["mase"]
+        return meta
+
+    def init_metadata(self) -> None:
+        """Give every node and the graph empty metadata."""
+        for node in self.nodes:
+            node.meta["mase"] = MaseMetadata(node, self.model)
+        self.meta["mase"] = MaseGraphMetadata()
+
+    def add_common_metadata(
+        self, dummy_in: Mapping[str, Any], add_value: bool = True, force_device_meta: bool = False
+    ) -> None:
+        """Fill the common metadata of every node and of the graph; see the pass of that name."""
+        annotate.add_common_metadata(self, dummy_in, add_value, force_device_meta)
+
+    def refresh(self) -> None:
+        """Bring metadata in line with the graph after a transform replaced modules.
+
+        Formats are read from modules that have them (``module.arithmetic.formats``) and carried along edges
+        and through implicit nodes; first and last nodes of the graph are found anew.
+        """
+        propagate.carry_formats(self)
+        propagate.add_boundary(self)
+
+    def sources(self, node: fx.Node) -> dict[str, tuple[fx.Node, str]]:
+        """Where each tensor argument of a node comes from: argument -> (producer, result of the producer)."""
+        return binding.sources(self, node)
+
+    def consumers(self, node: fx.Node, result: str = "data_out_0") -> list[tuple[fx.Node, str]]:
+        """Who reads a result: (consumer, its argument), in order of execution."""
+        readers = []
+        for user in node.users:
+            readers += [(user, arg) for arg, source in self.sources(user).items() if source == (node, result)]
+        return readers
+
+    def tensor(self, node: fx.Node, name: str) -> TensorMetadata:
+        """The metadata of one tensor argument or result of a node."""
+        common = self.meta_of(node).common
+        found = {**common.args.tensors, **common.results.tensors}
+        if name not in found:
+            raise MetadataKeyError("the node has no such tensor", node=node.name, got=name, remedy=suggest(name, found))
+        return found[name]
+
+    def set_format(self, node: fx.Node, name: str, fmt: FixedFormat) -> None:
+        """Set the fixed-point format of a tensor; a result takes its consumers' arguments along."""
+        self.tensor(node, name).fmt = fmt
+        if name in self.meta_of(node).common.results:
+            for user, arg in self.consumers(node, name):
+                self.tensor(user, arg).fmt = fmt

@@ -1,0 +1,84 @@
+"""What is refused before a graph is evaluated: unknown ops, and inputs that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, fx
+
+from mase_hw.errors import ConfigError, UnsupportedError, suggest
+
+if TYPE_CHECKING:
+    from mase_hw.ir.graph import MaseGraph
+
+STRUCTURAL = {
+    "placeholder": ("placeholder", "placeholder"),
+    "get_attr": ("get_attr", "constant"),
+    "output": ("output", "output"),
+}
+"""fx operation -> (mase_type, mase_op) of nodes that are no op of the catalogue."""
+
+
+def refuse_unknown(graph: MaseGraph) -> None:
+    """Refuse a graph with targets that are not in the catalogue, all of them at once.
+
+    Raises:
+        UnsupportedError: Names every such node and its target.
+    """
+    unknown = [n for n in graph.nodes if n.op not in STRUCTURAL and graph.op_of(n) is None]
+    if not unknown:
+        return
+    names = graph.catalogue.names()
+    first = _target(graph, unknown[0])
+    raise UnsupportedError(
+        f"{len(unknown)} node(s) of the model are no op of the catalogue",
+        node="; ".join(f"{n.name} ({n.op} {_target(graph, n)})" for n in unknown),
+        expected=f"one of: {', '.join(names)}",
+        remedy=f"replace the layer, or add the op to the catalogue (for {first}: "
+        f"{suggest(first.rsplit('.', 1)[-1].lower(), names)})",
+    )
+
+
+def _target(graph: MaseGraph, node: fx.Node) -> str:
+    if node.op == "call_module":
+        cls = type(graph.model.get_submodule(str(node.target)))
+        return f"{cls.__module__}.{cls.__qualname__}"
+    return str(node._pretty_print_target(node.target))
+
+
+def check_inputs(graph: MaseGraph, dummy_in: Mapping[str, Any] | None, what: str = "dummy_in") -> dict[str, Any]:
+    """A value for every placeholder, defaults of the model's ``forward`` filled in.
+
+    Raises:
+        ConfigError: If an input is missing, unexpected, or not a tensor or number; names all of them.
+    """
+    given = dict(dummy_in or {})
+    values: dict[str, Any] = {}
+    problems = []
+    places = [n for n in graph.nodes if n.op == "placeholder"]
+    for node in places:
+        target = str(node.target)
+        key = node.name if node.name in given else target
+        if key in given:
+            values[node.name] = given.pop(key)
+            if not isinstance(values[node.name], Tensor | int | float | bool | None):
+                problems.append(f"{what}.{key}: not a tensor but {type(values[node.name]).__name__}")
+        elif target.startswith("*"):
+            values[node.name] = {} if target.startswith("**") else ()
+        elif node.args:
+            values[node.name] = node.args[0]
+        else:
+            problems.append(f"{what}.{target}: missing")
+    expected = [str(n.target) for n in places if not str(n.target).startswith("*")]
+    for name in given:
+        problems.append(f"{what}.{name}: the model has no such input ({suggest(str(name), expected)})")
+    if problems:
+        raise ConfigError(
+            f"{what} does not fit the inputs of the model:\n  " + "\n  ".join(problems),
+            field=what,
+            got=", ".join(map(str, dummy_in)) if dummy_in else "nothing",
+            expected=", ".join(expected),
+            remedy=f"pass {{{what!r}: {{{', '.join(f'{e!r}: tensor' for e in expected)}}}}}",
+        )
+    return values

@@ -1,0 +1,140 @@
+"""Parameter names of whatever an fx node calls, also of functions that Python itself knows no signature of.
+
+Python functions have a signature; PyTorch's builtins have overloads in their schemas; operators and
+``getattr`` are in the table below.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx.operator_schemas import get_signature_for_torch_op
+
+Bound = list[tuple[str, Any]]
+"""Parameter name and value (fx nodes not resolved), in order of the signature; None defaults are left out."""
+
+_NO_SIGNATURE: dict[Any, tuple[str, ...]] = {
+    getattr: ("object", "name"),
+    iter: ("object",),
+    len: ("object",),
+    max: ("a", "b"),
+    min: ("a", "b"),
+}
+
+
+_SCHEMA_KINDS: dict[str, Any] = {"TensorType": torch.Tensor, "ListType": list, "StringType": str}
+
+
+def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Callable[[Any], bool]) -> Bound:
+    """Name the arguments of a call.
+
+    Args:
+        target: A function, the bound ``forward`` of a module, or the name of a tensor method.
+        args: Positional arguments as fx has them; a method's first one is the tensor.
+        kwargs: Keyword arguments.
+        is_tensor: Whether an argument stands for a tensor; decides between overloads.
+
+    Returns:
+        Supplied arguments and defaults other than None; private ones (``_stacklevel``) are left out.
+        Arguments of a call that no known signature fits are called ``arg_0``, ``arg_1``, ...
+    """
+    if isinstance(target, str):
+        args = _fold(target, list(args))
+        candidates = _method_signatures(target)
+    else:
+        candidates = _signatures(target)
+    fallback: inspect.BoundArguments | None = None
+    for signature in candidates:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            continue
+        if all(_fits(signature.parameters[n], v, is_tensor) for n, v in bound.arguments.items()):
+            return _listed(bound)
+        fallback = fallback or bound
+    if fallback is not None:
+        return _listed(fallback)
+    table = _NO_SIGNATURE.get(target, ()) if not isinstance(target, str) else ("self",)
+    names = [table[i] if i < len(table) else f"arg_{i}" for i in range(len(args))]
+    return [*zip(names, args, strict=True), *kwargs.items()]
+
+
+def _signatures(target: Callable[..., Any]) -> list[inspect.Signature]:
+    dispatched = torch._jit_internal.boolean_dispatched.get(target)
+    if dispatched is not None:  # F.max_pool2d and its like choose one of two functions by a flag
+        return [inspect.signature(dispatched["if_false"])]
+    try:
+        return [inspect.signature(target)]
+    except (ValueError, TypeError):
+        found = get_signature_for_torch_op(target)
+        return list(found) if found else []
+
+
+def _method_signatures(method: str) -> list[inspect.Signature]:
+    kinds = inspect.Parameter
+    signatures = []
+    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{method}"):
+        parameters = [
+            kinds(
+                a.name,
+                kinds.KEYWORD_ONLY if a.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
+                default=a.default_value if a.has_default_value() else kinds.empty,
+                annotation=_SCHEMA_KINDS.get(a.type.kind(), kinds.empty),
+            )
+            for a in schema.arguments
+        ]
+        signatures.append(inspect.Signature(parameters))
+    return signatures
+
+
+def _fold(method: str, args: list[Any]) -> list[Any]:
+    """``x.view(2, -1)`` is ``x.view([2, -1])``: gather numbers where a method ends in a list."""
+    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{method}"):
+        positional = [a for a in schema.arguments if not a.kwarg_only]
+        index = len(positional) - 1
+        if index < 1 or positional[index].type.kind() != "ListType" or len(args) <= index:
+            continue
+        numbers = args[index:]
+        if all(isinstance(n, int | fx.Node) and not isinstance(n, bool) for n in numbers):
+            if len(numbers) == 1 and isinstance(numbers[0], fx.Node):
+                return args  # one node may be the whole list: x.view(y.size())
+            return [*args[:index], numbers]
+    return args
+
+
+def _fits(parameter: inspect.Parameter, value: Any, is_tensor: Callable[[Any], bool]) -> bool:
+    wants = parameter.annotation
+    if wants is torch.Tensor:
+        return is_tensor(value)
+    if wants is list:
+        return isinstance(value, list | tuple | fx.Node)
+    if wants is str:
+        return isinstance(value, str)
+    if isinstance(value, str):
+        return wants in (inspect.Parameter.empty, str) or "str" in str(wants)
+    return not is_tensor(value) or wants is inspect.Parameter.empty or "Tensor" in str(wants)
+
+
+def _listed(bound: inspect.BoundArguments) -> Bound:
+    supplied = set(bound.arguments)
+    bound.apply_defaults()
+    named: Bound = []
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named += value.items()
+        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            named += [(name, value)] if value else []
+        elif value is not None and (name in supplied or not name.startswith("_")):
+            named.append((name, value))
+    return named
+
+
+def forward_of(module: nn.Module) -> Callable[..., Any]:
+    """The bound ``forward`` of a module, whose signature names the arguments of its call."""
+    forward: Callable[..., Any] = module.forward
+    return forward

@@ -1,0 +1,110 @@
+"""The metadata of one tensor, and of the tensors of a node by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from mase_hw.errors import ConfigError, suggest
+from mase_hw.formats import FixedFormat
+from mase_hw.ir.view import Record
+
+KNOWN_TYPES = ("fixed", "float", "NA")
+KNOWN_TOOLCHAIN = ("INTERNAL", "EXTERNAL", "HLS")
+KNOWN_STORAGE = ("BRAM",)
+
+
+def one_of(field_name: str, value: Any, known: tuple[str, ...]) -> None:
+    """Refuse a value outside a list of known ones with a ConfigError."""
+    if value not in known:
+        raise ConfigError(
+            f"unknown {field_name} in metadata",
+            field=field_name,
+            got=repr(value),
+            expected=" | ".join(known),
+            remedy=suggest(str(value), known),
+        )
+
+
+@dataclass
+class TensorMetadata(Record):
+    """One tensor argument or result of a node.
+
+    Args:
+        shape: Sizes, outermost dimension first.
+        type: ``"float"``, ``"fixed"`` (integers and booleans are fixed with no fraction) or ``"NA"`` for what
+            is neither, such as a complex tensor or a plain Python value.
+        precision: ``[width]`` of a float, ``[width, frac_width]`` of a fixed-point number.
+        torch_dtype: Element type of an activation; MASE records none for parameters.
+        signed: Two's complement; only for ``"fixed"``.
+        value: The tensor, if values are kept, or the Python value of an ``"NA"`` result.
+    """
+
+    required: ClassVar[tuple[str, ...]] = ("shape", "type", "precision")
+
+    shape: list[int]
+    type: str
+    precision: list[int]
+    torch_dtype: torch.dtype | None = None
+    signed: bool | None = None
+    value: Any = None
+
+    @classmethod
+    def coerce(cls, name: str, value: Any) -> Any:
+        """Refuse an unknown ``type``; keep shapes and precisions as lists."""
+        if name == "type":
+            one_of(name, value, KNOWN_TYPES)
+        return list(value) if name in ("shape", "precision") else value
+
+    @property
+    def is_tensor(self) -> bool:
+        """False for the plain Python value of a node such as ``size``."""
+        return self.type != "NA" or self.torch_dtype is not None
+
+    @property
+    def fmt(self) -> FixedFormat | None:
+        """The format; None unless ``type`` is ``"fixed"``. Assigning one sets type, precision and sign."""
+        if self.type != "fixed":
+            return None
+        width, frac_width = self.precision
+        return FixedFormat(width, frac_width, True if self.signed is None else self.signed)
+
+    @fmt.setter
+    def fmt(self, fmt: FixedFormat) -> None:
+        self.type, self.precision, self.signed = "fixed", fmt.precision, fmt.signed
+
+    def as_parameter(self) -> TensorMetadata:
+        """A copy without ``torch_dtype``, as MASE shows weights and biases."""
+        return dataclasses.replace(self, torch_dtype=None)
+
+    def copy(self) -> TensorMetadata:
+        """An independent copy that shares the value."""
+        return dataclasses.replace(self)
+
+
+class TensorDict(dict[str, Any]):
+    """Arguments or results by name; a dict that describes a tensor becomes a :class:`TensorMetadata`."""
+
+    def __init__(self, items: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        for name, value in (items or {}).items():
+            self[name] = value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if isinstance(value, dict) and {"shape", "type", "precision"} <= value.keys():
+            known = set(TensorMetadata.keys_known())
+            for key in value.keys() - known:
+                raise ConfigError(
+                    "unknown key in tensor metadata", field=f"{name}.{key}", remedy=suggest(str(key), known)
+                )
+            value = TensorMetadata(**value)
+        super().__setitem__(name, value)
+
+    @property
+    def tensors(self) -> dict[str, TensorMetadata]:
+        """Only the tensors, in order."""
+        return {k: v for k, v in self.items() if isinstance(v, TensorMetadata) and v.is_tensor}

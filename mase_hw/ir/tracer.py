@@ -1,0 +1,204 @@
+"""From a PyTorch module to an fx graph, with errors that point at the line of the user's model."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import linecache
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx.proxy import TraceError
+
+from mase_hw.catalogue import Catalogue, default_catalogue
+from mase_hw.errors import ConfigError, GraphError, UnsupportedError, suggest
+
+_OWN = tuple(str(path.resolve()) for path in (Path(torch.__file__).parent, Path(__file__).parents[1]))
+"""Folders whose lines are not the user's: PyTorch and this package."""
+
+
+class MaseTracer(fx.Tracer):
+    """The fx tracer that stops at ``torch.nn`` layers and at every other module the catalogue has as one op.
+
+    A module is a leaf if it is a ``torch.nn`` layer, if its class says ``mase_leaf = True``, if it is an
+    instance of ``custom_leaf_layers``, or if it has the forward of one of ``leaf_types`` (a subclass that
+    overrides the forward computes something else, so it is traced).
+
+    Args:
+        custom_leaf_modules: Python modules whose functions are not traced into.
+        custom_leaf_layers: Module classes that are not traced into.
+        custom_leaf_functions: Functions that are not traced into.
+        param_shapes_constant: Evaluate shapes of parameters while tracing.
+        leaf_types: Module classes of the catalogue.
+    """
+
+    def __init__(
+        self,
+        custom_leaf_modules: Sequence[ModuleType] = (),
+        custom_leaf_layers: Sequence[type[nn.Module]] = (),
+        custom_leaf_functions: Sequence[Callable[..., Any]] = (),
+        param_shapes_constant: bool = False,
+        leaf_types: Sequence[type[nn.Module]] = (),
+    ) -> None:
+        self.custom_leaf_modules = tuple(dict.fromkeys(custom_leaf_modules))
+        self.custom_leaf_layers = tuple(dict.fromkeys(custom_leaf_layers))
+        self.custom_leaf_functions = tuple(dict.fromkeys(custom_leaf_functions))
+        self.leaf_types = tuple(dict.fromkeys(leaf_types))
+        modules: Any = (
+            *self.custom_leaf_modules,
+            math,
+        )  # fx annotates a one-element tuple, and takes any number
+        super().__init__(modules, self.custom_leaf_functions, param_shapes_constant)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether the tracer records a call of the module instead of its inside."""
+        return (
+            super().is_leaf_module(m, module_qualified_name)
+            or bool(getattr(type(m), "mase_leaf", False))
+            or isinstance(m, self.custom_leaf_layers)
+            or any(isinstance(m, t) and type(m).forward is t.forward for t in self.leaf_types)
+        )
+
+
+def trace_torch_module(
+    model: nn.Module,
+    cf_args: Mapping[str, Any] | None = None,
+    custom_ops: Mapping[str, Any] | None = None,
+    hf_input_names: Sequence[str] | None = None,
+    catalogue: Catalogue | None = None,
+    share_weights: bool = False,
+) -> fx.GraphModule:
+    """Trace a module into a GraphModule.
+
+    The model is copied once, here: later passes change the copy, never the caller's modules. It is traced in
+    evaluation mode, so ``self.training`` is false in the graph; the training flags of its modules are kept.
+
+    Args:
+        model: The model; it is not changed.
+        cf_args: Arguments of ``forward`` to fix to a value, by name; they are no inputs of the graph any
+            more.
+        custom_ops: Not available yet.
+        hf_input_names: Not available yet.
+        catalogue: Ops whose modules and functions are leaves; the package's own if None.
+        share_weights: Copy only the modules and share the tensors of parameters and buffers with ``model``.
+
+    Raises:
+        GraphError: If the model cannot be copied or traced; names the file and line.
+        ConfigError: If ``cf_args`` names an argument that ``forward`` does not have.
+        UnsupportedError: If ``custom_ops`` or ``hf_input_names`` is given.
+    """
+    _refuse(custom_ops, hf_input_names)
+    fixed = dict(cf_args or {})
+    known = list(inspect.signature(model.forward).parameters)
+    for name in fixed:
+        if name not in known:
+            raise ConfigError(
+                "cf_args names an argument that the model's forward does not have",
+                field=f"cf_args.{name}",
+                expected=", ".join(known),
+                remedy=suggest(name, known),
+            )
+    ops = default_catalogue() if catalogue is None else catalogue
+    root = private_copy(model, share_weights)
+    functions = [f for op in ops for f in op.functions if inspect.isfunction(f) and not _is_torch(f)]
+    tracer = MaseTracer(custom_leaf_functions=functions, leaf_types=tuple(m for op in ops for m in op.modules))
+    training = {name: module.training for name, module in root.named_modules()}
+    root.eval()
+    try:
+        graph = tracer.trace(root, fixed or None)
+    except Exception as error:  # the model's own code runs here, so anything may come out of it
+        raise _untraceable(model, error) from error
+    finally:
+        for name, module in root.named_modules():
+            module.training = training[name]
+    _drop_specialised(graph, fixed)
+    traced = fx.GraphModule(root, graph, type(model).__name__)
+    traced.training = model.training
+    return traced
+
+
+def private_copy(model: nn.Module, share_weights: bool = False) -> Any:
+    """A deep copy of a model; with ``share_weights`` the parameters and buffers stay the caller's tensors."""
+    shared = [*model.parameters(), *model.buffers()] if share_weights else []
+    try:
+        return copy.deepcopy(model, {id(t): t for t in shared})
+    except Exception as error:
+        raise GraphError(
+            "the model cannot be copied",
+            node=type(model).__name__,
+            got=f"{type(error).__name__}: {error}",
+            remedy="keep only parameters, buffers and plain values as attributes of the modules",
+        ) from error
+
+
+def _refuse(custom_ops: Mapping[str, Any] | None, hf_input_names: Sequence[str] | None) -> None:
+    for name, value in (("custom_ops", custom_ops), ("hf_input_names", hf_input_names)):
+        if value:
+            raise UnsupportedError(
+                f"{name} is not available yet",
+                field=name,
+                remedy="pass a catalogue extended with the op"
+                if name == "custom_ops"
+                else "trace the model yourself and pass the GraphModule",
+            )
+
+
+def _is_torch(function: Callable[..., Any]) -> bool:
+    return (getattr(function, "__module__", None) or "torch").split(".")[0] in (
+        "torch",
+        "_operator",
+        "builtins",
+    )
+
+
+def _untraceable(model: nn.Module, error: Exception) -> GraphError:
+    """Say where in the user's code tracing stopped, and what to do about it."""
+    where, line = type(model).__name__, ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith("<") and not str(Path(file).resolve()).startswith(_OWN):
+            where = f"{file}:{trace.tb_lineno}"
+            line = linecache.getline(file, trace.tb_lineno).strip()
+        trace = trace.tb_next
+    symbolic = isinstance(error, TraceError) or "Proxy" in str(error)
+    remedy = (
+        "a tensor's value cannot steer Python code: fix an argument of forward with cf_args={...}, use tensor "
+        "operations (torch.where), or move the line into a module whose class says mase_leaf = True"
+        if symbolic
+        else "run the model once with real inputs; if that works, move the line into a module whose class "
+        "says mase_leaf = True"
+    )
+    return GraphError(
+        f"the model cannot be traced: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+        node=f"{where}: {line}" if line else where,
+        got=type(error).__name__,
+        expected="a forward that does the same tensor operations for every input",
+        remedy=remedy,
+    )
+
+
+def _drop_specialised(graph: fx.Graph, fixed: Mapping[str, Any]) -> None:
+    """Remove what fx leaves of an argument fixed by ``cf_args``: its placeholder and value check."""
+    for name in fixed:
+        for node in list(graph.nodes):
+            if node.op == "placeholder" and _stem(str(node.target)) == name:
+                _erase_users(graph, node)
+                graph.erase_node(node)
+
+
+def _erase_users(graph: fx.Graph, node: fx.Node) -> None:
+    for user in list(node.users):
+        _erase_users(graph, user)
+        if user in node.users:
+            graph.erase_node(user)
+
+
+def _stem(target: str) -> str:
+    stem, _, number = target.rpartition("_")
+    return stem if number.isdigit() else target

@@ -1,0 +1,171 @@
+"""What every pass has in common: validated arguments, a declared place in the order, a record."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mase_hw.errors import ConfigError, GraphError, PassOrderError, suggest
+from mase_hw.ir.graph import MaseGraph
+
+Info = dict[str, Any]
+"""What a pass reports; can be written as JSON."""
+
+
+class PassArgs(BaseModel):
+    """Base of the arguments of a pass: unknown keys are refused, values are not changed after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class NoArgs(PassArgs):
+    """A pass without arguments."""
+
+
+A = TypeVar("A", bound=BaseModel)
+Body = Callable[[MaseGraph, A], tuple[MaseGraph, Info]]
+
+
+class GraphPass(Generic[A]):
+    """A pass: called with a graph and its arguments as a dict, it returns the graph and what it found.
+
+    Args:
+        name: The pass's name, in messages and in ``graph.completed``.
+        body: The work; gets validated arguments.
+        args: Model of the arguments.
+        needs: Names of passes that must have run; of a tuple of names, any one.
+        gives: Names of further passes whose work this one does as well.
+        invalidates: Names of passes whose results do not hold any more after this one; ``"*"`` for all
+            others.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        body: Body[A],
+        args: type[A],
+        needs: tuple[str | tuple[str, ...], ...] = (),
+        gives: tuple[str, ...] = (),
+        invalidates: tuple[str, ...] = (),
+    ) -> None:
+        functools.update_wrapper(self, body)
+        self.name = name
+        self.body = body
+        self.args = args
+        self.needs = needs
+        self.gives = (name, *gives)
+        self.invalidates = invalidates
+
+    def __call__(self, graph: MaseGraph, pass_args: Mapping[str, Any] | A | None = None) -> tuple[MaseGraph, Info]:
+        """Run the pass.
+
+        Raises:
+            GraphError: If ``graph`` is not a MaseGraph.
+            ConfigError: If the arguments are wrong; lists every problem with its path.
+            PassOrderError: If a pass that this one needs has not run; names it.
+        """
+        if not isinstance(graph, MaseGraph):
+            raise GraphError(
+                f"{self.name} works on a MaseGraph",
+                got=type(graph).__name__,
+                remedy="make one with MaseGraph(model)",
+            )
+        args = validate(self.name, self.args, pass_args)
+        self._check_order(graph)
+        graph, info = self.body(graph, args)
+        done = [p for p in graph.completed if p not in self.gives and not self._undoes(p)]
+        graph.meta["passes"] = [*done, *self.gives]
+        return graph, info
+
+    def __repr__(self) -> str:
+        return f"<pass {self.name}>"
+
+    def _undoes(self, name: str) -> bool:
+        return "*" in self.invalidates or name in self.invalidates
+
+    def _check_order(self, graph: MaseGraph) -> None:
+        for need in self.needs:
+            options = (need,) if isinstance(need, str) else need
+            if not set(options) & set(graph.completed):
+                raise PassOrderError(
+                    f"{self.name} needs the result of {' or '.join(options)}",
+                    node=self.name,
+                    got=f"passes run so far: {', '.join(graph.completed) or 'none'}",
+                    remedy=f"run {options[0]} first",
+                )
+
+
+def graph_pass(
+    name: str,
+    *,
+    args: type[A],
+    needs: tuple[str | tuple[str, ...], ...] = (),
+    gives: tuple[str, ...] = (),
+    invalidates: tuple[str, ...] = (),
+) -> Callable[[Body[A]], GraphPass[A]]:
+    """Make a pass of a function ``(graph, args) -> (graph, info)``; arguments as :class:`GraphPass`."""
+
+    def decorate(body: Body[A]) -> GraphPass[A]:
+        return GraphPass(name, body, args, needs, gives, invalidates)
+
+    return decorate
+
+
+def validate(where: str, model: type[A], given: Mapping[str, Any] | A | None) -> A:
+    """Check arguments against their model; the caller's dict is never changed.
+
+    Args:
+        where: Name of the pass or file, for the message.
+        model: The pydantic model; should refuse unknown keys.
+        given: A dict, an instance of the model, or None for the defaults.
+
+    Raises:
+        ConfigError: Lists every problem with its path, what was given, and what was probably meant.
+    """
+    if isinstance(given, model):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"the arguments of {where} are not a dict", node=where, got=type(given).__name__)
+    try:
+        return model.model_validate(dict(given or {}))
+    except ValidationError as error:
+        problems = [_problem(model, dict(p)) for p in error.errors(include_url=False)]
+    paths = [path for path, _ in problems]
+    raise ConfigError(
+        f"{len(problems)} problem(s) in the arguments of {where}:\n  "
+        + "\n  ".join(f"{path}: {text}" for path, text in problems),
+        node=where,
+        field=", ".join(paths),
+        remedy="correct the keys above and run again",
+    )
+
+
+def _problem(model: type[BaseModel], problem: dict[str, Any]) -> tuple[str, str]:
+    path = ".".join(str(p) for p in problem["loc"]) or "(all)"
+    kind, value = problem["type"], repr(problem.get("input"))
+    shown = value if len(value) <= 60 else f"{value[:57]}..."
+    if kind == "extra_forbidden":
+        known = _fields_at(model, problem["loc"][:-1])
+        return path, f"unknown key; {suggest(str(problem['loc'][-1]), known) or 'no keys are known here'}"
+    if kind == "missing":
+        return path, "missing"
+    return path, f"{problem['msg']} (got {shown})"
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
+    """Keys that exist at a path; dict keys, list indices and union labels on it name no field."""
+    here: list[type[BaseModel]] = [model]
+    for step in loc:
+        fields = [m.model_fields[step] for m in here if step in m.model_fields]
+        if fields:
+            here = [m for f in fields for m in _models_in(f.annotation)] or here
+    return sorted({name for m in here for name in m.model_fields})
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for part in getattr(annotation, "__args__", ()) for m in _models_in(part)]

@@ -1,0 +1,130 @@
+"""Small networks and a catalogue with the ops they use, for the tests of the graph and its passes."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mase_hw.catalogue import Catalogue, OpDef, default_catalogue
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.analysis import (
+    add_common_metadata_analysis_pass,
+    init_metadata_analysis_pass,
+    verify_analysis_pass,
+)
+
+
+def op(name: str, kind: str = "module_related_func", **facets: Any) -> OpDef:
+    return OpDef(name=name, mase_type=kind, **facets)
+
+
+# Ops that the package's own catalogue may get one day; a name or target it has by then is left out.
+EXTRA = (
+    op("conv2d", modules=(nn.Conv2d,), functions=(F.conv2d,), parameters=("weight", "bias"), attributes=("stride",)),
+    op("batch_norm2d", "module", modules=(nn.BatchNorm2d,), parameters=("weight", "bias")),
+    op("max_pool2d", modules=(nn.MaxPool2d,), functions=(F.max_pool2d,), attributes=("kernel_size",)),
+    op("adaptive_avg_pool2d", modules=(nn.AdaptiveAvgPool2d,), attributes=("output_size",)),
+    op("add", "builtin_func", functions=(operator.add, torch.add), methods=("add",)),
+    op("mul", "builtin_func", functions=(operator.mul, torch.mul)),
+    op("cat", "implicit_func", implicit=True, functions=(torch.cat,)),
+    op("split", "implicit_func", implicit=True, functions=(torch.split,), methods=("split", "chunk")),
+    op("getitem", "builtin_func", functions=(operator.getitem,)),
+    op("permute", "implicit_func", implicit=True, methods=("permute",)),
+)
+
+
+def catalogue() -> Catalogue:
+    known = default_catalogue()
+    fresh = []
+    for extra in EXTRA:
+        targets = (*extra.modules, *extra.functions, *extra.methods)
+        taken = extra.name in known or any(
+            known.of_method(t) if isinstance(t, str) else known._targets.get(t) for t in targets
+        )
+        if not taken:
+            fresh.append(extra)
+    return known.extended(fresh)
+
+
+class MLP(nn.Module):
+    """MASE's own example: flatten, linear and relu on 28x28 images."""
+
+    def __init__(self, width: int = 784) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(784, width)
+        self.fc2 = nn.Linear(width, 10, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.flatten(x, start_dim=1, end_dim=-1)
+        x = F.relu(self.fc1(x), inplace=False)
+        return self.fc2(x)
+
+
+class ConvNet(nn.Module):
+    """Convolutions, statistics, a residual connection, in-place activations and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        self.body = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.pool = nn.MaxPool2d(2)
+        self.average = nn.AdaptiveAvgPool2d(1)
+        self.drop = nn.Dropout(0.5)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        x = F.relu(self.norm(self.body(x)) + x)
+        x = self.average(self.pool(x))
+        x = x.view(x.size(0), -1)
+        x = F.dropout(self.drop(x), 0.5, self.training)
+        return self.head(x)
+
+
+def annotated(model: nn.Module, dummy_in: dict[str, Any], **args: Any) -> MaseGraph:
+    """A graph with common metadata, verified."""
+    graph = MaseGraph(model, catalogue=catalogue())
+    graph, info = init_metadata_analysis_pass(graph)
+    assert_json(info)
+    graph, info = add_common_metadata_analysis_pass(graph, {"dummy_in": dummy_in, **args})
+    assert_json(info)
+    _, info = verify_analysis_pass(graph)
+    assert_json(info)
+    return graph
+
+
+def assert_json(info: Any) -> None:
+    """What a pass reports survives a round trip through JSON."""
+    assert json.loads(json.dumps(info)) == info
+
+
+def snapshot(graph: MaseGraph) -> dict[str, Any]:
+    """All metadata as plain dicts, to compare before and after."""
+    trees = {n.name: n.meta["mase"].to_dict() for n in graph.nodes if "mase" in n.meta}
+    return {"nodes": trees, "graph": graph.meta["mase"].to_dict(), "passes": list(graph.completed)}
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Fails if parameters, buffers, modules, training flags or the random state change inside."""
+
+    def state() -> tuple[dict[str, Tensor], list[tuple[str, int, bool]], Tensor]:
+        tensors = {k: v.clone() for k, v in model.state_dict().items()}
+        modules = [(n, id(m), m.training) for n, m in model.named_modules()]
+        return tensors, modules, torch.random.get_rng_state()
+
+    before = state()
+    yield
+    after = state()
+    assert before[0].keys() == after[0].keys()
+    assert all(torch.equal(before[0][k], after[0][k]) for k in before[0])
+    assert before[1] == after[1]
+    assert torch.equal(before[2], after[2])

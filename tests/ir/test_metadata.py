@@ -1,0 +1,133 @@
+"""The metadata record: attribute and dict access reach the same tree, and wrong keys say what was meant."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mase_hw.errors import ConfigError, MetadataKeyError
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraphMetadata, MaseMetadata, TensorMetadata
+
+
+@pytest.fixture
+def meta() -> MaseMetadata:
+    meta = MaseMetadata()
+    meta["common"]["mase_type"] = "module_related_func"
+    meta["common"]["mase_op"] = "linear"
+    meta["common"]["args"] = {
+        "data_in_0": {"shape": [1, 4], "torch_dtype": torch.float32, "type": "float", "precision": [32]},
+        "weight": {"shape": [2, 4], "type": "float", "precision": [32]},
+        "inplace": False,
+    }
+    return meta
+
+
+def test_fresh_metadata_is_three_empty_branches() -> None:
+    assert MaseMetadata().to_dict() == {"common": {}, "software": {}, "hardware": {}}
+    assert MaseGraphMetadata().to_dict() == {"common": {}, "software": {}, "hardware": {}}
+    assert MaseMetadata()["hardware"] == {}
+
+
+def test_dict_and_attribute_access_share_the_record(meta: MaseMetadata) -> None:
+    assert isinstance(meta.common.args["data_in_0"], TensorMetadata)
+    assert meta["common"]["args"]["data_in_0"]["precision"] == [32]
+    meta.common.args["weight"].shape = [3, 4]
+    assert meta["common"]["args"]["weight"]["shape"] == [3, 4]
+    meta["common"]["args"]["weight"]["shape"] = (5, 4)
+    assert meta.common.args["weight"].shape == [5, 4]
+    assert meta.parameters["common"]["args"]["inplace"] is False
+    meta.parameters["hardware"]["verilog_param"]["WIDTH"] = 8
+    assert meta.hardware.verilog_param == {"WIDTH": 8}
+
+
+def test_view_behaves_like_a_dict(meta: MaseMetadata) -> None:
+    common = meta["common"]
+    assert set(common) == set(common.keys()) == {"mase_type", "mase_op", "args", "results"}
+    assert "args" in common and "arg" not in common and "module" not in meta["hardware"]
+    assert common.get("nothing", 7) == 7 and meta["hardware"].get("module") is None
+    assert dict(common["args"]["weight"].items()) == {"shape": [2, 4], "type": "float", "precision": [32]}
+    assert common["args"]["weight"] == {"shape": [2, 4], "type": "float", "precision": [32]}
+    assert common["args"]["weight"] != {"shape": [2, 5], "type": "float", "precision": [32]}
+    del common["args"]["weight"]
+    assert "weight" not in meta.common.args
+    del common["mase_op"]
+    assert meta.common.mase_op == ""
+
+
+def test_unset_optional_keys_are_omitted_and_set_ones_shown(meta: MaseMetadata) -> None:
+    assert "signed" not in meta["common"]["args"]["weight"]
+    meta["hardware"] = {"module": "fixed_linear", "toolchain": "INTERNAL", "is_implicit": False}
+    assert meta["hardware"] == {"is_implicit": False, "toolchain": "INTERNAL", "module": "fixed_linear"}
+
+
+def test_tensors_compare_by_value(meta: MaseMetadata) -> None:
+    meta["common"]["args"]["weight"]["value"] = torch.ones(2, 4)
+    want = {"shape": [2, 4], "type": "float", "precision": [32], "value": torch.ones(2, 4)}
+    assert meta["common"]["args"]["weight"] == want
+    assert meta["common"]["args"]["weight"] != {**want, "value": torch.zeros(2, 4)}
+
+
+@pytest.mark.parametrize(
+    ("path", "where", "meant"),
+    [
+        (("comon",), "metadata", "'common'"),
+        (("common", "arg"), "common", "'args'"),
+        (("common", "args", "weigth"), "common.args", "'weight'"),
+        (("common", "args", "weight", "presision"), "common.args.weight", "'precision'"),
+        (("hardware", "dependance_files"), "hardware", "'dependence_files'"),
+    ],
+)
+def test_wrong_key_says_where_and_what_was_meant(
+    meta: MaseMetadata, path: tuple[str, ...], where: str, meant: str
+) -> None:
+    tree = meta.parameters
+    for key in path[:-1]:
+        tree = tree[key]
+    with pytest.raises(MetadataKeyError) as error:
+        tree[path[-1]]
+    assert f"where: {where}\n" in str(error.value) and meant in str(error.value)
+    assert isinstance(error.value, KeyError)
+
+
+def test_wrong_key_cannot_be_written(meta: MaseMetadata) -> None:
+    with pytest.raises(MetadataKeyError, match="toolchain"):
+        meta["hardware"]["toolchian"] = "INTERNAL"
+    with pytest.raises(MetadataKeyError, match="module"):
+        meta.hardware.modul = "x"
+    with pytest.raises(MetadataKeyError, match="toolchain"):
+        meta["hardware"] = {"toolchian": "INTERNAL"}
+    with pytest.raises(ConfigError, match="presision"):
+        meta["common"]["args"]["x"] = {"shape": [1], "type": "float", "precision": [32], "presision": 1}
+
+
+def test_key_that_is_not_set_yet_says_so(meta: MaseMetadata) -> None:
+    with pytest.raises(MetadataKeyError, match="not set yet"):
+        meta["hardware"]["module"]
+
+
+def test_unknown_type_and_toolchain_are_refused(meta: MaseMetadata) -> None:
+    with pytest.raises(ConfigError, match="'fixed'"):
+        meta["common"]["args"]["weight"]["type"] = "fixd"
+    with pytest.raises(ConfigError, match=r"INTERNAL \| EXTERNAL \| HLS"):
+        meta["hardware"]["toolchain"] = "VIVADO"
+    assert MaseMetadata.known_toolchain == ["INTERNAL", "EXTERNAL", "HLS"]
+    assert MaseMetadata.known_storage == ["BRAM"]
+
+
+def test_format_of_a_tensor() -> None:
+    tensor = TensorMetadata([2], "float", [32])
+    assert tensor.fmt is None
+    tensor.fmt = FixedFormat(6, 9, signed=False)
+    assert (tensor.type, tensor.precision, tensor.signed) == ("fixed", [6, 9], False)
+    assert tensor.fmt == FixedFormat(6, 9, signed=False)
+    assert TensorMetadata([2], "fixed", [8, 4]).fmt == FixedFormat(8, 4, signed=True)
+
+
+def test_software_is_free_below_the_names(meta: MaseMetadata) -> None:
+    meta["software"]["args"]["weight"] = {"stat": {"range_min_max": {"min": -1.0, "max": 2.0, "count": 3}}}
+    assert meta["software"]["args"]["weight"]["stat"]["range_min_max"]["max"] == 2.0
+    meta["software"]["args"]["weight"]["stat"]["mine"] = {"a": 1}
+    assert meta.software.args["weight"]["stat"]["mine"] == {"a": 1}
+    with pytest.raises(MetadataKeyError, match="range_min_max"):
+        meta["software"]["args"]["weight"]["stat"]["range_minmax"]

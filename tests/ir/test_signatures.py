@@ -1,0 +1,54 @@
+"""Names of arguments, for every way in which PyTorch hides a signature."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+from mase_hw.ir.signatures import bind
+
+X = fx.Graph().placeholder("x")
+Y = fx.Graph().placeholder("y")
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "kwargs", "want"),
+    [
+        (torch.flatten, (X, 1), {}, {"input": X, "start_dim": 1, "end_dim": -1}),
+        (F.linear, (X, Y), {"bias": X}, {"input": X, "weight": Y, "bias": X}),
+        (F.linear, (X, Y, None), {}, {"input": X, "weight": Y}),
+        (F.relu, (X,), {"inplace": True}, {"input": X, "inplace": True}),
+        (F.softmax, (X,), {"dim": 1}, {"input": X, "dim": 1}),
+        (torch.add, (X, 2), {}, {"input": X, "other": 2, "alpha": 1}),
+        (torch.add, (X, Y), {}, {"input": X, "other": Y, "alpha": 1}),
+        (operator.add, (2, X), {}, {"a": 2, "b": X}),
+        (getattr, (X, "shape"), {}, {"object": X, "name": "shape"}),
+        (torch.cat, ([X, Y], 1), {}, {"tensors": [X, Y], "dim": 1}),
+        ("view", (X, 2, -1), {}, {"self": X, "size": [2, -1]}),
+        ("view", (X, (2, -1)), {}, {"self": X, "size": (2, -1)}),
+        ("view", (X, torch.int32), {}, {"self": X, "dtype": torch.int32}),
+        ("reshape", (X, -1), {}, {"self": X, "shape": [-1]}),
+        ("permute", (X, 0, 2, 1), {}, {"self": X, "dims": [0, 2, 1]}),
+        ("flatten", (X,), {"start_dim": 2}, {"self": X, "start_dim": 2, "end_dim": -1}),
+        ("size", (X, 0), {}, {"self": X, "dim": 0}),
+        ("transpose", (X, 1, 2), {}, {"self": X, "dim0": 1, "dim1": 2}),
+        ("no_such_method", (X, 3), {"k": 1}, {"self": X, "arg_1": 3, "k": 1}),
+    ],
+)
+def test_bind(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], want: dict[str, Any]) -> None:
+    assert dict(bind(target, args, kwargs, lambda v: isinstance(v, fx.Node))) == want
+
+
+def test_dispatched_function() -> None:
+    found = dict(bind(F.max_pool2d, (X, 2), {"stride": 2}, lambda v: isinstance(v, fx.Node)))
+    assert found["input"] is X and found["kernel_size"] == 2 and found["stride"] == 2
+
+
+def test_convolution_overload() -> None:
+    found = dict(bind(F.conv2d, (X, Y), {"padding": "same"}, lambda v: isinstance(v, fx.Node)))
+    assert found["padding"] == "same" and found["weight"] is Y and found["groups"] == 1
