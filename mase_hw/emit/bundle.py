@@ -1,0 +1,174 @@
+"""The bundle: one folder that simulation, synthesis and people share, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mase_hw.errors import EmitError
+
+FORMAT_VERSION = 1
+"""Version of the manifest's layout."""
+MANIFEST = "manifest.json"
+
+
+class Bundle:
+    """The files of a bundle in memory, until :meth:`write`.
+
+    Paths are relative and use ``/``. Same files, same bytes: nothing here knows the time or the machine.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+        self.manifest: dict[str, Any] = {"format_version": FORMAT_VERSION}
+
+    def add(self, path: str, content: str | bytes) -> None:
+        """Add or replace a file."""
+        self._files[path] = content.encode() if isinstance(content, str) else content
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._files))
+
+    def read(self, path: str) -> bytes:
+        """Content of a file."""
+        return self._files[path]
+
+    def manifest_text(self) -> str:
+        """The manifest as JSON, with the hash of every file."""
+        hashes = {path: digest(self._files[path]) for path in self}
+        return json.dumps({**self.manifest, "files": hashes}, indent=2, sort_keys=True) + "\n"
+
+    def write(self, folder: Path) -> None:
+        """Write the bundle beside ``folder`` and rename it into place.
+
+        Raises:
+            EmitError: If the folder cannot be written, or holds something that is not a bundle.
+        """
+        folder = Path(folder)
+        check_target(folder)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        try:
+            temporary.chmod(0o755)
+            for path in self:
+                target = temporary / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(self._files[path])
+            (temporary / MANIFEST).write_text(self.manifest_text())
+            _swap(temporary, folder)
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _swap(new: Path, folder: Path) -> None:
+    """Put ``new`` where ``folder`` is; the old one is gone only once the new one stands."""
+    if not folder.exists():
+        os.rename(new, folder)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+    os.rename(folder, old / "bundle")
+    try:
+        os.rename(new, folder)
+    except OSError:
+        os.rename(old / "bundle", folder)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def check_target(folder: Path) -> None:
+    """Refuse a folder that a bundle must not replace, before any work is done.
+
+    Raises:
+        EmitError: If it is a file, a folder with other content, or cannot be written.
+    """
+    folder = Path(folder)
+    if folder.is_dir():
+        if any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+            raise EmitError(
+                "the output folder holds something that is not a bundle",
+                node=str(folder),
+                expected=f"a new or empty folder, or an older bundle (with {MANIFEST})",
+                remedy="choose another output folder, or empty this one",
+            )
+    elif folder.exists():
+        raise EmitError("the output folder is a file", node=str(folder), remedy="choose another output folder")
+    parent = folder.parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise EmitError(
+            "the output folder cannot be written",
+            node=str(folder),
+            got=f"{parent} is not a folder one may write to",
+            remedy="choose another output folder, or change the permissions",
+        )
+
+
+def _cannot_write(folder: Path, error: OSError) -> EmitError:
+    return EmitError(
+        "the bundle cannot be written",
+        node=str(folder),
+        got=f"{type(error).__name__}: {error.strerror or error}",
+        remedy="check permissions and free space; the older bundle, if any, is untouched",
+    )
+
+
+def digest(content: bytes) -> str:
+    """SHA-256 of a file's content."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
+    """Read a bundle's manifest and check every file against it.
+
+    Args:
+        folder: The bundle.
+        verify: Compare contents too, not only presence.
+
+    Raises:
+        EmitError: If the folder is not a bundle of a known format version, or a file is missing or was changed
+            since emission.
+    """
+    path = Path(folder) / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise EmitError(
+            "this is not a bundle", node=str(folder), got=str(error), expected=f"a folder with {MANIFEST}"
+        ) from error
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise EmitError(
+            "the bundle has another format version",
+            node=str(path),
+            got=manifest.get("format_version"),
+            expected=FORMAT_VERSION,
+            remedy="emit it again with this version of mase_hw",
+        )
+    for name, expected in manifest["files"].items():
+        file = Path(folder) / name
+        if not file.is_file():
+            raise EmitError("a file of the bundle is missing", node=str(file), remedy="emit the bundle again")
+        if verify and (got := digest(file.read_bytes())) != expected:
+            raise EmitError(
+                "a file of the bundle was changed after emission",
+                node=str(file),
+                got=f"sha256 {got[:16]}...",
+                expected=f"sha256 {expected[:16]}...",
+                remedy="emit the bundle again; do not edit generated files",
+            )
+    return manifest

@@ -1,0 +1,178 @@
+"""The typed netlist: instances and point-to-point streams, verified before a line is rendered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mase_hw.errors import EmitError
+from mase_hw.streams import Stream
+
+TOP = ""
+"""Instance name of the design's own ports."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One end of a net: a stream port of an instance, or of the design itself.
+
+    Args:
+        instance: Instance name, :data:`TOP` for the design's ports.
+        port: Name of the data port.
+        branch: Output number of a fork, else None.
+    """
+
+    instance: str
+    port: str
+    branch: int | None = None
+
+    def __str__(self) -> str:
+        name = f"{self.instance}.{self.port}" if self.instance else self.port
+        return name if self.branch is None else f"{name}[{self.branch}]"
+
+
+@dataclass(frozen=True)
+class Net:
+    """A valid/ready stream from one source to one sink.
+
+    Args:
+        name: Signal name; ``<name>_valid`` and ``<name>_ready`` go with it.
+        source: Where beats come from.
+        sink: Where they go.
+        stream: What they carry, as the source gives them.
+    """
+
+    name: str
+    source: Pin
+    sink: Pin
+    stream: Stream
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One module instance.
+
+    Args:
+        name: Instance name.
+        module: SystemVerilog module.
+        parameters: Parameter values; strings are rendered as they are (expressions).
+        ports: Its streams.
+        node: Graph node it belongs to.
+        op: Name of the op in the catalogue, or of the primitive.
+        branches: Outputs, of a fork.
+        tied: Ports without a stream and the expressions they are tied to, empty for outputs.
+    """
+
+    name: str
+    module: str
+    parameters: Mapping[str, int | str]
+    ports: tuple[Stream, ...]
+    node: str
+    op: str
+    branches: int = 0
+    tied: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Netlist:
+    """A whole design.
+
+    Args:
+        name: Module name of the top level.
+        inputs: Streams into the design, in the order of the model's inputs.
+        outputs: Streams out of it, in the order of the model's results.
+        instances: All instances, in topological order.
+        nets: All stream nets.
+        memories: File name below ``mem`` by instance name of its ROM.
+        files: RTL files below ``rtl_templates``, dependencies first.
+    """
+
+    name: str
+    inputs: list[Stream] = field(default_factory=list)
+    outputs: list[Stream] = field(default_factory=list)
+    instances: list[Instance] = field(default_factory=list)
+    nets: list[Net] = field(default_factory=list)
+    memories: dict[str, str] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+
+    def instance(self, name: str) -> Instance:
+        """The instance of that name."""
+        return next(i for i in self.instances if i.name == name)
+
+    def net_into(self, instance: str, port: str) -> Net:
+        """The net that drives a port of an instance."""
+        return next(n for n in self.nets if n.sink.instance == instance and n.sink.port == port)
+
+    def verify(self) -> None:
+        """Check that every port has exactly one net and that both ends carry the same beats.
+
+        Raises:
+            EmitError: With the first fault found: duplicate names, an unconnected or doubly driven port, unequal
+                widths or unequal beats.
+        """
+        for kind, names in (
+            ("instance", [i.name for i in self.instances]),
+            ("net", [n.name for n in self.nets]),
+            ("port", [s.name for s in (*self.inputs, *self.outputs)]),
+        ):
+            twice = [name for name, count in Counter(names).items() if count > 1]
+            if twice:
+                raise EmitError(f"two {kind}s have the same name", node=twice[0])
+        sources, sinks = self._pins()
+        self._check_pins("source", sources, Counter(n.source for n in self.nets))
+        self._check_pins("sink", sinks, Counter(n.sink for n in self.nets))
+        for net in self.nets:
+            a, b = sources[net.source], sinks[net.sink]
+            if a.bits != b.bits:
+                raise EmitError(
+                    "a net joins ports of different widths",
+                    node=net.name,
+                    got=f"{net.sink}: {b.bits} bits",
+                    expected=f"{net.source}: {a.bits} bits",
+                )
+            if not (self._typed(net.source) and self._typed(net.sink)):
+                continue
+            if a.fmt != b.fmt:
+                raise EmitError(
+                    "a net joins ports of different formats",
+                    node=net.name,
+                    got=f"{net.sink}: {b.fmt}",
+                    expected=f"{net.source}: {a.fmt}",
+                    remedy="run quantize_transform_pass, which puts a cast where formats meet",
+                )
+            if not a.same_beats(b):
+                raise EmitError(
+                    "a net joins ports that cut the tensor into different beats",
+                    node=net.name,
+                    got=f"{net.sink}: shape {list(b.shape)}, {b.lanes} lanes",
+                    expected=f"{net.source}: shape {list(a.shape)}, {a.lanes} lanes",
+                )
+
+    def _typed(self, pin: Pin) -> bool:
+        """Whether a pin's stream carries a tensor; primitives carry beats of bits."""
+        return pin.instance == TOP or not pin.port.startswith(("in_", "out_"))
+
+    def _pins(self) -> tuple[dict[Pin, Stream], dict[Pin, Stream]]:
+        sources = {Pin(TOP, s.name): s for s in self.inputs}
+        sinks = {Pin(TOP, s.name): s for s in self.outputs}
+        for instance in self.instances:
+            for stream in instance.ports:
+                if stream.direction == "in":
+                    sinks[Pin(instance.name, stream.name)] = stream
+                elif instance.branches:
+                    for branch in range(instance.branches):
+                        sources[Pin(instance.name, stream.name, branch)] = stream
+                else:
+                    sources[Pin(instance.name, stream.name)] = stream
+        return sources, sinks
+
+    @staticmethod
+    def _check_pins(kind: str, pins: Mapping[Pin, Stream], used: Counter[Pin]) -> None:
+        for pin in used:
+            if pin not in pins:
+                raise EmitError(f"a net names a {kind} that does not exist", node=str(pin))
+        for pin in pins:
+            if used[pin] != 1:
+                problem = "is not connected" if used[pin] == 0 else f"has {used[pin]} nets"
+                raise EmitError(f"a {kind} port {problem}", node=str(pin), got=used[pin], expected="exactly one net")

@@ -1,0 +1,154 @@
+"""The emit passes: each adds its part to the graph's bundle, and writes the bundle if told where."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from mase_hw.emit.build import build_netlist
+from mase_hw.emit.bundle import Bundle, check_target
+from mase_hw.emit.manifest import describe_design, port_stream
+from mase_hw.emit.netlist import Netlist
+from mase_hw.emit.reference import Reference
+from mase_hw.emit.render import environment, render_top
+from mase_hw.emit.schedule import predict
+from mase_hw.errors import ConfigError
+from mase_hw.ir import MaseGraph
+from mase_hw.nn import Quantized
+from mase_hw.passes.base import PassArgs, graph_pass
+from mase_hw.resources import rtl_root
+from mase_hw.streams import IntArray, Stream, to_bits
+
+HARDWARE = "add_hardware_metadata_analysis_pass"
+TOP = "emit_verilog_top_transform_pass"
+
+
+class EmitArgs(PassArgs):
+    """Arguments of every emit pass.
+
+    Args:
+        project_dir: Where to write the bundle as it then is; None to keep it in memory for the next pass.
+    """
+
+    project_dir: Path | None = None
+
+
+class TopArgs(EmitArgs):
+    """Arguments of ``emit_verilog_top_transform_pass``.
+
+    Args:
+        top_name: Module name of the top level.
+    """
+
+    top_name: str = "top"
+
+
+class CocotbArgs(EmitArgs):
+    """Arguments of ``emit_cocotb_transform_pass``.
+
+    Args:
+        inputs: Inputs of the model whose quantised form and results become the bundle's test vectors.
+    """
+
+    inputs: Any
+
+
+def bundle_of(graph: MaseGraph) -> Bundle:
+    """The bundle that the emit passes have filled so far."""
+    bundle: Bundle = graph.meta["bundle"]
+    return bundle
+
+
+def _write(graph: MaseGraph, args: EmitArgs) -> dict[str, Any]:
+    bundle = bundle_of(graph)
+    if args.project_dir is not None:
+        bundle.write(args.project_dir)
+    return {"files": list(bundle), "project_dir": str(args.project_dir) if args.project_dir else None}
+
+
+@graph_pass(TOP, args=TopArgs, needs=(HARDWARE,))
+def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[MaseGraph, dict[str, Any]]:
+    """Build and verify the netlist, predict its timing, render ``rtl/<top>.sv`` and start the manifest.
+
+    Raises:
+        EmitError: If the netlist is broken or the folder cannot be written.
+        ConfigError: If the top's name is not a SystemVerilog identifier.
+    """
+    modules = {path.stem for path in rtl_root().rglob("*.sv")}
+    if not args.top_name.isidentifier() or not args.top_name.isascii() or args.top_name in _KEYWORDS | modules:
+        raise ConfigError(
+            "the top's name is no identifier that SystemVerilog allows",
+            field="top_name",
+            got=args.top_name,
+            expected="letters, digits and underscores, no keyword and no name of a library module",
+        )
+    if args.project_dir is not None:
+        check_target(args.project_dir)
+    netlist = build_netlist(graph, args.top_name)
+    schedule = predict(netlist, graph.catalogue)
+    bundle = graph.meta["bundle"] = Bundle()
+    bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue)
+    bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule))
+    graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule
+    return graph, {**_write(graph, args), "timing": bundle.manifest["timing"]}
+
+
+_KEYWORDS = {"clk", "rst", "module", "endmodule", "input", "output", "logic", "reg", "wire", "begin", "end", "table"}
+
+
+@graph_pass("emit_internal_rtl_transform_pass", args=EmitArgs, needs=(TOP,))
+def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
+    """Copy the library and op modules the design instantiates, and write the ordered file list."""
+    bundle = bundle_of(graph)
+    top = f"rtl/{graph.meta['netlist'].name}.sv"
+    for path in bundle.manifest["rtl"]:
+        if path != top:
+            bundle.add(path, (rtl_root() / path.removeprefix("rtl/")).read_bytes())
+    bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
+    return graph, _write(graph, args)
+
+
+@graph_pass("emit_bram_transform_pass", args=EmitArgs, needs=(TOP,))
+def emit_bram_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
+    """Write the memory files: every parameter of every node, quantised, in the order its module reads it."""
+    netlist: Netlist = graph.meta["netlist"]
+    bundle = bundle_of(graph)
+    words: dict[str, int] = {}
+    for net in netlist.nets:
+        if net.source.instance not in netlist.memories:
+            continue
+        port = next(p for p in netlist.instance(net.sink.instance).ports if p.name == net.sink.port)
+        node = graph.node(netlist.instance(net.sink.instance).node)
+        module = graph.meta_of(node).module
+        assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
+        values = module.mantissa(port.name).cpu().long().numpy()
+        file = f"mem/{netlist.memories[net.source.instance]}"
+        bundle.add(file, memory_text(dataclasses.replace(port, repeat=1), values[None]))
+        words[file] = port.beats
+    return graph, {**_write(graph, args), "words": words}
+
+
+def memory_text(stream: Stream, tensor: IntArray) -> str:
+    """Tensors ``(frames, *shape)`` as ``$readmemh`` words, one beat a line."""
+    digits = (stream.bits + 3) // 4
+    beats = stream.pack(tensor)
+    return "".join(f"{to_bits(beat.tolist(), stream.fmt.width):0{digits}x}\n" for beat in beats)
+
+
+@graph_pass("emit_cocotb_transform_pass", args=CocotbArgs, needs=(TOP, "emit_internal_rtl_transform_pass"))
+def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[MaseGraph, dict[str, Any]]:
+    """Write test vectors of the given inputs, and the script that simulates the bundle against them."""
+    bundle = bundle_of(graph)
+    inputs: dict[str, Tensor] | Any = args.inputs
+    stimulus, expected = Reference(graph).run(inputs)
+    frames = len(next(iter(stimulus.values())))
+    streams = {entry["name"]: port_stream(entry) for entry in bundle.manifest["ports"]}
+    for name, tensor in {**stimulus, **expected}.items():
+        bundle.add(f"vectors/{name}.mem", memory_text(streams[name], tensor))
+    bundle.manifest["vectors"] = {"frames": frames, "files": {n: f"vectors/{n}.mem" for n in streams}}
+    script = environment().get_template("top/simulate.py.j2").render(top=bundle.manifest["top"])
+    bundle.add("sim/simulate.py", script)
+    return graph, {**_write(graph, args), "frames": frames}

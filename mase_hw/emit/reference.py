@@ -1,0 +1,146 @@
+"""The quantised model as the reference: floats in, mantissas of every port out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mase_hw.errors import ConfigError
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.numerics import quantize
+from mase_hw.streams import IntArray
+
+Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
+"""One tensor, tensors in the order of the model's inputs, or tensors by name."""
+
+
+@dataclass(frozen=True)
+class PortTensor:
+    """A tensor of the model at the design's boundary.
+
+    Args:
+        port: Port name (``data_in_0``).
+        name: Name of the model's input, or of the node that computes the result.
+        shape: Shape of one frame.
+        fmt: Its format.
+    """
+
+    port: str
+    name: str
+    shape: tuple[int, ...]
+    fmt: FixedFormat
+
+
+class Reference:
+    """Runs the quantised model frame by frame.
+
+    Args:
+        graph: A quantised graph.
+
+    A frame has exactly the shapes of the example the graph was traced with. Given tensors hold frames one after the
+    other along the first dimension: with an example of shape ``(1, 64)``, ``(360, 64)`` is 360 frames.
+    """
+
+    def __init__(self, graph: MaseGraph) -> None:
+        self.graph = graph
+        entries = [n for n in graph.nodes if graph.meta_of(n).common.mase_op == "quantize"]
+        self.inputs = [
+            _boundary(graph, f"data_in_{i}", str(n.all_input_nodes[0].target), n.name) for i, n in enumerate(entries)
+        ]
+        output = next(n for n in graph.nodes if n.op == "output")
+        self.outputs = [_boundary(graph, f"data_out_{i}", n.name, n.name) for i, n in enumerate(output.all_input_nodes)]
+
+    def named(self, inputs: Inputs) -> dict[str, Tensor]:
+        """Inputs by name of the model's input.
+
+        Raises:
+            ConfigError: If a tensor is missing, unexpected, or has the wrong shape.
+        """
+        names = [p.name for p in self.inputs]
+        if isinstance(inputs, Tensor):
+            inputs = (inputs,)
+        if not isinstance(inputs, Mapping):
+            if len(inputs) != len(names):
+                raise ConfigError("wrong number of inputs", field="inputs", got=len(inputs), expected=names)
+            inputs = dict(zip(names, inputs, strict=True))
+        if set(inputs) != set(names):
+            raise ConfigError("wrong names of inputs", field="inputs", got=sorted(inputs), expected=sorted(names))
+        frames = {name: self._frames(port, inputs[name]) for name, port in zip(names, self.inputs, strict=True)}
+        if len(set(frames.values())) != 1:
+            raise ConfigError("inputs have different numbers of frames", field="inputs", got=frames)
+        return {name: inputs[name] for name in names}
+
+    def _frames(self, port: PortTensor, tensor: Tensor) -> int:
+        step = port.shape[0] if port.shape else 1
+        fits = tensor.ndim == len(port.shape) and tuple(tensor.shape[1:]) == port.shape[1:]
+        if not fits or tensor.shape[0] == 0 or tensor.shape[0] % step:
+            raise ConfigError(
+                "an input does not have the shape of the example",
+                node=port.name,
+                got=list(tensor.shape),
+                expected=[f"multiple of {step}, at least one", *port.shape[1:]],
+                remedy="stack frames along the first dimension",
+            )
+        return tensor.shape[0] // step
+
+    def run(
+        self, inputs: Inputs, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
+        """Mantissas of all ports.
+
+        Args:
+            inputs: Floats; see the class for the shapes.
+            progress: Called with frames done and frames in all.
+
+        Returns:
+            Inputs and outputs by port name, ``int64`` of shape ``(frames, *shape)``.
+        """
+        tensors = self.named(inputs)
+        first = self.inputs[0]
+        frames = tensors[first.name].shape[0] // first.shape[0]
+        stimulus = {
+            p.port: _integers(quantize(tensors[p.name], p.fmt, name=p.name)).reshape(frames, *p.shape)
+            for p in self.inputs
+        }
+        results: dict[str, list[IntArray]] = {p.port: [] for p in self.outputs}
+        model = self.graph.model
+        training = model.training
+        model.eval()
+        try:
+            with torch.no_grad():
+                for frame in range(frames):
+                    slices = {
+                        p.name: tensors[p.name][frame * p.shape[0] : (frame + 1) * p.shape[0]] for p in self.inputs
+                    }
+                    values = _tensors(model(**slices))
+                    for port, value in zip(self.outputs, values, strict=True):
+                        results[port.port].append(_integers(quantize(value, port.fmt, name=port.name)))
+                    if progress is not None:
+                        progress(frame + 1, frames)
+        finally:
+            model.train(training)
+        return stimulus, {port: np.stack(values) for port, values in results.items()}
+
+
+def _boundary(graph: MaseGraph, port: str, name: str, node: str) -> PortTensor:
+    tensor = graph.tensor(graph.node(node), "data_out_0")
+    assert tensor.fmt is not None  # the hardware metadata pass refused float nodes
+    return PortTensor(port, name, tuple(tensor.shape), tensor.fmt)
+
+
+def _tensors(value: object) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [t for part in value for t in _tensors(part)] if isinstance(value, list | tuple) else []
+
+
+def _integers(mantissa: Tensor) -> IntArray:
+    result: IntArray = mantissa.detach().cpu().to(torch.int64).numpy()
+    return result

@@ -1,0 +1,139 @@
+"""Netlist -> SystemVerilog text. The templates only loop; everything they print is decided here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jinja2
+
+from mase_hw._version import __version__
+from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
+from mase_hw.emit.schedule import Schedule
+from mase_hw.resources import rtl_root
+from mase_hw.streams import Stream
+
+HEADER_WITH_MEMORY = """\
+module {} #(
+    // Folder of the memory files, seen from where the tool runs.
+    parameter MEM_DIR = "mem"
+) ("""
+
+
+def environment() -> jinja2.Environment:
+    """The Jinja environment of all templates: undefined names are errors."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(rtl_root()),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def describe(stream: Stream) -> str:
+    """One line that says what a port carries."""
+    shape = "x".join(map(str, stream.shape)) or "scalar"
+    return (
+        f"{stream.name}: {shape}, {stream.fmt} (value = integer * 2^{-stream.fmt.frac_width}), "
+        f"{stream.lanes} lanes, {stream.beats} beats a frame, innermost dimension first, lane 0 in the low bits"
+    )
+
+
+def render_top(netlist: Netlist, schedule: Schedule) -> str:
+    """Render the top level.
+
+    Args:
+        netlist: A verified netlist.
+        schedule: Its predicted timing, for the header.
+
+    Returns:
+        SystemVerilog text.
+    """
+    template = environment().get_template("top/top.sv.j2")
+    ports = [*netlist.inputs, *netlist.outputs]
+    drives_mem = {i.name for i in netlist.instances if i.op == "rom_source"}
+    return template.render(
+        version=__version__,
+        name=netlist.name,
+        summary=f"{len(netlist.instances)} instances, {len(drives_mem)} memories",
+        port_notes=[describe(s) for s in ports],
+        fill=schedule.fill,
+        interval=schedule.interval,
+        bottleneck=schedule.bottleneck,
+        header=HEADER_WITH_MEMORY.format(netlist.name) if drives_mem else f"module {netlist.name} (",
+        unused=[_unused(i, port) for i in netlist.instances for port, value in i.tied.items() if not value],
+        ports=[_port(s) for s in ports],
+        nets=[{"name": n.name, "bits": n.stream.bits} for n in netlist.nets],
+        assigns=_assigns(netlist),
+        instances=[_instance(netlist, i) for i in netlist.instances],
+        checks=[{"name": n.name, "bits": n.stream.bits, "label": f"{n.source} to {n.sink}"} for n in netlist.nets],
+    )
+
+
+def _port(stream: Stream) -> dict[str, Any]:
+    into = stream.direction == "in"
+    return {
+        "name": stream.name,
+        "valid": stream.valid,
+        "ready": stream.ready,
+        "lanes": stream.lanes,
+        "width": stream.fmt.width,
+        "data_direction": "input" if into else "output",
+        "ready_direction": "output" if into else "input",
+    }
+
+
+def _assigns(netlist: Netlist) -> list[dict[str, str]]:
+    lines = []
+    first_branch: dict[tuple[str, str], str] = {}
+    for net in netlist.nets:
+        if net.source.instance == TOP:
+            lines += [
+                (net.name, net.source.port),
+                (f"{net.name}_valid", f"{net.source.port}_valid"),
+                (f"{net.source.port}_ready", f"{net.name}_ready"),
+            ]
+        if net.source.branch is not None:
+            # A fork has one data output; its branches differ only in their handshakes.
+            shared = first_branch.setdefault((net.source.instance, net.source.port), net.name)
+            if shared != net.name:
+                lines.append((net.name, shared))
+        if net.sink.instance == TOP:
+            lines += [
+                (net.sink.port, net.name),
+                (f"{net.sink.port}_valid", f"{net.name}_valid"),
+                (f"{net.name}_ready", f"{net.sink.port}_ready"),
+            ]
+    return [{"left": left, "right": right} for left, right in lines]
+
+
+def _instance(netlist: Netlist, instance: Instance) -> dict[str, Any]:
+    connections: list[tuple[str, str]] = []
+    for port in instance.ports:
+        nets = _nets_of(netlist, instance, port)
+        connections.append((port.name, nets[0].name))
+        for signal, suffix in ((port.valid, "valid"), (port.ready, "ready")):
+            names = [f"{net.name}_{suffix}" for net in nets]
+            # The highest branch is the leftmost element of a concatenation.
+            connections.append((signal, names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"))
+    connections += [(name, value or _unused(instance, name)) for name, value in instance.tied.items()]
+    return {
+        "module": instance.module,
+        "name": instance.name,
+        "comment": f"{instance.node}: {instance.op}",
+        "parameters": [(name, str(value)) for name, value in instance.parameters.items()],
+        "connections": connections,
+    }
+
+
+def _nets_of(netlist: Netlist, instance: Instance, port: Stream) -> list[Net]:
+    if port.direction == "in":
+        return [netlist.net_into(instance.name, port.name)]
+    branches = range(instance.branches) if instance.branches else (None,)
+    return [next(n for n in netlist.nets if n.source == Pin(instance.name, port.name, branch)) for branch in branches]
+
+
+def _unused(instance: Instance, port: str) -> str:
+    """Net for an output that carries nothing; Verilator knows ``unused`` in a name."""
+    return f"unused_{instance.name.removeprefix('u_')}_{port}"

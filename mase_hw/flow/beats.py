@@ -1,0 +1,102 @@
+"""Beats of mantissas to raw bytes and back, many at a time.
+
+The layout is the one of ``sim/beat_file.py``: ``ceil(bits / 8)`` bytes a beat, little-endian, lane 0 in the low bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mase_hw.errors import ConfigError
+from mase_hw.streams import IntArray, Stream, from_bits, to_bits
+
+_CHUNK_BITS = 1 << 25
+"""Bits expanded to bytes at a time; bounds the memory of the conversion."""
+
+
+def beat_bytes(stream: Stream) -> int:
+    """Bytes of one beat."""
+    return (stream.bits + 7) // 8
+
+
+def encode(stream: Stream, beats: IntArray) -> bytes:
+    """Turn mantissas of shape ``(n, lanes)`` into raw beats.
+
+    Raises:
+        ConfigError: If the array has another shape or kind, or a mantissa does not fit the stream's format.
+    """
+    beats = np.asarray(beats)
+    if beats.ndim != 2 or beats.shape[1] != stream.lanes:
+        raise ConfigError(
+            "beats do not fit their stream",
+            node=stream.name,
+            got=list(beats.shape),
+            expected=["beats", stream.lanes],
+            remedy="use Stream.pack to cut tensors into beats",
+        )
+    if beats.dtype != object and not np.issubdtype(beats.dtype, np.integer):
+        raise ConfigError(
+            "beats are not integers", node=stream.name, got=str(beats.dtype), expected="integer mantissas"
+        )
+    fmt = stream.fmt
+    if beats.size:
+        low, high = int(beats.min()), int(beats.max())
+        if low < fmt.min_mantissa or high > fmt.max_mantissa:
+            raise ConfigError(
+                "a mantissa does not fit the format of its stream",
+                node=stream.name,
+                got=f"[{low}, {high}]",
+                expected=f"[{fmt.min_mantissa}, {fmt.max_mantissa}] ({fmt})",
+            )
+    if beats.dtype == object or fmt.width > 63:
+        size = beat_bytes(stream)
+        return b"".join(to_bits(row, fmt.width).to_bytes(size, "little") for row in beats.tolist())
+    shifts = np.arange(fmt.width, dtype=np.int64)
+    step = max(1, _CHUNK_BITS // stream.bits)
+    parts = []
+    for start in range(0, beats.shape[0], step):
+        chunk = beats[start : start + step].astype(np.int64)
+        bits = ((chunk[:, :, None] >> shifts) & 1).astype(np.uint8).reshape(chunk.shape[0], -1)
+        parts.append(np.packbits(bits, axis=1, bitorder="little").tobytes())
+    return b"".join(parts)
+
+
+def decode(stream: Stream, raw: bytes) -> IntArray:
+    """Turn raw beats into mantissas of shape ``(n, lanes)``: ``int64``, or Python integers beyond 63 bits.
+
+    Raises:
+        ConfigError: If the bytes are not a whole number of beats.
+    """
+    size, width = beat_bytes(stream), stream.fmt.width
+    if len(raw) % size:
+        raise ConfigError(
+            "raw beats are cut short",
+            node=stream.name,
+            got=f"{len(raw)} bytes",
+            expected=f"a multiple of {size}",
+        )
+    count = len(raw) // size
+    if width > 63:
+        rows = [
+            from_bits(
+                int.from_bytes(raw[i * size : (i + 1) * size], "little"),
+                width,
+                stream.lanes,
+                stream.fmt.signed,
+            )
+            for i in range(count)
+        ]
+        out = np.empty((count, stream.lanes), dtype=object)
+        for i, row in enumerate(rows):
+            out[i, :] = row
+        return out
+    result = np.empty((count, stream.lanes), dtype=np.int64)
+    weights = np.int64(1) << np.arange(width, dtype=np.int64)
+    if stream.fmt.signed:
+        weights[-1] = -weights[-1]
+    packed = np.frombuffer(raw, dtype=np.uint8).reshape(count, size)
+    step = max(1, _CHUNK_BITS // stream.bits)
+    for start in range(0, count, step):
+        bits = np.unpackbits(packed[start : start + step], axis=1, count=stream.bits, bitorder="little")
+        result[start : start + step] = bits.reshape(-1, stream.lanes, width).astype(np.int64) @ weights
+    return result

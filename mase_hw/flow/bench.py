@@ -1,0 +1,100 @@
+"""The simulation engine: plan, run, judge.
+
+``build`` makes a simulator, ``simulate`` plays stimulus against it and compares every output beat with the expected
+one. Both serve single op modules and whole designs: all they know is that ports are streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from mase_hw.flow.build import Built, build
+from mase_hw.flow.dut import Dut
+from mase_hw.flow.judge import judge
+from mase_hw.flow.plan import Limits, Plan, Stalls, write_plan
+from mase_hw.flow.result import Mismatch, PortResult, SimResult
+from mase_hw.flow.run import Progress, Run, run_simulator
+from mase_hw.flow.timing import StreamCycles, Timing, measure
+from mase_hw.flow.tools import BuildTools, find_build_tools
+from mase_hw.streams import IntArray
+
+
+def simulate(
+    built: Built,
+    run_dir: Path,
+    stimulus: Mapping[str, IntArray],
+    expected: Mapping[str, IntArray],
+    *,
+    watchdog: int,
+    max_cycles: int,
+    seed: int = 0,
+    stalls: Stalls | None = None,
+    waves: bool = False,
+    idle_cycles: int = 8,
+    tail_cycles: int = 64,
+    timeout: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> SimResult:
+    """Play stimulus against a built design and judge what comes out.
+
+    Args:
+        built: From :func:`build`.
+        run_dir: Folder for plan, log, results and waves; what an earlier run left there is removed first. One run
+            at a time.
+        stimulus: Mantissas ``(beats, lanes)`` for every input stream, as :meth:`Stream.pack` makes them.
+        expected: The same for every output stream.
+        watchdog: Cycles without any handshake after which stalls are lifted; as many again are a hang.
+        max_cycles: Cycles after which an unfinished run is given up.
+        seed: Of stalls, garbage on idle data ports and initial values of registers.
+        stalls: How often the surroundings stall; never by default.
+        waves: Write ``dump.fst``; needs a build with waves.
+        idle_cycles: Cycles between reset and the first beat.
+        tail_cycles: Least number of cycles to wait for beats too many after the last expected one.
+        timeout: Seconds of wall time after which the simulator is killed.
+        progress: Called now and then with the state of the run.
+
+    Returns:
+        The verdict, also when it is a bad one; call :meth:`SimResult.raise_on_failure`.
+
+    Raises:
+        ConfigError: If the beats do not fit the design's streams.
+        EmitError: If the run folder cannot be written.
+        ToolError: If the simulator cannot be started.
+    """
+    limits = Limits(watchdog, max_cycles, idle_cycles=idle_cycles, tail_cycles=tail_cycles)
+    plan = write_plan(
+        built.dut,
+        run_dir.resolve(),
+        stimulus,
+        expected,
+        seed=seed,
+        stalls=stalls or Stalls.none(),
+        limits=limits,
+    )
+    run = run_simulator(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress)
+    return judge(built.dut, plan, run)
+
+
+__all__ = [
+    "BuildTools",
+    "Built",
+    "Dut",
+    "Limits",
+    "Mismatch",
+    "Plan",
+    "PortResult",
+    "Progress",
+    "Run",
+    "SimResult",
+    "Stalls",
+    "StreamCycles",
+    "Timing",
+    "build",
+    "find_build_tools",
+    "judge",
+    "measure",
+    "run_simulator",
+    "simulate",
+    "write_plan",
+]

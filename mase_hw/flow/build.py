@@ -1,0 +1,261 @@
+"""Builds a simulator from a design: Verilator, the C++ compiler, cocotb's main program.
+
+cocotb's own runner makes every signal of the design public, which slows the build and the simulation, and rebuilds
+everything each time. Here only the ports are public, the runtime library comes from a cache, small designs compile as
+one unit, and a build whose inputs have not changed is not repeated.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mase_hw.errors import EmitError, SimulationError, ToolError
+from mase_hw.flow.dut import Dut
+from mase_hw.flow.runtime_cache import Runtime, runtime
+from mase_hw.flow.tools import BuildTools, find_build_tools, first_errors, run_tool
+
+FLAGS = (
+    "--cc",
+    "--vpi",
+    "--assert",
+    "-Wall",
+    "--x-assign",
+    "unique",
+    "--x-initial",
+    "unique",
+    "--make",
+    "json",
+)
+"""Flags of every build. No warning is switched off."""
+
+OPTIMISE = "-O1"
+"""Level for the model: ``-O2`` costs more in the compiler than any short simulation gives back."""
+
+_UNIT_BYTES = 400_000
+"""C++ that is compiled as one unit: parsing headers is paid once a unit, but units compile in parallel."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A simulator that can be run.
+
+    Args:
+        dut: What was built.
+        executable: The program.
+        folder: The build folder; ``build.log`` lies in it.
+        waves: Whether it can write FST.
+        identity: Hash of everything that went into it.
+        reused: Whether an earlier build was found to be current.
+        seconds: Time taken.
+    """
+
+    dut: Dut
+    executable: Path
+    folder: Path
+    waves: bool
+    identity: str
+    reused: bool
+    seconds: float
+
+
+def build(
+    dut: Dut,
+    build_dir: Path,
+    *,
+    waves: bool = False,
+    cache_dir: Path | None = None,
+    tools: BuildTools | None = None,
+    jobs: int | None = None,
+) -> Built:
+    """Build a simulator, or find that the one in ``build_dir`` is current.
+
+    Args:
+        dut: The design.
+        build_dir: Where the simulator is kept; one design per folder. Safe to share between processes.
+        waves: Make a simulator that can write FST.
+        cache_dir: Folder of the compiled runtime library; ``runtime-cache`` beside ``build_dir`` by default.
+        tools: From :func:`find_build_tools`; looked up if missing.
+        jobs: Compilers to run at a time; the number of cores by default.
+
+    Raises:
+        ToolError: If a tool is missing or the C++ compiler fails.
+        SimulationError: If Verilator refuses the design; a warning is a refusal.
+        EmitError: If the folder cannot be written, or a source cannot be read.
+    """
+    begin = time.perf_counter()
+    tools = tools or find_build_tools()
+    build_dir = build_dir.resolve()
+    cache_dir = (cache_dir or build_dir.parent / "runtime-cache").resolve()
+    identity = _identity(dut, tools, waves)
+    with _locked(build_dir):
+        reused = _is_current(build_dir, identity)
+        if not reused:
+            _build(dut, build_dir, runtime(tools, cache_dir, waves=waves, optimise=OPTIMISE), waves, jobs)
+            _stamp(build_dir, identity)
+    return Built(dut, build_dir / "simulator", build_dir, waves, identity, reused, time.perf_counter() - begin)
+
+
+def _identity(dut: Dut, tools: BuildTools, waves: bool) -> str:
+    digest = hashlib.sha256()
+    facts = [tools.fingerprint, *FLAGS, OPTIMISE, str(waves), dut.top, *dut.ports]
+    facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
+    for fact in facts:
+        digest.update(fact.encode() + b"\0")
+    for source in dut.sources:
+        try:
+            content = source.read_bytes()
+        except OSError as problem:
+            raise EmitError("a source file cannot be read", node=str(source), got=str(problem)) from problem
+        digest.update(f"{source.name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _locked(build_dir: Path) -> Iterator[None]:
+    """Hold the folder against other builders; the lock goes with the process, however it ends."""
+    try:
+        build_dir.mkdir(parents=True, exist_ok=True)
+        handle = os.open(build_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as problem:
+        raise EmitError("the build folder cannot be written", node=str(build_dir), got=str(problem)) from problem
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_current(build_dir: Path, identity: str) -> bool:
+    try:
+        stamp = json.loads((build_dir / "stamp.json").read_text(encoding="utf-8"))
+        if stamp["identity"] != identity:
+            return False
+        # The program itself is checked too: a damaged one is rebuilt, not run.
+        return bool(stamp["executable"] == _file_hash(build_dir / "simulator"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _stamp(build_dir: Path, identity: str) -> None:
+    stamp = {"identity": identity, "executable": _file_hash(build_dir / "simulator")}
+    partial = build_dir / "stamp.json.partial"
+    partial.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, build_dir / "stamp.json")
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _build(dut: Dut, build_dir: Path, library: Runtime, waves: bool, jobs: int | None) -> None:
+    tools, model = library.tools, build_dir / "model"
+    (build_dir / "stamp.json").unlink(missing_ok=True)
+    shutil.rmtree(model, ignore_errors=True)
+    model.mkdir()
+    log: list[str] = []
+    try:
+        listing = _verilate(dut, model, tools, waves, log)
+        units = _units(model, listing, tools, waves)
+        flags = [*library.flags, f"-I{model}", "-Winvalid-pch"]
+        with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
+            # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
+            header = pool.submit(library.header)
+            fixed = [pool.submit(library.object, Path(source)) for source in listing["global"]]
+            include = ["-include", str(header.result())]
+            compiled = [pool.submit(_compile, [*tools.compiler, *flags, *include], unit, tools) for unit in units]
+            objects = []
+            for unit in compiled:
+                path, output = unit.result()
+                objects.append(str(path))
+                log.append(output)
+            objects += [str(item.result()) for item in fixed]
+        libs = tools.cocotb_libs
+        link = [*tools.compiler, *objects, f"-L{libs}", f"-Wl,-rpath,{libs}", "-lcocotbvpi_verilator"]
+        link += [*library.libraries, "-o", str(model / "simulator")]
+        _checked(link, tools, "the simulator does not link", log)
+        os.replace(model / "simulator", build_dir / "simulator")
+    finally:
+        (build_dir / "build.log").write_text("\n".join(log), encoding="utf-8")
+
+
+def _verilate(dut: Dut, model: Path, tools: BuildTools, waves: bool, log: list[str]) -> dict[str, list[str]]:
+    public = "".join(f'public_flat_rw -module "{dut.top}" -var "{port}"\n' for port in dut.ports)
+    (model / "ports.vlt").write_text(f"`verilator_config\n{public}", encoding="utf-8")
+    command = [str(tools.verilator), *FLAGS, "--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
+    command += ["--trace-fst"] if waves else []
+    for name, value in dut.parameters.items():
+        command.append(f"-G{name}={_literal(value)}")
+    command += [str(model / "ports.vlt"), *(str(source.resolve()) for source in dut.sources)]
+    done = run_tool(command, tools.env, model)
+    log.append(f"$ {' '.join(command)}\n{done.stdout}")
+    if done.returncode:
+        raise SimulationError(
+            f"Verilator refuses {dut.top}",
+            node=dut.top,
+            got=first_errors(done.stdout),
+            remedy=f"the full log is {model.parent / 'build.log'}",
+        )
+    sources = json.loads((model / "Vtop.json").read_text(encoding="utf-8"))["sources"]
+    return {kind: list(map(str, files)) for kind, files in sources.items()}
+
+
+def _literal(value: int | str) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    value = int(value)
+    # A bare negative number is not a literal; 32 bits is what `parameter int` holds.
+    return str(value) if value >= 0 else f"32'sh{value & 0xFFFFFFFF:08x}"
+
+
+def _units(model: Path, listing: dict[str, list[str]], tools: BuildTools, waves: bool) -> list[Path]:
+    """Gather the generated files, and cocotb's main program, into units of about equal size."""
+    kinds = ("classes_fast", "support_fast", "classes_slow", "support_slow")
+    files = [Path(file) for kind in kinds for file in listing.get(kind, [])]
+    groups: list[list[Path]] = [[tools.cocotb_main]]
+    size = 0
+    for file in files:
+        size += file.stat().st_size
+        if size > _UNIT_BYTES:
+            groups.append([])
+            size = file.stat().st_size
+        groups[-1].append(file)
+    macros = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "COVERAGE": 0, "SC": 0, "TIMING": 0}
+    prologue = "".join(f"#define VM_{name} {int(value)}\n" for name, value in macros.items())
+    units = []
+    for index, group in enumerate(groups):
+        unit = model / f"unit_{index}.cpp"
+        # The generated files first: cocotb's main program includes the model's header itself.
+        ordered = sorted(group, key=lambda file: file == tools.cocotb_main)
+        unit.write_text(prologue + "".join(f'#include "{file}"\n' for file in ordered), encoding="utf-8")
+        units.append(unit)
+    return units
+
+
+def _compile(command: Sequence[str], unit: Path, tools: BuildTools) -> tuple[Path, str]:
+    log: list[str] = []
+    target = unit.with_suffix(".o")
+    _checked([*command, "-c", str(unit), "-o", str(target)], tools, "the model does not compile", log)
+    return target, "\n".join(log)
+
+
+def _checked(command: Sequence[str], tools: BuildTools, message: str, log: list[str]) -> None:
+    done = run_tool(command, tools.env)
+    log.append(f"$ {' '.join(command)}\n{done.stdout}")
+    if done.returncode:
+        raise ToolError(
+            message,
+            node=command[0],
+            got=f"exit code {done.returncode}\n    {first_errors(done.stdout)}",
+            remedy="check the C++ compiler with `mase-hw doctor`",
+        )

@@ -1,0 +1,64 @@
+"""The configuration of :func:`mase_hw.compile`: a dict or a TOML file, one table a stage."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mase_hw.errors import ConfigError
+from mase_hw.passes.analysis.add_hardware_metadata import HardwareArgs
+from mase_hw.passes.base import validate
+from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
+
+
+def _eight_bit() -> QuantizeArgs:
+    return QuantizeArgs(
+        by="type",
+        default=Rule(config=NodeConfig(name="fixed", data_in_width=8, weight_width=8, bias_width=8, data_out_width=8)),
+    )
+
+
+class CompileConfig(BaseModel):
+    """How a model becomes hardware.
+
+    Args:
+        top: Module name of the top level.
+        quantize: Arguments of ``quantize_transform_pass``; 8 bits everywhere, formats from observed ranges, if not
+            given.
+        hardware: Arguments of ``add_hardware_metadata_analysis_pass``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    top: str = "top"
+    quantize: QuantizeArgs = Field(default_factory=_eight_bit)
+    hardware: HardwareArgs = Field(default_factory=HardwareArgs)
+
+
+def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -> CompileConfig:
+    """Read and check a configuration.
+
+    Args:
+        config: The model, a dict, the path of a TOML file, or None for the defaults.
+
+    Raises:
+        ConfigError: If the file cannot be read or parsed, or any key or value is wrong; all problems at once.
+    """
+    if isinstance(config, CompileConfig):
+        return config
+    where = "the configuration"
+    if isinstance(config, str | Path):
+        where = str(config)
+        try:
+            config = tomllib.loads(Path(config).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                "the configuration file cannot be read", node=where, got=str(error), expected="a TOML file"
+            ) from error
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError("the configuration file is not TOML", node=where, got=str(error)) from error
+    return validate(where, CompileConfig, config)

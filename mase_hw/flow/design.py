@@ -1,0 +1,253 @@
+"""A compiled design: its bundle, its reference, and how to simulate one against the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mase_hw.emit.bundle import read_manifest
+from mase_hw.emit.manifest import port_stream
+from mase_hw.emit.reference import Inputs, Reference
+from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError
+from mase_hw.flow.bench import Dut, SimResult, Stalls, Timing, build, simulate
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.streams import IntArray, Stream, from_bits
+
+Progress = Callable[[str], None]
+"""Told what is being done, a line at a time."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a simulation of a design showed.
+
+    Args:
+        result: The engine's verdict, with counts and cycles.
+        frames: Frames compared.
+        outputs: What the hardware computed, as floats of shape ``(frames * first dimension, ...)``, by port name.
+        predicted: Timing from the latency model: ``fill`` and ``interval`` in cycles.
+        measured: Timing from the handshakes; None if nothing moved.
+    """
+
+    result: SimResult
+    frames: int
+    outputs: dict[str, Tensor]
+    predicted: dict[str, Any]
+    measured: Timing | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every bit was equal."""
+        return self.result.passed
+
+    @property
+    def output(self) -> Tensor:
+        """The first output."""
+        return next(iter(self.outputs.values()))
+
+    def report(self) -> str:
+        """A text for people."""
+        lines = [self.result.report()]
+        if self.measured is not None:
+            for name, value in (("fill", self.measured.fill), ("interval", self.measured.interval)):
+                shown = "not measured (one frame)" if value is None else f"{value} cycles"
+                lines.append(f"  {name}: predicted {self.predicted[name]} cycles, measured {shown}")
+        return "\n".join(lines)
+
+
+class Design:
+    """A bundle on disk and, if it was compiled in this process, the graph behind it.
+
+    Args:
+        path: The bundle's folder.
+        graph: The quantised graph; None for a design loaded from disk.
+        verify: Check the hash of every file on every use; switched off only to test what a fault does.
+
+    Raises:
+        EmitError: If the folder is not a whole, unchanged bundle.
+    """
+
+    def __init__(self, path: Path, graph: MaseGraph | None = None, *, verify: bool = True) -> None:
+        self.path = Path(path)
+        self.graph = graph
+        self.verify = verify
+        self.manifest: dict[str, Any] = read_manifest(self.path, verify=verify)
+        self.streams: dict[str, Stream] = {e["name"]: port_stream(e) for e in self.manifest["ports"]}
+
+    def __repr__(self) -> str:
+        ports = ", ".join(f"{s.name} {'x'.join(map(str, s.shape))} {s.fmt}" for s in self.streams.values())
+        return f"Design({self.manifest['top']} at {self.path}: {ports})"
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The quantised model: floats in and out, bit-true inside.
+
+        Raises:
+            ConfigError: If the design was loaded from disk; a bundle holds hardware, not the model.
+        """
+        return self._with_graph().model
+
+    @property
+    def timing(self) -> dict[str, Any]:
+        """Predicted timing: ``fill``, ``last``, ``interval`` in cycles, and ``bottleneck``."""
+        timing: dict[str, Any] = self.manifest["timing"]
+        return timing
+
+    def dut(self) -> Dut:
+        """The top level, for the simulation engine."""
+        return Dut(
+            top=self.manifest["top"],
+            sources=tuple(self.path / file for file in self.manifest["rtl"]),
+            streams=tuple(self.streams.values()),
+            memory=self.path / "mem" if self.manifest["memories"] else None,
+        )
+
+    def simulate(
+        self,
+        inputs: Inputs | None = None,
+        *,
+        seed: int = 0,
+        stalls: Stalls | float | None = None,
+        waves: bool | None = None,
+        work_dir: Path | str | None = None,
+        check: bool = True,
+        progress: Progress | None = None,
+    ) -> Simulation:
+        """Run the RTL in Verilator under cocotb against the quantised model, every bit of every beat.
+
+        Args:
+            inputs: Inputs of the model, frames stacked along the first dimension; the bundle's own vectors if None.
+            seed: Of stalls, garbage on idle ports and initial register values.
+            stalls: Probability of a stall on every input and output in every cycle, or :class:`Stalls`.
+            waves: Write an FST; None: only when something is wrong, by running again.
+            work_dir: Where the simulator is built and run; ``<bundle>.work`` beside the bundle by default.
+            check: Raise unless everything is equal; else look at ``passed``.
+            progress: Told what is being done.
+
+        Raises:
+            MismatchError: At least one bit differs; the first difference is named.
+            HangError: The design stopped moving.
+            ResultsError: The simulator gave no complete verdict.
+            EmitError: A file of the bundle was changed or is missing.
+            ToolError: A compiler or simulator is missing.
+        """
+        tell = progress or (lambda _: None)
+        self.manifest = read_manifest(self.path, verify=self.verify)
+        if inputs is None:
+            stimulus, expected = self._vectors()
+        else:
+            tell("running the quantised PyTorch model for the reference")
+            stimulus, expected = Reference(self._with_graph()).run(inputs)
+        beats_in = {name: self.streams[name].pack(values) for name, values in stimulus.items()}
+        beats_out = {name: self.streams[name].pack(values) for name, values in expected.items()}
+        frames = len(next(iter(stimulus.values())))
+        work = Path(work_dir) if work_dir is not None else self.path.with_name(f"{self.path.name}.work")
+        if isinstance(stalls, int | float):
+            stalls = Stalls.random(float(stalls), float(stalls)) if stalls else Stalls.none()
+
+        def attempt(with_waves: bool) -> SimResult:
+            kind = "with waves" if with_waves else "without waves"
+            tell(f"building the simulator ({kind}) with Verilator")
+            built = build(
+                self.dut(),
+                work / ("build-waves" if with_waves else "build"),
+                waves=with_waves,
+                cache_dir=work.parent / "runtime-cache",
+            )
+            tell(f"{'reused' if built.reused else 'built'} in {built.seconds:.1f} s; simulating {frames} frames")
+            return simulate(
+                built,
+                work / ("run-waves" if with_waves else "run"),
+                beats_in,
+                beats_out,
+                seed=seed,
+                stalls=stalls,
+                waves=with_waves,
+                watchdog=self._watchdog(),
+                max_cycles=self._max_cycles(frames, stalls),
+            )
+
+        result = attempt(bool(waves))
+        if waves is None and isinstance(result.failure, MismatchError | HangError):
+            tell(f"{type(result.failure).__name__}: running again with waves")
+            again = attempt(True)
+            result = dataclasses.replace(result, waves=again.waves)
+        if check:
+            result.raise_on_failure()
+        return Simulation(result, frames, self._floats(result), self.timing, result.timing())
+
+    def _watchdog(self) -> int:
+        """Cycles in which something must move: no module works longer than a whole frame without a beat."""
+        return 4 * (int(self.timing["last"]) + int(self.timing["interval"])) + 256
+
+    def _max_cycles(self, frames: int, stalls: Stalls | None) -> int:
+        slow = 1.0
+        if stalls is not None:
+            worst = max(stalls.valid_low, stalls.ready_low)
+            bursts = [(go + stop) / go for go, stop in (stalls.valid_burst, stalls.ready_burst) if go]
+            slow = max([1.0, *bursts]) * 4 / (1 - worst)
+        return int(slow * (frames + 2) * int(self.timing["interval"])) + self._watchdog()
+
+    def _floats(self, result: SimResult) -> dict[str, Tensor]:
+        outputs = {}
+        for name, beats in result.outputs.items():
+            stream = self.streams[name]
+            whole = beats[: len(beats) // stream.beats * stream.beats]
+            values = torch.from_numpy(stream.unpack(whole).astype(np.float64)) * stream.fmt.scale
+            outputs[name] = values.reshape(-1, *stream.shape[1:]) if stream.shape else values
+        return outputs
+
+    def _vectors(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
+        if "vectors" not in self.manifest:
+            raise ConfigError(
+                "the bundle has no vectors", node=str(self.path), remedy="pass inputs, or emit it with vectors"
+            )
+        sides: dict[str, dict[str, IntArray]] = {"in": {}, "out": {}}
+        for name, file in self.manifest["vectors"]["files"].items():
+            stream = self.streams[name]
+            sides[stream.direction][name] = read_vectors(self.path / file, stream)
+        return sides["in"], sides["out"]
+
+    def _with_graph(self) -> MaseGraph:
+        if self.graph is None:
+            raise ConfigError(
+                "this design was loaded from disk and has no model",
+                node=str(self.path),
+                remedy="simulate the bundle's own vectors (no inputs), or compile the model again",
+            )
+        return self.graph
+
+
+def read_vectors(path: Path, stream: Stream) -> IntArray:
+    """Read a vector file back into tensors of shape ``(frames, *shape)``.
+
+    Raises:
+        ResultsError: If the file is empty or holds something else than whole frames of hexadecimal words.
+    """
+    try:
+        words = [int(line, 16) for line in path.read_text().split()]
+    except (OSError, ValueError) as error:
+        raise ResultsError("a vector file cannot be read", node=str(path), got=str(error)) from error
+    if not words or len(words) % stream.beats:
+        raise ResultsError(
+            "a vector file does not hold whole frames",
+            node=str(path),
+            got=f"{len(words)} beats",
+            expected=f"a multiple of {stream.beats}, at least one frame",
+        )
+    fmt: FixedFormat = stream.fmt
+    beats = np.array([from_bits(w, fmt.width, stream.lanes, fmt.signed) for w in words], dtype=np.int64)
+    return stream.unpack(beats)
+
+
+def load_design(path: Path | str) -> Design:
+    """Open a bundle that was written earlier; it can be simulated against its own vectors."""
+    return Design(Path(path))

@@ -1,0 +1,60 @@
+"""What can be built and simulated: any module whose ports are ``clk``, ``rst`` and valid/ready streams."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mase_hw.errors import ConfigError
+from mase_hw.streams import Stream
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True)
+class Dut:
+    """A design under test.
+
+    Args:
+        top: Name of the top module.
+        sources: SystemVerilog files, dependencies first; exactly these are compiled.
+        parameters: Parameters of the top module; strings are passed as SystemVerilog strings.
+        streams: Every port besides ``clk`` and ``rst``.
+        memory: Folder that appears as ``mem`` in the run folder, for designs that read ``mem/*.mem``.
+
+    Raises:
+        ConfigError: If a name is not an identifier, two streams share a name, or there is no input or output.
+    """
+
+    top: str
+    sources: tuple[Path, ...]
+    parameters: Mapping[str, int | str] = field(default_factory=dict)
+    streams: tuple[Stream, ...] = ()
+    memory: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.top, *self.ports, *self.parameters):
+            if not _IDENTIFIER.match(name):
+                raise ConfigError("a name in the design is not an identifier", node=self.top, got=repr(name))
+        if len(set(self.ports)) != len(self.ports):
+            raise ConfigError("two ports share a name", node=self.top, got=sorted(self.ports))
+        for direction, streams in (("input", self.inputs), ("output", self.outputs)):
+            if not streams:
+                raise ConfigError(f"the design has no {direction} stream", node=self.top, field="streams")
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        """Streams into the design."""
+        return tuple(s for s in self.streams if s.direction == "in")
+
+    @property
+    def outputs(self) -> tuple[Stream, ...]:
+        """Streams out of the design."""
+        return tuple(s for s in self.streams if s.direction == "out")
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """Every port name."""
+        return ("clk", "rst", *(p for s in self.streams for p in (s.name, s.valid, s.ready)))

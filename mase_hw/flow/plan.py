@@ -1,0 +1,219 @@
+"""Writes what the simulator is to do: the plan and its beat files, into a cleaned run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mase_hw.errors import ConfigError, EmitError
+from mase_hw.flow.beats import encode
+from mase_hw.flow.dut import Dut
+from mase_hw.streams import IntArray, Stream
+
+RESULT_FILES = ("results.xml", "outcome.json", "outcome.json.partial", "progress", "sim.log", "dump.fst")
+RESULT_FOLDERS = ("beats", "found", "cycles")
+
+Burst = tuple[int, int]
+"""``(go, stop)``: cycles of work, then cycles of stall, over and over; ``(0, 0)`` for none."""
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """How unwilling the surroundings of the design are.
+
+    Args:
+        valid_low: Probability, in each cycle in which an input could offer a beat, that it does not.
+        ready_low: Probability, in each cycle, that an output does not accept.
+        valid_burst: Long gaps on the inputs, ``(go, stop)``.
+        ready_burst: Long stalls on the outputs, ``(go, stop)``.
+
+    Raises:
+        ConfigError: If a probability is outside ``[0, 0.99]`` or a burst could never let a beat pass.
+    """
+
+    valid_low: float = 0.0
+    ready_low: float = 0.0
+    valid_burst: Burst = (0, 0)
+    ready_burst: Burst = (0, 0)
+
+    def __post_init__(self) -> None:
+        for field in ("valid_low", "ready_low"):
+            if not 0.0 <= getattr(self, field) <= 0.99:
+                raise ConfigError(
+                    "stall probability out of range",
+                    field=field,
+                    got=getattr(self, field),
+                    expected="0 to 0.99",
+                )
+        for field in ("valid_burst", "ready_burst"):
+            go, stop = getattr(self, field)
+            if go < 0 or stop < 0 or (stop and not go):
+                raise ConfigError(
+                    "a burst of stalls needs cycles of work between them",
+                    field=field,
+                    got=(go, stop),
+                    expected="(go, stop) with go of 1 or more",
+                )
+
+    @classmethod
+    def none(cls) -> Stalls:
+        """Full rate on every port."""
+        return cls()
+
+    @classmethod
+    def random(cls, p_in: float = 0.4, p_out: float = 0.4) -> Stalls:
+        """Independent stalls in every cycle, on inputs and on outputs."""
+        return cls(valid_low=p_in, ready_low=p_out)
+
+    def entry(self, direction: str) -> dict[str, Any]:
+        """The plan's entry for a stream of this direction."""
+        if direction == "in":
+            return {"probability": self.valid_low, "burst": list(self.valid_burst)}
+        return {"probability": self.ready_low, "burst": list(self.ready_burst)}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to start, to stop and to give up; all in clock cycles.
+
+    Args:
+        watchdog: Cycles without a handshake on any stream after which all stalls are lifted; as many again without
+            one are a hang.
+        max_cycles: Cycles after which an unfinished run is given up.
+        reset_cycles: Length of reset.
+        idle_cycles: Cycles between reset and the first beat, in which memories prefetch.
+        tail_cycles: Least time to wait for beats too many after the last expected one.
+    """
+
+    watchdog: int
+    max_cycles: int
+    reset_cycles: int = 4
+    idle_cycles: int = 8
+    tail_cycles: int = 64
+
+    def __post_init__(self) -> None:
+        for field in ("watchdog", "max_cycles", "reset_cycles"):
+            if getattr(self, field) < 1:
+                raise ConfigError("a limit of the simulation is too small", field=field, got=getattr(self, field))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan on disk.
+
+    Args:
+        path: ``plan.json``; every other file of the run lies beside it.
+        identity: Hash of the plan and all beats; the outcome must repeat it.
+        raw: The encoded beats by stream: stimulus of inputs, reference of outputs.
+    """
+
+    path: Path
+    identity: str
+    raw: Mapping[str, bytes]
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.path.parent
+
+
+def clean_run_folder(run_dir: Path) -> None:
+    """Remove what an earlier run left, so that stale results cannot be taken for new ones.
+
+    Only names that this engine writes are removed.
+
+    Raises:
+        EmitError: If the folder cannot be written.
+    """
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        for name in ("plan.json", *RESULT_FILES):
+            (run_dir / name).unlink(missing_ok=True)
+        for name in RESULT_FOLDERS:
+            if (run_dir / name).exists():
+                shutil.rmtree(run_dir / name)
+            (run_dir / name).mkdir()
+        if (run_dir / "mem").is_symlink():
+            (run_dir / "mem").unlink()
+    except OSError as problem:
+        raise EmitError(
+            "the run folder cannot be written",
+            node=str(run_dir),
+            got=str(problem),
+            remedy="choose another folder or free space",
+        ) from problem
+
+
+def write_plan(
+    dut: Dut,
+    run_dir: Path,
+    stimulus: Mapping[str, IntArray],
+    expected: Mapping[str, IntArray],
+    *,
+    seed: int,
+    stalls: Stalls,
+    limits: Limits,
+) -> Plan:
+    """Clean the run folder and write the plan.
+
+    Raises:
+        ConfigError: If the beats do not match the design's streams.
+        EmitError: If the folder cannot be written.
+    """
+    clean_run_folder(run_dir)
+    raw: dict[str, bytes] = {}
+    ports: dict[str, list[dict[str, Any]]] = {"in": [], "out": []}
+    _same_names("stimulus", stimulus, dut.inputs)
+    _same_names("expected", expected, dut.outputs)
+    for stream in (*dut.inputs, *dut.outputs):
+        beats = (stimulus if stream.direction == "in" else expected)[stream.name]
+        raw[stream.name] = encode(stream, beats)
+        ports[stream.direction].append(
+            {
+                "name": stream.name,
+                "valid": stream.valid,
+                "ready": stream.ready,
+                "bits": stream.bits,
+                "beats": int(beats.shape[0]),
+                "file": f"beats/{stream.name}.bin",
+                "stalls": stalls.entry(stream.direction),
+            }
+        )
+    plan: dict[str, Any] = {
+        "version": 1,
+        "top": dut.top,
+        "seed": int(seed),
+        **{name: int(getattr(limits, name)) for name in Limits.__dataclass_fields__},
+        "inputs": ports["in"],
+        "outputs": ports["out"],
+    }
+    digest = hashlib.sha256(json.dumps(plan, sort_keys=True).encode())
+    for name in sorted(raw):
+        digest.update(raw[name])
+    plan["id"] = digest.hexdigest()
+    try:
+        for name, data in raw.items():
+            (run_dir / "beats" / f"{name}.bin").write_bytes(data)
+        if dut.memory is not None:
+            (run_dir / "mem").symlink_to(dut.memory.resolve(), target_is_directory=True)
+        path = run_dir / "plan.json"
+        path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise EmitError("the plan cannot be written", node=str(run_dir), got=str(problem)) from problem
+    return Plan(path, plan["id"], raw)
+
+
+def _same_names(what: str, given: Mapping[str, IntArray], streams: tuple[Stream, ...]) -> None:
+    wanted = {s.name for s in streams}
+    if set(given) != wanted:
+        raise ConfigError(
+            f"{what} does not name the streams of the design",
+            field=what,
+            got=sorted(given),
+            expected=sorted(wanted),
+        )

@@ -1,0 +1,161 @@
+"""Runs a built simulator on a plan and records how it ended. Says nothing about the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mase_hw.errors import ToolError
+from mase_hw.flow.build import Built
+from mase_hw.flow.plan import Plan
+from mase_hw.resources import PACKAGE, sim_root
+
+TEST_MODULE = "stream_bench"
+_POLL_S = 0.05
+_FOREIGN = ("COCOTB_", "GPI_", "PYGPI_", "MASE_HW_")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running simulation is.
+
+    Args:
+        cycles: Clock cycles simulated.
+        beats: Output beats accepted on all streams.
+        total: Output beats expected.
+    """
+
+    cycles: int
+    beats: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a simulator process ended.
+
+    Args:
+        exit_code: As the process returned it; negative is the number of the signal that killed it.
+        timed_out: Whether it was killed because its time was over.
+        log: Everything it printed.
+        seconds: Wall time, start of the simulator included.
+    """
+
+    exit_code: int
+    timed_out: bool
+    log: Path
+    seconds: float
+
+
+def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int) -> dict[str, str]:
+    """The environment in which cocotb plays a plan.
+
+    Variables of cocotb in ``base`` are dropped: a test filter set in a shell must not empty a run.
+
+    Raises:
+        ToolError: If cocotb or the shared library of Python is missing.
+    """
+    try:
+        import cocotb_tools.config as cocotb
+        from find_libpython import find_libpython
+    except ImportError as problem:
+        raise ToolError("cocotb is not installed", got=str(problem), remedy="pip install cocotb") from problem
+    library = find_libpython()
+    if not library:
+        raise ToolError("this Python has no shared library", remedy="run `mase-hw doctor`")
+    env = {key: value for key, value in base.items() if not key.startswith(_FOREIGN)}
+    paths = [str(sim_root()), *(p for p in sys.path if p), str(PACKAGE.parent)]
+    env |= {
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "PYGPI_PYTHON_BIN": sys.executable,
+        "GPI_USERS": f"{library};{cocotb.pygpi_entry_point()}",
+        "COCOTB_TEST_MODULES": TEST_MODULE,
+        "COCOTB_TOPLEVEL": top,
+        "TOPLEVEL_LANG": "verilog",
+        "COCOTB_RESULTS_FILE": str(plan.folder / "results.xml"),
+        # Verilator applies inertial writes as the standard says; see sim/pins.py for what rests on it.
+        "COCOTB_TRUST_INERTIAL_WRITES": "1",
+        "COCOTB_RANDOM_SEED": str(seed),
+        "COCOTB_ANSI_OUTPUT": "0",
+        "MASE_HW_PLAN": str(plan.path),
+    }
+    return env
+
+
+def run_simulator(
+    built: Built,
+    plan: Plan,
+    *,
+    seed: int = 0,
+    waves: bool = False,
+    timeout: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Run:
+    """Run the simulator in the plan's folder until it ends.
+
+    Args:
+        built: The simulator.
+        plan: What to play.
+        seed: Of the initial values of registers.
+        waves: Write ``dump.fst``.
+        timeout: Seconds after which the process is killed.
+        progress: Called now and then while it runs.
+        env: Environment to start from; the process's own by default.
+
+    Raises:
+        ToolError: If the simulator cannot be started, or cannot write waves.
+    """
+    if waves and not built.waves:
+        raise ToolError(
+            "this simulator was built without waves",
+            node=str(built.executable),
+            remedy="build with waves=True",
+        )
+    # Verilator's seed is a positive 31-bit number; without one every register starts at 0.
+    command = [str(built.executable), "+verilator+rand+reset+2", f"+verilator+seed+{seed % 0x7FFFFFFE + 1}"]
+    command += ["--trace"] if waves else []
+    full = simulator_env(os.environ if env is None else env, plan, built.dut.top, seed)
+    sizes = [len(plan.raw[s.name]) // max(1, (s.bits + 7) // 8) for s in built.dut.outputs]
+    log, begin, timed_out = plan.folder / "sim.log", time.perf_counter(), False
+    try:
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                command,
+                cwd=plan.folder,
+                env=full,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            )
+    except OSError as problem:
+        raise ToolError("the simulator cannot be started", node=command[0], got=str(problem)) from problem
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_S if progress or timeout else None)
+                break
+            if progress and (state := _read_progress(plan.folder / "progress", sum(sizes))):
+                progress(state)
+            if timeout is not None and time.perf_counter() - begin > timeout:
+                timed_out = True
+                break
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    return Run(process.returncode, timed_out, log, time.perf_counter() - begin)
+
+
+def _read_progress(path: Path, total: int) -> Progress | None:
+    try:
+        cycles, beats = path.read_text(encoding="ascii").split()
+        return Progress(int(cycles), int(beats), total)
+    except (OSError, ValueError):
+        return None

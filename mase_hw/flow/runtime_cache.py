@@ -1,0 +1,126 @@
+"""Verilator's runtime library, compiled once per tool version.
+
+Two thirds of the time of a small build go into ``verilated.cpp`` and ``verilated_vpi.cpp``, which never change, and
+most of the rest into parsing their headers. So objects and a precompiled header are kept in a cache folder, each
+written beside its name and renamed: parallel builds may compile the same object twice, but never see half of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mase_hw.errors import ToolError
+from mase_hw.flow.tools import BuildTools, first_errors, run_tool
+from mase_hw.resources import sim_root
+
+_HEADERS = ("verilated.h", "verilated_vpi.h", "verilated_dpi.h", "verilated_config.h")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The compiled runtime for one flag set.
+
+    Args:
+        folder: Where the objects lie.
+        tools: The tools that compile.
+        flags: Compiler flags shared with the model's own files.
+        wave_flags: More flags for the FST writer.
+        libraries: Linker flags.
+    """
+
+    folder: Path
+    tools: BuildTools
+    flags: tuple[str, ...]
+    wave_flags: tuple[str, ...]
+    libraries: tuple[str, ...]
+
+    def object(self, source: Path) -> Path:
+        """Return the object of a runtime source, compiling it if the cache has none.
+
+        Raises:
+            ToolError: If the compiler fails.
+        """
+        extra = self.wave_flags if "fst" in source.name else ()
+        return self._make(f"{source.stem}.o", [*extra, "-c", str(source)])
+
+    def header(self) -> Path:
+        """Return a header whose precompiled form lies beside it; to be given to ``-include``.
+
+        Raises:
+            ToolError: If the compiler fails.
+        """
+        header = self.folder / "runtime.h"
+        if not header.is_file():
+            _write_atomic(header, "".join(f'#include "{name}"\n' for name in _HEADERS).encode())
+        self._make("runtime.h.gch", ["-x", "c++-header", str(header)])
+        return header
+
+    def _make(self, name: str, arguments: Sequence[str]) -> Path:
+        target = self.folder / name
+        if target.is_file():
+            return target
+        handle, partial = tempfile.mkstemp(prefix=f".{name}.", dir=self.folder)
+        os.close(handle)
+        try:
+            command = [*self.tools.compiler, *self.flags, *arguments, "-o", partial]
+            done = run_tool(command, self.tools.env, self.folder)
+            if done.returncode:
+                raise ToolError(
+                    "Verilator's runtime library does not compile",
+                    node=name,
+                    got=f"exit code {done.returncode}\n    {first_errors(done.stdout)}",
+                    remedy="check the C++ compiler with `mase-hw doctor`",
+                )
+            os.replace(partial, target)
+        finally:
+            Path(partial).unlink(missing_ok=True)
+        return target
+
+
+def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -> Runtime:
+    """Open the runtime cache for a flag set; nothing is compiled yet.
+
+    Raises:
+        ToolError: If the cache folder cannot be written.
+    """
+    # Verilator's ``VM_*`` macros are not given: the runtime ignores them, and a precompiled header is only valid
+    # for the macros it was made with. The model's units define them, so that all builds share one runtime.
+    flags = (optimise, "-DVERILATOR=1", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}")
+    key = hashlib.sha256("\0".join([tools.fingerprint, *flags]).encode()).hexdigest()[:20]
+    folder = cache_dir / f"runtime-{key}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ToolError("the build cache cannot be written", node=str(folder), got=str(problem)) from problem
+    wave_flags, libraries = _wave_support(tools, folder) if waves else ((), ())
+    return Runtime(folder, tools, flags, wave_flags, libraries)
+
+
+def _wave_support(tools: BuildTools, folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Flags for the FST writer: the system's compression libraries, or headers that store without compressing."""
+    probe = folder / "compression.cpp"
+    choice = folder / "compression"
+    if not choice.is_file():
+        _write_atomic(
+            probe,
+            b"#include <lz4.h>\n#include <zlib.h>\n"
+            b"int main() { return LZ4_compressBound(1) + (int)compressBound(1) == 0; }\n",
+        )
+        command = [*tools.compiler, str(probe), "-o", os.devnull, "-llz4", "-lz"]
+        found = run_tool(command, tools.env).returncode == 0
+        _write_atomic(choice, b"system" if found else b"stored")
+    if choice.read_bytes() == b"system":
+        return (), ("-llz4", "-lz")
+    return (f"-I{sim_root() / 'fst_stored'}",), ()
+
+
+def _write_atomic(path: Path, content: bytes) -> None:
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.replace(partial, path)

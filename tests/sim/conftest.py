@@ -1,0 +1,47 @@
+"""Shared builds: every test of the engine runs on a few tiny designs, built once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mase_hw.flow.bench import BuildTools, Built, Dut, build, find_build_tools
+from mase_hw.formats import FixedFormat
+from mase_hw.streams import Stream
+
+RTL = Path(__file__).parent / "rtl"
+Builder = Callable[..., Built]
+S8_4 = FixedFormat(8, 4)
+
+
+def slice_dut(top: str = "faulty_slice", fmt: FixedFormat = S8_4, **parameters: int) -> Dut:
+    """A pass-through of frames of 3 x 4 elements, two lanes a beat, so 6 beats a frame."""
+    streams = (Stream("data_in_0", "in", (3, 4), fmt, (2,)), Stream("data_out_0", "out", (3, 4), fmt, (2,)))
+    return Dut(top, (RTL / f"{top}.sv",), {"WIDTH": fmt.width, **parameters}, streams)
+
+
+@pytest.fixture(scope="session")
+def tools() -> BuildTools:
+    return find_build_tools()
+
+
+@pytest.fixture(scope="session")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sim")
+
+
+@pytest.fixture(scope="session")
+def builder(tools: BuildTools, work: Path) -> Builder:
+    """Build a design in a folder of its own; the same design and options are built once."""
+
+    def make(dut: Dut, name: str, *, waves: bool = False) -> Built:
+        return build(dut, work / name, waves=waves, cache_dir=work / "cache", tools=tools)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def good(builder: Builder) -> Built:
+    return builder(slice_dut(), "good")

@@ -1,0 +1,102 @@
+"""Builds: what is reused, what is rebuilt, what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from mase_hw.errors import ConfigError, EmitError, SimulationError, ToolError
+from mase_hw.flow.bench import BuildTools, Built, Dut, build, find_build_tools
+from tests.sim.conftest import RTL, slice_dut
+from tests.sim.test_engine import play
+
+
+def _copy(folder: Path, text: str = "") -> Dut:
+    """The good design with its source in ``folder``, so that it can be changed."""
+    source = folder / "faulty_slice.sv"
+    source.write_text((RTL / "faulty_slice.sv").read_text() + text)
+    base = slice_dut()
+    return Dut(base.top, (source,), base.parameters, base.streams)
+
+
+def test_reuse_and_rebuild(tools: BuildTools, work: Path, tmp_path: Path) -> None:
+    def make(dut: Dut, waves: bool = False) -> Built:
+        return build(dut, tmp_path / "a folder", waves=waves, cache_dir=work / "cache", tools=tools)
+
+    dut = _copy(tmp_path)
+    first = make(dut)
+    assert not first.reused and make(dut).reused
+    assert play(first, tmp_path / "a run").passed, "blanks in paths are fine"
+
+    assert not make(_copy(tmp_path, "// changed\n")).reused
+    assert not make(Dut(dut.top, dut.sources, {**dut.parameters, "AT": 6}, dut.streams)).reused
+    damaged = tmp_path / "a folder" / "simulator"
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    again = make(Dut(dut.top, dut.sources, {**dut.parameters, "AT": 6}, dut.streams))
+    assert not again.reused and play(again, tmp_path / "run").passed
+    (tmp_path / "a folder" / "stamp.json").write_text("{")
+    assert not make(dut).reused
+    assert json.loads((tmp_path / "a folder" / "stamp.json").read_text())["identity"] == make(dut).identity
+
+
+def test_verilator_refuses(tools: BuildTools, work: Path, tmp_path: Path) -> None:
+    dut = _copy(tmp_path, "module stray (input logic a);\nendmodule\n")
+    with pytest.raises(SimulationError, match=r"(?s)Verilator refuses faulty_slice.*stray.*build\.log") as caught:
+        build(dut, tmp_path / "b", cache_dir=work / "cache", tools=tools)
+    assert "DECLFILENAME" in str(caught.value) or "UNUSED" in str(caught.value)
+    assert (tmp_path / "b" / "build.log").read_text()
+    assert not (tmp_path / "b" / "stamp.json").exists()
+    _copy(tmp_path)
+    assert not build(dut, tmp_path / "b", cache_dir=work / "cache", tools=tools).reused
+
+
+def test_missing_tools_and_files(tools: BuildTools, work: Path, tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match=r"(?s)c\+\+.*not found"):
+        find_build_tools({"PATH": str(tmp_path)})
+    dut = slice_dut()
+    with pytest.raises(EmitError, match="cannot be read"):
+        build(Dut(dut.top, (tmp_path / "absent.sv",), {}, dut.streams), tmp_path / "b", tools=tools)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EmitError, match="build folder cannot be written"):
+        build(dut, tmp_path / "file" / "b", cache_dir=work / "cache", tools=tools)
+    with pytest.raises(ConfigError, match="no output stream"):
+        Dut("top", (), {}, dut.inputs)
+    with pytest.raises(ConfigError, match="not an identifier"):
+        Dut("top level", (), {}, dut.streams)
+
+
+def test_compiler_fails(tools: BuildTools, tmp_path: Path) -> None:
+    broken = BuildTools(
+        env=tools.env,
+        compiler=("false",),
+        verilator=tools.verilator,
+        include=tools.include,
+        cocotb_main=tools.cocotb_main,
+        cocotb_libs=tools.cocotb_libs,
+        versions=tools.versions,
+    )
+    with pytest.raises(ToolError, match="does not compile"):
+        build(slice_dut(), tmp_path / "b", cache_dir=tmp_path / "cache", tools=broken)
+    assert not (tmp_path / "b" / "stamp.json").exists()
+
+
+def test_parallel_builders(work: Path, tmp_path: Path) -> None:
+    """Processes that build into the same folder: one builds, the others find it done."""
+    script = textwrap.dedent(
+        f"""
+        import sys
+        from pathlib import Path
+        from tests.sim.conftest import slice_dut
+        from mase_hw.flow.bench import build
+        built = build(slice_dut(), Path({str(tmp_path / "b")!r}), cache_dir=Path({str(work / "cache")!r}))
+        sys.exit(10 if built.reused else 20)
+        """
+    )
+    root = Path(__file__).resolve().parents[2]
+    children = [subprocess.Popen([sys.executable, "-c", script], cwd=root) for _ in range(3)]
+    assert sorted(child.wait() for child in children) == [10, 10, 20]
