@@ -108,7 +108,7 @@ class Bench:
             self.cycle = cycle
             if 0 <= end <= cycle:
                 return self._verdict()
-            if cycle >= limit:
+            if end < 0 and cycle >= limit:
                 return "limit", f"not finished after {cycle} cycles"
             if cycle % _PROGRESS_CYCLES == 0:
                 self._report()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from torch import Tensor
 from mase_hw.emit.bundle import read_manifest
 from mase_hw.emit.manifest import port_stream
 from mase_hw.emit.reference import Inputs, Reference
-from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError
+from mase_hw.errors import ConfigError, ResultsError
+from mase_hw.flow import bench
 from mase_hw.flow.bench import Dut, SimResult, Stalls, Timing, build, simulate
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
@@ -23,6 +25,8 @@ from mase_hw.streams import IntArray, Stream, from_bits
 
 Progress = Callable[[str], None]
 """Told what is being done, a line at a time."""
+PROGRESS_SECONDS = 2.0
+"""Least time between two progress lines of a running simulation."""
 
 
 @dataclass(frozen=True)
@@ -173,10 +177,11 @@ class Design:
                 waves=with_waves,
                 watchdog=self._watchdog(),
                 max_cycles=self._max_cycles(frames, stalls),
+                progress=_ticker(tell),
             )
 
         result = attempt(bool(waves))
-        if waves is None and isinstance(result.failure, MismatchError | HangError):
+        if waves is None and result.failure is not None and not isinstance(result.failure, ResultsError):
             tell(f"{type(result.failure).__name__}: running again with waves")
             again = attempt(True)
             result = dataclasses.replace(result, waves=again.waves)
@@ -224,6 +229,20 @@ class Design:
                 remedy="simulate the bundle's own vectors (no inputs), or compile the model again",
             )
         return self.graph
+
+
+def _ticker(tell: Progress) -> Callable[[bench.Progress], None]:
+    """Passes on how far a simulation is, a line every few seconds."""
+    last = time.monotonic()
+
+    def tick(state: bench.Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= PROGRESS_SECONDS:
+            last = time.monotonic()
+            share = state.beats / max(1, state.total)
+            tell(f"simulated {state.cycles:,} cycles, {state.beats:,} of {state.total:,} beats ({share:.0%})")
+
+    return tick
 
 
 def read_vectors(path: Path, stream: Stream) -> IntArray:

@@ -19,6 +19,8 @@ from mase_hw.flow.tools import BuildTools, first_errors, run_tool
 from mase_hw.resources import sim_root
 
 _HEADERS = ("verilated.h", "verilated_vpi.h", "verilated_dpi.h", "verilated_config.h")
+_MODE = 0o644
+"""Temporary files are private to the user; a cache may be shared."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Runtime:
                     got=f"exit code {done.returncode}\n    {first_errors(done.stdout)}",
                     remedy="check the C++ compiler with `mase-hw doctor`",
                 )
+            os.chmod(partial, _MODE)
             os.replace(partial, target)
         finally:
             Path(partial).unlink(missing_ok=True)
@@ -123,4 +126,5 @@ def _write_atomic(path: Path, content: bytes) -> None:
     handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with os.fdopen(handle, "wb") as file:
         file.write(content)
+    os.chmod(partial, _MODE)
     os.replace(partial, path)

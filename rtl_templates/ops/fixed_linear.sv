@@ -95,30 +95,15 @@ module fixed_linear #(
   end
   if (DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1) begin : g_bad_in_dims
     $fatal(
-        1,
-        "fixed_linear: DATA_IN_0_PARALLELISM_DIM_1 and _2 must be 1, got %0d and %0d",
-        DATA_IN_0_PARALLELISM_DIM_1,
-        DATA_IN_0_PARALLELISM_DIM_2
+        1, "fixed_linear: DATA_IN_0_PARALLELISM_DIM_1 and DATA_IN_0_PARALLELISM_DIM_2 must be 1"
     );
   end
   if (DATA_OUT_0_PARALLELISM_DIM_1 != 1 || DATA_OUT_0_PARALLELISM_DIM_2 != 1) begin : g_bad_out_dims
-    $fatal(
-        1,
-        "fixed_linear: DATA_OUT_0_PARALLELISM_DIM_1 and _2 must be 1, got %0d and %0d",
-        DATA_OUT_0_PARALLELISM_DIM_1,
-        DATA_OUT_0_PARALLELISM_DIM_2
-    );
+    $fatal(1, "fixed_linear: DATA_OUT_0_PARALLELISM_DIM_1 and _DIM_2 must be 1");
   end
   if (DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_bad_rows
-    $fatal(
-        1,
-        "fixed_linear: DATA_OUT_0_TENSOR_SIZE_DIM_1, _2 %0d, %0d differ from input %0d, %0d",
-        DATA_OUT_0_TENSOR_SIZE_DIM_1,
-        DATA_OUT_0_TENSOR_SIZE_DIM_2,
-        DATA_IN_0_TENSOR_SIZE_DIM_1,
-        DATA_IN_0_TENSOR_SIZE_DIM_2
-    );
+    $fatal(1, "fixed_linear: TENSOR_SIZE_DIM_1 and _DIM_2 of DATA_IN_0 and DATA_OUT_0 must agree");
   end
   if (WEIGHT_TENSOR_SIZE_DIM_0 != InSize) begin : g_bad_weight_in
     $fatal(

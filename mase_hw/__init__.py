@@ -1,0 +1,55 @@
+"""PyTorch model in; bit-exact, verified, synthesisable SystemVerilog dataflow accelerator out.
+
+>>> design = mase_hw.compile(model, example_inputs, out="build/design")
+>>> design.simulate(test_inputs)
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mase_hw._version import __version__
+from mase_hw.errors import MaseHwError
+
+if TYPE_CHECKING:
+    from mase_hw.flow.compile import compile
+    from mase_hw.flow.config import CompileConfig
+    from mase_hw.flow.design import Design, Simulation, load_design
+    from mase_hw.formats import FixedFormat, Overflow, Rounding
+    from mase_hw.ir import MaseGraph
+
+__all__ = [
+    "CompileConfig",
+    "Design",
+    "FixedFormat",
+    "MaseGraph",
+    "MaseHwError",
+    "Overflow",
+    "Rounding",
+    "Simulation",
+    "__version__",
+    "compile",
+    "load_design",
+]
+
+# Imported on first use: torch takes seconds, and `mase-hw doctor` must run where it is missing.
+_HOMES = {
+    "CompileConfig": "mase_hw.flow.config",
+    "Design": "mase_hw.flow.design",
+    "FixedFormat": "mase_hw.formats",
+    "MaseGraph": "mase_hw.ir",
+    "Overflow": "mase_hw.formats",
+    "Rounding": "mase_hw.formats",
+    "Simulation": "mase_hw.flow.design",
+    "compile": "mase_hw.flow.compile",
+    "load_design": "mase_hw.flow.design",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,202 @@
+"""The command ``mase-hw``.
+
+Exit codes: 0 success; 1 the hardware is not proven equal to PyTorch, or a check found something; 2 the input or the
+environment is not usable. Heavy imports (torch) happen in the commands that need them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from mase_hw._version import __version__
+from mase_hw.errors import MaseHwError, SimulationError
+
+if TYPE_CHECKING:
+    from mase_hw.flow.design import Design
+
+OK, FAILED, UNUSABLE = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand.
+
+    Args:
+        name: As typed.
+        help: One line.
+        configure: Adds its arguments.
+        run: Does it; returns the exit code.
+    """
+
+    name: str
+    help: str
+    configure: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: Arguments without the program name; those of the process by default.
+
+    Returns:
+        The exit code.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+    except MaseHwError as error:
+        print(f"mase-hw: {error}", file=sys.stderr)
+        return FAILED if isinstance(error, SimulationError) else UNUSABLE
+    except KeyboardInterrupt:
+        print("mase-hw: interrupted", file=sys.stderr)
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mase-hw", description="PyTorch model in; bit-exact, verified SystemVerilog accelerator out."
+    )
+    parser.add_argument("--version", action="version", version=f"mase-hw {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        sub = commands.add_parser(command.name, help=command.help, description=command.help)
+        command.configure(sub)
+        sub.set_defaults(run=command.run)
+    return parser
+
+
+def _say(message: object) -> None:
+    print(message, flush=True)
+
+
+def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from mase_hw.flow.doctor import doctor
+
+    return OK if doctor(Console(), as_json=arguments.json) else FAILED
+
+
+def _compile_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION; the function returns (model, example_inputs"
+        "[, calibration_batches[, test_inputs]])",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML: quantisation, parallelism (8 bits each)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the bundle is written")
+    parser.add_argument(
+        "--frames", type=int, default=16, metavar="N", help="random test vectors if the function gives none (16)"
+    )
+    parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
+    _simulation_arguments(parser)
+
+
+def _compile(arguments: argparse.Namespace) -> int:
+    import mase_hw
+    from mase_hw.model_spec import load_model
+
+    spec = load_model(arguments.model)
+    design = mase_hw.compile(
+        spec.model,
+        spec.example_inputs,
+        arguments.config,
+        out=arguments.out,
+        calibration=spec.calibration,
+        vectors=spec.vectors(arguments.frames, arguments.seed),
+        progress=_say,
+    )
+    _say(f"bundle: {design.path}")
+    return _judge(design, arguments) if arguments.simulate else OK
+
+
+def _simulation_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and initial values (0)")
+    parser.add_argument("--stalls", type=float, default=0.0, metavar="P", help="probability of a stall a cycle (0)")
+    parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help="where to build and run (BUNDLE.work)")
+
+
+def _sim_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder written by compile")
+    _simulation_arguments(parser)
+
+
+def _sim(arguments: argparse.Namespace) -> int:
+    import mase_hw
+
+    return _judge(mase_hw.load_design(arguments.bundle), arguments)
+
+
+def _judge(design: Design, arguments: argparse.Namespace) -> int:
+    simulation = design.simulate(
+        seed=arguments.seed,
+        stalls=arguments.stalls,
+        waves=True if arguments.waves else None,
+        work_dir=arguments.work,
+        check=False,
+        progress=_say,
+    )
+    _say(simulation.report())
+    return OK if simulation.passed else FAILED
+
+
+def _lint_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help=".sv files or folders (default: our RTL)")
+
+
+def _lint(arguments: argparse.Namespace) -> int:
+    from mase_hw.flow.lint import lint, sources
+    from mase_hw.resources import rtl_root
+
+    files = sources(arguments.paths or [rtl_root()])
+    complaints = lint(files)
+    for complaint in complaints:
+        _say(complaint)
+    _say(f"{len(files)} files, {len(complaints)} complaints")
+    return FAILED if complaints else OK
+
+
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command takes none."""
+
+
+def _ops(arguments: argparse.Namespace) -> int:
+    from mase_hw.catalogue import default_catalogue
+
+    table = Table("op", "kind", "torch", "hardware", box=None, pad_edge=False)
+    for op in default_catalogue():
+        targets = [*(m.__name__ for m in op.modules), *(f.__name__ for f in op.functions)]
+        targets += [f".{method}()" for method in op.methods]
+        module = "none needed" if op.implicit else (op.hardware.module if op.hardware else "not supported")
+        table.add_row(op.name, op.mase_type or "structural", ", ".join(dict.fromkeys(targets)) or "-", module)
+    Console().print(table)
+    return OK
+
+
+COMMANDS = (
+    Command("doctor", "show every tool that was found, its version and what is wrong", _doctor_arguments, _doctor),
+    Command("compile", "turn a model into a bundle of SystemVerilog", _compile_arguments, _compile),
+    Command("sim", "simulate a bundle and compare with PyTorch bit for bit", _sim_arguments, _sim),
+    Command("lint", "check the style of SystemVerilog files", _lint_arguments, _lint),
+    Command("ops", "list the catalogue of ops", _no_arguments, _ops),
+)
+"""Every subcommand; a new one is a line here and its functions above."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Loading a model from the command line: ``path/to/file.py:function`` or ``package.module:function``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mase_hw.errors import ConfigError
+
+FORMS = "FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What the function of a model specification returned.
+
+    Args:
+        model: The model.
+        example_inputs: One frame: a tensor, tensors in order, or tensors by name.
+        calibration: Batches from which value ranges are observed; None if the function gave none.
+        test_inputs: Frames stacked along the first dimension; None if the function gave none.
+    """
+
+    model: nn.Module
+    example_inputs: Any
+    calibration: Any = None
+    test_inputs: Any = None
+
+    def vectors(self, frames: int, seed: int) -> Any:
+        """The test inputs; if there are none, random frames that span the range of the example's values.
+
+        Args:
+            frames: Random frames.
+            seed: Of the random values.
+
+        Raises:
+            ConfigError: If the number of frames is not positive.
+        """
+        if self.test_inputs is not None:
+            return self.test_inputs
+        if frames < 1:
+            raise ConfigError("at least one frame is needed", field="frames", got=frames, expected="1 or more")
+        generator = torch.Generator().manual_seed(seed)
+
+        def draw(example: Tensor) -> Tensor:
+            low, high = float(example.min()), float(example.max())
+            low, high = (low, high) if low < high else (-1.0, 1.0)
+            shape = (frames * example.shape[0], *example.shape[1:])
+            return torch.rand(shape, generator=generator).to(example.dtype) * (high - low) + low
+
+        example = self.example_inputs
+        if isinstance(example, Mapping):
+            return {name: draw(tensor) for name, tensor in example.items()}
+        return draw(example) if isinstance(example, Tensor) else tuple(draw(tensor) for tensor in example)
+
+
+def load_model(spec: str) -> ModelSpec:
+    """Import the function a specification names and call it.
+
+    Args:
+        spec: ``path/to/file.py:function`` or ``package.module:function``. The function takes no arguments and returns
+            ``(model, example_inputs)``, then optionally calibration batches and test inputs, either of them None.
+
+    Raises:
+        ConfigError: If the specification, the file or what the function returns is not as said.
+    """
+    place, _, name = spec.rpartition(":")
+    if not place or not name.isidentifier():
+        raise ConfigError("not a model specification", field="MODEL", got=spec, expected=FORMS)
+    module = _from_file(Path(place), spec) if place.endswith(".py") else _from_package(place, spec)
+    function = getattr(module, name, None)
+    if not callable(function):
+        there = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
+        raise ConfigError(
+            f"{place} has no function {name!r}", field="MODEL", got=spec, expected=", ".join(there) or "a function"
+        )
+    return _checked(function, spec)
+
+
+def _checked(function: Callable[[], Any], spec: str) -> ModelSpec:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            "the function of the model cannot be called without arguments", node=spec, field="MODEL", got=str(error)
+        ) from error
+    returned = function()
+    if not isinstance(returned, tuple) or not 2 <= len(returned) <= 4 or not isinstance(returned[0], nn.Module):
+        kinds = [type(item).__name__ for item in returned] if isinstance(returned, tuple) else type(returned).__name__
+        raise ConfigError(
+            "the function of the model returned something else",
+            node=spec,
+            field="MODEL",
+            got=kinds,
+            expected="(torch.nn.Module, example_inputs[, calibration_batches[, test_inputs]])",
+        )
+    return ModelSpec(*returned)
+
+
+def _from_file(path: Path, spec: str) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError("there is no such file", field="MODEL", got=spec, expected="an existing Python file")
+    name = f"mase_hw_model_{path.stem}"
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    if module_spec is None or module_spec.loader is None:
+        raise ConfigError("not a Python file", field="MODEL", got=spec, expected=FORMS)
+    module = importlib.util.module_from_spec(module_spec)
+    # Registered, because dataclasses and pickles in the file look their module up by name.
+    sys.modules[name] = module
+    module_spec.loader.exec_module(module)
+    return module
+
+
+def _from_package(place: str, spec: str) -> ModuleType:
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        # A missing dependency of the user's module is the user's to see in full.
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigError(
+            f"there is no module {error.name!r}", field="MODEL", got=spec, expected=FORMS, remedy="name a file instead"
+        ) from error
