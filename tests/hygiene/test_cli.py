@@ -1,0 +1,124 @@
+"""The command line: what a user types wrongly is explained, and the exit code says what kind of failure it is."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from mase_hw import cli
+from mase_hw._version import __version__
+from mase_hw.catalogue import default_catalogue
+from mase_hw.errors import ConfigError, MismatchError
+from mase_hw.model_spec import ModelSpec, load_model
+
+MODEL = """
+import torch
+
+def build():
+    return torch.nn.Linear(3, 2), torch.zeros(1, 3)
+
+def needs(argument):
+    return build()
+
+def nothing():
+    return None
+"""
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Path:
+    """A file with a model."""
+    path = tmp_path / "net.py"
+    path.write_text(MODEL, encoding="utf-8")
+    return path
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"mase-hw {__version__}\n"
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    assert all(command.name in text and command.help in text for command in cli.COMMANDS)
+
+
+def test_ops_lists_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ops"]) == cli.OK
+    text = capsys.readouterr().out
+    assert all(name in text for name in default_catalogue().names())
+
+
+def test_a_model_from_a_file(model_file: Path) -> None:
+    spec = load_model(f"{model_file}:build")
+    assert isinstance(spec.model, torch.nn.Linear)
+    assert spec.example_inputs.shape == (1, 3)
+    assert spec.calibration is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("{file}", "not a model specification"),
+        ("{file}:", "not a model specification"),
+        ("{file}:absent", "has no function 'absent'"),
+        ("{file}:needs", "cannot be called without arguments"),
+        ("{file}:nothing", "returned something else"),
+        ("nowhere.py:build", "there is no such file"),
+        ("no_such_package.net:build", "there is no module 'no_such_package'"),
+    ],
+)
+def test_a_wrong_model_specification_is_explained(
+    spec: str, said: str, model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert cli.main(["compile", spec.format(file=model_file), "--out", str(out)]) == cli.UNUSABLE
+    message = capsys.readouterr().err
+    assert said in message and "MODEL" in message
+    assert not out.exists()
+
+
+def test_random_vectors_span_the_range_of_the_example() -> None:
+    example = torch.tensor([[0.0, 4.0, 2.0]])
+    frames = ModelSpec(torch.nn.Identity(), example).vectors(50, seed=3)
+    assert frames.shape == (50, 3)
+    assert 0 <= float(frames.min()) < 0.5 and 3.5 < float(frames.max()) <= 4
+    assert torch.equal(frames, ModelSpec(torch.nn.Identity(), example).vectors(50, seed=3))
+    pair = ModelSpec(torch.nn.Identity(), (example, torch.zeros(2, 1))).vectors(3, seed=0)
+    assert [tuple(t.shape) for t in pair] == [(3, 3), (6, 1)]
+    assert set(ModelSpec(torch.nn.Identity(), {"x": example}).vectors(1, seed=0)) == {"x"}
+    with pytest.raises(ConfigError):
+        ModelSpec(torch.nn.Identity(), example).vectors(0, seed=0)
+
+
+def test_a_failed_comparison_is_not_an_unusable_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: object) -> int:
+        raise MismatchError("one bit differs", node="data_out_0")
+
+    monkeypatch.setattr(cli, "COMMANDS", (cli.Command("sim", "", lambda parser: None, fail),))
+    assert cli.main(["sim"]) == cli.FAILED
+    assert "one bit differs" in capsys.readouterr().err
+
+
+def test_lint_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "other_name.sv"
+    bad.write_text("module  top (\n  input a);\nendmodule\n", encoding="utf-8")
+    assert cli.main(["lint", str(tmp_path)]) == cli.FAILED
+    text = capsys.readouterr().out
+    assert "module-filename" in text and "not formatted" in text
+
+
+def test_lint_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lint", str(tmp_path)]) == cli.UNUSABLE
+    assert cli.main(["lint", str(tmp_path / "absent")]) == cli.UNUSABLE
+    assert "nothing to lint" in capsys.readouterr().err
+
+
+def test_our_rtl_is_clean() -> None:
+    assert cli.main(["lint"]) == cli.OK

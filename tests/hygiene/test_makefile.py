@@ -1,0 +1,114 @@
+"""`make` explains itself, and names what the machine lacks before it does anything."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+# What the checks themselves use, besides what they look for.
+BASICS = ("sh", "cat", "awk", "getconf", "python3", "make", "perl")
+
+
+def make(*arguments: str, root: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run make in the repository."""
+    return subprocess.run(
+        [str(shutil.which("make")), *arguments], cwd=root, env=env, capture_output=True, text=True, check=False
+    )
+
+
+def path_with(folder: Path, names: tuple[str, ...]) -> str:
+    """A PATH on which exactly these programs exist."""
+    for name in names:
+        found = shutil.which(name)
+        assert found is not None, name
+        wrapper = folder / name
+        # A wrapper rather than a link: version managers decide by the name they are called by.
+        wrapper.write_text(f'#!/bin/sh\nexec "{Path(found)}" "$@"\n', encoding="utf-8")
+        wrapper.chmod(0o755)
+    return str(folder)
+
+
+def test_help_is_the_default_and_lists_every_target(root: Path, clean_env: dict[str, str]) -> None:
+    done = make(root=root, env=clean_env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == make("help", root=root, env=clean_env).stdout
+    text = (root / "Makefile").read_text(encoding="utf-8")
+    phony = re.search(r"^\.PHONY: (.+)$", text, re.MULTILINE)
+    assert phony is not None
+    for target in phony.group(1).split():
+        assert re.search(rf"^  make {target}\s+\S+", done.stdout, re.MULTILINE), target
+    for variable in ("MODEL", "CONFIG", "OUT", "PYTHON", "CXX"):
+        assert f"{variable}=" in done.stdout
+
+
+@pytest.mark.parametrize("target", ["sim", "test", "doctor"])
+@pytest.mark.parametrize(
+    ("lacking", "named", "package"),
+    [
+        ("g++", "a C++ compiler", "g++"),
+        ("perl", "perl with its standard modules", "perl"),
+        ("python3", "Python 3.11 or newer", "python3"),
+    ],
+)
+def test_what_is_missing_is_named_first(
+    target: str, lacking: str, named: str, package: str, root: Path, clean_env: dict[str, str], tmp_path: Path
+) -> None:
+    present = tuple(name for name in (*BASICS, "g++") if name != lacking)
+    env = {**clean_env, "PATH": path_with(tmp_path, present)}
+    env.pop("CXX", None)
+    done = make(target, f"VENV={tmp_path / 'venv'}", root=root, env=env)
+    assert done.returncode != 0
+    assert named in done.stderr
+    assert f"apt-get install {package}" in done.stderr
+    assert not (tmp_path / "venv").exists(), "nothing is made on an incomplete machine"
+
+
+def test_several_missing_tools_are_named_together(root: Path, clean_env: dict[str, str], tmp_path: Path) -> None:
+    env = {**clean_env, "PATH": path_with(tmp_path, ("sh", "cat", "python3"))}
+    env.pop("CXX", None)
+    done = make("check-host", root=root, env=env)
+    assert "apt-get install g++ make perl" in done.stderr
+
+
+def test_a_compiler_named_by_cxx_is_checked(root: Path, clean_env: dict[str, str]) -> None:
+    done = make("check-host", "CXX=no-such-compiler", root=root, env=clean_env)
+    assert done.returncode != 0
+    assert "no-such-compiler was not found" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("old 3.9", ("is 3.9", "make PYTHON=")),
+        ("venv 3.11", ("the venv module", "apt-get install python3-venv")),
+        ("libpython 3.12", ("the shared library", "apt-get install libpython3.12")),
+        ("venv libpython 3.12", ("apt-get install python3-venv libpython3.12",)),
+    ],
+)
+def test_a_python_that_will_not_do_is_named(
+    state: str, said: tuple[str, ...], root: Path, clean_env: dict[str, str], tmp_path: Path
+) -> None:
+    fake = tmp_path / "python3"
+    fake.write_text(f'#!/bin/sh\ncat >/dev/null\necho "{state}"\n', encoding="utf-8")
+    fake.chmod(0o755)
+    done = make("check-host", f"PYTHON={fake}", root=root, env=clean_env)
+    assert done.returncode != 0
+    assert all(part in done.stderr for part in said), done.stderr
+
+
+def test_a_complete_machine_is_silent(root: Path, clean_env: dict[str, str]) -> None:
+    done = make("check-host", root=root, env=clean_env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_command_of_another_model(root: Path, clean_env: dict[str, str], tmp_path: Path) -> None:
+    arguments = ("sim", "-n", "MODEL=nets/tiny.py:build", "CONFIG=tiny.toml", f"VENV={tmp_path}")
+    done = make(*arguments, root=root, env=clean_env)
+    assert "mase-hw compile 'nets/tiny.py:build' --config 'tiny.toml' --out 'build/tiny' --simulate" in done.stdout
+    assert (
+        "compile 'net.py:build'  --out 'build/net'"
+        in make("sim", "-n", "MODEL=net.py:build", root=root, env=clean_env).stdout
+    )
+    assert "--out 'elsewhere'" in make(*arguments, "OUT=elsewhere", root=root, env=clean_env).stdout
