@@ -168,10 +168,9 @@ def hardware_table(design: mase_hw.Design, simulation: mase_hw.Simulation, *, st
     table = Table()
     for column in ("", "predicted", "measured"):
         table.add_column(column, justify="right" if column else "left")
-    measured = simulation.measured
     note = " (with stalls)" if stalled else ""
     for name, label in (("fill", "fill latency"), ("interval", "initiation interval")):
-        value = getattr(measured, name) if measured is not None else None
+        value = getattr(simulation, name)
         table.add_row(f"{label}, cycles{note}", str(design.timing[name]), "-" if value is None else str(value))
     table.add_row("beats compared", "", str(simulation.result.beats_compared))
     table.add_row("mismatches", "", str(simulation.result.mismatches))

@@ -160,6 +160,8 @@ class OpDef:
         golden: The arithmetic; None only for ops without hardware.
         formats: Tensor names whose format the quantisation configuration may set.
         default_out: Output format when the configuration gives none, from the input formats.
+        finest: Finest fraction width worth choosing for a tensor, by its name and the formats chosen before it; None for
+            no limit. Keeps an automatic choice from widening exact sums for bits that cannot matter.
         check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
         hardware: Hardware facets; None for implicit ops and ops not in hardware.
     """
@@ -175,6 +177,7 @@ class OpDef:
     golden: Golden | None = None
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
+    finest: Callable[[str, Mapping[str, FixedFormat]], int | None] | None = None
     check: Callable[[str, Mapping[str, Any]], None] | None = None
     hardware: Hardware | None = None
 

@@ -27,6 +27,8 @@ _LIMITS: tuple[tuple[torch.dtype, int], ...] = (
     (torch.float64, 1 << 53),
     (torch.int64, (1 << 63) - 1),
 )
+_FLOAT32_EXPONENT = 100
+"""Exponents up to this are safely within float32, subnormal numbers and the shifts of a cast included."""
 _FAR = 64
 """Shifts beyond this change nothing for a float carrier: all bits are already below a quarter or beyond the range."""
 
@@ -225,6 +227,8 @@ def quantize(
     wide = values.dtype if values.dtype in (torch.float32, torch.float64) else torch.float32
     if not values.dtype.is_floating_point:
         wide = torch.float64
+    if not _within_float32(fmt):
+        wide = torch.float64
     x = values.to(_wider(wide, dtype))
     if not _symbolic(x) and bool(torch.isnan(x).any()):
         raise FormatError(
@@ -269,7 +273,7 @@ def dequantize(mantissa: Tensor, fmt: FixedFormat) -> Tensor:
     """Turn mantissas into the floats they stand for, exactly.
 
     Returns:
-        float32 for formats of up to 24 magnitude bits, float64 up to 53.
+        float32 for formats of up to 24 magnitude bits whose values float32 can scale to, else float64 up to 53 bits.
 
     Raises:
         FormatError: If the format is wider than a float64 mantissa.
@@ -279,7 +283,14 @@ def dequantize(mantissa: Tensor, fmt: FixedFormat) -> Tensor:
         raise FormatError(
             "mantissas of this format do not fit a float64", field="width", got=fmt.width, expected="at most 53"
         )
+    if not _within_float32(fmt):
+        dtype = torch.float64
     return as_carrier(mantissa, dtype) * fmt.scale
+
+
+def _within_float32(fmt: FixedFormat) -> bool:
+    """Whether the weights of a format's first and last bit are ordinary float32 numbers, far from both ends."""
+    return fmt.frac_width <= _FLOAT32_EXPONENT and fmt.width - fmt.frac_width <= _FLOAT32_EXPONENT
 
 
 def exact_linear(x: Tensor, w: Tensor, bound: int, *, name: str | None = None) -> Tensor:

@@ -14,6 +14,8 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ops.structural import RepackParams, repack_ports
 from mase_hw.streams import Direction, Stream
 
+_SIGNALS = ("", "_valid", "_ready")
+
 
 @dataclasses.dataclass
 class _Source:
@@ -71,7 +73,14 @@ class NetlistBuilder:
         params = facets.params(**meta.hardware.verilog_param)
         ports = facets.ports(params)
         instance = Instance(
-            f"u_{node.name}", facets.module, verilog_params(params), ports, node.name, op.name, 0, facets.tied(params)
+            self._free(f"u_{node.name}"),
+            facets.module,
+            verilog_params(params),
+            ports,
+            node.name,
+            op.name,
+            0,
+            facets.tied(params),
         )
         activations = iter(n for n in node.all_input_nodes if n.name in self._of_node)
         roms = []
@@ -130,7 +139,7 @@ class NetlistBuilder:
             "DEPTH": port.beats,
             "MEM_FILE": f'{{MEM_DIR, "/{name}.mem"}}',
         }
-        instance = Instance(f"u_{name}", "rom_source", parameters, (out,), node.name, "rom_source")
+        instance = Instance(self._free(f"u_{name}"), "rom_source", parameters, (out,), node.name, "rom_source")
         self.netlist.instances.append(instance)
         self.netlist.memories[instance.name] = f"{name}.mem"
         self._file("lib/rom_source.sv")
@@ -148,7 +157,7 @@ class NetlistBuilder:
         for branch, (sink, wanted) in enumerate(source.uses):
             end = dataclasses.replace(pin, branch=branch) if len(source.uses) > 1 else pin
             suffix = f"_{branch}" if len(source.uses) > 1 else ""
-            name = f"s_{source.label}{suffix}"
+            name = self._free(f"s_{source.label}{suffix}")
             if source.stream.name == "out_data" or source.stream.same_beats(wanted):
                 self.netlist.nets.append(Net(name, end, sink, source.stream))
             else:
@@ -157,12 +166,13 @@ class NetlistBuilder:
     def _fork(self, source: _Source) -> Pin:
         bits, count = source.stream.bits, len(source.uses)
         ports = (_word_port("in", source.stream.beats, bits), _word_port("out", source.stream.beats, bits))
-        name = f"u_{source.label}_fork"
+        name = self._free(f"u_{source.label}_fork")
         self._insert(
             Instance(name, "stream_fork", {"WIDTH": bits, "N": count}, ports, source.label, "fork", count), source.pin
         )
         self._file("lib/stream_fork.sv")
-        self.netlist.nets.append(Net(f"s_{source.label}", source.pin, Pin(name, "in_data"), source.stream))
+        net = self._free(f"s_{source.label}")
+        self.netlist.nets.append(Net(net, source.pin, Pin(name, "in_data"), source.stream))
         return Pin(name, "out_data")
 
     def _repack(self, name: str, end: Pin, sink: Pin, have: Stream, want: Stream) -> None:
@@ -171,13 +181,29 @@ class NetlistBuilder:
         params = RepackParams(have.fmt.width, have.lanes, want.lanes, have.sizes[0], want.sizes[0])
         sink_name = sink.instance.removeprefix("u_") or sink.port
         instance = Instance(
-            f"u_{sink_name}_repack", "stream_repack", verilog_params(params), repack_ports(params), sink_name, "repack"
+            self._free(f"u_{sink_name}_repack"),
+            "stream_repack",
+            verilog_params(params),
+            repack_ports(params),
+            sink_name,
+            "repack",
         )
         self._insert(instance, end)
         self._file("lib/stream_repack.sv")
         self.netlist.nets.append(Net(name, end, Pin(instance.name, "in_data"), have))
         repacked = dataclasses.replace(want, name="out_data", direction="out")
-        self.netlist.nets.append(Net(f"{name}_repacked", Pin(instance.name, "out_data"), sink, repacked))
+        self.netlist.nets.append(Net(self._free(f"{name}_repacked"), Pin(instance.name, "out_data"), sink, repacked))
+
+    def _free(self, name: str) -> str:
+        """A name under which neither a net with its handshake nor an instance stands yet.
+
+        A node ``relu`` may be forked into ``relu_1`` beside a node of that name.
+        """
+        taken = {f"{n.name}{suffix}" for n in self.netlist.nets for suffix in _SIGNALS}
+        taken |= {i.name for i in self.netlist.instances}
+        while any(f"{name}{suffix}" in taken for suffix in _SIGNALS):
+            name += "_"
+        return name
 
     def _insert(self, instance: Instance, after: Pin) -> None:
         """Put a connector right behind the instance it follows, so that the list stays topological."""

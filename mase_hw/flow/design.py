@@ -38,19 +38,31 @@ class Simulation:
         frames: Frames compared.
         outputs: What the hardware computed, as floats of shape ``(frames * first dimension, ...)``, by port name.
         predicted: Timing from the latency model: ``fill`` and ``interval`` in cycles.
-        measured: Timing from the handshakes; None if nothing moved.
+        timings: Measured from the first input to every output that moved, by port name.
     """
 
     result: SimResult
     frames: int
     outputs: dict[str, Tensor]
     predicted: dict[str, Any]
-    measured: Timing | None
+    timings: dict[str, Timing]
 
     @property
     def passed(self) -> bool:
         """Whether every bit was equal."""
         return self.result.passed
+
+    @property
+    def fill(self) -> int | None:
+        """Measured cycles from the first input beat accepted to the first beat of the first output valid."""
+        first = next(iter(self.outputs), "")
+        return self.timings[first].fill if first in self.timings else None
+
+    @property
+    def interval(self) -> int | None:
+        """Measured cycles a frame in steady state, at the slowest output; None for a single frame."""
+        found = [t.interval for t in self.timings.values() if t.interval is not None]
+        return max(found) if found else None
 
     @property
     def output(self) -> Tensor:
@@ -60,10 +72,9 @@ class Simulation:
     def report(self) -> str:
         """A text for people."""
         lines = [self.result.report()]
-        if self.measured is not None:
-            for name, value in (("fill", self.measured.fill), ("interval", self.measured.interval)):
-                shown = "not measured (one frame)" if value is None else f"{value} cycles"
-                lines.append(f"  {name}: predicted {self.predicted[name]} cycles, measured {shown}")
+        for name, value in (("fill", self.fill), ("interval", self.interval)):
+            shown = "nothing" if value is None else f"{value} cycles"
+            lines.append(f"  {name}: predicted {self.predicted[name]} cycles, measured {shown}")
         return "\n".join(lines)
 
 
@@ -187,7 +198,8 @@ class Design:
             result = dataclasses.replace(result, waves=again.waves)
         if check:
             result.raise_on_failure()
-        return Simulation(result, frames, self._floats(result), self.timing, result.timing())
+        timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
+        return Simulation(result, frames, self._floats(result), self.timing, timings)
 
     def _watchdog(self) -> int:
         """Cycles in which something must move: no module works longer than a whole frame without a beat."""

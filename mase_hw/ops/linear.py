@@ -193,6 +193,11 @@ def _cases() -> list[Case]:
     ]
 
 
+def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
+    """A bias finer than the products would widen every sum for bits below their last place."""
+    return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
+
+
 OPS = (
     OpDef(
         name="linear",
@@ -201,6 +206,7 @@ OPS = (
         functions=(nn.functional.linear,),
         parameters=("weight", "bias"),
         golden=golden,
+        finest=_finest,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
             module="fixed_linear",

@@ -63,6 +63,12 @@ class _Mapper:
         for node in self.graph.nodes:
             if self.graph.meta_of(node).common.mase_op == "quantize":
                 self._boundary(node)
+            elif node.op == "placeholder" and not node.users and self.graph.meta_of(node).common.results.tensors:
+                raise UnsupportedError(
+                    "an input of the model is not used",
+                    node=node.name,
+                    remedy="remove it from the model's forward, or give its default instead of a tensor",
+                )
 
     def _check_names(self) -> None:
         mapped = {n.name: n for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None and op.hardware}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,7 +78,11 @@ class _Planner:
             self._enter(source, formats[name])
         parameters = self._parameters(node, op)
         for name in parameters:
-            formats[name], reasons[name] = self._format(node, name, config)
+            fmt, reason = self._format(node, name, config)
+            limit = op.finest(name, formats) if op.finest is not None else None
+            if config.of(name)[1] is None and limit is not None and fmt.frac_width > limit:
+                fmt, reason = dataclasses.replace(fmt, frac_width=limit), f"{reason}, no finer than the products"
+            formats[name], reasons[name] = fmt, reason
         given = any(key.startswith("data_out_") for key in specific)
         if op.default_out is not None and not given:
             formats["data_out_0"], reasons["data_out_0"] = op.default_out(formats), "as its input"
