@@ -160,7 +160,7 @@ class OpDef:
         golden: The arithmetic; None only for ops without hardware.
         formats: Tensor names whose format the quantisation configuration may set.
         default_out: Output format when the configuration gives none, from the input formats.
-        finest: Finest fraction width worth choosing for a tensor, by its name and the formats chosen before it; None for
+        finest: Finest fraction width worth choosing for a tensor, from its name and the formats chosen so far; None for
             no limit. Keeps an automatic choice from widening exact sums for bits that cannot matter.
         check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
         hardware: Hardware facets; None for implicit ops and ops not in hardware.
