@@ -13,6 +13,8 @@ from typing import Any
 
 from mase_hw.errors import FormatError, suggest
 
+MAX_FRAC = 512
+"""Largest magnitude of a fraction width; scales stay within float64 by a wide margin."""
 MAX_WIDTH = 256
 """Widest format in bits; a guard against typing errors, not a limit of the arithmetic."""
 
@@ -93,6 +95,14 @@ class FixedFormat:
                 remedy="give the total number of bits, sign included",
             )
 
+        if abs(self.frac_width) > MAX_FRAC:
+            raise FormatError(
+                "fraction width of a fixed-point format is out of range",
+                field="frac_width",
+                got=self.frac_width,
+                expected=f"-{MAX_FRAC} to {MAX_FRAC}",
+            )
+
     @property
     def min_mantissa(self) -> int:
         """Smallest mantissa."""
@@ -153,7 +163,7 @@ class FixedFormat:
         peak = max(abs(low), abs(high))
         if peak == 0.0:
             return cls(width, width - (1 if signed else 0), signed)
-        frac = width - math.frexp(peak)[1] + 1
+        frac = min(MAX_FRAC, width - math.frexp(peak)[1] + 1)
         while True:
             fmt = cls(width, frac, signed)
             if round(math.ldexp(high, frac)) <= fmt.max_mantissa and round(math.ldexp(low, frac)) >= fmt.min_mantissa:

@@ -188,12 +188,14 @@ def cast(
         overflow: What happens beyond the target's range.
 
     Returns:
-        Mantissas of ``fmt``, same shape, in the wider of the given carrier and the one ``fmt`` needs. Gradients pass
-        straight through rounding and are stopped by saturation.
+        Mantissas of ``fmt``, same shape, in the carrier ``fmt`` needs. Gradients pass straight through rounding and
+        are stopped by saturation.
     """
+    if mantissa.dtype not in (torch.float32, torch.float64):
+        mantissa = mantissa.to(torch.int64)
     dtype = _wider(mantissa.dtype, carrier(magnitude(fmt)))
     result: Tensor = _Cast.apply(as_carrier(mantissa, dtype), frac - fmt.frac_width, fmt, rounding, overflow)  # type: ignore[no-untyped-call]
-    return result
+    return as_carrier(result, carrier(magnitude(fmt)))
 
 
 def quantize(
@@ -224,10 +226,10 @@ def quantize(
         raise FormatError(
             "floats carry at most 53 bits", node=name, field="width", got=fmt.width, expected="at most 53"
         )
-    wide = values.dtype if values.dtype in (torch.float32, torch.float64) else torch.float32
     if not values.dtype.is_floating_point:
-        wide = torch.float64
-    if not _within_float32(fmt):
+        return cast(values, 0, fmt, rounding, overflow)
+    wide = values.dtype if values.dtype in (torch.float32, torch.float64) else torch.float32
+    if not _within_float32(fmt) or fmt.frac_width < 0:  # a negative one could push small values below float32
         wide = torch.float64
     x = values.to(_wider(wide, dtype))
     if not _symbolic(x) and bool(torch.isnan(x).any()):
@@ -312,6 +314,29 @@ def exact_linear(x: Tensor, w: Tensor, bound: int, *, name: str | None = None) -
         if dtype != torch.int64:
             return torch.nn.functional.linear(as_carrier(x, dtype), as_carrier(w, dtype))
         return _linear_in_limbs(x.to(torch.int64), w.to(torch.int64))
+
+
+class _StraightThrough(torch.autograd.Function):
+    """The first argument forward, the gradient of the second one backward."""
+
+    @staticmethod
+    def forward(ctx: Any, exact: Tensor, surrogate: Tensor) -> Tensor:
+        return exact.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        return None, grads[0]
+
+
+def straight_through(exact: Tensor, surrogate: Tensor) -> Tensor:
+    """Give an exact result that was computed in integers the gradient of its approximation in floats.
+
+    Args:
+        exact: The result, of a floating dtype.
+        surrogate: What has the gradient; same shape.
+    """
+    result: Tensor = _StraightThrough.apply(exact, surrogate.to(exact.dtype))  # type: ignore[no-untyped-call]
+    return result
 
 
 def _linear_in_limbs(x: Tensor, w: Tensor) -> Tensor:

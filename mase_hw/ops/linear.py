@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Arithmetic, Case, Cycles, Hardware, Latency, OpDef, Request
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.numerics import as_carrier, carrier, cast, exact_linear, magnitude
+from mase_hw.numerics import as_carrier, carrier, cast, exact_linear, magnitude, straight_through
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.streams import Stream, ceil_div
 
@@ -90,7 +90,20 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         dtype = carrier(bound) if acc.dtype != torch.float64 else acc.dtype
         acc = as_carrier(acc, dtype) * (1 << (frac - product_frac))
         acc = acc + as_carrier(b, dtype) * (1 << (frac - fb.frac_width))
-    return {"data_out_0": cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)}
+    out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
+    if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+        out = straight_through(out, _surrogate(a, t, frac, product_frac))
+    return {"data_out_0": out}
+
+
+def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], frac: int, product_frac: int) -> Tensor:
+    """The result in float64, for the gradient only: int64 carries none."""
+    fmt = a.formats["data_out_0"]
+    acc = nn.functional.linear(t["data_in_0"].double(), t["weight"].double()) * math.ldexp(1.0, frac - product_frac)
+    if "bias" in t:
+        acc = acc + t["bias"].double() * math.ldexp(1.0, frac - a.formats["bias"].frac_width)
+    result = acc * math.ldexp(1.0, fmt.frac_width - frac)
+    return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
 
 
 def _build(r: Request) -> LinearParams:
@@ -187,8 +200,9 @@ def _cases() -> list[Case]:
         _case("deep_rows", (2, 2, 3, 4), 3, (2, 2), s8, frames=2),
         _case("two_bit", (1, 12), 6, (5, 2), ("s2.0", "s2.1", "s2.0", "s2.0"), (half_up, Overflow.SATURATE)),
         _case("wide", (1, 12), 5, (4, 2), ("s16.8", "s16.14", "s16.10", "s16.8")),
-        _case("beyond_float64", (1, 6), 4, (3, 2), ("s30.4", "s28.6", "s31.40", "s32.10"), (floor, Overflow.SATURATE)),
+        _case("beyond_float64", (1, 6), 4, (3, 2), ("s30.4", "s28.6", "s31.12", "s32.-16"), (floor, Overflow.SATURATE)),
         _case("unsigned_in", (1, 8), 4, (3, 2), ("u8.8", "s4.3", "s12.14", "u6.4")),
+        _case("unsigned", (1, 7), 5, (3, 2), ("u8.4", "u4.2", "u9.7", "u12.5")),
         _case("fine_bias", (1, 8), 4, (4, 2), ("s8.0", "s8.0", "s8.5", "s8.-7"), (half_up, Overflow.WRAP)),
     ]
 
