@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import torch.fx as fx
 
-from mase_hw.catalogue import verilog_params
+from mase_hw.catalogue import EXTERNAL, verilog_params
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
@@ -98,8 +99,10 @@ class NetlistBuilder:
                     raise EmitError("an input stream has no producer", node=f"{node.name}.{port.name}")
                 self._of_node[producer.name].uses.append((pin, port))
         self.netlist.instances.append(instance)
-        for file in (*facets.dependence_files, facets.file):
+        for file in facets.files:
             self._file(file)
+            if (path := facets.external(file)) is not None:
+                self._external(file, path)
 
     def _driver(self, node: fx.Node) -> _Source | None:
         return next((self._of_node[n.name] for n in node.all_input_nodes if n.name in self._of_node), None)
@@ -115,7 +118,7 @@ class NetlistBuilder:
         self._sources[pin] = self._of_node[node.name] = _Source(pin, stream, stream.name)
 
     def _outputs(self, node: fx.Node) -> None:
-        for index, result in enumerate(node.all_input_nodes):
+        for index, (result, _) in enumerate(self.graph.sources(node).values()):
             source = self._of_node.get(result.name)
             if source is None:
                 raise UnsupportedError(
@@ -157,7 +160,7 @@ class NetlistBuilder:
         for branch, (sink, wanted) in enumerate(source.uses):
             end = dataclasses.replace(pin, branch=branch) if len(source.uses) > 1 else pin
             suffix = f"_{branch}" if len(source.uses) > 1 else ""
-            name = self._free(f"s_{source.label}{suffix}")
+            name = self._free(f"net_{source.label}{suffix}")
             if source.stream.name == "out_data" or source.stream.same_beats(wanted):
                 self.netlist.nets.append(Net(name, end, sink, source.stream))
             else:
@@ -171,7 +174,7 @@ class NetlistBuilder:
             Instance(name, "stream_fork", {"WIDTH": bits, "N": count}, ports, source.label, "fork", count), source.pin
         )
         self._file("lib/stream_fork.sv")
-        net = self._free(f"s_{source.label}")
+        net = self._free(f"net_{source.label}")
         self.netlist.nets.append(Net(net, source.pin, Pin(name, "in_data"), source.stream))
         return Pin(name, "out_data")
 
@@ -214,6 +217,17 @@ class NetlistBuilder:
     def _file(self, file: str) -> None:
         if file not in self.netlist.files:
             self.netlist.files.append(file)
+
+    def _external(self, file: str, path: Path) -> None:
+        """A file of a user; two of them cannot take the same place in the bundle."""
+        other = self.netlist.external.setdefault(file, path)
+        if other != path and other.read_bytes() != path.read_bytes():
+            raise EmitError(
+                "two custom ops have different files of the same name",
+                node=file.removeprefix(EXTERNAL),
+                got=f"{other} and {path}",
+                remedy="rename one of them",
+            )
 
 
 def _word_port(direction: Direction, beats: int, bits: int) -> Stream:

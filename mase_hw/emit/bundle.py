@@ -79,15 +79,17 @@ def _swap(new: Path, folder: Path) -> None:
     if not folder.exists():
         os.rename(new, folder)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
-    os.rename(folder, old / "bundle")
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
     try:
+        os.rename(folder, aside / "bundle")
         os.rename(new, folder)
-    except OSError:
-        os.rename(old / "bundle", folder)
+    except BaseException:  # an interrupt, too, must not cost the old bundle
+        if (aside / "bundle").exists() and not folder.exists():
+            os.rename(aside / "bundle", folder)
         raise
     finally:
-        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def check_target(folder: Path) -> None:
@@ -98,11 +100,11 @@ def check_target(folder: Path) -> None:
     """
     folder = Path(folder)
     if folder.is_dir():
-        if any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        if any(folder.iterdir()) and not _is_bundle(folder):
             raise EmitError(
                 "the output folder holds something that is not a bundle",
                 node=str(folder),
-                expected=f"a new or empty folder, or an older bundle (with {MANIFEST})",
+                expected=f"a new or empty folder, or an older bundle (with our {MANIFEST})",
                 remedy="choose another output folder, or empty this one",
             )
     elif folder.exists():
@@ -117,6 +119,15 @@ def check_target(folder: Path) -> None:
             got=f"{parent} is not a folder one may write to",
             remedy="choose another output folder, or change the permissions",
         )
+
+
+def _is_bundle(folder: Path) -> bool:
+    """Whether a folder holds a bundle of any version, and not something else with a manifest."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+        return "mase_hw" in manifest["generator"] and "format_version" in manifest
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _cannot_write(folder: Path, error: OSError) -> EmitError:
@@ -151,6 +162,8 @@ def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
         raise EmitError(
             "this is not a bundle", node=str(folder), got=str(error), expected=f"a folder with {MANIFEST}"
         ) from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files", {}), dict):
+        raise EmitError("this is not a bundle's manifest", node=str(path), expected="an object with files")
     if manifest.get("format_version") != FORMAT_VERSION:
         raise EmitError(
             "the bundle has another format version",
@@ -159,6 +172,9 @@ def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
             expected=FORMAT_VERSION,
             remedy="emit it again with this version of mase_hw",
         )
+    missing = {"generator", "top", "ports", "timing", "memories", "rtl", "files"} - manifest.keys()
+    if missing:
+        raise EmitError("the manifest is incomplete", node=str(path), got=f"no {', '.join(sorted(missing))}")
     for name, expected in manifest["files"].items():
         file = Path(folder) / name
         if not file.is_file():

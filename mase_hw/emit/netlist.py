@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from mase_hw.errors import EmitError
 from mase_hw.streams import Stream
@@ -85,7 +86,8 @@ class Netlist:
         instances: All instances, in topological order.
         nets: All stream nets.
         memories: File name below ``mem`` by instance name of its ROM.
-        files: RTL files below ``rtl_templates``, dependencies first.
+        files: RTL files below ``rtl_templates``, or ``external/`` for those of a user, dependencies first.
+        external: Where the files of users lie.
     """
 
     name: str
@@ -95,10 +97,17 @@ class Netlist:
     nets: list[Net] = field(default_factory=list)
     memories: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    external: dict[str, Path] = field(default_factory=dict)
 
     def instance(self, name: str) -> Instance:
         """The instance of that name."""
         return next(i for i in self.instances if i.name == name)
+
+    def signals(self) -> set[str]:
+        """Every name declared inside the top level."""
+        handshakes = {f"{n.name}{suffix}" for n in self.nets for suffix in ("", "_valid", "_ready")}
+        ports = {name for s in (*self.inputs, *self.outputs) for name in (s.name, s.valid, s.ready)}
+        return {"clk", "rst", "MEM_DIR"} | handshakes | ports | {i.name for i in self.instances}
 
     def net_into(self, instance: str, port: str) -> Net:
         """The net that drives a port of an instance."""

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from mase_hw.emit.build import build_netlist
 from mase_hw.emit.bundle import Bundle, check_target
+from mase_hw.emit.keywords import KEYWORDS
 from mase_hw.emit.manifest import describe_design, port_stream
 from mase_hw.emit.netlist import Netlist
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import environment, render_top
 from mase_hw.emit.schedule import predict
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, EmitError
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes.base import PassArgs, graph_pass
@@ -77,8 +78,10 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         EmitError: If the netlist is broken or the folder cannot be written.
         ConfigError: If the top's name is not a SystemVerilog identifier.
     """
-    modules = {path.stem for path in rtl_root().rglob("*.sv")}
-    if not args.top_name.isidentifier() or not args.top_name.isascii() or args.top_name in _KEYWORDS | modules:
+    modules = {path.stem for path in rtl_root().rglob("*.sv")} | {
+        op.hardware.module for op in graph.catalogue if op.hardware is not None
+    }
+    if not args.top_name.isidentifier() or not args.top_name.isascii() or args.top_name in KEYWORDS | modules:
         raise ConfigError(
             "the top's name is no identifier that SystemVerilog allows",
             field="top_name",
@@ -88,6 +91,10 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     if args.project_dir is not None:
         check_target(args.project_dir)
     netlist = build_netlist(graph, args.top_name)
+    if args.top_name in netlist.signals():
+        raise ConfigError(
+            "the top's name is that of a signal inside it", field="top_name", got=args.top_name, remedy="choose another"
+        )
     schedule = predict(netlist, graph.catalogue)
     bundle = graph.meta["bundle"] = Bundle()
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue)
@@ -96,19 +103,28 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     return graph, {**_write(graph, args), "timing": bundle.manifest["timing"]}
 
 
-_KEYWORDS = {"clk", "rst", "module", "endmodule", "input", "output", "logic", "reg", "wire", "begin", "end", "table"}
-
-
 @graph_pass("emit_internal_rtl_transform_pass", args=EmitArgs, needs=(TOP,))
 def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
-    """Copy the library and op modules the design instantiates, and write the ordered file list."""
+    """Copy the library and op modules the design instantiates, and write the ordered file list.
+
+    Raises:
+        EmitError: If a file of a custom op is not there any more.
+    """
     bundle = bundle_of(graph)
-    top = f"rtl/{graph.meta['netlist'].name}.sv"
+    netlist: Netlist = graph.meta["netlist"]
     for path in bundle.manifest["rtl"]:
-        if path != top:
-            bundle.add(path, (rtl_root() / path.removeprefix("rtl/")).read_bytes())
+        file = path.removeprefix("rtl/")
+        if file != f"{netlist.name}.sv":
+            bundle.add(path, _read(netlist.external.get(file, rtl_root() / file)))
     bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
     return graph, _write(graph, args)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise EmitError("an RTL file cannot be read", node=str(path), got=error.strerror) from error
 
 
 @graph_pass("emit_bram_transform_pass", args=EmitArgs, needs=(TOP,))
@@ -138,7 +154,11 @@ def memory_text(stream: Stream, tensor: IntArray) -> str:
     return "".join(f"{to_bits(beat.tolist(), stream.fmt.width):0{digits}x}\n" for beat in beats)
 
 
-@graph_pass("emit_cocotb_transform_pass", args=CocotbArgs, needs=(TOP, "emit_internal_rtl_transform_pass"))
+@graph_pass(
+    "emit_cocotb_transform_pass",
+    args=CocotbArgs,
+    needs=(TOP, "emit_internal_rtl_transform_pass", "emit_bram_transform_pass"),
+)
 def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[MaseGraph, dict[str, Any]]:
     """Write test vectors of the given inputs, and the script that simulates the bundle against them."""
     bundle = bundle_of(graph)

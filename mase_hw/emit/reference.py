@@ -53,7 +53,8 @@ class Reference:
             _boundary(graph, f"data_in_{i}", str(n.all_input_nodes[0].target), n.name) for i, n in enumerate(entries)
         ]
         output = next(n for n in graph.nodes if n.op == "output")
-        self.outputs = [_boundary(graph, f"data_out_{i}", n.name, n.name) for i, n in enumerate(output.all_input_nodes)]
+        results = [producer for producer, _ in graph.sources(output).values()]
+        self.outputs = [_boundary(graph, f"data_out_{i}", n.name, n.name) for i, n in enumerate(results)]
 
     def named(self, inputs: Inputs) -> dict[str, Tensor]:
         """Inputs by name of the model's input.

@@ -36,6 +36,7 @@ def compile(
     out: Path | str,
     calibration: Iterable[Any] | None = None,
     vectors: Inputs | None = None,
+    custom_ops: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Design:
     """Turn a model into a verified-to-be-emitted hardware bundle.
@@ -47,6 +48,8 @@ def compile(
         out: Folder of the bundle; an older bundle there is replaced, anything else is refused.
         calibration: Batches (tensors, tuples or dicts) from which value ranges are observed; the example if None.
         vectors: Inputs whose results become the bundle's test vectors; the example if None.
+        custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
+            :func:`mase_hw.ir.custom_ops.with_custom_ops`.
         progress: Told what is being done.
 
     Returns:
@@ -60,7 +63,7 @@ def compile(
     out = Path(out)
     check_target(out)
     tell("tracing the model")
-    graph = MaseGraph(model)
+    graph = MaseGraph(model, custom_ops=custom_ops)
     graph, _ = init_metadata_analysis_pass(graph)
     dummy = name_inputs(graph, example_inputs)
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": dummy, "add_value": False})

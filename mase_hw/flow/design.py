@@ -211,7 +211,8 @@ class Design:
             worst = max(stalls.valid_low, stalls.ready_low)
             bursts = [(go + stop) / go for go, stop in (stalls.valid_burst, stalls.ready_burst) if go]
             slow = max([1.0, *bursts]) * 4 / (1 - worst)
-        return int(slow * (frames + 2) * int(self.timing["interval"])) + self._watchdog()
+        # The watchdog lifts all stalls after its time and needs as long again to call it a hang.
+        return int(slow * (frames + 2) * int(self.timing["interval"])) + 4 * self._watchdog()
 
     def _floats(self, result: SimResult) -> dict[str, Tensor]:
         outputs = {}

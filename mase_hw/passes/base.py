@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -159,9 +159,15 @@ def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     """Keys that exist at a path; dict keys, list indices and union labels on it name no field."""
     here: list[type[BaseModel]] = [model]
     for step in loc:
-        fields = [m.model_fields[step] for m in here if step in m.model_fields]
+        fields = [m.model_fields[step].annotation for m in here if step in m.model_fields]
+        # A model that takes keys of the user's own says what they hold.
+        fields += [
+            get_type_hints(m).get("__pydantic_extra__")
+            for m in here
+            if step not in m.model_fields and m.model_config.get("extra") == "allow"
+        ]
         if fields:
-            here = [m for f in fields for m in _models_in(f.annotation)] or here
+            here = [m for annotation in fields for m in _models_in(annotation)] or here
     return sorted({name for m in here for name in m.model_fields})
 
 

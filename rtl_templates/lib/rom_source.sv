@@ -7,7 +7,7 @@
 // by an output register (a block RAM with its output register); each stage
 // advances when the next one is empty or moves, so no bubble appears.
 //
-// Latency:    beat 0 is valid in the second cycle after the last cycle of reset.
+// Latency:    beat 0 is valid in the third cycle after the last cycle of reset.
 // Throughput: 1 beat per cycle.
 // Golden:     the memory file itself.
 module rom_source #(

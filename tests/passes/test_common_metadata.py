@@ -148,7 +148,7 @@ def test_functional_names_constants_lists_and_tuples() -> None:
     assert trees["mul"]["args"].keys() == {"a", "data_in_0"} and trees["mul"]["args"]["a"] == 2
     assert trees["output"]["results"].keys() == {"data_out_0", "data_out_1"}
     common = graph.metadata.common
-    assert [n.name for n in common.nodes_in] == ["linear", "getitem", "getitem_1"]
+    assert [n.name for n in common.nodes_in] == ["linear", "cat"]
     assert [n.name for n in common.nodes_out] == ["add", "mul"]
     assert common.args.keys() == {"data_in_0", "data_in_1"}
 

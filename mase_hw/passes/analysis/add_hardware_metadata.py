@@ -39,6 +39,13 @@ def _tuple(lanes: Lanes, field: str) -> tuple[int, ...]:
     values = tuple(lanes) if isinstance(lanes, list) else (lanes,)
     if not values or any(v < 1 for v in values):
         raise ConfigError("parallelism must be at least 1", field=f"hardware.{field}", got=lanes, expected="1 or more")
+    if any(v != 1 for v in values[1:]):
+        raise ConfigError(
+            "only the innermost dimension can be parallel",
+            field=f"hardware.{field}",
+            got=lanes,
+            expected="1 for every value after the first",
+        )
     return values
 
 
@@ -117,10 +124,10 @@ class _Mapper:
         self.found[node.name] = {
             "is_implicit": False,
             "interface": _interface(common.args, op.hardware),
-            "toolchain": "INTERNAL",
+            "toolchain": op.hardware.toolchain,
             "module": op.hardware.module,
             "device_id": self.args.device_id,
-            "dependence_files": [*op.hardware.dependence_files, op.hardware.file],
+            "dependence_files": list(op.hardware.files),
             "verilog_param": verilog_params(params),
             "max_parallelism": self.args.max_parallelism,
             "parallelism": {s.name: list(s.lane_dims) for s in op.hardware.ports(params)},

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic, OpDef
-from mase_hw.errors import ConfigError, PassOrderError, UnsupportedError
+from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.nn import Quantized, QuantizeInput
@@ -41,12 +41,21 @@ class _Planner:
         """Format in which a placeholder enters, by its name."""
 
     def run(self) -> None:
+        for node in self.graph.nodes:
+            if isinstance(self.graph.meta_of(node).module, Quantized | QuantizeInput):
+                raise GraphError(
+                    "the graph is quantised already",
+                    node=node.name,
+                    remedy="quantize the float model instead, with all rules in one configuration",
+                )
         nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
         self.args.check(nodes, set(self.graph.catalogue.names()))
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
             if op is None:
                 continue
+            if op.check is not None:
+                op.check(node.name, self._attributes(node))
             if self.graph.is_implicit(node):
                 source = self._data_inputs(node)[:1]
                 if source and source[0].name in self.formats:
@@ -64,11 +73,10 @@ class _Planner:
                 node=node.name,
                 expected="an op with hardware: "
                 + ", ".join(o.name for o in self.graph.catalogue if o.hardware and o.mase_type),
-                remedy=f"leave it in float with quantize.overrides.{node.name}.config.name = null, or replace it",
+                remedy="replace it in the model, or compile only the part before or after it "
+                f"(overrides.{node.name}.config.name = null leaves it in float, for PyTorch only)",
             )
         attributes = self._attributes(node)
-        if op.check is not None:
-            op.check(node.name, attributes)
         inputs = self._data_inputs(node)
         formats: dict[str, FixedFormat] = {}
         reasons: dict[str, str] = {}
@@ -271,7 +279,8 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
     planner.run()
     modules = {name: Quantized(p.op, p.arithmetic, p.parameters) for name, p in planner.plans.items()}
     for name, module in modules.items():
-        module.check_parameters(name)
+        module.label = name
+        module.check_parameters()
     rewriter = _Rewriter(graph, planner.plans)
     info: dict[str, Any] = {"nodes": {}, "casts": [], "inputs": {}}
     wanted: list[tuple[fx.Node, fx.Node, FixedFormat, FixedFormat]] = []

@@ -8,9 +8,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from mase_hw.errors import ConfigError, FormatError, suggest
-from mase_hw.formats import MAX_WIDTH, Overflow, Rounding
+from mase_hw.formats import MAX_FRAC, MAX_WIDTH, Overflow, Rounding
 
 Width = Field(default=None, ge=1, le=MAX_WIDTH)
+Frac = Field(default=None, ge=-MAX_FRAC, le=MAX_FRAC)
 
 
 class NodeConfig(BaseModel):
@@ -24,16 +25,16 @@ class NodeConfig(BaseModel):
 
     name: Literal["fixed", "integer", "NA"] | None = None
     data_in_width: int | None = Width
-    data_in_frac_width: int | None = None
+    data_in_frac_width: int | None = Frac
     data_in_signed: bool = True
     weight_width: int | None = Width
-    weight_frac_width: int | None = None
+    weight_frac_width: int | None = Frac
     weight_signed: bool = True
     bias_width: int | None = Width
-    bias_frac_width: int | None = None
+    bias_frac_width: int | None = Frac
     bias_signed: bool = True
     data_out_width: int | None = Width
-    data_out_frac_width: int | None = None
+    data_out_frac_width: int | None = Frac
     data_out_signed: bool = True
     rounding: Rounding = Rounding.HALF_EVEN
     overflow: Overflow = Overflow.SATURATE
@@ -109,6 +110,8 @@ class QuantizeArgs(BaseModel):
                 problems.append(f"{key}: no such op ({suggest(key, ops)})")
             elif self.by == "name" and key not in nodes:
                 problems.append(f"{key}: no such node ({suggest(key, nodes)})")
+            elif self.by == "regex_name" and (fault := _regex_fault(key)) is not None:
+                problems.append(f"{key}: not a regular expression ({fault})")
             elif self.by == "regex_name" and not any(re.fullmatch(key, n) for n in nodes):
                 problems.append(f"{key}: matches no node ({suggest(key, nodes)})")
         for key in self.overrides:
@@ -144,6 +147,14 @@ class QuantizeArgs(BaseModel):
             merged |= _given(self.overrides[node].config)
             specific |= self.overrides[node].config.model_fields_set
         return NodeConfig(**merged), specific
+
+
+def _regex_fault(pattern: str) -> str | None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return str(error)
+    return None
 
 
 def _given(config: NodeConfig) -> dict[str, Any]:

@@ -10,14 +10,14 @@ module faulty_slice #(
     parameter int FAULT = 0,
     parameter int AT    = 5
 ) (
-    input  logic                         clk,
-    input  logic                         rst,
+    input  logic                        clk,
+    input  logic                        rst,
     input  logic [LANES-1:0][WIDTH-1:0] data_in_0,
-    input  logic                         data_in_0_valid,
-    output logic                         data_in_0_ready,
+    input  logic                        data_in_0_valid,
+    output logic                        data_in_0_ready,
     output logic [LANES-1:0][WIDTH-1:0] data_out_0,
-    output logic                         data_out_0_valid,
-    input  logic                         data_out_0_ready
+    output logic                        data_out_0_valid,
+    input  logic                        data_out_0_ready
 );
   logic [LANES-1:0][WIDTH-1:0] data, last;
   logic full, again, done;
@@ -28,7 +28,9 @@ module faulty_slice #(
   wire send = data_out_0_valid && data_out_0_ready;
   wire hit = taken == AT;
 
-  assign data_in_0_ready  = !rst && !again && (!full || data_out_0_ready) && !(FAULT == 4 && taken >= AT);
+  wire stuck = FAULT == 4 && taken >= AT;
+
+  assign data_in_0_ready  = !rst && !again && (!full || data_out_0_ready) && !stuck;
   assign data_out_0_valid = (full && !(FAULT == 5 && sent == AT && done)) || (FAULT == 12 && rst);
 
   always_comb begin
@@ -40,26 +42,26 @@ module faulty_slice #(
 
   always_ff @(posedge clk) begin
     if (rst) begin
-      full <= 1'b0;
+      full  <= 1'b0;
       again <= 1'b0;
-      done <= 1'b0;
+      done  <= 1'b0;
       taken <= 0;
-      sent <= 0;
+      sent  <= 0;
       if (FAULT == 10) stray <= '0;
     end else begin
       if (send) begin
-        sent <= sent + 1;
-        full <= again;
+        sent  <= sent + 1;
+        full  <= again;
         again <= 1'b0;
-        done <= 1'b0;
+        done  <= 1'b0;
         if (FAULT == 7 && sent == AT) full <= 1'b1;
       end else if (full) done <= 1'b1;
       if (accept) begin
         taken <= taken + 1;
-        full <= !(FAULT == 2 && hit);
+        full  <= !(FAULT == 2 && hit);
         again <= FAULT == 3 && hit;
-        data <= FAULT == 10 ? data_in_0 ^ {LANES{stray}} : data_in_0;
-        last <= data_in_0;
+        data  <= FAULT == 10 ? data_in_0 ^ {LANES{stray}} : data_in_0;
+        last  <= data_in_0;
         if (FAULT == 8 && hit) $error("beat %0d is one too many", taken);
         if (FAULT == 9 && hit) $finish;
       end

@@ -1,0 +1,142 @@
+"""The bundle: the same bytes every time, written whole or not at all, and every later change is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mase_hw
+from mase_hw import CompileConfig
+from mase_hw.emit.bundle import read_manifest
+from mase_hw.emit.passes import (
+    emit_bram_transform_pass,
+    emit_cocotb_transform_pass,
+    emit_internal_rtl_transform_pass,
+    emit_verilog_top_transform_pass,
+)
+from mase_hw.errors import EmitError
+from tests.emit.bundles import CONFIG, content, emit
+from tests.unit.pipeline import MLP, inputs, mapped, seeded
+
+
+def test_what_is_in_it(emitted: Path) -> None:
+    files = content(emitted)
+    manifest = json.loads(files["manifest.json"])
+    assert {"rtl/top.sv", "rtl/files.f", "rtl/ops/fixed_linear.sv", "sim/simulate.py"} <= set(files)
+    assert {"mem/fc1_weight.mem", "mem/fc1_bias.mem", "mem/fc2_weight.mem", "mem/fc2_bias.mem"} <= set(files)
+    assert {"vectors/data_in_0.mem", "vectors/data_out_0.mem"} <= set(files)
+    assert manifest["files"] == {n: hashlib.sha256(b).hexdigest() for n, b in files.items() if n != "manifest.json"}
+    assert manifest["rtl"] == files["rtl/files.f"].decode().split()
+    assert set(manifest["rtl"]) == {n for n in files if n.endswith(".sv")}
+
+
+def test_rtl_is_copied_unchanged(emitted: Path, root: Path) -> None:
+    for name in json.loads((emitted / "manifest.json").read_text())["rtl"]:
+        if name != "rtl/top.sv":
+            assert (emitted / name).read_bytes() == (root / "rtl_templates" / name.removeprefix("rtl/")).read_bytes()
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import mase_hw
+from tests.unit.pipeline import MLP, Functional, inputs, seeded
+from tests.emit.bundles import CONFIG
+mase_hw.compile(seeded(MLP), inputs(1, 6), CONFIG, out=Path(sys.argv[1]) / "mlp")
+mase_hw.compile(seeded(Functional), inputs(2, 3, 4), out=Path(sys.argv[1]) / "functional")
+"""
+
+
+def test_same_bytes_in_every_process(emitted: Path, tmp_path: Path, root: Path) -> None:
+    """Other processes, other hash seeds, other folders and working directories, another time zone."""
+    emit(tmp_path / "0" / "again")
+    assert content(tmp_path / "0" / "again") == content(emitted)
+    assert content(emit(tmp_path / "0" / "again").path) == content(emitted), "on top of an older bundle"
+    for seed in ("1", "4242"):
+        out = tmp_path / seed
+        out.mkdir()
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root), "TZ": f"UTC{seed[0]}"}
+        subprocess.run([sys.executable, "-c", SCRIPT, str(out)], cwd=out, env=env, check=True)
+        assert content(out / "mlp") == content(emitted)
+    assert content(tmp_path / "1" / "functional") == content(tmp_path / "4242" / "functional")
+
+
+def test_compile_is_the_passes_in_order(emitted: Path, tmp_path: Path) -> None:
+    """MASE's way of working: one pass after the other, the last one told where to write."""
+    graph, _ = mapped(seeded(MLP), inputs(1, 6), config=CompileConfig().quantize, hardware=CONFIG["hardware"])
+    graph, info = emit_verilog_top_transform_pass(graph, {"top_name": "top"})
+    assert info["files"] == ["rtl/top.sv"] and info["project_dir"] is None and info["timing"]["interval"] == 4
+    graph, info = emit_internal_rtl_transform_pass(graph)
+    assert "rtl/ops/fixed_linear.sv" in info["files"]
+    graph, info = emit_bram_transform_pass(graph)
+    assert info["words"]["mem/fc1_weight.mem"] == 4
+    graph, info = emit_cocotb_transform_pass(graph, {"inputs": inputs(1, 6), "project_dir": tmp_path / "b"})
+    assert info["frames"] == 1 and info["project_dir"] == str(tmp_path / "b")
+    assert content(tmp_path / "b") == content(emitted)
+
+
+def test_other_weights_other_bytes(emitted: Path, tmp_path: Path) -> None:
+    other = mase_hw.compile(seeded(MLP, 7), inputs(1, 6), CONFIG, out=tmp_path / "other").path
+    assert content(other).keys() == content(emitted).keys()
+    assert content(other)["mem/fc1_weight.mem"] != content(emitted)["mem/fc1_weight.mem"]
+
+
+def test_nothing_of_this_machine_or_day(emitted: Path, root: Path) -> None:
+    forbidden = [str(emitted), str(emitted.parent), str(root), str(Path.home()), sys.prefix, os.uname().nodename]
+    days, months = "Mon|Tue|Wed|Thu|Fri|Sat|Sun", "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+    date = re.compile(rf"\b(19|20)\d\d-\d\d-\d\d|\b\d\d:\d\d:\d\d\b|(?:{days}) (?:{months})")
+    for name, data in content(emitted).items():
+        text = data.decode("ascii")
+        assert not [f for f in forbidden if len(f) > 3 and f in text], name
+        assert not date.search(text), name
+        assert not re.search(r"(?<![\w./*:])/(?:usr|home|var|opt|mnt)/", text), name
+
+
+@pytest.mark.parametrize(
+    "name", ["mem/fc1_weight.mem", "rtl/top.sv", "rtl/lib/stream_fifo.sv", "vectors/data_out_0.mem"]
+)
+def test_tampering(older: Path, name: str) -> None:
+    file = older / name
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(EmitError, match=r"(?s)was changed after emission.*sha256 [0-9a-f]{16}.*do not edit") as caught:
+        mase_hw.load_design(older)
+    assert caught.value.node == str(file)
+    file.unlink()
+    with pytest.raises(EmitError, match="a file of the bundle is missing") as caught:
+        mase_hw.load_design(older)
+    assert caught.value.node == str(file)
+    with pytest.raises(EmitError, match="missing"):
+        mase_hw.Design(older, verify=False)
+
+
+def test_a_change_after_loading(older: Path) -> None:
+    design = mase_hw.load_design(older)
+    (older / "rtl/top.sv").write_text("module top; endmodule\n")
+    with pytest.raises(EmitError, match=r"was changed after emission"):
+        design.simulate()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '"text"', '{"format_version": 1}', '{"format_version": 99, "files": {}}']
+)
+def test_broken_manifest(older: Path, text: str) -> None:
+    (older / "manifest.json").write_text(text)
+    with pytest.raises(EmitError) as caught:
+        mase_hw.load_design(older)
+    if "99" in text:
+        assert "another format version" in str(caught.value) and "emit it again" in str(caught.value)
+
+
+def test_not_a_bundle(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(EmitError, match=r"(?s)not a bundle.*manifest\.json"):
+            read_manifest(folder)

