@@ -59,7 +59,7 @@ def _cases() -> list[Case]:
             "all_bits_lost", (2, 8), 4, FixedFormat(4, 9), FixedFormat(4, 0), Rounding.FLOOR, frames=1, exhaustive=True
         ),
         elementwise.case("one_bit", (1, 16), 4, FixedFormat(4, 2), FixedFormat(1, 0), frames=1, exhaustive=True),
-        elementwise.case("forty_bits", (1, 6), 2, FixedFormat(40, 20), FixedFormat(33, 18)),
+        elementwise.case("forty_bits", (1, 6), 2, FixedFormat(40, 20), FixedFormat(33, 14)),
     ]
 
 

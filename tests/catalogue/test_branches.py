@@ -1,0 +1,50 @@
+"""The cases reach every generate branch of every file they declare: hardware that no case elaborates is unproven."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mase_hw.catalogue import verilog_params
+from mase_hw.flow.bench import BuildTools
+from mase_hw.resources import rtl_root
+
+from .harness import HARDWARE_OPS, ITEMS, files_of
+from .test_lint import verilate
+
+# A generate block is labelled g_...; one that begins with $fatal is a parameter check, for test_lint.py.
+BLOCK = re.compile(r"begin : (g_\w+)(?!\s*\$fatal)\b")
+
+# Branches that no case reaches, and what proves them instead.
+ELSEWHERE: dict[str, str] = {}
+
+
+def blocks(file: str) -> tuple[str, list[str]]:
+    """A source in which every generate block says its name when it is elaborated, and those names."""
+    names: list[str] = []
+
+    def announce(match: re.Match[str]) -> str:
+        name = f"{Path(file).stem}.{match[1]}"
+        # A label may be used twice in a file, in different scopes.
+        twice = sum(other.split("#")[0] == name for other in names)
+        names.append(f"{name}#{twice + 1}" if twice else name)
+        return f'{match[0]}\n$info("reached {names[-1]};");'
+
+    return BLOCK.sub(announce, (rtl_root() / file).read_text(encoding="utf-8")), names
+
+
+def test_every_generate_branch_is_elaborated(tools: BuildTools, tmp_path: Path) -> None:
+    every: set[str] = set()
+    for file in {file for op in HARDWARE_OPS for file in files_of(op)}:
+        text, names = blocks(file)
+        every |= set(names)
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    reached: set[str] = set()
+    for it in ITEMS:
+        module, files = it.hardware.module, files_of(it.op)
+        code, output = verilate(tools, tmp_path, module, files, verilog_params(it.case.params))
+        assert code == 0, output
+        reached |= set(re.findall(r"reached ([\w.#]+);", output))
+    assert reached <= every and len(reached) > 40
+    assert sorted(every - reached) == sorted(ELSEWHERE)

@@ -1,0 +1,178 @@
+"""What the catalogue says about the RTL is what the RTL says about itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mase_hw.catalogue import Arithmetic, OpDef, Request, default_catalogue, verilog_params
+from mase_hw.errors import UnsupportedError
+from mase_hw.resources import PACKAGE, rtl_root
+
+from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
+from .headers import read_header, without_comments
+
+RTL_FILES = sorted(p.relative_to(rtl_root()).as_posix() for p in rtl_root().glob("*/*.sv"))
+
+# Files that neither an op nor the netlist names, and why they are there.
+UNUSED = {
+    "lib/stream_join.sv": "for ops that take two activations; proven in test_primitives.py",
+}
+
+every_op = pytest.mark.parametrize("op", HARDWARE_OPS, ids=lambda op: op.name)
+every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
+every_file = pytest.mark.parametrize("file", RTL_FILES)
+
+
+@every_op
+def test_parameters_are_those_of_the_module(op: OpDef) -> None:
+    header = read_header(rtl_root() / hardware_of(op).file)
+    settable = [p for p in header.parameters if p.kind == "parameter"]
+    assert [p.name for p in settable] == [f.name for f in dataclasses.fields(hardware_of(op).params)]
+    assert {p.type for p in settable} == {"int"}
+
+
+@every_case
+def test_parameters_are_integers_of_32_bits(it: Item) -> None:
+    for name, value in verilog_params(it.case.params).items():
+        assert type(value) is int and -(2**31) <= value < 2**31, name
+
+
+@every_case
+def test_ports_are_those_of_the_module(it: Item) -> None:
+    header = read_header(rtl_root() / it.hardware.file)
+    wanted = {"clk": "input", "rst": "input"}
+    for stream in it.streams:
+        backward = "output" if stream.direction == "in" else "input"
+        forward = "input" if stream.direction == "in" else "output"
+        wanted |= {stream.name: forward, stream.valid: forward, stream.ready: backward}
+    tied = it.hardware.tied(it.case.params)
+    for port, expression in tied.items():
+        assert port not in wanted, f"{port} carries a stream and is tied"
+        # Every input needs a value, an output must have none.
+        wanted[port] = "input" if expression else "output"
+    assert header.ports == wanted
+
+
+@every_file
+def test_files(file: str) -> None:
+    path = rtl_root() / file
+    header = read_header(path)
+    assert header.name == path.stem
+    assert all(p.default for p in header.parameters), "a parameter without default"
+    comment = path.read_text(encoding="utf-8").split("\nmodule ")[0]
+    lines = comment.splitlines()
+    assert all(line.startswith("//") for line in lines), "the header comment is followed by the module"
+    assert lines[0] == "// SPDX-License-Identifier: Apache-2.0"
+    assert lines[2].startswith(f"// {path.stem}: ")
+    for section in ("Latency", "Throughput", "Golden"):
+        assert re.search(rf"^// {section}:\s+\S", comment, re.MULTILINE), section
+    for mentioned in re.findall(r"mase_hw/[\w/]+\.py", comment):
+        assert (PACKAGE.parent / mentioned).is_file(), mentioned
+
+
+@every_op
+def test_declared_files(op: OpDef) -> None:
+    """They exist, are named once, come after what they instantiate, and each is instantiated."""
+    hardware, files = hardware_of(op), files_of(op)
+    assert read_header(rtl_root() / hardware.file).name == hardware.module
+    assert len(set(files)) == len(files)
+    bodies = {}
+    for file in files:
+        bodies[file] = without_comments((rtl_root() / file).read_text(encoding="utf-8"))
+    names = {file: read_header(rtl_root() / file).name for file in files}
+    for at, file in enumerate(files):
+        users = [other for other in files if re.search(rf"\b{names[file]}\s+#?\s*\(", bodies[other]) and other != file]
+        assert users or file == hardware.file, f"{file} is declared but not used"
+        assert all(files.index(user) > at for user in users), f"{file} comes after what needs it"
+
+
+def test_every_file_is_used() -> None:
+    used = {file for op in HARDWARE_OPS for file in files_of(op)}
+    for source in (PACKAGE / "emit").rglob("*.py"):
+        used |= set(re.findall(r'"((?:lib|ops)/\w+\.sv)"', source.read_text(encoding="utf-8")))
+    assert used <= set(RTL_FILES)
+    assert set(RTL_FILES) - used == set(UNUSED)
+    assert all(UNUSED.values())
+
+
+@every_op
+def test_every_facet_is_complete(op: OpDef) -> None:
+    hardware, cases = hardware_of(op), list(hardware_of(op).cases())
+    assert op.golden is not None
+    assert cases, "an op without cases is proven by nothing"
+    assert not [name for name, count in Counter(c.name for c in cases).items() if count > 1]
+    for case in cases:
+        assert type(case.params) is hardware.params and case.frames >= 1
+        assert re.fullmatch(r"\w+", case.name)
+        streams = hardware.ports(case.params)
+        assert {s.direction for s in streams} == {"in", "out"}
+        inputs = {s.name for s in streams if s.direction == "in"}
+        assert set(hardware.arithmetic(case.params).formats) == {s.name for s in streams}
+        for stream in streams:
+            assert hardware.arithmetic(case.params).formats[stream.name] == stream.fmt
+        assert inputs - set(hardware.static), "an op without activations"
+        latency = hardware.latency(case.params)
+        sink = next(s for s in streams if s.direction == "out")
+        departures = latency.departures(np.arange(latency.beats, dtype=np.int64))
+        assert departures.shape == (sink.beats,) and (np.diff(departures) > 0).all()
+        assert latency.interval >= 1 and latency.fill == departures[0] >= 0
+    # A parameter stream that no case has is a name spelled wrong.
+    assert set(hardware.static) <= {s.name for case in cases for s in hardware.ports(case.params)}
+
+
+@every_case
+def test_latency_does_not_depend_on_when(it: Item) -> None:
+    """The facet is about cycles from the first beat, whatever their number."""
+    latency = it.hardware.latency(it.case.params)
+    beats = np.arange(latency.beats, dtype=np.int64)
+    assert (latency.departures(beats + 1000) == latency.departures(beats) + 1000).all()
+
+
+@every_case
+def test_facets_build_the_parameters(it: Item) -> None:
+    """The parameters, read back as a request, build themselves; primitives are refused."""
+    arithmetic = it.arithmetic
+    request = Request(
+        "n",
+        Arithmetic(arithmetic.formats, arithmetic.rounding, arithmetic.overflow),
+        {s.name: s.shape for s in it.streams},
+        {s.name: s.lane_dims for s in it.streams},
+    )
+    if it.op.mase_type:
+        assert it.hardware.build(request) == it.case.params
+    else:
+        with pytest.raises(UnsupportedError, match="placed by the netlist"):
+            it.hardware.build(request)
+
+
+@pytest.mark.parametrize("op", [op for op in HARDWARE_OPS if op.mase_type], ids=lambda op: op.name)
+def test_parallelism_beyond_the_tensor_is_refused(op: OpDef) -> None:
+    it = next(it for it in ITEMS if it.op is op)
+    shapes = {s.name: s.shape for s in it.streams}
+    for stream in it.streams:
+        # Lanes of parameters follow those of the data.
+        if stream.name in it.hardware.static or (stream.direction == "out" and it.hardware.follows_input):
+            continue
+        for lanes in ((stream.sizes[0] + 1,), (0,), (1, 2)):
+            parallelism = {s.name: s.lane_dims for s in it.streams} | {stream.name: lanes}
+            with pytest.raises(UnsupportedError, match="parallelism is not possible") as caught:
+                it.hardware.build(Request("n", it.arithmetic, shapes, parallelism))
+            assert caught.value.node == "n" and stream.name in str(caught.value)
+
+
+def test_every_op_of_a_model_can_be_found() -> None:
+    catalogue = default_catalogue()
+    for op in catalogue:
+        for module in op.modules:
+            assert catalogue.of_module(module.__new__(module)) is op
+        for function in op.functions:
+            assert catalogue.of_function(function) is op
+        for method in op.methods:
+            assert catalogue.of_method(method) is op
+    claimed = Counter(t for op in catalogue for t in (*op.modules, *op.functions, *op.methods))
+    assert set(claimed.values()) == {1}

@@ -1,0 +1,228 @@
+"""The tests of this folder notice when the hardware is wrong: each mutation of the RTL must fail one of them.
+
+A mutation that Verilator already refuses would prove nothing about the simulation, so each must build.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mase_hw.errors import HangError, MismatchError, ResultsError, SimulationError
+from mase_hw.flow.bench import BuildTools, SimResult, Stalls, build
+from mase_hw.resources import rtl_root
+
+from .harness import Item, check_departures, check_timing, files_of, item, play
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault.
+
+    Args:
+        case: The item that must notice it.
+        file: Where it is, below ``rtl_templates``.
+        changes: Text and replacement; each text must occur exactly once.
+        stalls: Surroundings under which it shows; full rate by default.
+        kind: How it must show: what the verdict raises.
+    """
+
+    case: str
+    file: str
+    changes: tuple[tuple[str, str], ...]
+    stalls: Stalls | None = None
+    kind: type[SimulationError] = MismatchError
+
+
+RANDOM = Stalls.random(0.2, 0.7)
+CAST, LINEAR = "lib/fixed_cast_unit.sv", "ops/fixed_linear.sv"
+
+WRONG = {
+    "half_even rounds ties to odd": Mutation(
+        "cast-half_even_saturate", CAST, (("(fraction != Half) || whole[0]", "(fraction != Half) || !whole[0]"),)
+    ),
+    "half_up rounds ties down": Mutation(
+        "cast-half_up_wrap",
+        CAST,
+        (
+            (
+                "g_half_up\n      assign increment = fraction[Drop-1]",
+                "g_half_up\n      localparam logic [Drop-1:0] Half = Drop'(1) << (Drop - 1);\n"
+                "      assign increment = fraction > Half",
+            ),
+        ),
+    ),
+    "truncation is floor for odd values": Mutation(
+        "cast-trunc_saturate", CAST, (("ext[ExtW-1] && (fraction != '0)", "ext[ExtW-1] && fraction[0]"),)
+    ),
+    "saturation one below the largest": Mutation(
+        "cast-half_even_saturate", CAST, (("? Lowest : ~Lowest", "? Lowest : ~Lowest - OUT_WIDTH'(1)"),)
+    ),
+    "unsigned saturation of negatives": Mutation(
+        "cast-to_unsigned", CAST, (("{OUT_WIDTH{!value[VW-1]}}", "{OUT_WIDTH{value[VW-1]}}"),)
+    ),
+    "relu lets odd negatives pass": Mutation(
+        "relu-same_format", "ops/fixed_relu.sv", (("negative ? '0", "(negative && !data_in_0[i][0]) ? '0"),)
+    ),
+    "accumulator ignores first": Mutation(
+        "linear-even_fold",
+        "lib/fixed_accumulator.sv",
+        (("(in_first ? init : out_data)", "((in_first && in_last) ? init : out_data)"),),
+    ),
+    "adder tree spoils the odd value": Mutation(
+        "linear-unrolled",
+        "lib/fixed_adder_tree.sv",
+        (
+            (
+                "sum_q[i] <= (Width + 1)'(signed'(operand[2*i]));",
+                "sum_q[i] <= (Width + 1)'(signed'(operand[2*i] & operand[0]));",
+            ),
+        ),
+    ),
+    "products of unsigned data are signed": Mutation(
+        "linear-unsigned_in",
+        "lib/fixed_dot_product.sv",
+        (("a_ext = PWidth'(signed'({1'b0, a_q[i]}))", "a_ext = PWidth'(signed'(a_q[i]))"),),
+    ),
+    "weight lanes are pi * PO + po": Mutation(
+        "linear-even_fold",
+        LINEAR,
+        (
+            (
+                "    logic signed [ DotW-1:0] dot;",
+                "    logic [PI-1:0][WEIGHT_PRECISION_0-1:0] lanes;\n"
+                "    for (genvar i = 0; i < PI; i++) begin : g_order\n"
+                "      assign lanes[i] = weight[i*PO+o];\n"
+                "    end\n"
+                "    logic signed [ DotW-1:0] dot;",
+            ),
+            ("weight[o*PI+:PI]", "lanes"),
+        ),
+    ),
+    "bias of the wrong tile": Mutation(
+        "linear-one_tile", LINEAR, (("assign bias_q = pipe_q[DotLatency-1];", "assign bias_q = pipe_q[DotLatency-2];"),)
+    ),
+    "repack leaves pad lanes": Mutation(
+        "repack-4to3_rows10to10", "lib/stream_repack.sv", (("out_short ? '0 : store_q[s]", "store_q[s]"),)
+    ),
+    "repack sends one unit early": Mutation(
+        "repack-1to4_rows8to8", "lib/stream_repack.sv", (("count_q >= need", "count_q >= need - CountW'(1)"),)
+    ),
+    "repack waits for one unit more": Mutation(
+        "repack-1to4_rows8to8", "lib/stream_repack.sv", (("count_q >= need", "count_q > need"),), kind=HangError
+    ),
+    "fifo takes one beat too many": Mutation(
+        "fifo-w8_d2",
+        "lib/stream_fifo.sv",
+        (("count != CountW'(DEPTH)", "count <= CountW'(DEPTH)"),),
+        RANDOM,
+        SimulationError,
+    ),
+    "skid buffer loses the second word": Mutation(
+        "skid_buffer-w13",
+        "lib/skid_buffer.sv",
+        (("out_valid <= in_valid || !in_ready", "out_valid <= in_valid && in_ready"),),
+        RANDOM,
+        SimulationError,
+    ),
+    "replay buffer overwrites": Mutation(
+        "linear-even_fold",
+        "lib/replay_buffer.sv",
+        (("used_q != CountW'(Depth)", "used_q <= CountW'(Depth)"),),
+        kind=SimulationError,
+    ),
+    "credit is not returned": Mutation(
+        "linear-even_fold", LINEAR, (("credit_q <= credit_q + CreditW'(1);", "credit_q <= credit_q;"),), kind=HangError
+    ),
+    "credit is not taken": Mutation(
+        "linear-one_tile",
+        LINEAR,
+        (("credit_q <= credit_q - CreditW'(1);", "credit_q <= credit_q;"),),
+        RANDOM,
+        SimulationError,
+    ),
+    "data change while waiting": Mutation(
+        "register_slice-w13",
+        "lib/register_slice.sv",
+        (("    if (in_ready) begin\n      out_data", "    if (in_valid) begin\n      out_data"),),
+        RANDOM,
+        SimulationError,
+    ),
+}
+
+SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
+    "queue throttles the pipeline": (
+        Mutation("linear-one_tile", LINEAR, (("(Pipe + IT) / IT + 1", "(Pipe + IT) / IT - 1"),)),
+        check_timing,
+        "intervals",
+    ),
+    "fifo of 2 holds 1": (
+        Mutation("fifo-w8_d2", "lib/stream_fifo.sv", (("count != CountW'(DEPTH)", "count < CountW'(DEPTH - 1)"),)),
+        check_timing,
+        "intervals",
+    ),
+    "repack stops while a beat waits": (
+        Mutation(
+            "repack-4to3_rows10to10",
+            "lib/stream_repack.sv",
+            (("ReadyMax = 2 * OutUnits - 1", "ReadyMax = OutUnits - 1"),),
+        ),
+        check_timing,
+        "intervals",
+    ),
+    "repack holds a short beat back": (
+        Mutation(
+            "repack-4to3_rows10to10",
+            "lib/stream_repack.sv",
+            (("count_q >= need", "(count_q >= need) && !(out_short && in_fire)"),),
+        ),
+        check_departures,
+        "predicted",
+    ),
+}
+
+
+def mutated(mutation: Mutation, folder: Path) -> Path:
+    """A copy of the files of the case with the fault in it."""
+    for file in files_of(item(mutation.case).op):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(rtl_root() / file, folder / file)
+    path = folder / mutation.file
+    text = original = path.read_text(encoding="utf-8")
+    for old, new in mutation.changes:
+        assert text.count(old) == 1, f"{mutation.file} has {text.count(old)} times {old!r}"
+        text = text.replace(old, new)
+    assert text != original
+    path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def play_mutated(mutation: Mutation, tools: BuildTools, cache: Path, tmp_path: Path) -> SimResult:
+    """Build the faulty copy and play the case on it."""
+    it = item(mutation.case)
+    dut = it.dut(mutated(mutation, tmp_path / "rtl"))
+    built = build(dut, tmp_path / "build", cache_dir=cache, tools=tools, jobs=1)
+    return play(built, it, tmp_path / "run", mutation.stalls, seed=4)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_design_fails(name: str, tools: BuildTools, cache: Path, tmp_path: Path) -> None:
+    mutation = WRONG[name]
+    result = play_mutated(mutation, tools, cache, tmp_path)
+    with pytest.raises(mutation.kind) as caught:
+        result.raise_on_failure()
+    assert not isinstance(caught.value, ResultsError), "the run broke, rather than the design"
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_slow_design_fails(name: str, tools: BuildTools, cache: Path, tmp_path: Path) -> None:
+    """Right bits at the wrong time are not enough."""
+    mutation, check, message = SLOW[name]
+    result = play_mutated(mutation, tools, cache, tmp_path)
+    assert result.raise_on_failure().passed
+    with pytest.raises(AssertionError, match=message):
+        check(item(mutation.case), result)

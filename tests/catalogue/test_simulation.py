@@ -1,0 +1,93 @@
+"""Every op and case in Verilator against its golden: every bit at any rate, every cycle of the latency facet."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mase_hw.flow.bench import SimResult, Stalls
+
+from .conftest import Builder
+from .harness import ITEMS, Item, check_departures, check_timing, expected, play, stimulus
+
+every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
+
+
+def all_compared(it: Item, result: SimResult) -> SimResult:
+    """Raise unless every beat of every frame was compared and equal."""
+    frames = it.case.frames + 4
+    assert result.raise_on_failure().beats_compared == frames * it.sink.frame_beats
+    return result
+
+
+@every_case
+def test_full_rate(it: Item, builder: Builder, tmp_path: Path) -> None:
+    """Bits, fill latency, interval and the departures of the first frame."""
+    result = all_compared(it, play(builder(it.dut(), it.id), it, tmp_path))
+    check_timing(it, result)
+    check_departures(it, result)
+
+
+@every_case
+def test_late_inputs(it: Item, builder: Builder, tmp_path: Path) -> None:
+    """The latency model holds for any arrival of the data, not only for one beat a cycle."""
+    built = builder(it.dut(), it.id)
+    for seed, stalls in ((2, Stalls(valid_low=0.5)), (3, Stalls(valid_burst=(2, 9)))):
+        run_dir = tmp_path / str(seed)
+        check_departures(it, all_compared(it, play(built, it, run_dir, stalls, seed=seed, stall_static=False)))
+
+
+@every_case
+def test_random_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
+    """The same bits when every stream stalls at random."""
+    built = builder(it.dut(), it.id)
+    for seed, stalls in ((4, Stalls.random(0.4, 0.4)), (5, Stalls.random(0.1, 0.8))):
+        all_compared(it, play(built, it, tmp_path / str(seed), stalls, seed=seed))
+
+
+@every_case
+def test_long_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
+    """The same bits when the output stops until everything behind it is full, and runs until it is empty."""
+    fill = it.hardware.latency(it.case.params).fill
+    stalls = Stalls(ready_burst=(2 * fill + 5, 3 * fill + it.sink.beats + 20))
+    result = all_compared(it, play(builder(it.dut(), it.id), it, tmp_path, stalls, seed=6))
+    assert (result.accepted[it.sink.name] > result.presented[it.sink.name]).any()
+
+
+@every_case
+def test_interval_is_the_work(it: Item) -> None:
+    """The interval facet follows from work and multipliers, not from what the module happens to do."""
+    work, multipliers = (f(it.case.params) for f in (it.hardware.work, it.hardware.multipliers))
+    latency = it.hardware.latency(it.case.params)
+    # No stream moves more than a beat a cycle.
+    assert latency.interval >= max(s.frame_beats for s in it.streams)
+    if work:
+        # Lanes that do not divide cost the multipliers of the pad lanes, and nothing else.
+        padded = math.prod(s * p for s, p in zip(it.source.tiles, it.source.lane_dims, strict=True))
+        padded *= it.sink.tiles[0] * it.sink.lane_dims[0]
+        assert padded == latency.interval * multipliers
+        assert padded >= work
+    else:
+        assert multipliers == 0
+
+
+@every_case
+def test_the_case_is_not_vacuous(it: Item) -> None:
+    """Random frames mostly miss the ends of the output range; saturated outputs all look alike."""
+    fmt, outputs = it.sink.fmt, expected(it, stimulus(it))[it.sink.name][: it.case.frames]
+    if fmt.width > 1:
+        inside = np.mean((outputs > fmt.min_mantissa) & (outputs < fmt.max_mantissa))
+        assert inside >= 0.2, f"only {inside:.0%} of the outputs are inside the range of {fmt}"
+    assert np.unique(outputs).size > 1
+
+
+def test_exhaustive_cases_have_every_code() -> None:
+    found = [it for it in ITEMS if it.case.exhaustive]
+    assert {it.op.name for it in found} >= {"cast", "relu"}
+    for it in found:
+        fmt = it.source.fmt
+        codes = np.unique(stimulus(it)[it.source.name][: it.case.frames])
+        assert codes.tolist() == list(range(fmt.min_mantissa, fmt.max_mantissa + 1)), it.id
