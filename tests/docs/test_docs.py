@@ -1,0 +1,203 @@
+"""What the documentation says can be done is done here, and what it names exists."""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mase_hw import cli, errors
+from mase_hw.catalogue import default_catalogue
+from mase_hw.errors import MaseHwError
+from mase_hw.flow.config import load_config
+from mase_hw.passes.base import GraphPass
+from mase_hw.resources import rtl_root
+from tests.docs.pages import PAGES, ROOT, Block, blocks, prose, shown_files
+from tests.docs.triggers import TRIGGERS
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+TROUBLE = ROOT / "docs" / "troubleshooting.md"
+
+
+@every_page
+def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks without a comment before them; those with one are run in test_examples.py."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks("python", page=page):
+        if not block.note:
+            block.run(names)
+
+
+@pytest.mark.parametrize("block", list(blocks("toml")), ids=lambda b: b.id)
+def test_configurations_are_valid(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(block.text, encoding="utf-8")
+    assert load_config(path)
+
+
+def examples() -> dict[str, str]:
+    """The messages in troubleshooting.md by name."""
+    return {b.note.removeprefix("example: "): b.text for b in blocks("text", page=TROUBLE)}
+
+
+def assert_shown(name: str, error: MaseHwError) -> None:
+    """The page shows this message; line breaks and what ``...`` stands for aside."""
+    said = f"{type(error).__name__}: {error}".replace(f"{Path.cwd()}/", "")
+    shown = " ".join(examples()[name].split())
+    pattern = re.escape(shown).replace(re.escape("..."), ".*")
+    said = " ".join(said.split())
+    assert re.fullmatch(pattern, said), f"docs/troubleshooting.md shows {name!r} as\n{shown}\nbut it is\n{said}"
+
+
+@pytest.mark.parametrize("name", TRIGGERS)
+def test_troubleshooting_shows_real_messages(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MaseHwError) as caught:
+        TRIGGERS[name]()
+    assert_shown(name, caught.value)
+    assert not (tmp_path / "build" / "refused").exists(), "nothing is written"
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@every_page
+def test_links_resolve(page: Path) -> None:
+    for text, target in re.findall(r"\[([^\]]+)\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.is_file() and path.is_relative_to(ROOT), f"{page.name}: [{text}]({target})"
+        assert not anchor or anchor in anchors(path), f"{page.name}: no heading for {target}"
+
+
+def test_every_page_is_listed() -> None:
+    listed = set(re.findall(r"\]\(docs/(\w+\.md)\)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert listed == {page.name for page in PAGES if page.name != "README.md"}
+
+
+def commands(page: Path, program: str) -> list[list[str]]:
+    """Every call of a program on a page, in prose and in shell blocks, as words."""
+    found = re.findall(rf"`({program}(?: [^`]*)?)`", prose(page))
+    for block in blocks("sh", page=page):
+        found += [line.partition("#")[0] for line in block.text.splitlines() if line.startswith(f"{program} ")]
+    return [call.split() for call in found]
+
+
+def options_of(command: cli.Command) -> set[str]:
+    """The options of a subcommand."""
+    parser = argparse.ArgumentParser()
+    command.configure(parser)
+    return set(parser._option_string_actions)
+
+
+@every_page
+def test_commands_exist(page: Path) -> None:
+    known = {command.name: options_of(command) for command in cli.COMMANDS}
+    for words in commands(page, "mase-hw"):
+        if len(words) == 1 or words[1] in ("--help", "--version"):
+            continue
+        assert words[1] in known, " ".join(words)
+        used = {word for word in words if word.startswith("--")}
+        assert used <= known[words[1]], " ".join(words)
+
+
+@every_page
+def test_targets_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for words in commands(page, "make"):
+        for word in words[1:]:
+            name, is_variable, _ = word.partition("=")
+            if not re.fullmatch(r"[A-Z_]+", name) and is_variable:
+                continue
+            wanted = rf"^{name} \?=" if is_variable else rf"^{re.escape(name)}:.*## "
+            if not name.startswith(("-", '"')) and not name.endswith('"'):
+                assert re.search(wanted, makefile, re.MULTILINE), " ".join(words)
+
+
+def all_passes() -> set[str]:
+    """Names of every pass in the package."""
+    found = set()
+    for file in [*(ROOT / "mase_hw" / "passes").rglob("*.py"), ROOT / "mase_hw" / "emit" / "passes.py"]:
+        dotted = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        found |= {v.name for v in vars(importlib.import_module(dotted)).values() if isinstance(v, GraphPass)}
+    return found
+
+
+@every_page
+def test_passes_exist(page: Path) -> None:
+    named = set(re.findall(r"\b\w+_(?:analysis|transform)_pass\b", page.read_text(encoding="utf-8")))
+    assert named <= all_passes()
+
+
+@every_page
+def test_errors_exist(page: Path) -> None:
+    named = set(re.findall(r"\b[A-Z]\w*Error\b", prose(page)))
+    assert not [name for name in named if not hasattr(errors, name) and not hasattr(builtins, name)]
+
+
+def look_up(dotted: str) -> Any:
+    """The module, class or function of that name."""
+    parts = dotted.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:split]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[split:]:
+            found = getattr(found, part)
+        return found
+    raise AssertionError(dotted)
+
+
+@every_page
+def test_names_exist(page: Path) -> None:
+    for dotted in set(re.findall(r"\bmase_hw(?:\.[A-Za-z_]\w*)+", prose(page))):
+        assert look_up(dotted) is not None
+
+
+@every_page
+def test_paths_exist(page: Path) -> None:
+    folders = "mase_hw|rtl_templates|tests|docs|examples|scripts"
+    for path in set(re.findall(rf"`((?:{folders})/[\w./]*)`", prose(page))) - set(shown_files(page)):
+        assert (ROOT / path).exists(), path
+
+
+def test_ops_exist() -> None:
+    table = prose(ROOT / "README.md").split("## Ops")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:]
+    named = {name for row in rows if not row.startswith("-") for name in row.split(", ")}
+    assert named and named <= set(default_catalogue().names())
+    for module in re.findall(r"`((?:fixed|stream)_\w+)`", table):
+        assert list(rtl_root().glob(f"*/{module}.sv")), module
+
+
+def test_rtl_library() -> None:
+    """Named modules exist and have the parameters the page says."""
+    entries = re.findall(r"^- \*\*`(\w+)`\*\*(?: \(([^)]*)\))?:", prose(ROOT / "docs" / "rtl_library.md"), re.MULTILINE)
+    assert len(entries) > 10
+    for module, listed in entries:
+        (file,) = rtl_root().glob(f"*/{module}.sv")
+        header = file.read_text(encoding="utf-8").split(") (")[0]
+        actual = re.findall(r"^ *parameter +(?:int +)?(\w+) *=", header, re.MULTILINE)
+        if listed:
+            assert re.findall(r"`(\w+)`", listed) == actual, module
+
+
+@every_page
+def test_style(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert not [number for number, line in enumerate(lines, 1) if len(line) > 120]
+    assert not [number for number, line in enumerate(lines, 1) if "\N{EM DASH}" in line or line != line.rstrip()]

@@ -1,0 +1,158 @@
+"""How each example in docs/troubleshooting.md comes about: by name, a function that raises the error shown there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw import MaseGraph
+from mase_hw.catalogue import OpDef, default_catalogue
+from mase_hw.flow.bench import build, find_build_tools, simulate
+from mase_hw.flow.design import read_vectors
+from mase_hw.passes.analysis import add_common_metadata_analysis_pass, init_metadata_analysis_pass
+from mase_hw.passes.transforms.quantize import quantize_transform_pass
+
+EXAMPLE = torch.linspace(-1, 1, 8).reshape(1, 8)
+WIDTHS = {"name": "fixed", "data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
+
+
+def net(**layers: nn.Module) -> nn.Module:
+    """Three layers with names, or others."""
+    torch.manual_seed(0)
+    return nn.Sequential(OrderedDict(layers or {"fc1": nn.Linear(8, 4), "relu": nn.ReLU(), "fc2": nn.Linear(4, 2)}))
+
+
+def compiling(
+    model: nn.Module | None = None, config: Mapping[str, Any] | None = None, example: Tensor = EXAMPLE
+) -> Callable[[], object]:
+    """A call of ``compile``."""
+    return lambda: mase_hw.compile(model or net(), example, config, out="build/refused")
+
+
+def quantized(**keys: Any) -> Mapping[str, Any]:
+    """A configuration whose default is 8 bits, with some keys changed."""
+    return {"quantize": {"default": {"config": {**WIDTHS, **keys}}}}
+
+
+class Branch(nn.Module):
+    """Python that depends on a value."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x
+        return torch.relu(x)
+
+
+class Half(nn.Module):
+    """A layer on a part of the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x[:, :4])
+
+
+def _nan() -> object:
+    model = net()
+    model.fc1.weight.data[0, 0] = float("nan")
+    return compiling(model)()
+
+
+def _early() -> object:
+    return add_common_metadata_analysis_pass(MaseGraph(net()), {"dummy_in": {"input": EXAMPLE}})
+
+
+def _initialised() -> MaseGraph:
+    graph, _ = init_metadata_analysis_pass(MaseGraph(net()))
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"input": EXAMPLE}})
+    return graph
+
+
+def _other_folder() -> object:
+    Path("notes").mkdir(exist_ok=True)
+    Path("notes/plan.txt").write_text("keep me")
+    return mase_hw.compile(net(), EXAMPLE, out="notes")
+
+
+def _edited() -> object:
+    mase_hw.compile(net(), EXAMPLE, out="build/edited")
+    Path("build/edited/rtl/top.sv").write_text("module top; endmodule\n")
+    return mase_hw.load_design("build/edited")
+
+
+def _rival() -> object:
+    rival = OpDef(name="rival", mase_type="implicit_func", implicit=True, methods=("relu",))
+    return default_catalogue().extended([rival])
+
+
+TRIGGERS: dict[str, Callable[[], object]] = {
+    "nan": _nan,
+    "wide sum": compiling(config=quantized(data_in_width=40, weight_width=40)),
+    "unknown key": compiling(config={"quantize": {"default": {"config": {"data_in_widht": 8, "rounding": "nearest"}}}}),
+    "no width": compiling(config={"quantize": {"default": {"config": {"name": "fixed", "data_in_width": 8}}}}),
+    "no node": compiling(config={"quantize": {"by": "name", "fc3": {"config": WIDTHS}}}),
+    "unsigned": compiling(config=quantized(data_in_signed=False)),
+    "control flow": compiling(Branch()),
+    "shape": compiling(example=torch.zeros(1, 7)),
+    "metadata key": lambda: _initialised().node("fc1").meta["mase"]["common"]["args"]["weigth"],
+    "too early": _early,
+    "not observed": lambda: quantize_transform_pass(_initialised(), {"default": {"config": WIDTHS}}),
+    "unknown op": compiling(net(fc1=nn.Linear(8, 4), gate=nn.CELU())),
+    "no hardware": compiling(Half()),
+    "float": compiling(config={"quantize": {}}),
+    "parallelism": compiling(config={"hardware": {"parallelism": {"fc1": {"data_in_0": 16}}}}),
+    "other folder": _other_folder,
+    "edited": _edited,
+    "compiler": lambda: find_build_tools({**os.environ, "CXX": "no-such-compiler"}),
+    "rival": _rival,
+}
+"""Everything that needs no simulator."""
+
+
+def simulated(demo: Path) -> dict[str, Callable[[], object]]:
+    """What goes wrong in a simulation, shown with an existing build of the design in ``demo``."""
+    design = mase_hw.load_design(demo)
+    beats = {
+        name: stream.pack(read_vectors(demo / "vectors" / f"{name}.mem", stream))
+        for name, stream in design.streams.items()
+    }
+    stimulus, expected = ({s.name: beats[s.name] for s in side} for side in (design.dut().inputs, design.dut().outputs))
+    built = build(design.dut(), Path(f"{demo}.work/build"), cache_dir=demo.parent / "runtime-cache")
+
+    def play(**changes: Any) -> object:
+        given: dict[str, Any] = {
+            "stimulus": stimulus,
+            "expected": expected,
+            "watchdog": 100,
+            "max_cycles": 2000,
+        } | changes
+        return simulate(built, Path(f"{demo}.work/run"), **given).raise_on_failure()
+
+    def wrong_weight() -> object:
+        broken = Path("build/broken")
+        shutil.rmtree(broken, ignore_errors=True)
+        shutil.copytree(demo, broken)
+        shutil.copytree(f"{demo}.work/build", f"{broken}.work/build", dirs_exist_ok=True)
+        memory = broken / "mem/fc2_bias.mem"
+        memory.write_text("".join(f"{int(line, 16) ^ 0x10:08x}\n" for line in memory.read_text().split()))
+        return mase_hw.Design(broken, verify=False).simulate(waves=False)
+
+    def nothing() -> object:
+        empty = [{name: beats[:0] for name, beats in side.items()} for side in (stimulus, expected)]
+        return play(stimulus=empty[0], expected=empty[1])
+
+    def one_more() -> object:
+        return play(expected={name: np.concatenate([beats, beats[-1:]]) for name, beats in expected.items()})
+
+    return {"wrong weight": wrong_weight, "hang": one_more, "nothing": nothing}
