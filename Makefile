@@ -87,7 +87,7 @@ $(STAMP): pyproject.toml constraints.txt | check-host
 	@echo "==> Installing the pinned packages (about 1.5 GB unpacked; a few minutes, once)"
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt hatchling
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
-		--no-build-isolation -e '.[dev,examples]'
+		--no-build-isolation -e '.[dev,examples,hf]'
 	@touch '$@'
 	@echo "==> The environment is ready"
 

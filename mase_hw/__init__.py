@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mase_hw.flow.config import CompileConfig
     from mase_hw.flow.design import Design, Simulation, load_design
     from mase_hw.formats import FixedFormat, Overflow, Rounding
-    from mase_hw.ir import MaseGraph
+    from mase_hw.ir import MaseGraph, custom_op
 
 __all__ = [
     "CompileConfig",
@@ -28,6 +28,7 @@ __all__ = [
     "Simulation",
     "__version__",
     "compile",
+    "custom_op",
     "load_design",
 ]
 
@@ -41,6 +42,7 @@ _HOMES = {
     "Rounding": "mase_hw.formats",
     "Simulation": "mase_hw.flow.design",
     "compile": "mase_hw.flow.compile",
+    "custom_op": "mase_hw.ir",
     "load_design": "mase_hw.flow.design",
 }
 

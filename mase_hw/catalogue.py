@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -24,6 +25,8 @@ from mase_hw.streams import Stream
 
 Cycles = npt.NDArray[np.int64]
 """One cycle number a beat."""
+EXTERNAL = "external/"
+"""Where RTL files that are not of this package stand, in place of ``rtl_templates``."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ class Hardware:
         static: Names of the input streams that carry parameters (weights) and come from a memory.
         tied: Ports that carry no stream with these parameters, and the expression an instance ties them to (empty for
             an output).
+        toolchain: ``INTERNAL`` for the RTL of this package, ``EXTERNAL`` for a user's own.
+        root: Folder of the files below ``external/``; every other file is of this package.
     """
 
     module: str
@@ -134,6 +139,19 @@ class Hardware:
     follows_input: bool = False
     static: tuple[str, ...] = ()
     tied: Callable[[Any], Mapping[str, str]] = lambda _: {}
+    toolchain: str = "INTERNAL"
+    root: Path | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file the module needs, dependencies first."""
+        return (*self.dependence_files, self.file)
+
+    def external(self, file: str) -> Path | None:
+        """Where a file of the user lies; None for a file of this package."""
+        if self.root is None or not file.startswith(EXTERNAL):
+            return None
+        return self.root / file.removeprefix(EXTERNAL)
 
 
 Golden = Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]
@@ -197,10 +215,15 @@ class OpDef:
                 fail("an implicit op has no hardware facets")
             if self.golden is None:
                 fail("missing facet: golden")
+            for facet in dataclasses.fields(self.hardware):
+                if facet.default is dataclasses.MISSING and getattr(self.hardware, facet.name) in (None, ""):
+                    fail(f"missing facet: {facet.name}")
             if not dataclasses.is_dataclass(self.hardware.params):
                 fail("params is not a dataclass")
             if not self.hardware.params.__dataclass_params__.frozen:
                 fail("params is not frozen")
+            if self.hardware.root is None and any(f.startswith(EXTERNAL) for f in self.hardware.files):
+                fail(f"files below {EXTERNAL} need a root")
 
 
 class Catalogue:
@@ -208,12 +231,15 @@ class Catalogue:
 
     Args:
         ops: The op definitions.
+        modules: Module classes that stand for any op (quantised ones) and write and rebuild themselves
+            (:class:`mase_hw.ir.checkpoint_modules.Rebuildable`).
 
     Raises:
         CatalogueError: If two ops share a name or claim the same torch target.
     """
 
-    def __init__(self, ops: Iterable[OpDef]) -> None:
+    def __init__(self, ops: Iterable[OpDef], modules: Iterable[type[nn.Module]] = ()) -> None:
+        self.modules = tuple(modules)
         self._by_name: dict[str, OpDef] = {}
         self._targets: dict[Any, OpDef] = {}
         for op in ops:
@@ -261,14 +287,14 @@ class Catalogue:
         """The op of a tensor method."""
         return self._targets.get(method)
 
-    def extended(self, ops: Iterable[OpDef]) -> Catalogue:
-        """A new catalogue with more ops."""
-        return Catalogue([*self, *ops])
+    def extended(self, ops: Iterable[OpDef], modules: Iterable[type[nn.Module]] = ()) -> Catalogue:
+        """A new catalogue with more ops, and more module classes that stand for ops."""
+        return Catalogue([*self, *ops], [*self.modules, *modules])
 
 
 @functools.cache
 def default_catalogue() -> Catalogue:
-    """The ops of ``mase_hw.ops``: every file's ``OPS``, in order of file name.
+    """The ops of ``mase_hw.ops``: every file's ``OPS``, in order of file name; and the ``MODULES`` of ``mase_hw.nn``.
 
     Raises:
         CatalogueError: If a file has no ``OPS`` or an op is incomplete.
@@ -283,7 +309,7 @@ def default_catalogue() -> Catalogue:
         if not isinstance(found, tuple) or not all(isinstance(op, OpDef) for op in found):
             raise CatalogueError(f"mase_hw/ops/{info.name}.py has no OPS, a tuple of OpDef", node=info.name)
         ops.extend(found)
-    return Catalogue(ops)
+    return Catalogue(ops, importlib.import_module("mase_hw.nn").MODULES)
 
 
 def verilog_params(params: Any) -> dict[str, int | str]:

@@ -179,12 +179,19 @@ def _ops(arguments: argparse.Namespace) -> int:
     from mase_hw.catalogue import default_catalogue
 
     table = Table("op", "kind", "torch", "hardware", box=None, pad_edge=False)
+    others = []
     for op in default_catalogue():
+        if op.hardware is None and not op.implicit:
+            others.append(op.name)
+            continue
         targets = [*(m.__name__ for m in op.modules), *(f.__name__ for f in op.functions)]
         targets += [f".{method}()" for method in op.methods]
-        module = "none needed" if op.implicit else (op.hardware.module if op.hardware else "not supported")
+        module = op.hardware.module if op.hardware else "none needed"
         table.add_row(op.name, op.mase_type or "structural", ", ".join(dict.fromkeys(targets)) or "-", module)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    console.print("\nKnown to the analysis passes, not in hardware:")
+    console.print(", ".join(sorted(others)), highlight=False)
     return OK
 
 

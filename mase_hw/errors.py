@@ -82,6 +82,10 @@ class CatalogueError(MaseHwError):
     """An op definition that is incomplete or contradicts another one. Raised at import."""
 
 
+class CheckpointError(MaseHwError, ValueError):
+    """A graph that a checkpoint cannot hold, or a checkpoint that is not whole or not ours."""
+
+
 class EmitError(MaseHwError):
     """A design that cannot be written: a broken netlist, or a folder that cannot be used."""
 

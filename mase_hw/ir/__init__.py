@@ -1,5 +1,6 @@
 """The intermediate representation: a traced model with typed metadata on every node."""
 
+from mase_hw.ir.custom_ops import custom_op
 from mase_hw.ir.graph import MaseGraph
 from mase_hw.ir.metadata import (
     CommonMetadata,
@@ -20,5 +21,6 @@ __all__ = [
     "MaseTracer",
     "SoftwareMetadata",
     "TensorMetadata",
+    "custom_op",
     "trace_torch_module",
 ]

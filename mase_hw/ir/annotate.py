@@ -61,7 +61,7 @@ def add_common_metadata(
     refuse_unknown(graph)
     for node in graph.nodes:
         graph.meta_of(node)
-    keep = _Keeper(add_value and not force_device_meta)
+    keep = _Keeper(add_value and not force_device_meta, {_storage(p) for p in graph.model.parameters()})
     found: dict[fx.Node, CommonMetadata] = {}
     results: dict[fx.Node, TensorDict] = {}
 
@@ -89,16 +89,24 @@ def add_common_metadata(
         raise
 
 
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
 @dataclass
 class _Keeper:
-    """Values for the metadata: copies of activations (in-place operations may change them), or None."""
+    """Values for the metadata: copies of activations (in-place operations may change them), or None.
+
+    Parameters, and views of them such as ``weight.t()``, are not copied: that could double the memory of the model.
+    """
 
     active: bool
+    parameters: set[int]
 
     def __call__(self, tensor: Tensor) -> Tensor | None:
         if not self.active:
             return None
-        return tensor.detach() if isinstance(tensor, torch.nn.Parameter) else tensor.detach().clone()
+        return tensor.detach() if _storage(tensor) in self.parameters else tensor.detach().clone()
 
 
 def _arguments(graph: MaseGraph, node: fx.Node, results: binding.Results, keep: _Keeper) -> TensorDict:

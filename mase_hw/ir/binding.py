@@ -130,7 +130,12 @@ def _bound(graph: MaseGraph, node: fx.Node, results: Results) -> Bound:
     def is_tensor(value: Any) -> bool:
         return isinstance(value, fx.Node) and any(t.is_tensor for t in results[value].values())
 
-    return bind(target, node.args, dict(node.kwargs), is_tensor)
+    def known(producer: fx.Node) -> Any:
+        """Sizes, types and devices as themselves: the kind of an argument decides between overloads."""
+        return producer if is_tensor(producer) or not results[producer] else _python_value(results[producer])
+
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), known)
+    return bind(target, args, dict(kwargs), is_tensor)
 
 
 def _only_tensors(value: Any, tensors_of: Any) -> bool:

@@ -30,19 +30,26 @@ def evaluate(model: fx.GraphModule, inputs: Mapping[str, Any], on_node: OnNode, 
         symbolic: Compute shapes and types only: no weight is copied, moved or read.
 
     Raises:
-        GraphError: If a node cannot be evaluated; names the node and the shapes of its arguments.
+        GraphError: If a node cannot be evaluated; names the node and the shapes of its arguments. If a tensor is
+            written through a view before it is read, because no edge of the graph shows that.
     """
     last_use: dict[fx.Node, fx.Node] = {n: user for user in model.graph.nodes for n in user.all_input_nodes}
     env: dict[fx.Node, Any] = {}
+    versions: dict[fx.Node, list[int]] = {}
     with _undisturbed(model), contextlib.ExitStack() as stack:
         shadow = _Shadow() if symbolic else None
         if shadow is not None:
             stack.enter_context(shadow.mode)
+            stack.enter_context(torch.device("cpu"))  # where the shadows are, whatever the caller's default is
         for node in model.graph.nodes:
+            for used in node.all_input_nodes:
+                if _versions(env[used]) != versions[used]:
+                    raise _overwritten(used, node)
             try:
                 env[node] = _value(model, node, env, inputs, shadow)
             except Exception as error:  # the model's own code may raise anything
                 raise _failed(node, env, error, symbolic) from error
+            versions[node] = _versions(env[node])
             on_node(node, env[node])
             for used in node.all_input_nodes:
                 if last_use[used] is node:
@@ -119,6 +126,22 @@ def _undisturbed(model: nn.Module) -> Iterator[None]:
     finally:
         for module, flag in training:
             module.training = flag
+
+
+def _versions(value: Any) -> list[int]:
+    """How often each tensor of a value was written; tensors of ``torch.inference_mode`` do not count."""
+    tensors = [t for t in pytree.tree_leaves(value) if isinstance(t, Tensor)]
+    return [t._version for t in tensors if not t.is_inference()]
+
+
+def _overwritten(node: fx.Node, reader: fx.Node) -> GraphError:
+    return GraphError(
+        f"the result of node {node.name!r} is overwritten through a view before {reader.name!r} reads it",
+        node=node.name,
+        got="an operation that writes its argument",
+        expected="a graph in which all data flows along edges",
+        remedy="use operations that return a new tensor: add for add_, inplace=False",
+    )
 
 
 def _failed(node: fx.Node, env: dict[fx.Node, Any], error: Exception, symbolic: bool) -> GraphError:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import fx, nn
 
-from mase_hw.catalogue import Catalogue, OpDef, default_catalogue
+from mase_hw.catalogue import Catalogue, OpDef
 from mase_hw.errors import GraphError, MetadataKeyError, PassOrderError, suggest
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import annotate, binding, propagate
+from mase_hw.ir.checkpoint import export, load
+from mase_hw.ir.custom_ops import with_custom_ops
+from mase_hw.ir.draw import draw
+from mase_hw.ir.inplace import follow_writes
+from mase_hw.ir.inputs import refuse_hooks
 from mase_hw.ir.metadata import MaseGraphMetadata, MaseMetadata, TensorMetadata
 from mase_hw.ir.tracer import private_copy, trace_torch_module
 
@@ -27,8 +33,9 @@ class MaseGraph:
     Args:
         model: An ``nn.Module``, which is traced, or an fx ``GraphModule``.
         cf_args: Arguments of ``forward`` to fix to a value while tracing.
-        custom_ops: Not available yet; pass an extended ``catalogue``.
-        hf_input_names: Not available yet.
+        custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
+            :func:`mase_hw.ir.custom_ops.with_custom_ops`.
+        hf_input_names: Inputs of a Hugging Face model; its main input if None.
         skip_init_metadata: Run no pass on construction, even if ``add_metadata_args`` is given.
         add_metadata_args: Arguments of ``add_common_metadata_analysis_pass`` (``dummy_in``, ...); if given,
             the graph is constructed with initialised and common metadata.
@@ -38,6 +45,7 @@ class MaseGraph:
 
     Raises:
         GraphError: (a ValueError) If ``model`` is neither, or cannot be traced.
+        ConfigError: If ``custom_ops`` is incomplete or wrong, or one of its files is missing.
     """
 
     def __init__(
@@ -58,12 +66,15 @@ class MaseGraph:
                 expected="torch.nn.Module or torch.fx.GraphModule",
                 remedy="pass an instance of the model, not its class" if isinstance(model, type) else None,
             )
+        refuse_hooks(model)
         self.cf_args = dict(cf_args or {})
-        self.catalogue = default_catalogue() if catalogue is None else catalogue
-        if isinstance(model, fx.GraphModule) and not (cf_args or custom_ops or hf_input_names):
+        self.catalogue = with_custom_ops(catalogue, custom_ops)
+        if isinstance(model, fx.GraphModule) and not (cf_args or hf_input_names):
             self.model: fx.GraphModule = private_copy(model, share_weights)
+            follow_writes(self.model.graph, self.model)
+            self.model.recompile()
         else:
-            self.model = trace_torch_module(model, cf_args, custom_ops, hf_input_names, self.catalogue, share_weights)
+            self.model = trace_torch_module(model, cf_args, None, hf_input_names, self.catalogue, share_weights)
         for node in self.model.graph.nodes:
             node.meta.pop("mase", None)  # fx copies share metadata objects with the graph they came from
         self.meta: dict[str, Any] = {"mase": MaseGraphMetadata(), "passes": []}
@@ -79,9 +90,60 @@ class MaseGraph:
         cf_args: Mapping[str, Any] | None = None,
         custom_ops: Mapping[str, Any] | None = None,
         catalogue: Catalogue | None = None,
+        hf_input_names: Sequence[str] | None = None,
     ) -> MaseGraph:
         """Trace a module; the same as the constructor."""
-        return cls(model, cf_args=cf_args, custom_ops=custom_ops, catalogue=catalogue)
+        return cls(model, cf_args, custom_ops, hf_input_names, catalogue=catalogue)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        checkpoint: str | os.PathLike[str],
+        propagate_missing_metadata: bool = True,
+        custom_ops: Mapping[str, Any] | None = None,
+        catalogue: Catalogue | None = None,
+    ) -> MaseGraph:
+        """Read a graph that :meth:`export` wrote; nothing in the files is executed.
+
+        Args:
+            checkpoint: Path of the checkpoint, with or without ``.pt`` or ``.mz``.
+            propagate_missing_metadata: Give nodes that have no metadata in the checkpoint, though others have, new
+                metadata; else they stay without.
+            custom_ops: The custom ops with which the graph was made.
+            catalogue: The catalogue with which it was made; the package's own if None.
+
+        Returns:
+            The graph, on the CPU, with the metadata and the passes it had.
+
+        Raises:
+            CheckpointError: If a file is missing, cut off or changed, the two do not belong together, the version is
+                another one, or the graph needs an op or module that is not known here.
+        """
+        return load(cls, checkpoint, propagate_missing_metadata, with_custom_ops(catalogue, custom_ops))
+
+    def export(self, fname: str | os.PathLike[str] = "masegraph") -> None:
+        """Write the graph to ``{fname}.pt`` (tensors) and ``{fname}.mz`` (graph, modules and metadata as JSON).
+
+        Both are replaced at once: an export that dies leaves the older pair, or the newer one, whole. What emission
+        made (netlist, bundle) is not part of it. The same graph gives the same bytes.
+
+        Raises:
+            CheckpointError: If the graph holds what a checkpoint cannot (hooks, changed modules, unknown kinds of
+                values), or the files cannot be written.
+            UnsupportedError: If a node is no op of the catalogue.
+        """
+        export(self, fname)
+
+    def draw(self, file: str | os.PathLike[str] = "masegraph.svg") -> None:
+        """Draw the graph as an SVG: op, shapes, formats, lanes and timing of every node, as far as metadata tells.
+
+        Needs no other program. The same graph gives the same bytes.
+
+        Raises:
+            ConfigError: If the name does not end in ``.svg``.
+            EmitError: If the file cannot be written.
+        """
+        draw(self, file)
 
     @property
     def fx_graph(self) -> fx.Graph:
@@ -130,7 +192,7 @@ class MaseGraph:
     def is_implicit(self, node: fx.Node) -> bool:
         """Whether the node passes its data on without hardware."""
         op = self.op_of(node)
-        return op is not None and (op.implicit or op.mase_type == "implicit_func")
+        return op is not None and op.implicit
 
     def meta_of(self, node: fx.Node) -> MaseMetadata:
         """The metadata of a node.

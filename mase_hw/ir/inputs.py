@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 
@@ -29,15 +30,33 @@ def refuse_unknown(graph: MaseGraph) -> None:
     unknown = [n for n in graph.nodes if n.op not in STRUCTURAL and graph.op_of(n) is None]
     if not unknown:
         return
-    names = graph.catalogue.names()
+    names = [op.name for op in graph.catalogue if op.mase_type]
     first = _target(graph, unknown[0])
+    similar = difflib.get_close_matches(first.rsplit(".", 1)[-1].lower(), names, n=3)
+    near = f" (near {first} there are: {', '.join(similar)})" if similar else ""
     raise UnsupportedError(
         f"{len(unknown)} node(s) of the model are no op of the catalogue",
         node="; ".join(f"{n.name} ({n.op} {_target(graph, n)})" for n in unknown),
-        expected=f"one of: {', '.join(names)}",
-        remedy=f"replace the layer, or add the op to the catalogue (for {first}: "
-        f"{suggest(first.rsplit('.', 1)[-1].lower(), names)})",
+        expected=f"one of: {', '.join(sorted(names))}",
+        remedy=f"replace the layer, or add the op to the catalogue{near}",
     )
+
+
+def refuse_hooks(model: nn.Module) -> None:
+    """Refuse a model with forward hooks: they change what it computes, and no graph would show it.
+
+    Raises:
+        UnsupportedError: Names every module that has one.
+    """
+    hooked = [
+        name or "the model itself" for name, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks
+    ]
+    if hooked:
+        raise UnsupportedError(
+            "the model has forward hooks, which no graph can follow",
+            node=", ".join(hooked),
+            remedy="remove the hooks, or write what they do into forward",
+        )
 
 
 def _target(graph: MaseGraph, node: fx.Node) -> str:

@@ -32,6 +32,10 @@ def carry_formats(graph: MaseGraph) -> None:
             for name, tensor in {**common.args.tensors, **common.results.tensors}.items():
                 if name in arithmetic.formats:
                     tensor.fmt = arithmetic.formats[name]
+        elif node.op == "output":
+            for given, taken in zip(common.args.tensors.values(), common.results.tensors.values(), strict=False):
+                if given.fmt is not None:
+                    taken.fmt = given.fmt
         elif _passes_on(graph, node):
             fmt = common.args.tensors["data_in_0"].fmt
             for tensor in common.results.tensors.values():
@@ -50,7 +54,7 @@ def carry_formats(graph: MaseGraph) -> None:
 
 def _passes_on(graph: MaseGraph, node: fx.Node) -> bool:
     common = graph.meta_of(node).common
-    return node.op == "output" or (graph.is_implicit(node) and list(common.args.tensors) == ["data_in_0"])
+    return graph.is_implicit(node) and list(common.args.tensors) == ["data_in_0"]
 
 
 def add_boundary(graph: MaseGraph) -> None:
@@ -88,6 +92,8 @@ def _readers(graph: MaseGraph, node: fx.Node, result: str) -> list[tuple[fx.Node
         if graph.is_implicit(user):
             for name in graph.meta_of(user).common.results.tensors:
                 readers += [r for r in _readers(graph, user, name) if r not in readers]
-        elif user.op != "output":
+        elif (
+            user.op != "output" and graph.meta_of(user).common.results.tensors
+        ):  # one that asks for a shape reads no data
             readers.append((user, arg))
     return readers

@@ -23,10 +23,22 @@ _NO_SIGNATURE: dict[Any, tuple[str, ...]] = {
     len: ("object",),
     max: ("a", "b"),
     min: ("a", "b"),
+    torch.finfo: ("dtype",),
+    torch.iinfo: ("dtype",),
+    torch.tensor: ("data",),
+    "type": ("self", "dtype"),
 }
+"""Names for what has no signature, or only one with other names than the documentation."""
 
-
-_SCHEMA_KINDS: dict[str, Any] = {"TensorType": torch.Tensor, "ListType": list, "StringType": str}
+_SCHEMA_KINDS: dict[str, Any] = {
+    "TensorType": torch.Tensor,
+    "ListType": list,
+    "StringType": str,
+    "DeviceObjType": torch.device,
+    "IntType": int,
+}
+_PRIVATE = ("implicit",)
+"""Parameters in schemas that nobody is meant to use; so are those that start with an underscore."""
 
 
 def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Callable[[Any], bool]) -> Bound:
@@ -34,12 +46,12 @@ def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Ca
 
     Args:
         target: A function, the bound ``forward`` of a module, or the name of a tensor method.
-        args: Positional arguments as fx has them; a method's first one is the tensor.
+        args: Positional arguments; fx nodes stand for tensors. A method's first one is the tensor.
         kwargs: Keyword arguments.
         is_tensor: Whether an argument stands for a tensor; decides between overloads.
 
     Returns:
-        Supplied arguments and defaults other than None; private ones (``_stacklevel``) are left out.
+        Supplied arguments and defaults, without those that are None and private ones (``_stacklevel``).
         Arguments of a call that no known signature fits are called ``arg_0``, ``arg_1``, ...
     """
     if isinstance(target, str):
@@ -58,12 +70,14 @@ def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Ca
         fallback = fallback or bound
     if fallback is not None:
         return _listed(fallback)
-    table = _NO_SIGNATURE.get(target, ()) if not isinstance(target, str) else ("self",)
+    table = _NO_SIGNATURE.get(target, ("self",) if isinstance(target, str) else ())
     names = [table[i] if i < len(table) else f"arg_{i}" for i in range(len(args))]
     return [*zip(names, args, strict=True), *kwargs.items()]
 
 
 def _signatures(target: Callable[..., Any]) -> list[inspect.Signature]:
+    if target in _NO_SIGNATURE:
+        return []
     dispatched = torch._jit_internal.boolean_dispatched.get(target)
     if dispatched is not None:  # F.max_pool2d and its like choose one of two functions by a flag
         return [inspect.signature(dispatched["if_false"])]
@@ -82,13 +96,25 @@ def _method_signatures(method: str) -> list[inspect.Signature]:
             kinds(
                 a.name,
                 kinds.KEYWORD_ONLY if a.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
-                default=a.default_value if a.has_default_value() else kinds.empty,
-                annotation=_SCHEMA_KINDS.get(a.type.kind(), kinds.empty),
+                default=_default(a),
+                annotation=_kind(a.type),
             )
             for a in schema.arguments
         ]
         signatures.append(inspect.Signature(parameters))
     return signatures
+
+
+def _default(argument: Any) -> Any:
+    if argument.name == "memory_format":
+        return None  # schemas have the number of torch.contiguous_format
+    return argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+
+
+def _kind(schema_type: Any) -> Any:
+    if schema_type.kind() == "OptionalType":
+        return _kind(schema_type.getElementType())
+    return _SCHEMA_KINDS.get(schema_type.kind(), inspect.Parameter.empty)
 
 
 def _fold(method: str, args: list[Any]) -> list[Any]:
@@ -114,13 +140,18 @@ def _fits(parameter: inspect.Parameter, value: Any, is_tensor: Callable[[Any], b
         return isinstance(value, list | tuple | fx.Node)
     if wants is str:
         return isinstance(value, str)
+    if value is None or wants is inspect.Parameter.empty:
+        return True
+    if isinstance(value, torch.device):
+        return wants is torch.device or "device" in str(wants)
+    if wants is torch.device:
+        return isinstance(value, str)
     if isinstance(value, str):
         return wants in (inspect.Parameter.empty, str) or "str" in str(wants)
     return not is_tensor(value) or wants is inspect.Parameter.empty or "Tensor" in str(wants)
 
 
 def _listed(bound: inspect.BoundArguments) -> Bound:
-    supplied = set(bound.arguments)
     bound.apply_defaults()
     named: Bound = []
     for name, value in bound.arguments.items():
@@ -129,7 +160,7 @@ def _listed(bound: inspect.BoundArguments) -> Bound:
             named += value.items()
         elif kind is inspect.Parameter.VAR_POSITIONAL:
             named += [(name, value)] if value else []
-        elif value is not None and (name in supplied or not name.startswith("_")):
+        elif value is not None and not name.startswith("_") and name not in _PRIVATE:
             named.append((name, value))
     return named
 

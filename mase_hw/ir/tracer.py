@@ -15,11 +15,15 @@ import torch
 from torch import fx, nn
 from torch.fx.proxy import TraceError
 
-from mase_hw.catalogue import Catalogue, default_catalogue
-from mase_hw.errors import ConfigError, GraphError, UnsupportedError, suggest
+from mase_hw.catalogue import Catalogue
+from mase_hw.errors import ConfigError, GraphError, suggest
+from mase_hw.ir import huggingface
+from mase_hw.ir.custom_ops import with_custom_ops
+from mase_hw.ir.inplace import follow_writes
 
 _OWN = tuple(str(path.resolve()) for path in (Path(torch.__file__).parent, Path(__file__).parents[1]))
 """Folders whose lines are not the user's: PyTorch and this package."""
+_TRACER = str(Path("transformers", "utils", "fx.py"))
 
 
 class MaseTracer(fx.Tracer):
@@ -53,7 +57,8 @@ class MaseTracer(fx.Tracer):
             *self.custom_leaf_modules,
             math,
         )  # fx annotates a one-element tuple, and takes any number
-        super().__init__(modules, self.custom_leaf_functions, param_shapes_constant)
+        constant = {"param_shapes_constant": True} if param_shapes_constant else {}  # not every base knows it
+        super().__init__(autowrap_modules=modules, autowrap_functions=self.custom_leaf_functions, **constant)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether the tracer records a call of the module instead of its inside."""
@@ -82,17 +87,19 @@ def trace_torch_module(
         model: The model; it is not changed.
         cf_args: Arguments of ``forward`` to fix to a value, by name; they are no inputs of the graph any
             more.
-        custom_ops: Not available yet.
-        hf_input_names: Not available yet.
+        custom_ops: A user's own ops, see :func:`mase_hw.ir.custom_ops.with_custom_ops`; they are leaves.
+        hf_input_names: Inputs of a Hugging Face model, such as ``["input_ids", "attention_mask"]``; its main
+            input if None. All other arguments have their default, without a cache.
         catalogue: Ops whose modules and functions are leaves; the package's own if None.
         share_weights: Copy only the modules and share the tensors of parameters and buffers with ``model``.
 
     Raises:
         GraphError: If the model cannot be copied or traced; names the file and line.
-        ConfigError: If ``cf_args`` names an argument that ``forward`` does not have.
-        UnsupportedError: If ``custom_ops`` or ``hf_input_names`` is given.
+        ConfigError: If ``cf_args`` or ``hf_input_names`` names an argument that ``forward`` does not have, or
+            ``custom_ops`` is wrong.
+        ToolError: If the model is one of Hugging Face and the fx tracer of transformers is missing.
+        UnsupportedError: If ``hf_input_names`` has a cache of keys and values.
     """
-    _refuse(custom_ops, hf_input_names)
     fixed = dict(cf_args or {})
     known = list(inspect.signature(model.forward).parameters)
     for name in fixed:
@@ -103,20 +110,31 @@ def trace_torch_module(
                 expected=", ".join(known),
                 remedy=suggest(name, known),
             )
-    ops = default_catalogue() if catalogue is None else catalogue
+    ops = with_custom_ops(catalogue, custom_ops)
+    tracer_type: type[Any] = MaseTracer
+    if huggingface.is_model(model):
+        tracer_type = huggingface.tracer_class(MaseTracer, huggingface.plan(model, hf_input_names, fixed))
+    elif hf_input_names is not None:
+        raise ConfigError(
+            "hf_input_names is for models of Hugging Face transformers",
+            field="hf_input_names",
+            got=f"a {type(model).__name__}",
+            remedy="leave it out, and fix arguments of forward that are no inputs with cf_args",
+        )
     root = private_copy(model, share_weights)
     functions = [f for op in ops for f in op.functions if inspect.isfunction(f) and not _is_torch(f)]
-    tracer = MaseTracer(custom_leaf_functions=functions, leaf_types=tuple(m for op in ops for m in op.modules))
-    training = {name: module.training for name, module in root.named_modules()}
+    tracer = tracer_type(custom_leaf_functions=functions, leaf_types=tuple(m for op in ops for m in op.modules))
+    training = [(module, module.training) for module in root.modules()]
     root.eval()
     try:
         graph = tracer.trace(root, fixed or None)
     except Exception as error:  # the model's own code runs here, so anything may come out of it
-        raise _untraceable(model, error) from error
+        raise _untraceable(model, error, huggingface.is_model(model)) from error
     finally:
-        for name, module in root.named_modules():
-            module.training = training[name]
+        for module, flag in training:
+            module.training = flag
     _drop_specialised(graph, fixed)
+    follow_writes(graph, root)
     traced = fx.GraphModule(root, graph, type(model).__name__)
     traced.training = model.training
     return traced
@@ -136,18 +154,6 @@ def private_copy(model: nn.Module, share_weights: bool = False) -> Any:
         ) from error
 
 
-def _refuse(custom_ops: Mapping[str, Any] | None, hf_input_names: Sequence[str] | None) -> None:
-    for name, value in (("custom_ops", custom_ops), ("hf_input_names", hf_input_names)):
-        if value:
-            raise UnsupportedError(
-                f"{name} is not available yet",
-                field=name,
-                remedy="pass a catalogue extended with the op"
-                if name == "custom_ops"
-                else "trace the model yourself and pass the GraphModule",
-            )
-
-
 def _is_torch(function: Callable[..., Any]) -> bool:
     return (getattr(function, "__module__", None) or "torch").split(".")[0] in (
         "torch",
@@ -156,17 +162,20 @@ def _is_torch(function: Callable[..., Any]) -> bool:
     )
 
 
-def _untraceable(model: nn.Module, error: Exception) -> GraphError:
+def _untraceable(model: nn.Module, error: Exception, theirs: bool) -> GraphError:
     """Say where in the user's code tracing stopped, and what to do about it."""
     where, line = type(model).__name__, ""
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith("<") and not str(Path(file).resolve()).startswith(_OWN):
+        if not file.startswith("<") and not str(Path(file).resolve()).startswith(_OWN) and not file.endswith(_TRACER):
             where = f"{file}:{trace.tb_lineno}"
             line = linecache.getline(file, trace.tb_lineno).strip()
         trace = trace.tb_next
-    symbolic = isinstance(error, TraceError) or "Proxy" in str(error)
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "__bool__ should return bool" in reason:  # what the tracer of transformers says
+        reason = "the value of a tensor decides which way to go"
+    symbolic = isinstance(error, TraceError) or "Proxy" in str(error) or "value of a tensor" in reason
     remedy = (
         "a tensor's value cannot steer Python code: fix an argument of forward with cf_args={...}, use tensor "
         "operations (torch.where), or move the line into a module whose class says mase_leaf = True"
@@ -174,8 +183,10 @@ def _untraceable(model: nn.Module, error: Exception) -> GraphError:
         else "run the model once with real inputs; if that works, move the line into a module whose class "
         "says mase_leaf = True"
     )
+    if theirs:
+        remedy += "; other hf_input_names, or attn_implementation='eager' or 'sdpa' in the configuration, may help"
     return GraphError(
-        f"the model cannot be traced: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+        f"the model cannot be traced: {reason}",
         node=f"{where}: {line}" if line else where,
         got=type(error).__name__,
         expected="a forward that does the same tensor operations for every input",

@@ -2,4 +2,7 @@
 
 from mase_hw.nn.quantized import Quantized, QuantizeInput
 
-__all__ = ["QuantizeInput", "Quantized"]
+__all__ = ["MODULES", "QuantizeInput", "Quantized"]
+
+MODULES = (Quantized, QuantizeInput)
+"""Module classes that stand for any op; the catalogue finds them here, so that checkpoints can rebuild them."""

@@ -7,12 +7,13 @@ module keeps its parameters in float, so an ordinary torch training loop trains 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
-from mase_hw.catalogue import Arithmetic, OpDef
-from mase_hw.errors import GraphError
-from mase_hw.formats import FixedFormat
+from mase_hw.catalogue import Arithmetic, Catalogue, OpDef
+from mase_hw.errors import FormatError, GraphError, suggest
+from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import dequantize, quantize
 
 
@@ -39,6 +40,8 @@ class Quantized(nn.Module):
         if op.golden is None:
             raise GraphError(f"op {op.name!r} has no arithmetic to quantise", node=op.name)
         self.mase_op = op.name
+        self.label = op.name
+        """What errors call this module: the node's name once it is in a graph."""
         self.op = op
         self.arithmetic = arithmetic
         self.parameter_names = tuple(parameters or {})
@@ -54,20 +57,25 @@ class Quantized(nn.Module):
         formats = self.arithmetic.formats
         tensors = {f"data_in_{i}": x for i, x in enumerate(inputs)}
         tensors |= {name: getattr(self, name) for name in self.parameter_names}
-        mantissas = {name: quantize(x, formats[name], name=f"{self.mase_op}.{name}") for name, x in tensors.items()}
+        mantissas = {name: quantize(x, formats[name], name=f"{self.label}.{name}") for name, x in tensors.items()}
         assert self.op.golden is not None  # checked on construction
-        return dequantize(self.op.golden(self.arithmetic, mantissas)["data_out_0"], formats["data_out_0"])
+        try:
+            result = self.op.golden(self.arithmetic, mantissas)["data_out_0"]
+        except FormatError as error:
+            error.node = error.node or self.label
+            raise
+        return dequantize(result, formats["data_out_0"])
 
     def mantissa(self, name: str) -> Tensor:
         """Mantissas of a parameter, in the carrier of its format."""
-        return quantize(getattr(self, name).detach(), self.arithmetic.formats[name], name=f"{self.mase_op}.{name}")
+        return quantize(getattr(self, name).detach(), self.arithmetic.formats[name], name=f"{self.label}.{name}")
 
     def extra_repr(self) -> str:
         """Op and formats, for ``print(model)``."""
         formats = ", ".join(f"{name}={fmt}" for name, fmt in self.arithmetic.formats.items())
         return f"{self.mase_op}, {formats}"
 
-    def check_parameters(self, name: str) -> None:
+    def check_parameters(self) -> None:
         """Refuse parameters that no fixed-point number can stand for.
 
         Raises:
@@ -75,7 +83,49 @@ class Quantized(nn.Module):
         """
         for parameter in self.parameter_names:
             value = getattr(self, parameter).detach()
-            quantize(value, self.arithmetic.formats[parameter], name=f"{name}.{parameter}")
+            quantize(value, self.arithmetic.formats[parameter], name=f"{self.label}.{parameter}")
+
+    def to_document(self) -> dict[str, Any]:
+        """All but the parameters, for a checkpoint."""
+        return {
+            "op": self.op.name,
+            "label": self.label,
+            "formats": dict(self.arithmetic.formats),
+            "rounding": self.arithmetic.rounding,
+            "overflow": self.arithmetic.overflow,
+            "attributes": dict(self.arithmetic.attributes),
+            "parameters": list(self.parameter_names),
+        }
+
+    @classmethod
+    def from_document(
+        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: Catalogue
+    ) -> Quantized:
+        """Build the module that :meth:`to_document` describes; see :class:`mase_hw.ir.checkpoint_modules.Rebuildable`.
+
+        Raises:
+            GraphError: If the catalogue has no such op, a parameter is missing, or a value is of the wrong kind.
+        """
+        name = str(document["op"])
+        op = catalogue.get(name)
+        if op is None:
+            hint = suggest(name, catalogue.names())
+            raise GraphError(
+                "a quantised op is not in the catalogue",
+                node=name,
+                remedy=f"pass the custom_ops with which the graph was made; {hint}",
+            )
+        formats, rounding, overflow = document["formats"], document["rounding"], document["overflow"]
+        fits = all(isinstance(fmt, FixedFormat) for fmt in formats.values())
+        if not (fits and isinstance(rounding, Rounding) and isinstance(overflow, Overflow)):
+            raise GraphError("a quantised op is described by values of the wrong kind", node=op.name)
+        missing = set(document["parameters"]) - (set(tensors) & set(op.parameters))
+        if missing:
+            raise GraphError("a parameter of a quantised op is missing", node=op.name, got=", ".join(sorted(missing)))
+        arithmetic = Arithmetic(formats, rounding, overflow, dict(document["attributes"]))
+        made = cls(op, arithmetic, {name: tensors[name] for name in document["parameters"]})
+        made.label = str(document["label"])
+        return made
 
 
 class QuantizeInput(nn.Module):
@@ -102,3 +152,16 @@ class QuantizeInput(nn.Module):
     def extra_repr(self) -> str:
         """The format, for ``print(model)``."""
         return f"{self.input_name} -> {self.arithmetic.formats['data_out_0']}"
+
+    def to_document(self) -> dict[str, Any]:
+        """The constructor's arguments, for a checkpoint."""
+        return {"fmt": self.arithmetic.formats["data_out_0"], "name": self.input_name}
+
+    @classmethod
+    def from_document(
+        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: Catalogue
+    ) -> QuantizeInput:
+        """Build the module that :meth:`to_document` describes."""
+        if not isinstance(document["fmt"], FixedFormat):
+            raise GraphError("an input is described by values of the wrong kind", node=str(document["name"]))
+        return cls(document["fmt"], str(document["name"]))

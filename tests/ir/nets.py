@@ -1,9 +1,8 @@
-"""Small networks and a catalogue with the ops they use, for the tests of the graph and its passes."""
+"""Small networks and what the tests of the graph and its passes share."""
 
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.catalogue import Catalogue, OpDef, default_catalogue
+from mase_hw.catalogue import Catalogue, default_catalogue
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis import (
     add_common_metadata_analysis_pass,
@@ -21,36 +20,8 @@ from mase_hw.passes.analysis import (
 )
 
 
-def op(name: str, kind: str = "module_related_func", **facets: Any) -> OpDef:
-    return OpDef(name=name, mase_type=kind, **facets)
-
-
-# Ops that the package's own catalogue may get one day; a name or target it has by then is left out.
-EXTRA = (
-    op("conv2d", modules=(nn.Conv2d,), functions=(F.conv2d,), parameters=("weight", "bias"), attributes=("stride",)),
-    op("batch_norm2d", "module", modules=(nn.BatchNorm2d,), parameters=("weight", "bias")),
-    op("max_pool2d", modules=(nn.MaxPool2d,), functions=(F.max_pool2d,), attributes=("kernel_size",)),
-    op("adaptive_avg_pool2d", modules=(nn.AdaptiveAvgPool2d,), attributes=("output_size",)),
-    op("add", "builtin_func", functions=(operator.add, torch.add), methods=("add",)),
-    op("mul", "builtin_func", functions=(operator.mul, torch.mul)),
-    op("cat", "implicit_func", implicit=True, functions=(torch.cat,)),
-    op("split", "implicit_func", implicit=True, functions=(torch.split,), methods=("split", "chunk")),
-    op("getitem", "builtin_func", functions=(operator.getitem,)),
-    op("permute", "implicit_func", implicit=True, methods=("permute",)),
-)
-
-
 def catalogue() -> Catalogue:
-    known = default_catalogue()
-    fresh = []
-    for extra in EXTRA:
-        targets = (*extra.modules, *extra.functions, *extra.methods)
-        taken = extra.name in known or any(
-            known.of_method(t) if isinstance(t, str) else known._targets.get(t) for t in targets
-        )
-        if not taken:
-            fresh.append(extra)
-    return known.extended(fresh)
+    return default_catalogue()
 
 
 class MLP(nn.Module):

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.errors import ConfigError, GraphError, UnsupportedError
+from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir import MaseTracer, trace_torch_module
 from tests.ir.nets import ConvNet, untouched
 
@@ -154,10 +154,8 @@ def test_dropout_is_off_in_the_graph() -> None:
     assert dropout.kwargs["training"] is False
 
 
-def test_what_is_not_there_yet_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="custom_ops"):
-        trace_torch_module(nn.ReLU(), custom_ops={"modules": {nn.Linear: {}}})
-    with pytest.raises(UnsupportedError, match="hf_input_names"):
+def test_input_names_are_for_hugging_face_only() -> None:
+    with pytest.raises(ConfigError, match="hf_input_names is for models of Hugging Face"):
         trace_torch_module(nn.ReLU(), hf_input_names=["input_ids"])
 
 
@@ -166,3 +164,8 @@ def test_uncopyable_model_is_refused() -> None:
     model.handle = (i for i in range(3))
     with pytest.raises(GraphError, match="cannot be copied"):
         trace_torch_module(model)
+
+
+def test_wrong_custom_ops_are_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'modules'"):
+        trace_torch_module(nn.ReLU(), custom_ops={"module": {}})

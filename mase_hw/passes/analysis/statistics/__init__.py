@@ -1,0 +1,86 @@
+"""Statistics of tensors over a data set, each under its name in MASE's metadata tree.
+
+Every statistic takes one batch after the other. ``variance_online``, ``range_n_sigma`` (by default) and
+``range_min_max`` hold a few numbers a tensor; ``record``, ``variance_precise`` and ``range_quantile`` keep the values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from mase_hw.passes.analysis.statistics.base import Options, RangeOptions, Statistic, check_finite
+from mase_hw.passes.analysis.statistics.moments import (
+    NSigmaOptions,
+    RangeNSigma,
+    VarianceOnline,
+    VarianceOptions,
+    VariancePrecise,
+)
+from mase_hw.passes.analysis.statistics.ranges import QuantileOptions, RangeMinMax, RangeQuantile
+from mase_hw.passes.analysis.statistics.record import Record, RecordOptions
+
+__all__ = [
+    "STATISTICS",
+    "Collection",
+    "RangeMinMax",
+    "RangeNSigma",
+    "RangeQuantile",
+    "Record",
+    "Statistic",
+    "StatisticsConfig",
+    "VarianceOnline",
+    "VariancePrecise",
+]
+
+STATISTICS: dict[str, type[Statistic[Any]]] = {
+    kind.name: kind for kind in (Record, VarianceOnline, VariancePrecise, RangeNSigma, RangeQuantile, RangeMinMax)
+}
+"""Every statistic by its name."""
+
+
+class StatisticsConfig(BaseModel):
+    """Which statistics to take, with their options; a statistic that is not named is not taken."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    record: RecordOptions | None = None
+    variance_online: VarianceOptions | None = None
+    variance_precise: VarianceOptions | None = None
+    range_n_sigma: NSigmaOptions | None = None
+    range_quantile: QuantileOptions | None = None
+    range_min_max: RangeOptions | None = None
+
+    def chosen(self) -> dict[str, Options]:
+        """The options of the statistics to take, by name."""
+        found = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: options for name, options in found.items() if options is not None}
+
+
+class Collection:
+    """The chosen statistics of one tensor.
+
+    Args:
+        config: Which, and with which options.
+        batched: Dimension 0 counts samples (an activation); otherwise the tensor is one sample (a weight).
+    """
+
+    def __init__(self, config: StatisticsConfig, batched: bool = True) -> None:
+        self._statistics = [STATISTICS[name](options, batched) for name, options in config.chosen().items()]
+
+    def update(self, tensor: Tensor, where: str) -> None:
+        """Take in a tensor.
+
+        Raises:
+            FormatError: If it has NaN or infinite values; ``where`` names it.
+            ConfigError: If an option does not fit it.
+        """
+        check_finite(tensor, where)
+        for statistic in self._statistics:
+            statistic.update(tensor, where)
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The result of every statistic that saw a value, by name."""
+        return {s.name: s.result() for s in self._statistics if s.count}

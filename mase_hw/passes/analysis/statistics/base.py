@@ -1,0 +1,197 @@
+"""What all statistics share: options, how a tensor becomes rows of values, and the refusal of NaN.
+
+A statistic sees one tensor after the other and can be asked for its result at any time. Activations come in
+batches: their first dimension counts samples, which are always reduced. A weight is one sample.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from torch import Tensor
+
+from mase_hw.errors import ConfigError, FormatError
+
+Dims = Literal["all"] | tuple[int, ...] | None
+
+
+class Options(BaseModel):
+    """Options of every statistic; unknown ones are refused.
+
+    Args:
+        device: Device on which the statistic is kept and computed; None for the one the tensor is on.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    device: str | None = Field(default=None, description="device of the statistic; None for that of the tensor")
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                torch.empty(0, device=value)
+            except (RuntimeError, AssertionError) as error:  # torch's ways to say that there is no such device
+                raise ValueError(f"no such device: {str(error).splitlines()[0]}") from error
+            if torch.device(value).type == "meta":
+                raise ValueError("the meta device holds no values")
+        return value
+
+
+class ReducingOptions(Options):
+    """Options of a statistic that reduces dimensions.
+
+    Args:
+        dims: ``"all"`` for one number over everything; a list for the dimensions that are reduced, of every tensor
+            those that it has; None to reduce none. The samples of an activation, its dimension 0, are reduced in
+            any case. So ``[2, 3]`` gives one number a channel of images as well as of vectors.
+    """
+
+    dims: Dims = "all"
+
+    @field_validator("dims", mode="plain")
+    @classmethod
+    def _dims(cls, value: Any) -> Dims:
+        if value is None or value == "all":
+            return "all" if value else None
+        numbers = isinstance(value, list | tuple) and all(type(d) is int for d in value)
+        if not numbers or len(set(value)) != len(value):
+            raise ValueError("should be 'all', null or a list of different dimensions")
+        return tuple(value)
+
+
+class RangeOptions(ReducingOptions):
+    """Options of a range.
+
+    Args:
+        dims: As :class:`ReducingOptions`.
+        abs: Observe absolute values.
+    """
+
+    abs: bool = False
+
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+AnyReducing = TypeVar("AnyReducing", bound=ReducingOptions)
+
+
+class Statistic(ABC, Generic[AnyOptions]):
+    """A statistic of one tensor over a data set.
+
+    Args:
+        options: Its options.
+        batched: Dimension 0 of every tensor counts samples (an activation); otherwise each is one sample.
+    """
+
+    name: ClassVar[str]
+    """Key in MASE's tree."""
+    keys: ClassVar[tuple[str, ...]]
+    """Keys of the result."""
+
+    def __init__(self, options: AnyOptions, batched: bool = True) -> None:
+        self.options = options
+        self.batched = batched
+        self.count = 0
+
+    def update(self, tensor: Tensor, where: str) -> None:
+        """Take in a tensor; an empty one changes nothing.
+
+        Raises:
+            ConfigError: If the options do not fit the tensor.
+            FormatError: If a range meets NaN or infinity.
+        """
+        if tensor.numel() == 0 or tensor.is_complex():
+            return
+        tensor = tensor.detach()
+        tensor = tensor.to(torch.uint8) if tensor.dtype is torch.bool else tensor
+        self.take(tensor if self.options.device is None else tensor.to(self.options.device), where)
+
+    @abstractmethod
+    def take(self, tensor: Tensor, where: str) -> None:
+        """Merge a tensor that has elements and is on the right device."""
+
+    @abstractmethod
+    def result(self) -> dict[str, Any]:
+        """The keys of MASE's tree with Python numbers, nested lists where dimensions are kept."""
+
+
+class Reducing(Statistic[AnyReducing]):
+    """A statistic of rows: one row for every combination of kept indices, its columns are what is reduced."""
+
+    def __init__(self, options: AnyReducing, batched: bool = True) -> None:
+        super().__init__(options, batched)
+        self.kept: tuple[int, ...] | None = None
+        """Sizes of the dimensions that are kept, once known."""
+
+    def take(self, tensor: Tensor, where: str) -> None:
+        """Merge the rows of a tensor."""
+        rows, kept = rows_of(tensor, self.options.dims, self.batched)
+        if self.kept is not None and kept != self.kept:
+            raise ConfigError(
+                f"a dimension that {self.name} keeps changes its size between batches",
+                node=where,
+                field=f"{self.name}.dims",
+                got=list(kept),
+                expected=list(self.kept),
+                remedy="reduce it as well, for example with dims = 'all'",
+            )
+        self.kept = kept
+        self.merge(rows, where)
+        self.count += rows.shape[1]
+
+    @abstractmethod
+    def merge(self, rows: Tensor, where: str) -> None:
+        """Merge ``rows`` of shape (kept, reduced), a view on what was observed; ``count`` is that before."""
+
+    def listed(self, values: Tensor) -> Any:
+        """One value for every row, as a float or as nested lists in the shape of the kept dimensions."""
+        return values.double().reshape(self.kept or ()).tolist()
+
+
+def rows_of(tensor: Tensor, dims: Dims, batched: bool) -> tuple[Tensor, tuple[int, ...]]:
+    """A tensor as a matrix: kept dimensions along the rows, reduced ones along the columns, samples outermost.
+
+    Returns:
+        The matrix (a view where possible) and the sizes of the kept dimensions.
+    """
+    tensor = tensor if tensor.ndim else tensor.reshape(1)
+    rank = tensor.ndim
+    reduced = set(range(rank)) if dims == "all" else {d % rank for d in dims or () if has_dim(rank, d)}
+    reduced |= {0} if batched else set()
+    keep = [d for d in range(rank) if d not in reduced]
+    kept = tuple(tensor.shape[d] for d in keep)
+    return tensor.permute(*keep, *sorted(reduced)).reshape(math.prod(kept), -1), kept
+
+
+def has_dim(rank: int, dim: int) -> bool:
+    """Whether a tensor has a dimension, counted from the front or, if negative, from the back."""
+    return -rank <= dim < rank
+
+
+def check_bounds(low: Tensor, high: Tensor, where: str) -> None:
+    """Refuse smallest and largest values that show NaN or infinity.
+
+    Raises:
+        FormatError: Naming the tensor.
+    """
+    if bool(torch.isfinite(low).all() & torch.isfinite(high).all()):
+        return
+    nan = bool(torch.isnan(low).any())
+    raise FormatError(
+        f"{where} has {'NaN' if nan else 'infinite'} values",
+        node=where,
+        got="NaN" if nan else f"range [{float(low.min())}, {float(high.max())}]",
+        expected="finite numbers, which a fixed-point format can hold",
+        remedy="clean the data, or look at the weights and the layers in front of this tensor",
+    )
+
+
+def check_finite(tensor: Tensor, where: str) -> None:
+    """Refuse a tensor with NaN or infinite values; complex and empty ones pass, for nothing is observed of them."""
+    if tensor.numel() and tensor.is_floating_point():
+        check_bounds(*torch.aminmax(tensor.detach()), where)

@@ -1,0 +1,80 @@
+"""Data sets as batches that fit the inputs of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor, fx
+
+from mase_hw.errors import ConfigError
+from mase_hw.ir.graph import MaseGraph
+from mase_hw.ir.inputs import check_inputs
+
+
+def batches(
+    graph: MaseGraph, data: Any, field: str = "data", subject: str = "calibration data"
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every batch as a dict by input, checked against the shapes the metadata was made with.
+
+    Args:
+        graph: A graph with common metadata.
+        data: An iterable of batches: a tensor, a tuple in the order of the inputs, or a dict.
+        field: Name of the argument, for errors.
+        subject: What the data is, for errors.
+
+    Raises:
+        ConfigError: If it is no such iterable, or a batch does not fit the inputs.
+    """
+    if isinstance(data, Tensor | Mapping | str) or not hasattr(data, "__iter__"):
+        raise ConfigError(
+            f"{subject} is not an iterable of batches",
+            field=field,
+            got=type(data).__name__,
+            remedy="pass a list of batches or a data loader; wrap a single batch as [batch]",
+        )
+    places = [n for n in graph.nodes if n.op == "placeholder"]
+    names = [str(n.target) for n in places if not str(n.target).startswith("*")]
+    for index, batch in enumerate(data):
+        what = f"{field}[{index}]"
+        if isinstance(batch, Tensor):
+            batch = (batch,)
+        if isinstance(batch, list | tuple):
+            if len(batch) > len(names):
+                raise ConfigError(
+                    "a batch has more tensors than the model has inputs",
+                    field=what,
+                    got=len(batch),
+                    expected=", ".join(names),
+                    remedy="yield only the inputs, without labels",
+                )
+            batch = dict(zip(names, batch, strict=False))
+        if not isinstance(batch, Mapping):
+            raise ConfigError("a batch is neither tensor, tuple nor dict", field=what, got=type(batch).__name__)
+        inputs = check_inputs(graph, batch, what)
+        for node in places:
+            _check_shape(graph, node, inputs[node.name], what)
+        yield index, inputs
+
+
+def empty(field: str = "data", subject: str = "calibration data") -> ConfigError:
+    """The error for data without a batch."""
+    return ConfigError(
+        f"there is no {subject}",
+        field=field,
+        got="an empty iterable",
+        remedy="pass at least one batch; a generator that was used up once is empty",
+    )
+
+
+def _check_shape(graph: MaseGraph, node: fx.Node, value: Any, what: str) -> None:
+    expected = graph.meta_of(node).common.results.tensors.get("data_out_0")
+    if not isinstance(value, Tensor) or expected is None:
+        return
+    if len(value.shape) != len(expected.shape) or list(value.shape[1:]) != expected.shape[1:]:
+        raise ConfigError(
+            "a batch does not have the shape of dummy_in",
+            field=f"{what}.{node.target}",
+            got=list(value.shape),
+            expected=["any", *expected.shape[1:]] if expected.shape else [],
+        )

@@ -1,0 +1,77 @@
+"""Small models of transformers, built from their configurations; nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers as hf
+from torch import Tensor, nn
+
+TOKENS = 40
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model class, its configuration and the inputs it is traced with."""
+
+    model: Any
+    config: Callable[[], Any]
+    inputs: tuple[str, ...]
+
+    def build(self, attention: str = "eager") -> nn.Module:
+        torch.manual_seed(5)
+        config = self.config()
+        config._attn_implementation = attention
+        model: nn.Module = self.model(config)
+        return model.eval()
+
+    def example(self, batch: int, length: int) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(batch * 100 + length)
+        ids = torch.randint(2, TOKENS, (batch, length), generator=generator)
+        mask = torch.ones_like(ids)
+        mask[0, -2:] = 0
+        known = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "token_type_ids": ids % 2,
+            "pixel_values": torch.randn(batch, 3, 16, 16, generator=generator),
+        }
+        return {name: known[name] for name in self.inputs}
+
+
+def bert() -> Any:
+    return hf.BertConfig(vocab_size=TOKENS, max_position_embeddings=32, **SMALL)
+
+
+def vit() -> Any:
+    return hf.ViTConfig(image_size=16, patch_size=4, **SMALL)
+
+
+def gpt2() -> Any:
+    return hf.GPT2Config(vocab_size=TOKENS, n_positions=32, n_embd=16, n_layer=2, n_head=4, n_inner=24)
+
+
+def opt() -> Any:
+    sizes = {k: v for k, v in SMALL.items() if k != "intermediate_size"}
+    return hf.OPTConfig(vocab_size=TOKENS, ffn_dim=24, word_embed_proj_dim=16, max_position_embeddings=32, **sizes)
+
+
+def llama() -> Any:
+    return hf.LlamaConfig(vocab_size=TOKENS, num_key_value_heads=2, max_position_embeddings=32, **SMALL)
+
+
+TEXT = ("input_ids", "attention_mask")
+NETWORKS = {
+    "bert": Network(hf.BertModel, bert, TEXT),
+    "bert-classifier": Network(hf.BertForSequenceClassification, bert, (*TEXT, "token_type_ids")),
+    "vit": Network(hf.ViTForImageClassification, vit, ("pixel_values",)),
+    "gpt2": Network(hf.GPT2LMHeadModel, gpt2, TEXT),
+    "gpt2-ids": Network(hf.GPT2LMHeadModel, gpt2, ("input_ids",)),
+    "opt": Network(hf.OPTForCausalLM, opt, TEXT),
+    "llama": Network(hf.LlamaForCausalLM, llama, TEXT),
+    "llama-ids": Network(hf.LlamaForCausalLM, llama, ("input_ids",)),
+}

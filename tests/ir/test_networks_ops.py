@@ -1,0 +1,117 @@
+"""The table of ops without hardware: MASE's names, nothing implicit that computes, all refused by name in hardware."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mase_hw.catalogue import OpDef, default_catalogue
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.ops import software
+from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from tests.ir.nets import annotated, snapshot
+
+OF_MASE = {
+    # Without gemm, cast, shape, slice and call, its helpers for ONNX; a method that writes (masked_fill_) is its op.
+    "implicit_func": """size view
+        to bool flatten squeeze unsqueeze transpose permute reshape contiguous dropout eq ne ge
+        where _assert getattr long type_as clamp abs stack gather cat split tile expand full ones dim finfo masked_fill
+        float type detach sum unbind zeros_like t""",
+    "builtin_func": """mul baddbmm addmm sub add matmul bmm mean pow sqrt div max cumsum erf sin cos tan sinh cosh gt le
+        lt min neg log arange range scaled_dot_product_attention embedding getitem exp not""",
+    "module_related_func": """adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d avg_pool1d
+        avg_pool2d batch_norm conv1d conv2d layer_norm linear max_pool1d max_pool2d relu hardshrink silu elu sigmoid
+        softshrink logsigmoid softmax selu tanh gelu softsign softplus""",
+    "module": "batch_norm1d batch_norm2d",
+}
+
+
+@pytest.mark.parametrize("kind", OF_MASE)
+def test_the_ops_of_mase_have_its_types(kind: str) -> None:
+    names = OF_MASE[kind].split()
+    found = {name: op.mase_type if (op := default_catalogue().get(name)) is not None else None for name in names}
+    assert found == dict.fromkeys(names, kind)
+
+
+def test_methods_that_write_are_their_op() -> None:
+    catalogue = default_catalogue()
+    for method, name in (("masked_fill_", "masked_fill"), ("add_", "add"), ("relu_", "relu"), ("clamp_", "clamp")):
+        op = catalogue.of_method(method)
+        assert op is not None and op.name == name
+
+
+@pytest.mark.parametrize("op", software.OPS, ids=lambda op: op.name)
+def test_an_entry_of_the_table(op: OpDef) -> None:
+    assert op.modules or op.functions or op.methods
+    assert not op.implicit and op.hardware is None and op.golden is None
+    assert all(callable(getattr(torch.Tensor, method)) for method in op.methods)
+
+
+def test_what_is_implicit_keeps_every_element_in_its_place() -> None:
+    """The hardware lets data pass through these unchanged, so nothing else may be among them."""
+    implicit = {op.name for op in default_catalogue() if op.implicit}
+    assert implicit <= {
+        *("flatten", "unflatten", "view", "reshape", "squeeze", "unsqueeze", "contiguous", "clone", "detach"),
+        *("identity", "dropout", "size", "quantize"),
+    }
+
+
+class Between(nn.Module):
+    """Linear, an operation, linear."""
+
+    def __init__(self, operation: Any) -> None:
+        super().__init__()
+        self.fc1, self.operation, self.fc2 = nn.Linear(4, 4), operation, nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.operation(self.fc1(x)))
+
+
+MOVES = {
+    "transpose": lambda x: x.transpose(0, 1),
+    "permute": lambda x: torch.permute(x, (1, 0)),
+    "cat": lambda x: torch.cat([x, x], 0),
+    "expand": lambda x: x.unsqueeze(1).expand(-1, 2, -1),
+    "getattr": lambda x: x.T,
+    "split": lambda x: x.split(4, 0)[0],
+    "getitem": lambda x: x[1:3],
+    "to": lambda x: x.to(torch.float64).float(),
+    "masked_fill": lambda x: x.masked_fill(torch.eye(4).bool(), 0.0),
+    "softmax": lambda x: x.softmax(-1),
+    "gelu": nn.GELU(),
+    "layer_norm": nn.LayerNorm(4),
+}
+FORMAT = {"name": "fixed", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8, "weight_frac_width": 6}
+RULE = {"config": {**FORMAT, "bias_width": 8, "bias_frac_width": 4, "data_out_width": 8, "data_out_frac_width": 4}}
+
+
+def between(name: str) -> MaseGraph:
+    return annotated(Between(MOVES[name]).eval(), {"x": torch.randn(4, 4)})
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_quantisation_refuses_by_name(name: str) -> None:
+    graph = between(name)
+    before = snapshot(graph)
+    with pytest.raises(UnsupportedError, match="cannot be quantised") as error:
+        quantize_transform_pass(graph, {"default": RULE})
+    assert f"op '{name}'" in str(error.value) and "overrides" in str(error.value)
+    assert snapshot(graph) == before
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_hardware_refuses_by_name(name: str) -> None:
+    """Also when all that has no hardware is left in float."""
+    graph = between(name)
+    quantize_transform_pass(graph, {"by": "type", "linear": RULE})
+    for node in graph.nodes:
+        for tensor in graph.meta_of(node).common.results.tensors:
+            graph.set_format(node, tensor, FixedFormat(8, 4))
+    with pytest.raises(UnsupportedError, match=f"op '{name}' is known but not in hardware"):
+        add_hardware_metadata_analysis_pass(graph, {})
