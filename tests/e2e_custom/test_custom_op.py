@@ -1,0 +1,149 @@
+"""The worked example of a custom op: compiled, simulated bit for bit, and proven over every input code."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw.catalogue import default_catalogue
+from mase_hw.flow.lint import lint
+from mase_hw.ir import MaseGraph
+from tests.docs.pages import blocks
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_op"
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("leaky_shift", EXAMPLE / "leaky_shift.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("custom")
+
+
+@pytest.fixture(scope="module")
+def design(example: ModuleType, work: Path) -> mase_hw.Design:
+    inputs = torch.randn(32, 12, generator=torch.Generator().manual_seed(1))
+    return mase_hw.compile(
+        example.network(), inputs[:1], out=work / "design", calibration=[inputs], custom_ops=example.CUSTOM_OPS
+    )
+
+
+def test_simulates_bit_for_bit(design: mase_hw.Design) -> None:
+    inputs = torch.randn(20, 12, generator=torch.Generator().manual_seed(2)) * 2
+    result = design.simulate(inputs, stalls=0.3)
+    assert result.passed and result.frames == 20
+    assert torch.equal(result.output, design.model(inputs))
+    assert (result.output < 0).any(), "no negative output, so the slope was not tested"
+
+
+def test_full_rate_timing_is_as_predicted(design: mase_hw.Design) -> None:
+    inputs = torch.randn(6, 12, generator=torch.Generator().manual_seed(3))
+    result = design.simulate(inputs)
+    assert (result.fill, result.interval) == (result.predicted["fill"], result.predicted["interval"])
+
+
+def test_every_input_code(example: ModuleType, work: Path) -> None:
+    """One layer of the op alone, fed with all 64 codes of its input format, rounding half up and wrapping."""
+    fmt = {"data_in_width": 6, "data_in_frac_width": 3, "data_out_width": 4, "data_out_frac_width": 2}
+    config = {
+        "quantize": {"leaky_shift": {"config": {"name": "fixed", **fmt, "rounding": "half_up", "overflow": "wrap"}}},
+        "hardware": {"max_parallelism": 3},
+    }
+    model = nn.Sequential(example.LeakyShift(2))
+    codes = torch.arange(-32, 32).reshape(8, 8) / 8
+    alone = mase_hw.compile(model, codes[:1], config, out=work / "alone", custom_ops=example.CUSTOM_OPS)
+    result = alone.simulate(codes)
+    assert result.passed
+    # Python integers, nothing of the package: x * 2^-2 or x in units of 2^-5, to units of 2^-2 half up, modulo 16.
+    for x, y in zip(range(-32, 32), (result.output * 4).reshape(-1).tolist(), strict=True):
+        fine = x if x < 0 else x << 2
+        assert y == ((((fine + 4) >> 3) + 8) & 15) - 8
+
+
+def test_bundle_and_metadata_name_the_files(design: mase_hw.Design, example: ModuleType) -> None:
+    manifest = json.loads((design.path / "manifest.json").read_text())
+    assert "rtl/external/leaky_shift.sv" in manifest["rtl"]
+    copied = (design.path / "rtl/external/leaky_shift.sv").read_bytes()
+    assert copied == (EXAMPLE / "rtl/leaky_shift.sv").read_bytes()
+    assert "rtl/external/leaky_shift.sv" in (design.path / "rtl/files.f").read_text().split()
+    graph = design.graph
+    assert graph is not None
+    nodes = [n for n in graph.nodes if graph.meta_of(n).common.mase_op == "leaky_shift"]
+    assert [graph.meta_of(n)["common"]["args"]["shift"] for n in nodes] == [2, 4]
+    hardware = graph.meta_of(nodes[0])["hardware"]
+    assert (hardware["toolchain"], hardware["module"]) == ("EXTERNAL", "leaky_shift")
+    assert hardware["dependence_files"][-1] == "external/leaky_shift.sv"
+    assert hardware["verilog_param"]["SHIFT"] == 2
+
+
+def test_checkpoint_of_the_compiled_graph(design: mase_hw.Design, example: ModuleType, tmp_path: Path) -> None:
+    graph, inputs = design.graph, torch.randn(8, 12)
+    assert graph is not None
+    graph.export(tmp_path / "net")
+    again = MaseGraph.from_checkpoint(tmp_path / "net", custom_ops=example.CUSTOM_OPS)
+    assert torch.equal(again.model(inputs), graph.model(inputs))
+    with pytest.raises(mase_hw.MaseHwError, match="custom_ops"):
+        MaseGraph.from_checkpoint(tmp_path / "net")
+
+
+class Dense(nn.Module):
+    """A linear layer of a user's own, in the package's hardware."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.inputs, self.outputs = inputs, outputs
+        self.weight, self.bias = nn.Parameter(torch.randn(outputs, inputs)), nn.Parameter(torch.randn(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.T + self.bias
+
+
+def test_parameters_and_the_hardware_of_the_package(work: Path, tmp_path: Path) -> None:
+    linear = default_catalogue()["linear"]
+    assert linear.hardware is not None
+    dense = {
+        "args": {"x": "data_in", "weight": "parameter", "bias": "parameter"},
+        "toolchain": "INTERNAL",
+        "module": linear.hardware.module,
+        "file": linear.hardware.file,
+        "dependence_files": list(linear.hardware.dependence_files),
+        "golden": linear.golden,
+        "like": "linear",
+    }
+    custom = {"modules": {Dense: dense}}
+    torch.manual_seed(0)
+    inputs = torch.randn(5, 6)
+    model = nn.Sequential(Dense(6, 3))
+    made = mase_hw.compile(model, inputs[:1], out=work / "dense", calibration=[inputs], custom_ops=custom)
+    assert made.simulate(inputs).passed
+    assert made.graph is not None and made.graph.meta_of(made.graph.node("_0"))["hardware"]["toolchain"] == "INTERNAL"
+    # In float, the class is rebuilt from the attributes that its constructor names.
+    MaseGraph(model, custom_ops=custom).export(tmp_path / "dense")
+    again = MaseGraph.from_checkpoint(tmp_path / "dense", custom_ops=custom)
+    assert torch.equal(again.model(inputs), model(inputs)) and isinstance(again.modules["0"], Dense)
+
+
+def test_the_page_shows_the_example() -> None:
+    root = EXAMPLE.parents[1]
+    shown = [block for block in blocks("python", "systemverilog", page=root / "docs" / "custom_ops.md") if block.file]
+    assert len(shown) == 4
+    for block in shown:
+        assert block.text in (root / block.file).read_text(encoding="utf-8"), block.id
+
+
+def test_rtl_is_clean() -> None:
+    assert not lint([EXAMPLE / "rtl/leaky_shift.sv"])
