@@ -125,6 +125,7 @@ def _compile(arguments: argparse.Namespace) -> int:
 
 
 def _simulation_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--engine", default="cocotb", metavar="NAME", help="simulation engine (cocotb)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and initial values (0)")
     parser.add_argument("--stalls", type=float, default=0.0, metavar="P", help="probability of a stall a cycle (0)")
     parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")
@@ -144,6 +145,7 @@ def _sim(arguments: argparse.Namespace) -> int:
 
 def _judge(design: Design, arguments: argparse.Namespace) -> int:
     simulation = design.simulate(
+        engine=arguments.engine,
         seed=arguments.seed,
         stalls=arguments.stalls,
         waves=True if arguments.waves else None,

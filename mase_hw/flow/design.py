@@ -18,7 +18,9 @@ from mase_hw.emit.manifest import port_stream
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.errors import ConfigError, ResultsError
 from mase_hw.flow import bench
-from mase_hw.flow.bench import Dut, SimResult, Stalls, Timing, build, simulate
+from mase_hw.flow.bench import Dut, SimResult, Stalls, Timing
+from mase_hw.flow.engines import DEFAULT
+from mase_hw.flow.engines import engine as engine_of
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.streams import IntArray, Stream, from_bits
@@ -129,6 +131,7 @@ class Design:
         self,
         inputs: Inputs | None = None,
         *,
+        engine: str = DEFAULT,
         seed: int = 0,
         stalls: Stalls | float | None = None,
         waves: bool | None = None,
@@ -140,6 +143,7 @@ class Design:
 
         Args:
             inputs: Inputs of the model, frames stacked along the first dimension; the bundle's own vectors if None.
+            engine: Name of the simulation engine; see :mod:`mase_hw.flow.engines`.
             seed: Of stalls, garbage on idle ports and initial register values.
             stalls: Probability of a stall on every input and output in every cycle, or :class:`Stalls`.
             waves: Write an FST; None: only when something is wrong, by running again.
@@ -155,6 +159,7 @@ class Design:
             ToolError: A compiler or simulator is missing.
         """
         tell = progress or (lambda _: None)
+        chosen = engine_of(engine)
         self.manifest = read_manifest(self.path, verify=self.verify)
         if inputs is None:
             stimulus, expected = self._vectors()
@@ -170,17 +175,18 @@ class Design:
 
         def attempt(with_waves: bool) -> SimResult:
             kind = "with waves" if with_waves else "without waves"
+            suffix = ("" if engine == DEFAULT else f"-{engine}") + ("-waves" if with_waves else "")
             tell(f"building the simulator ({kind}) with Verilator")
-            built = build(
+            built = chosen.build(
                 self.dut(),
-                work / ("build-waves" if with_waves else "build"),
+                work / f"build{suffix}",
                 waves=with_waves,
                 cache_dir=work.parent / "runtime-cache",
             )
             tell(f"{'reused' if built.reused else 'built'} in {built.seconds:.1f} s; simulating {frames} frames")
-            return simulate(
+            return chosen.simulate(
                 built,
-                work / ("run-waves" if with_waves else "run"),
+                work / f"run{suffix}",
                 beats_in,
                 beats_out,
                 seed=seed,
