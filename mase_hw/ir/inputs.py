@@ -37,8 +37,8 @@ def refuse_unknown(graph: MaseGraph) -> None:
     raise UnsupportedError(
         f"{len(unknown)} node(s) of the model are no op of the catalogue",
         node="; ".join(f"{n.name} ({n.op} {_target(graph, n)})" for n in unknown),
-        expected=f"one of: {', '.join(sorted(names))}",
-        remedy=f"replace the layer, or add the op to the catalogue{near}",
+        expected=f"one of the {len(names)} ops that `mase-hw ops` lists",
+        remedy=f"replace the layer, add the op to the catalogue, or pass it with custom_ops{near}",
     )
 
 

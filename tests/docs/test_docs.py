@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import builtins
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,30 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 TROUBLE = ROOT / "docs" / "troubleshooting.md"
 
 
+def _can_run(block: Block) -> bool:
+    return "transformers." not in block.text or importlib.util.find_spec("transformers") is not None
+
+
 @every_page
-def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks without a comment before them; those with one are run in test_examples.py."""
+def test_python_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blocks without a comment before them; those with one are run in test_examples.py.
+
+    A text block with the comment ``printed`` is what the Python block before it prints.
+    """
     monkeypatch.chdir(tmp_path)
+    for name in ("FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
     torch.manual_seed(0)
     names: dict[str, object] = {"__name__": "page"}
-    for block in blocks("python", page=page):
-        if not block.note:
+    for block in blocks("python", "text", page=page):
+        if block.language == "python" and not block.note and _can_run(block):
+            capsys.readouterr()
             block.run(names)
+        elif block.note == "printed":
+            printed = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
+            assert printed == block.text.splitlines(), block.id
 
 
 @pytest.mark.parametrize("block", list(blocks("toml")), ids=lambda b: b.id)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -18,8 +20,12 @@ from mase_hw import MaseGraph
 from mase_hw.catalogue import OpDef, default_catalogue
 from mase_hw.flow.bench import build, find_build_tools, simulate
 from mase_hw.flow.design import read_vectors
-from mase_hw.passes.analysis import add_common_metadata_analysis_pass, init_metadata_analysis_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes import (
+    add_common_metadata_analysis_pass,
+    calibrate_analysis_pass,
+    init_metadata_analysis_pass,
+    quantize_transform_pass,
+)
 
 EXAMPLE = torch.linspace(-1, 1, 8).reshape(1, 8)
 WIDTHS = {"name": "fixed", "data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
@@ -91,6 +97,31 @@ def _edited() -> object:
     return mase_hw.load_design("build/edited")
 
 
+def _again() -> object:
+    graph, _ = calibrate_analysis_pass(_initialised(), {"data": [EXAMPLE]})
+    for _ in range(2):
+        graph, _ = quantize_transform_pass(graph, {"default": {"config": WIDTHS}})
+    return graph
+
+
+def _cut_off() -> object:
+    _initialised().export("net")
+    Path("net.pt").write_bytes(Path("net.pt").read_bytes()[:-1])
+    return MaseGraph.from_checkpoint("net")
+
+
+def _hook() -> object:
+    graph = _initialised()
+    graph.model.get_submodule("fc1").register_forward_hook(lambda *_: None)
+    return graph.export("net")
+
+
+def _no_transformers() -> object:
+    theirs = type("PreTrainedModel", (nn.Linear,), {"__module__": "transformers.modeling_utils"})
+    with mock.patch.dict(sys.modules, {"transformers": None, "transformers.utils.fx": None}):
+        return MaseGraph(theirs(8, 4))
+
+
 def _rival() -> object:
     rival = OpDef(name="rival", mase_type="implicit_func", implicit=True, methods=("relu",))
     return default_catalogue().extended([rival])
@@ -112,6 +143,10 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "no hardware": compiling(Half()),
     "float": compiling(config={"quantize": {}}),
     "parallelism": compiling(config={"hardware": {"parallelism": {"fc1": {"data_in_0": 16}}}}),
+    "again": _again,
+    "cut off": _cut_off,
+    "hook": _hook,
+    "transformers": _no_transformers,
     "other folder": _other_folder,
     "edited": _edited,
     "compiler": lambda: find_build_tools({**os.environ, "CXX": "no-such-compiler"}),

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mase_hw.errors import ConfigError, FormatError
+from mase_hw.errors import ConfigError, FormatError, GraphError
 from mase_hw.ir import MaseGraph
+from mase_hw.passes import profile_statistics_analysis_pass, quantize_transform_pass
 from mase_hw.passes.analysis import calibrate_analysis_pass
 from tests.ir.nets import MLP, ConvNet, annotated, assert_json, snapshot, untouched
 
@@ -148,3 +149,38 @@ def test_overflowing_activation_is_named() -> None:
         graph.modules["fc"].weight.fill_(3e38)  # type: ignore[union-attr,operator]
     message = refused(graph, FormatError, {"data": [(torch.ones(1, 4), torch.ones(1, 3))]})
     assert "fc.data_out_0 has infinite values" in message
+
+
+def test_other_statistics_do_not_change_the_formats() -> None:
+    """A profile with absolute values, taken after calibration, must not hide that there were negative ones."""
+    torch.manual_seed(3)
+    data = [torch.randn(64, 6)]
+    config = {"default": {"config": {"name": "fixed", "data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}}}  # fmt: skip
+    formats = []
+    for profiled in (False, True):
+        torch.manual_seed(0)
+        graph = annotated(nn.Sequential(nn.Linear(6, 4), nn.ReLU()), {"input": data[0][:1]})
+        calibrate_analysis_pass(graph, {"data": data})
+        if profiled:
+            options = {"range_min_max": {"abs": True, "dims": None}}
+            profile_statistics_analysis_pass(
+                graph,
+                {
+                    "by": "type",
+                    "target_weight_nodes": ["linear"],
+                    "target_activation_nodes": ["linear"],
+                    "weight_statistics": options,
+                    "activation_statistics": options,
+                    "data": data,
+                },
+            )
+        _, info = quantize_transform_pass(graph, config)
+        formats.append({name: node["formats"] for name, node in info["nodes"].items()})
+    assert formats[0] == formats[1] and formats[0]
+
+
+def test_weights_without_values_are_refused() -> None:
+    graph = annotated(nn.Sequential(nn.Linear(6, 4)), {"input": torch.zeros(1, 6)})
+    graph.model.to("meta")
+    with pytest.raises(GraphError, match="meta device"):
+        calibrate_analysis_pass(graph, {"data": [torch.zeros(2, 6)]})

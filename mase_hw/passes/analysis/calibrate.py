@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 from torch import Tensor, fx
 
+from mase_hw.errors import GraphError
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
@@ -17,6 +18,8 @@ from mase_hw.passes.analysis.statistics.batches import batches, empty
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 
 CALIBRATE_PASS = "calibrate_analysis_pass"
+CALIBRATED = "calibrated"
+"""Key beside ``stat`` of the range from which a format is chosen."""
 
 
 class CalibrateArgs(PassArgs):
@@ -33,7 +36,8 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     """Run the model over data and record the range of every tensor, parameters included.
 
     The ranges are at ``meta["software"]["args"][name]["stat"]["range_min_max"]`` (and ``results``) as
-    ``min``, ``max`` (Python floats) and ``count`` (numbers seen). One batch is in memory at a time; its first
+    ``min``, ``max`` (Python floats) and ``count`` (numbers seen); a copy at ``[name]["calibrated"]`` is what the
+    quantisation chooses formats from. One batch is in memory at a time; its first
     dimension may differ from that of ``dummy_in``, all others are the same.
 
     Raises:
@@ -42,6 +46,7 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
 
         After an error the metadata is as it was before.
     """
+    _refuse_meta(graph)
     parameters = _parameter_ranges(graph)
     seen: dict[tuple[fx.Node, str], RangeMinMax] = {}
     done = 0
@@ -68,6 +73,18 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     return graph, {"batches": done, "tensors": len(seen) + len(parameters)}
 
 
+def _refuse_meta(graph: MaseGraph) -> None:
+    """Tensors on the ``meta`` device have no values to observe."""
+    empty_ones = [name for name, tensor in graph.model.state_dict().items() if tensor.is_meta]
+    if empty_ones:
+        raise GraphError(
+            "the model has tensors without values (on the meta device), so nothing can be observed",
+            node=empty_ones[0],
+            got=f"{len(empty_ones)} such tensors",
+            remedy="load the weights first",
+        )
+
+
 def _parameter_ranges(graph: MaseGraph) -> dict[tuple[fx.Node, str], RangeMinMax]:
     """Ranges of the parameters of every module; they are constant, so once is enough."""
     ranges: dict[tuple[fx.Node, str], RangeMinMax] = {}
@@ -89,4 +106,7 @@ def _observe(seen: dict[tuple[fx.Node, str], RangeMinMax], node: fx.Node, value:
 
 def _record(branch: dict[str, Any], name: str, observed: RangeMinMax) -> None:
     if observed.count:
-        branch.setdefault(name, {}).setdefault("stat", {})[RangeMinMax.name] = observed.result()
+        entry = branch.setdefault(name, {})
+        entry.setdefault("stat", {})[RangeMinMax.name] = observed.result()
+        # Formats are chosen from this copy: a statistic may be taken again, with other options.
+        entry[CALIBRATED] = observed.result()

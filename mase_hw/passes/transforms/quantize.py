@@ -14,6 +14,7 @@ from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedE
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.nn import Quantized, QuantizeInput
+from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.base import graph_pass
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 
@@ -133,7 +134,7 @@ class _Planner:
 
     def _range(self, node: fx.Node, name: str) -> tuple[float, float]:
         software = self.graph.meta_of(node).software
-        stat = {**software.args, **software.results}.get(name, {}).get("stat", {}).get("range_min_max")
+        stat = {**software.args, **software.results}.get(name, {}).get(CALIBRATED)
         if stat is None:
             key = name.rstrip("0123456789").rstrip("_")
             raise PassOrderError(
