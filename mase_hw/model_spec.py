@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, MaseHwError
 
 FORMS = "FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
 
@@ -94,7 +95,14 @@ def _checked(function: Callable[[], Any], spec: str) -> ModelSpec:
         raise ConfigError(
             "the function of the model cannot be called without arguments", node=spec, field="MODEL", got=str(error)
         ) from error
-    returned = function()
+    try:
+        returned = function()
+    except MaseHwError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise ConfigError(
+            "the function of the model failed", node=spec, field="MODEL", got=traceback.format_exc(limit=-3).strip()
+        ) from error
     if not isinstance(returned, tuple) or not 2 <= len(returned) <= 4 or not isinstance(returned[0], nn.Module):
         kinds = [type(item).__name__ for item in returned] if isinstance(returned, tuple) else type(returned).__name__
         raise ConfigError(
@@ -117,7 +125,13 @@ def _from_file(path: Path, spec: str) -> ModuleType:
     module = importlib.util.module_from_spec(module_spec)
     # Registered, because dataclasses and pickles in the file look their module up by name.
     sys.modules[name] = module
-    module_spec.loader.exec_module(module)
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as error:  # the user's code may raise anything, a syntax error included
+        del sys.modules[name]
+        raise ConfigError(
+            "the model's file cannot be run", node=spec, field="MODEL", got=traceback.format_exc(limit=-3).strip()
+        ) from error
     return module
 
 

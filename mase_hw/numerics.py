@@ -79,7 +79,11 @@ def full_precision(device: torch.device) -> Iterator[None]:
 
 def reduced_matmul() -> bool:
     """Whether torch is allowed to compute float32 products with fewer than 24 bits (TF32, bfloat16)."""
-    return torch.get_float32_matmul_precision() != "highest" or bool(torch.backends.cuda.matmul.allow_tf32)
+    try:
+        return torch.get_float32_matmul_precision() != "highest" or bool(torch.backends.cuda.matmul.allow_tf32)
+    except RuntimeError:
+        # Set through the per-backend API, which the older one refuses to be asked beside; float64 is always exact.
+        return True
 
 
 class _Cast(torch.autograd.Function):

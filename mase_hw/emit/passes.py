@@ -81,7 +81,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     modules = {path.stem for path in rtl_root().rglob("*.sv")} | {
         op.hardware.module for op in graph.catalogue if op.hardware is not None
     }
-    if not args.top_name.isidentifier() or not args.top_name.isascii() or args.top_name in KEYWORDS | modules:
+    if not args.top_name.isidentifier() or not args.top_name.isascii() or args.top_name in KEYWORDS | modules | {"TOP"}:
         raise ConfigError(
             "the top's name is no identifier that SystemVerilog allows",
             field="top_name",
@@ -130,9 +130,16 @@ def _read(path: Path) -> bytes:
 @graph_pass("emit_bram_transform_pass", args=EmitArgs, needs=(TOP,))
 def emit_bram_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
     """Write the memory files: every parameter of every node, quantised, in the order its module reads it."""
-    netlist: Netlist = graph.meta["netlist"]
     bundle = bundle_of(graph)
-    words: dict[str, int] = {}
+    files = memory_files(graph, graph.meta["netlist"])
+    for file, text in files.items():
+        bundle.add(file, text)
+    return graph, {**_write(graph, args), "words": {file: text.count("\n") for file, text in files.items()}}
+
+
+def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
+    """Content of every memory file by its path in the bundle, from the parameters as they are now."""
+    files: dict[str, str] = {}
     for net in netlist.nets:
         if net.source.instance not in netlist.memories:
             continue
@@ -142,9 +149,8 @@ def emit_bram_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGrap
         assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
         values = module.mantissa(port.name).cpu().long().numpy()
         file = f"mem/{netlist.memories[net.source.instance]}"
-        bundle.add(file, memory_text(dataclasses.replace(port, repeat=1), values[None]))
-        words[file] = port.beats
-    return graph, {**_write(graph, args), "words": words}
+        files[file] = memory_text(dataclasses.replace(port, repeat=1), values[None])
+    return files
 
 
 def memory_text(stream: Stream, tensor: IntArray) -> str:

@@ -58,7 +58,7 @@ def render_top(netlist: Netlist, schedule: Schedule) -> str:
         name=netlist.name,
         summary=f"{len(netlist.instances)} instances, {len(drives_mem)} memories",
         port_notes=[describe(s) for s in ports],
-        fill=schedule.fill,
+        fill=f"{'' if schedule.exact else 'at least '}{schedule.fill}",
         interval=schedule.interval,
         bottleneck=schedule.bottleneck,
         header=HEADER_WITH_MEMORY.format(netlist.name) if drives_mem else f"module {netlist.name} (",

@@ -42,6 +42,8 @@ class Schedule:
         interval: Cycles a frame in steady state.
         bottleneck: Instance or port that sets the interval.
         instances: Timing by instance name.
+        exact: Whether ``fill`` and ``last`` are exact. With a fork they are lower bounds: a slow reader holds others
+            back, which is not followed.
     """
 
     fill: int
@@ -49,6 +51,7 @@ class Schedule:
     interval: int
     bottleneck: str
     instances: dict[str, NodeTiming]
+    exact: bool = True
 
 
 def predict(netlist: Netlist, catalogue: Catalogue) -> Schedule:
@@ -74,7 +77,9 @@ def predict(netlist: Netlist, catalogue: Catalogue) -> Schedule:
         intervals[instance.name] = interval
     outputs = [valid[into[Pin(TOP, s.name)]] for s in netlist.outputs]
     bottleneck = max(intervals, key=lambda name: intervals[name])
-    return Schedule(int(outputs[0][0]), max(int(o[-1]) for o in outputs), intervals[bottleneck], bottleneck, timings)
+    exact = not any(i.op == "fork" for i in netlist.instances)
+    last = max(int(o[-1]) for o in outputs)
+    return Schedule(int(outputs[0][0]), last, intervals[bottleneck], bottleneck, timings, exact)
 
 
 def _run(instance: Instance, offered: list[Cycles], catalogue: Catalogue) -> tuple[Cycles, int]:

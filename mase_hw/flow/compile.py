@@ -20,6 +20,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.flow.config import CompileConfig, load_config
 from mase_hw.flow.design import Design, Progress
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.same_function import check_trace, fixed_arguments
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
@@ -63,10 +64,13 @@ def compile(
     out = Path(out)
     check_target(out)
     tell("tracing the model")
-    graph = MaseGraph(model, custom_ops=custom_ops)
+    given = _given(example_inputs)
+    # What the example leaves at its default is fixed: tracing would take it for a tensor.
+    graph = MaseGraph(model, cf_args=fixed_arguments(model, given) or None, custom_ops=custom_ops)
     graph, _ = init_metadata_analysis_pass(graph)
     dummy = name_inputs(graph, example_inputs)
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": dummy, "add_value": False})
+    check_trace(model, graph.model, dummy)
     tell("observing value ranges")
     graph, _ = calibrate_analysis_pass(graph, {"data": [dummy] if calibration is None else calibration})
     tell("quantising")
@@ -82,6 +86,22 @@ def compile(
     graph, _ = emit_cocotb_transform_pass(graph, {"inputs": chosen, "project_dir": out})
     tell(f"wrote {out}")
     return Design(out, graph)
+
+
+def _given(inputs: Any) -> int | set[str]:
+    """Names of the example's inputs, or their number."""
+    if isinstance(inputs, Mapping):
+        return set(inputs)
+    if isinstance(inputs, Tensor):
+        return 1
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str):
+        raise ConfigError(
+            "the example is no input of a model",
+            field="example_inputs",
+            got=type(inputs).__name__,
+            expected="a tensor, tensors in order, or tensors by name",
+        )
+    return len(inputs)
 
 
 def name_inputs(graph: MaseGraph, inputs: Inputs) -> dict[str, Any]:

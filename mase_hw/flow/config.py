@@ -27,8 +27,8 @@ class CompileConfig(BaseModel):
 
     Args:
         top: Module name of the top level.
-        quantize: Arguments of ``quantize_transform_pass``; 8 bits everywhere, formats from observed ranges, if not
-            given.
+        quantize: Arguments of ``quantize_transform_pass``; what ``default`` does not say is 8 bits everywhere, formats
+            from observed ranges.
         hardware: Arguments of ``add_hardware_metadata_analysis_pass``.
     """
 
@@ -61,4 +61,15 @@ def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -
             ) from error
         except tomllib.TOMLDecodeError as error:
             raise ConfigError("the configuration file is not TOML", node=where, got=str(error)) from error
-    return validate(where, CompileConfig, config)
+    return _with_eight_bits(validate(where, CompileConfig, config))
+
+
+def _with_eight_bits(config: CompileConfig) -> CompileConfig:
+    """Fill what ``quantize.default`` does not say with the 8-bit default; a name of null stays null."""
+    standard = _eight_bit().default
+    assert standard is not None  # _eight_bit always has one
+    given = config.quantize.default
+    keys = {} if given is None else {key: getattr(given.config, key) for key in given.config.model_fields_set}
+    base = {key: getattr(standard.config, key) for key in standard.config.model_fields_set}
+    rule = Rule(config=NodeConfig(**{**base, **keys}))
+    return config.model_copy(update={"quantize": config.quantize.model_copy(update={"default": rule})})

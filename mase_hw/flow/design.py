@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,9 @@ from torch import Tensor
 
 from mase_hw.emit.bundle import read_manifest
 from mase_hw.emit.manifest import port_stream
+from mase_hw.emit.passes import memory_files
 from mase_hw.emit.reference import Inputs, Reference
-from mase_hw.errors import ConfigError, ResultsError
+from mase_hw.errors import ConfigError, EmitError, ResultsError, ToolError
 from mase_hw.flow import bench
 from mase_hw.flow.bench import Dut, SimResult, Stalls, Timing
 from mase_hw.flow.engines import DEFAULT
@@ -76,7 +80,8 @@ class Simulation:
         lines = [self.result.report()]
         for name, value in (("fill", self.fill), ("interval", self.interval)):
             shown = "nothing" if value is None else f"{value} cycles"
-            lines.append(f"  {name}: predicted {self.predicted[name]} cycles, measured {shown}")
+            bound = "" if self.predicted["exact"] or name == "interval" else "at least "
+            lines.append(f"  {name}: predicted {bound}{self.predicted[name]} cycles, measured {shown}")
         return "\n".join(lines)
 
 
@@ -93,7 +98,7 @@ class Design:
     """
 
     def __init__(self, path: Path, graph: MaseGraph | None = None, *, verify: bool = True) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve()
         self.graph = graph
         self.verify = verify
         self.manifest: dict[str, Any] = read_manifest(self.path, verify=verify)
@@ -164,6 +169,7 @@ class Design:
         if inputs is None:
             stimulus, expected = self._vectors()
         else:
+            self._check_parameters()
             tell("running the quantised PyTorch model for the reference")
             stimulus, expected = Reference(self._with_graph()).run(inputs)
         beats_in = {name: self.streams[name].pack(values) for name, values in stimulus.items()}
@@ -197,15 +203,30 @@ class Design:
                 progress=_ticker(tell),
             )
 
-        result = attempt(bool(waves))
+        with _alone(work):
+            result = attempt(bool(waves))
         if waves is None and result.failure is not None and not isinstance(result.failure, ResultsError):
             tell(f"{type(result.failure).__name__}: running again with waves")
-            again = attempt(True)
+            with _alone(work):
+                again = attempt(True)
             result = dataclasses.replace(result, waves=again.waves)
         if check:
             result.raise_on_failure()
         timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
         return Simulation(result, frames, self._floats(result), self.timing, timings)
+
+    def _check_parameters(self) -> None:
+        """Refuse a model whose parameters changed after emission, for example in training."""
+        netlist = self._with_graph().meta.get("netlist")
+        if netlist is None or not self.verify:
+            return
+        for file, text in memory_files(self._with_graph(), netlist).items():
+            if (self.path / file).read_text() != text:
+                raise ConfigError(
+                    "the model's parameters are not those of the bundle any more",
+                    node=file,
+                    remedy="compile the model again; the bundle holds the parameters it had then",
+                )
 
     def _watchdog(self) -> int:
         """Cycles in which something must move: no module works longer than a whole frame without a beat."""
@@ -248,6 +269,25 @@ class Design:
                 remedy="simulate the bundle's own vectors (no inputs), or compile the model again",
             )
         return self.graph
+
+
+@contextmanager
+def _alone(work: Path) -> Iterator[None]:
+    """One simulation at a time in a work folder, also between processes; the lock goes with its holder."""
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        handle = (work / ".lock").open("w")
+    except OSError as error:
+        raise EmitError("the work folder cannot be written", node=str(work), got=str(error)) from error
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield
+        except ToolError:
+            # Nothing was built: leave nothing behind.
+            if [p.name for p in work.iterdir()] == [".lock"]:
+                shutil.rmtree(work, ignore_errors=True)
+            raise
 
 
 def _ticker(tell: Progress) -> Callable[[bench.Progress], None]:

@@ -188,6 +188,8 @@ class SimResult:
         lines += [f"  {port.state()}" for port in self.ports.values()]
         if self.failure is not None:
             lines += [str(self.failure)]
+        if self.waves is not None:
+            lines += [f"  waves: {self.waves}"]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:

@@ -56,8 +56,11 @@ module skid_buffer #(
   end
 
 `ifndef SYNTHESIS
+  logic armed_q;  // registers hold anything before the first reset
+  initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    if (!rst && !in_ready && !out_valid) begin
+    armed_q <= armed_q || rst;
+    if (armed_q && !rst && !in_ready && !out_valid) begin
       $fatal(1, "%m: the skid word is occupied while the output word is empty");
     end
   end

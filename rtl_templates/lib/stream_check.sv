@@ -24,13 +24,16 @@ module stream_check #(
   end
 
 `ifndef SYNTHESIS
+  logic armed_q;  // registers hold anything before the first reset
+  initial armed_q = 1'b0;
   logic             stalled_q;
   logic [WIDTH-1:0] data_q;
 
   always_ff @(posedge clk) begin
+    armed_q <= armed_q || rst;
     stalled_q <= !rst && valid && !ready;
     data_q    <= data;
-    if (!rst && stalled_q) begin
+    if (armed_q && !rst && stalled_q) begin
       if (!valid) begin
         $fatal(1, "%m: stream %s: valid dropped before ready", NAME);
       end else if (data != data_q) begin

@@ -74,8 +74,11 @@ module stream_fifo #(
   end
 
 `ifndef SYNTHESIS
+  logic armed_q;  // registers hold anything before the first reset
+  initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    if (!rst && (int'(count) > DEPTH)) begin
+    armed_q <= armed_q || rst;
+    if (armed_q && !rst && (int'(count) > DEPTH)) begin
       $fatal(1, "%m: count %0d is above the depth %0d", count, DEPTH);
     end
   end

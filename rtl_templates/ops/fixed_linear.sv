@@ -160,10 +160,9 @@ module fixed_linear #(
   // ---- Folding and pipeline.
   localparam int IT = (InSize + PI - 1) / PI;
   localparam int OT = (OutSize + PO - 1) / PO;
-  // Cycles from the issue to the dot product (registers: operands, products, tree).
+  // Cycles from the issue to the dot product: operand and product registers, tree.
   localparam int DotLatency = 2 + $clog2(PI);
-  // ... and to a valid output: accumulator and queue are one cycle each.
-  localparam int Pipe = DotLatency + 2;
+  localparam int Pipe = DotLatency + 2;  // to a valid output: accumulator and queue
   // A slot is taken for Pipe + 1 cycles, and one is wanted every IT cycles.
   localparam int QueueFit = (Pipe + IT) / IT + 1;
   localparam int QueueDepth = (QueueFit > 2) ? QueueFit : 2;
@@ -385,13 +384,15 @@ module fixed_linear #(
   assign unused_flags = &{1'b0, sum_valid, queue_ready, queue_count};
 
 `ifndef SYNTHESIS
+  logic armed_q;  // registers hold anything before the first reset
+  initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    if (!rst && sum_valid[0] && !queue_ready) begin
+    armed_q <= armed_q || rst;
+    if (armed_q && !rst && sum_valid[0] && !queue_ready) begin
       $fatal(1, "%m: a result met a full output queue");
     end
-    if (!rst && (int'(credit_q) + int'(queue_count) > QueueDepth)) begin
-      $fatal(1, "%m: %0d credits and %0d queued beats exceed the depth %0d", credit_q, queue_count,
-             QueueDepth);
+    if (armed_q && !rst && (int'(credit_q) + int'(queue_count) > QueueDepth)) begin
+      $fatal(1, "%m: %0d credits and %0d queued, depth %0d", credit_q, queue_count, QueueDepth);
     end
   end
 `endif

@@ -85,6 +85,11 @@ def _initialised() -> MaseGraph:
     return graph
 
 
+def _calibrated() -> MaseGraph:
+    graph, _ = calibrate_analysis_pass(_initialised(), {"data": [EXAMPLE]})
+    return graph
+
+
 def _other_folder() -> object:
     Path("notes").mkdir(exist_ok=True)
     Path("notes/plan.txt").write_text("keep me")
@@ -131,7 +136,9 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "nan": _nan,
     "wide sum": compiling(config=quantized(data_in_width=40, weight_width=40)),
     "unknown key": compiling(config={"quantize": {"default": {"config": {"data_in_widht": 8, "rounding": "nearest"}}}}),
-    "no width": compiling(config={"quantize": {"default": {"config": {"name": "fixed", "data_in_width": 8}}}}),
+    "no width": lambda: quantize_transform_pass(
+        _calibrated(), {"default": {"config": {"name": "fixed", "data_in_width": 8}}}
+    ),
     "no node": compiling(config={"quantize": {"by": "name", "fc3": {"config": WIDTHS}}}),
     "unsigned": compiling(config=quantized(data_in_signed=False)),
     "control flow": compiling(Branch()),
@@ -141,7 +148,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "not observed": lambda: quantize_transform_pass(_initialised(), {"default": {"config": WIDTHS}}),
     "unknown op": compiling(net(fc1=nn.Linear(8, 4), gate=nn.CELU())),
     "no hardware": compiling(Half()),
-    "float": compiling(config={"quantize": {}}),
+    "float": compiling(config={"quantize": {"default": {"config": {"name": None}}}}),
     "parallelism": compiling(config={"hardware": {"parallelism": {"fc1": {"data_in_0": 16}}}}),
     "again": _again,
     "cut off": _cut_off,

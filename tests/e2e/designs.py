@@ -129,7 +129,7 @@ DESIGNS: dict[str, Case] = {
             "hardware": {"parallelism": {"a": {"data_in_0": 4, "data_out_0": 1}, "b": {"data_in_0": 1}}},
         },
         lambda n: (inputs(n, 4, seed=4), inputs(n, 6, seed=5)),
-        casts=1,
+        casts=2,
         outputs=3,
     ),
 }

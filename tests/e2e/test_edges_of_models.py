@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.errors import ConfigError, GraphError
 from tests.e2e.conftest import Workshop
 
 
@@ -34,6 +37,79 @@ class Same(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         y = self.fc(x)
         return y, y
+
+
+class Branches(nn.Module):
+    """Code that tracing follows one way only, unless the argument is fixed."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.fc, self.kind = nn.Linear(6, 3), kind
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        y = self.fc(x)
+        if self.kind == "none" and mask is None:
+            y = y.relu()
+        if self.kind == "type" and isinstance(x, Tensor):
+            y = y.relu()
+        return y
+
+
+class AsksForItsShape(nn.Module):
+    """The first user of the input is a question about its shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.fc(x)
+        return y.view(x.size(0), 2, 2)
+
+
+def test_an_argument_left_at_its_default(tmp_path: Path) -> None:
+    """The default is fixed before tracing, so the branch on it is the right one."""
+    torch.manual_seed(5)
+    x = torch.randn(24, 6)
+    design = mase_hw.compile(Branches("none").eval(), x[:1], out=tmp_path / "bundle", calibration=[x])
+    assert "relu" in [n.name for n in design._with_graph().nodes]
+    with torch.no_grad():
+        assert float(design.model(x).min()) == 0.0
+
+
+def test_a_branch_on_a_type_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="something else than the model"):
+        mase_hw.compile(Branches("type").eval(), torch.randn(1, 6), out=tmp_path / "bundle")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_question_about_the_shape(tmp_path: Path) -> None:
+    design = mase_hw.compile(AsksForItsShape().eval(), torch.randn(1, 6), out=tmp_path / "bundle")
+    assert design.streams["data_out_0"].shape == (1, 2, 2)
+
+
+def test_a_model_trained_after_emission(tmp_path: Path) -> None:
+    design = mase_hw.compile(nn.Sequential(nn.Linear(6, 3)).eval(), torch.randn(1, 6), out=tmp_path / "bundle")
+    with torch.no_grad():
+        next(design.model.parameters()).mul_(-1.0)
+    with pytest.raises(ConfigError, match="not those of the bundle"):
+        design.simulate(torch.randn(2, 6))
+
+
+def test_two_simulations_at_once(tmp_path: Path, workshop: Workshop) -> None:
+    """They share a work folder, so they take turns."""
+    torch.manual_seed(5)
+    design = mase_hw.compile(Same().eval(), torch.randn(1, 6), out=tmp_path / "bundle")
+    work = workshop.work(design, tmp_path, "Same-turns")
+    with ThreadPoolExecutor(3) as pool:
+        runs = [pool.submit(design.simulate, torch.randn(20, 6), work_dir=work, seed=s, waves=False) for s in range(3)]
+        assert all(run.result().passed for run in runs)
+
+
+@pytest.mark.parametrize("example", [None, 3, "text"])
+def test_an_example_that_is_no_tensor(tmp_path: Path, example: object) -> None:
+    with pytest.raises(ConfigError, match="example"):
+        mase_hw.compile(Same().eval(), example, out=tmp_path / "bundle")  # type: ignore[arg-type]
 
 
 def simulated(model: nn.Module, folder: Path, workshop: Workshop) -> tuple[list[Tensor], list[Tensor]]:

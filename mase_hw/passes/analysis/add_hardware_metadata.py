@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic, Hardware, OpDef, Request, verilog_params
@@ -14,7 +14,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
 from mase_hw.passes.base import graph_pass
 
-Lanes = int | list[int]
+Lanes = StrictInt | list[StrictInt]
 
 
 class HardwareArgs(BaseModel):
@@ -168,19 +168,28 @@ class _Mapper:
 
     def _boundary(self, node: fx.Node) -> None:
         """An input of the design has the lanes of the first module that reads it."""
-        reader = node
-        while self.found[reader.name]["is_implicit"]:
-            users = [u for u in reader.users if u.op != "output"]
-            if not users:
-                raise UnsupportedError(
-                    "an input goes nowhere in hardware",
-                    node=node.name,
-                    remedy="remove the unused input, or quantise what reads it",
-                )
-            reader = users[0]
-        lanes = next(v for k, v in self.found[reader.name]["parallelism"].items() if k.startswith("data_in"))
-        size = self.graph.tensor(node, "data_out_0").shape[-1:] or [1]
-        self.found[node.name]["parallelism"] = {"data_out_0": [min(lanes[0], size[0])]}
+        readers, at, leaves = [node], 0, False
+        size = (self.graph.tensor(node, "data_out_0").shape[-1:] or [1])[0]
+        lanes = self.most
+        while at < len(readers):
+            found = self.found[readers[at].name]
+            if not found["is_implicit"]:
+                lanes = next(v for k, v in found["parallelism"].items() if k.startswith("data_in"))[0]
+                break
+            for user in readers[at].users:
+                # Questions about the shape read no data.
+                if user.op == "output":
+                    leaves = True
+                elif user not in readers and self.graph.meta_of(user).common.results.tensors:
+                    readers.append(user)
+            at += 1
+        if at == len(readers) and not leaves:
+            raise UnsupportedError(
+                "an input goes nowhere in hardware",
+                node=node.name,
+                remedy="remove the unused input, or quantise what reads it",
+            )
+        self.found[node.name]["parallelism"] = {"data_out_0": [min(lanes, size)]}
 
 
 def _format(node: fx.Node, name: str, tensor: TensorMetadata) -> FixedFormat:

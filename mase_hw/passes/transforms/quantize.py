@@ -50,7 +50,7 @@ class _Planner:
                     remedy="quantize the float model instead, with all rules in one configuration",
                 )
         nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
-        self.args.check(nodes, set(self.graph.catalogue.names()))
+        self.args.check(nodes, {o.name for o in self.graph.catalogue if o.modules or o.functions or o.methods})
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
             if op is None:
@@ -66,6 +66,11 @@ class _Planner:
             computes = bool(self.graph.meta_of(node).common.results.tensors)
             if config.quantised and computes:
                 self._plan(node, op, config, specific)
+        for node in self.graph.nodes:
+            # A later reader may have widened the format in which an input enters.
+            source = self._data_inputs(node)[:1] if self.graph.op_of(node) is not None else []
+            if source and self.graph.is_implicit(node) and source[0].name in self.formats:
+                self.formats[node.name] = self.formats[source[0].name]
 
     def _plan(self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str]) -> None:
         if op.golden is None or op.hardware is None:
@@ -153,9 +158,10 @@ class _Planner:
             if not before:
                 return
             chain.append(before[0])
-        entry = self.entries.setdefault(chain[-1].name, fmt)
+        name = chain[-1].name
+        self.entries[name] = _covering_both(self.entries[name], fmt) if name in self.entries else fmt
         for node in chain:
-            self.formats[node.name] = entry
+            self.formats[node.name] = self.entries[name]
 
     def _data_inputs(self, node: fx.Node) -> list[fx.Node]:
         sources = self.graph.sources(node)
@@ -184,6 +190,14 @@ class _Planner:
     def _attributes(self, node: fx.Node) -> dict[str, Any]:
         common = self.graph.meta_of(node).common
         return {k: v for k, v in common.args.items() if k not in common.args.tensors}
+
+
+def _covering_both(a: FixedFormat, b: FixedFormat) -> FixedFormat:
+    """The narrowest format that holds every value of two; an input that two nodes read enters in it."""
+    signed = a.signed or b.signed
+    integer = max(f.width - f.frac_width - int(f.signed) for f in (a, b))
+    frac = max(a.frac_width, b.frac_width)
+    return FixedFormat(integer + frac + int(signed), frac, signed)
 
 
 def _attribute(model: nn.Module, path: str) -> Tensor:

@@ -4,7 +4,7 @@
 //   data_in_0: 1x4, s8.4 (value = integer * 2^-4), 4 lanes, 1 beats a frame, innermost dimension first, lane 0 in the low bits
 //   data_out_0: 1x2, s8.4 (value = integer * 2^-4), 2 lanes, 1 beats a frame, innermost dimension first, lane 0 in the low bits
 //   data_out_1: 1x4, s8.4 (value = integer * 2^-4), 4 lanes, 1 beats a frame, innermost dimension first, lane 0 in the low bits
-// Fill latency 10 cycles, one frame every 2 cycles (set by u_fc_repack).
+// Fill latency at least 10 cycles, one frame every 2 cycles (set by u_fc_repack).
 module top #(
     // Folder of the memory files, seen from where the tool runs.
     parameter MEM_DIR = "mem"
