@@ -155,7 +155,8 @@ def test_other_statistics_do_not_change_the_formats() -> None:
     """A profile with absolute values, taken after calibration, must not hide that there were negative ones."""
     torch.manual_seed(3)
     data = [torch.randn(64, 6)]
-    config = {"default": {"config": {"name": "fixed", "data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}}}  # fmt: skip
+    widths = {f"{tensor}_width": 8 for tensor in ("data_in", "weight", "bias", "data_out")}
+    config = {"default": {"config": {"name": "fixed", **widths}}}
     formats = []
     for profiled in (False, True):
         torch.manual_seed(0)
