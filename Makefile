@@ -7,6 +7,8 @@ PIP_FLAGS ?=
 # Test processes: one a core, but not more than memory is likely to hold.
 JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n > 8 ? 8 : n)))
 PYTEST_FLAGS ?=
+MATRIX ?= regress/smoke.toml
+REGRESS_FLAGS ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -21,7 +23,7 @@ OUT ?= build/$(if $(MODEL),$(notdir $(basename $(firstword $(subst :, ,$(MODEL))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim test test-long lint doctor venv check-host clean distclean
+.PHONY: help sim test regress test-long lint doctor venv check-host clean distclean
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -55,6 +57,9 @@ test-long: $(STAMP) $(YOSYS_STAMP) ## run the long regressions
 	@echo "==> Running the long regressions in $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m slow $(PYTEST_FLAGS)
 
+regress: $(STAMP) ## run a regression matrix (MATRIX=FILE.toml, REGRESS_FLAGS=--failed)
+	@$(BIN)/mase-hw regress '$(MATRIX)' --out 'build/regress/$(notdir $(basename $(MATRIX)))' --jobs $(JOBS) $(REGRESS_FLAGS)
+
 lint: $(STAMP) ## check style and types of the Python and style of the RTL
 	@echo "==> ruff check"
 	@$(BIN)/ruff check .
@@ -87,7 +92,7 @@ $(STAMP): pyproject.toml constraints.txt | check-host
 	@echo "==> Installing the pinned packages (about 1.5 GB unpacked; a few minutes, once)"
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt hatchling
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
-		--no-build-isolation -e '.[dev,examples,hf]'
+		--no-build-isolation -e '.[dev,examples,hf,cluster]'
 	@touch '$@'
 	@echo "==> The environment is ready"
 

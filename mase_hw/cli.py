@@ -18,6 +18,7 @@ from rich.table import Table
 
 from mase_hw._version import __version__
 from mase_hw.errors import MaseHwError, SimulationError
+from mase_hw.flow import cache_cli, regress_cli
 
 if TYPE_CHECKING:
     from mase_hw.flow.design import Design
@@ -125,7 +126,7 @@ def _compile(arguments: argparse.Namespace) -> int:
 
 
 def _simulation_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", default="cocotb", metavar="NAME", help="simulation engine (cocotb)")
+    parser.add_argument("--engine", default="cocotb", metavar="NAME", help="cocotb or batch (cocotb)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and initial values (0)")
     parser.add_argument("--stalls", type=float, default=0.0, metavar="P", help="probability of a stall a cycle (0)")
     parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")
@@ -201,6 +202,13 @@ COMMANDS = (
     Command("doctor", "show every tool that was found, its version and what is wrong", _doctor_arguments, _doctor),
     Command("compile", "turn a model into a bundle of SystemVerilog", _compile_arguments, _compile),
     Command("sim", "simulate a bundle and compare with PyTorch bit for bit", _sim_arguments, _sim),
+    Command("cache", cache_cli.HELP, cache_cli.configure, cache_cli.run),
+    Command(
+        "regress",
+        "run a matrix of ops and networks and compare with the baseline",
+        regress_cli.regress_arguments,
+        regress_cli.run_regress,
+    ),
     Command("lint", "check the style of SystemVerilog files", _lint_arguments, _lint),
     Command("ops", "list the catalogue of ops", _no_arguments, _ops),
 )

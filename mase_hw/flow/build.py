@@ -2,7 +2,7 @@
 
 cocotb's own runner makes every signal of the design public, which slows the build and the simulation, and rebuilds
 everything each time. Here only the ports are public, the runtime library comes from a cache, small designs compile as
-one unit, and a build whose inputs have not changed is not repeated.
+one unit, and a simulator is built once for every content: a build folder takes it from the cache.
 """
 
 from __future__ import annotations
@@ -13,36 +13,68 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mase_hw.errors import EmitError, SimulationError, ToolError
+from mase_hw.flow.cache import LOG, PROGRAM, Cache, file_hash
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.runtime_cache import Runtime, runtime
 from mase_hw.flow.tools import BuildTools, find_build_tools, first_errors, run_tool
 
 FLAGS = (
     "--cc",
-    "--vpi",
     "--assert",
     "-Wall",
     "--x-assign",
     "unique",
     "--x-initial",
     "unique",
+    "--output-split",
+    "20000",
     "--make",
     "json",
 )
-"""Flags of every build. No warning is switched off."""
-
-OPTIMISE = "-O1"
-"""Level for the model: ``-O2`` costs more in the compiler than any short simulation gives back."""
+"""Verilator's flags in every build. No warning is switched off; the split bounds what the compiler sees at a time."""
 
 _UNIT_BYTES = 400_000
 """C++ that is compiled as one unit: parsing headers is paid once a unit, but units compile in parallel."""
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """A way to build a simulator.
+
+    Args:
+        name: For people, and part of the identity.
+        optimise: Level of the C++ compiler, for model and runtime.
+        main: The C++ files that are compiled with the model, ``main`` among them.
+        verilator_flags: More flags of Verilator.
+        link: More flags of the linker.
+        public_ports: Whether the ports of the top level can be reached by name (VPI).
+    """
+
+    name: str
+    optimise: str
+    main: Callable[[BuildTools], tuple[Path, ...]]
+    verilator_flags: tuple[str, ...] = ()
+    link: Callable[[BuildTools], tuple[str, ...]] = lambda tools: ()
+    public_ports: bool = False
+
+
+COCOTB = Flavour(
+    "cocotb",
+    # ``-O2`` costs more in the compiler than any short simulation gives back.
+    "-O1",
+    main=lambda tools: (tools.cocotb_main,),
+    verilator_flags=("--vpi",),
+    link=lambda tools: (f"-L{tools.cocotb_libs}", f"-Wl,-rpath,{tools.cocotb_libs}", "-lcocotbvpi_verilator"),
+    public_ports=True,
+)
+"""A simulator that cocotb drives through VPI."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +87,9 @@ class Built:
         folder: The build folder; ``build.log`` lies in it.
         waves: Whether it can write FST.
         identity: Hash of everything that went into it.
-        reused: Whether an earlier build was found to be current.
+        reused: Whether the build folder was found to be current.
         seconds: Time taken.
+        cached: Whether it was not built but came from the cache.
     """
 
     dut: Dut
@@ -66,6 +99,7 @@ class Built:
     identity: str
     reused: bool
     seconds: float
+    cached: bool = False
 
 
 def build(
@@ -76,42 +110,98 @@ def build(
     cache_dir: Path | None = None,
     tools: BuildTools | None = None,
     jobs: int | None = None,
+    flavour: Flavour = COCOTB,
 ) -> Built:
-    """Build a simulator, or find that the one in ``build_dir`` is current.
+    """Make sure that ``build_dir`` has the simulator of a design: it is current, or in the cache, or is built.
 
     Args:
         dut: The design.
         build_dir: Where the simulator is kept; one design per folder. Safe to share between processes.
         waves: Make a simulator that can write FST.
-        cache_dir: Folder of the compiled runtime library; ``runtime-cache`` beside ``build_dir`` by default.
+        cache_dir: The build cache; ``runtime-cache`` beside ``build_dir`` by default.
         tools: From :func:`find_build_tools`; looked up if missing.
         jobs: Compilers to run at a time; the number of cores by default.
+        flavour: What kind of simulator.
 
     Raises:
         ToolError: If a tool is missing or the C++ compiler fails.
         SimulationError: If Verilator refuses the design; a warning is a refusal.
-        EmitError: If the folder cannot be written, or a source cannot be read.
+        EmitError: If a folder cannot be written, or a source cannot be read.
     """
     begin = time.perf_counter()
     tools = tools or find_build_tools()
-    build_dir = build_dir.resolve()
-    cache_dir = (cache_dir or build_dir.parent / "runtime-cache").resolve()
-    identity = _identity(dut, tools, waves)
+    cache_dir = cache_folder(build_dir, cache_dir)
+
+    def make(folder: Path) -> None:
+        library = runtime(tools, cache_dir, waves=waves, optimise=flavour.optimise)
+        _build(dut, folder, library, flavour, waves, jobs)
+
+    identity = _identity(dut, tools, waves, flavour)
+    return cached_build(dut, build_dir, cache_dir, identity, make, waves=waves, flavour=flavour.name, begin=begin)
+
+
+def cache_folder(build_dir: Path, cache_dir: Path | None) -> Path:
+    """The cache that a build in ``build_dir`` uses if the caller named ``cache_dir``."""
+    return (cache_dir or build_dir.resolve().parent / "runtime-cache").resolve()
+
+
+def cached_build(
+    dut: Dut,
+    build_dir: Path,
+    cache_dir: Path,
+    identity: str,
+    make: Callable[[Path], None],
+    *,
+    waves: bool,
+    flavour: str,
+    begin: float,
+) -> Built:
+    """Make sure that ``build_dir`` has the simulator of that identity.
+
+    Args:
+        dut: The design.
+        build_dir: Where it shall be.
+        cache_dir: Where it is kept for other build folders.
+        identity: Hash of everything that goes into it.
+        make: Builds it into a folder, as ``simulator`` and ``build.log``.
+        waves: Whether it can write FST.
+        flavour: What kind of simulator it is.
+        begin: When the work began, by :func:`time.perf_counter`.
+
+    Raises:
+        EmitError: If a folder cannot be written.
+    """
+    build_dir, cache = build_dir.resolve(), Cache(cache_dir)
+    cached = False
     with _locked(build_dir):
         reused = _is_current(build_dir, identity)
         if not reused:
-            _build(dut, build_dir, runtime(tools, cache_dir, waves=waves, optimise=OPTIMISE), waves, jobs)
-            _stamp(build_dir, identity)
-    return Built(dut, build_dir / "simulator", build_dir, waves, identity, reused, time.perf_counter() - begin)
+            # Always in this order, build folder before cache, so that builders cannot wait for each other.
+            with cache.using(identity):
+                try:
+                    (build_dir / "stamp.json").unlink(missing_ok=True)
+                    cached = cache.take(identity, build_dir)
+                    if not cached:
+                        make(build_dir)
+                        about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves, "flavour": flavour}
+                        cache.put(identity, build_dir, about)
+                    _stamp(build_dir, identity)
+                except OSError as problem:
+                    raise EmitError(
+                        "the build folder cannot be written", node=str(build_dir), got=str(problem)
+                    ) from problem
+    seconds = time.perf_counter() - begin
+    return Built(dut, build_dir / PROGRAM, build_dir, waves, identity, reused, seconds, cached)
 
 
-def _identity(dut: Dut, tools: BuildTools, waves: bool) -> str:
+def _identity(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour) -> str:
     digest = hashlib.sha256()
-    facts = [tools.fingerprint, *FLAGS, OPTIMISE, str(waves), dut.top, *dut.ports]
+    facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.verilator_flags, *flavour.link(tools)]
+    facts += [flavour.optimise, str(flavour.public_ports), str(waves), dut.top, *dut.ports]
     facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
-    for source in dut.sources:
+    for source in (*dut.sources, *flavour.main(tools)):
         try:
             content = source.read_bytes()
         except OSError as problem:
@@ -141,32 +231,26 @@ def _is_current(build_dir: Path, identity: str) -> bool:
         if stamp["identity"] != identity:
             return False
         # The program itself is checked too: a damaged one is rebuilt, not run.
-        return bool(stamp["executable"] == _file_hash(build_dir / "simulator"))
+        return bool(stamp["executable"] == file_hash(build_dir / PROGRAM))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
 def _stamp(build_dir: Path, identity: str) -> None:
-    stamp = {"identity": identity, "executable": _file_hash(build_dir / "simulator")}
+    stamp = {"identity": identity, "executable": file_hash(build_dir / PROGRAM)}
     partial = build_dir / "stamp.json.partial"
     partial.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
     os.replace(partial, build_dir / "stamp.json")
 
 
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _build(dut: Dut, build_dir: Path, library: Runtime, waves: bool, jobs: int | None) -> None:
+def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves: bool, jobs: int | None) -> None:
     tools, model = library.tools, build_dir / "model"
-    (build_dir / "stamp.json").unlink(missing_ok=True)
     shutil.rmtree(model, ignore_errors=True)
     model.mkdir()
     log: list[str] = []
     try:
-        listing = _verilate(dut, model, tools, waves, log)
-        units = _units(model, listing, tools, waves)
+        listing = _verilate(dut, model, tools, flavour, waves, log)
+        units = _units(model, listing, flavour.main(tools), waves)
         flags = [*library.flags, f"-I{model}", "-Winvalid-pch"]
         with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
             # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
@@ -180,19 +264,32 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, waves: bool, jobs: int |
                 objects.append(str(path))
                 log.append(output)
             objects += [str(item.result()) for item in fixed]
-        libs = tools.cocotb_libs
-        link = [*tools.compiler, *objects, f"-L{libs}", f"-Wl,-rpath,{libs}", "-lcocotbvpi_verilator"]
-        link += [*library.libraries, "-o", str(model / "simulator")]
+        link = [*tools.compiler, *objects, *flavour.link(tools), *library.libraries, "-o", str(model / PROGRAM)]
         _checked(link, tools, "the simulator does not link", log)
-        os.replace(model / "simulator", build_dir / "simulator")
+        os.replace(model / PROGRAM, build_dir / PROGRAM)
     finally:
-        (build_dir / "build.log").write_text("\n".join(log), encoding="utf-8")
+        # The old log may be linked into the cache, so it is replaced, not written over.
+        (build_dir / LOG).unlink(missing_ok=True)
+        (build_dir / LOG).write_text("\n".join(log), encoding="utf-8")
 
 
-def _verilate(dut: Dut, model: Path, tools: BuildTools, waves: bool, log: list[str]) -> dict[str, list[str]]:
-    public = "".join(f'public_flat_rw -module "{dut.top}" -var "{port}"\n' for port in dut.ports)
+def _verilate(
+    dut: Dut, model: Path, tools: BuildTools, flavour: Flavour, waves: bool, log: list[str]
+) -> dict[str, list[str]]:
+    ports = dut.ports if flavour.public_ports else ()
+    public = "".join(f'public_flat_rw -module "{dut.top}" -var "{port}"\n' for port in ports)
     (model / "ports.vlt").write_text(f"`verilator_config\n{public}", encoding="utf-8")
-    command = [str(tools.verilator), *FLAGS, "--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
+    command = [
+        str(tools.verilator),
+        *FLAGS,
+        *flavour.verilator_flags,
+        "--top-module",
+        dut.top,
+        "--prefix",
+        "Vtop",
+        "-Mdir",
+        str(model),
+    ]
     command += ["--trace-fst"] if waves else []
     for name, value in dut.parameters.items():
         command.append(f"-G{name}={_literal(value)}")
@@ -218,11 +315,11 @@ def _literal(value: int | str) -> str:
     return str(value) if value >= 0 else f"32'sh{value & 0xFFFFFFFF:08x}"
 
 
-def _units(model: Path, listing: dict[str, list[str]], tools: BuildTools, waves: bool) -> list[Path]:
-    """Gather the generated files, and cocotb's main program, into units of about equal size."""
+def _units(model: Path, listing: dict[str, list[str]], main: tuple[Path, ...], waves: bool) -> list[Path]:
+    """Gather the generated files, and the main program, into units of about equal size."""
     kinds = ("classes_fast", "support_fast", "classes_slow", "support_slow")
     files = [Path(file) for kind in kinds for file in listing.get(kind, [])]
-    groups: list[list[Path]] = [[tools.cocotb_main]]
+    groups: list[list[Path]] = [[*main]]
     size = 0
     for file in files:
         size += file.stat().st_size
@@ -235,8 +332,8 @@ def _units(model: Path, listing: dict[str, list[str]], tools: BuildTools, waves:
     units = []
     for index, group in enumerate(groups):
         unit = model / f"unit_{index}.cpp"
-        # The generated files first: cocotb's main program includes the model's header itself.
-        ordered = sorted(group, key=lambda file: file == tools.cocotb_main)
+        # The generated files first: the main program includes the model's header itself.
+        ordered = sorted(group, key=lambda file: file in main)
         unit.write_text(prologue + "".join(f'#include "{file}"\n' for file in ordered), encoding="utf-8")
         units.append(unit)
     return units

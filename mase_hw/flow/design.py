@@ -189,7 +189,8 @@ class Design:
                 waves=with_waves,
                 cache_dir=work.parent / "runtime-cache",
             )
-            tell(f"{'reused' if built.reused else 'built'} in {built.seconds:.1f} s; simulating {frames} frames")
+            how = "reused" if built.reused or built.cached else "built"
+            tell(f"{how} in {built.seconds:.1f} s; simulating {frames} frames")
             return chosen.simulate(
                 built,
                 work / f"run{suffix}",

@@ -9,7 +9,10 @@ from mase_hw.errors import ConfigError, suggest
 from mase_hw.flow.build import Built
 from mase_hw.flow.result import SimResult
 
-_HOMES: dict[str, tuple[str, str]] = {"cocotb": ("mase_hw.flow.bench", "COCOTB")}
+_HOMES: dict[str, tuple[str, str]] = {
+    "batch": ("mase_hw.flow.batch", "BATCH"),
+    "cocotb": ("mase_hw.flow.bench", "COCOTB"),
+}
 """Engine -> module and name of its constant; imported on first use."""
 DEFAULT = "cocotb"
 

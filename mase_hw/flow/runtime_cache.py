@@ -2,11 +2,13 @@
 
 Two thirds of the time of a small build go into ``verilated.cpp`` and ``verilated_vpi.cpp``, which never change, and
 most of the rest into parsing their headers. So objects and a precompiled header are kept in a cache folder, each
-written beside its name and renamed: parallel builds may compile the same object twice, but never see half of one.
+written beside its name and renamed, under a lock: parallel builds wait for each other rather than compile the same
+twice, and never see half of an object. The hash of each lies beside it, and what does not fit it is compiled again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -15,10 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mase_hw.errors import ToolError
+from mase_hw.flow.cache import file_hash
 from mase_hw.flow.tools import BuildTools, first_errors, run_tool
 from mase_hw.resources import sim_root
 
 _HEADERS = ("verilated.h", "verilated_vpi.h", "verilated_dpi.h", "verilated_config.h")
+_HEADER_FIRST = ("verilated_vpi.cpp", "verilated_dpi.cpp", "verilated_threads.cpp")
+"""Sources that are mostly headers: these wait for the precompiled one. ``verilated.cpp`` needs its own macros first."""
 _MODE = 0o644
 """Temporary files are private to the user; a cache may be shared."""
 
@@ -48,6 +53,8 @@ class Runtime:
             ToolError: If the compiler fails.
         """
         extra = self.wave_flags if "fst" in source.name else ()
+        if source.name in _HEADER_FIRST:
+            extra = (*extra, "-include", str(self.header()))
         return self._make(f"{source.stem}.o", [*extra, "-c", str(source)])
 
     def header(self) -> Path:
@@ -64,9 +71,19 @@ class Runtime:
 
     def _make(self, name: str, arguments: Sequence[str]) -> Path:
         target = self.folder / name
-        if target.is_file():
-            return target
-        handle, partial = tempfile.mkstemp(prefix=f".{name}.", dir=self.folder)
+        handle = os.open(self.folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, _MODE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _is_whole(target):
+                self._compile(target, arguments)
+        except OSError as problem:
+            raise ToolError("the build cache cannot be written", node=str(target), got=str(problem)) from problem
+        finally:
+            os.close(handle)
+        return target
+
+    def _compile(self, target: Path, arguments: Sequence[str]) -> None:
+        handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=self.folder)
         os.close(handle)
         try:
             command = [*self.tools.compiler, *self.flags, *arguments, "-o", partial]
@@ -74,15 +91,27 @@ class Runtime:
             if done.returncode:
                 raise ToolError(
                     "Verilator's runtime library does not compile",
-                    node=name,
+                    node=target.name,
                     got=f"exit code {done.returncode}\n    {first_errors(done.stdout)}",
                     remedy="check the C++ compiler with `mase-hw doctor`",
                 )
             os.chmod(partial, _MODE)
+            digest = file_hash(Path(partial))
             os.replace(partial, target)
+            _write_atomic(_digest(target), digest.encode())
         finally:
             Path(partial).unlink(missing_ok=True)
-        return target
+
+
+def _digest(target: Path) -> Path:
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _is_whole(target: Path) -> bool:
+    try:
+        return _digest(target).read_text(encoding="ascii") == file_hash(target)
+    except (OSError, ValueError):
+        return False
 
 
 def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -> Runtime:
@@ -98,6 +127,7 @@ def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -
     folder = cache_dir / f"runtime-{key}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)  # the time of last use, for pruning
     except OSError as problem:
         raise ToolError("the build cache cannot be written", node=str(folder), got=str(problem)) from problem
     wave_flags, libraries = _wave_support(tools, folder) if waves else ((), ())

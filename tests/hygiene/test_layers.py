@@ -22,8 +22,8 @@ LAYERS = (
     "ops",
     "passes",
     "emit",
-    "flow",
     "model_spec",
+    "flow",
     "__init__",
     "cli",
 )

@@ -1,0 +1,145 @@
+"""The build cache on the digits MLP, against cocotb's runner, and the growth of a build with the size of a design.
+
+    python benchmarks/build_cache.py
+
+Everything is built with the same Verilator and C++ compiler, in one run. Processor seconds are shown beside wall time:
+they say the same on a busy machine.
+"""
+
+import os
+import resource
+import runpy
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cocotb_tools.runner import get_runner
+
+import mase_hw
+from mase_hw.flow.bench import Dut, build
+from mase_hw.flow.design import Design
+from mase_hw.flow.toolchain import verilator_env
+from mase_hw.formats import FixedFormat
+from mase_hw.streams import Stream
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+RUNS = 3
+SIZES = (1000, 2000, 4000, 8000)
+"""Stages of the design that grows."""
+
+START = """
+import sys, time
+from mase_hw import load_design
+def tell(line):
+    if "simulating" in line:
+        print(time.time(), flush=True)
+simulation = load_design(sys.argv[1]).simulate(work_dir=sys.argv[2], waves=False, progress=tell)
+assert simulation.passed
+"""
+
+
+def timed(action: Callable[[], object]) -> tuple[float, float]:
+    """Wall seconds, and processor seconds of the processes it started."""
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    action()
+    wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def digits(work: Path) -> Design:
+    example = runpy.run_path(str(EXAMPLES / "digits_mlp.py"))
+    data = example["load"]()
+    return mase_hw.compile(
+        example["train"](data),
+        data.test_images[:1],
+        EXAMPLES / "digits_mlp.toml",
+        out=work / "bundle",
+        calibration=data.train_images.split(256),
+        vectors=data.test_images[:4],
+    )
+
+
+def start_of_a_hit(bundle: Path, work: Path) -> float:
+    """Seconds from starting Python to starting the simulator, in a folder that has none yet."""
+    begin = time.time()
+    command = [sys.executable, "-c", START, str(bundle), str(work)]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return float(printed) - begin
+
+
+def growing(folder: Path, stages: int) -> Dut:
+    """A pipeline of that many stages, no two of them alike."""
+    body = "".join(
+        f"  logic [31:0] s{i};\n"
+        f"  always_ff @(posedge clk) s{i} <= rst ? 32'd{i} : "
+        f"(s{i - 1} * 32'd{2 * i + 1}) ^ {{s{i - 1}[{i % 31}:0], s{i - 1}[31:{i % 31 + 1}]}};\n"
+        for i in range(1, stages + 1)
+    )
+    source = folder / "growing.sv"
+    source.write_text(
+        textwrap.dedent(
+            """\
+            module growing (
+                input logic clk, input logic rst,
+                input logic [7:0] data_in_0, input logic data_in_0_valid, output logic data_in_0_ready,
+                output logic [7:0] data_out_0, output logic data_out_0_valid, input logic data_out_0_ready
+            );
+              assign data_in_0_ready = data_out_0_ready;
+              assign data_out_0_valid = data_in_0_valid;
+              logic [31:0] s0;
+              assign s0 = {4{data_in_0}};
+            """
+        )
+        + body
+        + f"  assign data_out_0 = s{stages}[31:24] ^ s{stages}[23:16] ^ s{stages}[15:8] ^ s{stages}[7:0];\nendmodule\n"
+    )
+    fmt = FixedFormat(8, 4)
+    streams = (Stream("data_in_0", "in", (1, 1), fmt, (1,)), Stream("data_out_0", "out", (1, 1), fmt, (1,)))
+    return Dut("growing", (source,), {}, streams)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        design = digits(work)
+        dut = design.dut()
+        os.environ.update(verilator_env())
+        times: dict[str, list[tuple[float, float]]] = {}
+        starts = []
+        for run in range(RUNS):
+            place = work / f"run{run}"
+            cache = place / "runtime-cache"
+
+            def plain(place: Path = place) -> None:
+                runner = get_runner("verilator")
+                runner.build(sources=list(dut.sources), hdl_toplevel=dut.top, build_dir=place / "plain")
+
+            def ours(name: str, place: Path = place, cache: Path = cache) -> None:
+                build(dut, place / name, cache_dir=cache)
+
+            times.setdefault("cocotb's runner", []).append(timed(plain))
+            times.setdefault("empty cache", []).append(timed(lambda: ours("first")))
+            shutil.rmtree(cache / "simulators")
+            times.setdefault("new design, runtime compiled", []).append(timed(lambda: ours("second")))
+            times.setdefault("cache hit", []).append(timed(lambda: ours("third")))
+            starts.append(start_of_a_hit(design.path, place / "fourth"))
+        base_wall, base_cpu = (statistics.median(column) for column in zip(*times["cocotb's runner"], strict=True))
+        print(f"{'digits MLP':30}{'wall s':>8}{'ratio':>8}{'cpu s':>8}{'ratio':>8}")
+        for name, values in times.items():
+            wall, cpu = (statistics.median(column) for column in zip(*values, strict=True))
+            print(f"{name:30}{wall:8.2f}{wall / base_wall:8.2f}{cpu:8.2f}{cpu / base_cpu:8.2f}")
+        print(f"\ncache hit, Python's start to the simulator's: {statistics.median(starts):.2f} s (must be under 2)")
+        print(f"\n{'stages':>8}{'wall s':>8}{'cpu s':>8}{'cpu ms a stage':>16}")
+        for stages in SIZES:
+            wall, cpu = timed(lambda n=stages: build(growing(work, n), work / f"size{n}", cache_dir=cache))  # type: ignore[misc]
+            print(f"{stages:8}{wall:8.2f}{cpu:8.2f}{1000 * cpu / stages:16.2f}")
+
+
+if __name__ == "__main__":
+    main()

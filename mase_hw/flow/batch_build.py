@@ -1,0 +1,222 @@
+"""Builds the simulator of the batch engine: the model, a generated glue file, and the C++ driver of ``sim/batch``.
+
+Nothing is public and there is no VPI, so Verilator may optimise everything but the ports. A build with probes exposes
+nets of the top level to the driver, which then records their handshakes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mase_hw.errors import EmitError, SimulationError
+from mase_hw.flow.build import FLAGS, Built, _checked, _compile, _literal, cache_folder, cached_build
+from mase_hw.flow.cache import LOG, PROGRAM
+from mase_hw.flow.dut import Dut
+from mase_hw.flow.runtime_cache import Runtime, runtime
+from mase_hw.flow.tools import BuildTools, find_build_tools, first_errors, run_tool
+from mase_hw.resources import sim_root
+from mase_hw.streams import Stream
+
+OPTIMISE = "-O2"
+"""Level of the model and of the runtime: this engine is for long runs."""
+
+_UNIT_BYTES = 800_000
+_KINDS = ("classes_fast", "support_fast", "classes_slow", "support_slow")
+
+
+def build(
+    dut: Dut,
+    build_dir: Path,
+    *,
+    waves: bool = False,
+    cache_dir: Path | None = None,
+    tools: BuildTools | None = None,
+    jobs: int | None = None,
+    probes: Sequence[Stream] = (),
+) -> Built:
+    """Make sure that ``build_dir`` has the simulator of a design: it is current, or in the cache, or is built.
+
+    Args:
+        dut: The design.
+        build_dir: Where the simulator is kept; one design per folder. Safe to share between processes.
+        waves: Make a simulator that can write FST.
+        cache_dir: The build cache; ``runtime-cache`` beside ``build_dir`` by default.
+        tools: From :func:`find_build_tools`; looked up if missing.
+        jobs: Compilers to run at a time; the number of cores by default.
+        probes: Nets of the top level to record, named as the signals are.
+
+    Raises:
+        ToolError: If a tool is missing or the C++ compiler fails.
+        SimulationError: If Verilator refuses the design; a warning is a refusal.
+        EmitError: If a folder cannot be written, or a source cannot be read.
+    """
+    begin = time.perf_counter()
+    tools = tools or find_build_tools()
+    cache_dir, glue = cache_folder(build_dir, cache_dir), _glue(dut, probes)
+
+    def make(folder: Path) -> None:
+        library = runtime(tools, cache_dir, waves=waves, optimise=OPTIMISE)
+        _build(dut, folder, library, glue, probes, waves, jobs)
+
+    identity = _identity(dut, tools, waves, glue)
+    return cached_build(dut, build_dir, cache_dir, identity, make, waves=waves, flavour="batch", begin=begin)
+
+
+def _driver() -> tuple[Path, ...]:
+    return tuple(sorted(path for path in (sim_root() / "batch").iterdir() if path.suffix in (".cpp", ".h")))
+
+
+def _identity(dut: Dut, tools: BuildTools, waves: bool, glue: str) -> str:
+    digest = hashlib.sha256()
+    facts = ["batch", tools.fingerprint, *FLAGS, OPTIMISE, str(waves), dut.top, *dut.ports, glue]
+    facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
+    for fact in facts:
+        digest.update(fact.encode() + b"\0")
+    for source in (*dut.sources, *_driver()):
+        try:
+            content = source.read_bytes()
+        except OSError as problem:
+            raise EmitError("a source file cannot be read", node=str(source), got=str(problem)) from problem
+        digest.update(f"{source.name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _glue(dut: Dut, probes: Sequence[Stream]) -> str:
+    """The only C++ that depends on the design: where its ports, and the probed nets, lie."""
+
+    def entry(place: str, stream: Stream) -> str:
+        signals = ", ".join(f"&top->{place}{_mangled(name)}" for name in (stream.name, stream.valid, stream.ready))
+        return f'    {{"{stream.name}", {signals}, {stream.bits}}},\n'
+
+    inner = f"rootp->{_mangled(dut.top)}__DOT__"
+    return f"""\
+#include "Vtop.h"
+#include "Vtop___024root.h"
+#include "model.h"
+#if VM_TRACE
+#include "verilated_fst_c.h"
+#endif
+
+namespace batch {{
+namespace {{
+Vtop *top;
+#if VM_TRACE
+VerilatedFstC *waves;
+#endif
+}}  // namespace
+
+Model open_model(VerilatedContext *context) {{
+#if VM_TRACE
+  context->traceEverOn(true);
+#endif
+  top = new Vtop{{context, ""}};
+  return {{&top->clk, &top->rst, {{
+{"".join(entry("", stream) for stream in dut.streams)}  }}, {{
+{"".join(entry(inner, stream) for stream in probes)}  }}}};
+}}
+void eval_model() {{ top->eval(); }}
+#if VM_TRACE
+void trace_model(const char *file) {{
+  waves = new VerilatedFstC;
+  top->trace(waves, 99);
+  waves->open(file);
+}}
+void dump_model(unsigned long long time) {{ waves->dump(static_cast<uint64_t>(time)); }}
+#else
+void trace_model(const char *) {{}}
+#endif
+void close_model() {{
+  top->final();
+#if VM_TRACE
+  if (waves) waves->close();
+#endif
+}}
+}}  // namespace batch
+"""
+
+
+def _mangled(name: str) -> str:
+    """A SystemVerilog name as Verilator spells it in C++: a double underscore is its own separator."""
+    return name.replace("__", "___05F")
+
+
+def _build(
+    dut: Dut, build_dir: Path, library: Runtime, glue: str, probes: Sequence[Stream], waves: bool, jobs: int | None
+) -> None:
+    tools, model = library.tools, build_dir / "model"
+    shutil.rmtree(model, ignore_errors=True)
+    model.mkdir()
+    log: list[str] = []
+    try:
+        listing = _verilate(dut, model, tools, probes, waves, log)
+        (model / "glue.cpp").write_text(glue, encoding="utf-8")
+        units = _units(model, listing, waves)
+        flags = [*library.flags, f"-I{model}", f"-I{sim_root() / 'batch'}", "-Winvalid-pch"]
+        with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
+            header = pool.submit(library.header)
+            fixed = [pool.submit(library.object, Path(source)) for source in listing["global"]]
+            include = ["-include", str(header.result())]
+            compiled = [pool.submit(_compile, [*tools.compiler, *flags, *include], unit, tools) for unit in units]
+            objects = []
+            for unit in compiled:
+                path, output = unit.result()
+                objects.append(str(path))
+                log.append(output)
+            objects += [str(item.result()) for item in fixed]
+        link = [*tools.compiler, *objects, "-pthread", *library.libraries, "-o", str(model / PROGRAM)]
+        _checked(link, tools, "the simulator does not link", log)
+        os.replace(model / PROGRAM, build_dir / PROGRAM)
+    finally:
+        # The old log may be linked into the cache, so it is replaced, not written over.
+        (build_dir / LOG).unlink(missing_ok=True)
+        (build_dir / LOG).write_text("\n".join(log), encoding="utf-8")
+
+
+def _verilate(
+    dut: Dut, model: Path, tools: BuildTools, probes: Sequence[Stream], waves: bool, log: list[str]
+) -> dict[str, list[str]]:
+    names = [name for s in probes for name in (s.name, s.valid, s.ready)]
+    public = "".join(f'public_flat_rd -module "{dut.top}" -var "{name}"\n' for name in names)
+    (model / "probes.vlt").write_text(f"`verilator_config\n{public}", encoding="utf-8")
+    command = [str(tools.verilator), *FLAGS, "--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
+    command += ["--trace-fst"] if waves else []
+    command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
+    command += [str(model / "probes.vlt"), *(str(source.resolve()) for source in dut.sources)]
+    done = run_tool(command, tools.env, model)
+    log.append(f"$ {' '.join(command)}\n{done.stdout}")
+    if done.returncode:
+        raise SimulationError(
+            f"Verilator refuses {dut.top}",
+            node=dut.top,
+            got=first_errors(done.stdout),
+            remedy=f"the full log is {model.parent / 'build.log'}",
+        )
+    sources = json.loads((model / "Vtop.json").read_text(encoding="utf-8"))["sources"]
+    return {kind: list(map(str, files)) for kind, files in sources.items()}
+
+
+def _units(model: Path, listing: dict[str, list[str]], waves: bool) -> list[Path]:
+    """The driver and the glue as the first unit, the generated files gathered into units of about equal size."""
+    groups: list[list[Path]] = [[model / "glue.cpp", sim_root() / "batch" / "bench.cpp"], []]
+    size = 0
+    for file in (Path(name) for kind in _KINDS for name in listing.get(kind, [])):
+        size += file.stat().st_size
+        if size > _UNIT_BYTES and groups[-1]:
+            groups.append([])
+            size = file.stat().st_size
+        groups[-1].append(file)
+    macros = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "COVERAGE": 0, "SC": 0, "TIMING": 0}
+    prologue = "".join(f"#define VM_{name} {int(value)}\n" for name, value in macros.items())
+    units = []
+    for index, group in enumerate(groups):
+        unit = model / f"unit_{index}.cpp"
+        unit.write_text(prologue + "".join(f'#include "{file}"\n' for file in group), encoding="utf-8")
+        units.append(unit)
+    return units

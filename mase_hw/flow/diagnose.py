@@ -1,0 +1,169 @@
+"""Finds out where a failing design goes wrong: runs it again with a probe on every edge.
+
+After a mismatch the edges are compared with the quantised model from the inputs on, so the first one that differs
+names the node that computes wrongly. After a hang the handshakes say who waits for whom.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mase_hw.emit.reference import Inputs, Reference
+from mase_hw.errors import ConfigError, ResultsError
+from mase_hw.flow.batch import BATCH
+from mase_hw.flow.beats import decode
+from mase_hw.flow.diagnose_edges import Edge, expected_beats, find_edges
+from mase_hw.flow.diagnose_report import Diagnosis, Divergence, EdgeState, Neighbour, waiting
+from mase_hw.flow.dut import Dut
+from mase_hw.flow.plan import Stalls
+from mase_hw.flow.result import find_first_mismatch
+from mase_hw.ir import MaseGraph
+from mase_hw.streams import IntArray, Stream
+
+NEIGHBOURS = 2
+"""Beats shown before and after the first difference."""
+
+
+class Diagnosable(Protocol):
+    """What is needed of a design; :class:`mase_hw.flow.design.Design` has it."""
+
+    graph: MaseGraph | None
+    path: Path
+    streams: dict[str, Stream]
+
+    def dut(self) -> Dut:
+        """The top level."""
+
+
+def diagnose(
+    design: Diagnosable,
+    inputs: Inputs,
+    *,
+    watchdog: int,
+    max_cycles: int,
+    frames: int | None = None,
+    seed: int = 0,
+    stalls: Stalls | None = None,
+    waves: bool = False,
+    work_dir: Path | None = None,
+    cache_dir: Path | None = None,
+) -> Diagnosis:
+    """Run a design with a probe on every edge and say where it first differs, or who waits for whom.
+
+    Args:
+        design: A compiled design, with its graph.
+        inputs: As given to the simulation that failed.
+        watchdog: Of that simulation.
+        max_cycles: Of that simulation.
+        frames: Only the first so many frames: up to the one that failed is enough.
+        seed: Of that simulation.
+        stalls: Of that simulation.
+        waves: Write an FST of the run.
+        work_dir: Where the probed simulator is built and run; ``<bundle>.work`` beside the bundle by default.
+        cache_dir: The build cache; ``runtime-cache`` beside ``work_dir`` by default.
+
+    Returns:
+        What was found, also if nothing was.
+
+    Raises:
+        ConfigError: If the design was loaded from disk, so that there is no model to compare with.
+        SimulationError: If the design cannot be built with probes.
+    """
+    graph = design.graph
+    if graph is None:
+        raise ConfigError(
+            "this design was loaded from disk and has no model, so its edges cannot be compared",
+            node=str(design.path),
+            remedy="compile the model again",
+        )
+    reference = Reference(graph)
+    named = reference.named(inputs)
+    if frames is not None:
+        steps = {p.name: p.shape[0] if p.shape else 1 for p in reference.inputs}
+        named = {name: tensor[: frames * steps[name]] for name, tensor in named.items()}
+    stimulus, results = reference.run(named)
+    edges = find_edges(graph)
+    expected = expected_beats(graph, edges, named)
+    work = work_dir or design.path.with_name(f"{design.path.name}.work")
+    suffix = "-waves" if waves else ""
+    built = BATCH.build(
+        design.dut(),
+        work / f"build-probes{suffix}",
+        waves=waves,
+        cache_dir=cache_dir or work.parent / "runtime-cache",
+        probes=[edge.stream for edge in edges],
+    )
+    result = BATCH.simulate(
+        built,
+        work / "run-probes",
+        {name: design.streams[name].pack(values) for name, values in stimulus.items()},
+        {name: design.streams[name].pack(values) for name, values in results.items()},
+        watchdog=watchdog,
+        max_cycles=max_cycles,
+        seed=seed,
+        stalls=stalls,
+        waves=waves,
+    )
+    if not result.ports:
+        return Diagnosis(result, (), None, ())
+    states, divergence = [], None
+    outcome = json.loads((result.run_dir / "outcome.json").read_text(encoding="utf-8"))
+    for edge in edges:
+        state, found = _read(result.run_dir, edge, outcome["probes"], expected[edge.net.name])
+        states.append(state)
+        if divergence is None:
+            divergence = _compare(edge, expected[edge.net.name], found)
+    return Diagnosis(result, tuple(states), divergence, tuple(waiting(states)))
+
+
+def _read(folder: Path, edge: Edge, probes: dict[str, Any], expected: IntArray) -> tuple[EdgeState, IntArray]:
+    name = edge.net.name
+    try:
+        seen = probes[name]
+        found = decode(edge.stream, (folder / "found" / f"{name}.bin").read_bytes())
+        accepted = np.frombuffer((folder / "cycles" / f"{name}.accepted.bin").read_bytes(), dtype=np.int64)
+        if not found.shape[0] == accepted.size == int(seen["beats"]):
+            raise ValueError(f"{found.shape[0]} beats, {accepted.size} cycles, {seen['beats']} reported")
+    except (OSError, KeyError, ValueError) as problem:
+        raise ResultsError("the records of a probe are missing", node=name, got=str(problem)) from problem
+    state = EdgeState(
+        net=name,
+        source=edge.net.source.instance or edge.net.source.port,
+        sink=edge.net.sink.instance or edge.net.sink.port,
+        tensor=edge.what,
+        valid=int(seen["valid"]),
+        ready=int(seen["ready"]),
+        beats=found.shape[0],
+        expected=None if edge.parameter else expected.shape[0],
+        last=int(accepted[-1]) if accepted.size else None,
+    )
+    return state, found
+
+
+def _compare(edge: Edge, expected: IntArray, found: IntArray) -> Divergence | None:
+    if edge.parameter is not None:
+        # A memory is read over and over; how often depends on how far its reader came.
+        expected = expected[np.arange(found.shape[0]) % expected.shape[0]]
+    _, first = find_first_mismatch(edge.stream, expected, found)
+    if first is None:
+        return None
+    at, count = first.beat_index, min(expected.shape[0], found.shape[0])
+    near = range(max(0, at - NEIGHBOURS), min(count, at + NEIGHBOURS + 1))
+    return Divergence(
+        net=edge.net.name,
+        node=edge.node,
+        parameter=edge.parameter,
+        source=edge.net.source.instance or edge.net.source.port,
+        sink=edge.net.sink.instance or edge.net.sink.port,
+        mismatch=first,
+        neighbours=tuple(Neighbour(i, _lanes(expected[i]), _lanes(found[i])) for i in near),
+    )
+
+
+def _lanes(beat: Sequence[Any] | IntArray) -> tuple[int, ...]:
+    return tuple(int(value) for value in beat)

@@ -1,0 +1,16 @@
+"""Small networks of the regression matrices; each function is a model specification."""
+
+import torch
+from torch import Tensor, nn
+
+
+def mlp() -> tuple[nn.Module, Tensor]:
+    """Two layers of sizes that no lane count divides."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 10), nn.ReLU(), nn.Linear(10, 5)), torch.rand(1, 12) * 2 - 1
+
+
+def rows() -> tuple[nn.Module, Tensor]:
+    """Three dimensions, so that a frame has many rows."""
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(6, 4, bias=False), nn.ReLU(), nn.Linear(4, 4)), torch.rand(2, 3, 6) * 2 - 1

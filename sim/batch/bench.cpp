@@ -1,0 +1,240 @@
+// The batch bench: plays a plan against a model without Python or VPI in the loop. It does in every cycle what
+// sim/stream_bench.py does, and leaves the same files behind; outcome.json comes last, so one that exists is whole.
+//
+// The plan is read from beats/batch.txt, which the host derives from plan.json: words separated by blanks.
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <memory>
+
+#include "stream.h"
+#include "verilated.h"
+
+namespace {
+
+using batch::Driver;
+using batch::Monitor;
+using batch::Probe;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t PROGRESS_CYCLES = 1024;
+constexpr unsigned long long PERIOD = 10;
+
+struct Verdict {
+    std::string kind, message;
+};
+
+class Bench {
+public:
+    Bench(VerilatedContext *context, bool waves) : m_context{context}, m_waves{waves}, m_model{batch::open_model(context)} {
+        std::ifstream plan{"beats/batch.txt"};
+        size_t streams = 0;
+        plan >> m_id >> m_reset >> m_start >> m_watchdog >> m_limit >> m_tail >> streams;
+        for (size_t i = 0; i < streams; ++i) add_stream(plan);
+        if (!plan) batch::die("beats/batch.txt is cut short");
+        for (const batch::Signals &probe : m_model.probes) m_probes.emplace_back(probe);
+        m_progress = ::open("progress", O_WRONLY | O_CREAT, 0644);
+        if (waves) batch::trace_model("dump.fst");
+    }
+
+    void reset() {
+        *m_model.clk = 0;
+        *m_model.rst = 1;
+        for (Driver &driver : m_drivers) driver.idle();
+        for (Monitor &monitor : m_monitors) monitor.idle();
+        batch::eval_model();
+        dump();
+        for (int64_t i = 0; i < m_reset; ++i) {
+            if (i + 1 == m_reset) {
+                for (const Monitor &monitor : m_monitors) monitor.check_reset();
+            }
+            rise();
+            if (i + 1 == m_reset) *m_model.rst = 0;
+            fall();
+        }
+    }
+
+    Verdict play() {
+        int64_t last = m_start, longest = 0, end = -1;
+        bool calm = false;
+        for (int64_t now = 0;;) {
+            bool moved = false;
+            for (Monitor &monitor : m_monitors) moved |= monitor.sample(now, calm);
+            if (now >= m_start) {
+                for (Driver &driver : m_drivers) moved |= driver.sample(now, calm);
+            }
+            for (Probe &probe : m_probes) probe.sample(now);
+            if (moved) {
+                longest = std::max(longest, now - last);
+                last = now;
+                calm = end >= 0;
+            }
+            if (end < 0 && (moved || now == m_start) && all_done()) {
+                // As long as the design has ever been silent, a beat too many may still be on its way.
+                end = now + std::max(m_tail, longest + 16);
+                calm = true;
+            } else if (end < 0 && !moved && now - last >= m_watchdog) {
+                if (calm && now - last >= 2 * m_watchdog) {
+                    return {"hang", "no stream moved for " + std::to_string(now - last)
+                                        + " cycles, half of them without any stall"};
+                }
+                calm = true;
+            }
+            cycle = ++now;
+            if (end >= 0 && end <= now) return verdict();
+            if (end < 0 && now >= m_limit) return {"limit", "not finished after " + std::to_string(now) + " cycles"};
+            if (now % PROGRESS_CYCLES == 0) report();
+            rise();
+            for (Monitor &monitor : m_monitors) monitor.drive();
+            for (Driver &driver : m_drivers) driver.drive();
+            fall();
+        }
+    }
+
+    void write(const Verdict &verdict, double seconds) const {
+        std::string streams;
+        for (const Driver &d : m_drivers) {
+            d.cycles.write(d.port.name);
+            streams += comma(streams) + entry(d.port, d.cycles, "in", d.total(), d.valid, *d.port.ready) + "}";
+        }
+        for (const Monitor &m : m_monitors) {
+            m.cycles.write(m.port.name);
+            batch::write_file("found/" + m.port.name + ".bin", m.found.data(), m.found.size());
+            streams += comma(streams) + entry(m.port, m.cycles, "out", m.total(), *m.port.valid, m.ready) + field("compared", m.compared)
+                       + field("extra", m.extra()) + field("mismatches", m.mismatches) + ", \"first\": "
+                       + (m.mismatches ? std::to_string(m.first) : "null") + "}";
+        }
+        std::string probes;
+        for (const Probe &p : m_probes) {
+            p.cycles.write(p.port.name);
+            batch::write_file("found/" + p.port.name + ".bin", p.found.data(), p.found.size());
+            probes += comma(probes) + entry(p.port, p.cycles, "probe", 0, *p.port.valid, *p.port.ready) + "}";
+        }
+        // Messages are made of names, numbers and plain sentences: nothing in them needs escaping.
+        const std::string text = "{\"version\": 1, \"plan\": \"" + m_id + "\", \"verdict\": \"" + verdict.kind
+                                 + "\", \"message\": \"" + verdict.message + "\", \"cycles\": " + std::to_string(cycle)
+                                 + ", \"seconds\": " + std::to_string(seconds) + ", \"streams\": {" + streams
+                                 + "\n}, \"probes\": {" + probes + "\n}, \"complete\": true}\n";
+        batch::write_file("outcome.json.partial", text.data(), text.size());
+        if (std::rename("outcome.json.partial", "outcome.json")) batch::die("outcome.json cannot be written");
+    }
+
+    int64_t cycle = 0;
+
+private:
+    void add_stream(std::istream &plan) {
+        std::string direction, name;
+        size_t bits = 0, beats = 0, garbage = 0;
+        batch::Stalls stalls{};
+        plan >> direction >> name >> bits >> beats >> garbage >> stalls.threshold >> stalls.go >> stalls.period
+            >> stalls.state;
+        for (const batch::Signals &port : m_model.ports) {
+            if (port.name != name) continue;
+            if (port.bits != bits) batch::die(name + " has another width than the plan says");
+            const batch::BeatFile file{"beats/" + name + ".bin", (bits + 7) / 8, beats};
+            if (direction == "in") {
+                const batch::BeatFile noise{"beats/" + name + ".garbage.bin", (bits + 7) / 8, garbage};
+                m_drivers.emplace_back(port, stalls, file, noise);
+            } else {
+                m_monitors.emplace_back(port, stalls, file);
+            }
+            return;
+        }
+        batch::die("the design has no stream " + name);
+    }
+    void rise() {
+        *m_model.clk = 1;
+        step();
+        if (m_context->gotFinish()) {
+            std::printf("the design ended the simulation in cycle %lld\n", static_cast<long long>(cycle));
+            batch::close_model();
+            std::fflush(stdout);
+            std::_Exit(0);
+        }
+    }
+    void fall() {
+        *m_model.clk = 0;
+        step();
+    }
+    void step() {
+        m_context->timeInc(PERIOD / 2);
+        batch::eval_model();
+        dump();
+    }
+    void dump() {
+#if VM_TRACE
+        if (m_waves) batch::dump_model(m_context->time());
+#endif
+    }
+    bool all_done() const {
+        for (const Driver &driver : m_drivers)
+            if (!driver.done()) return false;
+        for (const Monitor &monitor : m_monitors)
+            if (!monitor.done()) return false;
+        return true;
+    }
+    Verdict verdict() const {
+        for (const Monitor &m : m_monitors)
+            if (m.mismatches) return {"mismatch", std::to_string(m.mismatches) + " wrong beats on " + m.port.name};
+        for (const Monitor &m : m_monitors)
+            if (m.extra()) return {"extra", std::to_string(m.extra()) + " surplus beats on " + m.port.name};
+        return {"pass", "every beat equals the reference"};
+    }
+    void report() {
+        const auto now = Clock::now();
+        if (now - m_reported < std::chrono::milliseconds{200}) return;
+        m_reported = now;
+        size_t done = 0;
+        for (const Monitor &monitor : m_monitors) done += monitor.cycles.accepted.size();
+        char line[64];
+        const int size = std::snprintf(line, sizeof line, "%19lld %19zu\n", static_cast<long long>(cycle), done);
+        // Only shown to people: a failure must not end a run.
+        [[maybe_unused]] const auto ignored = ::pwrite(m_progress, line, size, 0);
+    }
+    static const char *comma(const std::string &before) { return before.empty() ? "" : ","; }
+    static std::string field(const char *name, size_t value) {
+        return std::string{", \""} + name + "\": " + std::to_string(value);
+    }
+    static std::string entry(const batch::Signals &port, const batch::Cycles &cycles, const char *direction,
+                             size_t expected, unsigned valid, unsigned ready) {
+        return std::string{"\n  \""} + port.name + "\": {\"direction\": \"" + direction + "\""
+               + field("beats", cycles.accepted.size()) + field("expected", expected) + field("valid", valid)
+               + field("ready", ready);
+    }
+
+    VerilatedContext *const m_context;
+    const bool m_waves;
+    const batch::Model m_model;
+    std::string m_id;
+    int64_t m_reset = 0, m_start = 0, m_watchdog = 0, m_limit = 0, m_tail = 0;
+    std::vector<Driver> m_drivers;
+    std::vector<Monitor> m_monitors;
+    std::vector<Probe> m_probes;
+    int m_progress = -1;
+    Clock::time_point m_reported = Clock::now();
+};
+
+}  // namespace
+
+// $time of designs that ask for it without a context.
+double sc_time_stamp() { return 0; }
+
+int main(int argc, char **argv) {
+    VerilatedContext context;
+    context.commandArgs(argc, argv);
+    bool waves = false;
+    for (int i = 1; i < argc; ++i) waves |= std::string{argv[i]} == "--trace";
+    Bench bench{&context, waves};
+    const auto begin = Clock::now();
+    Verdict verdict;
+    try {
+        bench.reset();
+        verdict = bench.play();
+    } catch (const batch::Violation &problem) { verdict = {"protocol", problem.message}; }
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    bench.write(verdict, seconds);
+    batch::close_model();
+    std::fflush(stdout);
+    return 0;
+}

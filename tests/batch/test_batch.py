@@ -1,0 +1,125 @@
+"""What the batch engine has beyond cocotb: shares for several processes, and a driver that can fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, ToolError
+from mase_hw.flow.batch import BATCH
+from mase_hw.flow.batch_plan import stream_seed
+from mase_hw.flow.bench import Built, Stalls
+from mase_hw.flow.run import Progress
+from mase_hw.resources import sim_root
+from tests.batch.conftest import Builder, play
+from tests.sim.conftest import slice_dut
+
+
+@pytest.fixture(scope="module")
+def good(builder: Builder) -> Built:
+    return builder("batch", slice_dut(), "faulty_slice")
+
+
+@pytest.mark.parametrize("frames", [7, 2])
+def test_jobs(good: Built, tmp_path: Path, frames: int) -> None:
+    one = play("batch", good, tmp_path / "one", frames=frames).raise_on_failure()
+    many = play("batch", good, tmp_path / "many", frames=frames, jobs=3, stalls=Stalls.random()).raise_on_failure()
+    assert many.beats_compared == one.beats_compared == 6 * frames
+    assert np.array_equal(many.outputs["data_out_0"], one.outputs["data_out_0"])
+    assert (np.diff(many.accepted["data_out_0"]) > 0).all() and many.cycles >= many.accepted["data_out_0"][-1]
+    assert (tmp_path / "many" / "parts").exists() == (frames > 3)
+    play("batch", good, tmp_path / "many", frames=frames).raise_on_failure()
+    assert not (tmp_path / "many" / "parts").exists(), "shares of an earlier run are removed"
+
+
+def test_jobs_mismatch_is_placed_in_the_whole_run(good: Built, tmp_path: Path) -> None:
+    beats = np.arange(60).reshape(30, 2)
+    wrong = beats.copy()
+    wrong[23, 1] += 1
+    limits = {"watchdog": 50, "max_cycles": 1000}
+    result = BATCH.simulate(good, tmp_path, {"data_in_0": beats}, {"data_out_0": wrong}, **limits, jobs=2)
+    first = result.first_mismatch
+    assert type(result.failure) is MismatchError and first is not None
+    assert (first.frame, first.beat, first.lane, result.mismatches) == (3, 5, 1, 1)
+
+
+def test_jobs_with_a_share_that_fails(builder: Builder, good: Built, tmp_path: Path) -> None:
+    hanging = builder("batch", slice_dut(FAULT=4), "fault4")
+    with pytest.raises(HangError, match="frames 0 to 1 of the run"):
+        play("batch", hanging, tmp_path / "hang", jobs=2).raise_on_failure()
+    killed = _fake(good, tmp_path, f'case $PWD in */parts/1) kill -KILL $$;; esac; exec {good.executable} "$@"')
+    with pytest.raises(ResultsError, match=r"(?s)killed by SIGKILL.*frames 2 to 4 of the run"):
+        play("batch", killed, tmp_path / "killed", jobs=2).raise_on_failure()
+
+
+def test_jobs_need_whole_frames(good: Built, tmp_path: Path) -> None:
+    beats = np.zeros((29, 2), dtype=np.int64)
+    for jobs, message in ((2, "only whole frames"), (0, "at least one process")):
+        with pytest.raises(ConfigError, match=message):
+            BATCH.simulate(
+                good, tmp_path, {"data_in_0": beats}, {"data_out_0": beats}, watchdog=50, max_cycles=99, jobs=jobs
+            )
+
+
+def _fake(built: Built, folder: Path, script: str) -> Built:
+    path = folder / "fake"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return dataclasses.replace(built, executable=path)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("kill -SEGV $$", "killed by SIGSEGV"),
+        ("exit 0", "ended without an outcome"),
+        ("echo about to fail; exit 3", "exit code 3.*about to fail"),
+        ("trap '' XFSZ; ulimit -f 1; exec {program} \"$@\"", "exit code 3.*cannot be written"),
+        ('head -c 9 beats/data_in_0.bin > x; mv x beats/data_in_0.bin; exec {program} "$@"', "exit code 3.*the plan"),
+        ('echo a b > beats/batch.txt; exec {program} "$@"', "exit code 3.*cut short"),
+        ("exec sleep 30", "did not end within its time"),
+        ('{program} "$@"; head -c 9 found/data_out_0.bin > x; mv x found/data_out_0.bin', "records of data_out_0"),
+        ('{program} "$@"; rm cycles/data_out_0.accepted.bin', "records of data_out_0 are missing"),
+        ('{program} "$@"; head -c 99 outcome.json > x; mv x outcome.json', "cut short or damaged"),
+    ],
+)
+def test_driver_ends_badly(good: Built, tmp_path: Path, script: str, message: str) -> None:
+    """Also shows that results of the good run that was here before are not taken for new ones."""
+    run_dir = tmp_path / "run"
+    assert play("batch", good, run_dir).passed
+    fake = _fake(good, tmp_path, script.replace("{program}", str(good.executable)))
+    result = play("batch", fake, run_dir, frames=200, timeout=2)
+    assert type(result.failure) is ResultsError, result.report()
+    with pytest.raises(ResultsError, match=f"(?s){message}"):
+        result.raise_on_failure()
+
+
+def test_waves(builder: Builder, good: Built, tmp_path: Path) -> None:
+    built = builder("batch", slice_dut(), "waves", waves=True)
+    waves = play("batch", built, tmp_path, waves=True, jobs=2).raise_on_failure().waves
+    assert waves is not None and waves.stat().st_size > 300
+    assert play("batch", built, tmp_path).waves is None
+    with pytest.raises(ToolError, match="built without waves"):
+        play("batch", good, tmp_path, waves=True)
+
+
+def test_progress(good: Built, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    play("batch", good, tmp_path, frames=250_000, max_cycles=10**8, progress=seen.append).raise_on_failure()
+    assert seen and all(p.total == 1_500_000 and p.beats <= p.total for p in seen)
+
+
+def test_builds_are_reused(builder: Builder, good: Built) -> None:
+    assert builder("batch", slice_dut(), "faulty_slice").reused
+
+
+def test_seeds_are_those_of_the_cocotb_bench() -> None:
+    scope: dict[str, object] = {"__name__": "stall_pattern"}
+    exec((sim_root() / "stall_pattern.py").read_text(), scope)
+    original = scope["stream_seed"]
+    assert callable(original)
+    assert all(stream_seed(seed, name) == original(seed, name) for seed in (0, 7, 1 << 40) for name in ("a", "data"))

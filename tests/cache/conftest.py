@@ -1,0 +1,46 @@
+"""Caches that start with the runtime compiled and no simulator."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mase_hw.flow.bench import BuildTools, Built, Dut, build, find_build_tools
+from tests.sim.conftest import slice_dut
+
+Builder = Callable[..., Built]
+
+
+@pytest.fixture(scope="session")
+def tools() -> BuildTools:
+    return find_build_tools()
+
+
+@pytest.fixture(scope="session")
+def compiled(tools: BuildTools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with a runtime in it; never changed by a test."""
+    work = tmp_path_factory.mktemp("compiled")
+    build(slice_dut(), work / "build", cache_dir=work / "cache", tools=tools)
+    return work / "cache"
+
+
+@pytest.fixture
+def folder(compiled: Path, tmp_path: Path) -> Path:
+    """A cache of the test's own; its files are links, so replace them instead of writing into them."""
+    for runtime in compiled.glob("runtime-*"):
+        shutil.copytree(runtime, tmp_path / "cache" / runtime.name, copy_function=os.link)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def make(folder: Path, tools: BuildTools, tmp_path: Path) -> Builder:
+    """Build a design in a folder of that name."""
+
+    def builder(name: str, dut: Dut | None = None, *, waves: bool = False) -> Built:
+        return build(dut or slice_dut(), tmp_path / name, waves=waves, cache_dir=folder, tools=tools)
+
+    return builder

@@ -1,0 +1,209 @@
+"""The build cache: what is taken from it, what never is, and that it holds nothing half."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mase_hw.errors import EmitError, ToolError
+from mase_hw.flow import build as building
+from mase_hw.flow import cache as caching
+from mase_hw.flow.bench import BuildTools, build, find_build_tools
+from mase_hw.flow.cache import Cache
+from tests.cache.conftest import Builder
+from tests.sim.conftest import slice_dut
+from tests.sim.test_engine import play
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _simulators(folder: Path) -> list[Path]:
+    return sorted(folder.glob("simulators/*")) + sorted(folder.glob("simulators/.*"))
+
+
+def test_any_folder_takes_it(make: Builder, folder: Path, tmp_path: Path) -> None:
+    first, second = make("a"), make("b")
+    assert (first.reused, first.cached) == (False, False)
+    assert (second.reused, second.cached) == (False, True)
+    assert make("b").reused and second.identity == first.identity
+    assert (tmp_path / "b" / "build.log").read_bytes() == (tmp_path / "a" / "build.log").read_bytes()
+    shutil.rmtree(tmp_path / "a")
+    assert play(second, tmp_path / "run").passed, "it does not depend on the folder it was built in"
+
+
+def test_what_is_part_of_the_key(make: Builder, folder: Path, tools: BuildTools, tmp_path: Path) -> None:
+    base = slice_dut()
+    seen = {make("a").identity}
+    source = tmp_path / base.sources[0].name
+    source.write_text(base.sources[0].read_text() + "// changed\n")
+    seen.add(make("a", dataclasses.replace(base, sources=(source,))).identity)
+    seen.add(make("a", dataclasses.replace(base, parameters={**base.parameters, "AT": 6})).identity)
+    other = dataclasses.replace(tools, versions={**tools.versions, "verilator": "0"})
+    slower = dataclasses.replace(building.COCOTB, optimise="-O0")
+    for changed in (
+        building._identity(base, other, False, building.COCOTB),
+        building._identity(base, tools, True, building.COCOTB),
+        building._identity(base, tools, False, slower),
+        building._identity(base, tools, False, dataclasses.replace(slower, name="other")),
+    ):
+        seen.add(changed)
+    assert len(seen) == 7
+    assert len(_simulators(folder)) == 3
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "gone", "no entry", "entry of another", "no log"])
+def test_damaged_entry_is_built_again(make: Builder, folder: Path, tmp_path: Path, damage: str) -> None:
+    first = make("a")
+    (place,) = _simulators(folder)
+    program, entry = place / "simulator", place / "entry.json"
+    content = program.read_bytes()
+    if damage == "truncated":
+        program.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        program.write_bytes(content[:-100] + bytes([content[-100] ^ 1]) + content[-99:])
+    elif damage == "entry of another":
+        entry.write_text(entry.read_text().replace(first.identity, "0" * 64))
+    else:
+        {"gone": program, "no entry": entry, "no log": place / "build.log"}[damage].unlink()
+    again = make("b")
+    assert not again.cached and play(again, tmp_path / "run").passed
+    assert make("c").cached
+
+
+def test_damaged_runtime_is_compiled_again(make: Builder, folder: Path, tmp_path: Path) -> None:
+    (thing,) = folder.glob("runtime-*/verilated.o")
+    content = thing.read_bytes()
+    thing.unlink()
+    thing.write_bytes(content[:5000])
+    built = make("a")
+    assert play(built, tmp_path / "run").passed
+    assert len(thing.read_bytes()) == len(content)
+
+
+@pytest.mark.parametrize("call", ["mkdir", "write_text", "rename"])
+def test_full_disk_leaves_nothing(make: Builder, folder: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    real = getattr(Path, call)
+
+    def full(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if self.name.startswith(".partial-") or self.parent.name.startswith(".partial-") or self.name == "simulators":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, call, full)
+        with pytest.raises(EmitError, match=r"(?s)cache cannot be written.*No space left"):
+            make("a")
+    assert _simulators(folder) == []
+    assert not make("a").reused and not make("b").reused and make("c").cached
+
+
+def test_full_disk_while_compiling(make: Builder, folder: Path, tmp_path: Path, tools: BuildTools) -> None:
+    """The compiler is told that the device is full; neither cache nor build folder takes what it left."""
+    script = tmp_path / "full"
+    script.write_text(
+        '#!/bin/sh\nfor a; do last=$a; done\ncase "$*" in *unit_0*) echo half > "$last"\n'
+        'echo "error: No space left on device"; exit 1;; esac\nexec g++ "$@"\n'
+    )
+    script.chmod(0o755)
+    broken = dataclasses.replace(tools, compiler=(str(script),))
+    for runtime in list(folder.glob("runtime-*")):
+        # The same runtime under the name that this compiler gives it.
+        library = building.runtime(broken, folder, waves=False, optimise=building.COCOTB.optimise)
+        shutil.rmtree(library.folder)
+        shutil.copytree(runtime, library.folder)
+    with pytest.raises(ToolError, match=r"(?s)does not compile.*No space left"):
+        build(slice_dut(), tmp_path / "a", cache_dir=folder, tools=broken)
+    assert _simulators(folder) == [] and not (tmp_path / "a" / "stamp.json").exists()
+    assert not make("a").reused
+
+
+def _child(tmp_path: Path, folder: Path, name: str) -> subprocess.Popen[str]:
+    script = textwrap.dedent(
+        f"""
+        from pathlib import Path
+        from tests.sim.conftest import slice_dut
+        from mase_hw.flow.bench import build
+        built = build(slice_dut(), Path({str(tmp_path / name)!r}), cache_dir=Path({str(folder)!r}))
+        print("cached" if built.cached else "built")
+        """
+    )
+    return subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def test_parallel_builders_of_different_folders(folder: Path, tmp_path: Path) -> None:
+    children = [_child(tmp_path, folder, f"b{index}") for index in range(3)]
+    assert sorted(child.communicate()[0].strip() for child in children) == ["built", "cached", "cached"]
+
+
+def test_killed_builder_leaves_nothing(make: Builder, folder: Path, tmp_path: Path) -> None:
+    child = _child(tmp_path, folder, "a")
+    until = time.monotonic() + 60
+    while not (tmp_path / "a" / "model").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    child.kill()
+    child.communicate()
+    assert _simulators(folder) == []
+    assert not make("a").reused and play(make("a"), tmp_path / "run").passed
+
+
+def test_prune(make: Builder, folder: Path) -> None:
+    old = make("a")
+    new = make("b", dataclasses.replace(slice_dut(), parameters={"WIDTH": 8, "AT": 6}))
+    cache = Cache(folder)
+    past = time.time() - 7200
+    os.utime(folder / "simulators" / old.identity / "entry.json", (past, past))
+    (folder / "simulators" / ".partial-left").mkdir()
+    assert cache.entries()[0].name == old.identity
+    assert [entry.name for entry in cache.prune(older_than=3600)] == [old.identity]
+    assert _simulators(folder) == [folder / "simulators" / new.identity], "and what an interruption left is gone"
+    assert make("a").reused, "a build folder keeps its own"
+    assert cache.prune(larger_than=1 << 40) == []
+    least = cache.entries()[0]
+    total = sum(entry.size for entry in cache.entries())
+    assert cache.prune(larger_than=total - 1) == [least]
+    assert {entry.kind for entry in cache.prune(everything=True)} <= {"simulator", "runtime"}
+    assert cache.entries() == [] and Cache(folder / "absent").prune(everything=True) == []
+
+
+def test_use_is_remembered(make: Builder, folder: Path) -> None:
+    built = make("a")
+    entry = folder / "simulators" / built.identity / "entry.json"
+    os.utime(entry, (1, 1))
+    make("b")
+    assert time.time() - Cache(folder).entries()[0].used < 3600
+
+
+def test_link_falls_back_to_a_copy(make: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(caching.os, "link", refuse)
+    make("a")
+    built = make("b")
+    assert built.cached and play(built, tmp_path / "run").passed
+
+
+def test_tools_are_asked_again_when_they_change(tmp_path: Path) -> None:
+    begin = time.perf_counter()
+    first = find_build_tools()
+    find_build_tools()
+    again = time.perf_counter()
+    assert find_build_tools() == first and time.perf_counter() - again < 0.1, time.perf_counter() - begin
+    wrapper = tmp_path / "g++"
+    wrapper.write_text('#!/bin/sh\nexec /usr/bin/env -i PATH=/usr/bin:/bin g++ "$@"\n')
+    wrapper.chmod(0o755)
+    env = {**os.environ, "CXX": str(wrapper), "MARK": "kept"}
+    assert find_build_tools(env).env["MARK"] == "kept"
+    wrapper.write_text("#!/bin/sh\necho broken; exit 1\n")
+    with pytest.raises(ToolError, match=r"c\+\+"):
+        find_build_tools(env)

@@ -1,0 +1,57 @@
+"""Matrices in a temporary folder; the compiled runtime of Verilator is shared by all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mase_hw.flow.regress import Report, regress
+from mase_hw.flow.regress_pool import LocalPool
+
+NETWORKS = Path(__file__).with_name("networks.py")
+Runner = Callable[..., Report]
+
+
+def network(name: str, function: str, **keys: str) -> str:
+    """An entry of a matrix."""
+    lines = ["[[network]]", f'name = "{name}"', f'model = "{NETWORKS}:{function}"', "frames = 4"]
+    return "\n".join([*lines, *(f"{key} = {value}" for key, value in keys.items())]) + "\n"
+
+
+RELU = '[[op]]\nop = "relu"\ncase = "serial"\n'
+
+
+def write(folder: Path, *entries: str) -> Path:
+    """A matrix file."""
+    path = folder / "matrix.toml"
+    path.write_text('name = "small"\n' + "\n".join(entries))
+    return path
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runtime")
+
+
+def out_folder(folder: Path, runtime: Path) -> Path:
+    """A folder for a regression whose runtime library is that of the session."""
+    out = folder / "out"
+    (out / "builds").mkdir(parents=True, exist_ok=True)
+    link = out / "builds" / "runtime-cache"
+    if not link.exists():
+        os.symlink(runtime, link)
+    return out
+
+
+@pytest.fixture
+def runner(tmp_path: Path, runtime: Path) -> Runner:
+    """Run entries in this test's folder, in one process unless told otherwise."""
+
+    def run(*entries: str, **options: object) -> Report:
+        options = {"pool": LocalPool(1), **options}
+        return regress(write(tmp_path, *entries), out_folder(tmp_path, runtime), **options)  # type: ignore[arg-type]
+
+    return run

@@ -1,0 +1,67 @@
+"""The matrix: what it expands to, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from mase_hw.errors import ConfigError
+from mase_hw.flow.regress_matrix import Job, expand, load_matrix
+from tests.regress.conftest import RELU, network, write
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def jobs_of(folder: Path, *entries: str) -> list[Job]:
+    path = write(folder, *entries)
+    return expand(load_matrix(path), path.parent)
+
+
+def test_product(tmp_path: Path) -> None:
+    entry = network("n", "good", seeds="[1, 2]", stalls="[0.0, 0.5]", foldings="{ a = {}, b = {} }")
+    jobs = jobs_of(tmp_path, RELU, entry)
+    assert len(jobs) == 1 + 2 * 2 * 2 and len({j.name for j in jobs}) == len(jobs)
+    assert len({j.build for j in jobs}) == 3
+    assert len({j.build for j in jobs[:3]}) == 3, "builds come first, so that no worker waits for another's"
+    assert "net.n.default.a.cocotb.seed1.stalls0.5" in {j.name for j in jobs}
+    assert pickle.loads(pickle.dumps(jobs)) == jobs
+    assert len({j.identity for j in jobs}) == len(jobs)
+
+
+@pytest.mark.parametrize("name", ["smoke", "full"])
+def test_committed_matrices(name: str) -> None:
+    path = ROOT / "regress" / f"{name}.toml"
+    matrix = load_matrix(path)
+    jobs = expand(matrix, path.parent)
+    assert matrix.name == name and {j.kind for j in jobs} == {"op", "network"}
+    if name == "full":
+        from mase_hw.catalogue import default_catalogue
+
+        cases = {(op.name, case.name) for op in default_catalogue() if op.hardware for case in op.hardware.cases()}
+        assert {(j.spec["op"], j.spec["case"]) for j in jobs if j.kind == "op"} == cases
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("", "the matrix is empty"),
+        ('[[op]]\nop = "nothing_like_it"\n', "no op case matches"),
+        (RELU + 'engines = ["warp"]\n', r"(?s)unknown simulation engine.*warp"),
+        (RELU + "engines = []\n", "engines"),
+        (RELU + "stalls = [1.0]\n", "stalls"),
+        (RELU + "seed = [1]\n", "seed"),
+        (network("a b", "good"), "name"),
+        (RELU + RELU + "timeout = 5\n", "two entries of the matrix make the same job"),
+        ("[[", "not TOML"),
+    ],
+)
+def test_refused(tmp_path: Path, entry: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        jobs_of(tmp_path, entry)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_matrix(tmp_path / "absent.toml")
