@@ -126,7 +126,7 @@ def _compile(arguments: argparse.Namespace) -> int:
 
 
 def _simulation_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", default="cocotb", metavar="NAME", help="cocotb or batch (cocotb)")
+    parser.add_argument("--engine", default="cocotb", metavar="NAME", help="cocotb, fast or batch (cocotb)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and initial values (0)")
     parser.add_argument("--stalls", type=float, default=0.0, metavar="P", help="probability of a stall a cycle (0)")
     parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")

@@ -12,6 +12,7 @@ from mase_hw.flow.result import SimResult
 _HOMES: dict[str, tuple[str, str]] = {
     "batch": ("mase_hw.flow.batch", "BATCH"),
     "cocotb": ("mase_hw.flow.bench", "COCOTB"),
+    "fast": ("mase_hw.flow.fast", "FAST"),
 }
 """Engine -> module and name of its constant; imported on first use."""
 DEFAULT = "cocotb"

@@ -1,0 +1,77 @@
+"""The fast cocotb engine and the per-cycle driver on the digits MLP, side by side in one run.
+
+    python benchmarks/fast_cocotb.py [--frames 360] [--rounds 3] [--repeat 4]
+
+Both compare every beat with PyTorch and must find the same cycles. Rounds alternate between the engines; figures are
+medians. "Loop" is the time between reset and outcome inside the simulator, "wall" a whole simulation.
+"""
+
+import argparse
+import json
+import runpy
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+import mase_hw
+from mase_hw.emit.reference import Reference
+from mase_hw.flow.bench import COCOTB
+from mase_hw.flow.fast import FAST
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--frames", type=int, default=360)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=4, help="times the frames are played")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    example = runpy.run_path(str(EXAMPLES / "digits_mlp.py"))
+    digits = example["load"]()
+    images = digits.test_images[: arguments.frames]
+    with tempfile.TemporaryDirectory() as folder:
+        design = mase_hw.compile(
+            example["train"](digits),
+            images[:1],
+            EXAMPLES / "digits_mlp.toml",
+            out=Path(folder) / "bundle",
+            calibration=digits.train_images.split(256),
+        )
+        measure(design, images, Path(folder), arguments)
+
+
+def measure(design: mase_hw.Design, images: torch.Tensor, work: Path, arguments: argparse.Namespace) -> None:
+    beats = [
+        {name: design.streams[name].pack(values.repeat(arguments.repeat, 0)) for name, values in side.items()}
+        for side in Reference(design.graph).run(images)
+    ]
+    engines = (COCOTB, FAST)
+    built = {e.name: e.build(design.dut(), work / e.name, cache_dir=work / "cache") for e in engines}
+    wall: dict[str, list[float]] = {e.name: [] for e in engines}
+    loop: dict[str, list[float]] = {e.name: [] for e in engines}
+    for _ in range(arguments.rounds):
+        counts = set()
+        for engine in engines:
+            begin = time.perf_counter()
+            result = engine.simulate(built[engine.name], work / "run", *beats, watchdog=4096, max_cycles=10**9)
+            wall[engine.name].append((time.perf_counter() - begin) / result.raise_on_failure().cycles)
+            loop[engine.name].append(json.loads((work / "run" / "outcome.json").read_text())["seconds"] / result.cycles)
+            counts.add(result.cycles)
+        if len(counts) != 1:
+            raise SystemExit(f"the engines disagree about the cycles: {sorted(counts)}")
+    print(f"{'':12}{'cycles/s, loop':>16}{'cycles/s, wall':>16}")
+    for name in wall:
+        print(f"{name:12}{1 / statistics.median(loop[name]):16,.0f}{1 / statistics.median(wall[name]):16,.0f}")
+    for what, times in (("loop", loop), ("wall", wall)):
+        ratio = statistics.median(a / b for a, b in zip(times["cocotb"], times["fast"], strict=True))
+        print(f"fast / per-cycle, {what}: {ratio:.1f} (target 8)")
+    print(f"{len(images) * arguments.repeat} frames, {result.cycles} cycles")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The fast cocotb engine: sources and sinks in SystemVerilog, Python only where something happens.
+
+The same plan, stalls, cycles and judge as :mod:`mase_hw.flow.bench`. The main program
+runs the clock, cocotb is woken now and then and at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from mase_hw.errors import EmitError
+from mase_hw.flow.build import COCOTB, Built, Flavour
+from mase_hw.flow.build import build as build_simulator
+from mase_hw.flow.dut import Dut
+from mase_hw.flow.fast_harness import TOP, harness, harness_text
+from mase_hw.flow.fast_plan import write_fast_plan
+from mase_hw.flow.fast_run import run_fast
+from mase_hw.flow.judge import judge
+from mase_hw.flow.plan import Limits, Stalls, write_plan
+from mase_hw.flow.result import SimResult
+from mase_hw.flow.run import Progress
+from mase_hw.flow.tools import BuildTools
+from mase_hw.resources import sim_root
+from mase_hw.streams import IntArray
+
+FLAVOUR = Flavour(
+    "fast",
+    "-O2",
+    main=lambda tools: (sim_root() / "fast_main.cpp",),
+    verilator_flags=COCOTB.verilator_flags,
+    link=COCOTB.link,
+    public_ports=True,
+)
+"""A simulator whose main program runs the clock and enters cocotb only at events."""
+
+
+def build(
+    dut: Dut,
+    build_dir: Path,
+    *,
+    waves: bool = False,
+    cache_dir: Path | None = None,
+    tools: BuildTools | None = None,
+    jobs: int | None = None,
+) -> Built:
+    """Build the design in its harness; arguments and exceptions as :func:`mase_hw.flow.build.build`."""
+    file, text = build_dir.resolve() / f"{TOP}.sv", harness_text(dut)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise EmitError("the build folder cannot be written", node=str(build_dir), got=str(problem)) from problem
+    wrapped = harness(dut, file)
+    return build_simulator(
+        wrapped, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, jobs=jobs, flavour=FLAVOUR
+    )
+
+
+def simulate(
+    built: Built,
+    run_dir: Path,
+    stimulus: Mapping[str, IntArray],
+    expected: Mapping[str, IntArray],
+    *,
+    watchdog: int,
+    max_cycles: int,
+    seed: int = 0,
+    stalls: Stalls | None = None,
+    waves: bool = False,
+    idle_cycles: int = 8,
+    tail_cycles: int = 64,
+    timeout: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> SimResult:
+    """Play stimulus and judge what comes out; arguments and exceptions as :func:`mase_hw.flow.bench.simulate`."""
+    limits = Limits(watchdog, max_cycles, idle_cycles=idle_cycles, tail_cycles=tail_cycles)
+    stalls = stalls or Stalls.none()
+    plan = write_plan(built.dut, run_dir.resolve(), stimulus, expected, seed=seed, stalls=stalls, limits=limits)
+    write_fast_plan(plan)
+    run = run_fast(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress)
+    return judge(built.dut, plan, run)
+
+
+class _Fast:
+    """cocotb with sources and sinks in SystemVerilog."""
+
+    name = "fast"
+    build = staticmethod(build)
+    simulate = staticmethod(simulate)
+
+
+FAST = _Fast()
+"""The engine for long runs under cocotb."""

@@ -1,0 +1,32 @@
+// The stall sequence of sim/stall_pattern.py: `stall` is the next decision, `draw` consumes it.
+module stream_stalls #(
+    parameter string NAME = ""
+) (
+    input  logic clk,
+    input  logic draw,
+    output logic stall
+);
+  longint unsigned threshold, state, go, period, position, following;
+
+  initial begin
+    int file;
+    file = $fopen({"beats/", NAME, ".stalls"}, "r");
+    if (file == 0) $fatal(1, "beats/%s.stalls cannot be read", NAME);
+    if ($fscanf(file, "%h %h %d %d", threshold, state, go, period) != 4)
+      $fatal(1, "beats/%s.stalls is cut short", NAME);
+    $fclose(file);
+    position = 0;
+  end
+
+  logic burst;
+  assign burst = period != 0 && position >= go;
+  assign following = state * 64'd6364136223846793005 + 64'd1442695040888963407;
+  assign stall = burst || (threshold != 0 && (following >> 32) < threshold);
+
+  always_ff @(posedge clk) begin
+    if (draw) begin
+      if (period != 0) position <= position + 1 == period ? 0 : position + 1;
+      if (!burst && threshold != 0) state <= following;
+    end
+  end
+endmodule

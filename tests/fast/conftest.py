@@ -1,0 +1,46 @@
+"""Shared builds: the tiny designs of ``tests/sim``, built once a session for each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mase_hw.flow.bench import COCOTB, BuildTools, Built, Dut, SimResult, find_build_tools
+from mase_hw.flow.fast import FAST
+
+Builder = Callable[..., Built]
+ENGINES = {"cocotb": COCOTB, "fast": FAST}
+
+
+def play(engine: str, built: Built, run_dir: Path, frames: int = 5, **options: Any) -> SimResult:
+    """Random frames through a design that should pass them on unchanged."""
+    stream = built.dut.streams[0]
+    shape = (frames, *stream.shape)
+    data = np.random.default_rng(1).integers(stream.fmt.min_mantissa, stream.fmt.max_mantissa, shape)
+    beats = stream.pack(data)
+    options = {"watchdog": 100, "max_cycles": 10_000, **options}
+    return ENGINES[engine].simulate(built, run_dir, {"data_in_0": beats}, {"data_out_0": beats}, **options)
+
+
+@pytest.fixture(scope="session")
+def tools() -> BuildTools:
+    return find_build_tools()
+
+
+@pytest.fixture(scope="session")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fast")
+
+
+@pytest.fixture(scope="session")
+def builder(tools: BuildTools, work: Path) -> Builder:
+    """Build a design for an engine; the same name is built once."""
+
+    def make(engine: str, dut: Dut, name: str, **options: Any) -> Built:
+        return ENGINES[engine].build(dut, work / engine / name, cache_dir=work / "cache", tools=tools, **options)
+
+    return make

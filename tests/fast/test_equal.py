@@ -1,0 +1,116 @@
+"""The fast engine sees what the per-cycle engine sees: verdicts, beats and cycles, at full rate and under stalls."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mase_hw.errors import ResultsError
+from mase_hw.flow.bench import COCOTB, SimResult, Stalls
+from mase_hw.flow.fast import FAST
+from tests.catalogue.harness import expected, item, stimulus
+from tests.fast.conftest import ENGINES, Builder, play
+from tests.sim.conftest import slice_dut
+from tests.sim.test_verdict import FAULTS
+
+STALLS = {
+    "none": Stalls.none(),
+    "both": Stalls.random(0.5, 0.5),
+    "output": Stalls.random(0.0, 0.9),
+    "bursts": Stalls(valid_burst=(5, 150), ready_burst=(7, 130)),
+    "mixed": Stalls(0.2, 0.2, (1, 1), (3, 1)),
+}
+
+CASES = ["linear-uneven_fold", "linear-beyond_float64", "cast-forty_bits", "relu-requantise", "repack-4to3_rows10to10"]
+
+
+def assert_equal(a: SimResult, b: SimResult) -> None:
+    assert type(a.failure) is type(b.failure), f"{a.report()}\n{b.report()}"
+    assert a.cycles == b.cycles and set(a.ports) == set(b.ports)
+    for name, port in a.ports.items():
+        other = b.ports[name]
+        for kind in ("presented", "accepted"):
+            assert getattr(port.cycles, kind).tolist() == getattr(other.cycles, kind).tolist(), (name, kind)
+        assert port.to_json() == other.to_json()
+    for name, beats in a.outputs.items():
+        assert np.array_equal(beats, b.outputs[name])
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("top", ["pass_through", "faulty_slice"])
+def test_same_cycles(builder: Builder, tmp_path: Path, top: str, stalls: str) -> None:
+    results = [
+        play(name, builder(name, slice_dut(top), top), tmp_path / name, stalls=STALLS[stalls], seed=3)
+        for name in ("cocotb", "fast")
+    ]
+    assert results[0].passed
+    assert_equal(*results)
+
+
+# Faults 8 and 9 end the program before it can record anything; 11 depends on initial values, of which each build has
+# its own.
+@pytest.mark.parametrize(("fault", "kind", "message"), FAULTS)
+def test_same_verdict(builder: Builder, tmp_path: Path, fault: int, kind: type, message: str) -> None:
+    dut, stalls = slice_dut(FAULT=fault), Stalls.random(0.3, 0.6)
+    results = {
+        name: play(name, builder(name, dut, f"fault{fault}"), tmp_path / name, stalls=stalls, seed=4)
+        for name in ("cocotb", "fast")
+    }
+    failure = results["fast"].failure
+    assert type(failure) is kind and re.search(f"(?s){message}", str(failure)), results["fast"].report()
+    if fault not in (8, 9, 11):
+        assert_equal(results["cocotb"], results["fast"])
+        assert results["cocotb"].failure is not None and str(results["cocotb"].failure) == str(failure)
+
+
+def test_extra_beat(builder: Builder, tmp_path: Path) -> None:
+    dut = slice_dut(FAULT=7, AT=29)
+    results = [play(name, builder(name, dut, "extra"), tmp_path / name) for name in ("cocotb", "fast")]
+    assert_equal(*results)
+    assert str(results[0].failure) == str(results[1].failure)
+
+
+def test_limit_and_hang(builder: Builder, tmp_path: Path) -> None:
+    for number, options in enumerate(({"max_cycles": 20}, {"watchdog": 5, "max_cycles": 50})):
+        results = [
+            play(name, builder(name, slice_dut(), "faulty_slice"), tmp_path / f"{name}{number}", **options)
+            for name in ("cocotb", "fast")
+        ]
+        assert_equal(*results)
+    assert COCOTB.name == "cocotb" and FAST.name == "fast"
+
+
+@pytest.mark.parametrize("stalls", ["none", "both"])
+@pytest.mark.parametrize("name", CASES)
+def test_op_cases(builder: Builder, tmp_path: Path, name: str, stalls: str) -> None:
+    it = item(name)
+    tensors = stimulus(it)
+    golden = expected(it, tensors)
+    sides = [{s.name: s.pack(side[s.name]) for s in it.streams if s.name in side} for side in (tensors, golden)]
+    results = []
+    for engine in ("cocotb", "fast"):
+        built = builder(engine, it.dut(), name)
+        options = {"watchdog": 4000, "max_cycles": 200_000, "stalls": STALLS[stalls], "seed": 11}
+        results.append(ENGINES[engine].simulate(built, tmp_path / engine, *sides, **options).raise_on_failure())
+    assert_equal(*results)
+
+
+def test_waves_and_progress(builder: Builder, tmp_path: Path) -> None:
+    """Waves are whole, and Python hears of the run while it goes on."""
+    seen: list[int] = []
+    built = builder("fast", slice_dut(), "waves", waves=True)
+    result = play(
+        "fast", built, tmp_path, frames=12_000, waves=True, max_cycles=10**6, progress=lambda p: seen.append(p.cycles)
+    )
+    assert result.passed and result.cycles > 72_000, result.report()
+    assert result.waves is not None and result.waves.stat().st_size > 1000
+    assert seen and max(seen) >= 65_536
+
+
+def test_killed_by_timeout(builder: Builder, tmp_path: Path) -> None:
+    built = builder("fast", slice_dut(), "faulty_slice")
+    result = play("fast", built, tmp_path, timeout=0.01)
+    assert isinstance(result.failure, ResultsError) and "did not end within its time" in str(result.failure)
