@@ -112,6 +112,14 @@ def test_an_example_that_is_no_tensor(tmp_path: Path, example: object) -> None:
         mase_hw.compile(Same().eval(), example, out=tmp_path / "bundle")  # type: ignore[arg-type]
 
 
+def test_a_rule_for_casts_is_refused(tmp_path: Path) -> None:
+    """No model contains a cast, so the rule would be ignored."""
+    config = {"quantize": {"cast": {"config": {"rounding": "floor"}}}}
+    with pytest.raises(ConfigError, match="cast: no such op"):
+        mase_hw.compile(Same().eval(), torch.randn(1, 6), config, out=tmp_path / "bundle")
+    assert not list(tmp_path.iterdir())
+
+
 def simulated(model: nn.Module, folder: Path, workshop: Workshop) -> tuple[list[Tensor], list[Tensor]]:
     """What the hardware computes, and what the float model does."""
     torch.manual_seed(5)
