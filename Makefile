@@ -9,6 +9,8 @@ JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((
 PYTEST_FLAGS ?=
 MATRIX ?= regress/smoke.toml
 REGRESS_FLAGS ?=
+TARGET ?= xc7
+SYNTH_FLAGS ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -20,10 +22,12 @@ export YOWASP_CACHE_DIR ?= $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/cache/y
 MODEL ?=
 CONFIG ?=
 OUT ?= build/$(if $(MODEL),$(notdir $(basename $(firstword $(subst :, ,$(MODEL))))),digits_mlp)
+# The second example lies beside the first.
+CNN_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_cnn
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim test regress test-long lint doctor venv check-host clean distclean
+.PHONY: help sim synth test regress test-long lint doctor venv check-host clean distclean
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -44,10 +48,17 @@ sim: $(STAMP) ## train, quantise, emit, simulate; compare with PyTorch bit for b
 ifeq ($(MODEL),)
 	@echo "==> Running the digits example into $(OUT)"
 	@$(BIN)/python examples/digits_mlp.py --out '$(OUT)'
+	@echo "==> Running the convolutional digits example into $(CNN_OUT)"
+	@$(BIN)/python examples/digits_cnn.py --out '$(CNN_OUT)'
 else
 	@echo "==> Compiling $(MODEL) into $(OUT) and simulating it"
 	@$(BIN)/mase-hw compile '$(MODEL)' $(if $(CONFIG),--config '$(CONFIG)') --out '$(OUT)' --simulate
 endif
+
+synth: $(STAMP) $(YOSYS_STAMP) ## synthesise OUT for TARGET=xc7, simulate the netlist (SYNTH_FLAGS='--place' for ecp5)
+	@test -f '$(OUT)/manifest.json' || $(MAKE) sim
+	@echo "==> Synthesising $(OUT) for $(TARGET)"
+	@$(BIN)/mase-hw synth '$(OUT)' --target '$(TARGET)' $(SYNTH_FLAGS)
 
 test: $(STAMP) $(YOSYS_STAMP) ## run all tests but the long regressions
 	@echo "==> Running the tests in $(JOBS) processes"
@@ -92,7 +103,7 @@ $(STAMP): pyproject.toml constraints.txt | check-host
 	@echo "==> Installing the pinned packages (about 1.5 GB unpacked; a few minutes, once)"
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt hatchling
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
-		--no-build-isolation -e '.[dev,examples,hf,cluster]'
+		--no-build-isolation -e '.[dev,examples,hf,cluster,plot,search,synth]'
 	@touch '$@'
 	@echo "==> The environment is ready"
 

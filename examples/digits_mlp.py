@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,12 +65,12 @@ def load() -> Digits:
     return Digits(train_x.float(), train_y.long(), test_x.float(), test_y.long())
 
 
-def train(digits: Digits, epochs: int = 40) -> DigitsMLP:
+def train(digits: Digits, kind: type[nn.Module] = DigitsMLP, epochs: int = 40) -> nn.Module:
     """Train in float; a few seconds, the same weights every time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one order of summation
     torch.manual_seed(SEED)
-    model = DigitsMLP()
+    model = kind()
     optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
     for _ in range(epochs):
         for batch in torch.randperm(len(digits.train_images)).split(64):
@@ -86,16 +87,22 @@ def accuracy(scores: Tensor, labels: Tensor) -> float:
     return float((scores.argmax(dim=1) == labels).double().mean())
 
 
-def model() -> tuple[DigitsMLP, Tensor, list[Tensor]]:
+def model() -> tuple[nn.Module, Tensor, list[Tensor]]:
     """What ``mase-hw compile examples/digits_mlp.py:model`` takes: model, example input, calibration batches."""
     digits = load()
     return train(digits), digits.test_images[:1], list(digits.train_images.split(256))
 
 
-def main() -> int:
-    """Run everything; see the module."""
-    parser = argparse.ArgumentParser(description="Digits MLP: float training to bit-exact hardware.")
-    parser.add_argument("--out", type=Path, default=Path("build/digits_mlp"), help="folder of the bundle")
+def main(kind: type[nn.Module] = DigitsMLP, config: Path = CONFIG, epochs: int = 40) -> int:
+    """Run everything; see the module.
+
+    Args:
+        kind: The network; takes images of shape ``(batch, 8, 8)``, gives scores of shape ``(batch, 10)``.
+        config: Its configuration.
+        epochs: Passes over the training images.
+    """
+    parser = argparse.ArgumentParser(description=f"{kind.__name__}: float training to bit-exact hardware.")
+    parser.add_argument("--out", type=Path, default=Path("build") / config.stem, help="folder of the bundle")
     parser.add_argument("--frames", type=int, help="held-out images to simulate (default: all)")
     parser.add_argument("--stalls", type=float, default=0.0, help="probability of a stall in every cycle")
     parser.add_argument("--seed", type=int, default=0, help="of the stalls")
@@ -109,22 +116,27 @@ def main() -> int:
         console.print(f"[bold cyan]==>[/] {text}", highlight=False)
 
     try:
-        return run(arguments, console, say)
+        return run(arguments, console, say, lambda digits: train(digits, kind, epochs), config)
     except mase_hw.MaseHwError as error:
         console.print(f"[bold red]{type(error).__name__}[/]: {error}", highlight=False, markup=True)
         return 1
 
 
-def run(arguments: argparse.Namespace, console: Console, say: object) -> int:
+def run(
+    arguments: argparse.Namespace,
+    console: Console,
+    say: Callable[[str], None],
+    trained: Callable[[Digits], nn.Module],
+    config: Path,
+) -> int:
     """Train, compile, simulate, report."""
-    assert callable(say)
     digits = load()
     say(f"training on {len(digits.train_images)} real images, holding out {len(digits.test_images)}")
-    net = train(digits)
+    net = trained(digits)
     design = mase_hw.compile(
         net,
         digits.test_images[:1],
-        CONFIG,
+        config,
         out=arguments.out,
         calibration=digits.train_images.split(256),
         vectors=digits.test_images[:16],

@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor, nn
 
 from mase_hw.errors import CatalogueError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.latency import Cycles as Cycles
+from mase_hw.latency import Latency as Latency
+from mase_hw.layouts import Layout
 from mase_hw.streams import Stream
 
-Cycles = npt.NDArray[np.int64]
-"""One cycle number a beat."""
 EXTERNAL = "external/"
 """Where RTL files that are not of this package stand, in place of ``rtl_templates``."""
 
@@ -37,28 +36,6 @@ class Arithmetic:
     rounding: Rounding = Rounding.HALF_EVEN
     overflow: Overflow = Overflow.SATURATE
     attributes: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Exact timing of a module.
-
-    Args:
-        interval: Cycles between the first beats of consecutive frames in steady state, inputs and outputs never
-            stalling.
-        departures: Maps the cycles in which the beats of one frame of ``data_in_0`` are accepted, the module idle
-            before, to the cycles in which the beats of ``data_out_0`` are first valid.
-        beats: Beats of one frame of ``data_in_0``.
-    """
-
-    interval: int
-    departures: Callable[[Cycles], Cycles]
-    beats: int
-
-    @property
-    def fill(self) -> int:
-        """Cycles from the first input beat accepted to the first output beat valid, one input beat a cycle."""
-        return int(self.departures(np.arange(self.beats, dtype=np.int64))[0])
 
 
 class Params(Protocol):
@@ -76,12 +53,14 @@ class Case:
         params: The parameters.
         frames: Frames to stream in each run.
         exhaustive: Feed every input code instead of random ones (one-input, elementwise ops).
+        attributes: Attributes of the op, where the arithmetic has any that are not among the parameters.
     """
 
     name: str
     params: Any
     frames: int = 4
     exhaustive: bool = False
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,13 +71,40 @@ class Request:
         node: Node name, for errors.
         arithmetic: Formats by tensor name, cast modes and attributes.
         shapes: Shape of every tensor by name, outermost dimension first.
-        parallelism: Lanes by tensor name, innermost dimension first, as far as chosen.
+        parallelism: Lanes by tensor name, innermost dimension of the stream first, as far as chosen.
+        layouts: Order of the elements of every data tensor by name; row-major if missing.
+        chosen: Tensors whose lanes the user gave: an op may lower the others, but refuses these.
     """
 
     node: str
     arithmetic: Arithmetic
     shapes: Mapping[str, tuple[int, ...]]
     parallelism: Mapping[str, tuple[int, ...]]
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    chosen: frozenset[str] = frozenset()
+
+    @property
+    def stream_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every tensor in the order of its stream, the slowest dimension first."""
+        return {n: self.layouts[n].stream_shape if n in self.layouts else s for n, s in self.shapes.items()}
+
+
+LAYOUTS = ("any", "channels_last", "row_major", "rows")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The content of a memory that a module has inside and reads at any address.
+
+    Args:
+        words: Unsigned words, that of address 0 first.
+        bits: Width of a word.
+        note: What the manifest says of it.
+    """
+
+    words: tuple[int, ...]
+    bits: int
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,15 @@ class Hardware:
         static: Names of the input streams that carry parameters (weights) and come from a memory.
         tied: Ports that carry no stream with these parameters, and the expression an instance ties them to (empty for
             an output).
+        layout: In which order the data streams run: ``any`` (one common order, whatever arrives), ``channels_last``
+            (images ``(N, C, *S)`` as ``(N, *S, C)``), ``row_major``, or ``rows`` (the last dimension in any order, the
+            others as they are; the result row-major).
+        permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.
+        broadcast: The parameters that are broadcast to ``data_in_0`` and come in the order of its elements.
+        memories: Content of the memories inside the module, by the name of the string parameter that takes the path of
+            the file; these parameters are not among ``params``.
+        unrolls: The configuration may give ``kernel``, the window elements of a step as ``[height, width]``; ``build``
+            finds them as dimensions 1 and 2 of the parallelism of ``weight``, width first.
         toolchain: ``INTERNAL`` for the RTL of this package, ``EXTERNAL`` for a user's own.
         root: Folder of the files below ``external/``; every other file is of this package.
     """
@@ -139,6 +154,11 @@ class Hardware:
     follows_input: bool = False
     static: tuple[str, ...] = ()
     tied: Callable[[Any], Mapping[str, str]] = lambda _: {}
+    layout: str = "any"
+    permuted: tuple[str, ...] = ()
+    unrolls: bool = False
+    memories: Callable[[Arithmetic], Mapping[str, Memory]] = lambda _: {}
+    broadcast: tuple[str, ...] = ()
     toolchain: str = "INTERNAL"
     root: Path | None = None
 
@@ -174,10 +194,20 @@ class OpDef:
         methods: Tensor methods that are this op.
         attributes: Module attributes recorded as arguments; functions record theirs by signature.
         parameters: Module parameters recorded as tensor arguments.
-        implicit: No hardware of its own: the data passes unchanged, only the shape differs.
+        derive: Parameters of the golden from those of the float node: node name, float parameters, attributes and rank
+            of the data -> parameters by name. None where they are the same.
+        constant: Name of the parameter that an operand becomes which is a number or a stored tensor; the attribute
+            ``reversed`` then says that it comes before the data. Empty for ops whose operands are all data.
+        implicit: No hardware of its own: the data passes unchanged, only the shape or the order of dimensions differs.
+        relayout: Of an implicit op that is no plain reshape, or of one in hardware that takes any order and leaves out
+            elements: layout of the input, shape of the result and attributes -> layout of the result, or None if the
+            op cannot work in that order.
         golden: The arithmetic; None only for ops without hardware.
+        on_values: The same on values, from formats and the mantissas of the parameters; None if those do not allow it
+            (:mod:`mase_hw.nn.values`). Only makes inference faster, and is not a second definition.
         formats: Tensor names whose format the quantisation configuration may set.
         default_out: Output format when the configuration gives none, from the input formats.
+        non_negative: Of an op with ``default_out``: it gives 0 for negative numbers, so its result needs no sign.
         finest: Finest fraction width worth choosing for a tensor, from its name and the formats chosen so far; None for
             no limit. Keeps an automatic choice from widening exact sums for bits that cannot matter.
         check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
@@ -191,10 +221,15 @@ class OpDef:
     methods: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
+    derive: Callable[[str, Mapping[str, Tensor], Mapping[str, Any], int], dict[str, Tensor]] | None = None
+    constant: str = ""
     implicit: bool = False
+    relayout: Callable[[Layout, Sequence[int], Mapping[str, Any]], Layout | None] | None = None
     golden: Golden | None = None
+    on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Callable[[Tensor], Tensor | None] | None] | None = None
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
+    non_negative: bool = False
     finest: Callable[[str, Mapping[str, FixedFormat]], int | None] | None = None
     check: Callable[[str, Mapping[str, Any]], None] | None = None
     hardware: Hardware | None = None
@@ -218,6 +253,8 @@ class OpDef:
             for facet in dataclasses.fields(self.hardware):
                 if facet.default is dataclasses.MISSING and getattr(self.hardware, facet.name) in (None, ""):
                     fail(f"missing facet: {facet.name}")
+            if self.hardware.layout not in LAYOUTS:
+                fail(f"layout {self.hardware.layout!r} is not one of {', '.join(LAYOUTS)}")
             if not dataclasses.is_dataclass(self.hardware.params):
                 fail("params is not a dataclass")
             if not self.hardware.params.__dataclass_params__.frozen:

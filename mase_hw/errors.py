@@ -86,6 +86,10 @@ class CheckpointError(MaseHwError, ValueError):
     """A graph that a checkpoint cannot hold, or a checkpoint that is not whole or not ours."""
 
 
+class SearchError(MaseHwError):
+    """A search whose target nothing reaches, or whose assumption does not hold."""
+
+
 class EmitError(MaseHwError):
     """A design that cannot be written: a broken netlist, or a folder that cannot be used."""
 
@@ -94,8 +98,15 @@ class ToolError(MaseHwError):
     """An external tool that is missing, too old or failed."""
 
 
+class ResourceError(MaseHwError):
+    """A design that a device cannot hold, or that synthesis would turn into something else."""
+
+
 class SimulationError(MaseHwError):
     """A simulation that did not end with a complete and correct comparison."""
+
+    diagnosis: Any = None
+    """What a run with probes on every edge showed (``report()``, ``to_json()``), if there was one."""
 
 
 class MismatchError(SimulationError):

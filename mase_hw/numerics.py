@@ -10,6 +10,7 @@ Gradients are straight-through (Bengio et al., arXiv:1308.3432): rounding passes
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,14 +56,14 @@ def carrier(bound: int, *, name: str | None = None) -> torch.dtype:
     )
 
 
+@functools.cache
 def magnitude(fmt: FixedFormat) -> int:
     """Largest absolute mantissa of a format."""
     return max(abs(fmt.min_mantissa), fmt.max_mantissa)
 
 
 def _wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:
-    order = [dtype for dtype, _ in _LIMITS]
-    return max(a, b, key=order.index)
+    return max(a, b, key=[dtype for dtype, _ in _LIMITS].index)
 
 
 def as_carrier(mantissa: Tensor, dtype: torch.dtype) -> Tensor:
@@ -158,8 +159,7 @@ def _cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overf
             x = floor
         else:
             x = floor + ((floor < 0) & (rem != 0)).to(x.dtype)
-    low, high = fmt.min_mantissa, fmt.max_mantissa
-    left = max(0, -shift)
+    low, high, left = fmt.min_mantissa, fmt.max_mantissa, max(0, -shift)
     if overflow is Overflow.SATURATE:
         # Compare before shifting left, so that nothing leaves int64.
         over, under = x > (high >> left), x < -((-low) >> left)
@@ -173,6 +173,17 @@ def _cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overf
         if fmt.signed and fmt.width < 64:
             x = torch.where(x > high, x - (1 << fmt.width), x)
     return x, torch.zeros_like(x, dtype=torch.bool)
+
+
+def _nearest(x: Tensor, shift: int, fmt: FixedFormat) -> Tensor:
+    """What :func:`_cast_float` gives for half-even and saturate, in as few passes over memory as possible."""
+    if shift:
+        x = x * math.ldexp(1.0, -max(-_FAR, min(_FAR, shift)))
+        x = x.round_() if shift > 0 else x
+        x = x.clamp_(fmt.min_mantissa, fmt.max_mantissa)
+    else:
+        x = x.clamp(fmt.min_mantissa, fmt.max_mantissa)
+    return x.add_(0.0)  # no negative zeros
 
 
 def cast(
@@ -198,6 +209,10 @@ def cast(
     if mantissa.dtype not in (torch.float32, torch.float64):
         mantissa = mantissa.to(torch.int64)
     dtype = _wider(mantissa.dtype, carrier(magnitude(fmt)))
+    plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64
+    if plain and not (torch.is_grad_enabled() and mantissa.requires_grad):
+        fast = _nearest(as_carrier(mantissa, dtype), frac - fmt.frac_width, fmt)
+        return as_carrier(fast, carrier(magnitude(fmt)))
     result: Tensor = _Cast.apply(as_carrier(mantissa, dtype), frac - fmt.frac_width, fmt, rounding, overflow)  # type: ignore[no-untyped-call]
     return as_carrier(result, carrier(magnitude(fmt)))
 
@@ -236,7 +251,13 @@ def quantize(
     if not _within_float32(fmt) or fmt.frac_width < 0:  # a negative one could push small values below float32
         wide = torch.float64
     x = values.to(_wider(wide, dtype))
-    if not _symbolic(x) and bool(torch.isnan(x).any()):
+    plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64
+    if plain and not (torch.is_grad_enabled() and x.requires_grad) and not symbolic(x):
+        fast = (x * math.ldexp(1.0, fmt.frac_width)).round_().clamp_(fmt.min_mantissa, fmt.max_mantissa).add_(0.0)
+        # Clamped numbers are finite, so their sum is NaN only if one of them is.
+        if not math.isnan(float(fast.sum())):
+            return as_carrier(fast, dtype)
+    if not symbolic(x) and bool(torch.isnan(x).any()):
         raise FormatError(
             "NaN cannot be quantised",
             node=name,
@@ -244,7 +265,7 @@ def quantize(
             expected="finite numbers",
             remedy="find where the NaN comes from (weights, calibration data or an overflow in the model)",
         )
-    if overflow is Overflow.WRAP and not _symbolic(x) and bool(torch.isinf(x).any()):
+    if overflow is Overflow.WRAP and not symbolic(x) and bool(torch.isinf(x).any()):
         raise FormatError("infinity cannot wrap", node=name, expected="finite numbers")
     # Rounding acts on values * 2**frac: shift 0 of a number that still has a fraction, so round before the cast.
     scaled = x * math.ldexp(1.0, fmt.frac_width)
@@ -253,7 +274,7 @@ def quantize(
     return as_carrier(result, dtype)
 
 
-def _symbolic(x: Tensor) -> bool:
+def symbolic(x: Tensor) -> bool:
     """Whether a tensor has a shape but no values, so that there is nothing to check."""
     return x.is_meta or isinstance(x, FakeTensor)
 
@@ -318,6 +339,18 @@ def exact_linear(x: Tensor, w: Tensor, bound: int, *, name: str | None = None) -
         if dtype != torch.int64:
             return torch.nn.functional.linear(as_carrier(x, dtype), as_carrier(w, dtype))
         return _linear_in_limbs(x.to(torch.int64), w.to(torch.int64))
+
+
+def shift_left(acc: Tensor, shift: Tensor) -> Tensor:
+    """Multiply integers by ``2**shift``, one shift per entry of the last dimension; exact within the carrier.
+
+    Args:
+        acc: Integers in a carrier that holds the result.
+        shift: Non-negative integers, broadcast against ``acc``.
+    """
+    # Powers of two made of integers: exp2 of a device need not be exact.
+    factor = torch.ones_like(shift, dtype=torch.int64) << shift.to(torch.int64)
+    return acc * as_carrier(factor, acc.dtype)
 
 
 class _StraightThrough(torch.autograd.Function):

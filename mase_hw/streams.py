@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mase_hw.errors import ConfigError, GraphError
 from mase_hw.formats import FixedFormat
+from mase_hw.layouts import Layout
 
 Direction = Literal["in", "out"]
 IntArray = npt.NDArray[Any]
@@ -36,12 +37,14 @@ class Stream:
     Args:
         name: Port name; the packed data port itself (``data_in_0``).
         direction: Seen from the module.
-        shape: Tensor shape of one frame, outermost dimension first, as PyTorch writes it.
+        shape: Sizes of one frame in the order of the stream, the slowest dimension first; without a layout this is
+            the tensor's shape as PyTorch writes it.
         fmt: Format of every element.
         parallelism: Elements a beat along each dimension, innermost first; missing outer ones are 1.
         valid: Name of the valid signal, ``<name>_valid`` if empty.
         ready: Name of the ready signal, ``<name>_ready`` if empty.
         repeat: How often the tensor is streamed for each frame (1); a weight is needed once a row.
+        layout: Where the tensor's elements stand in the stream, if not row-major.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Stream:
     valid: str = ""
     ready: str = ""
     repeat: int = 1
+    layout: Layout | None = None
 
     def __post_init__(self) -> None:
         if any(d < 1 for d in self.shape):
@@ -73,8 +77,20 @@ class Stream:
                 got=list(self.parallelism),
                 expected=f"at most {len(self.shape)}",
             )
+        if self.layout is not None and math.prod(self.layout.shape) != math.prod(self.shape):
+            raise GraphError(
+                "a stream and its layout have different numbers of elements",
+                node=self.name,
+                got=list(self.layout.shape),
+                expected=list(self.shape),
+            )
         object.__setattr__(self, "valid", self.valid or f"{self.name}_valid")
         object.__setattr__(self, "ready", self.ready or f"{self.name}_ready")
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """Shape of the tensor of one frame, as PyTorch writes it."""
+        return self.shape if self.layout is None else self.layout.shape
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -126,21 +142,24 @@ class Stream:
         """Cut tensors of mantissas into beats.
 
         Args:
-            tensor: Integers of shape ``(frames, *shape)``.
+            tensor: Integers of shape ``(frames, *tensor_shape)``.
 
         Returns:
             Integers of shape ``(frames * frame_beats, lanes)``; pad lanes are 0.
 
         Raises:
-            GraphError: If the shape is not ``(frames, *shape)``.
+            GraphError: If the shape is not ``(frames, *tensor_shape)``.
         """
-        if tensor.ndim != len(self.shape) + 1 or tuple(tensor.shape[1:]) != self.shape:
+        wanted = self.tensor_shape
+        if tensor.ndim != len(wanted) + 1 or tuple(tensor.shape[1:]) != wanted:
             raise GraphError(
                 "tensor does not fit its stream",
                 node=self.name,
                 got=list(tensor.shape),
-                expected=["frames", *self.shape],
+                expected=["frames", *wanted],
             )
+        if self.layout is not None:
+            tensor = self.layout.to_stream(tensor)
         rank = len(self.sizes)
         frames = tensor.shape[0]
         tensor = tensor.reshape((frames, *reversed(self.sizes)))
@@ -160,7 +179,7 @@ class Stream:
             beats: Integers of shape ``(frames * beats, lanes)``.
 
         Returns:
-            Integers of shape ``(frames, *shape)``.
+            Integers of shape ``(frames, *tensor_shape)``.
 
         Raises:
             GraphError: If the number of beats is not a whole number of frames.
@@ -181,7 +200,8 @@ class Stream:
             (frames, *[t * p for t, p in zip(outer_tiles, outer_lanes, strict=True)])
         )
         tensor = tensor[(slice(None), *[slice(0, s) for s in reversed(self.sizes)])]
-        return tensor.reshape((frames, *self.shape))
+        tensor = tensor.reshape((frames, *self.shape))
+        return tensor if self.layout is None else self.layout.from_stream(tensor)
 
     def index_of(self, beat: int, lane: int) -> tuple[int, ...] | None:
         """Tensor index (outermost first) of a lane of a beat within a frame; None for a pad lane."""
@@ -192,6 +212,11 @@ class Stream:
             if position >= size:
                 return None
             index.append(position)
+        if self.layout is not None:
+            position = 0
+            for size, digit in zip(reversed(self.sizes), reversed(index), strict=True):
+                position = position * size + digit
+            return self.layout.index_of(position)
         return tuple(reversed(index))[len(index) - len(self.shape) :] if self.shape else ()
 
 

@@ -41,11 +41,16 @@ class Bench:
 
     def __init__(self, dut: Any, plan: dict[str, Any], folder: Path) -> None:
         self.dut, self.plan, self.folder = dut, plan, folder
-        self.cycle = 0
-        self.drivers = [self._driver(port) for port in plan["inputs"]]
-        self.monitors = [self._monitor(port) for port in plan["outputs"]]
+        self.resets = 0
+        self.restart()
         self._progress = os.open(folder / "progress", os.O_WRONLY | os.O_CREAT, 0o644)
         self._reported = time.monotonic()
+
+    def restart(self) -> None:
+        """Forget what was seen: play everything from the first beat."""
+        self.cycle = 0
+        self.drivers = [self._driver(port) for port in self.plan["inputs"]]
+        self.monitors = [self._monitor(port) for port in self.plan["outputs"]]
 
     def _driver(self, port: dict[str, Any]) -> StreamDriver:
         seed, name = int(self.plan["seed"]), port["name"]
@@ -61,25 +66,31 @@ class Bench:
         data, valid, ready = (getattr(self.dut, port[key]) for key in ("name", "valid", "ready"))
         return Bus(data, port["bits"]), Bit(valid), Bit(ready)
 
-    async def reset(self) -> None:
-        """Hold reset with idle inputs, then release it."""
+    async def reset(self, length: int, *, first: bool) -> None:
+        """Hold reset with idle inputs for so many cycles, then release it."""
         edge, rst = self.dut.clk.rising_edge, Bit(self.dut.rst)
         rst.write(1)
         for driver in self.drivers:
             driver.idle()
         for monitor in self.monitors:
             monitor.idle()
-        for _ in range(int(self.plan["reset_cycles"])):
+        for _ in range(length):
             await edge
-        for monitor in self.monitors:
-            monitor.check_reset()
+        # At the first edge of reset a register still shows what it held before.
+        if first or length > 1:
+            for monitor in self.monitors:
+                monitor.check_reset()
         rst.write(0)
 
-    async def play(self) -> tuple[str, str]:
+    async def play(self, until: dict[str, Any] | None = None) -> tuple[str, str] | None:
         """Stream until everything has come, plus a tail in which nothing more may come.
 
+        Args:
+            until: A reset of the plan that ends it earlier.
+
         Returns:
-            The verdict (``pass``, ``mismatch``, ``extra``, ``hang`` or ``limit``) and a sentence.
+            The verdict (``pass``, ``mismatch``, ``extra``, ``hang`` or ``limit``) and a sentence; None if ``until``
+            is due.
         """
         edge, drivers, monitors = self.dut.clk.rising_edge, self.drivers, self.monitors
         watchdog, limit, start = (int(self.plan[key]) for key in ("watchdog", "max_cycles", "idle_cycles"))
@@ -92,6 +103,8 @@ class Bench:
             if cycle >= start:
                 for driver in drivers:
                     moved |= driver.clock(cycle, calm)
+            if until is not None and self._due(until, cycle + 1):
+                return None
             if moved:
                 longest, last, calm = max(longest, cycle - last), cycle, end >= 0
             if end < 0 and (moved or cycle == start) and self._all_done():
@@ -112,6 +125,12 @@ class Bench:
                 return "limit", f"not finished after {cycle} cycles"
             if cycle % _PROGRESS_CYCLES == 0:
                 self._report()
+
+    def _due(self, reset: dict[str, Any], cycles: int) -> bool:
+        if reset["unit"] == "cycles":
+            return cycles >= int(reset["at"])
+        side = self.drivers if reset["unit"] == "in" else self.monitors
+        return sum(len(end.accepted) for end in side) >= int(reset["at"])
 
     def _all_done(self) -> bool:
         return all(d.done for d in self.drivers) and all(m.done for m in self.monitors)
@@ -164,6 +183,7 @@ class Bench:
             "verdict": verdict,
             "message": message,
             "cycles": self.cycle,
+            "resets": self.resets,
             "seconds": seconds,
             "streams": streams,
             "complete": True,
@@ -186,8 +206,16 @@ async def stream_bench(dut: Any) -> None:
     Clock(dut.clk, 10, unit="ns", impl="gpi").start(start_high=False)
     begin = time.perf_counter()
     try:
-        await bench.reset()
-        verdict, message = await bench.play()
+        await bench.reset(int(plan["reset_cycles"]), first=True)
+        for until in (*plan["reset_at"], None):
+            ended = await bench.play(until)
+            if until is None or ended is not None:
+                break
+            bench.restart()
+            bench.resets += 1
+            await bench.reset(int(until["length"]), first=False)
+        assert ended is not None  # the last one has no reset to end it
+        verdict, message = ended
     except ProtocolViolation as problem:
         verdict, message = "protocol", str(problem)
     bench.write(verdict, message, time.perf_counter() - begin)

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import torch.fx as fx
 
-from mase_hw.catalogue import EXTERNAL, verilog_params
+from mase_hw.catalogue import EXTERNAL, Hardware, Memory, verilog_params
+from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
+from mase_hw.layouts import Layout
+from mase_hw.nn import Quantized
+from mase_hw.ops.reorder import reorder_params, reorder_ports
 from mase_hw.ops.structural import RepackParams, repack_ports
 from mase_hw.streams import Direction, Stream
 
@@ -25,7 +29,18 @@ class _Source:
     pin: Pin
     stream: Stream
     label: str
-    uses: list[tuple[Pin, Stream]] = dataclasses.field(default_factory=list)
+    uses: list[_Use] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Use:
+    """One reader of a source: its port, the node it reads, the order in which elements come and that it wants."""
+
+    sink: Pin
+    stream: Stream
+    node: str = ""
+    have: Layout | None = None
+    want: Layout | None = None
 
 
 class NetlistBuilder:
@@ -40,7 +55,8 @@ class NetlistBuilder:
         self.graph = graph
         self.netlist = Netlist(name)
         self._sources: dict[Pin, _Source] = {}
-        self._of_node: dict[str, _Source] = {}
+        self._of_node: dict[tuple[str, str], _Source] = {}
+        """What drives a result, by node and result."""
 
     def build(self) -> Netlist:
         """Return the verified netlist.
@@ -54,6 +70,7 @@ class NetlistBuilder:
                 self._outputs(node)
             else:
                 self._node(node)
+        self._put_in_order()
         for source in list(self._sources.values()):
             self._connect(source)
         self.netlist.verify()
@@ -64,15 +81,15 @@ class NetlistBuilder:
         if meta.hardware.is_implicit:
             if meta.common.mase_op == "quantize":
                 self._input(node)
-            elif (driver := self._driver(node)) is not None:
-                self._of_node[node.name] = driver
+            else:
+                self._rename(node)
             return
         op = self.graph.op_of(node)
         if op is None or op.hardware is None:
             raise UnsupportedError("this node has no hardware", node=node.name)
         facets = op.hardware
         params = facets.params(**meta.hardware.verilog_param)
-        ports = facets.ports(params)
+        ports = tuple(self._permuted(node, facets, port) for port in facets.ports(params))
         instance = Instance(
             self._free(f"u_{node.name}"),
             facets.module,
@@ -82,57 +99,120 @@ class NetlistBuilder:
             op.name,
             0,
             facets.tied(params),
+            self._memories(node, facets),
         )
-        activations = iter(n for n in node.all_input_nodes if n.name in self._of_node)
-        roms = []
+        producers = self.graph.sources(node)
+        layouts = self._layouts(node)
         for port in ports:
             pin = Pin(instance.name, port.name)
             if port.direction == "out":
-                source = self._sources[pin] = _Source(pin, port, node.name)
-                self._of_node[node.name] = source
+                stream = dataclasses.replace(port, layout=layouts.get(port.name, port.layout))
+                source = self._sources[pin] = _Source(pin, stream, node.name)
+                self._of_node[node.name, port.name] = source
             elif port.name in facets.static:
-                roms.append(self._rom(node, port))
-                self._sources[roms[-1].pin].uses.append((pin, port))
+                self._rom(node, port).uses.append(_Use(pin, port))
+            elif port.name in producers:
+                self._use(producers[port.name], _Use(pin, port, want=layouts.get(port.name)))
             else:
-                producer = next(activations, None)
-                if producer is None:
-                    raise EmitError("an input stream has no producer", node=f"{node.name}.{port.name}")
-                self._of_node[producer.name].uses.append((pin, port))
+                raise EmitError("an input stream has no producer", node=f"{node.name}.{port.name}")
         self.netlist.instances.append(instance)
         for file in facets.files:
             self._file(file)
             if (path := facets.external(file)) is not None:
                 self._external(file, path)
 
-    def _driver(self, node: fx.Node) -> _Source | None:
-        return next((self._of_node[n.name] for n in node.all_input_nodes if n.name in self._of_node), None)
+    def _memories(self, node: fx.Node, facets: Hardware) -> dict[str, tuple[str, Memory]]:
+        """The memories inside a node's module, and their files."""
+        module = self.graph.meta_of(node).module
+        if not isinstance(module, Quantized):
+            return {}
+        found = facets.memories(module.arithmetic)
+        return {name: (f"{node.name}_{name.lower().removesuffix('_file')}.mem", m) for name, m in found.items()}
+
+    def _layouts(self, node: fx.Node) -> dict[str, Layout]:
+        """The order of each of a node's tensors; the hardware metadata pass names those that are not row-major."""
+        meta = self.graph.meta_of(node)
+        tensors = {**meta.common.args.tensors, **meta.common.results.tensors}
+        layouts = {name: Layout.row_major(tensor.shape) for name, tensor in tensors.items()}
+        return layouts | {name: Layout.from_dict(found) for name, found in meta.hardware.layouts.items()}
+
+    def _use(self, producer: tuple[fx.Node, str], use: _Use) -> None:
+        """Note that a port reads a result."""
+        source = self._of_node.get((producer[0].name, producer[1]))
+        if source is None:
+            raise EmitError("an input stream has no producer", node=str(use.sink))
+        source.uses.append(
+            dataclasses.replace(use, node=producer[0].name, have=self._layouts(producer[0])[producer[1]])
+        )
+
+    def _rename(self, node: fx.Node) -> None:
+        """An implicit node passes its source on; only where renaming cannot do it, elements change places."""
+        producer = next((p for p in self.graph.sources(node).values() if (p[0].name, p[1]) in self._of_node), None)
+        if producer is None or not self.graph.meta_of(node).common.results.tensors:
+            return  # a question about the shape moves nothing
+        source = self._of_node[producer[0].name, producer[1]]
+        have, want = self._layouts(producer[0])[producer[1]], self._layouts(node).get("data_in_0")
+        if want is not None and have != want:
+            source = self._reordered(source, have, want, node.name, producer[0].name)
+        self._of_node[node.name, "data_out_0"] = source
+
+    def _reordered(self, source: _Source, have: Layout, want: Layout, label: str, node: str) -> _Source:
+        """Buffer whole frames and read them in another order, element by element.
+
+        Args:
+            source: What drives the tensor.
+            have: Order in which its elements come.
+            want: Order in which they leave.
+            label: Reader, for names.
+            node: Node whose result it is.
+        """
+        params = reorder_params(label, source.stream.fmt.width, have, want)
+        taken, given = (dataclasses.replace(port, fmt=source.stream.fmt) for port in reorder_ports(params))
+        name = self._free(f"u_{label}_reorder")
+        instance = Instance(name, "stream_reorder", verilog_params(params), (taken, given), node, "reorder")
+        self._insert(instance, source.pin)
+        self._file("lib/stream_reorder.sv")
+        source.uses.append(_Use(Pin(name, taken.name), taken))
+        pin = Pin(name, given.name)
+        stream = dataclasses.replace(given, layout=want)
+        made = self._sources[pin] = _Source(pin, stream, f"{label}_reorder")
+        return made
+
+    def _permuted(self, node: fx.Node, facets: Hardware, port: Stream) -> Stream:
+        """A parameter whose columns follow the order of the input."""
+        data = self._layouts(node).get("data_in_0")
+        if port.name not in facets.permuted or data is None or data.is_row_major:
+            return port
+        row = data.last_dimension()
+        # Dimensions of size 1 have no factor.
+        kept = [size for size in port.shape[:-1] if size > 1]
+        order = (*range(len(kept)), *(len(kept) + i for i in row.order))
+        return dataclasses.replace(port, layout=Layout(port.shape, (*kept, *row.factors), order))
 
     def _input(self, node: fx.Node) -> None:
         result = self.graph.tensor(node, "data_out_0")
         assert result.fmt is not None  # the quantisation pass made this node
         index = len(self.netlist.inputs)
         lanes = self.graph.meta_of(node).hardware.parallelism["data_out_0"]
-        stream = Stream(f"data_in_{index}", "in", tuple(result.shape), result.fmt, tuple(lanes))
+        stream = _boundary(f"data_in_{index}", "in", self._layouts(node)["data_out_0"], result.fmt, lanes[0])
         self.netlist.inputs.append(stream)
         pin = Pin(TOP, stream.name)
-        self._sources[pin] = self._of_node[node.name] = _Source(pin, stream, stream.name)
+        self._sources[pin] = self._of_node[node.name, "data_out_0"] = _Source(pin, stream, stream.name)
 
     def _outputs(self, node: fx.Node) -> None:
-        for index, (result, _) in enumerate(self.graph.sources(node).values()):
-            source = self._of_node.get(result.name)
+        for index, (result, name) in enumerate(self.graph.sources(node).values()):
+            source = self._of_node.get((result.name, name))
             if source is None:
                 raise UnsupportedError(
                     "a result of the model is not computed in hardware",
                     node=result.name,
                     remedy="every output must come from a quantised op",
                 )
-            shape = tuple(self.graph.tensor(result, "data_out_0").shape)
-            lanes = source.stream.lane_dims[0]
-            if shape != source.stream.shape:
-                lanes = min(lanes, shape[-1] if shape else 1)
-            stream = Stream(f"data_out_{index}", "out", shape, source.stream.fmt, (lanes,))
+            layout = self._layouts(result)[name]
+            lanes = min(source.stream.lane_dims[0], (layout.stream_shape or (1,))[-1])
+            stream = _boundary(f"data_out_{index}", "out", layout, source.stream.fmt, lanes)
             self.netlist.outputs.append(stream)
-            source.uses.append((Pin(TOP, stream.name), stream))
+            source.uses.append(_Use(Pin(TOP, stream.name), stream, result.name, layout, layout))
 
     def _rom(self, node: fx.Node, port: Stream) -> _Source:
         name = f"{node.name}_{port.name}"
@@ -149,6 +229,19 @@ class NetlistBuilder:
         source = self._sources[Pin(instance.name, "out_data")] = _Source(Pin(instance.name, "out_data"), out, name)
         return source
 
+    def _put_in_order(self) -> None:
+        """Give readers that want the elements in another order what they want; those that want the same share it."""
+        for source in list(self._sources.values()):
+            made: dict[Layout, _Source] = {}
+            for use in list(source.uses):
+                if use.have is None or use.want is None or use.have == use.want:
+                    continue
+                if use.want not in made:
+                    label = use.sink.instance.removeprefix("u_") or use.sink.port
+                    made[use.want] = self._reordered(source, use.have, use.want, label, use.node)
+                source.uses.remove(use)
+                made[use.want].uses.append(dataclasses.replace(use, have=use.want))
+
     def _connect(self, source: _Source) -> None:
         if not source.uses:
             raise UnsupportedError(
@@ -157,14 +250,14 @@ class NetlistBuilder:
         pin = source.pin
         if len(source.uses) > 1:
             pin = self._fork(source)
-        for branch, (sink, wanted) in enumerate(source.uses):
+        for branch, use in enumerate(source.uses):
             end = dataclasses.replace(pin, branch=branch) if len(source.uses) > 1 else pin
             suffix = f"_{branch}" if len(source.uses) > 1 else ""
             name = self._free(f"net_{source.label}{suffix}")
-            if source.stream.name == "out_data" or source.stream.same_beats(wanted):
-                self.netlist.nets.append(Net(name, end, sink, source.stream))
+            if source.pin.instance in self.netlist.memories or source.stream.same_beats(use.stream):
+                self.netlist.nets.append(Net(name, end, use.sink, source.stream))
             else:
-                self._repack(name, end, sink, source.stream, wanted)
+                self._repack(name, end, use.sink, source.stream, use.stream)
 
     def _fork(self, source: _Source) -> Pin:
         bits, count = source.stream.bits, len(source.uses)
@@ -194,7 +287,7 @@ class NetlistBuilder:
         self._insert(instance, end)
         self._file("lib/stream_repack.sv")
         self.netlist.nets.append(Net(name, end, Pin(instance.name, "in_data"), have))
-        repacked = dataclasses.replace(want, name="out_data", direction="out")
+        repacked = dataclasses.replace(want, name="out_data", direction="out", layout=have.layout)
         self.netlist.nets.append(Net(self._free(f"{name}_repacked"), Pin(instance.name, "out_data"), sink, repacked))
 
     def _free(self, name: str) -> str:
@@ -230,6 +323,12 @@ class NetlistBuilder:
             )
 
 
+def _boundary(name: str, direction: Direction, layout: Layout, fmt: FixedFormat, lanes: int) -> Stream:
+    """A port of the design; it names its layout only if the tensor is not streamed as it lies in memory."""
+    plain = layout.is_row_major and layout.stream_shape == layout.shape
+    return Stream(name, direction, layout.stream_shape, fmt, (lanes,), layout=None if plain else layout)
+
+
 def _word_port(direction: Direction, beats: int, bits: int) -> Stream:
     """A port of a primitive: beats of plain bits."""
     bit = FixedFormat(1, 0, signed=False)
@@ -239,5 +338,22 @@ def _word_port(direction: Direction, beats: int, bits: int) -> Stream:
 
 
 def build_netlist(graph: MaseGraph, name: str = "top") -> Netlist:
-    """Build and verify the netlist of a graph; see :class:`NetlistBuilder`."""
-    return NetlistBuilder(graph, name).build()
+    """Build and verify the netlist of a graph, queues on reconvergent paths included.
+
+    Args:
+        graph: A graph on which the hardware metadata pass has run.
+        name: Module name of the top level.
+
+    Raises:
+        ConfigError: If a configured depth of a queue would stop the design for ever.
+        EmitError: If the netlist would be broken.
+        UnsupportedError: If an input is unused or a result does not come from hardware.
+    """
+    netlist = NetlistBuilder(graph, name).build()
+    given = {
+        f"{node.name}.{port}": depth
+        for node in graph.nodes
+        for port, depth in graph.meta_of(node).hardware.fifo_depth.items()
+    }
+    insert_fifos(netlist, graph.catalogue, given)
+    return netlist

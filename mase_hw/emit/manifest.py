@@ -6,11 +6,12 @@ import dataclasses
 from typing import Any
 
 from mase_hw._version import __version__
-from mase_hw.catalogue import Catalogue
-from mase_hw.emit.netlist import Netlist
+from mase_hw.catalogue import Catalogue, Memory
+from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.schedule import Schedule
 from mase_hw.formats import FixedFormat
+from mase_hw.layouts import Layout
 from mase_hw.streams import Stream
 
 
@@ -22,13 +23,15 @@ def port_entry(stream: Stream, tensor: str) -> dict[str, Any]:
         "valid": stream.valid,
         "ready": stream.ready,
         "tensor": tensor,
-        "shape": list(stream.shape),
+        "shape": list(stream.tensor_shape),
+        "streamed": list(stream.shape),
+        "layout": None if stream.layout is None else stream.layout.to_dict(),
         "format": format_entry(stream.fmt),
         "lanes": stream.lanes,
         "parallelism": list(stream.lane_dims),
         "beats": stream.beats,
         "bits": stream.bits,
-        "beat_order": "row-major, innermost dimension first; lane 0 in the low bits; pad lanes are 0",
+        "beat_order": "streamed sizes, the last one fastest; lane 0 in the low bits; pad lanes are 0",
     }
 
 
@@ -49,11 +52,12 @@ def port_stream(entry: dict[str, Any]) -> Stream:
     return Stream(
         entry["name"],
         entry["direction"],
-        tuple(entry["shape"]),
+        tuple(entry["streamed"]),
         fmt,
         tuple(entry["parallelism"]),
         entry["valid"],
         entry["ready"],
+        layout=None if entry["layout"] is None else Layout.from_dict(entry["layout"]),
     )
 
 
@@ -77,7 +81,7 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
         "top": netlist.name,
         "clock": "clk",
         "reset": {"name": "rst", "active": "high", "synchronous": True},
-        "parameters": {"MEM_DIR": "mem"} if netlist.memories else {},
+        "parameters": {"MEM_DIR": "mem"} if netlist.memories or netlist.tables else {},
         "ports": [port_entry(s, names[s.name]) for s in (*netlist.inputs, *netlist.outputs)],
         "timing": {
             "fill": schedule.fill,
@@ -96,9 +100,17 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
                 "bits": int(netlist.instance(name).parameters["WIDTH"]),
             }
             for name, file in sorted(netlist.memories.items())
-        ],
+        ]
+        + [_table_entry(*table) for table in netlist.tables],
+        "fifos": [dataclasses.asdict(fifo) for fifo in netlist.fifos],
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }
+
+
+def _table_entry(instance: Instance, file: str, memory: Memory) -> dict[str, Any]:
+    """A memory inside a module."""
+    entry = {"file": f"mem/{file}", "instance": instance.name, "words": len(memory.words), "bits": memory.bits}
+    return entry | ({"note": memory.note} if memory.note else {})
 
 
 def _rtl_files(netlist: Netlist) -> list[str]:

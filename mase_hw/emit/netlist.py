@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
 from mase_hw.streams import Stream
 
@@ -63,6 +64,8 @@ class Instance:
         op: Name of the op in the catalogue, or of the primitive.
         branches: Outputs, of a fork.
         tied: Ports without a stream and the expressions they are tied to, empty for outputs.
+        unread: Bits of the outputs of more than one bit that nobody reads.
+        memories: Memories inside the module: file below ``mem`` and content, by the parameter that takes the path.
     """
 
     name: str
@@ -73,6 +76,29 @@ class Instance:
     op: str
     branches: int = 0
     tied: Mapping[str, str] = field(default_factory=dict)
+    memories: Mapping[str, tuple[str, Memory]] = field(default_factory=dict)
+    unread: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """A queue that balances two ways from a fork to a join.
+
+    Args:
+        instance: Its instance.
+        before: The data input it stands before, as ``node.port``.
+        after: What drives it.
+        depth: Beats it holds.
+        bits: Bits of a beat.
+        given: Whether the depth was given rather than computed.
+    """
+
+    instance: str
+    before: str
+    after: str
+    depth: int
+    bits: int
+    given: bool = False
 
 
 @dataclass
@@ -88,6 +114,7 @@ class Netlist:
         memories: File name below ``mem`` by instance name of its ROM.
         files: RTL files below ``rtl_templates``, or ``external/`` for those of a user, dependencies first.
         external: Where the files of users lie.
+        fifos: Queues on reconvergent paths.
     """
 
     name: str
@@ -98,10 +125,16 @@ class Netlist:
     memories: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     external: dict[str, Path] = field(default_factory=dict)
+    fifos: list[Fifo] = field(default_factory=list)
 
     def instance(self, name: str) -> Instance:
         """The instance of that name."""
         return next(i for i in self.instances if i.name == name)
+
+    @property
+    def tables(self) -> list[tuple[Instance, str, Memory]]:
+        """Every memory inside a module: the instance, the file below ``mem``, the content."""
+        return [(i, file, memory) for i in self.instances for file, memory in i.memories.values()]
 
     def signals(self) -> set[str]:
         """Every name declared inside the top level."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mase_hw.emit.build import build_netlist
 from mase_hw.emit.bundle import Bundle, check_target
+from mase_hw.emit.constants import broadcast_values
 from mase_hw.emit.keywords import KEYWORDS
 from mase_hw.emit.manifest import describe_design, port_stream
 from mase_hw.emit.netlist import Netlist
@@ -63,7 +64,8 @@ def bundle_of(graph: MaseGraph) -> Bundle:
     return bundle
 
 
-def _write(graph: MaseGraph, args: EmitArgs) -> dict[str, Any]:
+def write_bundle(graph: MaseGraph, args: EmitArgs) -> dict[str, Any]:
+    """Write the bundle if told where; what a pass says of it."""
     bundle = bundle_of(graph)
     if args.project_dir is not None:
         bundle.write(args.project_dir)
@@ -100,7 +102,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue)
     bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule))
     graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule
-    return graph, {**_write(graph, args), "timing": bundle.manifest["timing"]}
+    return graph, {**write_bundle(graph, args), "timing": bundle.manifest["timing"]}
 
 
 @graph_pass("emit_internal_rtl_transform_pass", args=EmitArgs, needs=(TOP,))
@@ -117,7 +119,7 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
         if file != f"{netlist.name}.sv":
             bundle.add(path, _read(netlist.external.get(file, rtl_root() / file)))
     bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
-    return graph, _write(graph, args)
+    return graph, write_bundle(graph, args)
 
 
 def _read(path: Path) -> bytes:
@@ -134,7 +136,7 @@ def emit_bram_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGrap
     files = memory_files(graph, graph.meta["netlist"])
     for file, text in files.items():
         bundle.add(file, text)
-    return graph, {**_write(graph, args), "words": {file: text.count("\n") for file, text in files.items()}}
+    return graph, {**write_bundle(graph, args), "words": {file: text.count("\n") for file, text in files.items()}}
 
 
 def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
@@ -148,8 +150,15 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
         module = graph.meta_of(node).module
         assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
         values = module.mantissa(port.name).cpu().long().numpy()
+        facets = module.op.hardware
+        if facets is not None and port.name in facets.broadcast:
+            values = broadcast_values(graph, node, port, values)
         file = f"mem/{netlist.memories[net.source.instance]}"
-        files[file] = memory_text(dataclasses.replace(port, repeat=1), values[None])
+        # A convolution of one dimension has a kernel of height 1.
+        files[file] = memory_text(dataclasses.replace(port, repeat=1), values.reshape(1, *port.tensor_shape))
+    for _, name, memory in netlist.tables:
+        digits = (memory.bits + 3) // 4
+        files[f"mem/{name}"] = "".join(f"{word:0{digits}x}\n" for word in memory.words)
     return files
 
 
@@ -177,4 +186,4 @@ def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[Mase
     bundle.manifest["vectors"] = {"frames": frames, "files": {n: f"vectors/{n}.mem" for n in streams}}
     script = environment().get_template("top/simulate.py.j2").render(top=bundle.manifest["top"])
     bundle.add("sim/simulate.py", script)
-    return graph, {**_write(graph, args), "frames": frames}
+    return graph, {**write_bundle(graph, args), "frames": frames}

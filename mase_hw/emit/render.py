@@ -33,7 +33,9 @@ def environment() -> jinja2.Environment:
 
 def describe(stream: Stream) -> str:
     """One line that says what a port carries."""
-    shape = "x".join(map(str, stream.shape)) or "scalar"
+    shape = "x".join(map(str, stream.tensor_shape)) or "scalar"
+    if stream.shape != stream.tensor_shape:
+        shape += f" streamed as {'x'.join(map(str, stream.shape))}"
     return (
         f"{stream.name}: {shape}, {stream.fmt} (value = integer * 2^{-stream.fmt.frac_width}), "
         f"{stream.lanes} lanes, {stream.beats} beats a frame, innermost dimension first, lane 0 in the low bits"
@@ -52,7 +54,7 @@ def render_top(netlist: Netlist, schedule: Schedule) -> str:
     """
     template = environment().get_template("top/top.sv.j2")
     ports = [*netlist.inputs, *netlist.outputs]
-    drives_mem = {i.name for i in netlist.instances if i.op == "rom_source"}
+    drives_mem = [*(i.name for i in netlist.instances if i.op == "rom_source"), *netlist.tables]
     return template.render(
         version=__version__,
         name=netlist.name,
@@ -62,13 +64,28 @@ def render_top(netlist: Netlist, schedule: Schedule) -> str:
         interval=schedule.interval,
         bottleneck=schedule.bottleneck,
         header=HEADER_WITH_MEMORY.format(netlist.name) if drives_mem else f"module {netlist.name} (",
-        unused=[_unused(i, port) for i in netlist.instances for port, value in i.tied.items() if not value],
+        unused=[(_unused(i, port), 1) for i in netlist.instances for port, value in i.tied.items() if not value]
+        + [(_unused(i, port), bits) for i in netlist.instances for port, bits in i.unread.items()],
         ports=[_port(s) for s in ports],
         nets=[{"name": n.name, "bits": n.stream.bits} for n in netlist.nets],
         assigns=_assigns(netlist),
         instances=[_instance(netlist, i) for i in netlist.instances],
-        checks=[{"name": n.name, "bits": n.stream.bits, "label": f"{n.source} to {n.sink}"} for n in netlist.nets],
+        checks=[
+            {"name": n.name, "bits": n.stream.bits, "label": f"{n.source} to {n.sink}", "frame": _frame(netlist, n)}
+            for n in netlist.nets
+        ],
     )
+
+
+def _frame(netlist: Netlist, net: Net) -> int:
+    """Beats of a frame; 0 for what comes from a memory, which repeats without end and is read ahead."""
+    root = net
+    while root.source.instance != TOP and root.source.instance not in netlist.memories:
+        ports = netlist.instance(root.source.instance).ports
+        if "in_data" not in (port.name for port in ports):
+            break
+        root = netlist.net_into(root.source.instance, "in_data")
+    return 0 if root.source.instance in netlist.memories else net.stream.frame_beats
 
 
 def _port(stream: Stream) -> dict[str, Any]:
@@ -118,11 +135,15 @@ def _instance(netlist: Netlist, instance: Instance) -> dict[str, Any]:
             # The highest branch is the leftmost element of a concatenation.
             connections.append((signal, names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"))
     connections += [(name, value or _unused(instance, name)) for name, value in instance.tied.items()]
+    connections += [(name, _unused(instance, name)) for name in instance.unread]
     return {
         "module": instance.module,
         "name": instance.name,
         "comment": f"{instance.node}: {instance.op}",
-        "parameters": [(name, str(value)) for name, value in instance.parameters.items()],
+        "parameters": [
+            *((name, str(value)) for name, value in instance.parameters.items()),
+            *((name, f'{{MEM_DIR, "/{file}"}}') for name, (file, _) in instance.memories.items()),
+        ],
         "connections": connections,
     }
 
@@ -135,5 +156,9 @@ def _nets_of(netlist: Netlist, instance: Instance, port: Stream) -> list[Net]:
 
 
 def _unused(instance: Instance, port: str) -> str:
-    """Net for an output that carries nothing; Verilator knows ``unused`` in a name."""
-    return f"unused_{instance.name.removeprefix('u_')}_{port}"
+    return unused_name(instance.name, port)
+
+
+def unused_name(instance: str, port: str) -> str:
+    """Net of the top level for an output that nobody reads; Verilator knows ``unused`` in a name."""
+    return f"unused_{instance.removeprefix('u_')}_{port}"

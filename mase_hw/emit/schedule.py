@@ -1,8 +1,11 @@
 """The timing of a whole design, from the latency facets of its parts.
 
-Every module maps the cycles in which beats are offered to it to the cycles in which its own beats are first valid
-(:class:`mase_hw.catalogue.Latency`). Following one frame through an idle design with always-ready outputs gives the
-fill latency; the slowest module, or port, gives the interval.
+Every module says in which steps it works (:class:`mase_hw.steps.Steps`); :mod:`mase_hw.beat_times` follows every beat
+through the design: forks, joins, queues and back-pressure, frame by frame until the design repeats itself. Inputs are
+offered at full rate, outputs always taken.
+
+A module that says only when its results depart (:class:`mase_hw.catalogue.Latency` without steps) is followed exactly
+in a design without forks and joins; otherwise a schedule is assumed for it, and the prediction is not exact.
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mase_hw.catalogue import Catalogue, Cycles
+from mase_hw.beat_times import BeatNetwork
+from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
-from mase_hw.ops.structural import RepackParams, repack_latency
-from mase_hw.streams import ceil_div
+from mase_hw.steps import Steps
+
+FRAMES = 40
+"""Frames after which a design that has not settled is given up on."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,7 @@ class NodeTiming:
     Args:
         first_in: Cycle in which the first beat is offered to it.
         first_out: Cycle in which its first beat is valid.
-        interval: Cycles a frame in steady state.
+        interval: Cycles a frame in steady state, by itself.
     """
 
     first_in: int
@@ -34,16 +40,15 @@ class NodeTiming:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Predicted timing of a design; cycle 0 accepts the first input beat.
+    """Predicted timing of a design; cycle 0 accepts the first beat of the first input.
 
     Args:
         fill: Cycles to the first beat of the first output.
-        last: Cycles to the last beat of the first frame.
+        last: Cycles to the last beat of the first frame, over all outputs.
         interval: Cycles a frame in steady state.
-        bottleneck: Instance or port that sets the interval.
+        bottleneck: Instance or port that needs the most cycles a frame.
         instances: Timing by instance name.
-        exact: Whether ``fill`` and ``last`` are exact. With a fork they are lower bounds: a slow reader holds others
-            back, which is not followed.
+        exact: Whether ``fill``, ``last`` and ``interval`` are exact.
     """
 
     fill: int
@@ -54,45 +59,187 @@ class Schedule:
     exact: bool = True
 
 
+@dataclass(frozen=True)
+class Part:
+    """One instance as the simulation sees it.
+
+    Args:
+        instance: The instance.
+        inputs: Pins that drive its data inputs, in order of ports.
+        beats: Beats a frame of the first of them.
+        stages: Its steps.
+        interval: Cycles a frame, by itself.
+        latency: Its facet; None for a connector.
+        known: Whether the steps are its own, not assumed.
+    """
+
+    instance: Instance
+    inputs: tuple[Pin, ...]
+    beats: int
+    stages: tuple[Steps, ...]
+    interval: int
+    latency: Latency | None = None
+    known: bool = True
+
+
+class Timeline:
+    """A netlist as a network of beats.
+
+    Args:
+        netlist: The design.
+        catalogue: Where its latency facets are.
+    """
+
+    def __init__(self, netlist: Netlist, catalogue: Catalogue) -> None:
+        self.netlist = netlist
+        self.into = {n.sink: n.source for n in netlist.nets}
+        self.parts: dict[str, Part] = {}
+        self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats for s in netlist.inputs}
+        for instance in netlist.instances:
+            if instance.name in netlist.memories:
+                continue
+            inputs = tuple(
+                source
+                for port in instance.ports
+                if port.direction == "in"
+                and (source := self.into[Pin(instance.name, port.name)]).instance not in netlist.memories
+            )
+            beats = self._beats[inputs[0]]
+            if instance.branches:
+                out = next(p for p in instance.ports if p.direction == "out")
+                for branch in range(instance.branches):
+                    self._beats[Pin(instance.name, out.name, branch)] = beats
+                self.parts[instance.name] = Part(instance, inputs, beats, (), beats)
+                continue
+            self.parts[instance.name] = part = _part(instance, inputs, beats, catalogue)
+            outs = [p for p in instance.ports if p.direction == "out"]
+            given = part.stages[-1].beats_out
+            repeat = beats // part.stages[0].beats_in[0]
+            for port, count in zip(outs, given, strict=True):
+                self._beats[Pin(instance.name, port.name)] = count * repeat
+
+    @property
+    def exact(self) -> bool:
+        """Whether all steps are known."""
+        return all(part.known for part in self.parts.values())
+
+    @property
+    def joined(self) -> bool:
+        """Whether any stream is forked or any streams are joined."""
+        return any(part.instance.branches or len(part.inputs) > 1 for part in self.parts.values())
+
+    def intervals(self) -> dict[str, int]:
+        """Cycles a frame that every instance and port needs by itself."""
+        ports = {s.name: s.beats for s in (*self.netlist.inputs, *self.netlist.outputs)}
+        return ports | {name: part.interval for name, part in self.parts.items()}
+
+    def beats(self, pin: Pin) -> int:
+        """Beats a frame of a source."""
+        return self._beats[pin]
+
+    def network(
+        self, offered: dict[str, Cycles] | None = None, buffers: dict[Pin, Steps] | None = None
+    ) -> tuple[BeatNetwork, dict[Pin, int]]:
+        """The network, and the edge of every source.
+
+        Args:
+            offered: When beats of the design's inputs are offered at the earliest; at full rate if missing.
+            buffers: Queues in front of data inputs, by the input's pin; their edges are under the same pin.
+        """
+        network = BeatNetwork()
+        offered, buffers = offered or {}, buffers or {}
+        edges = {Pin(TOP, s.name): network.source(s.beats, offered.get(s.name)) for s in self.netlist.inputs}
+        for name, part in self.parts.items():
+            ports = [p for p in part.instance.ports if p.direction == "in"]
+            wanted = [p for p in ports if self.into[Pin(name, p.name)].instance not in self.netlist.memories]
+            inputs = []
+            for port, source in zip(wanted, part.inputs, strict=True):
+                pin = Pin(name, port.name)
+                inputs.append(edges[source])
+                if pin in buffers:
+                    inputs[-1] = edges[pin] = network.stage(buffers[pin], [edges[source]])[0]
+            outs = [p for p in part.instance.ports if p.direction == "out"]
+            if part.instance.branches:
+                for branch in range(part.instance.branches):
+                    edges[Pin(name, outs[0].name, branch)] = inputs[0]
+                continue
+            for stage in part.stages:
+                inputs = network.stage(stage, inputs)
+            edges |= {Pin(name, port.name): edge for port, edge in zip(outs, inputs, strict=True)}
+        for stream in self.netlist.outputs:
+            network.sink(edges[self.into[Pin(TOP, stream.name)]])
+        return network, edges
+
+
 def predict(netlist: Netlist, catalogue: Catalogue) -> Schedule:
     """Predict fill latency and interval of a design."""
-    valid: dict[Pin, Cycles] = {Pin(TOP, s.name): np.arange(s.beats, dtype=np.int64) for s in netlist.inputs}
-    intervals = {s.name: s.beats for s in (*netlist.inputs, *netlist.outputs)}
-    timings: dict[str, NodeTiming] = {}
-    into = {n.sink: n.source for n in netlist.nets}
-    for instance in netlist.instances:
-        if instance.op == "rom_source":
-            continue
-        offered = [
-            valid[into[Pin(instance.name, p.name)]]
-            for p in instance.ports
-            if p.direction == "in" and into[Pin(instance.name, p.name)] in valid
-        ]
-        departures, interval = _run(instance, offered, catalogue)
-        for port in instance.ports:
-            if port.direction == "out":
-                for branch in range(instance.branches) if instance.branches else (None,):
-                    valid[Pin(instance.name, port.name, branch)] = departures
-        timings[instance.name] = NodeTiming(int(offered[0][0]), int(departures[0]), interval)
-        intervals[instance.name] = interval
-    outputs = [valid[into[Pin(TOP, s.name)]] for s in netlist.outputs]
+    timeline = Timeline(netlist, catalogue)
+    intervals = timeline.intervals()
     bottleneck = max(intervals, key=lambda name: intervals[name])
-    exact = not any(i.op == "fork" for i in netlist.instances)
+    if not timeline.exact and not timeline.joined:
+        return _chain(timeline, intervals, bottleneck)
+    network, edges = timeline.network()
+    settled = network.settle(FRAMES)
+    start = int(network.edges[edges[Pin(TOP, netlist.inputs[0].name)]].taken[0])
+    timings = {}
+    for name, part in timeline.parts.items():
+        out = next(p for p in part.instance.ports if p.direction == "out")
+        pin = Pin(name, out.name, 0 if part.instance.branches else None)
+        first_in, first_out = (int(network.edges[edges[p]].offered[0]) - start for p in (part.inputs[0], pin))
+        timings[name] = NodeTiming(first_in, first_out, part.interval)
+    outputs = [network.edges[edges[timeline.into[Pin(TOP, s.name)]]] for s in netlist.outputs]
+    last = max(int(out.offered[out.beats - 1]) for out in outputs) - start
+    interval = settled
+    if interval is None:
+        # It has not settled (branches of slightly different pace and deep queues): what the last frames took.
+        ends = outputs[0].offered[outputs[0].beats - 1 :: outputs[0].beats]
+        half = len(ends) // 2
+        interval = -(-int(ends[-1] - ends[-1 - half]) // half)
+    exact = timeline.exact and settled is not None
+    return Schedule(int(outputs[0].offered[0]) - start, last, interval, bottleneck, timings, exact)
+
+
+def _chain(timeline: Timeline, intervals: dict[str, int], bottleneck: str) -> Schedule:
+    """Without forks and joins no module waits for another one's back-pressure in the first frame."""
+    netlist = timeline.netlist
+    valid: dict[Pin, Cycles] = {Pin(TOP, s.name): np.arange(s.beats, dtype=np.int64) for s in netlist.inputs}
+    timings = {}
+    for name, part in timeline.parts.items():
+        offered = valid[part.inputs[0]]
+        assert part.latency is not None  # there is no fork
+        departures = part.latency.departures(offered)
+        out = next(p for p in part.instance.ports if p.direction == "out")
+        valid[Pin(name, out.name)] = departures
+        timings[name] = NodeTiming(int(offered[0]), int(departures[0]), part.interval)
+    outputs = [valid[timeline.into[Pin(TOP, s.name)]] for s in netlist.outputs]
     last = max(int(o[-1]) for o in outputs)
-    return Schedule(int(outputs[0][0]), last, intervals[bottleneck], bottleneck, timings, exact)
+    return Schedule(int(outputs[0][0]), last, intervals[bottleneck], bottleneck, timings)
 
 
-def _run(instance: Instance, offered: list[Cycles], catalogue: Catalogue) -> tuple[Cycles, int]:
-    beats = len(offered[0])
-    if instance.op == "fork":
-        return offered[0], beats
-    if instance.op == "repack":
-        params = RepackParams(**{k: int(v) for k, v in instance.parameters.items()})
-        departures = repack_latency(params).departures(offered[0])
-        rows = beats // ceil_div(params.IN_SIZE, params.IN_LANES)
-        out_beats = rows * params.IN_SIZE // params.OUT_SIZE * ceil_div(params.OUT_SIZE, params.OUT_LANES)
-        return departures, max(beats, out_beats)
+def _part(instance: Instance, inputs: tuple[Pin, ...], beats: int, catalogue: Catalogue) -> Part:
+    if instance.op == "fifo":
+        depth = int(instance.parameters["DEPTH"])
+        return Part(instance, inputs, beats, (Steps.queued(1, depth),), beats)
     facets = catalogue[instance.op].hardware
     assert facets is not None  # only ops with hardware become instances
     latency = facets.latency(facets.params(**instance.parameters))
-    return latency.departures(offered[0]), latency.interval
+    repeat = beats // latency.beats
+    if latency.steps:
+        return Part(instance, inputs, beats, latency.steps, latency.interval * repeat, latency)
+    assumed = _assumed(instance, latency, len(inputs))
+    return Part(instance, inputs, beats, (assumed,), latency.interval * repeat, latency, known=False)
+
+
+def _assumed(instance: Instance, latency: Latency, inputs: int) -> Steps:
+    """Steps that could give these departures at full rate: beats needed and given at an even pace, a frame held."""
+    arrivals = np.arange(latency.beats, dtype=np.int64)
+    departures = latency.departures(*(arrivals,) * inputs)
+    given = next(p.beats for p in instance.ports if p.direction == "out")
+    count = max(latency.interval, latency.beats, given)
+    take = np.arange(latency.beats, dtype=np.int64) * count // latency.beats
+    emit = (np.arange(given, dtype=np.int64) + 1) * count // given - 1
+    # As late as the facet says for the beat that is latest.
+    pipe = max(int((departures - emit).max()), 1)
+    needs = (take,) * inputs
+    room = (latency.beats,) * inputs
+    return Steps.at(count, needs, needs, emit, (0,) * inputs, pipe, room, pipe + given)

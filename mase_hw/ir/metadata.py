@@ -71,6 +71,8 @@ class HardwareMetadata(Record):
         max_parallelism: Upper bound of lanes, innermost dimension first.
         parallelism: Tensor name -> lanes along each dimension, innermost first.
         latency: Timing of the module.
+        fifo_depth: Data input -> depth of the queue before it, where one is configured.
+        layouts: Tensor name -> order of its elements in the stream (:meth:`mase_hw.layouts.Layout.to_dict`).
     """
 
     is_implicit: bool | None = None
@@ -83,6 +85,8 @@ class HardwareMetadata(Record):
     max_parallelism: Any = None
     parallelism: dict[str, Any] = field(default_factory=dict)
     latency: Any = None
+    fifo_depth: dict[str, int] = field(default_factory=dict)
+    layouts: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def coerce(cls, name: str, value: Any) -> Any:

@@ -6,15 +6,18 @@ module keeps its parameters in float, so an ordinary torch training loop trains 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from mase_hw.catalogue import Arithmetic, Catalogue, OpDef
 from mase_hw.errors import FormatError, GraphError, suggest
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.numerics import dequantize, quantize
+from mase_hw.nn.values import OnValues, counting_writes, enter, on_grid
+from mase_hw.numerics import as_carrier, carrier, dequantize, magnitude, quantize, symbolic
 
 
 class Quantized(nn.Module):
@@ -23,7 +26,11 @@ class Quantized(nn.Module):
     Args:
         op: The op; its ``golden`` is the arithmetic.
         arithmetic: Formats of ``data_in_k``, of every parameter and of ``data_out_0``; cast modes; attributes.
-        parameters: Float parameters by name (``weight``, ``bias``); an ``nn.Parameter`` is kept as it is.
+        parameters: Float parameters by name (``weight``, ``bias``); an ``nn.Parameter`` is kept as it is. Integers
+            (``weight_shift``) are buffers: they are not trained.
+
+    With a ``weight_shift`` of ``s``, one for every index of the weight's first dimension, the weights of index ``o``
+    are brought into the weight's format after division by ``2**s[o]``; the golden multiplies back.
 
     Shapes:
         As the float op. Inputs of any floating dtype are brought into their format half-even and saturating;
@@ -46,6 +53,9 @@ class Quantized(nn.Module):
         self.arithmetic = arithmetic
         self.parameter_names = tuple(parameters or {})
         for name, value in (parameters or {}).items():
+            if not value.dtype.is_floating_point:
+                self.register_buffer(name, value)
+                continue
             keep = value if isinstance(value, nn.Parameter) else nn.Parameter(value, requires_grad=False)
             self.register_parameter(name, keep)
         for name in (*self.parameter_names, "data_out_0"):
@@ -53,11 +63,41 @@ class Quantized(nn.Module):
                 raise GraphError(f"no format for {name}", node=op.name, field=name)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Quantise, compute in mantissas, return the values."""
+        """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""
+        for x in inputs:
+            if not _plain(x):
+                return self._in_mantissas(inputs)
+        return counting_writes(self._inference, inputs)
+
+    def _inference(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        """Without gradients, on tensors that may be known to be on the grid, which the result then is too."""
+        formats, result = self.arithmetic.formats, None
+        if self.op.on_values is not None and len(inputs) == 1:
+            run, x, fmt = self._on_values(), inputs[0], formats["data_in_0"]
+            if run is not None:
+                on = x if on_grid.knows(x, fmt) else enter(x, fmt)
+                result = None if on is None else run(on)
+        if result is None:
+            result = self._in_mantissas(inputs)
+        if result.dtype is torch.float32 and not self._forward_hooks:
+            on_grid.note(result, formats["data_out_0"])
+        return result
+
+    def _on_values(self) -> OnValues | None:
+        """The op on values, prepared once for these parameters, formats, modes and attributes."""
+        a, kept = self.arithmetic, cast("_Prepared | None", self.__dict__.get("_prepared"))
+        if kept is not None and kept.fits(a, self):
+            return kept.run
+        assert self.op.on_values is not None  # checked by the caller
+        mantissas = {name: self.mantissa(name) for name in self.parameter_names}
+        run = None if any(map(symbolic, mantissas.values())) else self.op.on_values(a, mantissas)
+        self.__dict__["_prepared"] = _Prepared(run, a, {n: getattr(self, n).detach().clone() for n in mantissas})
+        return run
+
+    def _in_mantissas(self, inputs: tuple[Tensor, ...]) -> Tensor:
         formats = self.arithmetic.formats
-        tensors = {f"data_in_{i}": x for i, x in enumerate(inputs)}
-        tensors |= {name: getattr(self, name) for name in self.parameter_names}
-        mantissas = {name: quantize(x, formats[name], name=f"{self.label}.{name}") for name, x in tensors.items()}
+        mantissas = {name: self._entered(name, x) for name, x in ((f"data_in_{i}", x) for i, x in enumerate(inputs))}
+        mantissas |= {name: self._parameter(name) for name in self.parameter_names}
         assert self.op.golden is not None  # checked on construction
         try:
             result = self.op.golden(self.arithmetic, mantissas)["data_out_0"]
@@ -66,9 +106,51 @@ class Quantized(nn.Module):
             raise
         return dequantize(result, formats["data_out_0"])
 
+    def _entered(self, name: str, x: Tensor) -> Tensor:
+        """Mantissas of an input; nothing to round where a quantised module made it."""
+        fmt = self.arithmetic.formats[name]
+        if _plain(x) and on_grid.knows(x, fmt):
+            return as_carrier(x * math.ldexp(1.0, fmt.frac_width), carrier(magnitude(fmt)))
+        return quantize(x, fmt, name=f"{self.label}.{name}")
+
     def mantissa(self, name: str) -> Tensor:
-        """Mantissas of a parameter, in the carrier of its format."""
-        return quantize(getattr(self, name).detach(), self.arithmetic.formats[name], name=f"{self.label}.{name}")
+        """Mantissas of a parameter, in the carrier of its format; without gradient.
+
+        Raises:
+            FormatError: Naming the tensor that holds NaN.
+        """
+        with torch.no_grad():
+            return self._quantized(name).detach()
+
+    def _quantized(self, name: str) -> Tensor:
+        value: Tensor = getattr(self, name)
+        if name == "weight" and "weight_shift" in self.parameter_names:
+            shift = self.get_buffer("weight_shift").to(torch.int64)
+            factor = (torch.ones_like(shift) << shift).to(torch.promote_types(value.dtype, torch.float32))
+            value = value / factor.reshape(-1, *[1] * (value.dim() - 1))  # powers of two: exact
+        return quantize(value, self.arithmetic.formats[name], name=f"{self.label}.{name}")
+
+    def _parameter(self, name: str) -> Tensor:
+        """Mantissas of a parameter; without gradient they are kept until something they depend on changes.
+
+        Contents are compared rather than version counters, which do not see a write through ``.data`` or numpy.
+        """
+        value: Tensor = getattr(self, name)
+        if (torch.is_grad_enabled() and value.requires_grad) or symbolic(value):
+            return self._quantized(name)
+        parts = [value.detach()]
+        if name == "weight" and "weight_shift" in self.parameter_names:
+            parts.append(self.get_buffer("weight_shift"))
+        # Not made by the constructor: a checkpoint compares what constructors make.
+        kept: dict[str, Any] = self.__dict__.setdefault("_kept", {})
+        if name in kept:
+            fmt, copies, mantissa = kept[name]
+            if fmt == self.arithmetic.formats[name] and all(map(_identical, parts, copies)):
+                found: Tensor = mantissa
+                return found
+        mantissa = self.mantissa(name)
+        kept[name] = (self.arithmetic.formats[name], [part.clone() for part in parts], mantissa)
+        return mantissa
 
     def extra_repr(self) -> str:
         """Op and formats, for ``print(model)``."""
@@ -82,8 +164,7 @@ class Quantized(nn.Module):
             FormatError: Naming the tensor that holds NaN.
         """
         for parameter in self.parameter_names:
-            value = getattr(self, parameter).detach()
-            quantize(value, self.arithmetic.formats[parameter], name=f"{self.label}.{parameter}")
+            self.mantissa(parameter)
 
     def to_document(self) -> dict[str, Any]:
         """All but the parameters, for a checkpoint."""
@@ -128,6 +209,38 @@ class Quantized(nn.Module):
         return made
 
 
+class _Prepared:
+    """An op on values, and what it was made from."""
+
+    def __init__(self, run: OnValues | None, arithmetic: Arithmetic, copies: dict[str, Tensor]) -> None:
+        self.run = run
+        self._arithmetic = arithmetic
+        self._formats, self._attributes = dict(arithmetic.formats), dict(arithmetic.attributes)
+        self._copies = tuple(copies.items())
+
+    def fits(self, arithmetic: Arithmetic, module: nn.Module) -> bool:
+        """Whether nothing has changed; an arithmetic is frozen, but its mappings need not be."""
+        if arithmetic is not self._arithmetic or arithmetic.formats != self._formats:
+            return False
+        if arithmetic.attributes != self._attributes:
+            return False
+        for name, copy in self._copies:  # noqa: SIM110 - a generator costs as much as a comparison
+            if not _identical(getattr(module, name), copy):
+                return False
+        return True
+
+
+def _identical(a: Tensor, b: Tensor) -> bool:
+    return a.dtype is b.dtype and a.device == b.device and torch.equal(a, b)
+
+
+def _plain(x: Tensor) -> bool:
+    """Whether a tensor is an ordinary one without gradient, on the device where passes over memory are what counts."""
+    if torch.is_grad_enabled() or type(x) is not Tensor or x.dtype is not torch.float32 or not x.is_cpu:
+        return False
+    return not (x.requires_grad or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling())
+
+
 class QuantizeInput(nn.Module):
     """The boundary of the hardware: floats of any kind become values of a format, on the host.
 
@@ -147,7 +260,17 @@ class QuantizeInput(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Quantise half-even and saturating; same shape, values on the grid."""
         fmt = self.arithmetic.formats["data_out_0"]
-        return dequantize(quantize(x, fmt, name=self.input_name), fmt)
+        if not _plain(x):
+            return dequantize(quantize(x, fmt, name=self.input_name), fmt)
+        return counting_writes(self._inference, x)
+
+    def _inference(self, x: Tensor) -> Tensor:
+        fmt = self.arithmetic.formats["data_out_0"]
+        y = enter(x, fmt)
+        y = dequantize(quantize(x, fmt, name=self.input_name), fmt) if y is None else y
+        if y.dtype == torch.float32 and not self._forward_hooks:
+            on_grid.note(y, fmt)
+        return y
 
     def extra_repr(self) -> str:
         """The format, for ``print(model)``."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mase_hw.catalogue import Arithmetic, Case, Latency, Request
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.steps import Steps
 from mase_hw.streams import Stream
 
 
@@ -38,7 +39,7 @@ class ElementwiseParams:
 
 def build(r: Request) -> ElementwiseParams:
     """Parameters for a node; the output has the lanes of the input."""
-    formats, shape = r.arithmetic.formats, r.shapes["data_in_0"]
+    formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
     return ElementwiseParams(
         **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
@@ -62,7 +63,7 @@ def arithmetic(p: ElementwiseParams) -> Arithmetic:
 def registered(p: ElementwiseParams) -> Latency:
     """One register, one beat a cycle."""
     beats = stream_of(p, "DATA_IN_0", "in").beats
-    return Latency(beats, lambda arrivals: arrivals + 1, beats)
+    return Latency.from_steps(Steps.registered(beats))
 
 
 def case(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.nn.values import OnValues, in_float32, snapper
 from mase_hw.numerics import cast
 from mase_hw.ops import _elementwise as elementwise
 
@@ -17,6 +18,11 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
     frac = a.formats["data_in_0"].frac_width
     return {"data_out_0": cast(t["data_in_0"], frac, a.formats["data_out_0"], a.rounding, a.overflow)}
+
+
+def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
+    snap = snapper(a) if in_float32(a.formats["data_in_0"]) else None
+    return None if snap is None else lambda x: snap(x.clone())
 
 
 def _cases() -> list[Case]:
@@ -68,6 +74,7 @@ OPS = (
         name="cast",
         mase_type="builtin_func",
         golden=golden,
+        on_values=_on_values,
         hardware=Hardware(
             module="fixed_cast",
             file="ops/fixed_cast.sv",

@@ -1,7 +1,8 @@
 """Linear: exact products, sums and bias, one cast at the end.
 
-``y[..., o] = cast(sum_i x[..., i] * w[o, i] + b[o])``. The products and the bias are aligned to the finer of their
-two fraction widths, so the sum is exact; :func:`mase_hw.numerics.cast` rounds once.
+``y[..., o] = cast(sum_i x[..., i] * w[o, i] * 2**s[o] + b[o])``, where ``s`` is the optional ``weight_shift`` of
+weights with a format per output channel. The products and the bias are aligned to the finer of their two fraction
+widths, so the sum is exact; :func:`mase_hw.numerics.cast` rounds once.
 """
 
 from __future__ import annotations
@@ -14,10 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mase_hw.catalogue import Arithmetic, Case, Cycles, Hardware, Latency, OpDef, Request
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.numerics import as_carrier, carrier, cast, exact_linear, magnitude, straight_through
+from mase_hw.nn.values import OnValues, operands, snapper
+from mase_hw.numerics import (
+    as_carrier,
+    carrier,
+    cast,
+    exact_linear,
+    magnitude,
+    reduced_matmul,
+    shift_left,
+    straight_through,
+)
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
+from mase_hw.steps import Steps
 from mase_hw.streams import Stream, ceil_div
 
 
@@ -47,6 +59,12 @@ class LinearParams:
     BIAS_SIGNED: int
     BIAS_TENSOR_SIZE_DIM_0: int
     BIAS_PARALLELISM_DIM_0: int
+    HAS_WEIGHT_SHIFT: int
+    WEIGHT_SHIFT_PRECISION_0: int
+    WEIGHT_SHIFT_PRECISION_1: int
+    WEIGHT_SHIFT_SIGNED: int
+    WEIGHT_SHIFT_TENSOR_SIZE_DIM_0: int
+    WEIGHT_SHIFT_PARALLELISM_DIM_0: int
     DATA_OUT_0_PRECISION_0: int
     DATA_OUT_0_PRECISION_1: int
     DATA_OUT_0_SIGNED: int
@@ -76,20 +94,26 @@ class LinearParams:
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``data_in_0 (..., in)``, ``weight (out, in)``, optional ``bias (out,)`` -> ``data_out_0 (..., out)``."""
-    x, w, b = t["data_in_0"], t["weight"], t.get("bias")
+    """``data_in_0 (..., in)``, ``weight (out, in)``, optional ``bias``, ``weight_shift (out,)`` -> ``data_out_0``."""
+    x, w, b, shift = t["data_in_0"], t["weight"], t.get("bias"), t.get("weight_shift")
     fx, fw = a.formats["data_in_0"], a.formats["weight"]
     product_frac = frac = fx.frac_width + fw.frac_width
     bound = x.shape[-1] * magnitude(fx) * magnitude(fw)
+    if shift is not None:
+        bound <<= a.formats["weight_shift"].max_mantissa
     if b is not None:
         fb = a.formats["bias"]
         frac = max(product_frac, fb.frac_width)
         bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
     acc = exact_linear(x, w, bound)
+    dtype = carrier(bound) if acc.dtype != torch.float64 else acc.dtype
+    if shift is not None:
+        acc = shift_left(acc, shift)
     if b is not None:
-        dtype = carrier(bound) if acc.dtype != torch.float64 else acc.dtype
-        acc = as_carrier(acc, dtype) * (1 << (frac - product_frac))
-        acc = acc + as_carrier(b, dtype) * (1 << (frac - fb.frac_width))
+        acc, b = as_carrier(acc, dtype), as_carrier(b, dtype)
+        # Passes over memory that would multiply by 1 are left out.
+        acc = acc * (1 << (frac - product_frac)) if frac > product_frac else acc
+        acc = acc + (b * (1 << (frac - fb.frac_width)) if frac > fb.frac_width else b)
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, t, frac, product_frac))
@@ -100,10 +124,20 @@ def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], frac: int, product_frac: 
     """The result in float64, for the gradient only: int64 carries none."""
     fmt = a.formats["data_out_0"]
     acc = nn.functional.linear(t["data_in_0"].double(), t["weight"].double()) * math.ldexp(1.0, frac - product_frac)
+    if "weight_shift" in t:
+        acc = shift_left(acc, t["weight_shift"])
     if "bias" in t:
         acc = acc + t["bias"].double() * math.ldexp(1.0, frac - a.formats["bias"].frac_width)
     result = acc * math.ldexp(1.0, fmt.frac_width - frac)
     return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
+
+
+def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
+    found, snap = operands(a, t), snapper(a)
+    if found is None or snap is None:
+        return None
+    weight, bias = found
+    return lambda x: None if reduced_matmul() else snap(nn.functional.linear(x, weight, bias))
 
 
 def _build(r: Request) -> LinearParams:
@@ -111,11 +145,14 @@ def _build(r: Request) -> LinearParams:
     p_in = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
     p_out = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
     bias_format = formats.get("bias", formats["weight"])
+    shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
     return LinearParams(
         **tensor_params("DATA_IN_0", shapes["data_in_0"], formats["data_in_0"], (p_in,)),
         **tensor_params("WEIGHT", shapes["weight"], formats["weight"], (p_in, p_out), dims=2),
         HAS_BIAS=int("bias" in shapes),
         **tensor_params("BIAS", shapes["weight"][:1], bias_format, (p_out,), dims=1),
+        HAS_WEIGHT_SHIFT=int("weight_shift" in shapes),
+        **tensor_params("WEIGHT_SHIFT", shapes["weight"][:1], shift_format, (p_out,), dims=1),
         **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (p_out,)),
         ROUNDING=int(r.arithmetic.rounding),
         OVERFLOW=int(r.arithmetic.overflow),
@@ -124,38 +161,51 @@ def _build(r: Request) -> LinearParams:
 
 def _ports(p: LinearParams) -> tuple[Stream, ...]:
     bias = (stream_of(p, "BIAS", "in", dims=1, repeat=p.rows),) if p.HAS_BIAS else ()
+    shift = (stream_of(p, "WEIGHT_SHIFT", "in", dims=1, repeat=p.rows),) if p.HAS_WEIGHT_SHIFT else ()
     return (
         stream_of(p, "DATA_IN_0", "in"),
         stream_of(p, "WEIGHT", "in", dims=2, repeat=p.rows),
         *bias,
+        *shift,
         stream_of(p, "DATA_OUT_0", "out"),
     )
 
 
 def _arithmetic(p: LinearParams) -> Arithmetic:
-    names = ["data_in_0", "weight", *(["bias"] if p.HAS_BIAS else []), "data_out_0"]
+    optional = [name for name in ("bias", "weight_shift") if getattr(p, f"HAS_{name.upper()}")]
+    names = ["data_in_0", "weight", *optional, "data_out_0"]
     formats = {name: format_of(p, name.upper()) for name in names}
     return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
 
 
 def _latency(p: LinearParams) -> Latency:
-    tiles, passes = p.in_tiles, p.out_tiles
-    # The replay buffer writes, reads and registers; a single pass needs no buffer and goes straight through.
-    buffer = 2 if passes > 1 else 0
-    # Operand register, product register, adder tree, accumulator, output queue.
-    pipe = 4 + math.ceil(math.log2(p.DATA_IN_0_PARALLELISM_DIM_0))
+    tiles, passes, rows = p.in_tiles, p.out_tiles, p.rows
+    # Operand register, product register, adder tree, shifter, accumulator, output queue.
+    pipe = 4 + math.ceil(math.log2(p.DATA_IN_0_PARALLELISM_DIM_0)) + p.HAS_WEIGHT_SHIFT
+    # A step takes an activation beat: row by row, pass by pass over the row, tile by tile.
+    row, turn, tile = (axis.reshape(-1) for axis in np.indices((rows, passes, tiles)))
+    needs = row * tiles + np.where(turn == 0, tile + 1, tiles)
+    frees = row * tiles + np.where(turn == passes - 1, tile + 1, 0)
+    if passes > 1:
+        # The replay buffer writes, reads and registers; it has read a beat when the step before takes its own.
+        frees = np.append(frees[1:], rows * tiles)
+    steps = Steps(
+        needs=(needs,),
+        frees=(frees,),
+        emits=row * passes + turn + (tile == tiles - 1),
+        delay=(2 if passes > 1 else 0,),
+        pipe=pipe,
+        # A single pass needs no buffer and goes straight through.
+        room=(2 * tiles if passes > 1 else 0,),
+        queue=max((pipe + tiles) // tiles + 1, 2),
+    )
+    return Latency.from_steps(steps)
 
-    def departures(arrivals: Cycles) -> Cycles:
-        out, issue = [], -1
-        for row in range(p.rows):
-            ready = arrivals[row * tiles : (row + 1) * tiles] + buffer
-            for _ in range(passes):
-                for tile in range(tiles):
-                    issue = max(issue + 1, int(ready[tile]))
-                out.append(issue + pipe)
-        return np.array(out, dtype=np.int64)
 
-    return Latency(p.rows * tiles * passes, departures, p.rows * tiles)
+def _tied(p: LinearParams) -> dict[str, str]:
+    """Ports of the parameters that a node does not have."""
+    absent = [name for name in ("bias", "weight_shift") if not getattr(p, f"HAS_{name.upper()}")]
+    return {k: v for n in absent for k, v in ((n, "'0"), (f"{n}_valid", "1'b0"), (f"{n}_ready", ""))}
 
 
 def _case(
@@ -166,6 +216,7 @@ def _case(
     formats: tuple[str, str, str | None, str],
     modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
     frames: int = 4,
+    shift_width: int = 0,
 ) -> Case:
     def fmt(text: str) -> FixedFormat:
         width, frac = text[1:].split(".")
@@ -175,10 +226,14 @@ def _case(
     request = Request(
         name,
         Arithmetic(
-            {"data_in_0": fmt(x), "weight": fmt(w), "data_out_0": fmt(y)} | ({"bias": fmt(b)} if b else {}), *modes
+            {"data_in_0": fmt(x), "weight": fmt(w), "data_out_0": fmt(y)}
+            | ({"bias": fmt(b)} if b else {})
+            | ({"weight_shift": FixedFormat(shift_width, 0, signed=False)} if shift_width else {}),
+            *modes,
         ),
         {"data_in_0": shape, "weight": (out, shape[-1]), "data_out_0": (*shape[:-1], out)}
-        | ({"bias": (out,)} if b else {}),
+        | ({"bias": (out,)} if b else {})
+        | ({"weight_shift": (out,)} if shift_width else {}),
         {"data_in_0": (lanes[0],), "data_out_0": (lanes[1],)},
     )
     return Case(name, _build(request), frames)
@@ -204,6 +259,9 @@ def _cases() -> list[Case]:
         _case("unsigned_in", (1, 8), 4, (3, 2), ("u8.8", "s4.3", "s12.14", "u6.4")),
         _case("unsigned", (1, 7), 5, (3, 2), ("u8.4", "u4.2", "u9.7", "u12.5")),
         _case("fine_bias", (1, 8), 4, (4, 2), ("s8.0", "s8.0", "s8.5", "s8.-7"), (half_up, Overflow.WRAP)),
+        _case("per_channel", (1, 16), 6, (4, 2), ("s8.4", "s8.9", "s8.5", "s10.3"), shift_width=3),
+        _case("per_channel_one_tile", (1, 4), 7, (4, 2), ("s8.4", "s4.6", "s8.5", "s8.1"), shift_width=2, frames=10),
+        _case("per_channel_rows", (2, 3, 5), 3, (2, 3), ("u8.4", "s5.6", None, "s9.1"), shift_width=2),
     ]
 
 
@@ -218,8 +276,9 @@ OPS = (
         mase_type="module_related_func",
         modules=(nn.Linear,),
         functions=(nn.functional.linear,),
-        parameters=("weight", "bias"),
+        parameters=("weight", "bias", "weight_shift"),
         golden=golden,
+        on_values=_on_values,
         finest=_finest,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
@@ -241,8 +300,10 @@ OPS = (
             cases=_cases,
             work=lambda p: math.prod(shape_of(p, "DATA_IN_0")) * p.DATA_OUT_0_TENSOR_SIZE_DIM_0,
             multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0 * p.DATA_OUT_0_PARALLELISM_DIM_0,
-            static=("weight", "bias"),
-            tied=lambda p: {} if p.HAS_BIAS else {"bias": "'0", "bias_valid": "1'b0", "bias_ready": ""},
+            layout="rows",
+            permuted=("weight",),
+            static=("weight", "bias", "weight_shift"),
+            tied=_tied,
         ),
     ),
 )

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.nn.values import OnValues, selection
 from mase_hw.numerics import cast
 from mase_hw.ops import _elementwise as elementwise
 
@@ -18,6 +19,11 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     positive = torch.clamp(t["data_in_0"], min=0)
     frac = a.formats["data_in_0"].frac_width
     return {"data_out_0": cast(positive, frac, a.formats["data_out_0"], a.rounding, a.overflow)}
+
+
+def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
+    finish = selection(a, 0)
+    return None if finish is None else lambda x: finish(torch.relu(x))
 
 
 def _cases() -> list[Case]:
@@ -41,7 +47,9 @@ OPS = (
         methods=("relu", "relu_"),
         attributes=("inplace",),
         golden=golden,
+        on_values=_on_values,
         default_out=lambda formats: formats["data_in_0"],
+        non_negative=True,
         hardware=Hardware(
             module="fixed_relu",
             file="ops/fixed_relu.sv",

@@ -54,53 +54,17 @@ MODULE, RELATED, BUILTIN, IMPLICIT = "module", "module_related_func", "builtin_f
 AFFINE = "weight bias"
 MOMENTS = "weight bias running_mean running_var"
 CONV = "kernel_size stride padding dilation groups padding_mode"
-MAX_POOL = "kernel_size stride padding dilation ceil_mode return_indices"
-AVG_POOL = "kernel_size stride padding ceil_mode count_include_pad divisor_override"
-AVERAGE_TO, MAX_TO = "output_size", "output_size return_indices"
 
 LAYERS = (
-    _op("conv1d", RELATED, nn.Conv1d, F.conv1d, attributes=CONV, parameters=AFFINE),
-    _op("conv2d", RELATED, nn.Conv2d, F.conv2d, attributes=CONV, parameters=AFFINE),
     _op("conv3d", RELATED, nn.Conv3d, F.conv3d, attributes=CONV, parameters=AFFINE),
-    _op("batch_norm1d", MODULE, nn.BatchNorm1d, attributes="eps momentum", parameters=MOMENTS),
-    _op("batch_norm2d", MODULE, nn.BatchNorm2d, attributes="eps momentum", parameters=MOMENTS),
-    _op("batch_norm", RELATED, F.batch_norm, torch.batch_norm, parameters=MOMENTS),
     _op("instance_norm2d", RELATED, nn.InstanceNorm2d, F.instance_norm, attributes="eps momentum", parameters=MOMENTS),
     _op("layer_norm", RELATED, nn.LayerNorm, F.layer_norm, attributes="normalized_shape eps", parameters=AFFINE),
     _op("group_norm", RELATED, nn.GroupNorm, F.group_norm, attributes="num_groups eps", parameters=AFFINE),
     _op("rms_norm", RELATED, nn.RMSNorm, F.rms_norm, attributes="normalized_shape eps", parameters="weight"),
     _op("embedding", BUILTIN, nn.Embedding, F.embedding, attributes="padding_idx max_norm", parameters="weight"),
-    _op("max_pool1d", RELATED, nn.MaxPool1d, F.max_pool1d, attributes=MAX_POOL),
-    _op("max_pool2d", RELATED, nn.MaxPool2d, F.max_pool2d, attributes=MAX_POOL),
-    _op("avg_pool1d", RELATED, nn.AvgPool1d, F.avg_pool1d, attributes=AVG_POOL),
-    _op("avg_pool2d", RELATED, nn.AvgPool2d, F.avg_pool2d, attributes=AVG_POOL),
-    _op("adaptive_avg_pool1d", RELATED, nn.AdaptiveAvgPool1d, F.adaptive_avg_pool1d, attributes=AVERAGE_TO),
-    _op("adaptive_avg_pool2d", RELATED, nn.AdaptiveAvgPool2d, F.adaptive_avg_pool2d, attributes=AVERAGE_TO),
-    _op("adaptive_max_pool1d", RELATED, nn.AdaptiveMaxPool1d, F.adaptive_max_pool1d, attributes=MAX_TO),
-    _op("adaptive_max_pool2d", RELATED, nn.AdaptiveMaxPool2d, F.adaptive_max_pool2d, attributes=MAX_TO),
-    _op("pixel_shuffle", IMPLICIT, nn.PixelShuffle, F.pixel_shuffle, attributes="upscale_factor"),
-    _op("interpolate", RELATED, nn.Upsample, F.interpolate, attributes="size scale_factor mode align_corners"),
 )
 
 ACTIVATIONS = (
-    _op("relu6", RELATED, nn.ReLU6, F.relu6, attributes="inplace"),
-    _op("hardtanh", RELATED, nn.Hardtanh, F.hardtanh, attributes="min_val max_val inplace"),
-    _op("leaky_relu", RELATED, nn.LeakyReLU, F.leaky_relu, attributes="negative_slope inplace"),
-    _op("prelu", RELATED, nn.PReLU, F.prelu, "prelu", parameters="weight"),
-    _op("elu", RELATED, nn.ELU, F.elu, attributes="alpha inplace"),
-    _op("selu", RELATED, nn.SELU, F.selu, attributes="inplace"),
-    _op("gelu", RELATED, nn.GELU, F.gelu, attributes="approximate"),
-    _op("silu", RELATED, nn.SiLU, F.silu, attributes="inplace"),
-    _op("mish", RELATED, nn.Mish, F.mish, attributes="inplace"),
-    _op("hardswish", RELATED, nn.Hardswish, F.hardswish, attributes="inplace"),
-    _op("hardsigmoid", RELATED, nn.Hardsigmoid, F.hardsigmoid, attributes="inplace"),
-    _op("sigmoid", RELATED, nn.Sigmoid, F.sigmoid, torch.sigmoid, torch.special.expit, "sigmoid", "sigmoid_"),
-    _op("logsigmoid", RELATED, nn.LogSigmoid, F.logsigmoid),
-    _op("tanh", RELATED, nn.Tanh, F.tanh, torch.tanh, math.tanh, "tanh", "tanh_"),
-    _op("softplus", RELATED, nn.Softplus, F.softplus, attributes="beta threshold"),
-    _op("softsign", RELATED, nn.Softsign, F.softsign),
-    _op("hardshrink", RELATED, nn.Hardshrink, F.hardshrink, "hardshrink", attributes="lambd"),
-    _op("softshrink", RELATED, nn.Softshrink, F.softshrink, attributes="lambd"),
     _op("softmax", RELATED, nn.Softmax, F.softmax, torch.softmax, torch.special.softmax, "softmax", attributes="dim"),
     _op("log_softmax", RELATED, nn.LogSoftmax, F.log_softmax, torch.log_softmax, "log_softmax", attributes="dim"),
     _op("scaled_dot_product_attention", BUILTIN, F.scaled_dot_product_attention),
@@ -108,11 +72,11 @@ ACTIVATIONS = (
 )
 
 ARITHMETIC = (
-    *_plain("add sub mul neg matmul bmm addmm baddbmm pow sqrt rsqrt exp log erf", BUILTIN),
-    *_plain("sin cos tan sinh cosh mean var std cumsum min max argmax amax amin", BUILTIN),
-    *_plain("lt le gt floor ceil round sign reciprocal square exp2 log2 log1p", BUILTIN),
-    *_plain("maximum minimum any all prod diff triu tril einsum", BUILTIN),
-    *_plain("abs clamp eq ne ge sum", IMPLICIT),
+    *_plain("matmul bmm addmm baddbmm pow", BUILTIN),
+    *_plain("sin cos tan sinh cosh var std cumsum min max argmax amax amin", BUILTIN),
+    *_plain("lt le gt floor ceil round sign square exp2 log2 log1p", BUILTIN),
+    *_plain("any all prod diff triu tril einsum", BUILTIN),
+    *_plain("eq ne ge sum", IMPLICIT),
     _op("div", BUILTIN, operator.truediv, torch.div, torch.true_divide, "div", "div_", "true_divide"),
     _op("floor_divide", BUILTIN, operator.floordiv, torch.floor_divide, "floor_divide"),
     _op("remainder", BUILTIN, operator.mod, torch.remainder, "remainder"),
@@ -125,13 +89,12 @@ ARITHMETIC = (
 )
 
 MOVEMENT = (
-    *_plain("t transpose permute cat stack split chunk unbind tile gather", IMPLICIT),
+    *_plain("stack split chunk unbind tile gather", IMPLICIT),
     *_plain("where masked_fill index_select narrow select flip roll", IMPLICIT),
-    *_plain("repeat_interleave swapaxes movedim", IMPLICIT),
+    *_plain("repeat_interleave", IMPLICIT),
     _op("expand", IMPLICIT, torch.broadcast_to, "expand", "expand_as", "broadcast_to"),
     _op("repeat", IMPLICIT, "repeat"),
     _op("view_as", IMPLICIT, "view_as", "reshape_as"),
-    _op("pad", IMPLICIT, F.pad, nn.ZeroPad2d, attributes="padding"),
 )
 
 CONVERSIONS = (

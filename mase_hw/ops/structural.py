@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from mase_hw.catalogue import Arithmetic, Case, Cycles, Hardware, Latency, OpDef, Request
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.streams import Direction, Stream, ceil_div
+from mase_hw.steps import Steps
+from mase_hw.streams import Direction, IntArray, Stream, ceil_div
 
 _CASE_BEATS = 23
 """Beats a frame in the test of a primitive that does not know frames; odd, to meet every counter state."""
@@ -79,40 +80,46 @@ def _identity(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"out_data": t["in_data"].reshape(-1, *a.attributes["out_shape"])}
 
 
-def _registered(p: BufferParams | FifoParams) -> Latency:
-    return Latency(_CASE_BEATS, lambda offered: offered + 1, _CASE_BEATS)
+def _sliced(_: BufferParams) -> Latency:
+    return Latency.from_steps(Steps.registered(_CASE_BEATS))
+
+
+def _skid(_: BufferParams) -> Latency:
+    return Latency.from_steps(Steps.queued(_CASE_BEATS, 2))
+
+
+def _queued(p: FifoParams) -> Latency:
+    return Latency.from_steps(Steps.queued(_CASE_BEATS, p.DEPTH))
 
 
 def repack_latency(p: RepackParams) -> Latency:
-    """Cycle model of ``stream_repack``: the counters of the module, stepped from one event to the next."""
-    beats_in, beats_out = ceil_div(p.IN_SIZE, p.IN_LANES), ceil_div(p.OUT_SIZE, p.OUT_LANES)
-    ready_below = 2 * p.OUT_LANES + (0 if p.IN_SIZE == p.OUT_SIZE else p.IN_LANES)
+    """The counters of ``stream_repack``: a step takes an output beat, as soon as its elements are there."""
+    _, target = repack_ports(p)
+    total = math.lcm(p.IN_SIZE, p.OUT_SIZE)
+    arrived, given = (_elements(total, *side) for side in ((p.IN_SIZE, p.IN_LANES), (p.OUT_SIZE, p.OUT_LANES)))
+    # A beat is accepted while no more elements than this are in the buffer.
+    limit = 2 * p.OUT_LANES - 1 + (0 if p.IN_SIZE == p.OUT_SIZE else p.IN_LANES)
+    # Elements before every input beat of this frame and of the ones after it, as far as the buffer can hold them.
+    frames = 2 + limit // total
+    before = np.concatenate([[0], *(arrived + f * total for f in range(frames))])[:-1]
+    admitted = np.searchsorted(before, limit + np.concatenate([[0], given]), "right")
+    return Latency.from_steps(
+        Steps(
+            needs=(np.searchsorted(arrived, given) + 1,),
+            frees=(admitted[1:] - admitted[0],),
+            emits=np.arange(1, target.beats + 1),
+            delay=(1,),
+            pipe=0,
+            room=(int(admitted[0]),),
+            queue=0,
+        )
+    )
 
-    def departures(offered: Cycles) -> Cycles:
-        total = len(offered) // beats_in * p.IN_SIZE
-        out: list[int] = []
-        count = taken = given = cycle = 0
-        while given < total:
-            row = len(out) % beats_out
-            need = min(p.OUT_LANES, p.OUT_SIZE - row * p.OUT_LANES)
-            accept = taken < len(offered) and offered[taken] <= cycle and count < ready_below
-            if count >= need:
-                out.append(cycle)
-                count, given = count - need, given + need
-            elif not accept and count < ready_below:
-                cycle = int(offered[taken])
-                continue
-            if accept:
-                count += min(p.IN_LANES, p.IN_SIZE - (taken % beats_in) * p.IN_LANES)
-                taken += 1
-            cycle += 1
-        return np.array(out, dtype=np.int64)
 
-    streams = repack_ports(p)
-    # Three frames at full input rate: the last period is the steady one.
-    offered = np.arange(3 * streams[0].beats, dtype=np.int64)
-    starts = departures(offered)[:: streams[1].beats]
-    return Latency(int(starts[2] - starts[1]), departures, streams[0].beats)
+def _elements(total: int, size: int, lanes: int) -> IntArray:
+    """Elements up to and with every beat of a frame of rows of ``size``."""
+    row = np.minimum(np.arange(1, ceil_div(size, lanes) + 1) * lanes, size)
+    return (np.arange(total // size)[:, None] * size + row).reshape(-1)
 
 
 def _not_requested(r: Request) -> BufferParams:
@@ -152,7 +159,7 @@ def _buffer_cases() -> list[Case]:
 
 
 def _fifo_cases() -> list[Case]:
-    return [Case(f"w{w}_d{d}", FifoParams(w, d), 3) for w, d in ((8, 2), (5, 3), (1, 4), (9, 17))]
+    return [Case(f"w{w}_d{d}", FifoParams(w, d), 3) for w, d in ((8, 2), (5, 3), (1, 4), (9, 17), (6, 33))]
 
 
 def _repack_cases() -> list[Case]:
@@ -171,10 +178,8 @@ def _repack_cases() -> list[Case]:
 
 
 OPS = (
-    _structural("skid_buffer", "skid_buffer", BufferParams, _plain_ports, _registered, _buffer_cases),
-    _structural("register_slice", "register_slice", BufferParams, _plain_ports, _registered, _buffer_cases),
-    _structural(
-        "fifo", "stream_fifo", FifoParams, _plain_ports, _registered, _fifo_cases, tied=lambda _: {"count": ""}
-    ),
+    _structural("skid_buffer", "skid_buffer", BufferParams, _plain_ports, _skid, _buffer_cases),
+    _structural("register_slice", "register_slice", BufferParams, _plain_ports, _sliced, _buffer_cases),
+    _structural("fifo", "stream_fifo", FifoParams, _plain_ports, _queued, _fifo_cases, tied=lambda _: {"count": ""}),
     _structural("repack", "stream_repack", RepackParams, repack_ports, repack_latency, _repack_cases),
 )

@@ -2,15 +2,19 @@
 //
 // stream_check: simulation-only monitor of the valid/ready rules on one stream.
 //
-// Once valid is high it must stay high, with the same data, until ready. The
-// whole body is absent when SYNTHESIS is defined; it never drives anything.
+// Once valid is high it must stay high, with the same data, until ready. With
+// FRAME above 0 it counts frames of so many beats since the last reset; when the
+// simulation ends it prints how many were carried, if the last one is not whole
+// or if the plusarg `stream_check=1` asks for all. The whole body is absent when
+// SYNTHESIS is defined; it never drives anything.
 //
 // Latency:    none (an observer).
 // Throughput: does not affect the stream.
 // Golden:     the rules in `mase_hw/streams.py`.
 module stream_check #(
     parameter int WIDTH = 8,
-    parameter     NAME  = ""
+    parameter     NAME  = "",
+    parameter int FRAME = 0
 ) (
     input logic             clk,
     input logic             rst,
@@ -22,8 +26,39 @@ module stream_check #(
   if (WIDTH < 1) begin : g_bad_width
     $fatal(1, "stream_check %s: WIDTH must be at least 1, got %0d", NAME, WIDTH);
   end
+  if (FRAME < 0) begin : g_bad_frame
+    $fatal(1, "stream_check %s: FRAME must not be negative, got %0d", NAME, FRAME);
+  end
 
 `ifndef SYNTHESIS
+  if (FRAME > 0) begin : g_frame
+    int beat_q;
+    int frame_q;
+
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        beat_q  <= 0;
+        frame_q <= 0;
+      end else if (valid && ready) begin
+        beat_q <= (beat_q == FRAME - 1) ? 0 : beat_q + 1;
+        if (beat_q == FRAME - 1) begin
+          frame_q <= frame_q + 1;
+        end
+      end
+    end
+
+    final begin : g_end
+      int all;
+      if ($value$plusargs("stream_check=%d", all) == 0) begin
+        all = 0;
+      end
+      if (beat_q != 0 || all != 0) begin
+        $display("stream_check: %0d frames and %0d of %0d beats on %s", frame_q, beat_q, FRAME,
+                 NAME);
+      end
+    end
+  end
+
   logic armed_q;  // registers hold anything before the first reset
   initial armed_q = 1'b0;
   logic             stalled_q;

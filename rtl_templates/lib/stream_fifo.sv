@@ -2,7 +2,10 @@
 //
 // stream_fifo: first-word fall-through queue of any depth.
 //
-// Storage is a plain array with an asynchronous read, which maps to LUT RAM.
+// Up to 32 words are stored in an array with an asynchronous read, which maps to
+// LUT RAM. A deeper one is read synchronously, one word ahead, which maps to
+// block RAM; a word that is written into an empty queue goes past the memory, so
+// that both behave alike in every cycle.
 // `in_ready` depends on registered state only (a full queue does not accept in
 // the cycle in which it is popped), so it cuts the ready path.
 //
@@ -35,6 +38,8 @@ module stream_fifo #(
   localparam int PtrW = (DEPTH > 1) ? $clog2(DEPTH) : 1;
   localparam logic [PtrW-1:0] PtrLast = PtrW'(DEPTH - 1);
 
+  localparam int LutDepth = 32;
+
   logic [WIDTH-1:0] mem      [DEPTH];
   logic [ PtrW-1:0] wr_ptr_q;
   logic [ PtrW-1:0] rd_ptr_q;
@@ -43,7 +48,6 @@ module stream_fifo #(
 
   assign in_ready  = count != CountW'(DEPTH);
   assign out_valid = count != '0;
-  assign out_data  = mem[rd_ptr_q];
   assign push      = in_valid && in_ready;
   assign pop       = out_valid && out_ready;
 
@@ -70,6 +74,22 @@ module stream_fifo #(
   always_ff @(posedge clk) begin
     if (push) begin
       mem[wr_ptr_q] <= in_data;
+    end
+  end
+
+  if (DEPTH <= LutDepth) begin : g_lut
+    assign out_data = mem[rd_ptr_q];
+  end else begin : g_block
+    logic [ PtrW-1:0] rd_ptr_d;
+    logic [WIDTH-1:0] mem_q;
+    logic [WIDTH-1:0] past_q;
+    logic             is_past_q;
+    assign rd_ptr_d = !pop ? rd_ptr_q : (rd_ptr_q == PtrLast) ? '0 : rd_ptr_q + PtrW'(1);
+    assign out_data = is_past_q ? past_q : mem_q;
+    always_ff @(posedge clk) begin
+      mem_q     <= mem[rd_ptr_d];
+      past_q    <= in_data;
+      is_past_q <= push && (wr_ptr_q == rd_ptr_d);
     end
   end
 

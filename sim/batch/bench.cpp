@@ -10,6 +10,9 @@
 
 #include "stream.h"
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 
 namespace {
 
@@ -25,12 +28,25 @@ struct Verdict {
     std::string kind, message;
 };
 
+// A reset in the middle of the run: after `at` cycles (unit 0), beats of all inputs (1) or of all outputs (2).
+struct Reset {
+    int unit;
+    int64_t at, length;
+};
+
 class Bench {
 public:
-    Bench(VerilatedContext *context, bool waves) : m_context{context}, m_waves{waves}, m_model{batch::open_model(context)} {
+    Bench(VerilatedContext *context, bool waves, int64_t from, int64_t to)
+        : m_context{context}, m_waves{waves}, m_from{from}, m_to{to}, m_model{batch::open_model(context)} {
         std::ifstream plan{"beats/batch.txt"};
-        size_t streams = 0;
-        plan >> m_id >> m_reset >> m_start >> m_watchdog >> m_limit >> m_tail >> streams;
+        size_t streams = 0, resets = 0;
+        plan >> m_id >> m_reset >> m_start >> m_watchdog >> m_limit >> m_tail >> resets;
+        for (size_t i = 0; plan && i < resets; ++i) {
+            Reset reset{};
+            plan >> reset.unit >> reset.at >> reset.length;
+            m_resets.push_back(reset);
+        }
+        plan >> streams;
         for (size_t i = 0; i < streams; ++i) add_stream(plan);
         if (!plan) batch::die("beats/batch.txt is cut short");
         for (const batch::Signals &probe : m_model.probes) m_probes.emplace_back(probe);
@@ -38,24 +54,49 @@ public:
         if (waves) batch::trace_model("dump.fst");
     }
 
-    void reset() {
+    // The whole run: every reset of the plan ends an attempt that is then forgotten.
+    Verdict run() {
+        reset(m_reset, true);
+        Verdict verdict;
+        for (const Reset &next : m_resets) {
+            if (play(&next, verdict)) return verdict;
+            for (Driver &driver : m_drivers) driver.restart();
+            for (Monitor &monitor : m_monitors) monitor.restart();
+            for (Probe &probe : m_probes) probe.restart();
+            for (batch::Level &level : m_model.levels) level.most = 0;
+            ++m_done;
+            reset(next.length, false);
+            cycle = 0;
+        }
+        play(nullptr, verdict);
+        return verdict;
+    }
+
+    void reset(int64_t length, bool first) {
+        if (!first) rise();  // the edge that was sampled last
         *m_model.clk = 0;
         *m_model.rst = 1;
         for (Driver &driver : m_drivers) driver.idle();
         for (Monitor &monitor : m_monitors) monitor.idle();
-        batch::eval_model();
-        dump();
-        for (int64_t i = 0; i < m_reset; ++i) {
-            if (i + 1 == m_reset) {
+        if (first) {
+            batch::eval_model();
+            dump();
+        } else {
+            fall();
+        }
+        for (int64_t i = 0; i < length; ++i) {
+            // At the first edge of reset a register still shows what it held before.
+            if (i + 1 == length && (first || length > 1)) {
                 for (const Monitor &monitor : m_monitors) monitor.check_reset();
             }
             rise();
-            if (i + 1 == m_reset) *m_model.rst = 0;
+            if (i + 1 == length) *m_model.rst = 0;
             fall();
         }
     }
 
-    Verdict play() {
+    // Stream until everything has come, plus a tail in which nothing more may come; false if `until` is due before.
+    bool play(const Reset *until, Verdict &verdict) {
         int64_t last = m_start, longest = 0, end = -1;
         bool calm = false;
         for (int64_t now = 0;;) {
@@ -65,6 +106,8 @@ public:
                 for (Driver &driver : m_drivers) moved |= driver.sample(now, calm);
             }
             for (Probe &probe : m_probes) probe.sample(now);
+            for (batch::Level &level : m_model.levels) level.most = std::max(level.most, level.read());
+            if (until && due(*until, now + 1)) return false;
             if (moved) {
                 longest = std::max(longest, now - last);
                 last = now;
@@ -76,14 +119,21 @@ public:
                 calm = true;
             } else if (end < 0 && !moved && now - last >= m_watchdog) {
                 if (calm && now - last >= 2 * m_watchdog) {
-                    return {"hang", "no stream moved for " + std::to_string(now - last)
-                                        + " cycles, half of them without any stall"};
+                    verdict = {"hang", "no stream moved for " + std::to_string(now - last)
+                                           + " cycles, half of them without any stall"};
+                    return true;
                 }
                 calm = true;
             }
             cycle = ++now;
-            if (end >= 0 && end <= now) return verdict();
-            if (end < 0 && now >= m_limit) return {"limit", "not finished after " + std::to_string(now) + " cycles"};
+            if (end >= 0 && end <= now) {
+                verdict = compared();
+                return true;
+            }
+            if (end < 0 && now >= m_limit) {
+                verdict = {"limit", "not finished after " + std::to_string(now) + " cycles"};
+                return true;
+            }
             if (now % PROGRESS_CYCLES == 0) report();
             rise();
             for (Monitor &monitor : m_monitors) monitor.drive();
@@ -111,11 +161,17 @@ public:
             batch::write_file("found/" + p.port.name + ".bin", p.found.data(), p.found.size());
             probes += comma(probes) + entry(p.port, p.cycles, "probe", 0, *p.port.valid, *p.port.ready) + "}";
         }
+        std::string levels;
+        for (const batch::Level &level : m_model.levels) {
+            levels += std::string{comma(levels)} + "\n  \"" + level.name + "\": {\"level\": " + std::to_string(level.read())
+                      + ", \"most\": " + std::to_string(level.most) + "}";
+        }
         // Messages are made of names, numbers and plain sentences: nothing in them needs escaping.
         const std::string text = "{\"version\": 1, \"plan\": \"" + m_id + "\", \"verdict\": \"" + verdict.kind
                                  + "\", \"message\": \"" + verdict.message + "\", \"cycles\": " + std::to_string(cycle)
-                                 + ", \"seconds\": " + std::to_string(seconds) + ", \"streams\": {" + streams
-                                 + "\n}, \"probes\": {" + probes + "\n}, \"complete\": true}\n";
+                                 + ", \"resets\": " + std::to_string(m_done) + ", \"seconds\": " + std::to_string(seconds) + ", \"streams\": {" + streams
+                                 + "\n}, \"probes\": {" + probes + "\n}, \"levels\": {" + levels
+                                 + "\n}, \"complete\": true}\n";
         batch::write_file("outcome.json.partial", text.data(), text.size());
         if (std::rename("outcome.json.partial", "outcome.json")) batch::die("outcome.json cannot be written");
     }
@@ -164,7 +220,9 @@ private:
     }
     void dump() {
 #if VM_TRACE
-        if (m_waves) batch::dump_model(m_context->time());
+        // A window is one of the attempt that counts, the one after the last reset.
+        const bool seen = m_to < 0 || (m_done == m_resets.size() && cycle >= m_from && cycle <= m_to);
+        if (m_waves && seen) batch::dump_model(m_context->time());
 #endif
     }
     bool all_done() const {
@@ -174,7 +232,17 @@ private:
             if (!monitor.done()) return false;
         return true;
     }
-    Verdict verdict() const {
+    bool due(const Reset &reset, int64_t cycles) const {
+        if (reset.unit == 0) return cycles >= reset.at;
+        size_t beats = 0;
+        if (reset.unit == 1) {
+            for (const Driver &driver : m_drivers) beats += driver.cycles.accepted.size();
+        } else {
+            for (const Monitor &monitor : m_monitors) beats += monitor.cycles.accepted.size();
+        }
+        return static_cast<int64_t>(beats) >= reset.at;
+    }
+    Verdict compared() const {
         for (const Monitor &m : m_monitors)
             if (m.mismatches) return {"mismatch", std::to_string(m.mismatches) + " wrong beats on " + m.port.name};
         for (const Monitor &m : m_monitors)
@@ -205,12 +273,15 @@ private:
 
     VerilatedContext *const m_context;
     const bool m_waves;
-    const batch::Model m_model;
+    const int64_t m_from, m_to;  // cycles to write waves of; all if m_to is negative
+    batch::Model m_model;
     std::string m_id;
     int64_t m_reset = 0, m_start = 0, m_watchdog = 0, m_limit = 0, m_tail = 0;
     std::vector<Driver> m_drivers;
     std::vector<Monitor> m_monitors;
     std::vector<Probe> m_probes;
+    std::vector<Reset> m_resets;
+    size_t m_done = 0;  // resets
     int m_progress = -1;
     Clock::time_point m_reported = Clock::now();
 };
@@ -224,15 +295,21 @@ int main(int argc, char **argv) {
     VerilatedContext context;
     context.commandArgs(argc, argv);
     bool waves = false;
-    for (int i = 1; i < argc; ++i) waves |= std::string{argv[i]} == "--trace";
-    Bench bench{&context, waves};
+    long long from = 0, to = -1;
+    for (int i = 1; i < argc; ++i) {
+        waves |= std::string{argv[i]} == "--trace";
+        if (std::sscanf(argv[i], "--window=%lld,%lld", &from, &to) == 1) batch::die("a window needs two cycles");
+    }
+    Bench bench{&context, waves, from, to};
     const auto begin = Clock::now();
     Verdict verdict;
     try {
-        bench.reset();
-        verdict = bench.play();
+        verdict = bench.run();
     } catch (const batch::Violation &problem) { verdict = {"protocol", problem.message}; }
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+#if VM_COVERAGE
+    context.coveragep()->write("coverage.dat");
+#endif
     bench.write(verdict, seconds);
     batch::close_model();
     std::fflush(stdout);

@@ -20,11 +20,19 @@ struct Signals {
     unsigned bits;
 };
 
+// The fill level of a queue inside the design.
+struct Level {
+    std::string name;
+    unsigned long long (*read)();
+    unsigned long long most = 0;
+};
+
 struct Model {
     unsigned char *clk;
     unsigned char *rst;
     std::vector<Signals> ports;
     std::vector<Signals> probes;
+    std::vector<Level> levels;
 };
 
 // The glue.

@@ -27,12 +27,26 @@ struct Stalls {
     }
 };
 
+// Plays a pattern from its beginning again.
+struct Pattern {
+    explicit Pattern(Stalls stalls) : m_first{stalls}, m_now{stalls} {}
+    bool stall() { return m_now.stall(); }
+    void restart() { m_now = m_first; }
+
+private:
+    Stalls m_first, m_now;
+};
+
 struct Violation {
     std::string message;
 };
 
 struct Cycles {
     std::vector<int64_t> presented, accepted;
+    void clear() {
+        presented.clear();
+        accepted.clear();
+    }
     void write(const std::string &name) const {
         write_file("cycles/" + name + ".presented.bin", presented.data(), presented.size() * sizeof(int64_t));
         write_file("cycles/" + name + ".accepted.bin", accepted.data(), accepted.size() * sizeof(int64_t));
@@ -46,6 +60,13 @@ public:
         : port{std::move(port)}, m_stalls{stalls}, m_beats{beats}, m_garbage{garbage} {
         cycles.presented.reserve(beats.count());
         cycles.accepted.reserve(beats.count());
+    }
+    // Forget what was seen: play everything from the first beat.
+    void restart() {
+        cycles.clear();
+        valid = false;
+        m_next = nullptr;
+        m_stalls.restart();
     }
     void idle() {
         *port.valid = 0;
@@ -79,7 +100,7 @@ public:
     bool valid = false;
 
 private:
-    Stalls m_stalls;
+    Pattern m_stalls;
     BeatFile m_beats, m_garbage;
     const unsigned char *m_next = nullptr;
 };
@@ -92,6 +113,14 @@ public:
         found.reserve(beats.count() * beats.size());
         cycles.presented.reserve(beats.count());
         cycles.accepted.reserve(beats.count());
+    }
+    // Forget what was seen: expect everything from the first beat.
+    void restart() {
+        cycles.clear();
+        found.clear();
+        ready = m_holding = false;
+        compared = mismatches = first = 0;
+        m_stalls.restart();
     }
     void idle() { *port.ready = 0; }
     void check_reset() const {
@@ -157,7 +186,7 @@ private:
         return "0x" + (text.empty() ? "0" : text);
     }
 
-    Stalls m_stalls;
+    Pattern m_stalls;
     BeatFile m_beats;
     std::vector<unsigned char> m_held;
     bool m_holding = false;
@@ -167,6 +196,11 @@ private:
 class Probe {
 public:
     explicit Probe(Signals port) : port{std::move(port)}, m_size{(this->port.bits + 7) / 8} {}
+    void restart() {
+        cycles.clear();
+        found.clear();
+        m_open = false;
+    }
     void sample(int64_t cycle) {
         if (!*port.valid) {
             m_open = false;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mase_hw.beat_times import BeatNetwork
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, default_catalogue, verilog_params
 from mase_hw.flow.bench import Built, Dut, Limits, SimResult, Stalls, judge, run_simulator, write_plan
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.resources import rtl_root
 from mase_hw.streams import Stream
+
+from .memories import file_of, write_memories
 
 Tensors = dict[str, npt.NDArray[np.int64]]
 """Mantissas of shape ``(frames, *shape)`` by stream."""
@@ -54,7 +58,8 @@ class Item:
     @property
     def arithmetic(self) -> Arithmetic:
         """What fixes the bits."""
-        return self.hardware.arithmetic(self.case.params)
+        read = self.hardware.arithmetic(self.case.params)
+        return dataclasses.replace(read, attributes={**read.attributes, **self.case.attributes})
 
     @property
     def streams(self) -> tuple[Stream, ...]:
@@ -62,20 +67,40 @@ class Item:
         return tuple(self.hardware.ports(self.case.params))
 
     @property
+    def sources(self) -> list[Stream]:
+        """The data inputs, in order of ports."""
+        return [s for s in self.streams if s.direction == "in" and s.name not in self.hardware.static]
+
+    @property
+    def sinks(self) -> list[Stream]:
+        """The outputs, in order of ports."""
+        return [s for s in self.streams if s.direction == "out"]
+
+    @property
     def source(self) -> Stream:
         """The activation that the latency facet is counted from."""
-        return next(s for s in self.streams if s.direction == "in" and s.name not in self.hardware.static)
+        return self.sources[0]
 
     @property
     def sink(self) -> Stream:
         """The output that the latency facet is counted to."""
-        return next(s for s in self.streams if s.direction == "out")
+        return self.sinks[0]
 
     def dut(self, root: Path | None = None) -> Dut:
         """The module from exactly its declared files, which may lie elsewhere (mutated copies)."""
         root = root or rtl_root()
         sources = tuple(root / file for file in files_of(self.op))
-        return Dut(self.hardware.module, sources, verilog_params(self.case.params), self.streams)
+        folder = self.memory_folder
+        names = self.hardware.memories(self.arithmetic) if folder else {}
+        parameters = verilog_params(self.case.params) | {name: f"mem/{file_of(name)}" for name in names}
+        tied = self.hardware.tied(self.case.params)
+        return Dut(self.hardware.module, sources, parameters, self.streams, folder, tied)
+
+    @property
+    def memory_folder(self) -> Path | None:
+        """Where the files of the memories inside the module are; None if there are none."""
+        memories = self.hardware.memories(self.arithmetic)
+        return write_memories(self.id, memories) if memories else None
 
 
 ITEMS = [Item(op, case) for op in HARDWARE_OPS for case in hardware_of(op).cases()]
@@ -98,12 +123,13 @@ def stimulus(it: Item, seed: int = 0) -> Tensors:
     tensors: Tensors = {}
     for stream in inputs:
         low, high = stream.fmt.min_mantissa, stream.fmt.max_mantissa
-        frames = rng.integers(low, high, (it.case.frames, *stream.shape), dtype=np.int64, endpoint=True)
+        shape = stream.tensor_shape
+        frames = rng.integers(low, high, (it.case.frames, *shape), dtype=np.int64, endpoint=True)
         if it.case.exhaustive:
             _plant_every_code(it, stream, frames, rng)
-        checks = np.indices(stream.shape).sum(axis=0) % 2
+        checks = np.indices(shape).sum(axis=0) % 2
         first = stream == inputs[0]
-        corners = [np.full(stream.shape, v) for v in (low, high, low if first else high)]
+        corners = [np.full(shape, v) for v in (low, high, low if first else high)]
         tensors[stream.name] = np.concatenate([frames, np.stack([*corners, np.where(checks, high, low)])])
     return tensors
 
@@ -119,16 +145,17 @@ def expected(it: Item, tensors: Tensors) -> Tensors:
     """What the golden says, frame by frame: the parameters of an op are those of its frame."""
     formats = {s.name: s.fmt for s in it.streams}
     assert it.op.golden is not None
-    frames = []
+    frames: dict[str, list[npt.NDArray[np.int64]]] = {s.name: [] for s in it.sinks}
     for index in range(len(tensors[it.source.name])):
         mantissas = {
             name: as_carrier(torch.from_numpy(tensor[index]), carrier(magnitude(formats[name])))
             for name, tensor in tensors.items()
         }
         result = it.op.golden(it.arithmetic, mantissas)
-        assert set(result) == {it.sink.name}
-        frames.append(result[it.sink.name].to(torch.int64).numpy().reshape(it.sink.shape))
-    return {it.sink.name: np.stack(frames)}
+        assert set(result) == set(frames)
+        for sink in it.sinks:
+            frames[sink.name].append(result[sink.name].to(torch.int64).numpy().reshape(sink.tensor_shape))
+    return {name: np.stack(tensors) for name, tensors in frames.items()}
 
 
 def play(
@@ -176,6 +203,14 @@ def play(
     return judge(built.dut, plan, run_simulator(built, plan, seed=seed))
 
 
+def multiply_steps(it: Item, otherwise: int) -> int:
+    """Steps in which the multipliers of an op do its work: one for every beat of weights, if it has weights.
+
+    An image with a stride may take longer to arrive than to be multiplied.
+    """
+    return next((s.frame_beats for s in it.streams if s.name == "weight"), otherwise)
+
+
 def check_timing(it: Item, result: SimResult) -> None:
     """Compare a full-rate run with the latency facet, to the cycle.
 
@@ -183,19 +218,22 @@ def check_timing(it: Item, result: SimResult) -> None:
         AssertionError: Says what differs.
     """
     latency = it.hardware.latency(it.case.params)
-    source, sink = it.source, it.sink
-    timing = result.timing(source.name, sink.name)
+    timing = result.timing(it.source.name, it.sink.name)
     assert timing is not None
     assert timing.fill == latency.fill, f"fill: measured {timing.fill}, facet {latency.fill}"
-    assert len(timing.output_intervals) >= 2, "too few frames for a steady interval"
-    for side, intervals in (("output", timing.output_intervals), ("input", timing.input_intervals)):
-        assert intervals[-1] == latency.interval, f"{side} intervals {intervals}, facet {latency.interval}"
+    for source in it.sources:
+        for sink in it.sinks:
+            timing = result.timing(source.name, sink.name)
+            assert timing is not None
+            assert len(timing.output_intervals) >= 2, "too few frames for a steady interval"
+            for side, intervals in (("output", timing.output_intervals), ("input", timing.input_intervals)):
+                assert intervals[-1] == latency.interval, f"{side} intervals {intervals}, facet {latency.interval}"
 
-    if it.hardware.work(it.case.params):
+    if it.hardware.work(it.case.params) and latency.interval == multiply_steps(it, latency.interval):
         # A compute op never pauses: its output beats are equally far apart across tiles, rows and frames.
-        gap, rest = divmod(latency.interval, sink.beats)
+        gap, rest = divmod(latency.interval, it.sink.beats)
         assert rest == 0
-        gaps = np.diff(result.accepted[sink.name])
+        gaps = np.diff(result.accepted[it.sink.name])
         assert (gaps == gap).all(), f"output beats should be {gap} cycles apart, got {sorted(set(gaps.tolist()))}"
 
 
@@ -207,8 +245,40 @@ def check_departures(it: Item, result: SimResult) -> None:
     """
     latency = it.hardware.latency(it.case.params)
     assert latency.beats == it.source.beats
-    arrivals = result.accepted[it.source.name][: it.source.beats]
-    predicted = np.asarray(latency.departures(arrivals))
+    predicted = np.asarray(latency.departures(*(result.accepted[s.name][: s.beats] for s in it.sources)))
     measured = result.presented[it.sink.name][: it.sink.beats]
     assert predicted.shape == measured.shape
     assert (predicted == measured).all(), f"predicted {predicted.tolist()}, measured {measured.tolist()}"
+
+
+def check_steps(it: Item, result: SimResult) -> None:
+    """Compare every beat of every frame with the steps: from when inputs were offered and outputs taken in the run to
+    when the module takes its inputs and offers its outputs. Parameter streams must not have stalled.
+
+    Raises:
+        AssertionError: Shows the first beats that differ.
+    """
+    stages = it.hardware.latency(it.case.params).steps
+    assert stages, f"{it.id}: the latency facet has no steps"
+    network = BeatNetwork()
+    inputs = [network.source(s.beats, result.presented[s.name]) for s in it.sources]
+    edges = inputs
+    for stage in stages:
+        edges = network.stage(stage, edges)
+    for sink, edge in zip(it.sinks, edges, strict=True):
+        network.sink(edge, result.accepted[sink.name])
+    while network.frames < it.case.frames + 4:
+        network.advance()
+    pairs = [(s.name, network.edges[e].taken, result.accepted[s.name]) for s, e in zip(it.sources, inputs, strict=True)]
+    pairs += [
+        (s.name, network.edges[e].offered, result.presented[s.name]) for s, e in zip(it.sinks, edges, strict=True)
+    ]
+    for name, predicted, measured in pairs:
+        measured = measured[: len(predicted)]
+        assert predicted.shape == measured.shape
+        if (wrong := np.flatnonzero(predicted != measured)).size:
+            near = slice(max(int(wrong[0]) - 2, 0), int(wrong[0]) + 6)
+            raise AssertionError(
+                f"{name}: {wrong.size} of {len(predicted)} beats, the first is {wrong[0]} (of {it.id}); "
+                f"predicted from there {predicted[near].tolist()}, measured {measured[near].tolist()}"
+            )

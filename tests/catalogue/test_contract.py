@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mase_hw.catalogue import Arithmetic, OpDef, Request, default_catalogue, verilog_params
+from mase_hw.catalogue import OpDef, Request, default_catalogue, verilog_params
 from mase_hw.errors import UnsupportedError
 from mase_hw.resources import PACKAGE, rtl_root
 
@@ -19,9 +19,7 @@ from .headers import read_header, without_comments
 RTL_FILES = sorted(p.relative_to(rtl_root()).as_posix() for p in rtl_root().glob("*/*.sv"))
 
 # Files that neither an op nor the netlist names, and why they are there.
-UNUSED = {
-    "lib/stream_join.sv": "for ops that take two activations; proven in test_primitives.py",
-}
+UNUSED: dict[str, str] = {}
 
 every_op = pytest.mark.parametrize("op", HARDWARE_OPS, ids=lambda op: op.name)
 every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
@@ -32,8 +30,11 @@ every_file = pytest.mark.parametrize("file", RTL_FILES)
 def test_parameters_are_those_of_the_module(op: OpDef) -> None:
     header = read_header(rtl_root() / hardware_of(op).file)
     settable = [p for p in header.parameters if p.kind == "parameter"]
-    assert [p.name for p in settable] == [f.name for f in dataclasses.fields(hardware_of(op).params)]
-    assert {p.type for p in settable} == {"int"}
+    files = [p for p in settable if p.default == '""']
+    assert [p.name for p in settable if p not in files] == [f.name for f in dataclasses.fields(hardware_of(op).params)]
+    assert {p.type for p in settable if p not in files} == {"int"}
+    memories = {name for it in ITEMS if it.op is op for name in it.hardware.memories(it.arithmetic)}
+    assert memories <= {p.name for p in files}
 
 
 @every_case
@@ -118,7 +119,8 @@ def test_every_facet_is_complete(op: OpDef) -> None:
         assert inputs - set(hardware.static), "an op without activations"
         latency = hardware.latency(case.params)
         sink = next(s for s in streams if s.direction == "out")
-        departures = latency.departures(np.arange(latency.beats, dtype=np.int64))
+        data = [s for s in streams if s.direction == "in" and s.name not in hardware.static]
+        departures = latency.departures(*(np.arange(s.beats, dtype=np.int64) for s in data))
         assert departures.shape == (sink.beats,) and (np.diff(departures) > 0).all()
         assert latency.interval >= 1 and latency.fill == departures[0] >= 0
     # A parameter stream that no case has is a name spelled wrong.
@@ -129,8 +131,8 @@ def test_every_facet_is_complete(op: OpDef) -> None:
 def test_latency_does_not_depend_on_when(it: Item) -> None:
     """The facet is about cycles from the first beat, whatever their number."""
     latency = it.hardware.latency(it.case.params)
-    beats = np.arange(latency.beats, dtype=np.int64)
-    assert (latency.departures(beats + 1000) == latency.departures(beats) + 1000).all()
+    beats = [np.arange(s.beats, dtype=np.int64) for s in it.sources]
+    assert (latency.departures(*(b + 1000 for b in beats)) == latency.departures(*beats) + 1000).all()
 
 
 @every_case
@@ -139,9 +141,10 @@ def test_facets_build_the_parameters(it: Item) -> None:
     arithmetic = it.arithmetic
     request = Request(
         "n",
-        Arithmetic(arithmetic.formats, arithmetic.rounding, arithmetic.overflow),
-        {s.name: s.shape for s in it.streams},
+        arithmetic,
+        {s.name: s.tensor_shape for s in it.streams},
         {s.name: s.lane_dims for s in it.streams},
+        {s.name: s.layout for s in it.streams if s.layout is not None},
     )
     if it.op.mase_type:
         assert it.hardware.build(request) == it.case.params
@@ -153,7 +156,8 @@ def test_facets_build_the_parameters(it: Item) -> None:
 @pytest.mark.parametrize("op", [op for op in HARDWARE_OPS if op.mase_type], ids=lambda op: op.name)
 def test_parallelism_beyond_the_tensor_is_refused(op: OpDef) -> None:
     it = next(it for it in ITEMS if it.op is op)
-    shapes = {s.name: s.shape for s in it.streams}
+    shapes = {s.name: s.tensor_shape for s in it.streams}
+    layouts = {s.name: s.layout for s in it.streams if s.layout is not None}
     for stream in it.streams:
         # Lanes of parameters follow those of the data.
         if stream.name in it.hardware.static or (stream.direction == "out" and it.hardware.follows_input):
@@ -161,7 +165,7 @@ def test_parallelism_beyond_the_tensor_is_refused(op: OpDef) -> None:
         for lanes in ((stream.sizes[0] + 1,), (0,), (1, 2)):
             parallelism = {s.name: s.lane_dims for s in it.streams} | {stream.name: lanes}
             with pytest.raises(UnsupportedError, match="parallelism is not possible") as caught:
-                it.hardware.build(Request("n", it.arithmetic, shapes, parallelism))
+                it.hardware.build(Request("n", it.arithmetic, shapes, parallelism, layouts))
             assert caught.value.node == "n" and stream.name in str(caught.value)
 
 

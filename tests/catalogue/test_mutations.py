@@ -16,7 +16,7 @@ from mase_hw.errors import HangError, MismatchError, ResultsError, SimulationErr
 from mase_hw.flow.bench import BuildTools, SimResult, Stalls, build
 from mase_hw.resources import rtl_root
 
-from .harness import Item, check_departures, check_timing, files_of, item, play
+from .harness import Item, check_departures, check_steps, check_timing, files_of, item, play
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,15 @@ WRONG = {
         ),
     ),
     "bias of the wrong tile": Mutation(
-        "linear-one_tile", LINEAR, (("assign bias_q = pipe_q[DotLatency-1];", "assign bias_q = pipe_q[DotLatency-2];"),)
+        "linear-one_tile",
+        LINEAR,
+        (("assign bias_q = pipe_q[TermLatency-1];", "assign bias_q = pipe_q[TermLatency-2];"),),
+    ),
+    "weight shift of the next run": Mutation(
+        "linear-per_channel", LINEAR, (("assign shift = pipe_q[DotLatency-1];", "assign shift = run_q;"),)
+    ),
+    "weight shift of the first tile only": Mutation(
+        "linear-per_channel", LINEAR, (("first_tile ? weight_shift : run_q}", "first_tile ? weight_shift : '0}"),)
     ),
     "repack leaves pad lanes": Mutation(
         "repack-4to3_rows10to10", "lib/stream_repack.sv", (("out_short ? '0 : store_q[s]", "store_q[s]"),)
@@ -145,6 +153,33 @@ WRONG = {
         RANDOM,
         SimulationError,
     ),
+    "a quadratic falls where it should rise": Mutation(
+        "sigmoid-wide", "lib/fixed_piecewise.sv", (("+ InnerW'(c1_5q)", "- InnerW'(c1_5q)"),)
+    ),
+    "pad lanes hold the function of zero": Mutation(
+        "sigmoid-table", "ops/fixed_function.sv", (("last_q[Stages-1] ? '0 : result", "result"),)
+    ),
+    "the last piece begins one code late": Mutation(
+        "hardtanh-eight_bits", "ops/fixed_pieces.sv", ((">= CompareW'(HIGH)", "> CompareW'(HIGH)"),)
+    ),
+    "all channels have the first one's slope": Mutation(
+        "prelu-per_channel", "ops/fixed_prelu.sv", (("(WEIGHT_TENSOR_SIZE_DIM_0 == 1) ? 0 : i", "0"),)
+    ),
+    "the coarser operand is not aligned": Mutation(
+        "add-aligned", "ops/fixed_binary.sv", (("ExactW'(b) <<< BShift", "ExactW'(b) <<< (BShift - 1)"),)
+    ),
+    "products are added to a finer bias as they are": Mutation(
+        "batch_norm1d-fine_bias", "ops/fixed_affine.sv", (("<<< ProductShift)", "<<< (ProductShift - 1))"),)
+    ),
+    "limits reach the pad lanes": Mutation(
+        "clamp-above_zero", "ops/fixed_unary.sv", (("last_tile ? '0 : limited", "(last_tile && 1'b0) ? '0 : limited"),)
+    ),
+    "inputs show through out of turn": Mutation(
+        "cat-channels", "ops/fixed_concat.sv", (("turn_q[k] ? part[k]", "(turn_q[k] || valid[k]) ? part[k]"),)
+    ),
+    "a range begins one place too early": Mutation(
+        "slice-rows", "ops/fixed_slice.sv", (("BEGIN / Lanes : BEGIN;", "BEGIN / Lanes : BEGIN - 1;"),)
+    ),
     "data change while waiting": Mutation(
         "register_slice-w13",
         "lib/register_slice.sv",
@@ -152,9 +187,41 @@ WRONG = {
         RANDOM,
         SimulationError,
     ),
+    "padding is not zero": Mutation("conv2d-same_3x3", "lib/sliding_window.sv", (("out_pad ? '0 : read_q", "read_q"),)),
+    "a window starts before its last pixel is there": Mutation(
+        "conv2d-pointwise_wires",
+        "lib/window_control.sv",
+        (("(written_q >= need_q)", "(written_q >= need_q - place_t'(1))"),),
+    ),
+    "line buffer takes one beat too many": Mutation(
+        "conv2d-uneven_fold", "lib/window_control.sv", (("room_q > 0;", "room_q >= 0;"),), kind=SimulationError
+    ),
+    "columns of the next word are read from this one": Mutation(
+        "conv2d-unrolled", "lib/parallel_window.sv", (("(bank_t'(c) < bank_q) ? Pixel : addr_t'(0)", "addr_t'(0)"),)
+    ),
 }
 
 SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
+    "fifo of 17 holds 16": (
+        Mutation(
+            "fifo-w9_d17",
+            "lib/stream_fifo.sv",
+            (("count != CountW'(DEPTH)", "count < CountW'(DEPTH - 1)"),),
+            Stalls.random(0.1, 0.8),
+        ),
+        check_steps,
+        "in_data: .* beats, the first is",
+    ),
+    "line buffer holds one beat less": (
+        Mutation("conv2d-uneven_fold", "lib/window_control.sv", (("room_q > 0;", "room_q > 1;"),)),
+        check_timing,
+        "intervals",
+    ),
+    "dropped beats wait for the output": (
+        Mutation("slice-columns", "ops/fixed_slice.sv", (("value_ready || !keep", "value_ready"),), RANDOM),
+        check_steps,
+        "data_in_0: .* beats, the first is",
+    ),
     "queue throttles the pipeline": (
         Mutation("linear-one_tile", LINEAR, (("(Pipe + IT) / IT + 1", "(Pipe + IT) / IT - 1"),)),
         check_timing,

@@ -11,7 +11,7 @@ import pytest
 from mase_hw.flow.bench import SimResult, Stalls
 
 from .conftest import Builder
-from .harness import ITEMS, Item, check_departures, check_timing, expected, play, stimulus
+from .harness import ITEMS, Item, check_departures, check_steps, check_timing, expected, play, stimulus
 
 every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
 
@@ -19,16 +19,17 @@ every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
 def all_compared(it: Item, result: SimResult) -> SimResult:
     """Raise unless every beat of every frame was compared and equal."""
     frames = it.case.frames + 4
-    assert result.raise_on_failure().beats_compared == frames * it.sink.frame_beats
+    assert result.raise_on_failure().beats_compared == frames * sum(s.frame_beats for s in it.sinks)
     return result
 
 
 @every_case
 def test_full_rate(it: Item, builder: Builder, tmp_path: Path) -> None:
-    """Bits, fill latency, interval and the departures of the first frame."""
+    """Bits, fill latency, interval, the departures of the first frame, the cycle of every beat of all frames."""
     result = all_compared(it, play(builder(it.dut(), it.id), it, tmp_path))
     check_timing(it, result)
     check_departures(it, result)
+    check_steps(it, result)
 
 
 @every_case
@@ -37,15 +38,18 @@ def test_late_inputs(it: Item, builder: Builder, tmp_path: Path) -> None:
     built = builder(it.dut(), it.id)
     for seed, stalls in ((2, Stalls(valid_low=0.5)), (3, Stalls(valid_burst=(2, 9)))):
         run_dir = tmp_path / str(seed)
-        check_departures(it, all_compared(it, play(built, it, run_dir, stalls, seed=seed, stall_static=False)))
+        result = all_compared(it, play(built, it, run_dir, stalls, seed=seed, stall_static=False))
+        check_departures(it, result)
+        check_steps(it, result)
 
 
 @every_case
 def test_random_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
-    """The same bits when every stream stalls at random."""
+    """The same bits when every stream stalls at random; back-pressure to the cycle where only the data does."""
     built = builder(it.dut(), it.id)
-    for seed, stalls in ((4, Stalls.random(0.4, 0.4)), (5, Stalls.random(0.1, 0.8))):
-        all_compared(it, play(built, it, tmp_path / str(seed), stalls, seed=seed))
+    all_compared(it, play(built, it, tmp_path / "4", Stalls.random(0.4, 0.4), seed=4))
+    stalls = Stalls.random(0.1, 0.8)
+    check_steps(it, all_compared(it, play(built, it, tmp_path / "5", stalls, seed=5, stall_static=False)))
 
 
 @every_case
@@ -55,6 +59,7 @@ def test_long_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
     stalls = Stalls(ready_burst=(2 * fill + 5, 3 * fill + it.sink.beats + 20))
     result = all_compared(it, play(builder(it.dut(), it.id), it, tmp_path, stalls, seed=6))
     assert (result.accepted[it.sink.name] > result.presented[it.sink.name]).any()
+    check_steps(it, result)
 
 
 @every_case
@@ -64,10 +69,17 @@ def test_interval_is_the_work(it: Item) -> None:
     latency = it.hardware.latency(it.case.params)
     # No stream moves more than a beat a cycle.
     assert latency.interval >= max(s.frame_beats for s in it.streams)
-    if work:
+    weight = next((s for s in it.streams if s.name == "weight"), None)
+    if work and weight is not None and len(weight.shape) == 4:
+        # A convolution multiplies what its weights are tiled into, unless the image takes longer to arrive.
+        assert multipliers == weight.lanes
+        assert weight.frame_beats * multipliers >= work
+        assert latency.interval == max(weight.frame_beats, it.source.beats)
+    elif work:
         # Lanes that do not divide cost the multipliers of the pad lanes, and nothing else.
         padded = math.prod(s * p for s, p in zip(it.source.tiles, it.source.lane_dims, strict=True))
-        padded *= it.sink.tiles[0] * it.sink.lane_dims[0]
+        if not it.hardware.follows_input:  # element by element every lane has its multiplier
+            padded *= it.sink.tiles[0] * it.sink.lane_dims[0]
         assert padded == latency.interval * multipliers
         assert padded >= work
     else:

@@ -91,6 +91,32 @@ class Pair(nn.Module):
         return self.a(x), self.b(x), self.c(y)
 
 
+class Residual(nn.Module):
+    """Short ways around long ones, one inside the other, and a sum of a stream with itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.a, self.b, self.c = (nn.Linear(i, o) for i, o in ((6, 8), (8, 12), (12, 8), (8, 8)))
+        self.head, self.relu = nn.Linear(8, 3), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        inner = self.b(F.relu(self.a(x))) + x
+        x = self.relu(self.c(F.relu(inner)) + x)
+        return self.head(x + x)
+
+
+class Crossed(nn.Module):
+    """No stream meets itself again, yet each of two inputs waits for the other's long way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return self.a(x) + y, x + self.b(y)
+
+
 DESIGNS: dict[str, Case] = {
     "golden": Case(
         golden_model(),
@@ -131,5 +157,18 @@ DESIGNS: dict[str, Case] = {
         lambda n: (inputs(n, 4, seed=4), inputs(n, 6, seed=5)),
         casts=2,
         outputs=3,
+    ),
+    "residual": Case(
+        seeded(Residual),
+        (inputs(1, 6),),
+        {"hardware": {"max_parallelism": 2, "parallelism": {"b": {"data_out_0": 4}, "c": {"data_in_0": 4}}}},
+        lambda n: (inputs(n, 6, seed=4),),
+    ),
+    "crossed": Case(
+        seeded(Crossed),
+        (inputs(2, 6), inputs(2, 6)),
+        {"hardware": {"max_parallelism": 2}},
+        lambda n: (inputs(2 * n, 6, seed=4), inputs(2 * n, 6, seed=5)),
+        outputs=2,
     ),
 }

@@ -69,7 +69,9 @@ def test_flipped_weight_bit_is_caught_by_the_scoreboard(
     copy: mase_hw.Design, workshop: Workshop, tmp_path: Path, x: Tensor, weights: Weights
 ) -> None:
     edit(copy.path / "mem/fc2_weight.mem", flip_sign)
-    simulation = copy.simulate(x, work_dir=workshop.work(copy, tmp_path, "golden"), check=False, waves=False)
+    simulation = copy.simulate(
+        x, work_dir=workshop.work(copy, tmp_path, "golden"), check=False, waves=False, diagnose=False
+    )
     mantissa = golden.enter(weights["fc2.weight"][0][0], golden.W2)
     changed = [list(row) for row in weights["fc2.weight"]]
     changed[0][0] = (mantissa + (-16 if mantissa >= 0 else 16)) / 2**golden.W2.frac
@@ -88,7 +90,7 @@ def test_flipped_weight_bit_is_caught_by_the_scoreboard(
     ) in str(failure)
     assert "FAILED" in simulation.report()
     with pytest.raises(MismatchError):
-        copy.simulate(x, work_dir=tmp_path / "work", waves=False)
+        copy.simulate(x, work_dir=tmp_path / "work", waves=False, diagnose=False)
 
 
 def floor_everywhere(text: str) -> str:
@@ -101,7 +103,9 @@ def test_changed_rounding(
     copy: mase_hw.Design, workshop: Workshop, tmp_path: Path, x: Tensor, weights: Weights
 ) -> None:
     edit(copy.path / "rtl/top.sv", floor_everywhere)
-    simulation = copy.simulate(x, work_dir=workshop.work(copy, tmp_path, "floor"), check=False, waves=False)
+    simulation = copy.simulate(
+        x, work_dir=workshop.work(copy, tmp_path, "floor"), check=False, waves=False, diagnose=False
+    )
     wrong = [golden.reference(frame, weights, ("floor", "saturate")) for frame in x.tolist()]
     assert (simulation.output * 2**golden.Y2.frac).tolist() == wrong
     with pytest.raises(
@@ -127,7 +131,9 @@ def drop(text: str) -> str:
 def test_dropped_beat(copy: mase_hw.Design, workshop: Workshop, tmp_path: Path, x: Tensor) -> None:
     """Inside the design: what follows is shifted, and in the end something is missing."""
     edit(copy.path / "rtl/lib/register_slice.sv", drop)
-    simulation = copy.simulate(x, work_dir=workshop.work(copy, tmp_path, "drop"), check=False, waves=False)
+    simulation = copy.simulate(
+        x, work_dir=workshop.work(copy, tmp_path, "drop"), check=False, waves=False, diagnose=False
+    )
     text = str(simulation.result.failure)
     assert type(simulation.result.failure) is MismatchError
     assert re.search(r"differ in \d+ of \d+ beats; then no stream moved for \d+ cycles", text), text
@@ -148,7 +154,7 @@ def stick(text: str) -> str:
 def test_stuck_ready(copy: mase_hw.Design, workshop: Workshop, tmp_path: Path, x: Tensor) -> None:
     edit(copy.path / "rtl/lib/register_slice.sv", stick)
     with pytest.raises(HangError, match="the design hangs: no stream moved") as caught:
-        copy.simulate(x, work_dir=workshop.work(copy, tmp_path, "stick"), waves=False)
+        copy.simulate(x, work_dir=workshop.work(copy, tmp_path, "stick"), waves=False, diagnose=False)
     # The relu took five of 18 beats, so one frame came out; the input backs up and the output waits.
     text = str(caught.value)
     assert re.search(r"data_in_0 valid=1 ready=0 \d+/18 beats", text), text
@@ -163,7 +169,7 @@ def test_waves_come_by_themselves(copy: mase_hw.Design, workshop: Workshop, tmp_
     lines: list[str] = []
     with workshop.alone():
         (work.parent / "runtime-cache").symlink_to(workshop.shared / "runtime-cache")
-        simulation = copy.simulate(x, work_dir=work, check=False, progress=lines.append)
+        simulation = copy.simulate(x, work_dir=work, check=False, progress=lines.append, diagnose=False)
     assert type(simulation.result.failure) is MismatchError
     assert "MismatchError: running again with waves" in lines
     waves = simulation.result.waves

@@ -15,6 +15,7 @@ import pytest
 import mase_hw
 from mase_hw import CompileConfig
 from mase_hw.emit.bundle import read_manifest
+from mase_hw.emit.handoff import emit_handoff_transform_pass
 from mase_hw.emit.passes import (
     emit_bram_transform_pass,
     emit_cocotb_transform_pass,
@@ -34,7 +35,11 @@ def test_what_is_in_it(emitted: Path) -> None:
     assert {"vectors/data_in_0.mem", "vectors/data_out_0.mem"} <= set(files)
     assert manifest["files"] == {n: hashlib.sha256(b).hexdigest() for n, b in files.items() if n != "manifest.json"}
     assert manifest["rtl"] == files["rtl/files.f"].decode().split()
-    assert set(manifest["rtl"]) == {n for n in files if n.endswith(".sv")}
+    added = {"rtl/top_axis.v", "rtl/lib/skid_buffer.sv"}
+    assert set(manifest["rtl"]) | added == {n for n in files if n.startswith("rtl/") and n.endswith((".sv", ".v"))}
+    assert {"README.md", "top.core", "rtl/files_axis.f", "examples/top_example.v"} <= set(files)
+    assert {"sim/top_tb.sv", "sim/top_tb.f", "sim/top_axis_tb.sv", "sim/tb_source.sv", "sim/tb_sink.sv"} <= set(files)
+    assert {"synth/vivado.tcl", "synth/quartus.tcl", "synth/clock.xdc", "synth/yosys_ecp5.ys"} <= set(files)
 
 
 def test_rtl_is_copied_unchanged(emitted: Path, root: Path) -> None:
@@ -77,8 +82,10 @@ def test_compile_is_the_passes_in_order(emitted: Path, tmp_path: Path) -> None:
     assert "rtl/ops/fixed_linear.sv" in info["files"]
     graph, info = emit_bram_transform_pass(graph)
     assert info["words"]["mem/fc1_weight.mem"] == 4
-    graph, info = emit_cocotb_transform_pass(graph, {"inputs": inputs(1, 6), "project_dir": tmp_path / "b"})
-    assert info["frames"] == 1 and info["project_dir"] == str(tmp_path / "b")
+    graph, info = emit_cocotb_transform_pass(graph, {"inputs": inputs(1, 6)})
+    assert info["frames"] == 1
+    graph, info = emit_handoff_transform_pass(graph, {"project_dir": tmp_path / "b"})
+    assert info["handoff"]["options"]["clock_mhz"] == 100 and info["project_dir"] == str(tmp_path / "b")
     assert content(tmp_path / "b") == content(emitted)
 
 

@@ -41,6 +41,8 @@ def test_ports(designs: dict[str, mase_hw.Design]) -> None:
         "ready": "data_in_0_ready",
         "tensor": "x",
         "shape": [1, 4],
+        "streamed": [1, 4],
+        "layout": None,
         "format": {"type": "fixed", "width": 8, "frac_width": 4, "signed": True, "scale": 1 / 16},
         "lanes": 2,
         "parallelism": [2, 1],
@@ -48,7 +50,7 @@ def test_ports(designs: dict[str, mase_hw.Design]) -> None:
         "bits": 16,
         "beat_order": None,
     }
-    assert "innermost dimension first" in ports["data_in_0"]["beat_order"]
+    assert "the last one fastest" in ports["data_in_0"]["beat_order"]
     assert [ports[f"data_out_{i}"]["lanes"] for i in range(2)] == [1, 2]
 
 

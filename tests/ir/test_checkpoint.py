@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.view import same
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.passes.analysis import verify_analysis_pass
+from mase_hw.passes.analysis import calibrate_analysis_pass, verify_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.streams import Stream
 from tests.ir.checkpoints import Small, batch, document_of, files_of, graph, quantised
 from tests.ir.networks import VGG, LeNet5, MobileNetV2, ResNet18
@@ -62,6 +63,43 @@ def test_quantised_graph_is_bit_identical(tmp_path: Path) -> None:
     # What follows works on it as on the original.
     again, info = add_hardware_metadata_analysis_pass(again, {"max_parallelism": 2})
     assert info == add_hardware_metadata_analysis_pass(made, {"max_parallelism": 2})[1]
+
+
+class Shifted(nn.Module):
+    """Weights with a format per output channel, a number and a stored tensor as operands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(12, 8)
+        self.register_buffer("offset", torch.linspace(-1, 1, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.fc(x.flatten(1)) + self.offset) * 0.75
+
+
+def test_channel_shifts_and_constants(tmp_path: Path) -> None:
+    """Integers that are no parameters, and operands that became one, come back with their formats."""
+    torch.manual_seed(0)
+    net = Shifted().eval()
+    with torch.no_grad():
+        net.fc.weight.mul_(torch.tensor([1.0, 0.5, 0.25, 0.1, 2.0, 1.0, 0.03, 1.0])[:, None])
+    made = MaseGraph(net, add_metadata_args={"dummy_in": {"x": batch()}})
+    made, _ = calibrate_analysis_pass(made, {"data": [batch(1), batch(2)]})
+    widths = {key: 8 for key in ("data_in_width", "weight_width", "bias_width", "data_out_width")}
+    config = {"name": "fixed", **widths, "weight_granularity": "channel"}
+    made, _ = quantize_transform_pass(made, {"default": {"config": config}})
+    many = torch.cat([batch(seed) for seed in range(20)]) * 3
+    want = made.model(many)
+    again = round_trip(made, tmp_path)
+    fc, old = again.modules["fc"], made.modules["fc"]
+    assert fc.weight_shift.max() >= 3 and torch.equal(fc.weight_shift, old.weight_shift)
+    assert fc.arithmetic == old.arithmetic and "weight_shift" in fc.arithmetic.formats
+    held = [m for m in again.modules.values() if isinstance(m, Quantized) and "constant" in m.parameter_names]
+    assert len(held) == 2
+    for context in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        with context():
+            assert torch.equal(again.model(many), want)
+    verify_analysis_pass(again)
 
 
 def test_a_loaded_graph_trains(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from mase_hw.catalogue import OpDef, default_catalogue
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
+from mase_hw.layouts import Layout
 from mase_hw.ops import software
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
@@ -55,11 +56,57 @@ def test_an_entry_of_the_table(op: OpDef) -> None:
 
 def test_what_is_implicit_keeps_every_element_in_its_place() -> None:
     """The hardware lets data pass through these unchanged, so nothing else may be among them."""
-    implicit = {op.name for op in default_catalogue() if op.implicit}
-    assert implicit <= {
+    plain = {op.name for op in default_catalogue() if op.implicit and op.relayout is None}
+    assert plain <= {
         *("flatten", "unflatten", "view", "reshape", "squeeze", "unsqueeze", "contiguous", "clone", "detach"),
         *("identity", "dropout", "size", "quantize"),
     }
+
+
+ORDERS: dict[str, Any] = {
+    "permute": lambda x: x.permute(0, 3, 1, 2),
+    "transpose": lambda x: torch.transpose(x, 1, -1),
+    "swapaxes": lambda x: x.swapaxes(-2, 1),
+    "movedim": lambda x: x.movedim((1, 2), (-1, 0)),
+    "t": lambda x: x.flatten(1).t(),
+    "pixel_shuffle": nn.PixelShuffle(2),
+    "channel_shuffle": nn.ChannelShuffle(4),
+}
+
+
+def test_every_renaming_of_dimensions_is_tested() -> None:
+    assert set(ORDERS) == {op.name for op in default_catalogue() if op.implicit and op.relayout is not None}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("kind", ["row_major", "channels_last"])
+def test_renamed_dimensions_move_no_element(name: str, kind: str) -> None:
+    """The layout an op makes puts PyTorch's result into the very stream that came in."""
+
+    class Renames(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.operation = ORDERS[name]
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.operation(x)
+
+    x = torch.arange(2 * 8 * 3 * 5).reshape(2, 8, 3, 5).float()
+    graph = annotated(Renames().eval(), {"x": x})
+    layout, value = getattr(Layout, kind)(x.shape), x
+    stream = layout.to_stream(x[None].numpy())
+    for node in graph.nodes:
+        op, common = graph.op_of(node), graph.meta_of(node).common
+        if op is None:
+            continue
+        value = common.results["data_out_0"].value
+        attributes = {k: v for k, v in common.args.items() if k not in common.args.tensors}
+        if op.relayout is not None:
+            layout = op.relayout(layout, tuple(value.shape), attributes)
+        else:
+            layout = layout.reshaped(tuple(value.shape))
+    assert layout.shape == tuple(value.shape)
+    assert (layout.to_stream(value[None].numpy()) == stream).all()
 
 
 class Between(nn.Module):
@@ -74,17 +121,15 @@ class Between(nn.Module):
 
 
 MOVES = {
-    "transpose": lambda x: x.transpose(0, 1),
-    "permute": lambda x: torch.permute(x, (1, 0)),
-    "cat": lambda x: torch.cat([x, x], 0),
+    "stack": lambda x: torch.stack([x, x], 0),
+    "flip": lambda x: torch.flip(x, [1]),
     "expand": lambda x: x.unsqueeze(1).expand(-1, 2, -1),
     "getattr": lambda x: x.T,
-    "split": lambda x: x.split(4, 0)[0],
-    "getitem": lambda x: x[1:3],
+    "roll": lambda x: x.roll(1, 1),
     "to": lambda x: x.to(torch.float64).float(),
     "masked_fill": lambda x: x.masked_fill(torch.eye(4).bool(), 0.0),
     "softmax": lambda x: x.softmax(-1),
-    "gelu": nn.GELU(),
+    "cumsum": lambda x: x.cumsum(1),
     "layer_norm": nn.LayerNorm(4),
 }
 FORMAT = {"name": "fixed", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8, "weight_frac_width": 6}

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic, Hardware, OpDef, Request, verilog_params
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
+from mase_hw.layouts import Layout
 from mase_hw.passes.base import graph_pass
+from mase_hw.streams import Stream
 
 Lanes = StrictInt | list[StrictInt]
+KERNEL = "kernel"
+"""Key of the window elements of a step, beside the tensors whose lanes are given."""
 
 
 class HardwareArgs(BaseModel):
@@ -24,7 +28,10 @@ class HardwareArgs(BaseModel):
         max_parallelism: Most lanes along the innermost dimension of any stream (a list names the dimensions,
             innermost first; outer ones must be 1). Each tensor takes the smaller of this and its size.
         parallelism: Lanes by node and tensor, for example ``{"fc1": {"data_in_0": 8, "data_out_0": 4}}``; may
-            exceed the maximum.
+            exceed the maximum. A convolution takes ``kernel`` as well: ``[height, width]`` of its window multiplies
+            all of it in one step, instead of element by element.
+        fifo_depth: Depth of the queue before a data input by ``node.tensor``, for example ``{"add.data_in_1": 32}``,
+            in place of the computed one; 0 for none. What would stop the design for ever is refused when it is emitted.
         device_id: Device the design is for, -1 for the default one.
     """
 
@@ -32,6 +39,7 @@ class HardwareArgs(BaseModel):
 
     max_parallelism: Lanes = 4
     parallelism: dict[str, dict[str, Lanes]] = Field(default_factory=dict)
+    fifo_depth: dict[str, NonNegativeInt] = Field(default_factory=dict)
     device_id: int = -1
 
 
@@ -56,10 +64,13 @@ class _Mapper:
         self.most = _tuple(args.max_parallelism, "max_parallelism")[0]
         self.lanes: dict[str, tuple[int, ...]] = {}
         """Lanes of every node's result, by node name."""
+        self.layouts: dict[tuple[str, str], Layout] = {}
+        """Order of the elements of every result, by node and result."""
         self.found: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
         self._check_names()
+        self._enter()
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
             shape_only = not self.graph.meta_of(node).common.results.tensors
@@ -88,6 +99,9 @@ class _Mapper:
                 )
             common = self.graph.meta_of(mapped[name]).common
             known = {t for t in (*common.args.tensors, *common.results.tensors) if t.startswith("data_")}
+            op = self.graph.op_of(mapped[name])
+            if op is not None and op.hardware is not None and op.hardware.unrolls:
+                known.add(KERNEL)
             for tensor in tensors:
                 if tensor not in known:
                     raise ConfigError(
@@ -96,12 +110,66 @@ class _Mapper:
                         remedy=suggest(tensor, known),
                     )
 
+        for place in self.args.fifo_depth:
+            name, _, tensor = place.rpartition(".")
+            inputs = self.graph.meta_of(mapped[name]).common.args.tensors if name in mapped else {}
+            if tensor not in inputs or not tensor.startswith("data_in_"):
+                places = [f"{n}.{t}" for n in mapped for t in self.graph.meta_of(mapped[n]).common.args.tensors]
+                raise ConfigError(
+                    "a queue is asked for where there is no data input",
+                    field=f"hardware.fifo_depth.{place}",
+                    remedy=suggest(place, [p for p in places if ".data_in_" in p]),
+                )
+
     def _implicit(self, node: fx.Node) -> None:
-        self.found[node.name] = {"is_implicit": True, "device_id": self.args.device_id}
+        found = self.found[node.name] = {"is_implicit": True, "device_id": self.args.device_id}
         for producer in node.all_input_nodes:
             if producer.name in self.lanes:
                 self.lanes[node.name] = self.lanes[producer.name]
-                return
+                break
+        source = next(iter(self.graph.sources(node).values()), None)
+        moves = bool(self.graph.meta_of(node).common.results.tensors) and node.op != "output"
+        if moves and source is not None and (source[0].name, source[1]) in self.layouts:
+            arriving = self.layouts[source[0].name, source[1]]
+            wanted, made = self._renamed(node, arriving)
+            self.layouts.setdefault((node.name, "data_out_0"), made)
+            found |= _recorded({"data_in_0": wanted, "data_out_0": made})
+
+    def _renamed(self, node: fx.Node, arriving: Layout) -> tuple[Layout, Layout]:
+        """What an implicit node wants and what it makes of it; another order only if renaming cannot do it."""
+        op, common = self.graph.op_of(node), self.graph.meta_of(node).common
+        shape = tuple(self.graph.tensor(node, "data_out_0").shape)
+        attributes = {k: v for k, v in common.args.items() if k not in common.args.tensors}
+        for layout in (arriving, Layout.row_major(arriving.shape)):
+            if op is not None and op.relayout is not None:
+                made = op.relayout(layout, shape, attributes)
+            else:
+                made = layout.reshaped(shape)
+            if made is not None:
+                return layout, made
+        raise UnsupportedError("this op moves data in a way that is not in hardware", node=node.name)
+
+    def _enter(self) -> None:
+        """Choose the order in which inputs of the model enter: the one that their first reader wants."""
+        for node in self.graph.nodes:
+            if self.graph.meta_of(node).common.mase_op != "quantize":
+                continue
+            shape = tuple(self.graph.tensor(node, "data_out_0").shape)
+            choices = [Layout.row_major(shape), Layout.channels_last(shape)]
+            suits = [layout for layout in choices if self._suits(node, layout)]
+            self.layouts[node.name, "data_out_0"] = (suits or choices)[0]
+
+    def _suits(self, node: fx.Node, layout: Layout) -> bool:
+        """Whether the first module behind a node takes a layout as it is."""
+        for user in node.users:
+            op = self.graph.op_of(user)
+            if op is None or not self.graph.meta_of(user).common.results.tensors:
+                continue
+            if op.implicit or op.relayout is not None:
+                wanted, made = self._renamed(user, layout)
+                return wanted == layout and self._suits(user, made)
+            return op.hardware is None or _wanted(op.hardware, layout) == layout
+        return True
 
     def _hardware(self, node: fx.Node, op: OpDef) -> None:
         common = self.graph.meta_of(node).common
@@ -115,12 +183,17 @@ class _Mapper:
             )
         formats = {name: _format(node, name, tensor) for name, tensor in tensors.items()}
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        parallelism = self._parallelism(node, op.hardware, shapes)
+        layouts = self._layouts(node, op.hardware, shapes)
+        streamed = {n: _streamed(op.hardware, layouts[n]) if n in layouts else shape for n, shape in shapes.items()}
+        parallelism = self._parallelism(node, op.hardware, streamed)
         module = self.graph.meta_of(node).module
         arithmetic = getattr(module, "arithmetic", Arithmetic(formats))
-        params = op.hardware.build(Request(node.name, arithmetic, shapes, parallelism))
+        chosen = self.args.parallelism.get(node.name, {})
+        params = op.hardware.build(Request(node.name, arithmetic, shapes, parallelism, layouts, frozenset(chosen)))
+        self._check_chosen(node, chosen, op.hardware.ports(params))
         latency = op.hardware.latency(params)
-        self.lanes[node.name] = parallelism["data_out_0"]
+        # An op may take fewer lanes than offered, where they have to divide.
+        self.lanes[node.name] = next(s.lane_dims[:1] for s in op.hardware.ports(params) if s.name == "data_out_0")
         self.found[node.name] = {
             "is_implicit": False,
             "interface": _interface(common.args, op.hardware),
@@ -132,44 +205,107 @@ class _Mapper:
             "max_parallelism": self.args.max_parallelism,
             "parallelism": {s.name: list(s.lane_dims) for s in op.hardware.ports(params)},
             "latency": {"fill": latency.fill, "interval": latency.interval},
+            **self._queues(node),
+            **_recorded(layouts),
         }
+
+    def _check_chosen(self, node: fx.Node, chosen: Mapping[str, Lanes], ports: Sequence[Stream]) -> None:
+        """Refuse lanes that were asked for and could not be given."""
+        for port in ports:
+            if port.name in chosen and _tuple(chosen[port.name], f"parallelism.{node.name}")[0] != port.lane_dims[0]:
+                raise UnsupportedError(
+                    "these lanes are not possible here",
+                    node=node.name,
+                    field=f"hardware.parallelism.{node.name}.{port.name}",
+                    got=chosen[port.name],
+                    expected=f"{port.lane_dims[0]} or another number that divides what the op works on",
+                )
+
+    def _queues(self, node: fx.Node) -> dict[str, dict[str, int]]:
+        """The metadata of configured queues; most nodes have none."""
+        places = {tensor: f"{node.name}.{tensor}" for tensor in self.graph.meta_of(node).common.args.tensors}
+        depths = {t: self.args.fifo_depth[place] for t, place in places.items() if place in self.args.fifo_depth}
+        return {"fifo_depth": depths} if depths else {}
+
+    def _layouts(self, node: fx.Node, hardware: Hardware, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Layout]:
+        """The order of every data tensor of a node."""
+        arriving = {
+            name: self.layouts.get((producer.name, result), Layout.row_major(shapes[name]))
+            for name, (producer, result) in self.graph.sources(node).items()
+            if name.startswith("data_in_") and name in shapes
+        }
+        op = self.graph.op_of(node)
+        if op is not None and op.relayout is not None:
+            wanted, made = self._renamed(node, arriving["data_in_0"])
+            self.layouts[node.name, "data_out_0"] = made
+            return {"data_in_0": wanted, "data_out_0": made}
+        layouts = {name: _wanted(hardware, layout) for name, layout in arriving.items()}
+        common = next(iter(layouts.values()), None)
+        if hardware.layout == "any" and common is not None:
+            layouts = {name: common if common.shape == shapes[name] else layouts[name] for name in layouts}
+        for name, shape in shapes.items():
+            if not name.startswith("data_out_"):
+                continue
+            if hardware.layout == "any" and common is not None and common.shape == shape:
+                layouts[name] = common
+            elif hardware.layout in ("any", "channels_last"):
+                layouts[name] = Layout.channels_last(shape) if hardware.layout != "any" else Layout.row_major(shape)
+            else:
+                layouts[name] = Layout.row_major(shape)
+            self.layouts[node.name, name] = layouts[name]
+        return layouts
 
     def _parallelism(
         self, node: fx.Node, hardware: Hardware, shapes: Mapping[str, tuple[int, ...]]
     ) -> dict[str, tuple[int, ...]]:
         chosen = self.args.parallelism.get(node.name, {})
         lanes: dict[str, tuple[int, ...]] = {}
-        for name, shape in shapes.items():
-            if not name.startswith("data_"):
-                continue
-            size = shape[-1] if shape else 1
-            if name in chosen:
+        streams = {name: shape for name, shape in shapes.items() if name.startswith("data_")}
+        follow = self._following(node, chosen, streams) if hardware.follows_input else None
+        if KERNEL in chosen:
+            window = chosen[KERNEL]
+            height, width = window if isinstance(window, list) and len(window) == 2 else (1, window)
+            if isinstance(width, list):
+                raise ConfigError(
+                    "a window has a height and a width",
+                    field=f"hardware.parallelism.{node.name}.{KERNEL}",
+                    got=window,
+                    expected="[height, width], or one number in one dimension",
+                )
+            lanes["weight"] = (1, width, height, 1)
+        for name, shape in streams.items():
+            if follow is not None:
+                lanes[name] = follow
+            elif name in chosen:
                 lanes[name] = _tuple(chosen[name], f"parallelism.{node.name}.{name}")
-            elif hardware.follows_input and name.startswith("data_out"):
-                lanes[name] = lanes["data_in_0"]
-            elif hardware.follows_input:
-                producers = [self.lanes[n.name] for n in node.all_input_nodes if n.name in self.lanes]
-                wanted = chosen.get("data_out_0")
-                if wanted is not None:
-                    lanes[name] = _tuple(wanted, f"parallelism.{node.name}.data_out_0")
-                else:
-                    lanes[name] = (min(producers[0][0] if producers else self.most, size),)
             else:
-                lanes[name] = (min(self.most, size),)
-        if hardware.follows_input and lanes["data_in_0"] != lanes["data_out_0"]:
+                lanes[name] = (min(self.most, shape[-1] if shape else 1),)
+        return lanes
+
+    def _following(
+        self, node: fx.Node, chosen: Mapping[str, Lanes], streams: Mapping[str, tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        """The lanes of an op that has as many on every side."""
+        given = {name: _tuple(lanes, f"parallelism.{node.name}.{name}") for name, lanes in chosen.items()}
+        if len(set(given.values())) > 1:
             raise ConfigError(
                 "this op has as many lanes out as in",
                 node=node.name,
                 field=f"hardware.parallelism.{node.name}",
-                got={k: list(v) for k, v in lanes.items()},
-                remedy="set only one of data_in_0 and data_out_0, or both to the same number",
+                got={k: list(v) for k, v in given.items()},
+                remedy="set only one of them, or all to the same number",
             )
-        return lanes
+        if given:
+            return next(iter(given.values()))
+        size = min((shape[-1] if shape else 1) for shape in streams.values())
+        producers = [self.lanes[n.name][0] for n in node.all_input_nodes if n.name in self.lanes]
+        return (min(max(producers, default=self.most), size),)
 
     def _boundary(self, node: fx.Node) -> None:
         """An input of the design has the lanes of the first module that reads it."""
         readers, at, leaves = [node], 0, False
-        size = (self.graph.tensor(node, "data_out_0").shape[-1:] or [1])[0]
+        layout = self.layouts[node.name, "data_out_0"]
+        size = (layout.stream_shape[-1:] or (1,))[0]
         lanes = self.most
         while at < len(readers):
             found = self.found[readers[at].name]
@@ -190,6 +326,30 @@ class _Mapper:
                 remedy="remove the unused input, or quantise what reads it",
             )
         self.found[node.name]["parallelism"] = {"data_out_0": [min(lanes, size)]}
+        self.found[node.name] |= _recorded({"data_out_0": layout})
+
+
+def _streamed(hardware: Hardware, layout: Layout) -> tuple[int, ...]:
+    """Sizes of a tensor in the order in which a module streams it."""
+    if hardware.layout == "channels_last" and len(layout.shape) > 2:
+        batch, channels, *spatial = layout.shape
+        return (batch, *spatial, channels)
+    return layout.shape if hardware.layout == "rows" else layout.stream_shape
+
+
+def _recorded(layouts: Mapping[str, Layout]) -> dict[str, Any]:
+    """The metadata of layouts; row-major is what nothing is said of."""
+    moved = {name: layout.to_dict() for name, layout in layouts.items() if not layout.is_row_major}
+    return {"layouts": moved} if moved else {}
+
+
+def _wanted(hardware: Hardware, arriving: Layout) -> Layout:
+    """The order in which a module takes a tensor that arrives in some order."""
+    if hardware.layout == "channels_last":
+        return Layout.channels_last(arriving.shape)
+    if hardware.layout == "row_major" or (hardware.layout == "rows" and not arriving.rows_in_order()):
+        return Layout.row_major(arriving.shape)
+    return arriving
 
 
 def _format(node: fx.Node, name: str, tensor: TensorMetadata) -> FixedFormat:

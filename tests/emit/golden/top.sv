@@ -4,7 +4,7 @@
 //   data_in_0: 1x4, s8.4 (value = integer * 2^-4), 4 lanes, 1 beats a frame, innermost dimension first, lane 0 in the low bits
 //   data_out_0: 1x2, s8.4 (value = integer * 2^-4), 2 lanes, 1 beats a frame, innermost dimension first, lane 0 in the low bits
 //   data_out_1: 1x4, s8.4 (value = integer * 2^-4), 4 lanes, 1 beats a frame, innermost dimension first, lane 0 in the low bits
-// Fill latency at least 10 cycles, one frame every 2 cycles (set by u_fc_repack).
+// Fill latency 10 cycles, one frame every 2 cycles (set by u_fc_repack).
 module top #(
     // Folder of the memory files, seen from where the tool runs.
     parameter MEM_DIR = "mem"
@@ -54,6 +54,7 @@ module top #(
   logic net_fc_valid;
   logic net_fc_ready;
   logic unused_fc_bias_ready;
+  logic unused_fc_weight_shift_ready;
 
   assign net_data_in_0 = data_in_0;
   assign net_data_in_0_valid = data_in_0_valid;
@@ -202,6 +203,12 @@ module top #(
       .BIAS_SIGNED(1),
       .BIAS_TENSOR_SIZE_DIM_0(2),
       .BIAS_PARALLELISM_DIM_0(2),
+      .HAS_WEIGHT_SHIFT(0),
+      .WEIGHT_SHIFT_PRECISION_0(1),
+      .WEIGHT_SHIFT_PRECISION_1(0),
+      .WEIGHT_SHIFT_SIGNED(0),
+      .WEIGHT_SHIFT_TENSOR_SIZE_DIM_0(2),
+      .WEIGHT_SHIFT_PARALLELISM_DIM_0(2),
       .DATA_OUT_0_PRECISION_0(8),
       .DATA_OUT_0_PRECISION_1(4),
       .DATA_OUT_0_SIGNED(1),
@@ -227,14 +234,18 @@ module top #(
       .data_out_0_ready(net_fc_ready),
       .bias('0),
       .bias_valid(1'b0),
-      .bias_ready(unused_fc_bias_ready)
+      .bias_ready(unused_fc_bias_ready),
+      .weight_shift('0),
+      .weight_shift_valid(1'b0),
+      .weight_shift_ready(unused_fc_weight_shift_ready)
   );
 
 `ifndef SYNTHESIS
 
   stream_check #(
       .WIDTH(32),
-      .NAME ("data_in_0 to u_relu.data_in_0")
+      .NAME ("data_in_0 to u_relu.data_in_0"),
+      .FRAME(1)
   ) check_net_data_in_0 (
       .clk  (clk),
       .rst  (rst),
@@ -245,7 +256,8 @@ module top #(
 
   stream_check #(
       .WIDTH(32),
-      .NAME ("u_relu.data_out_0 to u_relu_fork.in_data")
+      .NAME ("u_relu.data_out_0 to u_relu_fork.in_data"),
+      .FRAME(1)
   ) check_net_relu (
       .clk  (clk),
       .rst  (rst),
@@ -256,7 +268,8 @@ module top #(
 
   stream_check #(
       .WIDTH(32),
-      .NAME ("u_relu_fork.out_data[0] to u_fc_cast.data_in_0")
+      .NAME ("u_relu_fork.out_data[0] to u_fc_cast.data_in_0"),
+      .FRAME(1)
   ) check_net_relu_0 (
       .clk  (clk),
       .rst  (rst),
@@ -267,7 +280,8 @@ module top #(
 
   stream_check #(
       .WIDTH(32),
-      .NAME ("u_relu_fork.out_data[1] to data_out_1")
+      .NAME ("u_relu_fork.out_data[1] to data_out_1"),
+      .FRAME(1)
   ) check_net_relu_1 (
       .clk  (clk),
       .rst  (rst),
@@ -278,7 +292,8 @@ module top #(
 
   stream_check #(
       .WIDTH(24),
-      .NAME ("u_fc_cast.data_out_0 to u_fc_repack.in_data")
+      .NAME ("u_fc_cast.data_out_0 to u_fc_repack.in_data"),
+      .FRAME(1)
   ) check_net_fc_cast (
       .clk  (clk),
       .rst  (rst),
@@ -289,7 +304,8 @@ module top #(
 
   stream_check #(
       .WIDTH(18),
-      .NAME ("u_fc_repack.out_data to u_fc.data_in_0")
+      .NAME ("u_fc_repack.out_data to u_fc.data_in_0"),
+      .FRAME(2)
   ) check_net_fc_cast_repacked (
       .clk  (clk),
       .rst  (rst),
@@ -300,7 +316,8 @@ module top #(
 
   stream_check #(
       .WIDTH(48),
-      .NAME ("u_fc_weight.out_data to u_fc.weight")
+      .NAME ("u_fc_weight.out_data to u_fc.weight"),
+      .FRAME(0)
   ) check_net_fc_weight (
       .clk  (clk),
       .rst  (rst),
@@ -311,7 +328,8 @@ module top #(
 
   stream_check #(
       .WIDTH(16),
-      .NAME ("u_fc.data_out_0 to data_out_0")
+      .NAME ("u_fc.data_out_0 to data_out_0"),
+      .FRAME(1)
   ) check_net_fc (
       .clk  (clk),
       .rst  (rst),

@@ -1,0 +1,36 @@
+"""Values of parameters in the order in which a module reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import fx
+
+from mase_hw.errors import EmitError
+from mase_hw.ir import MaseGraph
+from mase_hw.layouts import Layout
+from mase_hw.streams import IntArray, Stream
+
+
+def broadcast_values(graph: MaseGraph, node: fx.Node, port: Stream, values: IntArray) -> IntArray:
+    """A constant, broadcast to the data as PyTorch does, in the order of the data: one period of it.
+
+    Args:
+        graph: A graph with hardware metadata.
+        node: Whose constant it is.
+        port: The stream of the constant, of the shape of one period.
+        values: Mantissas of any shape that broadcasts to ``data_in_0``.
+
+    Returns:
+        Mantissas of ``port.shape``.
+
+    Raises:
+        EmitError: If the constant does not repeat itself after a period.
+    """
+    shape = tuple(graph.tensor(node, "data_in_0").shape)
+    described = graph.meta_of(node).hardware.layouts.get("data_in_0")
+    layout = Layout.from_dict(described) if described else Layout.row_major(shape)
+    stream = layout.to_stream(np.broadcast_to(values, shape)[None]).reshape(-1, int(np.prod(port.shape)))
+    if (stream != stream[:1]).any():
+        raise EmitError("a constant is longer than its memory", node=f"{node.name}.{port.name}", expected=port.shape)
+    period: IntArray = stream[0].reshape(port.shape)
+    return period

@@ -1,0 +1,241 @@
+"""Queues on reconvergent paths: where a fork's branches meet again, the faster one has to wait for the slower one.
+
+A stream that is forked and joined again stands still if the short way cannot hold what has passed the fork before the
+long way gives its first beat. So every input of a join that lies on a cycle of the netlist (taken without directions;
+such an edge can be removed without taking the netlist apart) gets a queue if a beat ever waits there.
+
+How deep: with unlimited queues, every beat of the design is followed (1) through one frame at full rate, from idle, and
+(2) through frames offered at the pace the slowest part sustains, until the design repeats itself. The queue holds as
+much as ever waits in it. Offering beats earlier never makes any beat later, so a design that keeps this pace with these
+depths keeps it at full rate too, and its first frame is as fast as with unlimited queues. Whether a network of
+modules with static schedules stops for ever does not depend on times at all, so neither stalls nor overlapping frames
+can make it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from mase_hw.beat_times import UNLIMITED, BeatNetwork
+from mase_hw.catalogue import Catalogue, Cycles
+from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
+from mase_hw.emit.progress import finishes
+from mase_hw.emit.schedule import FRAMES, Timeline
+from mase_hw.errors import ConfigError
+from mase_hw.formats import FixedFormat
+from mase_hw.steps import Steps
+from mase_hw.streams import Direction, Stream
+
+_ONE = np.zeros(1, dtype=np.int64)
+
+
+def insert_fifos(netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, int] | None = None) -> None:
+    """Put the queues into a netlist, which is verified again.
+
+    Args:
+        netlist: The design; changed only if nothing is refused.
+        catalogue: Where the latency facets of its parts are.
+        depths: Depths that are given, by ``node.port`` of the data input they stand before; 0 for none.
+
+    Raises:
+        ConfigError: If a depth names no data input, is negative, or would stop the design for ever.
+    """
+    timeline = Timeline(netlist, catalogue)
+    pins = _reconvergent(timeline)
+    given = _given(timeline, depths or {})
+    found = _depths(timeline, pins) if pins else {}
+    wanted = {pin: depth for pin, depth in (found | given).items() if depth}
+    if given:
+        _check(timeline, found, given)
+    for pin, depth in wanted.items():
+        _insert(netlist, timeline, pin, depth, pin in given)
+    if wanted:
+        netlist.verify()
+
+
+def _data_pins(timeline: Timeline) -> dict[Pin, Pin]:
+    """What drives every data input."""
+    sources = {}
+    for name, part in timeline.parts.items():
+        for port in part.instance.ports:
+            pin = Pin(name, port.name)
+            if port.direction == "in" and timeline.into[pin].instance not in timeline.netlist.memories:
+                sources[pin] = timeline.into[pin]
+    return sources
+
+
+def _reconvergent(timeline: Timeline) -> list[Pin]:
+    """Inputs of joins that lie on a cycle of the undirected netlist; every input of the design is a node by itself."""
+    sources = _data_pins(timeline)
+    links = [(source.instance or source.port, pin.instance, pin) for pin, source in sources.items()]
+    joins = {name for name, part in timeline.parts.items() if len(part.inputs) > 1}
+    return [pin for start, end, pin in links if end in joins and _connected(links, start, end, without=pin)]
+
+
+def _connected(links: list[tuple[str, str, Pin]], start: str, end: str, without: Pin) -> bool:
+    neighbours: dict[str, set[str]] = {}
+    for a, b, pin in links:
+        if pin != without:
+            neighbours.setdefault(a, set()).add(b)
+            neighbours.setdefault(b, set()).add(a)
+    seen, todo = {start}, [start]
+    while todo:
+        for other in neighbours.get(todo.pop(), ()):
+            if other not in seen:
+                seen.add(other)
+                todo.append(other)
+    return end in seen
+
+
+def _depths(timeline: Timeline, pins: list[Pin]) -> dict[Pin, int]:
+    """Depth of the queue before every pin; 0 where no beat ever waits."""
+    chosen: set[Pin] = set()
+    while True:
+        # A queue costs a cycle, which can make beats of another branch wait that did not before.
+        buffers = {pin: _unlimited(delay=int(pin in chosen)) for pin in pins}
+        depths = dict.fromkeys(pins, 0)
+        for network, edges in (_one_frame(timeline, buffers), _at_pace(timeline, buffers)):
+            for pin in pins:
+                depths[pin] = max(depths[pin], _held(network, edges, timeline.into[pin], pin, pin in chosen))
+        more = {pin for pin, depth in depths.items() if depth} - chosen
+        if not more:
+            break
+        chosen |= more
+    if not timeline.exact:
+        # The steps of some module are assumed: a whole frame is enough whatever it does within one.
+        depths = {pin: max(depth, timeline.beats(timeline.into[pin])) for pin, depth in depths.items()}
+    return depths
+
+
+def _unlimited(delay: int) -> Steps:
+    return Steps.at(1, (_ONE,), (_ONE,), _ONE, (delay,), 0, (UNLIMITED,), 0)
+
+
+def _held(network: BeatNetwork, edges: dict[Pin, int], source: Pin, pin: Pin, real: bool) -> int:
+    """Most beats that stand in a queue; with no delay of its own, only whether any beat waits."""
+    came, went = network.edges[edges[source]].offered, network.edges[edges[pin]].taken
+    if not real:
+        return int((went > came).any())
+    gone = np.searchsorted(went, came, "left")
+    return int((np.arange(len(came)) - gone).max()) + 1
+
+
+def _one_frame(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork, dict[Pin, int]]:
+    network, edges = timeline.network(buffers=buffers)
+    network.advance()
+    return network, edges
+
+
+def _at_pace(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork, dict[Pin, int]]:
+    """Frames at the pace of the slowest part, or the one the design shows if its other buffers do not keep that up."""
+    interval = max(timeline.intervals().values())
+    while True:
+        offered: dict[str, Cycles] = {
+            s.name: np.arange(FRAMES * s.beats, dtype=np.int64) * interval // s.beats for s in timeline.netlist.inputs
+        }
+        network, edges = timeline.network(offered, buffers)
+        if network.settle(FRAMES) is not None:
+            return network, edges
+        output = timeline.netlist.outputs[0]
+        ends = network.edges[edges[timeline.into[Pin(TOP, output.name)]]].taken[output.beats - 1 :: output.beats]
+        half = len(ends) // 2
+        shown = -(-int(ends[-1] - ends[half]) // (len(ends) - 1 - half))
+        interval = max(shown, interval + 1)
+
+
+def _given(timeline: Timeline, depths: Mapping[str, int]) -> dict[Pin, int]:
+    names = {f"{timeline.parts[pin.instance].instance.node}.{pin.port}": pin for pin in _data_pins(timeline)}
+    given = {}
+    for name, depth in depths.items():
+        if name not in names:
+            raise ConfigError(
+                "a queue is asked for where there is no data input",
+                node=name,
+                field="hardware.fifo_depth",
+                got=name,
+                expected=f"one of {', '.join(sorted(names))}",
+            )
+        if depth < 0:
+            raise ConfigError(
+                "a queue cannot have a negative depth",
+                node=name,
+                field="hardware.fifo_depth",
+                got=depth,
+                expected=">= 0",
+            )
+        given[names[name]] = depth
+    return given
+
+
+def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> None:
+    """Refuse depths with which the design stops for ever."""
+
+    def runs(depths: dict[Pin, int]) -> bool:
+        return finishes(timeline, {pin: depth for pin, depth in depths.items() if depth})
+
+    if runs(found | given):
+        return
+    for pin, depth in given.items():
+        if pin not in found or found[pin] <= depth or not runs(found | given | {pin: found[pin]}):
+            continue
+        low, high = depth, found[pin]
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if runs(found | given | {pin: middle}) else (middle, high)
+        raise ConfigError(
+            "with a queue of this depth the design would stop for ever",
+            node=f"{timeline.parts[pin.instance].instance.node}.{pin.port}",
+            field="hardware.fifo_depth",
+            got=depth,
+            expected=f"at least {high}; {found[pin]} for full speed",
+        )
+    raise ConfigError(
+        "with queues of these depths the design would stop for ever",
+        field="hardware.fifo_depth",
+        got=", ".join(f"{timeline.parts[p.instance].instance.node}.{p.port}: {d}" for p, d in given.items()),
+        expected=", ".join(
+            f"{timeline.parts[p.instance].instance.node}.{p.port}: {found[p]}" for p in given if p in found
+        )
+        or "no queue",
+    )
+
+
+def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, given: bool) -> None:
+    index, net = next((i, n) for i, n in enumerate(netlist.nets) if n.sink == pin)
+    bits, beats = net.stream.bits, timeline.beats(net.source)
+    name = _free(netlist, f"{pin.instance}_{pin.port}_fifo")
+    instance = Instance(
+        name,
+        "stream_fifo",
+        {"WIDTH": bits, "DEPTH": depth},
+        (_port("in", beats, bits), _port("out", beats, bits)),
+        netlist.instance(pin.instance).node,
+        "fifo",
+        unread={"count": depth.bit_length()},
+    )
+    netlist.instances.insert([i.name for i in netlist.instances].index(pin.instance), instance)
+    netlist.nets[index] = dataclasses.replace(net, sink=Pin(name, "in_data"))
+    queued = _free(netlist, f"{net.name}_queued")
+    netlist.nets.insert(index + 1, Net(queued, Pin(name, "out_data"), pin, net.stream))
+    if "lib/stream_fifo.sv" not in netlist.files:
+        netlist.files.append("lib/stream_fifo.sv")
+    node = netlist.instance(pin.instance).node
+    netlist.fifos.append(Fifo(name, f"{node}.{pin.port}", str(net.source), depth, bits, given))
+
+
+def _free(netlist: Netlist, name: str) -> str:
+    taken = netlist.signals()
+    while any(f"{name}{suffix}" in taken for suffix in ("", "_valid", "_ready")):
+        name += "_"
+    return name
+
+
+def _port(direction: Direction, beats: int, bits: int) -> Stream:
+    """A port of the queue: beats of plain bits."""
+    bit = FixedFormat(1, 0, signed=False)
+    return Stream(
+        f"{direction}_data", direction, (beats, bits), bit, (bits,), f"{direction}_valid", f"{direction}_ready"
+    )

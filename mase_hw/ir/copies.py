@@ -1,0 +1,59 @@
+"""An independent copy of a graph with its metadata, for passes that try several things on one model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from mase_hw.ir.graph import MaseGraph
+from mase_hw.ir.metadata import HardwareMetadata, MaseMetadata, SoftwareMetadata
+from mase_hw.ir.tensors import TensorDict, TensorMetadata
+
+
+def copy_graph(graph: MaseGraph, share_weights: bool = True) -> MaseGraph:
+    """A copy that passes may transform while the original stays as it is.
+
+    Nodes keep their names. Metadata is copied; statistics are shared below the names of the tensors. What emission made
+    (netlist, bundle) is left out, and with it the record of those passes.
+
+    Args:
+        graph: The graph.
+        share_weights: Parameters and buffers stay the same tensors; right as long as nothing trains or writes them.
+
+    Raises:
+        GraphError: If the model cannot be copied.
+    """
+    made = MaseGraph(graph.model, catalogue=graph.catalogue, share_weights=share_weights)
+    made.cf_args = dict(graph.cf_args)
+    for old, new in zip(graph.nodes, made.nodes, strict=True):
+        given = old.meta.get("mase")
+        if isinstance(given, MaseMetadata):
+            new.meta["mase"] = _copy(given, MaseMetadata(new, made.model))
+    made.meta["passes"] = [name for name in graph.completed if not name.startswith("emit_")]
+    if graph.metadata.common.nodes_in or graph.metadata.common.results:
+        made.refresh()
+    return made
+
+
+def _copy(old: MaseMetadata, new: MaseMetadata) -> MaseMetadata:
+    common, software, hardware = old.common, old.software, old.hardware
+    new.tree.common = dataclasses.replace(common, args=_tensors(common.args), results=_tensors(common.results))
+    new.tree.software = SoftwareMetadata(_branches(software.args), _branches(software.results))
+    values = {f.name: _branches(getattr(hardware, f.name)) for f in dataclasses.fields(hardware)}
+    new.tree.hardware = HardwareMetadata(**values)
+    return new
+
+
+def _tensors(given: TensorDict) -> TensorDict:
+    made = TensorDict()
+    for name, value in given.items():
+        made[name] = value.copy() if isinstance(value, TensorMetadata) else value
+    return made
+
+
+def _branches(value: Any) -> Any:
+    """Nested dicts and lists anew, everything else as it is."""
+    if isinstance(value, Mapping):
+        return {key: _branches(item) for key, item in value.items()}
+    return [_branches(item) for item in value] if isinstance(value, list) else value

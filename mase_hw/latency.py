@@ -1,0 +1,71 @@
+"""The timing of a module, from the steps it works in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mase_hw.beat_times import UNLIMITED, BeatNetwork
+from mase_hw.errors import CatalogueError
+from mase_hw.steps import Steps
+
+Cycles = npt.NDArray[np.int64]
+"""One cycle number a beat."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Exact timing of a module.
+
+    Args:
+        interval: Cycles between the first beats of consecutive frames in steady state, inputs and outputs never
+            stalling.
+        departures: Maps the cycles in which the beats of one frame are accepted (one array for every data input), the
+            module idle before and its outputs always ready, to the cycles in which the beats of ``data_out_0`` are
+            first valid.
+        beats: Beats of one frame of ``data_in_0``.
+        steps: The schedule all this follows from, stage by stage: the first reads the inputs, every other one the
+            outputs of the one before it. Empty for a module whose back-pressure is not known.
+    """
+
+    interval: int
+    departures: Callable[..., Cycles]
+    beats: int
+    steps: tuple[Steps, ...] = ()
+
+    @classmethod
+    def from_steps(cls, *stages: Steps) -> Latency:
+        """The timing of a module made of stages, each reading what the one before it gives."""
+        first = stages[0]
+
+        def place(network: BeatNetwork, offered: Sequence[Cycles | None], *parts: Steps) -> list[int]:
+            edges = [network.source(b, o) for b, o in zip(first.beats_in, offered, strict=True)]
+            for part in parts:
+                edges = network.stage(part, edges)
+            for edge in edges:
+                network.sink(edge)
+            return edges
+
+        network = BeatNetwork()
+        place(network, [None] * len(first.beats_in), *stages)
+        interval = network.settle()
+        if interval is None:
+            raise CatalogueError("a module does not come to a steady rate", field="steps", got="other intervals")
+
+        def departures(*accepted: Cycles) -> Cycles:
+            idle = BeatNetwork()
+            # What was accepted had room.
+            edges = place(idle, accepted, first.with_room(UNLIMITED), *stages[1:])
+            idle.advance()
+            return idle.edges[edges[0]].offered
+
+        return cls(interval, departures, first.beats_in[0], tuple(stages))
+
+    @property
+    def fill(self) -> int:
+        """Cycles from the first input beat accepted to the first output beat valid, one beat a cycle everywhere."""
+        inputs = self.steps[0].beats_in if self.steps else (self.beats,)
+        return int(self.departures(*(np.arange(beats, dtype=np.int64) for beats in inputs))[0])

@@ -1,0 +1,205 @@
+"""The order in which the elements of a tensor travel.
+
+A tensor keeps the shape PyTorch gives it; its stream may run in another order: images are streamed channels-last,
+and a reshape or a permutation after that only renames elements that travel as before. A :class:`Layout` follows such
+renamings exactly, so that they cost no hardware until somebody needs another order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mase_hw.errors import GraphError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of a tensor stand in its stream.
+
+    Args:
+        shape: The tensor's shape, outermost dimension first.
+        factors: Sizes above 1 that cut the row-major sequence of elements, outermost first; every dimension is a
+            product of neighbouring ones.
+        order: Indices into ``factors``, the one that changes slowest in the stream first.
+
+    Layouts that put all elements in the same places are equal: the cut is made as coarse as possible.
+
+    Raises:
+        GraphError: If the factors do not make the shape, or the order is no permutation of them.
+    """
+
+    shape: tuple[int, ...]
+    factors: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != list(range(len(self.factors))) or math.prod(self.factors) != math.prod(self.shape):
+            raise GraphError(
+                "a layout is no permutation of its tensor",
+                got=f"factors {list(self.factors)} in the order {list(self.order)}",
+                expected=f"factors of {list(self.shape)}",
+            )
+        factors, order = _coarsest(self.factors, self.order, _cuts(self.shape))
+        object.__setattr__(self, "factors", factors)
+        object.__setattr__(self, "order", order)
+        self._groups()
+
+    @classmethod
+    def row_major(cls, shape: Sequence[int]) -> Layout:
+        """Innermost dimension first, as the elements lie in memory."""
+        return cls(tuple(shape), tuple(shape), tuple(range(len(shape))))
+
+    @classmethod
+    def channels_last(cls, shape: Sequence[int]) -> Layout:
+        """``(N, C, *spatial)`` streamed as ``(N, *spatial, C)``; below three dimensions row-major."""
+        rank = len(shape)
+        if rank < 3:
+            return cls.row_major(shape)
+        return cls(tuple(shape), tuple(shape), (0, *range(2, rank), 1))
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether the stream runs as the elements lie in memory."""
+        return self.order == tuple(range(len(self.order)))
+
+    @property
+    def stream_shape(self) -> tuple[int, ...]:
+        """Sizes in stream order, the slowest first; if row-major the shape, but for sizes of 1 at its end."""
+        if self.is_row_major:
+            kept = len(self.shape)
+            while kept > 1 and self.shape[kept - 1] == 1:
+                kept -= 1
+            return self.shape[:kept]
+        return tuple(self.factors[i] for i in self.order)
+
+    def _groups(self) -> list[list[int]]:
+        """The factors of every dimension."""
+        groups: list[list[int]] = []
+        at = 0
+        for size in self.shape:
+            group: list[int] = []
+            while math.prod(self.factors[i] for i in group) < size and at < len(self.factors):
+                group.append(at)
+                at += 1
+            if math.prod(self.factors[i] for i in group) != size:
+                raise GraphError(
+                    "the factors of a layout do not make its dimensions", got=list(self.factors), expected=self.shape
+                )
+            groups.append(group)
+        return groups
+
+    def factors_of(self, dim: int) -> list[int]:
+        """Indices of the factors that make a dimension, outermost first; none for a size of 1."""
+        return self._groups()[dim]
+
+    def permuted(self, dims: Sequence[int]) -> Layout:
+        """The layout after ``tensor.permute(dims)``; no element moves."""
+        groups = self._groups()
+        kept = [i for d in dims for i in groups[d]]
+        place = {old: new for new, old in enumerate(kept)}
+        return Layout(
+            tuple(self.shape[d] for d in dims),
+            tuple(self.factors[i] for i in kept),
+            tuple(place[i] for i in self.order),
+        )
+
+    def reshaped(self, shape: Sequence[int]) -> Layout | None:
+        """The layout after ``tensor.reshape(shape)``; None if a dimension would straddle parts that lie apart.
+
+        Raises:
+            GraphError: If the shape has another number of elements.
+        """
+        if math.prod(shape) != math.prod(self.shape):
+            raise GraphError("a reshape changes the number of elements", got=list(shape), expected=list(self.shape))
+        parts: dict[int, list[int]] = {i: [] for i in range(len(self.factors))}
+        sizes: list[int] = []
+        at, left = 0, self.factors[0] if self.factors else 1
+        for size in shape:
+            while size > 1:
+                step = math.gcd(size, left)
+                if step != min(size, left):
+                    return None
+                parts[at].append(len(sizes))
+                sizes.append(step)
+                size, left = size // step, left // step
+                if left == 1 and at + 1 < len(self.factors):
+                    at += 1
+                    left = self.factors[at]
+        return Layout(tuple(shape), tuple(sizes), tuple(j for i in self.order for j in parts[i]))
+
+    def rows_in_order(self) -> bool:
+        """Whether only elements of the last dimension change places."""
+        last = self._groups()[-1] if self.shape else []
+        outer = len(self.factors) - len(last)
+        return self.order[:outer] == tuple(range(outer))
+
+    def last_dimension(self) -> Layout:
+        """The order of the elements of one row; only where :meth:`rows_in_order`."""
+        last = self._groups()[-1] if self.shape else []
+        outer = len(self.factors) - len(last)
+        size = self.shape[-1] if self.shape else 1
+        return Layout((size,), self.factors[outer:], tuple(i - outer for i in self.order[outer:]))
+
+    def to_stream(self, tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """``(frames, *shape)`` -> ``(frames, elements)`` in the order of the stream."""
+        frames = tensor.shape[0]
+        cut = tensor.reshape(frames, *self.factors)
+        return cut.transpose(0, *(i + 1 for i in self.order)).reshape(frames, -1)
+
+    def from_stream(self, elements: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The inverse of :meth:`to_stream`; takes any shape of that many elements behind the frames."""
+        frames = elements.shape[0]
+        cut = elements.reshape(frames, *(self.factors[i] for i in self.order))
+        back = np.argsort(self.order)
+        return cut.transpose(0, *(int(i) + 1 for i in back)).reshape(frames, *self.shape)
+
+    def index_of(self, position: int) -> tuple[int, ...]:
+        """Index in the tensor of the element at a place of the stream."""
+        place = [0] * len(self.factors)
+        for factor in reversed(self.order):
+            position, place[factor] = divmod(position, self.factors[factor])
+        flat = 0
+        for size, digit in zip(self.factors, place, strict=True):
+            flat = flat * size + digit
+        index = []
+        for size in reversed(self.shape):
+            flat, digit = divmod(flat, size)
+            index.append(digit)
+        return tuple(reversed(index))
+
+    def to_dict(self) -> dict[str, list[int]]:
+        """As JSON."""
+        return {"shape": list(self.shape), "factors": list(self.factors), "order": list(self.order)}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Sequence[int]]) -> Layout:
+        """The inverse of :meth:`to_dict`."""
+        return cls(tuple(document["shape"]), tuple(document["factors"]), tuple(document["order"]))
+
+
+def _cuts(shape: Sequence[int]) -> set[int]:
+    """Numbers of elements behind every border between dimensions."""
+    return {math.prod(shape[i:]) for i in range(1, len(shape))}
+
+
+def _coarsest(factors: Sequence[int], order: Sequence[int], cuts: set[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Drop factors of 1 and join neighbours that stay neighbours, but not across the border of a dimension."""
+    runs: list[list[int]] = []
+    for i in order:
+        if factors[i] == 1:
+            continue
+        after = runs[-1][-1] + 1 if runs else 0
+        follows = bool(runs) and i >= after and all(size == 1 for size in factors[after:i])
+        if follows and math.prod(factors[after:]) not in cuts:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    logical = sorted(runs)
+    sizes = tuple(math.prod(factors[i] for i in run) for run in logical)
+    return sizes, tuple(logical.index(run) for run in runs)

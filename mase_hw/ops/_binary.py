@@ -1,0 +1,252 @@
+"""What the ops of two operands share: parameters, ports, timing and the exact combination.
+
+The second operand is a stream, or a *constant*: a number in the code or a tensor the model stores. A constant is held
+with a format of its own, broadcast as PyTorch does, and streamed from a memory in the order of the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mase_hw.catalogue import Arithmetic, Latency, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.ops._tensors import DIMS, fold_shape, format_of, lanes_within, shape_of, stream_of, tensor_params
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+ADD, SUB, SUB_FROM, MUL, MIN, MAX = range(6)
+"""Codes of the parameter ``OPERATION``; ``SUB_FROM`` is the second operand minus the first."""
+CONSTANT = "constant"
+"""Name of an operand that the model stores, and of its stream."""
+
+Combine = Callable[[Tensor, Tensor], Tensor]
+EXACT: dict[int, Combine] = {
+    ADD: torch.add,
+    SUB: torch.sub,
+    SUB_FROM: lambda x, y: y - x,
+    MUL: torch.mul,
+    MIN: torch.minimum,
+    MAX: torch.maximum,
+}
+"""Operation -> what it does to aligned mantissas."""
+
+
+@dataclass(frozen=True)
+class BinaryParams:
+    """Parameters of ``fixed_binary``; ``DATA_IN_1`` describes the second operand, constant or not."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    HAS_CONSTANT: int
+    DATA_IN_1_PRECISION_0: int
+    DATA_IN_1_PRECISION_1: int
+    DATA_IN_1_SIGNED: int
+    DATA_IN_1_TENSOR_SIZE_DIM_0: int
+    DATA_IN_1_TENSOR_SIZE_DIM_1: int
+    DATA_IN_1_TENSOR_SIZE_DIM_2: int
+    DATA_IN_1_PARALLELISM_DIM_0: int
+    DATA_IN_1_PARALLELISM_DIM_1: int
+    DATA_IN_1_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    OPERATION: int
+    ROUNDING: int
+    OVERFLOW: int
+
+    @property
+    def second(self) -> str:
+        """Name of the second operand."""
+        return CONSTANT if self.HAS_CONSTANT else "data_in_1"
+
+
+def operation_of(a: Arithmetic, operation: int) -> int:
+    """The operation of a node: a difference whose first operand is a constant is the other way round."""
+    return SUB_FROM if operation == SUB and a.attributes.get("reversed") else operation
+
+
+def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]:
+    """The arithmetic: align exactly, combine, cast once.
+
+    ``data_in_0`` of any shape, ``data_in_1`` of the same shape or ``constant`` of one that broadcasts to it ->
+    ``data_out_0``.
+    """
+
+    def run(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        second = CONSTANT if CONSTANT in t else "data_in_1"
+        code = operation_of(a, operation)
+        formats = (a.formats["data_in_0"], a.formats[second])
+        operands = (t["data_in_0"], t[second])
+        if code == MUL:
+            frac, shifts = formats[0].frac_width + formats[1].frac_width, [0, 0]
+            bound = magnitude(formats[0]) * magnitude(formats[1])
+        else:
+            frac = max(f.frac_width for f in formats)
+            shifts = [frac - f.frac_width for f in formats]
+            bound = sum(magnitude(f) << s for f, s in zip(formats, shifts, strict=True))
+        dtype = carrier(bound)
+        x, y = (as_carrier(v, dtype) * (1 << s) for v, s in zip(operands, shifts, strict=True))
+        exact = EXACT[code](x, y)
+        out = cast(exact, frac, a.formats["data_out_0"], a.rounding, a.overflow)
+        if dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in operands):
+            wide = [v.double() * math.ldexp(1.0, s) for v, s in zip(operands, shifts, strict=True)]
+            out = straight_through(out, _surrogate(EXACT[code](*wide), frac, a))
+        return {"data_out_0": out}
+
+    return run
+
+
+def _surrogate(value: Tensor, frac: int, a: Arithmetic) -> Tensor:
+    """The cast in float64, for the gradient only: int64 carries none."""
+    fmt = a.formats["data_out_0"]
+    value = value * math.ldexp(1.0, fmt.frac_width - frac)
+    return value.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else value
+
+
+def streamed_shape(r: Request, name: str) -> tuple[int, ...]:
+    """Shape of the part of a constant that a frame of ``data_in_0`` streams again and again, folded to three sizes.
+
+    The smallest run of whole inner dimensions of the stream beyond which the constant repeats itself.
+    """
+    full, data = r.shapes["data_in_0"], r.stream_shapes["data_in_0"]
+    layout = r.layouts.get("data_in_0") or Layout.row_major(full)
+    constant = (1,) * (len(full) - len(r.shapes[name])) + tuple(r.shapes[name])
+    probe = torch.arange(math.prod(constant)).reshape(constant).expand(full)
+    run = torch.from_numpy(layout.to_stream(probe[None].numpy())).reshape(-1)
+    folded = tuple(reversed(fold_shape(data)))
+    for kept in range(1, DIMS + 1):
+        period = math.prod(folded[DIMS - kept :])
+        if bool((run.reshape(-1, period) == run[:period]).all()):
+            return (1,) * (DIMS - kept) + folded[DIMS - kept :]
+    return folded
+
+
+def build(operation: int) -> Callable[[Request], BinaryParams]:
+    """Parameters for a node; everything has the lanes of the first input.
+
+    Raises:
+        UnsupportedError: If one side is larger than the other and it is not a constant that broadcasts to the data.
+    """
+
+    def run(r: Request) -> BinaryParams:
+        formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
+        second = CONSTANT if CONSTANT in r.shapes else "data_in_1"
+        _check_shapes(r, second)
+        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+        if second in r.parallelism and second != CONSTANT:
+            lanes_within(r.node, second, r.parallelism[second], shape)
+        other = streamed_shape(r, second) if second == CONSTANT else shape
+        return BinaryParams(
+            **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
+            HAS_CONSTANT=int(second == CONSTANT),
+            **tensor_params("DATA_IN_1", other, formats[second], (lanes,)),
+            **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
+            OPERATION=operation_of(r.arithmetic, operation),
+            ROUNDING=int(r.arithmetic.rounding),
+            OVERFLOW=int(r.arithmetic.overflow),
+        )
+
+    return run
+
+
+def _check_shapes(r: Request, second: str) -> None:
+    first, other = r.shapes["data_in_0"], r.shapes[second]
+    if second == CONSTANT:
+        fits = len(other) <= len(first) and all(
+            size in (1, whole) for size, whole in zip(reversed(other), reversed(first), strict=False)
+        )
+    else:
+        fits = first == other
+    if not fits:
+        raise UnsupportedError(
+            "the operands have different shapes",
+            node=r.node,
+            field=second,
+            got=list(other),
+            expected=list(first),
+            remedy="only numbers and stored tensors are broadcast in hardware; expand data in the model",
+        )
+
+
+def ports(p: BinaryParams) -> tuple[Stream, ...]:
+    """Both operands and the result."""
+    first = stream_of(p, "DATA_IN_0", "in")
+    other = stream_of(p, "DATA_IN_1", "in")
+    if p.HAS_CONSTANT:
+        repeat = first.beats // other.beats
+        other = Stream(CONSTANT, "in", other.shape, other.fmt, other.parallelism, repeat=repeat)
+    return (first, other, stream_of(p, "DATA_OUT_0", "out"))
+
+
+def tied(p: BinaryParams) -> Mapping[str, str]:
+    """The second operand comes in at one of two ports."""
+    name = "data_in_1" if p.HAS_CONSTANT else CONSTANT
+    return {name: "'0", f"{name}_valid": "1'b0", f"{name}_ready": ""}
+
+
+def arithmetic(p: BinaryParams) -> Arithmetic:
+    """Formats, cast modes, and which way round a difference is."""
+    formats = {
+        "data_in_0": format_of(p, "DATA_IN_0"),
+        p.second: format_of(p, "DATA_IN_1"),
+        "data_out_0": format_of(p, "DATA_OUT_0"),
+    }
+    attributes = {"reversed": True} if p.OPERATION == SUB_FROM else {}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
+
+
+def latency(p: BinaryParams) -> Latency:
+    """One beat a cycle; a product has one register more."""
+    beats = stream_of(p, "DATA_IN_0", "in").beats
+    return Latency.from_steps(Steps.registered(beats, 2 - p.HAS_CONSTANT, 2 if p.OPERATION == MUL else 1, skid=True))
+
+
+def elements(p: BinaryParams) -> int:
+    """Elements a frame."""
+    return math.prod(shape_of(p, "DATA_IN_0"))
+
+
+def covering_both(formats: Mapping[str, FixedFormat]) -> FixedFormat:
+    """The narrowest format that holds every value of both operands."""
+    operands = [f for name, f in formats.items() if name != "data_out_0"]
+    signed = any(f.signed for f in operands)
+    integer = max(f.width - f.frac_width - int(f.signed) for f in operands)
+    frac = max(f.frac_width for f in operands)
+    return FixedFormat(integer + frac + int(signed), frac, signed)
+
+
+def request(
+    name: str,
+    shape: Sequence[int],
+    lanes: int,
+    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow],
+    constant: Sequence[int] | None,
+    attributes: Mapping[str, object],
+) -> Request:
+    """What the hardware pass would ask, for a catalogue case."""
+    second = "data_in_1" if constant is None else CONSTANT
+    named = {"data_in_0": formats[0], second: formats[1], "data_out_0": formats[2]}
+    shapes = {"data_in_0": tuple(shape), second: tuple(shape if constant is None else constant)}
+    return Request(name, Arithmetic(named, *modes, attributes), shapes, {"data_in_0": (lanes,)})

@@ -1,0 +1,77 @@
+"""Parameter sets on which the catalogue test proves convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mase_hw.catalogue import Arithmetic, Case, Request
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.ops._conv import geometry_of
+from mase_hw.ops._conv_hardware import build
+
+
+def _fmt(text: str) -> FixedFormat:
+    width, frac = text[1:].split(".")
+    return FixedFormat(int(width), int(frac), text[0] == "s")
+
+
+def case(
+    name: str,
+    shape: tuple[int, ...],
+    weight: tuple[int, ...],
+    lanes: tuple[int, int],
+    formats: tuple[str, str, str | None, str] = ("s8.4", "s8.7", "s8.5", "s8.1"),
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    frames: int = 3,
+    shift_width: int = 0,
+    unroll: bool = False,
+    **attributes: object,
+) -> Case:
+    """A case from the shapes of image and weight, lanes in and out, formats and attributes."""
+    x, w, b, y = formats
+    found = {"data_in_0": _fmt(x), "weight": _fmt(w), "data_out_0": _fmt(y)}
+    shapes = {"data_in_0": shape, "weight": weight}
+    if b:
+        found["bias"], shapes["bias"] = _fmt(b), weight[:1]
+    if shift_width:
+        found["weight_shift"], shapes["weight_shift"] = FixedFormat(shift_width, 0, signed=False), weight[:1]
+    g = geometry_of(attributes, weight[2:])
+    out = g.out((shape[2], shape[3]), (weight[2], weight[3]))
+    shapes["data_out_0"] = (shape[0], weight[0], *out)
+    inner = (weight[3], weight[2]) if unroll else (1, 1)
+    parallelism = {"data_in_0": lanes[:1], "data_out_0": lanes[1:], "weight": (1, *inner, 1)}
+    return Case(name, build(Request(name, Arithmetic(found, *modes, attributes), shapes, parallelism)), frames)
+
+
+def cases_1d() -> Sequence[Case]:
+    """What only one dimension has."""
+    return [case("one_dimension", (1, 3, 1, 9), (4, 3, 1, 4), (3, 2), shift_width=1, padding=(0, 2), stride=(1, 2))]
+
+
+def cases_2d() -> Sequence[Case]:
+    """Odd sizes, lanes that do not divide, every attribute, narrow, wide and mixed formats, every way to fold."""
+    half_up, floor, trunc = Rounding.HALF_UP, Rounding.FLOOR, Rounding.TRUNC
+    s2, s8, s16 = ("s2.0", "s2.1", "s2.0", "s3.0"), ("s8.4", "s8.7", "s8.5", "s8.1"), ("s16.8", "s16.14", "s16.10")
+    u4 = ("u4.2", "s4.3", "s8.6", "u5.1")
+    return [
+        case("same_3x3", (1, 4, 5, 6), (6, 4, 3, 3), (2, 3), padding=1),
+        case("uneven_fold", (1, 5, 4, 5), (7, 5, 2, 3), (3, 2), modes=(trunc, Overflow.SATURATE), padding=(0, 1)),
+        case("strided", (1, 3, 7, 8), (4, 3, 3, 3), (3, 4), modes=(floor, Overflow.WRAP), stride=2, padding=1),
+        case("dilated", (1, 2, 7, 8), (2, 2, 3, 2), (2, 1), dilation=(2, 3), padding=(2, 1), stride=(1, 2)),
+        case("pointwise_wires", (1, 4, 3, 4), (3, 4, 1, 1), (4, 3), frames=4),
+        case("input_bound", (1, 2, 9, 9), (2, 2, 2, 1), (1, 2), stride=3),
+        case("same_even_kernel", (1, 4, 4, 5), (2, 4, 2, 4), (4, 2), s2, padding="same"),
+        case("depthwise", (1, 5, 5, 5), (5, 1, 3, 3), (2, 2), groups=5, padding=1),
+        case("depthwise_strided", (1, 4, 6, 6), (4, 1, 3, 3), (4, 4), u4, groups=4, padding=1, stride=2),
+        case("groups", (1, 8, 4, 4), (6, 4, 3, 3), (2, 3), modes=(half_up, Overflow.SATURATE), groups=2, padding=1),
+        case("images", (2, 2, 3, 4), (2, 2, 3, 3), (2, 1), ("s8.4", "s8.7", None, "s8.2"), padding=1),
+        case("per_channel", (1, 4, 4, 4), (5, 4, 3, 3), (2, 2), ("s8.4", "s6.7", "s8.5", "s9.0"), shift_width=2),
+        case("whole_image", (1, 3, 4, 4), (5, 3, 4, 4), (3, 2), (*s16, "s16.5")),
+        case("beyond_float64", (1, 2, 3, 3), (4, 1, 2, 2), (1, 2), ("s30.4", "s28.6", "s31.12", "s32.-18"), groups=2),
+        case("unrolled", (1, 3, 5, 6), (4, 3, 3, 3), (3, 4), padding=1, unroll=True, frames=6),
+        case("unrolled_fold", (1, 5, 5, 6), (5, 5, 3, 2), (2, 3), s8, padding=(1, 0), unroll=True, shift_width=1),
+        case("unrolled_strided", (1, 2, 7, 9), (3, 2, 3, 3), (2, 3), padding=1, stride=2, unroll=True, frames=6),
+        case(
+            "unrolled_depthwise", (1, 5, 5, 6), (5, 1, 3, 2), (2, 2), groups=5, dilation=(1, 3), padding=2, unroll=True
+        ),
+    ]

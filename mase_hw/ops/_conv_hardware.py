@@ -1,0 +1,308 @@
+"""The hardware facets of a convolution: parameters of ``fixed_conv2d``, streams, timing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mase_hw.catalogue import Arithmetic, Latency, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
+from mase_hw.ops._conv import geometry_of
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._window import Window, geometry, issue_stages
+from mase_hw.streams import Direction, Stream, ceil_div
+
+
+@dataclass(frozen=True)
+class ConvParams:
+    """Parameters of ``fixed_conv2d``; see the module for their meaning."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_TENSOR_SIZE_DIM_3: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_3: int
+    WEIGHT_PRECISION_0: int
+    WEIGHT_PRECISION_1: int
+    WEIGHT_SIGNED: int
+    WEIGHT_TENSOR_SIZE_DIM_0: int
+    WEIGHT_TENSOR_SIZE_DIM_1: int
+    WEIGHT_TENSOR_SIZE_DIM_2: int
+    WEIGHT_TENSOR_SIZE_DIM_3: int
+    WEIGHT_PARALLELISM_DIM_0: int
+    WEIGHT_PARALLELISM_DIM_1: int
+    WEIGHT_PARALLELISM_DIM_2: int
+    WEIGHT_PARALLELISM_DIM_3: int
+    HAS_BIAS: int
+    BIAS_PRECISION_0: int
+    BIAS_PRECISION_1: int
+    BIAS_SIGNED: int
+    BIAS_TENSOR_SIZE_DIM_0: int
+    BIAS_PARALLELISM_DIM_0: int
+    HAS_WEIGHT_SHIFT: int
+    WEIGHT_SHIFT_PRECISION_0: int
+    WEIGHT_SHIFT_PRECISION_1: int
+    WEIGHT_SHIFT_SIGNED: int
+    WEIGHT_SHIFT_TENSOR_SIZE_DIM_0: int
+    WEIGHT_SHIFT_PARALLELISM_DIM_0: int
+    KERNEL_SIZE_DIM_0: int
+    KERNEL_SIZE_DIM_1: int
+    STRIDE_DIM_0: int
+    STRIDE_DIM_1: int
+    PADDING_DIM_0: int
+    PADDING_DIM_1: int
+    DILATION_DIM_0: int
+    DILATION_DIM_1: int
+    GROUPS: int
+    LINE_BUFFER_DEPTH: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_3: int
+    ROUNDING: int
+    OVERFLOW: int
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether every channel has a kernel of its own, and a multiplier."""
+        return 1 < self.GROUPS == self.DATA_IN_0_TENSOR_SIZE_DIM_0 == self.DATA_OUT_0_TENSOR_SIZE_DIM_0
+
+    @property
+    def unrolled(self) -> bool:
+        """Whether all elements of the window are multiplied at once."""
+        return self.WEIGHT_PARALLELISM_DIM_1 * self.WEIGHT_PARALLELISM_DIM_2 > 1
+
+    @property
+    def pixel_tiles(self) -> int:
+        """Beats a pixel of the input."""
+        return ceil_div(self.DATA_IN_0_TENSOR_SIZE_DIM_0, self.DATA_IN_0_PARALLELISM_DIM_0)
+
+    @property
+    def out_tiles(self) -> int:
+        """Beats a pixel of the output."""
+        return ceil_div(self.DATA_OUT_0_TENSOR_SIZE_DIM_0, self.DATA_OUT_0_PARALLELISM_DIM_0)
+
+    @property
+    def run(self) -> int:
+        """Steps a result."""
+        elements = 1 if self.unrolled else self.KERNEL_SIZE_DIM_0 * self.KERNEL_SIZE_DIM_1
+        return elements * ceil_div(self.WEIGHT_TENSOR_SIZE_DIM_0, self.WEIGHT_PARALLELISM_DIM_0)
+
+    @property
+    def window(self) -> Window:
+        """What is known of the windows."""
+        return geometry(self, self.pixel_tiles)
+
+    @property
+    def line_beats(self) -> int:
+        """Beats that the line buffer holds."""
+        return self.LINE_BUFFER_DEPTH * (self.window.row_beats if self.unrolled else 1)
+
+    @property
+    def images(self) -> int:
+        """Images a frame."""
+        return self.DATA_IN_0_TENSOR_SIZE_DIM_3
+
+    @property
+    def lanes_of_weight(self) -> int:
+        """Multipliers."""
+        return math.prod(getattr(self, f"WEIGHT_PARALLELISM_DIM_{i}") for i in range(4))
+
+
+def _refuse(r: Request, problem: str, field: str, got: object, expected: str, remedy: str) -> UnsupportedError:
+    return UnsupportedError(problem, node=r.node, field=field, got=got, expected=expected, remedy=remedy)
+
+
+def _image_shape(r: Request, name: str) -> tuple[int, int, int, int]:
+    """``(N, C, H, W)`` of an image in one or two dimensions."""
+    shape, rank = r.shapes[name], len(r.shapes["weight"])
+    if len(shape) != rank or rank not in (3, 4):
+        raise _refuse(
+            r,
+            "this is no batch of images",
+            name,
+            list(shape),
+            f"{rank} dimensions: images, channels and {rank - 2} of space",
+            "give the model's input a first dimension of 1",
+        )
+    n, c, *space = shape
+    return (n, c, 1, space[0]) if rank == 3 else (n, c, space[0], space[1])
+
+
+def _lanes(r: Request, inside: tuple[int, int], outside: tuple[int, int], groups: int) -> tuple[int, int]:
+    """Lanes of input and output, from the channels (all, of a group) of both sides."""
+    p_in, p_out = (
+        lanes_within(r.node, name, r.parallelism[name], (channels[0],))
+        for name, channels in (("data_in_0", inside), ("data_out_0", outside))
+    )
+    if groups == inside[0] == outside[0]:
+        # Lanes nobody asked for follow those somebody did.
+        if "data_out_0" not in r.chosen:
+            p_out = p_in
+        elif "data_in_0" not in r.chosen:
+            p_in = p_out
+        if p_in != p_out:
+            raise _refuse(
+                r,
+                "a depthwise convolution has as many lanes out as in",
+                "parallelism",
+                [p_in, p_out],
+                "equal lanes",
+                f"set both lanes in hardware.parallelism.{r.node} to the same number",
+            )
+        return p_in, p_out
+    if groups > 1:
+        p_in = p_in if "data_in_0" in r.chosen else _dividing(inside[1], p_in)
+        p_out = p_out if "data_out_0" in r.chosen else _dividing(outside[1], p_out)
+    if groups > 1 and (inside[1] % p_in or outside[1] % p_out):
+        raise _refuse(
+            r,
+            "lanes of a grouped convolution must divide the channels of a group",
+            "parallelism",
+            [p_in, p_out],
+            f"divisors of {inside[1]} (data_in_0) and {outside[1]} (data_out_0)",
+            f"set hardware.parallelism.{r.node}",
+        )
+    return p_in, p_out
+
+
+def _dividing(channels: int, lanes: int) -> int:
+    """The most lanes that divide a group's channels."""
+    return next(n for n in range(lanes, 0, -1) if channels % n == 0)
+
+
+def _unroll(r: Request, kernel: tuple[int, int]) -> tuple[int, int]:
+    """Window elements a step, horizontal first: one, or all of them."""
+    lanes = (*r.parallelism.get("weight", ()), 1, 1, 1)[1:3]
+    if lanes not in ((1, 1), (kernel[1], kernel[0])):
+        raise _refuse(
+            r,
+            "a window is multiplied element by element or all at once",
+            "parallelism.kernel",
+            [lanes[1], lanes[0]],
+            f"[1, 1] or {list(kernel)} (height and width)",
+            f"change hardware.parallelism.{r.node}.kernel",
+        )
+    return lanes[0], lanes[1]
+
+
+def build(r: Request) -> ConvParams:
+    """Parameters for a node.
+
+    Lanes are those of ``data_in_0`` and ``data_out_0``, lowered where a group's channels do not divide and nobody asked
+    for them; ``weight`` may ask for the whole window at once, as ``(any, kernel width, kernel height, any)``.
+
+    Raises:
+        UnsupportedError: Lanes that do not fit the groups, a partly unrolled window, an input that is no batch.
+    """
+    formats, weight = r.arithmetic.formats, r.shapes["weight"]
+    g = geometry_of(r.arithmetic.attributes, weight[2:])
+    n, c, h, w = _image_shape(r, "data_in_0")
+    _, o, oh, ow = _image_shape(r, "data_out_0")
+    kernel = (weight[2], weight[3]) if len(weight) == 4 else (1, weight[2])
+    p_in, p_out = _lanes(r, (c, c // g.groups), (o, o // g.groups), g.groups)
+    unroll = _unroll(r, kernel)
+    lane_in = 1 if 1 < g.groups == c == o else p_in
+    bias_format = formats.get("bias", formats["weight"])
+    shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
+    streamed = (o, *kernel, c // g.groups)
+    steps = ceil_div(o, p_out) * ceil_div(c // g.groups, lane_in) * math.prod(kernel) // math.prod(unroll)
+    window = Window((h, w), (oh, ow), kernel, g.stride, g.before, g.dilation, ceil_div(c, p_in))
+    depth = window.depth(steps)
+    return ConvParams(
+        **tensor_params("DATA_IN_0", (n, h, w, c), formats["data_in_0"], (p_in,), dims=4),
+        **tensor_params("WEIGHT", streamed, formats["weight"], (lane_in, *unroll, p_out), dims=4),
+        HAS_BIAS=int("bias" in r.shapes),
+        **tensor_params("BIAS", (o,), bias_format, (p_out,), dims=1),
+        HAS_WEIGHT_SHIFT=int("weight_shift" in r.shapes),
+        **tensor_params("WEIGHT_SHIFT", (o,), shift_format, (p_out,), dims=1),
+        **_directions("KERNEL_SIZE", kernel),
+        **_directions("STRIDE", g.stride),
+        **_directions("PADDING", g.before),
+        **_directions("DILATION", g.dilation),
+        GROUPS=g.groups,
+        # Whole rows if all elements of a window are read at once.
+        LINE_BUFFER_DEPTH=depth if unroll == (1, 1) else ceil_div(depth, window.row_beats),
+        **tensor_params("DATA_OUT_0", (n, oh, ow, o), formats["data_out_0"], (p_out,), dims=4),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _directions(name: str, pair: tuple[int, int]) -> dict[str, int]:
+    return {f"{name}_DIM_0": pair[1], f"{name}_DIM_1": pair[0]}
+
+
+def _image(p: ConvParams, prefix: str, direction: Direction, repeat: int = 1) -> Stream:
+    """A stream of four dimensions, channels last; the weight counts output channels as images."""
+    plain = stream_of(p, prefix, direction, dims=4, repeat=repeat)
+    n, h, w, c = plain.shape
+    return Stream(
+        plain.name,
+        direction,
+        plain.shape,
+        plain.fmt,
+        plain.parallelism,
+        repeat=repeat,
+        layout=Layout.channels_last((n, c, h, w)),
+    )
+
+
+def ports(p: ConvParams) -> tuple[Stream, ...]:
+    """Images channels last; parameters once for every output position."""
+    repeat = p.images * p.window.positions
+    optional = [name for name in ("BIAS", "WEIGHT_SHIFT") if getattr(p, f"HAS_{name}")]
+    return (
+        _image(p, "DATA_IN_0", "in"),
+        _image(p, "WEIGHT", "in", repeat),
+        *(stream_of(p, name, "in", dims=1, repeat=repeat) for name in optional),
+        _image(p, "DATA_OUT_0", "out"),
+    )
+
+
+def arithmetic(p: ConvParams) -> Arithmetic:
+    """Formats, cast modes and geometry."""
+    optional = [name for name in ("bias", "weight_shift") if getattr(p, f"HAS_{name.upper()}")]
+    names = ["data_in_0", "weight", *optional, "data_out_0"]
+    window = p.window
+    attributes = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation, "groups": p.GROUPS}
+    if geometry_of(attributes, window.kernel).out(window.size, window.kernel) != window.out:
+        attributes["padding"] = "same"
+    formats = {name: format_of(p, name.upper()) for name in names}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
+
+
+def latency(p: ConvParams) -> Latency:
+    """Windows, then products: a step a beat of the window."""
+    run, steps = p.run, p.run * p.out_tiles
+    # Operand register, product register, adder tree, shift, accumulator, output queue.
+    pipe = 4 + math.ceil(math.log2(p.lanes_of_weight // p.DATA_OUT_0_PARALLELISM_DIM_0)) + p.HAS_WEIGHT_SHIFT
+    queue = max((pipe + run) // run + 1, 2)
+    return Latency.from_steps(*issue_stages(p.window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue))
+
+
+def tied(p: ConvParams) -> Mapping[str, str]:
+    """Ports without a bias or without shifts."""
+    absent = [name.lower() for name in ("BIAS", "WEIGHT_SHIFT") if not getattr(p, f"HAS_{name}")]
+    return {k: v for n in absent for k, v in ((n, "'0"), (f"{n}_valid", "1'b0"), (f"{n}_ready", ""))}
+
+
+def work(p: ConvParams) -> int:
+    """Products a frame, those with the padding included."""
+    return p.images * p.window.positions * math.prod(_image(p, "WEIGHT", "in").shape)

@@ -1,0 +1,63 @@
+"""A table over every input code: ``out = cast(f(x))``, exact by construction."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mase_hw.catalogue import Arithmetic, Memory
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import quantize
+from mase_hw.ops._functions import BY_NAME
+
+TABLE_BITS = 12
+"""Inputs of up to so many bits are looked up; wider ones are computed piecewise."""
+
+Key = tuple[str, tuple[tuple[str, Any], ...], FixedFormat, FixedFormat, Rounding, Overflow]
+"""Function, its attributes, formats of input and output, cast modes: all that fixes a table."""
+
+
+def key_of(name: str, a: Arithmetic) -> Key:
+    """What a table of this function depends on."""
+    given = tuple(sorted(BY_NAME[name].given(a.attributes).items()))
+    return (name, given, a.formats["data_in_0"], a.formats["data_out_0"], a.rounding, a.overflow)
+
+
+def codes(fmt: FixedFormat) -> Tensor:
+    """The mantissas of all codes of a format in order of address: the bits of a code, read as unsigned."""
+    addresses = torch.arange(1 << fmt.width, dtype=torch.int64)
+    return torch.where(addresses > fmt.max_mantissa, addresses - (1 << fmt.width), addresses)
+
+
+def values(name: str, attributes: Mapping[str, Any], mantissas: Tensor, fmt: FixedFormat) -> Tensor:
+    """The function in float64 at the values that mantissas of a format stand for; on the CPU."""
+    with torch.no_grad():
+        return BY_NAME[name](mantissas.to(torch.float64) * fmt.scale, attributes)
+
+
+@functools.lru_cache(maxsize=256)
+def table(key: Key) -> Tensor:
+    """Output mantissas by address, in their carrier.
+
+    Raises:
+        FormatError: If the function is infinite at a code and overflow wraps.
+    """
+    name, given, source, target, rounding, overflow = key
+    exact = values(name, dict(given), codes(source), source)
+    return quantize(exact, target, rounding, overflow, name=name)
+
+
+def look_up(key: Key, mantissas: Tensor) -> Tensor:
+    """The table's entries for mantissas of any shape, on their device."""
+    address = mantissas.to(torch.int64) & ((1 << key[2].width) - 1)
+    return table(key).to(mantissas.device)[address]
+
+
+def memory(key: Key) -> Memory:
+    """The table as the hardware reads it."""
+    width = key[3].width
+    return Memory(tuple(int(v) & ((1 << width) - 1) for v in table(key).to(torch.int64).tolist()), width)

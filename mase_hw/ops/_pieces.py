@@ -1,0 +1,176 @@
+"""Functions made of three straight pieces: one line each; comparators and constant factors in hardware.
+
+``f(x) = slope * x + offset``, with one pair below a threshold, one above another, and one between them. Slopes and
+offsets become integers (exactly, where they have few bits), the thresholds codes of the input, so everything is exact
+until the one cast. Where a constant is rounded, all roundings together move the result by less than 1/32 of its last
+place before the cast.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from mase_hw.catalogue import Arithmetic
+from mase_hw.errors import FormatError
+from mase_hw.formats import FixedFormat
+from mase_hw.numerics import magnitude
+
+Pair = tuple[float, float]
+"""Slope and offset."""
+EXACT_BITS = 24
+"""A constant of up to so many bits is not rounded."""
+GUARD = 7
+"""The rounding of a constant moves the result by at most 2**-GUARD / 2 of its last place."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Three pieces: ``first`` where x < low, ``last`` where x > high, ``middle`` elsewhere.
+
+    Args:
+        low: End of the first piece.
+        high: End of the middle piece.
+        first: Slope and offset below.
+        middle: Slope and offset between.
+        last: Slope and offset above.
+        closed: The first piece includes ``low``.
+    """
+
+    low: float
+    high: float
+    first: Pair
+    middle: Pair
+    last: Pair
+    closed: bool = False
+
+
+def clip(low: float, high: float) -> Shape:
+    """x, but not below ``low`` nor above ``high``."""
+    return Shape(low, high, (0.0, low), (1.0, 0.0), (0.0, high))
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A function of three straight pieces.
+
+    Args:
+        name: ``mase_op``.
+        shape: The pieces; takes the attributes as keyword arguments.
+        targets: Module classes, functions and names of methods that are this function.
+        attributes: Names of what ``shape`` takes; those missing in a call have its defaults.
+    """
+
+    name: str
+    shape: Callable[..., Shape]
+    targets: tuple[Any, ...]
+    attributes: tuple[str, ...] = ()
+
+    def given(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Those attributes of a node that the function takes."""
+        return {name: attributes[name] for name in self.attributes if name in attributes}
+
+
+def _of(name: str, shape: Callable[..., Shape], *targets: Any, attributes: str = "") -> Pieces:
+    return Pieces(name, shape, tuple(dict.fromkeys(targets)), tuple(attributes.split()))
+
+
+PIECES = (
+    _of("relu6", lambda: clip(0.0, 6.0), nn.ReLU6, F.relu6),
+    _of("hardtanh", lambda min_val=-1.0, max_val=1.0: clip(min_val, max_val), nn.Hardtanh, F.hardtanh, F.hardtanh_,
+        attributes="min_val max_val"),
+    _of("leaky_relu", lambda negative_slope=0.01: Shape(0.0, math.inf, (negative_slope, 0.0), (1.0, 0.0), (1.0, 0.0)),
+        nn.LeakyReLU, F.leaky_relu, F.leaky_relu_, attributes="negative_slope"),
+    _of("threshold", lambda threshold, value: Shape(threshold, math.inf, (0.0, value), (1.0, 0.0), (1.0, 0.0), True),
+        nn.Threshold, F.threshold, vars(F)["threshold_"], torch.threshold, attributes="threshold value"),
+    _of("hardshrink", lambda lambd=0.5: Shape(-lambd, lambd, (1.0, 0.0), (0.0, 0.0), (1.0, 0.0)),
+        nn.Hardshrink, F.hardshrink, torch.hardshrink, "hardshrink", attributes="lambd"),
+    _of("softshrink", lambda lambd=0.5: Shape(-lambd, lambd, (1.0, lambd), (0.0, 0.0), (1.0, -lambd)),
+        nn.Softshrink, F.softshrink, attributes="lambd"),
+    _of("hardsigmoid", lambda: Shape(-3.0, 3.0, (0.0, 0.0), (1 / 6, 0.5), (0.0, 1.0)),
+        nn.Hardsigmoid, F.hardsigmoid),
+)  # fmt: skip
+"""Adding a function is one line here."""
+
+BY_NAME = {function.name: function for function in PIECES}
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The integers of a function for given formats.
+
+    Args:
+        low: First code of the middle piece.
+        high: First code of the last piece.
+        slopes: With ``slope_frac`` fraction bits.
+        slope_frac: Fraction bits of the slopes.
+        offsets: With ``offset_frac`` fraction bits.
+        offset_frac: Fraction bits of the offsets.
+    """
+
+    low: int
+    high: int
+    slopes: tuple[int, ...]
+    slope_frac: int
+    offsets: tuple[int, ...]
+    offset_frac: int
+
+
+def constants(name: str, a: Arithmetic) -> Constants:
+    """The integers of a function.
+
+    Raises:
+        FormatError: If a constant is no finite number, or does not fit a parameter of 32 bits.
+    """
+    given = tuple(sorted(BY_NAME[name].given(a.attributes).items()))
+    return _constants(name, given, a.formats["data_in_0"], a.formats["data_out_0"])
+
+
+@functools.lru_cache(maxsize=256)
+def _constants(name: str, given: tuple[tuple[str, Any], ...], source: FixedFormat, target: FixedFormat) -> Constants:
+    shape = BY_NAME[name].shape(**dict(given))
+    pairs = (shape.first, shape.middle, shape.last)
+    if any(math.isnan(v) for v in (shape.low, shape.high)) or not all(math.isfinite(v) for p in pairs for v in p):
+        raise FormatError(f"{name} has a constant that is not finite", got=dict(given))
+    tolerance = Fraction(2) ** -(target.frac_width + GUARD)
+    reach = magnitude(source) * Fraction(2) ** -source.frac_width
+    slopes, slope_frac = _integers([slope for slope, _ in pairs], tolerance / reach)
+    offsets, offset_frac = _integers([offset for _, offset in pairs], tolerance)
+    low = _code(shape.low, source, above=shape.closed)
+    found = Constants(low, _code(shape.high, source, above=True), slopes, slope_frac, offsets, offset_frac)
+    large = any(abs(v) >= 1 << 30 for v in (*slopes, *offsets))
+    if large or any(not -(1 << 31) <= v < 1 << 31 for v in (found.low, found.high)):
+        raise FormatError(
+            f"{name} of these formats needs too large constants",
+            got=f"{source} to {target}",
+            remedy="use narrower formats",
+        )
+    return found
+
+
+def _integers(values: list[float], tolerance: Fraction) -> tuple[tuple[int, ...], int]:
+    """Integers that stand for values with common fraction bits: exact if short, else as few as the tolerance allows."""
+    exact = [Fraction(v) for v in values]
+    frac = max(v.denominator.bit_length() - 1 for v in exact)
+    if any(abs(v * 2**frac) >= 1 << EXACT_BITS for v in exact):
+        # Rounding to nearest is off by half a step at most.
+        half = tolerance * 2
+        frac = min(frac, (math.ceil(1 / half) - 1).bit_length() if half < 1 else 0)
+    return tuple(round(v * 2**frac) for v in exact), frac
+
+
+def _code(value: float, fmt: FixedFormat, *, above: bool) -> int:
+    """The first code whose value is at least, or above, ``value``; one beyond the format if there is none."""
+    if math.isinf(value):
+        return fmt.max_mantissa + 1 if value > 0 else fmt.min_mantissa
+    exact = Fraction(value) * Fraction(2) ** fmt.frac_width
+    code = math.floor(exact) + 1 if above else math.ceil(exact)
+    return min(max(code, fmt.min_mantissa), fmt.max_mantissa + 1)

@@ -1,0 +1,281 @@
+"""Functions of wide inputs: a quadratic over each of a few hundred segments, in integers.
+
+The inputs are cut into octaves of both signs (the bit length of ``m``, or of ``~m`` where ``m`` is negative), and
+every octave into 2**n equal segments, as few as the error allows: poles and tails cost no more than the rest (the
+segmentation of D. Lee et al., "Hierarchical segmentation for hardware function evaluation", IEEE TVLSI 2009, with
+octaves as the outer level). In a segment, with ``t`` the place of the code in it as a fraction of ``step`` bits::
+
+    y = c0 + (c1 + floor(c2 * t)) * t        everything else exact; one cast at the end
+
+The coefficients interpolate the function at the Chebyshev nodes. The error of ``y`` is measured against the function
+in float64 and is at most :data:`BUDGET` of the output's last place before the cast, so the result differs by at most
+one last place from the exactly rounded one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mase_hw.catalogue import Memory
+from mase_hw.errors import FormatError
+from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.numerics import cast
+from mase_hw.ops._lookup import Key, values
+
+BUDGET = 0.25
+"""Largest error before the cast, in last places of the output."""
+GUARD = 5
+"""Fraction bits of the coefficients beyond those of the output."""
+MAX_SEGMENTS = 4096
+_EXHAUSTIVE = 1 << 19
+"""Codes of an octave up to which every one is measured."""
+_SAMPLES = 64
+"""Codes measured of each segment beyond that."""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Piecewise:
+    """All that fixes the bits of a piecewise function.
+
+    Args:
+        base: By octave: number of the segment that the magnitude 0 would have, modulo the size of the address.
+        left: By octave: how far the magnitude is shifted left so that its fraction of a segment has ``step`` bits.
+        coefficients: ``(3, segments)``: c0, c1, c2 with ``frac`` fraction bits.
+        step: Bits of the place in a segment.
+        frac: Fraction bits of the coefficients.
+        worst: Largest measured error before the cast, in last places of the output.
+        exhaustive: Whether every code was measured.
+    """
+
+    base: Ints
+    left: Ints
+    coefficients: Ints
+    step: int
+    frac: int
+    worst: float
+    exhaustive: bool
+
+    @property
+    def segments(self) -> int:
+        """Number of segments."""
+        return int(self.coefficients.shape[1])
+
+    @property
+    def address(self) -> int:
+        """Bits of a segment's number."""
+        return max(1, (self.segments - 1).bit_length())
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Bits of c0, c1, c2 as signed numbers."""
+        return tuple(max(_signed_bits(int(c.min())), _signed_bits(int(c.max()))) for c in self.coefficients)
+
+    @property
+    def left_width(self) -> int:
+        """Bits of a shift."""
+        return max(1, self.step.bit_length())
+
+    def memories(self) -> dict[str, Memory]:
+        """Coefficients by segment, c0 in the low bits; segment and shift by octave, the shift in the low bits."""
+        note = f"{self.segments} segments, at most {self.worst:.3f} last places off before the cast, "
+        note += "every input code measured" if self.exhaustive else "measured in many places of each segment"
+        words = [0] * self.segments
+        at = 0
+        for row, width in zip(self.coefficients.tolist(), self.widths, strict=True):
+            words = [word | (c & ((1 << width) - 1)) << at for word, c in zip(words, row, strict=True)]
+            at += width
+        octaves = [b << self.left_width | s for b, s in zip(self.base.tolist(), self.left.tolist(), strict=True)]
+        return {
+            "TABLE_FILE": Memory(tuple(words), at, note),
+            "OCTAVE_FILE": Memory(tuple(octaves), self.address + self.left_width),
+        }
+
+
+def _signed_bits(value: int) -> int:
+    return (value if value >= 0 else ~value).bit_length() + 1
+
+
+def octave_bits(fmt: FixedFormat) -> int:
+    """Bits of the bit length of a magnitude."""
+    return (fmt.width - int(fmt.signed)).bit_length()
+
+
+@functools.lru_cache(maxsize=256)
+def fit(key: Key) -> Piecewise:
+    """Cut a function into segments.
+
+    Raises:
+        FormatError: If overflow wraps, the function needs too many segments, or a sum would not fit 64 bits.
+    """
+    name, _, source, target, _, overflow = key
+    if overflow is Overflow.WRAP:
+        raise FormatError(
+            f"{name} of a wide input saturates",
+            field="overflow",
+            got="wrap",
+            expected="saturate",
+            remedy="an error of one last place could wrap around; use saturate, or an input of at most 12 bits",
+        )
+    found = [_Octave(key, sign, length) for sign in range(1 + source.signed) for length in range(_lengths(source))]
+    parts = [octave.split() for octave in found]
+    total = sum(part.count for part in parts)
+    if total > MAX_SEGMENTS:
+        raise _too_many(key, total)
+    step = max(1, *(part.shift for part in parts))
+    size = 1 << octave_bits(source)
+    base, left = np.zeros((1 + source.signed, size), np.int64), np.zeros((1 + source.signed, size), np.int64)
+    address = (1 << max(1, (total - 1).bit_length())) - 1
+    at = 0
+    for octave, part in zip(found, parts, strict=True):
+        base[octave.sign, octave.length] = (at - (octave.start >> part.shift)) & address
+        left[octave.sign, octave.length] = step - part.shift
+        at += part.count
+    coefficients = np.concatenate([part.coefficients for part in parts], axis=1)
+    result = Piecewise(
+        base.reshape(-1),
+        left.reshape(-1),
+        coefficients,
+        step,
+        target.frac_width + GUARD,
+        max(part.worst for part in parts),
+        all(octave.exhaustive for octave in found),
+    )
+    widths = result.widths
+    if max(widths[1], widths[2]) + 1 + step > 61 or widths[0] + step > 61:
+        raise FormatError(
+            f"{name} of these formats does not fit 64 bits",
+            got=f"{source} to {target}",
+            remedy="use narrower formats",
+        )
+    return result
+
+
+def _lengths(fmt: FixedFormat) -> int:
+    return fmt.width - int(fmt.signed) + 1
+
+
+def _too_many(key: Key, segments: int) -> FormatError:
+    return FormatError(
+        f"{key[0]} of these formats needs too large a memory",
+        got=f"{key[2]} to {key[3]}: {segments} segments or more",
+        expected=f"at most {MAX_SEGMENTS}",
+        remedy="use fewer fraction bits for the output, or fewer bits for the input",
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An octave cut into segments of 2**shift codes."""
+
+    shift: int
+    coefficients: Ints
+    worst: float
+
+    @property
+    def count(self) -> int:
+        return int(self.coefficients.shape[1])
+
+
+class _Octave:
+    """The codes of one sign whose magnitudes have the same bit length."""
+
+    def __init__(self, key: Key, sign: int, length: int) -> None:
+        self.key, self.sign, self.length = key, sign, length
+        self.start = 1 << (length - 1) if length else 0
+        self.codes = max(1, self.start)
+        self.exhaustive = self.codes <= _EXHAUSTIVE
+        target = key[3]
+        self.low, self.high = (m * target.scale for m in (target.min_mantissa, target.max_mantissa))
+        self.bound = 4 * max(abs(self.low), abs(self.high), target.scale)
+
+    def split(self) -> _Part:
+        """As few segments as the error allows."""
+        everywhere = self._values(np.arange(self.codes, dtype=np.float64)) if self.exhaustive else None
+        for shift in range(max(0, self.length - 1), -1, -1):
+            count = self.codes >> shift
+            if count > MAX_SEGMENTS:
+                raise _too_many(self.key, count)
+            coefficients = self._fit(shift, count)
+            worst = self._error(shift, count, coefficients, everywhere)
+            if worst <= BUDGET:
+                return _Part(shift, coefficients, worst)
+        raise FormatError(
+            f"{self.key[0]} cannot be computed to {BUDGET} last places",
+            got=f"{self.key[2]} to {self.key[3]}",
+            remedy="use fewer fraction bits for the output",
+        )
+
+    def _values(self, place: Floats) -> Floats:
+        """The function at places of the octave, which may lie between codes; poles are far outside the output."""
+        magnitude = torch.from_numpy(place) + self.start
+        mantissa = -1 - magnitude if self.sign else magnitude
+        exact = values(self.key[0], dict(self.key[1]), mantissa, self.key[2]).clamp(-self.bound, self.bound)
+        return np.asarray(exact.numpy(), dtype=np.float64)
+
+    def _fit(self, shift: int, count: int) -> Ints:
+        width = 1 << shift
+        begin = np.arange(count, dtype=np.float64) * width
+        span = (width - 1) / width
+        if width == 1:
+            c = np.stack([self._values(begin), np.zeros(count), np.zeros(count)])
+        elif width == 2:
+            first, second = self._values(begin), self._values(begin + 1)
+            c = np.stack([first, (second - first) / span, np.zeros(count)])
+        else:
+            nodes = [span / 2 * (1 + math.cos(math.pi * n / 6)) for n in (5, 3, 1)]
+            a, b, d = (self._values(begin + node * width) for node in nodes)
+            slope_ab, slope_bd = (b - a) / (nodes[1] - nodes[0]), (d - b) / (nodes[2] - nodes[1])
+            bend = (slope_bd - slope_ab) / (nodes[2] - nodes[0])
+            slope = slope_ab - bend * (nodes[0] + nodes[1])
+            c = np.stack([a - nodes[0] * (slope + bend * nodes[0]), slope, bend])
+            ends = np.stack([self._values(begin), self._values(begin + width - 1), a, b, d])
+            # Where the output saturates all along, the smallest coefficients do.
+            c[:, (ends >= self.high).all(axis=0)] = np.array([[self.high], [0.0], [0.0]])
+            c[:, (ends <= self.low).all(axis=0)] = np.array([[self.low], [0.0], [0.0]])
+        return np.rint(c * math.ldexp(1.0, self.key[3].frac_width + GUARD)).astype(np.int64)
+
+    def _error(self, shift: int, count: int, c: Ints, everywhere: Floats | None) -> float:
+        """In last places of the output, where it does not saturate."""
+        width = 1 << shift
+        if everywhere is not None:
+            place = np.arange(width, dtype=np.int64)
+            exact: Floats = everywhere.reshape(count, width)
+        else:
+            place = np.unique(np.linspace(0, width - 1, min(width, _SAMPLES)).astype(np.int64))
+            whole = place[None] + np.arange(count, dtype=np.int64)[:, None] * width
+            exact = self._values(whole.reshape(-1).astype(np.float64)).reshape(whole.shape)
+        inner = ((c[2][:, None] * place) >> shift) + c[1][:, None]
+        got = (c[0][:, None] + inner * place / width) * math.ldexp(1.0, -(self.key[3].frac_width + GUARD))
+        saturated = ((got >= self.high) & (exact >= self.high)) | ((got <= self.low) & (exact <= self.low))
+        return float(np.abs(got - exact).max(where=~saturated, initial=0.0)) * math.ldexp(1.0, self.key[3].frac_width)
+
+
+def evaluate(key: Key, mantissas: Tensor) -> Tensor:
+    """Output mantissas of :func:`fit` for mantissas of any shape, on their device; integers only."""
+    _, _, source, target, rounding, overflow = key
+    plan = fit(key)
+    m = mantissas.to(torch.int64)
+
+    def stored(values: Ints) -> Tensor:
+        return torch.from_numpy(values).to(m.device)
+
+    negative = m < 0
+    magnitude = torch.where(negative, ~m, m)
+    length = torch.frexp(magnitude.to(torch.float64)).exponent.to(torch.int64)  # 0 has exponent 0
+    octave = length + (negative.to(torch.int64) << octave_bits(source))
+    place = magnitude << stored(plan.left)[octave]
+    segment = (stored(plan.base)[octave] + (place >> plan.step)) & ((1 << plan.address) - 1)
+    t = place & ((1 << plan.step) - 1)
+    c0, c1, c2 = (stored(row)[segment] for row in plan.coefficients)
+    inner = ((c2 * t) >> plan.step) + c1
+    return cast((c0 << plan.step) + inner * t, plan.frac + plan.step, target, rounding, overflow)

@@ -1,0 +1,221 @@
+"""Windows over images: which beats a window needs, when a place of the line buffer is free, how deep it must be.
+
+This is the model of ``lib/window_control.sv`` and ``lib/sliding_window.sv``; convolution and pooling take their
+timing and the depth of their line buffer from it. Pixels arrive row by row, ``tiles`` beats each; windows are visited
+row by row. Places are counted in beats from the start of an image.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mase_hw.steps import Steps
+
+Places = npt.NDArray[np.int64]
+
+FREE_AFTER = 2
+"""Cycles from the last step of a window to the first one in which a beat may take a place that it freed."""
+DELAY = 1
+"""Cycles from accepting a beat to the first step that may use it."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The geometry of a sliding window; pairs are (vertical, horizontal).
+
+    Args:
+        size: Rows and columns of the image.
+        out: Rows and columns of output positions.
+        kernel: Rows and columns of the window.
+        stride: Pixels from one window to the next.
+        padding: Rows above and columns to the left of the image; below and right of it there is as much as ``out``
+            needs.
+        dilation: Pixels from one element of the window to the next.
+        tiles: Beats a pixel.
+    """
+
+    size: tuple[int, int]
+    out: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    tiles: int = 1
+
+    @property
+    def positions(self) -> int:
+        """Windows an image."""
+        return self.out[0] * self.out[1]
+
+    @property
+    def image_beats(self) -> int:
+        """Beats an image."""
+        return self.size[0] * self.size[1] * self.tiles
+
+    @property
+    def row_beats(self) -> int:
+        """Beats a row of the image."""
+        return self.size[1] * self.tiles
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Rows and columns from the first to the last element of a window."""
+        return (self.kernel[0] - 1) * self.dilation[0], (self.kernel[1] - 1) * self.dilation[1]
+
+    @functools.cached_property
+    def needs(self) -> Places:
+        """For every window, beats of the image that must be there before its first step."""
+        y, x = self._corners()
+        row = np.clip((y + self.span[0]) * self.row_beats, 0, self.image_beats - self.row_beats)
+        # No window starts before the image does, not even one that is all padding.
+        col = np.clip((x + self.span[1] + 1) * self.tiles, 1, self.row_beats)
+        return (row[:, None] + col[None, :]).reshape(-1)
+
+    @functools.cached_property
+    def kept(self) -> Places:
+        """For every window, beats of the image whose places are free before its first step."""
+        y, x = self._corners()
+        row = np.clip(y * self.row_beats, 0, self.image_beats)
+        # The first row stays while the next row of windows begins there as well.
+        stays = (y + self.stride[0] <= 0) | (row == self.image_beats)
+        col = np.clip(x * self.tiles, 0, self.row_beats)
+        return (row[:, None] + np.where(stays[:, None], 0, col[None, :])).reshape(-1)
+
+    @property
+    def frees(self) -> Places:
+        """For every window, beats of the image whose places are free once it is done."""
+        return np.append(self.kept[1:], self.image_beats)
+
+    def _corners(self) -> tuple[Places, Places]:
+        """Row of every row of windows and column of every column of them, negative in the padding."""
+        y, x = (
+            np.arange(n, dtype=np.int64) * s - p for n, s, p in zip(self.out, self.stride, self.padding, strict=True)
+        )
+        return y, x
+
+    @property
+    def least_depth(self) -> int:
+        """Beats that must be held at once, or a window never becomes complete."""
+        return max(1, int((self.needs - self.kept).max()))
+
+    def depth(self, steps: int) -> int:
+        """Smallest line buffer with which nothing ever waits for room.
+
+        With an input that is always valid, windows of ``steps`` cycles then follow each other without a pause if they
+        need at least as many cycles as the image has beats; otherwise the input never pauses.
+
+        Args:
+            steps: Cycles a window takes.
+        """
+        # Images in a row, enough of them that the one in the middle stands for all.
+        cycles = max(self.image_beats, self.positions * steps)
+        images = 5 + 2 * (4 * FREE_AFTER // cycles)
+        first = np.repeat(np.arange(images, dtype=np.int64), self.positions)
+        needs = np.maximum.accumulate(first * self.image_beats + np.tile(self.needs, images))
+        frees = first * self.image_beats + np.tile(self.frees, images)
+        beats = np.arange(images * self.image_beats, dtype=np.int64)
+        at = np.arange(len(needs), dtype=np.int64)
+        if self.positions * steps >= self.image_beats:
+            begin = at * steps
+            # The latest a beat may come, one a cycle, so that no window waits.
+            wanted = np.searchsorted(needs, beats, side="right")
+            known = wanted < len(begin)
+            due = np.where(known, begin[np.minimum(wanted, len(begin) - 1)] - DELAY, begin[-1] + len(beats))
+            accept = np.minimum.accumulate((due - beats)[::-1])[::-1] + beats
+        else:
+            accept = beats
+            ready = needs - 1 + DELAY
+            begin = np.maximum.accumulate(ready - at * steps) + at * steps
+        free_from = begin + steps - 1 + FREE_AFTER
+        windows = np.searchsorted(free_from, accept, side="right")
+        free = np.where(windows > 0, frees[np.maximum(windows, 1) - 1], 0)
+        one = slice(images // 2 * self.image_beats, (images // 2 + 1) * self.image_beats)
+        return max(self.least_depth, int((beats + 1 - free)[one].max()))
+
+
+def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """Output positions along a dimension with ``padding`` pixels in all, both ends together."""
+    return (size + padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def window_stage(window: Window, steps: int, depth: int, images: int = 1) -> Steps:
+    """The timing of ``sliding_window``: a stage that gives one beat a step.
+
+    Args:
+        window: The geometry.
+        steps: Steps (beats out) of a window.
+        depth: Beats of the line buffer.
+        images: Images a frame.
+    """
+    image = np.repeat(np.arange(images, dtype=np.int64), window.positions) * window.image_beats
+    needs = np.repeat(image + np.tile(np.maximum.accumulate(window.needs), images), steps)
+    # All that a window frees is free with its last step.
+    frees = np.repeat(image + np.tile(window.kept, images), steps)
+    done = slice(steps - 1, None, steps)
+    frees[done] = image + np.tile(window.frees, images)
+    emits = np.arange(1, len(needs) + 1, dtype=np.int64)
+    return Steps((needs,), (frees,), emits, (DELAY,), 1, (depth,), 1, room_lag=FREE_AFTER, queue_lag=0)
+
+
+def issue_stages(
+    window: Window, steps: int, depth: int, images: int, results: int, pipe: int, queue: int
+) -> tuple[Steps, ...]:
+    """The timing of ``sliding_window`` before an issue that takes a beat a step and reserves places for its results.
+
+    Where a window has several steps both are one stage: the window has read a beat when the issue takes the one before
+    it, so places are freed a step earlier, and a beat is usable a cycle later. It is as large as the beats are many,
+    not the steps.
+
+    Args:
+        window: The geometry.
+        steps: Steps of a window.
+        depth: Beats of the line buffer.
+        images: Images a frame.
+        results: Results of a window, evenly spread over its steps.
+        pipe: Cycles from the last step of a result to its being valid.
+        queue: Places for results.
+    """
+    run, positions = steps // results, window.positions
+    last = np.arange(1, images * positions * results + 1, dtype=np.int64) * run - 1
+    if steps == 1:
+        taken = np.arange(images * positions, dtype=np.int64)
+        issue = Steps.at(images * positions, (taken,), (taken,), last, (0,), pipe, (0,), queue)
+        return window_stage(window, steps, depth, images), issue
+    beats = np.arange(1, window.image_beats + 1, dtype=np.int64)
+    needed = np.searchsorted(np.maximum.accumulate(window.needs), beats) * steps
+    freed = np.searchsorted(window.frees, beats) * steps + steps - 2
+    at = np.arange(images, dtype=np.int64)[:, None] * (positions * steps)
+    every = (needed + at).reshape(-1)
+    # Beats that no window needs.
+    every = every[every < images * positions * steps]
+    return (
+        Steps.at(
+            images * positions * steps,
+            (every,),
+            ((freed + at).reshape(-1),),
+            last,
+            (DELAY + 1,),
+            pipe,
+            (depth,),
+            queue,
+            room_lag=FREE_AFTER,
+        ),
+    )
+
+
+def geometry(params: Any, tiles: int) -> Window:
+    """The geometry from parameters in MASE's names (``KERNEL_SIZE_DIM_0`` is horizontal, ``DIM_1`` vertical)."""
+
+    def pair(name: str) -> tuple[int, int]:
+        return getattr(params, f"{name}_DIM_1"), getattr(params, f"{name}_DIM_0")
+
+    size, out = (
+        (getattr(params, f"{name}_TENSOR_SIZE_DIM_2"), getattr(params, f"{name}_TENSOR_SIZE_DIM_1"))
+        for name in ("DATA_IN_0", "DATA_OUT_0")
+    )
+    return Window(size, out, pair("KERNEL_SIZE"), pair("STRIDE"), pair("PADDING"), pair("DILATION"), tiles)

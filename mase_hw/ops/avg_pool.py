@@ -1,0 +1,347 @@
+"""Average pooling of images and sequences, and the mean over them: an exact sum, an exact division, one rounding.
+
+``count_include_pad`` and ``divisor_override`` change the divisor; it may differ from window to window (at the edges,
+with ``ceil_mode``, of adaptive windows that do not divide), but never in what is summed: padding is zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mase_hw.catalogue import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import carrier, exact_linear, magnitude, straight_through
+from mase_hw.ops import _pooling as pooling
+from mase_hw.ops._division import divide_cast, surrogate
+from mase_hw.ops._images import image, image_params, image_ports, tiles_of
+from mase_hw.ops._pooling import Windows
+from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.steps import Steps
+
+
+@dataclass(frozen=True)
+class AvgPoolParams:
+    """Parameters of ``fixed_avg_pool2d``; window dimension 0 is along a row of the image, 1 down a column."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_TENSOR_SIZE_DIM_3: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_3: int
+    KERNEL_SIZE_0: int
+    KERNEL_SIZE_1: int
+    STRIDE_0: int
+    STRIDE_1: int
+    PADDING_0: int
+    PADDING_1: int
+    CEIL_MODE: int
+    ADAPTIVE: int
+    COUNT_INCLUDE_PAD: int
+    DIVISOR_OVERRIDE: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_3: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def _divisors(windows: tuple[Windows, Windows], attributes: Mapping[str, Any]) -> list[list[int]]:
+    """Divisor of every output position, rows by columns."""
+    override = attributes.get("divisor_override")
+    if override:
+        return [[int(override)] * windows[1].out] * windows[0].out
+    include = bool(attributes.get("count_include_pad", True))
+    rows, columns = (along.counts(include) for along in windows)
+    return [[row * column for column in columns] for row in rows]
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor], *, spatial: int) -> dict[str, Tensor]:
+    """``data_in_0 (N, C, H, W)`` or, for one dimension, ``(N, C, L)`` -> ``data_out_0``, windows as in PyTorch."""
+    x = t["data_in_0"]
+    n, c, h, w = image("avg_pool", x.shape, spatial)
+    windows = pooling.windows_for("avg_pool", (h, w), a.attributes, spatial)
+    out = _average(a, x.reshape(n, c, h, w), windows, _divisors(windows, a.attributes))
+    return {"data_out_0": out.reshape(*x.shape[: x.ndim - spatial], *out.shape[4 - spatial :])}
+
+
+def golden_mean(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 (N, C, H, W)`` or ``(N, C, L)`` -> its mean over the dimensions ``dim`` of the image."""
+    x = t["data_in_0"]
+    windows, size = _mean_windows("mean", x.shape, a.attributes)
+    out = _average(a, x.reshape(size), windows, _divisors(windows, {}))
+    keep, dims = bool(a.attributes.get("keepdim", False)), _dims(x.ndim, a.attributes)
+    shape = [1 if d in dims else s for d, s in enumerate(x.shape) if keep or d not in dims]
+    return {"data_out_0": out.reshape(shape)}
+
+
+def _average(a: Arithmetic, x: Tensor, windows: tuple[Windows, Windows], divisors: list[list[int]]) -> Tensor:
+    fx, fy = a.formats["data_in_0"], a.formats["data_out_0"]
+    rows, columns = windows
+    across = columns.most * magnitude(fx)
+    bound = rows.most * across
+    carrier(bound, name="avg_pool")
+    total = x
+    if not columns.wires:
+        total = exact_linear(total, columns.matrix().to(x.device), across)
+    if not rows.wires:
+        total = exact_linear(total.transpose(-1, -2), rows.matrix().to(x.device), bound).transpose(-1, -2)
+    divisor = torch.tensor(divisors, dtype=torch.int64)
+    limits = (bound, max(max(row) for row in divisors))
+    out = divide_cast(total, divisor, limits, fx.frac_width, fy, a.rounding, a.overflow)
+    if x.requires_grad and not out.requires_grad and out.is_floating_point():
+        sums = rows.matrix().to(x.device).double() @ x.double() @ columns.matrix().to(x.device).double().T
+        out = straight_through(out, surrogate(sums, divisor.to(x.device), fx.frac_width, fy, a.overflow))
+    return out
+
+
+def _dims(rank: int, attributes: Mapping[str, Any]) -> tuple[int, ...]:
+    dim = attributes.get("dim")
+    if dim is None:
+        return tuple(range(rank))
+    return tuple(sorted({int(d) % rank for d in (dim if isinstance(dim, Sequence) else [dim])}))
+
+
+def _mean_windows(
+    node: str, shape: Sequence[int], attributes: Mapping[str, Any]
+) -> tuple[tuple[Windows, Windows], tuple[int, int, int, int]]:
+    dims, rank = _dims(len(shape), attributes), len(shape)
+    if rank not in (3, 4) or not dims or not set(dims) <= set(range(2, rank)):
+        raise UnsupportedError(
+            "a mean is computed over the rows and columns of an image only",
+            node=node,
+            field="dim",
+            got=f"dim {attributes.get('dim')} of {list(shape)}",
+            expected="dimensions 2 and 3 of (N, C, H, W), or 2 of (N, C, L)",
+            remedy="name these dimensions, for example x.mean((2, 3)); permute the tensor first if the channels are "
+            "not its second dimension",
+        )
+    size = image(node, shape, rank - 2)
+    over = [d in dims for d in (2, 3)] if rank == 4 else [False, True]
+    along = [Windows(s, 1, s, s) if mean else Windows(s, s) for s, mean in zip(size[2:], over, strict=True)]
+    return (along[0], along[1]), size
+
+
+def _params(
+    r: Request, size: tuple[int, int, int, int], windows: tuple[Windows, Windows], attributes: Mapping[str, Any]
+) -> AvgPoolParams:
+    formats = r.arithmetic.formats
+    n, c, h, w = size
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
+    return AvgPoolParams(
+        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
+        **pooling.window_params(windows),
+        CEIL_MODE=int(bool(attributes.get("ceil_mode", False))),
+        ADAPTIVE=int(windows[0].adaptive),
+        COUNT_INCLUDE_PAD=int(bool(attributes.get("count_include_pad", True))),
+        DIVISOR_OVERRIDE=int(attributes.get("divisor_override") or 0),
+        **image_params("DATA_OUT_0", (n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _build(r: Request, spatial: int) -> AvgPoolParams:
+    size = image(r.node, r.shapes["data_in_0"], spatial)
+    windows = pooling.windows_for(r.node, size[2:], r.arithmetic.attributes, spatial)
+    return _params(r, size, windows, r.arithmetic.attributes)
+
+
+def _build_mean(r: Request) -> AvgPoolParams:
+    windows, size = _mean_windows(r.node, r.shapes["data_in_0"], r.arithmetic.attributes)
+    return _params(r, size, windows, {})
+
+
+def _modes(p: AvgPoolParams, attributes: Mapping[str, Any]) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
+
+
+def _arithmetic(p: AvgPoolParams) -> Arithmetic:
+    padding = {"count_include_pad": bool(p.COUNT_INCLUDE_PAD), "divisor_override": p.DIVISOR_OVERRIDE or None}
+    return _modes(p, pooling.attributes_of(p) | ({} if p.ADAPTIVE else padding))
+
+
+def _arithmetic_mean(p: AvgPoolParams) -> Arithmetic:
+    over = [dim for dim, along in zip((2, 3), pooling.windows_of(p), strict=True) if not along.wires]
+    return _modes(p, {"dim": tuple(over) or (3,), "keepdim": True})
+
+
+@functools.cache
+def _latency(p: AvgPoolParams) -> Latency:
+    stages = pooling.schedule(pooling.windows_of(p), p.DATA_IN_0_TENSOR_SIZE_DIM_3, tiles_of(p, "DATA_IN_0"))
+    beats = image_ports(p)[1].beats
+    return Latency.from_steps(*stages, Steps.registered(beats, pipe=3), Steps.queued(beats, 2))
+
+
+S8 = FixedFormat(8, 4)
+EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
+HALF_UP, FLOOR, TRUNC, WRAP, SATURATE = (
+    Rounding.HALF_UP, Rounding.FLOOR, Rounding.TRUNC, Overflow.WRAP, Overflow.SATURATE
+)  # fmt: skip
+
+
+def _case(
+    name: str,
+    size: tuple[int, ...],
+    lanes: int,
+    build: Any,
+    formats: tuple[FixedFormat, FixedFormat] = (S8, S8),
+    modes: tuple[Rounding, Overflow] = EVEN,
+    frames: int = 4,
+    **attributes: Any,
+) -> Case:
+    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, attributes)
+    return Case(name, build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)})), frames)
+
+
+_build_1d = functools.partial(_build, spatial=1)
+_build_2d = functools.partial(_build, spatial=2)
+
+
+def _cases_2d() -> Sequence[Case]:
+    case = functools.partial(_case, build=_build_2d)
+    u8, s16, fine, coarse = FixedFormat(8, 6, False), FixedFormat(16, 9), FixedFormat(12, 7), FixedFormat(5, 1)
+    few = (FixedFormat(3, 0), FixedFormat(2, -4))
+    return [
+        case("thirds", (1, 3, 6, 7), 2, formats=(S8, fine), modes=(HALF_UP, SATURATE), kernel_size=3),
+        case(
+            "without_padding", (1, 5, 5, 4), 3, formats=(S8, coarse), modes=(TRUNC, WRAP), kernel_size=3, stride=1,
+            padding=1, count_include_pad=False,
+        ),
+        case("ceil", (1, 3, 5, 6), 1, formats=(s16, S8), kernel_size=(2, 3), stride=(2, 4), padding=1, ceil_mode=True),
+        case(
+            "override", (2, 3, 3, 4), 2, formats=(u8, FixedFormat(7, 5, False)), kernel_size=(3, 2), stride=1,
+            divisor_override=5,
+        ),
+        case("few_bits", (1, 2, 3, 6), 2, formats=few, modes=(FLOOR, SATURATE), kernel_size=(3, 2)),
+    ]  # fmt: skip
+
+
+def _cases_1d() -> Sequence[Case]:
+    return [_case("fives", (1, 3, 1, 11), 2, _build_1d, modes=(FLOOR, SATURATE), kernel_size=5, stride=2, padding=2)]
+
+
+def _cases_adaptive() -> Sequence[Case]:
+    case = functools.partial(_case, build=_build_2d)
+    return [
+        case("whole", (1, 5, 7, 7), 2, formats=(S8, FixedFormat(8, 5)), output_size=(1, 1)),
+        case("does_not_divide", (1, 2, 5, 7), 2, modes=(HALF_UP, SATURATE), output_size=(3, 4)),
+    ]
+
+
+def _cases_adaptive_1d() -> Sequence[Case]:
+    return [_case("uneven", (1, 3, 1, 8), 2, _build_1d, output_size=(1, 3))]
+
+
+def _cases_mean() -> Sequence[Case]:
+    return [_case("image", (1, 3, 3, 5), 2, _build_mean, (S8, FixedFormat(8, 6)), dim=(2, 3))]
+
+
+def _check(node: str, attributes: Mapping[str, Any]) -> None:
+    """Refuse a divisor that is not a positive number."""
+    override = attributes.get("divisor_override")
+    if override is not None and int(override) < 1:
+        raise UnsupportedError(
+            "an average is divided by a positive number only",
+            node=node,
+            field="divisor_override",
+            got=override,
+            expected="1 or more",
+            remedy="divide by a positive number, and negate the result",
+        )
+
+
+def _check_mean(node: str, attributes: Mapping[str, Any]) -> None:
+    if attributes.get("dtype") is not None:
+        raise UnsupportedError(
+            "a mean has the format of its configuration",
+            node=node,
+            field="dtype",
+            got=attributes["dtype"],
+            remedy=f"leave dtype out, and set data_out_width of {node} in the configuration",
+        )
+
+
+def _op(
+    name: str,
+    function: Golden,
+    build: Any,
+    cases: Any,
+    attributes: str,
+    *,
+    arithmetic: Any = _arithmetic,
+    check: Any = _check,
+    **targets: Any,
+) -> OpDef:
+    return OpDef(
+        name=name,
+        mase_type=targets.pop("kind", "module_related_func"),
+        attributes=tuple(attributes.split()),
+        golden=function,
+        check=check,
+        hardware=Hardware(
+            module="fixed_avg_pool2d",
+            file="ops/fixed_avg_pool2d.sv",
+            dependence_files=(
+                "lib/window_reduce.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/fixed_divide_unit.sv",
+                "lib/skid_buffer.sv",
+            ),
+            params=AvgPoolParams,
+            build=build,
+            ports=image_ports,
+            arithmetic=arithmetic,
+            latency=_latency,
+            cases=cases,
+            follows_input=True,
+            layout="channels_last",
+        ),
+        **targets,
+    )
+
+
+def _pool(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> OpDef:
+    function, build = functools.partial(golden, spatial=spatial), functools.partial(_build, spatial=spatial)
+    return _op(name, function, build, cases, attributes, modules=targets[:1], functions=targets[1:])
+
+
+_SLIDING = "kernel_size stride padding ceil_mode count_include_pad divisor_override"
+OPS = (
+    _pool("avg_pool1d", 1, _cases_1d, _SLIDING, nn.AvgPool1d, functional.avg_pool1d),
+    _pool("avg_pool2d", 2, _cases_2d, _SLIDING, nn.AvgPool2d, functional.avg_pool2d),
+    _pool(
+        "adaptive_avg_pool1d", 1, _cases_adaptive_1d, "output_size", nn.AdaptiveAvgPool1d,
+        functional.adaptive_avg_pool1d,
+    ),
+    _pool(
+        "adaptive_avg_pool2d", 2, _cases_adaptive, "output_size", nn.AdaptiveAvgPool2d,
+        functional.adaptive_avg_pool2d,
+    ),
+    _op(
+        "mean", golden_mean, _build_mean, _cases_mean, "dim keepdim", arithmetic=_arithmetic_mean, check=_check_mean,
+        kind="builtin_func", functions=(torch.mean,), methods=("mean",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,243 @@
+"""Batch normalisation that could not be folded: one product and one sum for each channel, exact, one cast.
+
+In evaluation mode it is ``y = s x + t`` with ``s = gamma / sqrt(var + eps)`` and ``t = beta - s mean`` (Ioffe and
+Szegedy, arXiv:1502.03167). ``s`` and ``t`` are computed in float64 and held as ``weight`` and ``bias``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.ops._binary import streamed_shape
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+MOMENTS = ("weight", "bias", "running_mean", "running_var")
+
+
+@dataclass(frozen=True)
+class AffineParams:
+    """Parameters of ``fixed_affine``."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    WEIGHT_PRECISION_0: int
+    WEIGHT_PRECISION_1: int
+    WEIGHT_SIGNED: int
+    WEIGHT_TENSOR_SIZE_DIM_0: int
+    WEIGHT_TENSOR_SIZE_DIM_1: int
+    WEIGHT_TENSOR_SIZE_DIM_2: int
+    WEIGHT_PARALLELISM_DIM_0: int
+    WEIGHT_PARALLELISM_DIM_1: int
+    WEIGHT_PARALLELISM_DIM_2: int
+    BIAS_PRECISION_0: int
+    BIAS_PRECISION_1: int
+    BIAS_SIGNED: int
+    BIAS_TENSOR_SIZE_DIM_0: int
+    BIAS_TENSOR_SIZE_DIM_1: int
+    BIAS_TENSOR_SIZE_DIM_2: int
+    BIAS_PARALLELISM_DIM_0: int
+    BIAS_PARALLELISM_DIM_1: int
+    BIAS_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0``; ``weight`` and ``bias`` that broadcast to it -> ``data_out_0`` of the shape of ``data_in_0``."""
+    fx, fw, fb = (a.formats[name] for name in ("data_in_0", "weight", "bias"))
+    product_frac = fx.frac_width + fw.frac_width
+    frac = max(product_frac, fb.frac_width)
+    shift, bias_shift = frac - product_frac, frac - fb.frac_width
+    dtype = carrier((magnitude(fx) * magnitude(fw) << shift) + (magnitude(fb) << bias_shift))
+
+    def combine(to: torch.dtype) -> Tensor:
+        x, w, b = (as_carrier(t[name], to) for name in ("data_in_0", "weight", "bias"))
+        return x * w * (1 << shift) + b * (1 << bias_shift)
+
+    exact = combine(dtype)
+    out = cast(exact, frac, a.formats["data_out_0"], a.rounding, a.overflow)
+    if dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+        fmt = a.formats["data_out_0"]
+        smooth = combine(torch.float64) * math.ldexp(1.0, fmt.frac_width - frac)
+        if a.overflow is Overflow.SATURATE:
+            smooth = smooth.clamp(fmt.min_mantissa, fmt.max_mantissa)
+        out = straight_through(out, smooth)
+    return {"data_out_0": out}
+
+
+def derive(node: str, given: Mapping[str, Tensor], attributes: Mapping[str, Any], rank: int) -> dict[str, Tensor]:
+    """Scale and shift of every channel, shaped to broadcast to data of ``rank`` dimensions, channels second.
+
+    Raises:
+        UnsupportedError: If there are no running statistics, so that the result depends on the batch.
+    """
+    mean, var = given.get("running_mean"), given.get("running_var")
+    if mean is None or var is None:
+        raise UnsupportedError(
+            "this batch normalisation has no running statistics",
+            node=node,
+            expected="running_mean and running_var",
+            remedy="use track_running_stats=True and train it",
+        )
+    wide = {name: value.detach().double() for name, value in given.items()}
+    scale = (wide["running_var"] + float(attributes.get("eps", 1e-5))).rsqrt()
+    if "weight" in wide:
+        scale = scale * wide["weight"]
+    shift = -scale * wide["running_mean"]
+    if "bias" in wide:
+        shift = shift + wide["bias"]
+    trained = any(value.requires_grad for value in given.values())
+    shape = (-1, *[1] * (rank - 2))
+    return {
+        name: nn.Parameter(value.reshape(shape).to(mean.dtype), requires_grad=trained)
+        for name, value in (("weight", scale), ("bias", shift))
+    }
+
+
+def _evaluated(node: str, attributes: Mapping[str, Any]) -> None:
+    if attributes.get("training"):
+        raise UnsupportedError(
+            "a batch normalisation in training normalises with the batch itself",
+            node=node,
+            field="training",
+            got=True,
+            expected=False,
+            remedy="call model.eval(), or pass training=self.training",
+        )
+
+
+def _build(r: Request) -> AffineParams:
+    formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+    return AffineParams(
+        **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
+        **tensor_params("WEIGHT", streamed_shape(r, "weight"), formats["weight"], (lanes,)),
+        **tensor_params("BIAS", streamed_shape(r, "bias"), formats["bias"], (lanes,)),
+        **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _ports(p: AffineParams) -> tuple[Stream, ...]:
+    data = stream_of(p, "DATA_IN_0", "in")
+    constants = []
+    for name in ("WEIGHT", "BIAS"):
+        once = stream_of(p, name, "in")
+        constants.append(stream_of(p, name, "in", repeat=data.beats // once.beats))
+    return (data, *constants, stream_of(p, "DATA_OUT_0", "out"))
+
+
+def _arithmetic(p: AffineParams) -> Arithmetic:
+    formats = {name: format_of(p, name.upper()) for name in ("data_in_0", "weight", "bias", "data_out_0")}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
+
+
+def _latency(p: AffineParams) -> Latency:
+    return Latency.from_steps(Steps.registered(stream_of(p, "DATA_IN_0", "in").beats, 1, 2, skid=True))
+
+
+def _case(
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    formats: Sequence[FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+) -> Case:
+    named = dict(zip(("data_in_0", "weight", "bias", "data_out_0"), formats, strict=True))
+    channels = shape[-1:]
+    shapes = {"data_in_0": shape, "weight": channels, "bias": channels}
+    return Case(name, _build(Request(name, Arithmetic(named, *modes), shapes, {"data_in_0": (lanes,)})), 6)
+
+
+def _cases() -> list[Case]:
+    s8, s8_fine, u6, s2 = FixedFormat(8, 4), FixedFormat(8, 6), FixedFormat(6, 3, signed=False), FixedFormat(2, 0)
+    s16 = FixedFormat(16, 9)
+    return [
+        _case("plain", (2, 3, 8), 4, (s8, s8_fine, s8, s8)),
+        _case("uneven", (3, 7), 3, (u6, s8_fine, s8_fine, FixedFormat(9, 3)), (Rounding.HALF_UP, Overflow.WRAP)),
+        _case("fine_bias", (2, 5), 5, (s8, FixedFormat(4, 1), FixedFormat(12, 10), s8)),
+        _case("two_bit", (2, 3), 1, (s2, s2, s2, FixedFormat(3, -1))),
+        _case("wide", (2, 3), 2, (s16, s16, FixedFormat(30, 20), s16), (Rounding.TRUNC, Overflow.SATURATE)),
+    ]
+
+
+def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
+    """A bias finer than the products would widen every sum for bits below their last place."""
+    return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
+
+
+def _op(name: str, kind: str, cases: Callable[[], list[Case]], **targets: Any) -> OpDef:
+    return OpDef(
+        name=name,
+        mase_type=kind,
+        parameters=MOMENTS,
+        derive=derive,
+        golden=golden,
+        check=_evaluated,
+        finest=_finest,
+        formats=("data_in_0", "weight", "bias", "data_out_0"),
+        hardware=Hardware(
+            module="fixed_affine",
+            file="ops/fixed_affine.sv",
+            dependence_files=(
+                "lib/fixed_cast_unit.sv",
+                "lib/register_slice.sv",
+                "lib/skid_buffer.sv",
+                "lib/stream_join.sv",
+            ),
+            params=AffineParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=cases,
+            work=lambda p: math.prod(stream_of(p, "DATA_IN_0", "in").shape),
+            multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0,
+            follows_input=True,
+            static=("weight", "bias"),
+            broadcast=("weight", "bias"),
+            layout="channels_last",
+        ),
+        **targets,
+    )
+
+
+OPS = (
+    _op("batch_norm1d", "module", _cases, modules=(nn.BatchNorm1d,), attributes=("eps", "momentum")),
+    _op("batch_norm2d", "module", lambda: _cases()[:1], modules=(nn.BatchNorm2d,), attributes=("eps", "momentum")),
+    _op(
+        "batch_norm",
+        "module_related_func",
+        lambda: _cases()[:1],
+        functions=(nn.functional.batch_norm, torch.batch_norm),
+    ),
+)

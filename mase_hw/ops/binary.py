@@ -1,0 +1,168 @@
+"""Sums, differences, products, minima and maxima of two tensors, or of a tensor and a constant: exact, one cast."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from mase_hw.catalogue import Case, Hardware, OpDef
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.ops import _binary as binary
+from mase_hw.ops._binary import ADD, CONSTANT, MAX, MIN, MUL, SUB
+
+S8, S8_FINE, S8_COARSE = FixedFormat(8, 4), FixedFormat(8, 6), FixedFormat(8, 2)
+U6, S2, S4, S16 = FixedFormat(6, 3, signed=False), FixedFormat(2, 0), FixedFormat(4, 1), FixedFormat(16, 9)
+DEFAULT = (Rounding.HALF_EVEN, Overflow.SATURATE)
+FLOOR_WRAP, UP = (Rounding.FLOOR, Overflow.WRAP), (Rounding.HALF_UP, Overflow.SATURATE)
+
+
+def _unscaled(node: str, attributes: Mapping[str, Any]) -> None:
+    """``torch.add(x, y, alpha=2)`` is two operations; ``rounding_mode`` and ``out`` do not exist here."""
+    alpha = attributes.get("alpha", 1)
+    if alpha != 1:
+        raise UnsupportedError(
+            "a scaled operand is not in hardware",
+            node=node,
+            field="alpha",
+            got=alpha,
+            expected=1,
+            remedy="write the product as an operation of its own: x + alpha * y",
+        )
+
+
+def _case(
+    operation: int,
+    name: str,
+    shape: Sequence[int],
+    lanes: int,
+    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = DEFAULT,
+    *,
+    constant: Sequence[int] | None = None,
+    frames: int = 6,
+    **attributes: Any,
+) -> Case:
+    request = binary.request(name, shape, lanes, formats, modes, constant, attributes)
+    return Case(name, binary.build(operation)(request), frames)
+
+
+def _sum_cases() -> list[Case]:
+    def case(*args: Any, **options: Any) -> Case:
+        return _case(ADD, *args, **options)
+
+    return [
+        case("same_format", (4, 16), 4, (S8, S8, FixedFormat(9, 4))),
+        case("aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, S8)),
+        case("aligned_other_way", (2, 9), 3, (S8_COARSE, S8_FINE, S8), FLOOR_WRAP),
+        case("unsigned", (3, 7), 7, (U6, FixedFormat(6, 1, signed=False), FixedFormat(7, 2, signed=False)), UP),
+        case("mixed_signs", (3, 7), 3, (U6, S8, S8)),
+        case("two_bit", (2, 5), 1, (S2, S2, FixedFormat(3, 0))),
+        case("wide", (2, 3), 3, (S16, FixedFormat(16, 4), FixedFormat(17, 6)), (Rounding.TRUNC, Overflow.SATURATE)),
+        case("beyond_float64", (2, 3), 2, (FixedFormat(44, 20), FixedFormat(50, 8), FixedFormat(52, 8))),
+        case("negative_fraction", (2, 3), 2, (FixedFormat(6, -3), FixedFormat(4, -1), FixedFormat(8, -2))),
+        case("scalar", (1,), 1, (S8, S8, FixedFormat(9, 4)), frames=16),
+        case("number", (3, 10), 4, (S8, FixedFormat(3, 1), S8), constant=()),
+        case("per_channel", (2, 3, 10), 4, (S8, S8_FINE, FixedFormat(9, 4)), constant=(10,)),
+        case("per_row", (2, 3, 4), 4, (S8, S8_FINE, S8), constant=(3, 1)),
+        case("whole", (2, 3, 4), 2, (S8, S8, S8), constant=(2, 3, 4)),
+    ]
+
+
+def _difference_cases() -> list[Case]:
+    def case(*args: Any, **options: Any) -> Case:
+        return _case(SUB, *args, **options)
+
+    return [
+        case("aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, S8)),
+        case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(7, 3))),
+        case("to_unsigned", (3, 8), 4, (U6, S4, U6), UP),
+        case("two_bit", (2, 5), 5, (S2, S2, S2), FLOOR_WRAP),
+        case("wide", (2, 3), 3, (S16, FixedFormat(16, 4), FixedFormat(17, 6)), UP),
+        case("minus_constant", (3, 6), 4, (S8, S8_FINE, S8), constant=(6,)),
+        case("from_constant", (3, 6), 4, (S8, S8_FINE, S8), constant=(6,), reversed=True),
+        case("from_number", (3, 7), 2, (U6, FixedFormat(2, 0), S8), constant=(), reversed=True),
+    ]
+
+
+def _product_cases() -> list[Case]:
+    def case(*args: Any, **options: Any) -> Case:
+        return _case(MUL, *args, **options)
+
+    return [
+        case("plain", (2, 3, 5), 2, (S8_FINE, S8, S8)),
+        case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(12, 6, signed=False))),
+        case("mixed_signs", (3, 8), 4, (U6, S8, S8_COARSE), UP),
+        case("two_bit", (2, 5), 1, (S2, S2, S4)),
+        case("four_bit", (2, 6), 6, (S4, S4, S4), (Rounding.TRUNC, Overflow.SATURATE)),
+        case("wide", (2, 3), 3, (S16, S16, S16), FLOOR_WRAP),
+        case("beyond_float64", (2, 3), 1, (FixedFormat(30, 10), FixedFormat(32, 16), FixedFormat(48, 12))),
+        case("times_number", (3, 10), 4, (S8, FixedFormat(2, 1), S8), constant=()),
+        case("per_channel", (2, 3, 10), 3, (S8, S8_FINE, S8), UP, constant=(10,)),
+        case("whole", (2, 3, 4), 4, (S8, S8_FINE, S8), constant=(2, 3, 4)),
+    ]
+
+
+def _extreme_cases(operation: int) -> Callable[[], list[Case]]:
+    def cases() -> list[Case]:
+        return [
+            _case(operation, "aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, FixedFormat(12, 6))),
+            _case(operation, "mixed_signs", (3, 7), 3, (U6, S8, S8), UP),
+            _case(operation, "two_bit", (2, 5), 5, (S2, S2, S2)),
+            _case(operation, "wide", (2, 3), 1, (S16, FixedFormat(16, 4), FixedFormat(12, 2)), FLOOR_WRAP),
+            _case(operation, "number", (3, 10), 4, (S8, FixedFormat(3, 1), S8), constant=()),
+            _case(operation, "per_channel", (2, 3, 6), 4, (S8, S8_FINE, S8), constant=(6,)),
+        ]
+
+    return cases
+
+
+def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods: str, **facets: Any) -> OpDef:
+    places = (torch, operator)
+    product = operation == MUL
+    return OpDef(
+        name=name,
+        mase_type="builtin_func",
+        functions=tuple(getattr(p, m) for m in methods for p in places if callable(getattr(p, m, None))),
+        methods=methods,
+        parameters=(CONSTANT,),
+        attributes=("reversed",) if operation == SUB else (),
+        constant=CONSTANT,
+        golden=binary.golden(operation),
+        formats=("data_in_0", "data_in_1", CONSTANT, "data_out_0"),
+        hardware=Hardware(
+            module="fixed_binary",
+            file="ops/fixed_binary.sv",
+            dependence_files=(
+                "lib/fixed_cast_unit.sv",
+                "lib/register_slice.sv",
+                "lib/skid_buffer.sv",
+                "lib/stream_join.sv",
+            ),
+            params=binary.BinaryParams,
+            build=binary.build(operation),
+            ports=binary.ports,
+            arithmetic=binary.arithmetic,
+            latency=binary.latency,
+            cases=cases,
+            work=binary.elements if product else lambda _: 0,
+            multipliers=(lambda p: p.DATA_IN_0_PARALLELISM_DIM_0) if product else lambda _: 0,
+            follows_input=True,
+            static=(CONSTANT,),
+            broadcast=(CONSTANT,),
+            tied=binary.tied,
+        ),
+        **facets,
+    )
+
+
+OPS = (
+    _op("add", ADD, _sum_cases, "add", "add_", check=_unscaled),
+    _op("sub", SUB, _difference_cases, "sub", "sub_", check=_unscaled),
+    _op("mul", MUL, _product_cases, "mul", "mul_"),
+    _op("minimum", MIN, _extreme_cases(MIN), "minimum", default_out=binary.covering_both),
+    _op("maximum", MAX, _extreme_cases(MAX), "maximum", default_out=binary.covering_both),
+)

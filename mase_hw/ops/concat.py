@@ -1,0 +1,234 @@
+"""Concatenation: tensors one after the other, each cast once to the format of the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import cast
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+MOST = 4
+"""Inputs that the module has ports for."""
+
+
+@dataclass(frozen=True)
+class ConcatParams:
+    """Parameters of ``fixed_concat``; the ports from ``INPUTS`` on are not used."""
+
+    INPUTS: int
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_1_PRECISION_0: int
+    DATA_IN_1_PRECISION_1: int
+    DATA_IN_1_SIGNED: int
+    DATA_IN_1_TENSOR_SIZE_DIM_0: int
+    DATA_IN_1_TENSOR_SIZE_DIM_1: int
+    DATA_IN_1_TENSOR_SIZE_DIM_2: int
+    DATA_IN_1_PARALLELISM_DIM_0: int
+    DATA_IN_1_PARALLELISM_DIM_1: int
+    DATA_IN_1_PARALLELISM_DIM_2: int
+    DATA_IN_2_PRECISION_0: int
+    DATA_IN_2_PRECISION_1: int
+    DATA_IN_2_SIGNED: int
+    DATA_IN_2_TENSOR_SIZE_DIM_0: int
+    DATA_IN_2_TENSOR_SIZE_DIM_1: int
+    DATA_IN_2_TENSOR_SIZE_DIM_2: int
+    DATA_IN_2_PARALLELISM_DIM_0: int
+    DATA_IN_2_PARALLELISM_DIM_1: int
+    DATA_IN_2_PARALLELISM_DIM_2: int
+    DATA_IN_3_PRECISION_0: int
+    DATA_IN_3_PRECISION_1: int
+    DATA_IN_3_SIGNED: int
+    DATA_IN_3_TENSOR_SIZE_DIM_0: int
+    DATA_IN_3_TENSOR_SIZE_DIM_1: int
+    DATA_IN_3_TENSOR_SIZE_DIM_2: int
+    DATA_IN_3_PARALLELISM_DIM_0: int
+    DATA_IN_3_PARALLELISM_DIM_1: int
+    DATA_IN_3_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def _inputs(names: Mapping[str, Any]) -> list[str]:
+    return [name for name in (f"data_in_{k}" for k in range(len(names))) if name in names]
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_k``, of equal shapes but for dimension ``dim`` -> ``data_out_0``."""
+    out = a.formats["data_out_0"]
+    parts = [cast(t[n], a.formats[n].frac_width, out, a.rounding, a.overflow) for n in _inputs(t)]
+    return {"data_out_0": torch.cat(parts, dim=a.attributes.get("dim", 0))}
+
+
+def blocks(shape: Sequence[int], dim: int, images: bool) -> tuple[int, int, int]:
+    """A tensor as (rounds, what a round takes further out, innermost size) of its stream.
+
+    Args:
+        shape: Logical shape.
+        dim: Logical dimension of the concatenation, not negative.
+        images: The stream is channels-last.
+    """
+    sizes = list(shape)
+    if images:
+        sizes.append(sizes.pop(1))
+        dim = len(sizes) - 1 if dim == 1 else dim - 1 if dim > 1 else dim
+    if dim == len(sizes) - 1:
+        return math.prod(sizes[:-1]), 1, sizes[-1]
+    return math.prod(sizes[:dim]), math.prod(sizes[dim:-1]), sizes[-1]
+
+
+def _build(r: Request) -> ConcatParams:
+    names = _inputs(r.shapes)
+    if not 2 <= len(names) <= MOST:
+        raise UnsupportedError(
+            "a concatenation of that many tensors is not in hardware",
+            node=r.node,
+            got=len(names),
+            expected=f"2 to {MOST}",
+            remedy="concatenate in two steps",
+        )
+    rank = len(r.shapes["data_in_0"])
+    dim = r.arithmetic.attributes.get("dim", 0) % rank
+    images = rank > 2 and "data_in_0" in r.layouts
+    shapes = {name: blocks(r.shapes[name], dim, images) for name in names}
+    rounds, _, inner = shapes["data_in_0"]
+    inside = dim == (1 if images else rank - 1)
+    parts = list(shapes.values())
+    joined = (rounds, 1, sum(s[2] for s in parts)) if inside else (rounds, sum(s[1] for s in parts), inner)
+    lanes = min(lanes_within(r.node, n, r.parallelism[n], s) for n, s in {**shapes, "data_out_0": joined}.items())
+    while inside and any(s[2] % lanes for s in parts[:-1]):
+        lanes -= 1
+    values: dict[str, int] = {"INPUTS": len(names)}
+    idle = FixedFormat(1, 0, signed=False)
+    for k in range(MOST):
+        name = f"data_in_{k}"
+        shape, fmt = (shapes[name], r.arithmetic.formats[name]) if k < len(names) else ((1, 1, 1), idle)
+        values |= tensor_params(f"DATA_IN_{k}", shape, fmt, (lanes if k < len(names) else 1,))
+    return ConcatParams(
+        **values,
+        **tensor_params("DATA_OUT_0", joined, r.arithmetic.formats["data_out_0"], (lanes,)),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _ports(p: ConcatParams) -> tuple[Stream, ...]:
+    inputs = tuple(stream_of(p, f"DATA_IN_{k}", "in") for k in range(p.INPUTS))
+    return (*inputs, stream_of(p, "DATA_OUT_0", "out"))
+
+
+def _arithmetic(p: ConcatParams) -> Arithmetic:
+    formats = {s.name: format_of(p, s.name.upper()) for s in _ports(p)}
+    inside = p.DATA_OUT_0_TENSOR_SIZE_DIM_0 != p.DATA_IN_0_TENSOR_SIZE_DIM_0
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"dim": 2 if inside else 1})
+
+
+def _latency(p: ConcatParams) -> Latency:
+    *inputs, out = _ports(p)
+    each = [s.tiles[0] * s.tiles[1] for s in inputs]
+    starts = np.cumsum([0, *each])
+    taken = []
+    for k, beats in enumerate(each):
+        rounds = np.arange(out.tiles[2], dtype=np.int64)[:, None] * starts[-1]
+        taken.append((rounds + starts[k] + np.arange(beats, dtype=np.int64)[None]).reshape(-1))
+    none = (0,) * len(inputs)
+    every = np.arange(out.beats, dtype=np.int64)
+    return Latency.from_steps(Steps.at(out.beats, taken, taken, every, none, 1, none, 2))
+
+
+def _tied(p: ConcatParams) -> Mapping[str, str]:
+    ties: dict[str, str] = {}
+    for k in range(p.INPUTS, MOST):
+        ties |= {f"data_in_{k}": "'0", f"data_in_{k}_valid": "1'b0", f"data_in_{k}_ready": ""}
+    return ties
+
+
+def _default(formats: Mapping[str, FixedFormat]) -> FixedFormat:
+    """The range of all inputs in the bits of the widest."""
+    parts = [formats[name] for name in _inputs(formats)]
+    signed = any(f.signed for f in parts)
+    integer = max(f.width - f.frac_width - int(f.signed) for f in parts)
+    width = max(f.width + int(signed and not f.signed) for f in parts)
+    frac = min(max(f.frac_width for f in parts), width - integer - int(signed))
+    return FixedFormat(integer + frac + int(signed), frac, signed)
+
+
+def _case(
+    name: str,
+    shapes: Sequence[tuple[int, int, int]],
+    dim: int,
+    lanes: int,
+    formats: Sequence[FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    frames: int = 5,
+) -> Case:
+    named = {f"data_in_{k}": fmt for k, fmt in enumerate(formats[:-1])} | {"data_out_0": formats[-1]}
+    sizes = {f"data_in_{k}": shape for k, shape in enumerate(shapes)}
+    arithmetic = Arithmetic(named, *modes, {"dim": dim})
+    return Case(name, _build(Request(name, arithmetic, sizes, dict.fromkeys([*sizes, "data_out_0"], (lanes,)))), frames)
+
+
+def _cases() -> list[Case]:
+    s8, s8_fine, u6, s2 = FixedFormat(8, 4), FixedFormat(8, 6), FixedFormat(6, 3, signed=False), FixedFormat(2, 0)
+    s16 = FixedFormat(16, 9)
+    return [
+        _case("channels", [(6, 1, 4), (6, 1, 8)], 2, 4, (s8, s8_fine, s8)),
+        _case("pad_at_the_end", [(3, 1, 4), (3, 1, 7)], 2, 2, (s8, u6, s8), (Rounding.HALF_UP, Overflow.WRAP)),
+        _case("three", [(2, 1, 3), (2, 1, 6), (2, 1, 4)], 2, 3, (s8, s8, u6, FixedFormat(9, 5))),
+        _case("four_serial", [(3, 1, 1), (3, 1, 2), (3, 1, 1), (3, 1, 3)], 2, 1, (s2, s2, s2, s2, s2)),
+        _case("outer", [(2, 3, 5), (2, 1, 5)], 1, 2, (s8, s8_fine, FixedFormat(10, 6))),
+        _case("one_after_the_other", [(1, 4, 3), (1, 2, 3)], 1, 3, (s16, s8, FixedFormat(12, 5))),
+    ]
+
+
+OPS = (
+    OpDef(
+        name="cat",
+        mase_type="implicit_func",
+        functions=(torch.cat, torch.concat, torch.concatenate),
+        golden=golden,
+        formats=(*(f"data_in_{k}" for k in range(MOST)), "data_out_0"),
+        default_out=_default,
+        hardware=Hardware(
+            module="fixed_concat",
+            file="ops/fixed_concat.sv",
+            dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv", "lib/skid_buffer.sv"),
+            params=ConcatParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            layout="channels_last",
+            tied=_tied,
+        ),
+    ),
+)

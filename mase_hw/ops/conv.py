@@ -1,0 +1,166 @@
+"""Convolution in one and two dimensions: exact products, sums and bias, one cast at the end.
+
+``y[n, o, i, j] = cast(sum x[n, c, ...] * w[o, c, kh, kw] * 2**s[o] + b[o])`` over the channels of the group and the
+kernel, zeros around the image; ``s`` is the optional ``weight_shift`` of weights with a format per output channel.
+A convolution of one dimension is one of height 1. Images are streamed channels-last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
+from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.nn.values import OnValues, operands, snapper
+from mase_hw.numerics import (
+    as_carrier,
+    carrier,
+    cast,
+    magnitude,
+    reduced_matmul,
+    shift_left,
+    straight_through,
+)
+from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
+from mase_hw.ops._conv_cases import cases_1d, cases_2d
+from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 (N, C, H, W)`` or ``(N, C, L)``, ``weight (O, C / groups, KH, KW)`` or ``(O, C / groups, K)``.
+
+    Optional ``bias (O,)`` and ``weight_shift (O,)``; N may be missing. The result is ``data_out_0``, likewise.
+    """
+    x, w, b, shift = t["data_in_0"], t["weight"], t.get("bias"), t.get("weight_shift")
+    fx, fw = a.formats["data_in_0"], a.formats["weight"]
+    product_frac = frac = fx.frac_width + fw.frac_width
+    bound = math.prod(w.shape[1:]) * magnitude(fx) * magnitude(fw)
+    if shift is not None:
+        bound <<= a.formats["weight_shift"].max_mantissa
+    if b is not None:
+        fb = a.formats["bias"]
+        frac = max(product_frac, fb.frac_width)
+        bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
+    g = geometry_of(a.attributes, tuple(w.shape[2:]))
+    images, kernel = _images(x, w), w if w.dim() == 4 else w.unsqueeze(2)
+    if b is not None and shift is None and frac == product_frac:
+        # No bit below the products: the convolution itself adds the bias, exactly.
+        acc = exact_conv(images, kernel, b * (1 << (frac - a.formats["bias"].frac_width)), bound, g)
+    else:
+        acc = _finish(exact_conv(images, kernel, None, bound, g), a, b, shift, frac, product_frac, bound)
+    out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
+    if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+        out = straight_through(out, _surrogate(a, t, frac, product_frac, g))
+    # The rank that came in: without the images, without the height.
+    if w.dim() == 3:
+        out = out.squeeze(2)
+    return {"data_out_0": out if x.dim() == w.dim() else out.squeeze(0)}
+
+
+def _images(x: Tensor, w: Tensor) -> Tensor:
+    """``(N, C, H, W)`` from what the op takes; the kernel says how many dimensions an image has."""
+    x = x if x.dim() == w.dim() else x.unsqueeze(0)
+    return x if w.dim() == 4 else x.unsqueeze(2)
+
+
+def _finish(
+    acc: Tensor, a: Arithmetic, b: Tensor | None, shift: Tensor | None, frac: int, product_frac: int, bound: int | None
+) -> Tensor:
+    """Shift the sums channel by channel and add the bias, all aligned at ``frac``."""
+    dtype = acc.dtype if bound is None or acc.dtype == torch.float64 else carrier(bound)
+    if shift is not None:
+        acc = shift_left(acc, shift.view(-1, 1, 1))
+    if b is not None:
+        acc = as_carrier(acc, dtype) * (1 << (frac - product_frac))
+        acc = acc + as_carrier(b, dtype).view(-1, 1, 1) * (1 << (frac - a.formats["bias"].frac_width))
+    return acc
+
+
+def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], frac: int, product_frac: int, g: Geometry) -> Tensor:
+    """The result in float64, for the gradient only: int64 carries none."""
+    fmt, w = a.formats["data_out_0"], t["weight"].double()
+    x = _images(t["data_in_0"].double(), w)
+    x = F.pad(x, (g.before[1], g.after[1], g.before[0], g.after[0]))
+    acc = F.conv2d(x, w if w.dim() == 4 else w.unsqueeze(2), None, g.stride, 0, g.dilation, g.groups)
+    acc = _finish(acc, a, t.get("bias"), t.get("weight_shift"), frac, product_frac, None)
+    result = acc * math.ldexp(1.0, fmt.frac_width - frac)
+    return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
+
+
+def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
+    found, snap, g = operands(a, t), snapper(a), geometry_of(a.attributes, tuple(t["weight"].shape[2:]))
+    if found is None or snap is None or g.before != g.after:
+        return None
+    (weight, bias), dims = found, t["weight"].dim()
+
+    def run(x: Tensor) -> Tensor | None:
+        if x.dim() != dims or reduced_matmul() or reduced_conv():
+            return None
+        if dims == 3:
+            return snap(F.conv1d(x, weight, bias, g.stride[1], g.before[1], g.dilation[1], g.groups))
+        return snap(F.conv2d(x, weight, bias, g.stride, g.before, g.dilation, g.groups))
+
+    return run
+
+
+def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
+    """A bias finer than the products would widen every sum for bits below their last place."""
+    return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
+
+
+def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases: Callable[[], Sequence[Case]]) -> OpDef:
+    """An entry; both dimensions have the same RTL."""
+    return OpDef(
+        name=name,
+        mase_type="module_related_func",
+        modules=(module,),
+        functions=(function,),
+        attributes=("kernel_size", "stride", "padding", "dilation", "groups", "padding_mode"),
+        parameters=("weight", "bias", "weight_shift"),
+        golden=golden,
+        on_values=_on_values,
+        finest=_finest,
+        check=check,
+        formats=("data_in_0", "weight", "bias", "data_out_0"),
+        hardware=Hardware(
+            module="fixed_conv2d",
+            file="ops/fixed_conv2d.sv",
+            dependence_files=(
+                "lib/fixed_adder_tree.sv",
+                "lib/fixed_dot_product.sv",
+                "lib/fixed_accumulator.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/loop_counter.sv",
+                "lib/stream_fifo.sv",
+                "lib/fixed_mac_array.sv",
+                "lib/window_control.sv",
+                "lib/ring_add.sv",
+                "lib/sliding_window.sv",
+                "lib/parallel_window.sv",
+            ),
+            params=ConvParams,
+            build=build,
+            ports=ports,
+            arithmetic=arithmetic,
+            latency=latency,
+            cases=cases,
+            work=work,
+            multipliers=lambda p: p.lanes_of_weight,
+            layout="channels_last",
+            unrolls=True,
+            static=("weight", "bias", "weight_shift"),
+            tied=tied,
+        ),
+    )
+
+
+OPS = (
+    _op("conv1d", nn.Conv1d, F.conv1d, cases_1d),
+    _op("conv2d", nn.Conv2d, F.conv2d, cases_2d),
+)

@@ -1,0 +1,222 @@
+"""Functions of one value: ``cast(f(x))`` from a table, or piecewise where the input is wider than a table allows.
+
+All of :data:`mase_hw.ops._functions.FUNCTIONS`, one op each, on one RTL module. Inputs of up to
+:data:`mase_hw.ops._lookup.TABLE_BITS` bits are looked up: the result is the exactly rounded one. Wider ones are
+computed by :mod:`mase_hw.ops._piecewise`: at most one last place from that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mase_hw.catalogue import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.errors import FormatError, UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
+from mase_hw.ops import _elementwise as elementwise
+from mase_hw.ops._functions import BY_NAME, FUNCTIONS, Function
+from mase_hw.ops._lookup import TABLE_BITS, key_of, look_up, memory
+from mase_hw.ops._piecewise import evaluate, fit
+from mase_hw.ops._tensors import stream_of
+from mase_hw.steps import Steps
+
+PIECEWISE_LATENCY = 8
+
+
+@dataclass(frozen=True)
+class FunctionParams(elementwise.ElementwiseParams):
+    """Parameters of ``fixed_function``; ``SEGMENTS`` is 0 for a table."""
+
+    SEGMENTS: int
+    STEP_WIDTH: int
+    COEFFICIENT_FRAC: int
+    C0_WIDTH: int
+    C1_WIDTH: int
+    C2_WIDTH: int
+
+
+def golden(name: str) -> Golden:
+    """The arithmetic of a function: ``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
+
+    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        x, target = t["data_in_0"], a.formats["data_out_0"]
+        dtype = carrier(magnitude(target))
+        if symbolic(x):
+            return {"data_out_0": as_carrier(x, dtype)}
+        key = key_of(name, a)
+        mantissas = x.detach()
+        narrow = a.formats["data_in_0"].width <= TABLE_BITS
+        out = as_carrier(look_up(key, mantissas) if narrow else evaluate(key, mantissas), dtype)
+        if x.requires_grad and out.dtype.is_floating_point:
+            out = straight_through(out, _surrogate(BY_NAME[name], a, x))
+        return {"data_out_0": out}
+
+    return compute
+
+
+def _surrogate(function: Function, a: Arithmetic, x: Tensor) -> Tensor:
+    """The float function in units of the output, for the gradient only."""
+    source, target = a.formats["data_in_0"], a.formats["data_out_0"]
+    # A pole, or an infinite slope, is passed at half a code's distance: its gradient would be infinite.
+    x = x.double()
+    if function.positive:
+        x = x.clamp(min=0.5)
+    elif not bool(torch.isfinite(function(torch.zeros(1, dtype=torch.float64), a.attributes))):
+        x = torch.where(x == 0, x + 0.5, x)
+    result = function(x * source.scale, a.attributes) * math.ldexp(1.0, target.frac_width)
+    if a.overflow is Overflow.SATURATE:
+        result = result.clamp(target.min_mantissa, target.max_mantissa)
+    return result
+
+
+def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
+    """Attributes with which the function is a number everywhere."""
+
+    def check(node: str, attributes: Mapping[str, Any]) -> None:
+        function = BY_NAME[name]
+        for attribute, value in function.given(attributes).items():
+            if not isinstance(value, int | float | str) or (not isinstance(value, str) and not math.isfinite(value)):
+                raise UnsupportedError("this must be a finite number", node=node, field=attribute, got=value)
+        try:
+            values = function(torch.linspace(-9.0, 9.0, 73, dtype=torch.float64), attributes)
+        except (RuntimeError, ZeroDivisionError) as error:
+            raise UnsupportedError(f"{name} cannot be computed", node=node, got=str(error)) from error
+        if bool(torch.isnan(values).any()):
+            raise UnsupportedError(
+                f"{name} with these attributes is not a number somewhere", node=node, got=function.given(attributes)
+            )
+
+    return check
+
+
+def _build(name: str) -> Callable[[Request], FunctionParams]:
+    def build(r: Request) -> FunctionParams:
+        common = dataclasses.asdict(elementwise.build(r))
+        if r.arithmetic.formats["data_in_0"].width <= TABLE_BITS:
+            return FunctionParams(**common, SEGMENTS=0, STEP_WIDTH=1, COEFFICIENT_FRAC=0, **_widths((1, 1, 1)))
+        try:
+            plan = fit(key_of(name, r.arithmetic))
+        except FormatError as error:
+            error.node = error.node or r.node
+            raise
+        return FunctionParams(
+            **common,
+            SEGMENTS=plan.segments,
+            STEP_WIDTH=plan.step,
+            COEFFICIENT_FRAC=plan.frac,
+            **_widths(plan.widths),
+        )
+
+    return build
+
+
+def _widths(bits: tuple[int, ...]) -> dict[str, int]:
+    return {f"C{i}_WIDTH": width for i, width in enumerate(bits)}
+
+
+def _memories(name: str) -> Callable[[Arithmetic], dict[str, Memory]]:
+    def memories(a: Arithmetic) -> dict[str, Memory]:
+        key = key_of(name, a)
+        if a.formats["data_in_0"].width <= TABLE_BITS:
+            return {"TABLE_FILE": memory(key)}
+        return fit(key).memories()
+
+    return memories
+
+
+def _latency(p: FunctionParams) -> Latency:
+    beats = stream_of(p, "DATA_IN_0", "in").beats
+    return Latency.from_steps(Steps.registered(beats, pipe=PIECEWISE_LATENCY if p.SEGMENTS else 1))
+
+
+S8, S16 = FixedFormat(8, 4), FixedFormat(16, 10)
+ModeAndFormats = tuple[str, FixedFormat, FixedFormat, Rounding, Overflow]
+MORE: dict[str, tuple[tuple[str, tuple[int, ...], int, FixedFormat, FixedFormat, Rounding, Overflow], ...]] = {
+    "sigmoid": (
+        ("unsigned", (3, 23), 4, FixedFormat(6, 3, signed=False), FixedFormat(7, 7, signed=False), Rounding.HALF_UP,
+         Overflow.SATURATE),
+        ("one_lane", (2, 3, 11), 1, FixedFormat(5, 2), FixedFormat(12, 11), Rounding.FLOOR, Overflow.WRAP),
+        ("twelve_bits", (9, 23), 5, FixedFormat(12, 8), FixedFormat(10, 9), Rounding.HALF_EVEN, Overflow.SATURATE),
+        ("two_bits", (4, 3), 3, FixedFormat(2, 0), FixedFormat(2, 1), Rounding.TRUNC, Overflow.SATURATE),
+        ("wide", (9, 23), 4, S16, FixedFormat(16, 15), Rounding.HALF_EVEN, Overflow.SATURATE),
+    ),
+    "gelu": (("wide", (9, 22), 3, S16, FixedFormat(14, 9), Rounding.HALF_UP, Overflow.SATURATE),),
+    "log": (
+        ("wide", (9, 21), 2, FixedFormat(16, 8, signed=False), FixedFormat(12, 7), Rounding.FLOOR, Overflow.SATURATE),
+    ),
+    "reciprocal": (("wide", (9, 21), 1, FixedFormat(20, 10), S16, Rounding.TRUNC, Overflow.SATURATE),),
+    "exp": (("wide", (9, 21), 21, FixedFormat(13, 9), FixedFormat(18, 4, signed=False), Rounding.HALF_EVEN,
+             Overflow.SATURATE),),
+}  # fmt: skip
+"""More cases than the one that every function has: name, shape, lanes, formats, cast modes."""
+
+
+def _cases(name: str) -> Callable[[], list[Case]]:
+    def case(
+        label: str,
+        shape: tuple[int, ...],
+        lanes: int,
+        data_in: FixedFormat,
+        data_out: FixedFormat,
+        rounding: Rounding = Rounding.HALF_EVEN,
+        overflow: Overflow = Overflow.SATURATE,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Case:
+        a = Arithmetic({"data_in_0": data_in, "data_out_0": data_out}, rounding, overflow, attributes or {})
+        params = _build(name)(Request(label, a, {"data_in_0": shape}, {"data_in_0": (lanes,)}))
+        every = math.prod(shape) >= 1 << data_in.width
+        return Case(label, params, 1 if every else 6, every, attributes or {})
+
+    def cases() -> list[Case]:
+        special: dict[str, dict[str, Any]] = {
+            "gelu": {"approximate": "tanh"},
+            "elu": {"alpha": 0.7},
+            "softplus": {"beta": 2.0},
+        }
+        plain = case("table", (4, 67), 4, S8, S8, attributes=special.get(name))
+        return [plain, *(case(*more) for more in MORE.get(name, ()))]
+
+    return cases
+
+
+def _op(function: Function) -> OpDef:
+    name, targets = function.name, function.targets
+    is_module = [isinstance(t, type) and issubclass(t, nn.Module) for t in targets]
+    return OpDef(
+        name=name,
+        mase_type=function.kind,
+        modules=tuple(t for t, module in zip(targets, is_module, strict=True) if module),
+        functions=tuple(t for t, m in zip(targets, is_module, strict=True) if not m and not isinstance(t, str)),
+        methods=tuple(t for t in targets if isinstance(t, str)),
+        attributes=(*function.attributes, *(["inplace"] if any(is_module) else [])),
+        golden=golden(name),
+        check=_check(name),
+        hardware=Hardware(
+            module="fixed_function",
+            file="ops/fixed_function.sv",
+            dependence_files=(
+                "lib/fixed_cast_unit.sv",
+                "lib/fixed_lookup.sv",
+                "lib/fixed_piecewise.sv",
+                "lib/row_end.sv",
+            ),
+            params=FunctionParams,
+            build=_build(name),
+            ports=elementwise.ports,
+            arithmetic=elementwise.arithmetic,
+            latency=_latency,
+            cases=_cases(name),
+            follows_input=True,
+            memories=_memories(name),
+        ),
+    )
+
+
+OPS = tuple(_op(function) for function in FUNCTIONS)

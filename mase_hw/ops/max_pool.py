@@ -1,0 +1,207 @@
+"""Maximum pooling of images and sequences: the largest mantissa of every window, then one cast.
+
+Sliding windows (any kernel, stride, padding, dilation, ``ceil_mode``) and adaptive ones. The cast keeps the order of
+values, so it does not matter that it comes last.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.nn.values import OnValues, selection
+from mase_hw.numerics import cast
+from mase_hw.ops import _pooling as pooling
+from mase_hw.ops._images import image, image_params, image_ports, tiles_of
+from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.steps import Steps
+
+
+@dataclass(frozen=True)
+class MaxPoolParams:
+    """Parameters of ``fixed_max_pool2d``; window dimension 0 is along a row of the image, 1 down a column."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_TENSOR_SIZE_DIM_3: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_3: int
+    KERNEL_SIZE_0: int
+    KERNEL_SIZE_1: int
+    STRIDE_0: int
+    STRIDE_1: int
+    PADDING_0: int
+    PADDING_1: int
+    DILATION_0: int
+    DILATION_1: int
+    CEIL_MODE: int
+    ADAPTIVE: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_3: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor], *, spatial: int) -> dict[str, Tensor]:
+    """``data_in_0 (N, C, H, W)`` or, for one dimension, ``(N, C, L)`` -> ``data_out_0``, windows as in PyTorch."""
+    frac = a.formats["data_in_0"].frac_width
+    pooled = _pooled(t["data_in_0"], a.attributes, spatial)
+    return {"data_out_0": cast(pooled, frac, a.formats["data_out_0"], a.rounding, a.overflow)}
+
+
+def _on_values(a: Arithmetic, t: Mapping[str, Tensor], *, spatial: int) -> OnValues | None:
+    finish = selection(a, a.formats["data_in_0"].min_mantissa)
+    return None if finish is None else lambda x: finish(_pooled(x, a.attributes, spatial))
+
+
+def _pooled(x: Tensor, attributes: Mapping[str, Any], spatial: int) -> Tensor:
+    n, c, h, w = image("max_pool", x.shape, spatial)
+    windows = pooling.windows_for("max_pool", (h, w), attributes, spatial)
+    # Selecting is exact in any carrier; PyTorch pools floats on every device.
+    pixels = x.reshape(n, c, h, w)
+    if windows[0].adaptive:
+        pooled = functional.adaptive_max_pool2d(pixels, (windows[0].out, windows[1].out))
+    else:
+        kernel, stride, padding, dilation = (
+            tuple(getattr(along, field) for along in windows) for field in ("kernel", "stride", "padding", "dilation")
+        )
+        pooled = functional.max_pool2d(pixels, kernel, stride, padding, dilation, attributes.get("ceil_mode", False))
+    return pooled.reshape(*x.shape[: x.ndim - spatial], *pooled.shape[4 - spatial :])
+
+
+def _build(r: Request, spatial: int) -> MaxPoolParams:
+    formats, attributes = r.arithmetic.formats, r.arithmetic.attributes
+    size = image(r.node, r.shapes["data_in_0"], spatial)
+    n, c, h, w = size
+    windows = pooling.windows_for(r.node, (h, w), attributes, spatial)
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
+    return MaxPoolParams(
+        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
+        **pooling.window_params(windows),
+        DILATION_0=windows[1].dilation,
+        DILATION_1=windows[0].dilation,
+        CEIL_MODE=int(bool(attributes.get("ceil_mode", False))),
+        ADAPTIVE=int(windows[0].adaptive),
+        **image_params("DATA_OUT_0", (n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _arithmetic(p: MaxPoolParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    attributes = pooling.attributes_of(p) | ({} if p.ADAPTIVE else {"dilation": (p.DILATION_1, p.DILATION_0)})
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
+
+
+@functools.cache
+def _latency(p: MaxPoolParams) -> Latency:
+    stages = pooling.schedule(pooling.windows_of(p), p.DATA_IN_0_TENSOR_SIZE_DIM_3, tiles_of(p, "DATA_IN_0"))
+    beats = image_ports(p)[1].beats
+    return Latency.from_steps(*stages, Steps.queued(beats, 2))
+
+
+S8 = FixedFormat(8, 4)
+EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
+
+
+def _case(
+    name: str,
+    size: tuple[int, ...],
+    lanes: int,
+    spatial: int = 2,
+    formats: tuple[FixedFormat, FixedFormat] = (S8, S8),
+    modes: tuple[Rounding, Overflow] = EVEN,
+    frames: int = 4,
+    **attributes: Any,
+) -> Case:
+    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, attributes)
+    return Case(name, _build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)}), spatial), frames)
+
+
+def _cases_2d() -> Sequence[Case]:
+    u4, wide, narrow = FixedFormat(4, 2, False), FixedFormat(16, 9), FixedFormat(7, 3)
+    return [
+        _case("resnet", (1, 3, 7, 9), 2, kernel_size=3, stride=2, padding=1),
+        _case("five", (1, 3, 6, 7), 3, kernel_size=5, stride=1, padding=2),
+        _case("larger_than_the_image", (1, 4, 3, 4), 2, kernel_size=(4, 2), stride=1, padding=(2, 1)),
+        _case("gaps", (1, 1, 8, 7), 1, formats=(u4, u4), kernel_size=2, stride=3),
+        _case("dilated", (1, 2, 9, 8), 2, kernel_size=(3, 2), stride=(1, 2), padding=(1, 0), dilation=(2, 3)),
+        _case("cast", (2, 3, 4, 6), 3, 2, (wide, narrow), (Rounding.FLOOR, Overflow.WRAP), kernel_size=(1, 2)),
+    ]
+
+
+def _cases_1d() -> Sequence[Case]:
+    u4, s2 = FixedFormat(4, 2, False), FixedFormat(2, 0)
+    return [
+        _case("pairs", (1, 4, 1, 9), 2, 1, (u4, u4), kernel_size=2),
+        _case("overlapping", (1, 3, 1, 8), 1, 1, (s2, s2), kernel_size=4, stride=2, padding=2, ceil_mode=True),
+    ]
+
+
+def _cases_adaptive() -> Sequence[Case]:
+    return [_case("does_not_divide", (1, 2, 5, 7), 2, output_size=(3, 5))]
+
+
+def _cases_adaptive_1d() -> Sequence[Case]:
+    return [_case("divides", (1, 3, 1, 8), 2, 1, output_size=(1, 4))]
+
+
+def _op(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> OpDef:
+    return OpDef(
+        name=name,
+        mase_type="module_related_func",
+        modules=targets[:1],
+        functions=targets[1:],
+        attributes=tuple(attributes.split()),
+        golden=functools.partial(golden, spatial=spatial),
+        on_values=functools.partial(_on_values, spatial=spatial),
+        default_out=lambda formats: formats["data_in_0"],
+        check=pooling.check_pool,
+        hardware=Hardware(
+            module="fixed_max_pool2d",
+            file="ops/fixed_max_pool2d.sv",
+            dependence_files=("lib/window_reduce.sv", "lib/fixed_cast_unit.sv", "lib/skid_buffer.sv"),
+            params=MaxPoolParams,
+            build=functools.partial(_build, spatial=spatial),
+            ports=image_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=cases,
+            follows_input=True,
+            layout="channels_last",
+        ),
+    )
+
+
+_SLIDING = "kernel_size stride padding dilation ceil_mode return_indices"
+_TO_SIZE = "output_size return_indices"
+OPS = (
+    _op("max_pool1d", 1, _cases_1d, _SLIDING, nn.MaxPool1d, functional.max_pool1d, torch.max_pool1d),
+    _op("max_pool2d", 2, _cases_2d, _SLIDING, nn.MaxPool2d, functional.max_pool2d, torch.max_pool2d),
+    _op("adaptive_max_pool1d", 1, _cases_adaptive_1d, _TO_SIZE, nn.AdaptiveMaxPool1d, functional.adaptive_max_pool1d),
+    _op("adaptive_max_pool2d", 2, _cases_adaptive, _TO_SIZE, nn.AdaptiveMaxPool2d, functional.adaptive_max_pool2d),
+)

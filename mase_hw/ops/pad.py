@@ -1,0 +1,181 @@
+"""Zeros around an image: the pixels are cast, the zeros are zero in every format."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import cast
+from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
+from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.steps import Steps
+
+
+@dataclass(frozen=True)
+class PadParams:
+    """Parameters of ``fixed_zero_pad2d``: both tensors, and columns and rows of zeros."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_TENSOR_SIZE_DIM_3: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_3: int
+    PADDING_LEFT: int
+    PADDING_RIGHT: int
+    PADDING_TOP: int
+    PADDING_BOTTOM: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_3: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def _amounts(node: str, attributes: Mapping[str, Any], rank: int) -> list[int]:
+    """Left, right, top, bottom; the function calls it ``pad``, the modules ``padding``.
+
+    Raises:
+        UnsupportedError: If anything but columns and rows grows, or something is cut off.
+    """
+    value = attributes.get("pad", attributes.get("padding", ()))
+    spatial = max(rank - 2, 0)
+    given = [int(v) for v in value] if isinstance(value, Sequence) else [int(value)] * 2 * spatial
+    outer = given[2 * spatial :]
+    if spatial not in (1, 2) or any(outer) or any(v < 0 for v in given):
+        raise UnsupportedError(
+            "only rows and columns of zeros can be added to an image",
+            node=node,
+            field="pad",
+            got=value,
+            expected="(left, right, top, bottom), none of them negative, of an image (N, C, H, W)",
+            remedy="pad the last two dimensions only (the last one of (N, C, L)); slice a tensor to cut it",
+        )
+    return (given[: 2 * spatial] + [0] * 4)[:4]
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 (N, C, H, W)`` or ``(N, C, L)`` -> ``data_out_0`` with zeros around it."""
+    x = t["data_in_0"]
+    amounts = _amounts("pad", a.attributes, x.ndim)
+    frac = a.formats["data_in_0"].frac_width
+    pixels = cast(x, frac, a.formats["data_out_0"], a.rounding, a.overflow)
+    return {"data_out_0": functional.pad(pixels, amounts[: 2 * (x.ndim - 2)])}
+
+
+def _build(r: Request) -> PadParams:
+    formats, shape = r.arithmetic.formats, r.shapes["data_in_0"]
+    left, right, top, bottom = _amounts(r.node, r.arithmetic.attributes, len(shape))
+    size = image(r.node, shape, len(shape) - 2)
+    n, c, h, w = size
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
+    return PadParams(
+        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
+        PADDING_LEFT=left,
+        PADDING_RIGHT=right,
+        PADDING_TOP=top,
+        PADDING_BOTTOM=bottom,
+        **image_params("DATA_OUT_0", (n, c, h + top + bottom, w + left + right), formats["data_out_0"], lanes),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _arithmetic(p: PadParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    amounts = (p.PADDING_LEFT, p.PADDING_RIGHT, p.PADDING_TOP, p.PADDING_BOTTOM)
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"pad": amounts})
+
+
+@functools.cache
+def _latency(p: PadParams) -> Latency:
+    n, _, h, w = image_of(p, "DATA_OUT_0")
+    pixel = np.zeros((n, h, w, tiles_of(p, "DATA_IN_0")), dtype=np.int64)
+    pixel[:, p.PADDING_TOP : h - p.PADDING_BOTTOM, p.PADDING_LEFT : w - p.PADDING_RIGHT] = 1
+    sent = np.cumsum(pixel.reshape(-1))
+    # A zero waits for the pixel behind it, if there is one.
+    needs = np.minimum(sent + 1 - pixel.reshape(-1), sent[-1])
+    steps = Steps((needs,), (sent,), np.arange(1, sent.size + 1, dtype=np.int64), (1,), 1, (2,), 1, queue_lag=0)
+    return Latency.from_steps(steps)
+
+
+def _case(
+    name: str,
+    size: tuple[int, ...],
+    lanes: int,
+    pad: tuple[int, ...],
+    formats: tuple[FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+) -> Case:
+    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, {"pad": pad})
+    return Case(name, _build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)})))
+
+
+def _cases() -> list[Case]:
+    s8, u4 = FixedFormat(8, 4), FixedFormat(4, 1, False)
+    return [
+        _case("around", (1, 3, 3, 4), 2, (1, 1, 1, 1), (s8, s8)),
+        _case("uneven", (2, 2, 2, 3), 1, (2, 0, 0, 3), (s8, u4), (Rounding.HALF_UP, Overflow.WRAP)),
+    ]
+
+
+def _check(node: str, attributes: Mapping[str, Any]) -> None:
+    value, mode = attributes.get("value"), attributes.get("mode", "constant")
+    if mode != "constant" or value not in (None, 0, 0.0):
+        raise UnsupportedError(
+            "an image can be padded with zeros only",
+            node=node,
+            field="mode" if mode != "constant" else "value",
+            got=mode if mode != "constant" else value,
+            expected="constant" if mode != "constant" else 0,
+            remedy="pad with zeros: torch.nn.functional.pad(x, pad)",
+        )
+
+
+OPS = (
+    OpDef(
+        name="pad",
+        mase_type="implicit_func",
+        modules=(nn.ZeroPad1d, nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d),
+        functions=(functional.pad,),
+        attributes=("padding", "value"),
+        golden=golden,
+        default_out=lambda formats: formats["data_in_0"],
+        check=_check,
+        hardware=Hardware(
+            module="fixed_zero_pad2d",
+            file="ops/fixed_zero_pad2d.sv",
+            dependence_files=("lib/fixed_cast_unit.sv", "lib/register_slice.sv", "lib/stream_fifo.sv"),
+            params=PadParams,
+            build=_build,
+            ports=image_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            follows_input=True,
+            layout="channels_last",
+        ),
+    ),
+)

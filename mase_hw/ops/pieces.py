@@ -1,0 +1,174 @@
+"""The ops of :data:`mase_hw.ops._pieces.PIECES`: ``cast(slope * x + offset)`` with the constants of x's piece."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mase_hw.catalogue import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.errors import FormatError, UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.ops import _elementwise as elementwise
+from mase_hw.ops._pieces import BY_NAME, PIECES, Constants, Pieces, constants
+from mase_hw.ops._tensors import stream_of
+from mase_hw.steps import Steps
+
+
+@dataclass(frozen=True)
+class PiecesParams(elementwise.ElementwiseParams):
+    """Parameters of ``fixed_pieces``; see the module for their meaning."""
+
+    LOW: int
+    HIGH: int
+    SLOPE_0: int
+    SLOPE_1: int
+    SLOPE_2: int
+    SLOPE_FRAC: int
+    OFFSET_0: int
+    OFFSET_1: int
+    OFFSET_2: int
+    OFFSET_FRAC: int
+
+
+def golden(name: str) -> Golden:
+    """The arithmetic of a function: ``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
+
+    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        x, source, target = t["data_in_0"], a.formats["data_in_0"], a.formats["data_out_0"]
+        c = constants(name, a)
+        frac = max(source.frac_width + c.slope_frac, c.offset_frac)
+        slopes = [s << (frac - source.frac_width - c.slope_frac) for s in c.slopes]
+        offsets = [o << (frac - c.offset_frac) for o in c.offsets]
+        bound = max(magnitude(source) * abs(s) + abs(o) for s, o in zip(slopes, offsets, strict=True))
+        dtype = carrier(max(bound, magnitude(source)), name=name)
+        m = as_carrier(x, dtype)
+        out = cast(_straight(m, c, slopes, offsets), frac, target, a.rounding, a.overflow)
+        if dtype == torch.int64 and out.dtype != torch.int64 and x.requires_grad:
+            rough = _straight(x.double(), c, slopes, offsets) * math.ldexp(1.0, target.frac_width - frac)
+            if a.overflow is Overflow.SATURATE:
+                rough = rough.clamp(target.min_mantissa, target.max_mantissa)
+            out = straight_through(out, rough)
+        return {"data_out_0": out}
+
+    return compute
+
+
+def _straight(m: Tensor, c: Constants, slopes: list[int], offsets: list[int]) -> Tensor:
+    """The exact value, in units of the finer of product and offset."""
+    first, middle, last = (m * s + o for s, o in zip(slopes, offsets, strict=True))
+    return torch.where(m < c.low, first, torch.where(m >= c.high, last, middle))
+
+
+def _build(name: str) -> Callable[[Request], PiecesParams]:
+    def build(r: Request) -> PiecesParams:
+        try:
+            c = constants(name, r.arithmetic)
+        except FormatError as error:
+            error.node = error.node or r.node
+            raise
+        return PiecesParams(
+            **dataclasses.asdict(elementwise.build(r)),
+            LOW=c.low,
+            HIGH=c.high,
+            **{f"SLOPE_{i}": slope for i, slope in enumerate(c.slopes)},
+            SLOPE_FRAC=c.slope_frac,
+            **{f"OFFSET_{i}": offset for i, offset in enumerate(c.offsets)},
+            OFFSET_FRAC=c.offset_frac,
+        )
+
+    return build
+
+
+def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
+    """Attributes must be finite numbers."""
+
+    def check(node: str, attributes: Mapping[str, Any]) -> None:
+        for attribute, value in BY_NAME[name].given(attributes).items():
+            if not isinstance(value, int | float) or not math.isfinite(value):
+                raise UnsupportedError("this must be a finite number", node=node, field=attribute, got=value)
+
+    return check
+
+
+def _latency(p: PiecesParams) -> Latency:
+    return Latency.from_steps(Steps.registered(stream_of(p, "DATA_IN_0", "in").beats, pipe=2))
+
+
+S8 = FixedFormat(8, 4)
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "hardtanh": {"min_val": -2.3, "max_val": 4.5},
+    "leaky_relu": {"negative_slope": 0.01},
+    "threshold": {"threshold": 0.3, "value": -2.7},
+    "hardshrink": {"lambd": 0.3},
+    "softshrink": {"lambd": 0.7},
+}
+"""Of the catalogue's cases."""
+
+
+def _cases(name: str) -> Callable[[], list[Case]]:
+    attributes = ATTRIBUTES.get(name, {})
+
+    def case(
+        label: str,
+        shape: tuple[int, ...],
+        lanes: int,
+        data_in: FixedFormat,
+        data_out: FixedFormat,
+        rounding: Rounding = Rounding.HALF_EVEN,
+        overflow: Overflow = Overflow.SATURATE,
+    ) -> Case:
+        a = Arithmetic({"data_in_0": data_in, "data_out_0": data_out}, rounding, overflow, attributes)
+        params = _build(name)(Request(label, a, {"data_in_0": shape}, {"data_in_0": (lanes,)}))
+        every = math.prod(shape) >= 1 << data_in.width
+        return Case(label, params, 1 if every else 6, every, attributes)
+
+    def cases() -> list[Case]:
+        more: dict[str, list[Case]] = {
+            "leaky_relu": [
+                case("wide", (3, 22), 4, FixedFormat(16, 9), FixedFormat(12, 7), Rounding.FLOOR, Overflow.WRAP)
+            ],
+            "hardsigmoid": [
+                case("unsigned", (3, 23), 1, FixedFormat(6, 3, False), FixedFormat(8, 8, False), Rounding.HALF_UP),
+                case("finer", (2, 2, 5), 5, FixedFormat(3, 0), FixedFormat(16, 13), Rounding.TRUNC),
+            ],
+        }
+        return [case("eight_bits", (4, 67), 4, S8, S8), *more.get(name, [])]
+
+    return cases
+
+
+def _op(function: Pieces) -> OpDef:
+    name, targets = function.name, function.targets
+    is_module = [isinstance(t, type) and issubclass(t, nn.Module) for t in targets]
+    return OpDef(
+        name=name,
+        mase_type="module_related_func",
+        modules=tuple(t for t, module in zip(targets, is_module, strict=True) if module),
+        functions=tuple(t for t, m in zip(targets, is_module, strict=True) if not m and not isinstance(t, str)),
+        methods=tuple(t for t in targets if isinstance(t, str)),
+        attributes=(*function.attributes, "inplace"),
+        golden=golden(name),
+        check=_check(name),
+        hardware=Hardware(
+            module="fixed_pieces",
+            file="ops/fixed_pieces.sv",
+            dependence_files=("lib/fixed_cast_unit.sv", "lib/register_slice.sv", "lib/row_end.sv"),
+            params=PiecesParams,
+            build=_build(name),
+            ports=elementwise.ports,
+            arithmetic=elementwise.arithmetic,
+            latency=_latency,
+            cases=_cases(name),
+            follows_input=True,
+        ),
+    )
+
+
+OPS = tuple(_op(function) for function in PIECES)

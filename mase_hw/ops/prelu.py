@@ -1,0 +1,173 @@
+"""PReLU: ``cast(x)`` where x is not negative, ``cast(x * weight)`` below; one weight, or one per channel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
+from mase_hw.steps import Steps
+from mase_hw.streams import Direction, Stream
+
+
+@dataclass(frozen=True)
+class PreluParams:
+    """Parameters of ``fixed_prelu``; see the module for their meaning."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    WEIGHT_PRECISION_0: int
+    WEIGHT_PRECISION_1: int
+    WEIGHT_SIGNED: int
+    WEIGHT_TENSOR_SIZE_DIM_0: int
+    WEIGHT_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 (N, C, ...)`` and ``weight (C,)``, or any shape and ``(1,)`` -> ``data_out_0`` of the same shape."""
+    x, w = t["data_in_0"], t["weight"]
+    source, factor, target = (a.formats[name] for name in ("data_in_0", "weight", "data_out_0"))
+    up, down = max(0, factor.frac_width), max(0, -factor.frac_width)
+    bound = max(magnitude(source) << up, (magnitude(source) * magnitude(factor)) << down)
+    dtype = carrier(bound)
+    frac = source.frac_width + up
+    if w.numel() > 1:
+        w = w.reshape(-1, *[1] * (x.dim() - 2))
+    out = cast(_either(as_carrier(x, dtype), as_carrier(w, dtype), up, down), frac, target, a.rounding, a.overflow)
+    if dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+        rough = _either(x.double(), w.double(), up, down) * math.ldexp(1.0, target.frac_width - frac)
+        if a.overflow is Overflow.SATURATE:
+            rough = rough.clamp(target.min_mantissa, target.max_mantissa)
+        out = straight_through(out, rough)
+    return {"data_out_0": out}
+
+
+def _either(x: Tensor, w: Tensor, up: int, down: int) -> Tensor:
+    return torch.where(x >= 0, x * (1 << up), x * w * (1 << down))
+
+
+def _build(r: Request) -> PreluParams:
+    formats, shape, weights = r.arithmetic.formats, r.shapes["data_in_0"], math.prod(r.shapes["weight"])
+    if weights > 1 and (len(shape) < 2 or shape[1] != weights):
+        raise UnsupportedError(
+            "the weights of a PReLU belong to dimension 1",
+            node=r.node,
+            field="weight",
+            got=f"{weights} weights, data of shape {list(shape)}",
+            expected="one weight, or one for every channel",
+        )
+    # Channels last, also where sizes of 1 would allow another order.
+    streamed = (shape[0], *shape[2:], shape[1]) if len(shape) > 2 else shape
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], streamed)
+    size, width = (streamed[-1], lanes) if weights > 1 else (1, 1)
+    return PreluParams(
+        **tensor_params("DATA_IN_0", streamed, formats["data_in_0"], (lanes,)),
+        **tensor_params("WEIGHT", (size,), formats["weight"], (width,), dims=1),
+        **tensor_params("DATA_OUT_0", streamed, formats["data_out_0"], (lanes,)),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _data(p: PreluParams, prefix: str, direction: Direction) -> Stream:
+    outer, inner, channels = shape_of(p, prefix)
+    lanes = (getattr(p, f"{prefix}_PARALLELISM_DIM_0"),)
+    layout = Layout.channels_last((outer, channels, inner))
+    return Stream(prefix.lower(), direction, (outer, inner, channels), format_of(p, prefix), lanes, layout=layout)
+
+
+def _ports(p: PreluParams) -> tuple[Stream, ...]:
+    data = _data(p, "DATA_IN_0", "in")
+    # One weight goes with every beat; several with every row.
+    repeat = data.beats if p.WEIGHT_TENSOR_SIZE_DIM_0 == 1 else math.prod(data.shape[:-1])
+    return (data, stream_of(p, "WEIGHT", "in", dims=1, repeat=repeat), _data(p, "DATA_OUT_0", "out"))
+
+
+def _arithmetic(p: PreluParams) -> Arithmetic:
+    formats = {name: format_of(p, name.upper()) for name in ("data_in_0", "weight", "data_out_0")}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
+
+
+def _latency(p: PreluParams) -> Latency:
+    return Latency.from_steps(Steps.registered(_data(p, "DATA_IN_0", "in").beats, pipe=2))
+
+
+def _case(
+    name: str,
+    shape: tuple[int, ...],
+    weights: int,
+    lanes: int,
+    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
+    rounding: Rounding = Rounding.HALF_EVEN,
+    overflow: Overflow = Overflow.SATURATE,
+) -> Case:
+    a = Arithmetic(dict(zip(("data_in_0", "weight", "data_out_0"), formats, strict=True)), rounding, overflow)
+    request = Request(name, a, {"data_in_0": shape, "weight": (weights,)}, {"data_in_0": (lanes,)})
+    return Case(name, _build(request), 6)
+
+
+def _cases() -> list[Case]:
+    s8, u4 = FixedFormat(8, 4), FixedFormat(4, 3, False)
+    return [
+        _case("per_channel", (2, 7, 5), 7, 3, (s8, FixedFormat(8, 6), s8)),
+        _case("one_weight", (1, 10, 3), 1, 4, (s8, FixedFormat(6, 7), FixedFormat(7, 3)), Rounding.HALF_UP),
+        _case("serial", (1, 3, 4), 3, 1, (FixedFormat(16, 9), u4, FixedFormat(12, 8)), Rounding.TRUNC, Overflow.WRAP),
+        _case("coarse", (1, 4, 3), 4, 4, (FixedFormat(6, 3, False), FixedFormat(4, -1), FixedFormat(9, 4))),
+    ]
+
+
+OPS = (
+    OpDef(
+        name="prelu",
+        mase_type="module_related_func",
+        modules=(nn.PReLU,),
+        functions=tuple(dict.fromkeys((F.prelu, torch.prelu))),
+        methods=("prelu",),
+        parameters=("weight",),
+        golden=golden,
+        formats=("data_in_0", "weight", "data_out_0"),
+        default_out=lambda formats: formats["data_in_0"],
+        hardware=Hardware(
+            module="fixed_prelu",
+            file="ops/fixed_prelu.sv",
+            dependence_files=("lib/fixed_cast_unit.sv", "lib/register_slice.sv", "lib/stream_join.sv"),
+            params=PreluParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            follows_input=True,
+            static=("weight",),
+            layout="channels_last",
+        ),
+    ),
+)

@@ -1,0 +1,186 @@
+"""Reorder: the elements of a frame in another order, through a buffer of two frames.
+
+No model contains it: the netlist puts one where an op wants the elements of a tensor in another order than they
+travel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat
+from mase_hw.layouts import Layout
+from mase_hw.steps import Steps
+from mase_hw.streams import Direction, Stream
+
+RANK = 6
+"""Nested counters of the module."""
+
+
+@dataclass(frozen=True)
+class ReorderParams:
+    """Parameters of ``stream_reorder``: element bits, and sizes and steps of the counters that read, fastest first."""
+
+    WIDTH: int
+    SIZE_0: int
+    SIZE_1: int
+    SIZE_2: int
+    SIZE_3: int
+    SIZE_4: int
+    SIZE_5: int
+    STEP_0: int
+    STEP_1: int
+    STEP_2: int
+    STEP_3: int
+    STEP_4: int
+    STEP_5: int
+
+    @property
+    def elements(self) -> int:
+        """Elements of a frame."""
+        return math.prod(getattr(self, f"SIZE_{i}") for i in range(RANK))
+
+    def sequence(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Which element of the incoming frame leaves at each place."""
+        places = np.zeros(1, dtype=np.int64)
+        for i in range(RANK):
+            digits = np.arange(getattr(self, f"SIZE_{i}"), dtype=np.int64) * getattr(self, f"STEP_{i}")
+            places = (digits[:, None] + places[None]).reshape(-1)
+        return places
+
+
+def reorder_params(node: str, width: int, have: Layout, want: Layout) -> ReorderParams:
+    """The counters that turn one order of a tensor's elements into another.
+
+    Args:
+        node: Who wants it, for errors.
+        width: Bits of an element.
+        have: Layout in which the elements come.
+        want: Layout in which they leave; of the same tensor.
+
+    Raises:
+        UnsupportedError: If more counters are needed than the module has.
+    """
+    elements = math.prod(want.shape)
+    places = have.to_stream(np.arange(elements, dtype=np.int64).reshape(1, *have.shape))[0]
+    written = np.empty(elements, dtype=np.int64)
+    written[places] = np.arange(elements, dtype=np.int64)
+    address = want.to_stream(written.reshape(1, *want.shape))[0]
+    sizes, steps = _counters(address)
+    if len(sizes) > RANK:
+        raise UnsupportedError(
+            "this change of order needs more counters than the reorder buffer has",
+            node=node,
+            got=f"{have.to_dict()} to {want.to_dict()}",
+            expected=f"at most {RANK} counters",
+            remedy="split the reshape or permutation before this node",
+        )
+    sizes, steps = sizes + [1] * (RANK - len(sizes)), steps + [0] * (RANK - len(steps))
+    fields = {f"SIZE_{i}": s for i, s in enumerate(sizes)} | {f"STEP_{i}": s for i, s in enumerate(steps)}
+    params = ReorderParams(WIDTH=width, **fields)
+    if not np.array_equal(params.sequence(), address):
+        raise UnsupportedError("this change of order is none of nested counters", node=node)
+    return params
+
+
+def _counters(address: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[list[int], list[int]]:
+    """Nested counters, fastest first, whose sum of steps is the sequence (which a permutation of factors always is)."""
+    sizes: list[int] = []
+    steps: list[int] = []
+    while address.size > 1:
+        step = int(address[1] - address[0])
+        breaks = np.flatnonzero(np.diff(address) != step)
+        size = int(breaks[0]) + 1 if breaks.size else address.size
+        while address.size % size:
+            size -= 1
+        sizes.append(size)
+        steps.append(step)
+        address = address[::size]
+    return sizes, steps
+
+
+def reorder_ports(p: ReorderParams) -> tuple[Stream, ...]:
+    """Both sides, one element a beat."""
+
+    def port(direction: Direction) -> Stream:
+        fmt = FixedFormat(p.WIDTH, 0, signed=False)
+        name = f"{direction}_data"
+        shape = (p.elements, 1)
+        return Stream(name, direction, shape, fmt, (1,), f"{direction}_valid", f"{direction}_ready")
+
+    return port("in"), port("out")
+
+
+def _arithmetic(p: ReorderParams) -> Arithmetic:
+    return Arithmetic({s.name: s.fmt for s in reorder_ports(p)}, attributes={"sequence": p.sequence()})
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``in_data (elements, 1)`` -> ``out_data`` of the same shape, permuted."""
+    return {"out_data": t["in_data"].reshape(-1, 1)[a.attributes["sequence"]]}
+
+
+def _latency(p: ReorderParams) -> Latency:
+    """A step reads an element; the first waits until the whole frame is written, the last frees its bank."""
+    n = p.elements
+    steps = Steps.at(
+        n,
+        needed=[np.zeros(n, dtype=np.int64)],
+        freed=[np.full(n, n - 1, dtype=np.int64)],
+        emitted=np.arange(n, dtype=np.int64),
+        delay=[1],
+        pipe=1,
+        room=[2 * n],
+        queue=1,
+        queue_lag=0,
+    )
+    return Latency.from_steps(steps)
+
+
+def _not_requested(r: Request) -> ReorderParams:
+    raise UnsupportedError("reorder buffers are placed by the netlist, not by a model", node=r.node)
+
+
+def _cases() -> list[Case]:
+    image, square = (2, 3, 4, 5), (1, 4, 4)
+    pairs = {
+        "to_channels_last": (Layout.row_major(image), Layout.channels_last(image)),
+        "to_row_major": (Layout.channels_last(image), Layout.row_major(image)),
+        "transpose": (Layout.row_major(square), Layout(square, (4, 4), (1, 0))),
+        "reversed": (Layout.row_major(image), Layout(image, image, (3, 2, 1, 0))),
+        "deep": (
+            Layout.row_major((2, 2, 3, 2, 2, 2)),
+            Layout((2, 2, 3, 2, 2, 2), (2, 2, 3, 2, 2, 2), (5, 3, 1, 4, 2, 0)),
+        ),
+        "same": (Layout.row_major((7,)), Layout.row_major((7,))),
+        "single": (Layout.row_major((1,)), Layout.row_major((1,))),
+    }
+    return [Case(name, reorder_params(name, 9, have, want), 4) for name, (have, want) in pairs.items()]
+
+
+OPS = (
+    OpDef(
+        name="reorder",
+        golden=golden,
+        formats=(),
+        hardware=Hardware(
+            module="stream_reorder",
+            file="lib/stream_reorder.sv",
+            dependence_files=(),
+            params=ReorderParams,
+            build=_not_requested,
+            ports=reorder_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+        ),
+    ),
+)

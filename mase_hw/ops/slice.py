@@ -1,0 +1,263 @@
+"""Slice: a range of one dimension, cast once; what split, chunk, narrow, select and indexing come to.
+
+In a stream a slice passes some beats and drops the others. ``lower_slices_transform_pass`` makes slices of the ops
+that PyTorch has for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
+from mase_hw.numerics import cast
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.steps import Steps
+from mase_hw.streams import IntArray, Stream
+
+DIMS = 4
+"""Dimensions of the module, innermost first: lanes, what a place of the range holds, the range, rounds."""
+
+
+@dataclass(frozen=True)
+class SliceParams:
+    """Parameters of ``fixed_slice``; ``DIM``, 0 or 2, is what is cut."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_TENSOR_SIZE_DIM_3: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_3: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_3: int
+    DIM: int
+    BEGIN: int
+    STEP: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A range of one factor of a layout.
+
+    Args:
+        factor: Index of the factor.
+        begin: First place that stays.
+        length: Places that stay.
+        step: From one to the next.
+    """
+
+    factor: int
+    begin: int
+    length: int
+    step: int
+
+
+def slice_dim(input: Tensor, dim: int, begin: int, length: int, step: int) -> Tensor:
+    """Elements ``begin``, ``begin + step``, ... of a dimension, ``length`` of them.
+
+    Args:
+        input: Any tensor.
+        dim: Dimension, not negative.
+        begin: First element, not negative.
+        length: Number of elements.
+        step: From one element to the next, positive.
+    """
+    return input[(*[slice(None)] * dim, slice(begin, begin + (length - 1) * step + 1, step))]
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0`` of any shape -> ``data_out_0``, smaller in dimension ``dim``."""
+    x = slice_dim(t["data_in_0"], *_range(a.attributes))
+    return {"data_out_0": cast(x, a.formats["data_in_0"].frac_width, a.formats["data_out_0"], a.rounding, a.overflow)}
+
+
+def _range(attributes: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    dim, begin, length, step = (int(attributes[name]) for name in ("dim", "begin", "length", "step"))
+    return dim, begin, length, step
+
+
+def cut_of(layout: Layout, attributes: Mapping[str, Any]) -> Cut | None:
+    """The factor of a layout that a slice cuts; None if its range straddles several.
+
+    A dimension may be made of several factors that travel apart (the channels after a channel shuffle): a range of
+    whole blocks of the outer one cuts that.
+    """
+    dim, begin, length, step = _range(attributes)
+    factors = layout.factors_of(dim)
+    if not factors:
+        return None
+    first, block = factors[0], math.prod(layout.factors[i] for i in factors[1:])
+    if block == 1:
+        return Cut(first, begin, length, step)
+    whole = step == 1 and begin % block == 0 and length % block == 0
+    return Cut(first, begin // block, length // block, 1) if whole else None
+
+
+def relayout(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+    """The order of what is left: elements keep theirs."""
+    cut = cut_of(layout, attributes)
+    if cut is None:
+        return None
+    factors = [cut.length if i == cut.factor else size for i, size in enumerate(layout.factors)]
+    return Layout(tuple(shape), tuple(factors), layout.order)
+
+
+def _build(r: Request) -> SliceParams:
+    a, shape = r.arithmetic, r.shapes["data_in_0"]
+    layout = r.layouts.get("data_in_0") or Layout.row_major(shape)
+    cut = cut_of(layout, a.attributes)
+    if cut is None:
+        raise UnsupportedError(
+            "this range is scattered over the stream",
+            node=r.node,
+            got=f"{dict(a.attributes)} of {layout.to_dict()}",
+            expected="a range of one dimension, in the order in which it travels",
+            remedy="slice before the dimensions are merged",
+        )
+    sizes = [layout.factors[i] for i in layout.order]
+    place = layout.order.index(cut.factor)
+    inside = place == len(sizes) - 1
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
+    if inside:
+        taken, lanes = (math.prod(sizes[:-1]), 1, 1, sizes[-1]), _whole_beats(cut, sizes[-1], lanes)
+        left = (*taken[:3], cut.length)
+    else:
+        taken = (math.prod(sizes[:place]), sizes[place], math.prod(sizes[place + 1 : -1]), sizes[-1])
+        left = (taken[0], cut.length, *taken[2:])
+    return SliceParams(
+        **tensor_params("DATA_IN_0", taken, a.formats["data_in_0"], (lanes,), DIMS),
+        **tensor_params("DATA_OUT_0", left, a.formats["data_out_0"], (lanes,), DIMS),
+        DIM=0 if inside else 2,
+        BEGIN=cut.begin,
+        STEP=cut.step,
+        ROUNDING=int(a.rounding),
+        OVERFLOW=int(a.overflow),
+    )
+
+
+def _whole_beats(cut: Cut, size: int, lanes: int) -> int:
+    """The most lanes, no more than offered, in whose beats the range begins and ends; one always is."""
+    if cut.step != 1:
+        return 1
+
+    def fits(n: int) -> bool:
+        return n <= cut.length and cut.begin % n == 0 and (cut.begin + cut.length == size or cut.length % n == 0)
+
+    return next(n for n in range(lanes, 0, -1) if fits(n))
+
+
+def _ports(p: SliceParams) -> tuple[Stream, ...]:
+    return (stream_of(p, "DATA_IN_0", "in", dims=DIMS), stream_of(p, "DATA_OUT_0", "out", dims=DIMS))
+
+
+def _attributes(p: SliceParams) -> dict[str, int]:
+    """The slice of a tensor that has the module's dimensions."""
+    length = p.DATA_OUT_0_TENSOR_SIZE_DIM_2 if p.DIM else p.DATA_OUT_0_TENSOR_SIZE_DIM_0
+    return {"dim": DIMS - 1 - p.DIM, "begin": p.BEGIN, "length": length, "step": p.STEP}
+
+
+def _arithmetic(p: SliceParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), _attributes(p))
+
+
+def passing(p: SliceParams) -> IntArray:
+    """Input beats of a frame that pass."""
+    source, sink = _ports(p)
+    tiles = np.arange(source.beats, dtype=np.int64).reshape(*reversed(source.tiles))
+    at = _attributes(p)
+    begin, length = at["begin"], sink.tiles[p.DIM]
+    if not p.DIM:
+        begin //= source.lanes
+    return np.take(tiles, begin + np.arange(length) * p.STEP, axis=at["dim"]).reshape(-1)
+
+
+def _latency(p: SliceParams) -> Latency:
+    """A step takes an input beat; only those that pass wait for the output."""
+    beats = _ports(p)[0].beats
+    every = np.arange(beats, dtype=np.int64)
+    return Latency.from_steps(Steps.at(beats, [every], [every], passing(p), (0,), 1, (0,), 2))
+
+
+def _case(
+    name: str,
+    shape: tuple[int, int, int, int],
+    cut: tuple[int, int, int, int],
+    lanes: int,
+    formats: Sequence[FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    frames: int = 5,
+) -> Case:
+    """A case: outer sizes first; dimension 1 or 3, begin, length, step."""
+    named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
+    attributes = dict(zip(("dim", "begin", "length", "step"), cut, strict=True))
+    request = Request(name, Arithmetic(named, *modes, attributes), {"data_in_0": shape}, {"data_in_0": (lanes,)})
+    return Case(name, _build(request), frames)
+
+
+def _cases() -> list[Case]:
+    s8, u6, s2 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(2, 0)
+    s16, s12 = FixedFormat(16, 9), FixedFormat(12, 4)
+    return [
+        _case("first_channels", (6, 1, 1, 8), (3, 0, 4, 1), 4, (s8, s8)),
+        _case("last_channels", (6, 1, 1, 12), (3, 8, 4, 1), 4, (s8, s8)),
+        _case("middle_channels", (3, 1, 1, 10), (3, 2, 6, 1), 2, (s8, s8)),
+        _case("uneven_rest", (3, 1, 1, 7), (3, 3, 4, 1), 3, (s8, FixedFormat(6, 2)), (Rounding.HALF_UP, Overflow.WRAP)),
+        _case("fewer_lanes", (3, 1, 1, 10), (3, 5, 5, 1), 4, (u6, u6)),
+        _case("every_other_channel", (3, 1, 1, 7), (3, 1, 3, 2), 4, (s8, s8)),
+        _case("one_channel", (4, 1, 1, 5), (3, 2, 1, 1), 1, (s2, s2)),
+        _case("columns", (4, 5, 1, 6), (1, 1, 3, 1), 4, (s8, s8)),
+        _case("rows", (2, 4, 3, 5), (1, 2, 2, 1), 2, (s8, FixedFormat(9, 5))),
+        _case("every_third_row", (2, 8, 3, 4), (1, 1, 3, 3), 4, (s16, s12), (Rounding.TRUNC, Overflow.SATURATE)),
+        _case("one_row", (1, 3, 1, 4), (1, 2, 1, 1), 1, (s8, s8)),
+    ]
+
+
+OPS = (
+    OpDef(
+        name="slice",
+        mase_type="implicit_func",
+        functions=(slice_dim,),
+        attributes=("dim", "begin", "length", "step"),
+        relayout=relayout,
+        golden=golden,
+        default_out=lambda formats: formats["data_in_0"],
+        hardware=Hardware(
+            module="fixed_slice",
+            file="ops/fixed_slice.sv",
+            dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv", "lib/skid_buffer.sv"),
+            params=SliceParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            follows_input=True,
+        ),
+    ),
+)

@@ -1,0 +1,258 @@
+"""Negative, absolute value and clamp: exact, one cast, then the limits.
+
+``clamp(x, min, max)``: the limits are brought into the output format half-even and saturating, as every constant is;
+the input is cast and then held between them. Where saturation is on this equals a clamp before the cast, because a cast
+keeps the order.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude
+from mase_hw.ops import _elementwise as elementwise
+from mase_hw.ops._tensors import format_of, lanes_within, tensor_params
+
+COPY, NEG, ABS = range(3)
+"""Codes of the parameter ``OPERATION``."""
+
+
+@dataclass(frozen=True)
+class UnaryParams:
+    """Parameters of ``fixed_unary``."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    OPERATION: int
+    HAS_LOWEST: int
+    LOWEST: int
+    HAS_HIGHEST: int
+    HIGHEST: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def limit(a: Arithmetic, name: str) -> int | None:
+    """A limit of ``clamp`` as a mantissa of the output, half-even and saturating; None if there is none."""
+    value, fmt = a.attributes.get(name), a.formats["data_out_0"]
+    if value is None:
+        return None
+    if math.isinf(value):
+        return fmt.max_mantissa if value > 0 else fmt.min_mantissa
+    return max(fmt.min_mantissa, min(fmt.max_mantissa, round(math.ldexp(float(value), fmt.frac_width))))
+
+
+def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]:
+    """``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
+
+    def run(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        fmt = a.formats["data_in_0"]
+        x = as_carrier(t["data_in_0"], carrier(magnitude(fmt)))
+        x = -x if operation == NEG else x.abs() if operation == ABS else x
+        out = cast(x, fmt.frac_width, a.formats["data_out_0"], a.rounding, a.overflow)
+        lowest, highest = limit(a, "min"), limit(a, "max")
+        if lowest is not None or highest is not None:
+            out = out.clamp(lowest, highest)
+        return {"data_out_0": out}
+
+    return run
+
+
+def _build(operation: int) -> Callable[[Request], UnaryParams]:
+    def run(r: Request) -> UnaryParams:
+        formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
+        if "data_in_1" in r.shapes:
+            raise UnsupportedError(
+                "only numbers are limits in hardware",
+                node=r.node,
+                got="a tensor",
+                remedy="use torch.maximum and torch.minimum for limits that are tensors",
+            )
+        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+        lowest, highest = (_word(r, name) for name in ("min", "max"))
+        return UnaryParams(
+            **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
+            **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
+            OPERATION=operation,
+            HAS_LOWEST=int(lowest is not None),
+            LOWEST=lowest or 0,
+            HAS_HIGHEST=int(highest is not None),
+            HIGHEST=highest or 0,
+            ROUNDING=int(r.arithmetic.rounding),
+            OVERFLOW=int(r.arithmetic.overflow),
+        )
+
+    return run
+
+
+def _word(r: Request, name: str) -> int | None:
+    value, fmt = limit(r.arithmetic, name), r.arithmetic.formats["data_out_0"]
+    if value is None or value == (fmt.min_mantissa if name == "min" else fmt.max_mantissa):
+        return None  # the format itself limits
+    if not -(2**31) <= value < 2**31:
+        raise UnsupportedError(
+            "a limit does not fit a parameter of 32 bits",
+            node=r.node,
+            field=name,
+            got=value,
+            remedy="give the result a narrower format",
+        )
+    return value
+
+
+def _arithmetic(p: UnaryParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    attributes = {}
+    if p.HAS_LOWEST:
+        attributes["min"] = math.ldexp(p.LOWEST, -p.DATA_OUT_0_PRECISION_1)
+    if p.HAS_HIGHEST:
+        attributes["max"] = math.ldexp(p.HIGHEST, -p.DATA_OUT_0_PRECISION_1)
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
+
+
+def _numbers(node: str, attributes: Mapping[str, Any]) -> None:
+    for name in ("min", "max"):
+        value = attributes.get(name)
+        if value is not None and (not isinstance(value, int | float) or math.isnan(value)):
+            raise UnsupportedError(
+                "only numbers are limits in hardware", node=node, field=name, got=value, expected="a number"
+            )
+
+
+def _negated(formats: Mapping[str, FixedFormat]) -> FixedFormat:
+    """A sign for what had none; the one value of a signed format without a negative saturates."""
+    fmt = formats["data_in_0"]
+    return fmt if fmt.signed else FixedFormat(fmt.width + 1, fmt.frac_width)
+
+
+def _case(
+    operation: int,
+    name: str,
+    shape: Sequence[int],
+    lanes: int,
+    data_in: FixedFormat,
+    data_out: FixedFormat,
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    *,
+    frames: int = 6,
+    exhaustive: bool = False,
+    **attributes: float,
+) -> Case:
+    a = Arithmetic({"data_in_0": data_in, "data_out_0": data_out}, *modes, attributes)
+    request = Request(name, a, {"data_in_0": tuple(shape)}, {"data_in_0": (lanes,)})
+    return Case(name, _build(operation)(request), frames, exhaustive)
+
+
+S8, U6, S16 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(16, 9)
+
+
+def _plain_cases(operation: int) -> Callable[[], list[Case]]:
+    def cases() -> list[Case]:
+        return [
+            _case(operation, "same_format", (4, 64), 8, S8, S8, frames=1, exhaustive=True),
+            _case(operation, "uneven", (2, 3, 5), 3, S8, FixedFormat(6, 2), (Rounding.HALF_UP, Overflow.WRAP)),
+            _case(operation, "from_unsigned", (1, 64), 5, U6, FixedFormat(7, 3), frames=1, exhaustive=True),
+            _case(operation, "to_unsigned", (4, 64), 8, S8, FixedFormat(8, 4, False), frames=1, exhaustive=True),
+            _case(operation, "two_bit", (1, 3), 1, FixedFormat(2, 0), FixedFormat(2, 0)),
+            _case(operation, "wide", (1, 7), 7, S16, FixedFormat(12, 4), (Rounding.TRUNC, Overflow.SATURATE)),
+        ]
+
+    return cases
+
+
+def _clamp_cases() -> list[Case]:
+    def case(*args: Any, **options: Any) -> Case:
+        return _case(COPY, *args, **options)
+
+    return [
+        case("both", (4, 64), 8, S8, S8, min=-2.5, max=3.25, frames=1, exhaustive=True),
+        case("lowest", (4, 64), 8, S8, FixedFormat(6, 2), min=-0.8, frames=1, exhaustive=True),
+        case("highest", (2, 3, 5), 3, S8, S8, (Rounding.FLOOR, Overflow.WRAP), max=6),
+        case("above_zero", (2, 3, 5), 3, S8, S8, min=1.5, max=4.0),
+        case("below_zero", (5, 7), 4, S8, S8, max=-1.0),
+        case("contradiction", (4, 64), 8, S8, S8, min=3.0, max=-3.0 + 5.9, frames=1, exhaustive=True),
+        case("unsigned", (1, 64), 5, U6, U6, min=1.0, max=6.5, frames=1, exhaustive=True),
+        case("wide", (1, 7), 2, FixedFormat(40, 20), FixedFormat(36, 18), min=-3000.5, max=2000.25),
+    ]
+
+
+def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], kind: str, **facets: Any) -> OpDef:
+    return OpDef(
+        name=name,
+        mase_type=kind,
+        golden=golden(operation),
+        hardware=Hardware(
+            module="fixed_unary",
+            file="ops/fixed_unary.sv",
+            dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv", "lib/register_slice.sv"),
+            params=UnaryParams,
+            build=_build(operation),
+            ports=elementwise.ports,
+            arithmetic=_arithmetic,
+            latency=elementwise.registered,
+            cases=cases,
+            follows_input=True,
+        ),
+        **facets,
+    )
+
+
+OPS = (
+    _op(
+        "neg",
+        NEG,
+        _plain_cases(NEG),
+        "builtin_func",
+        functions=(torch.neg, torch.negative, operator.neg),
+        methods=("neg", "neg_", "negative"),
+        default_out=_negated,
+    ),
+    _op(
+        "abs",
+        ABS,
+        _plain_cases(ABS),
+        "implicit_func",
+        functions=(torch.abs, operator.abs),
+        methods=("abs", "abs_"),
+        default_out=lambda formats: FixedFormat(
+            formats["data_in_0"].width, formats["data_in_0"].frac_width, signed=False
+        ),
+    ),
+    _op(
+        "clamp",
+        COPY,
+        _clamp_cases,
+        "implicit_func",
+        functions=(torch.clamp, torch.clip),
+        methods=("clamp", "clamp_", "clip", "clip_"),
+        attributes=("min", "max"),
+        check=_numbers,
+        default_out=lambda formats: formats["data_in_0"],
+    ),
+)

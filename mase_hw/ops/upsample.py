@@ -1,0 +1,201 @@
+"""Nearest-neighbour enlargement by whole factors: every pixel becomes a block of equal ones, then one cast.
+
+Output position ``o`` shows input position ``o // factor``, for ``nearest`` and ``nearest-exact`` alike.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import cast
+from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
+from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.steps import Steps
+
+
+@dataclass(frozen=True)
+class UpsampleParams:
+    """Parameters of ``fixed_upsample_nearest``; factor 0 is along a row of the image, 1 down a column."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_TENSOR_SIZE_DIM_3: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_3: int
+    FACTOR_0: int
+    FACTOR_1: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_3: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def _refuse(node: str, field: str, got: Any, expected: str) -> UnsupportedError:
+    return UnsupportedError(
+        "this enlargement is not possible here",
+        node=node,
+        field=field,
+        got=got,
+        expected=expected,
+        remedy="enlarge by whole factors with mode='nearest', or use a transposed or ordinary convolution after that",
+    )
+
+
+def _factors(node: str, size: tuple[int, int], attributes: Mapping[str, Any], spatial: int) -> tuple[int, int]:
+    """Factors of rows and columns; with one spatial dimension the row stays."""
+    name = "scale_factor" if attributes.get("size") is None else "size"
+    value: Any = attributes.get(name)
+    given = list(value) if isinstance(value, Sequence) else [value] * 2
+    found = []
+    for length, wanted in zip(size, (given[0], given[-1]), strict=True):
+        factor = wanted / length if name == "size" else float(wanted)
+        found.append(int(factor))
+        if factor != int(factor) or factor < 1:
+            raise _refuse(node, name, value, f"whole multiples of the image's {list(size)}")
+    return (1 if spatial == 1 else found[0]), found[1]
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 (N, C, H, W)`` or ``(N, C, L)`` -> ``data_out_0`` enlarged."""
+    x = t["data_in_0"]
+    rows, columns = _geometry("upsample", x.shape, a.attributes)[1]
+    large = x.repeat_interleave(columns, -1)
+    if rows > 1:
+        large = large.repeat_interleave(rows, -2)
+    frac = a.formats["data_in_0"].frac_width
+    return {"data_out_0": cast(large, frac, a.formats["data_out_0"], a.rounding, a.overflow)}
+
+
+def _geometry(
+    node: str, shape: Sequence[int], attributes: Mapping[str, Any]
+) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
+    spatial = 1 if len(shape) == 3 else 2
+    size = image(node, shape, spatial)
+    if spatial == 1:
+        return size, _factors(node, (size[3], size[3]), attributes, 1)
+    return size, _factors(node, size[2:], attributes, 2)
+
+
+def _build(r: Request) -> UpsampleParams:
+    formats = r.arithmetic.formats
+    size, (rows, columns) = _geometry(r.node, r.shapes["data_in_0"], r.arithmetic.attributes)
+    n, c, h, w = size
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
+    return UpsampleParams(
+        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
+        FACTOR_0=columns,
+        FACTOR_1=rows,
+        **image_params("DATA_OUT_0", (n, c, h * rows, w * columns), formats["data_out_0"], lanes),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _arithmetic(p: UpsampleParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"scale_factor": (p.FACTOR_1, p.FACTOR_0)})
+
+
+@functools.cache
+def _latency(p: UpsampleParams) -> Latency:
+    n, _, h, w = image_of(p, "DATA_IN_0")
+    tiles = tiles_of(p, "DATA_IN_0")
+    beats = np.arange(n * h * w * tiles, dtype=np.int64).reshape(n * h, 1, w, 1, tiles)
+    order = np.broadcast_to(beats, (n * h, p.FACTOR_1, w, p.FACTOR_0, tiles))
+    # Which of the readings of a beat this is: the last one frees it.
+    last = np.zeros(order.shape, dtype=np.int64)
+    last[:, -1, :, -1, :] = 1
+    flat = order.reshape(-1)
+    steps = Steps(
+        (np.maximum.accumulate(flat) + 1,),
+        (np.cumsum(last.reshape(-1)),),
+        np.arange(1, flat.size + 1, dtype=np.int64),
+        (1,),
+        1,
+        (2 * tiles * (w if p.FACTOR_1 > 1 else 1),),
+        1,
+        queue_lag=0,
+    )
+    return Latency.from_steps(steps)
+
+
+def _case(
+    name: str,
+    size: tuple[int, ...],
+    lanes: int,
+    formats: tuple[FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    **attributes: Any,
+) -> Case:
+    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, attributes)
+    return Case(name, _build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)})))
+
+
+def _cases() -> list[Case]:
+    s8, u4 = FixedFormat(8, 4), FixedFormat(4, 1, False)
+    return [
+        _case("doubled", (1, 5, 3, 4), 2, (s8, s8), scale_factor=2),
+        _case("uneven", (2, 1, 2, 3), 1, (s8, u4), (Rounding.FLOOR, Overflow.WRAP), scale_factor=(3, 2)),
+        _case("along_rows", (1, 4, 1, 5), 2, (FixedFormat(16, 9), FixedFormat(12, 5)), scale_factor=(1, 3)),
+    ]
+
+
+def _check(node: str, attributes: Mapping[str, Any]) -> None:
+    mode = attributes.get("mode", "nearest")
+    if mode not in ("nearest", "nearest-exact"):
+        raise _refuse(node, "mode", mode, "nearest")
+    for name in ("antialias", "align_corners"):
+        if attributes.get(name):
+            raise _refuse(node, name, True, "False")
+
+
+OPS = (
+    OpDef(
+        name="interpolate",
+        mase_type="module_related_func",
+        modules=(nn.Upsample,),
+        functions=(functional.interpolate,),
+        attributes=("size", "scale_factor", "mode", "align_corners"),
+        golden=golden,
+        default_out=lambda formats: formats["data_in_0"],
+        check=_check,
+        hardware=Hardware(
+            module="fixed_upsample_nearest",
+            file="ops/fixed_upsample_nearest.sv",
+            dependence_files=("lib/fixed_cast_unit.sv",),
+            params=UpsampleParams,
+            build=_build,
+            ports=image_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            follows_input=True,
+            layout="channels_last",
+        ),
+    ),
+)

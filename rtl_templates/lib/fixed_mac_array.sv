@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fixed_mac_array: results as exact sums of RUN * N products, LANES at a time.
+//
+// Each issue takes one activation beat (LANES x N values, N for each result lane)
+// and one weight beat (lane o * N + n); RUN issues make one output beat. The first
+// of them also takes a bias beat and a beat of weight shifts (LANES each). With
+// HAS_SHIFT the products of lane o count 2^shift[o] times: every output channel
+// has a weight format of its own. Products, sums and the bias are exact; the one
+// cast is at the end. Where activations or weights are padded with zeros, the
+// result does not change.
+//
+// The pipeline behind the issue never stops. A run is issued to its end only when
+// a slot of the output queue is reserved for it (a credit), so the queue cannot
+// overflow; it is deep enough never to throttle by itself.
+//
+// Latency:    5 + $clog2(N) cycles from the last issue of a run to its valid
+//             output, counting both; one more with HAS_SHIFT.
+// Throughput: 1 issue per cycle, without bubbles between runs.
+// Golden:     `mase_hw/ops/conv.py`.
+module fixed_mac_array #(
+    parameter int LANES      = 1,
+    parameter int N          = 1,
+    parameter int RUN        = 1,
+    parameter int A_WIDTH    = 8,
+    parameter int A_FRAC     = 0,
+    parameter int A_SIGNED   = 1,
+    parameter int B_WIDTH    = 8,
+    parameter int B_FRAC     = 0,
+    parameter int B_SIGNED   = 1,
+    parameter int HAS_BIAS   = 0,
+    parameter int BIAS_WIDTH = 8,
+    parameter int BIAS_FRAC  = 0,
+    parameter int BIAS_SIGN  = 1,
+    parameter int HAS_SHIFT  = 0,
+    parameter int SHIFT_W    = 1,
+    parameter int OUT_WIDTH  = 8,
+    parameter int OUT_FRAC   = 0,
+    parameter int OUT_SIGNED = 1,
+    parameter int ROUNDING   = 0,
+    parameter int OVERFLOW   = 0
+) (
+    input  logic                                          clk,
+    input  logic                                          rst,
+    input  logic [LANES-1:0][         N-1:0][A_WIDTH-1:0] act,
+    input  logic                                          act_valid,
+    output logic                                          act_ready,
+    input  logic [LANES-1:0][         N-1:0][B_WIDTH-1:0] weight,
+    input  logic                                          weight_valid,
+    output logic                                          weight_ready,
+    input  logic [LANES-1:0][BIAS_WIDTH-1:0]              bias,
+    input  logic                                          bias_valid,
+    output logic                                          bias_ready,
+    input  logic [LANES-1:0][   SHIFT_W-1:0]              shift,
+    input  logic                                          shift_valid,
+    output logic                                          shift_ready,
+    output logic [LANES-1:0][ OUT_WIDTH-1:0]              out_data,
+    output logic                                          out_valid,
+    input  logic                                          out_ready
+);
+
+  if (LANES < 1 || N < 1 || RUN < 1) begin : g_bad_size
+    $fatal(1, "fixed_mac_array: LANES %0d, N %0d, RUN %0d must be at least 1", LANES, N, RUN);
+  end
+  if (HAS_BIAS < 0 || HAS_BIAS > 1 || BIAS_WIDTH < 1 || BIAS_SIGN < 0 || BIAS_SIGN > 1)
+  begin : g_bad_bias
+    $fatal(
+        1,
+        "fixed_mac_array: HAS_BIAS %0d, BIAS_SIGN %0d must be 0 or 1, BIAS_WIDTH %0d at least 1",
+        HAS_BIAS,
+        BIAS_SIGN,
+        BIAS_WIDTH
+    );
+  end
+  if (HAS_SHIFT < 0 || HAS_SHIFT > 1 || SHIFT_W < 1 || SHIFT_W > 6) begin : g_bad_shift
+    $fatal(
+        1,
+        "fixed_mac_array: HAS_SHIFT %0d must be 0 or 1, SHIFT_W %0d must be 1 to 6",
+        HAS_SHIFT,
+        SHIFT_W
+    );
+  end
+
+  // ---- Pipeline.
+  // Cycles from the issue to the dot product: operand and product registers, tree.
+  localparam int DotLatency = 2 + $clog2(N);
+  localparam int TermLatency = DotLatency + HAS_SHIFT;  // the shifted term is registered
+  localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and queue
+  // A slot is taken for Pipe + 1 cycles, and one is wanted every RUN cycles.
+  localparam int QueueFit = (Pipe + RUN) / RUN + 1;
+  localparam int QueueDepth = (QueueFit > 2) ? QueueFit : 2;
+  localparam int CreditW = $clog2(QueueDepth + 1);
+
+  // ---- Exact widths. Products and bias are aligned at the finer of the two.
+  localparam int DotFrac = A_FRAC + B_FRAC;
+  localparam int BiasFrac = (HAS_BIAS != 0) ? BIAS_FRAC : DotFrac;
+  localparam int AccFrac = (BiasFrac > DotFrac) ? BiasFrac : DotFrac;
+  localparam int DotShift = AccFrac - DotFrac;
+  localparam int BiasShift = AccFrac - BiasFrac;
+  localparam int ProductW = A_WIDTH + B_WIDTH + ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0);
+  localparam int DotW = ProductW + $clog2(N);
+  localparam int MaxShift = (HAS_SHIFT != 0) ? (1 << SHIFT_W) - 1 : 0;
+  localparam int TermW = DotW + DotShift + MaxShift;
+  localparam int SumW = TermW + $clog2(RUN);
+  localparam int InitW = BIAS_WIDTH + ((BIAS_SIGN != 0) ? 0 : 1) + BiasShift;
+  localparam int Widest = (InitW > SumW) ? InitW : SumW;
+  localparam int AccW = (HAS_BIAS != 0) ? Widest + 1 : SumW;
+
+  // ---- Issue: all operands and, for the last issue of a run, a queue slot.
+  logic first_q;
+  logic last;
+  logic bias_ok;
+  logic shift_ok;
+  logic slot_ok;
+  logic issue;
+  logic reserve;
+  logic pop;
+  logic [CreditW-1:0] credit_q;
+
+  assign bias_ok = (HAS_BIAS == 0) || !first_q || bias_valid;
+  assign shift_ok = (HAS_SHIFT == 0) || !first_q || shift_valid;
+  assign slot_ok = !last || (credit_q != '0);
+  assign issue = act_valid && weight_valid && bias_ok && shift_ok && slot_ok;
+  assign act_ready = weight_valid && bias_ok && shift_ok && slot_ok;
+  assign weight_ready = act_valid && bias_ok && shift_ok && slot_ok;
+  assign bias_ready = (HAS_BIAS != 0) && first_q && act_valid && weight_valid && shift_ok &&
+                      slot_ok;
+  assign shift_ready = (HAS_SHIFT != 0) && first_q && act_valid && weight_valid && bias_ok &&
+                       slot_ok;
+  assign reserve = issue && last;
+  assign pop = out_valid && out_ready;
+
+  loop_counter #(
+      .COUNT(RUN)
+  ) u_run (
+      .clk (clk),
+      .rst (rst),
+      .step(issue),
+      .last(last)
+  );
+
+  if (RUN == 1) begin : g_one_issue
+    assign first_q = 1'b1;
+  end else begin : g_first
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        first_q <= 1'b1;
+      end else if (issue) begin
+        first_q <= last;
+      end
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      credit_q <= CreditW'(QueueDepth);
+    end else if (reserve && !pop) begin
+      credit_q <= credit_q - CreditW'(1);
+    end else if (pop && !reserve) begin
+      credit_q <= credit_q + CreditW'(1);
+    end
+  end
+
+  // ---- Flags beside the terms; first and last matter only with valid.
+  logic [TermLatency-1:0] valid_q;
+  logic [TermLatency-1:0] first_pipe_q;
+  logic [TermLatency-1:0] last_pipe_q;
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      valid_q <= '0;
+    end else begin
+      valid_q <= {valid_q[TermLatency-2:0], issue};
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    first_pipe_q <= {first_pipe_q[TermLatency-2:0], first_q};
+    last_pipe_q  <= {last_pipe_q[TermLatency-2:0], last};
+  end
+
+  // ---- Bias beside the terms.
+  logic [LANES-1:0][AccW-1:0] init;
+
+  if (HAS_BIAS == 0) begin : g_no_bias
+    logic unused;
+    assign unused = &{1'b0, bias, bias_valid};
+    assign init   = '0;
+  end else begin : g_bias
+    logic [LANES-1:0][BIAS_WIDTH-1:0] bias_q;
+    if (RUN >= TermLatency) begin : g_hold
+      // The next bias comes no sooner than this one is used: one register does.
+      always_ff @(posedge clk) begin
+        if (issue && first_q) begin
+          bias_q <= bias;
+        end
+      end
+    end else begin : g_delay
+      logic [TermLatency-1:0][LANES-1:0][BIAS_WIDTH-1:0] pipe_q;
+      always_ff @(posedge clk) begin
+        pipe_q <= {pipe_q[TermLatency-2:0], bias};
+      end
+      assign bias_q = pipe_q[TermLatency-1];
+    end
+    for (genvar o = 0; o < LANES; o++) begin : g_lane
+      logic signed [AccW-1:0] extended;
+      if (BIAS_SIGN != 0) begin : g_signed
+        assign extended = AccW'(signed'(bias_q[o]));
+      end else begin : g_unsigned
+        assign extended = AccW'(signed'({1'b0, bias_q[o]}));
+      end
+      assign init[o] = extended <<< BiasShift;
+    end
+  end
+
+  // ---- Shifts beside the dot products: one beat serves all issues of a run.
+  logic [LANES-1:0][SHIFT_W-1:0] term_shift;
+
+  if (HAS_SHIFT == 0) begin : g_no_shift
+    logic unused;
+    assign unused     = &{1'b0, shift, shift_valid};
+    assign term_shift = '0;
+  end else begin : g_shift
+    logic [LANES-1:0][SHIFT_W-1:0] run_q;
+    logic [DotLatency-1:0][LANES-1:0][SHIFT_W-1:0] pipe_q;
+    always_ff @(posedge clk) begin
+      if (issue && first_q) begin
+        run_q <= shift;
+      end
+      pipe_q <= {pipe_q[DotLatency-2:0], first_q ? shift : run_q};
+    end
+    assign term_shift = pipe_q[DotLatency-1];
+  end
+
+  // ---- One dot product, accumulator and cast per lane.
+  logic [LANES-1:0]                sum_valid;
+  logic [LANES-1:0][OUT_WIDTH-1:0] result;
+
+  for (genvar o = 0; o < LANES; o++) begin : g_out
+    logic signed [ DotW-1:0] dot;
+    logic signed [TermW-1:0] term;
+    logic signed [ AccW-1:0] sum;
+
+    fixed_dot_product #(
+        .N       (N),
+        .A_WIDTH (A_WIDTH),
+        .A_SIGNED(A_SIGNED),
+        .B_WIDTH (B_WIDTH),
+        .B_SIGNED(B_SIGNED)
+    ) u_dot (
+        .clk     (clk),
+        .a       (act[o]),
+        .b       (weight[o]),
+        .out_data(dot)
+    );
+
+    if (HAS_SHIFT == 0) begin : g_fixed_term
+      logic unused;
+      assign unused = &{1'b0, term_shift[o]};
+      assign term   = TermW'(dot) <<< DotShift;
+    end else begin : g_shifted_term
+      always_ff @(posedge clk) begin
+        term <= (TermW'(dot) <<< DotShift) <<< term_shift[o];
+      end
+    end
+
+    fixed_accumulator #(
+        .IN_WIDTH (TermW),
+        .ACC_WIDTH(AccW)
+    ) u_acc (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (term),
+        .in_valid (valid_q[TermLatency-1]),
+        .in_first (first_pipe_q[TermLatency-1]),
+        .in_last  (last_pipe_q[TermLatency-1]),
+        .init     (signed'(init[o])),
+        .out_data (sum),
+        .out_valid(sum_valid[o])
+    );
+
+    fixed_cast_unit #(
+        .IN_WIDTH  (AccW),
+        .IN_FRAC   (AccFrac),
+        .IN_SIGNED (1),
+        .OUT_WIDTH (OUT_WIDTH),
+        .OUT_FRAC  (OUT_FRAC),
+        .OUT_SIGNED(OUT_SIGNED),
+        .ROUNDING  (ROUNDING),
+        .OVERFLOW  (OVERFLOW)
+    ) u_cast (
+        .in_data (sum),
+        .out_data(result[o])
+    );
+  end
+
+  // ---- Output queue. Credits guarantee space, so its ready is only checked.
+  logic               queue_ready;
+  logic [CreditW-1:0] queue_count;
+
+  stream_fifo #(
+      .WIDTH(LANES * OUT_WIDTH),
+      .DEPTH(QueueDepth)
+  ) u_queue (
+      .clk      (clk),
+      .rst      (rst),
+      .in_data  (result),
+      .in_valid (sum_valid[0]),
+      .in_ready (queue_ready),
+      .out_data (out_data),
+      .out_valid(out_valid),
+      .out_ready(out_ready),
+      .count    (queue_count)
+  );
+
+  // All lanes finish together: lane 0 speaks for them.
+  logic unused_flags;
+  assign unused_flags = &{1'b0, sum_valid, queue_ready, queue_count};
+
+`ifndef SYNTHESIS
+  logic armed_q;  // registers hold anything before the first reset
+  initial armed_q = 1'b0;
+  always_ff @(posedge clk) begin
+    armed_q <= armed_q || rst;
+    if (armed_q && !rst && sum_valid[0] && !queue_ready) begin
+      $fatal(1, "%m: a result met a full output queue");
+    end
+    if (armed_q && !rst && (int'(credit_q) + int'(queue_count) > QueueDepth)) begin
+      $fatal(1, "%m: %0d credits and %0d queued, depth %0d", credit_q, queue_count, QueueDepth);
+    end
+  end
+`endif
+
+endmodule

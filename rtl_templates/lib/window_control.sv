@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// window_control: which window of an image comes next, and whether it is there.
+//
+// Pixels of an image arrive row by row, TILES beats each, and are kept in a
+// buffer of DEPTH beats. The windows are visited row by row as well; the one at
+// hand starts at row `win_y` and column `win_x` (negative in the padding) and
+// reaches SPAN_H rows and SPAN_W columns further. `win_ok` says that all of its
+// pixels have been written; the user then takes it step by step and gives `done`
+// with the last step. Places that no later window needs are free from the second
+// cycle after `done`. Images follow each other without a gap: beats of the next
+// one are accepted as soon as there is room.
+//
+// A buffer too small for some window would wait for ever; DEPTH must hold all
+// from the first beat that is not yet free to the last one that a window needs,
+// which `mase_hw/ops/_window.py` computes. With SPAN_H rows, SPAN_W + 1 columns
+// and some beats to load ahead there is no pause between windows, rows or images.
+//
+// Latency:    a beat accepted in t counts for win_ok in t + 1.
+// Throughput: 1 beat in per cycle, 1 window per cycle.
+// Golden:     `mase_hw/ops/_window.py`.
+module window_control #(
+    parameter int IN_H     = 1,
+    parameter int IN_W     = 1,
+    parameter int OUT_H    = 1,
+    parameter int OUT_W    = 1,
+    parameter int SPAN_H   = 0,
+    parameter int SPAN_W   = 0,
+    parameter int STRIDE_H = 1,
+    parameter int STRIDE_W = 1,
+    parameter int PAD_H    = 0,
+    parameter int PAD_W    = 0,
+    parameter int TILES    = 1,
+    parameter int DEPTH    = 1,
+
+    // Rows and columns, also in the padding, as signed numbers.
+    localparam int EndH = OUT_H * STRIDE_H + SPAN_H + IN_H + PAD_H,
+    localparam int EndW = OUT_W * STRIDE_W + SPAN_W + IN_W + PAD_W,
+    localparam int YW   = $clog2(EndH + 1) + 1,
+    localparam int XW   = $clog2(EndW + 1) + 1
+) (
+    input  logic                 clk,
+    input  logic                 rst,
+    input  logic                 in_valid,
+    output logic                 in_ready,
+    output logic                 win_ok,
+    output logic signed [YW-1:0] win_y,
+    output logic signed [XW-1:0] win_x,
+    output logic                 row_end,
+    output logic                 image_end,
+    input  logic                 done
+);
+
+  if (IN_H < 1 || IN_W < 1 || OUT_H < 1 || OUT_W < 1 || TILES < 1) begin : g_bad_size
+    $fatal(
+        1,
+        "window_control: sizes must be at least 1, got in %0d x %0d, out %0d x %0d, tiles %0d",
+        IN_H,
+        IN_W,
+        OUT_H,
+        OUT_W,
+        TILES
+    );
+  end
+  if (SPAN_H < 0 || SPAN_W < 0 || STRIDE_H < 1 || STRIDE_W < 1) begin : g_bad_window
+    $fatal(
+        1,
+        "window_control: need SPAN_H %0d, SPAN_W %0d >= 0, STRIDE_H %0d, STRIDE_W %0d >= 1",
+        SPAN_H,
+        SPAN_W,
+        STRIDE_H,
+        STRIDE_W
+    );
+  end
+  if (PAD_H < 0 || PAD_W < 0) begin : g_bad_pad
+    $fatal(1, "window_control: PAD_H %0d and PAD_W %0d must not be negative", PAD_H, PAD_W);
+  end
+  if (DEPTH < 1) begin : g_bad_depth
+    $fatal(1, "window_control: DEPTH must be at least 1, got %0d", DEPTH);
+  end
+
+  // ---- Places within an image, in beats from its first one, as signed numbers.
+  localparam int RowBeats = IN_W * TILES;
+  localparam int ImageBeats = IN_H * RowBeats;
+  localparam int PlaceEnd = (EndH + 1) * RowBeats + (EndW + 1) * TILES + DEPTH;
+  localparam int PlaceW = $clog2(PlaceEnd + 1) + 1;
+  typedef logic signed [PlaceW-1:0] place_t;
+
+  localparam place_t Image = place_t'(ImageBeats);
+  localparam place_t RowLast = place_t'(ImageBeats - RowBeats);
+  localparam place_t RowSize = place_t'(RowBeats);
+  localparam place_t RowStep = place_t'(STRIDE_H * RowBeats);
+  localparam place_t ColStep = place_t'(STRIDE_W * TILES);
+  localparam place_t RowSpan = place_t'(SPAN_H * RowBeats);
+  localparam place_t ColSpan = place_t'((SPAN_W + 1) * TILES);
+  localparam place_t RowFirst = place_t'(-PAD_H * RowBeats);
+  localparam place_t ColFirst = place_t'(-PAD_W * TILES);
+
+  function automatic place_t clamp(input place_t value, input place_t low, input place_t high);
+    if (value < low) begin
+      return low;
+    end
+    return (value > high) ? high : value;
+  endfunction
+
+  // ---- The window after the one at hand: its corner, in places and in pixels.
+  place_t               row_q;
+  place_t               col_q;
+  logic signed [YW-1:0] y_q;
+  logic signed [XW-1:0] x_q;
+  logic                 next_row_end;
+  logic                 next_image_end;
+  logic                 advance;
+
+  if (OUT_W == 1) begin : g_one_column
+    assign next_row_end = 1'b1;
+  end else begin : g_columns
+    localparam int ColW = $clog2(OUT_W);
+    logic [ColW-1:0] at_q;
+    assign next_row_end = at_q == ColW'(OUT_W - 1);
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        at_q <= '0;
+      end else if (advance) begin
+        at_q <= next_row_end ? '0 : at_q + ColW'(1);
+      end
+    end
+  end
+
+  if (OUT_H == 1) begin : g_one_row
+    assign next_image_end = next_row_end;
+  end else begin : g_rows
+    localparam int RowW = $clog2(OUT_H);
+    logic [RowW-1:0] at_q;
+    logic            last;
+    assign last           = at_q == RowW'(OUT_H - 1);
+    assign next_image_end = next_row_end && last;
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        at_q <= '0;
+      end else if (advance && next_row_end) begin
+        at_q <= last ? '0 : at_q + RowW'(1);
+      end
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      row_q <= RowFirst;
+      col_q <= ColFirst;
+      y_q   <= YW'(-PAD_H);
+      x_q   <= XW'(-PAD_W);
+    end else if (advance) begin
+      if (next_row_end) begin
+        col_q <= ColFirst;
+        x_q   <= XW'(-PAD_W);
+        row_q <= next_image_end ? RowFirst : row_q + RowStep;
+        y_q   <= next_image_end ? YW'(-PAD_H) : y_q + YW'(STRIDE_H);
+      end else begin
+        col_q <= col_q + ColStep;
+        x_q   <= x_q + XW'(STRIDE_W);
+      end
+    end
+  end
+
+  // ---- What it needs (beats from the start of the image) and what is free before it.
+  // No window starts before the image does, not even one that is all padding.
+  // The first row stays while the next row of windows begins there as well.
+  place_t next_need;
+  place_t next_free;
+  place_t free_row;
+  logic   stays;
+
+  assign next_need = clamp(row_q + RowSpan, 0, RowLast) + clamp(col_q + ColSpan, 1, RowSize);
+  assign free_row  = clamp(row_q, 0, Image);
+  assign stays     = (row_q + RowStep <= 0) || (free_row == Image);
+  assign next_free = free_row + (stays ? place_t'(0) : clamp(col_q, 0, RowSize));
+
+  // ---- The window at hand.
+  logic   valid_q;
+  place_t need_q;
+  place_t free_q;
+  place_t written_q;  // beats of its image in the buffer, or beyond it
+  logic   write;
+  logic   leave;
+
+  assign advance = !valid_q || done;
+  assign leave   = done && image_end;
+  assign win_ok  = valid_q && (written_q >= need_q);
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      valid_q   <= 1'b0;
+      written_q <= '0;
+    end else begin
+      valid_q   <= 1'b1;
+      written_q <= written_q + place_t'({1'b0, write}) - (leave ? Image : place_t'(0));
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (advance) begin
+      need_q    <= next_need;
+      free_q    <= next_free;
+      win_y     <= y_q;
+      win_x     <= x_q;
+      row_end   <= next_row_end;
+      image_end <= next_image_end;
+    end
+  end
+
+  // ---- Room: a place is free a cycle after the step that frees it.
+  // More than DEPTH places are free when windows pass over beats still to come.
+  place_t room_q;
+  place_t release_q;
+
+  assign in_ready = room_q > 0;
+  assign write    = in_valid && in_ready;
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      room_q    <= place_t'(DEPTH);
+      release_q <= '0;
+    end else begin
+      room_q    <= room_q + release_q - place_t'({1'b0, write});
+      release_q <= done ? (image_end ? Image : next_free) - free_q : place_t'(0);
+    end
+  end
+
+`ifndef SYNTHESIS
+  logic armed_q;  // registers hold anything before the first reset
+  initial armed_q = 1'b0;
+  always_ff @(posedge clk) begin
+    armed_q <= armed_q || rst;
+    if (armed_q && !rst && done && !win_ok) begin
+      $fatal(1, "%m: a window was taken before it was there");
+    end
+    if (armed_q && !rst && (room_q < 0)) begin
+      $fatal(1, "%m: more beats are kept than the %0d of the buffer", DEPTH);
+    end
+    // Only a buffer that is too small is full while its window still needs beats.
+    if (armed_q && !rst && valid_q && !win_ok && (room_q + release_q <= 0)) begin
+      $fatal(1, "%m: DEPTH %0d does not hold the window at row %0d, column %0d", DEPTH, win_y,
+             win_x);
+    end
+  end
+`endif
+
+endmodule

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fixed_binary: element-wise sum, difference, product, minimum or maximum.
+//
+//   OPERATION 0 a + b, 1 a - b, 2 b - a, 3 a * b, 4 min(a, b), 5 max(a, b)
+//
+// a is `data_in_0`. b is `data_in_1`, beat by beat beside a; or, with
+// HAS_CONSTANT, the stream `constant` from a memory, which has the format and
+// the lanes that DATA_IN_1 names and is streamed as often as a frame of a needs
+// it. The port that is not used is tied off.
+// Both operands are aligned exactly at the finer fraction (a product needs no
+// alignment); the one cast is at the end. Zero and zero give zero, so pad lanes
+// stay zero.
+//
+// Latency:    1 cycle (both operands accepted in t, valid in t + 1); a product
+//             has a register of its own and takes 2.
+// Throughput: 1 beat per cycle.
+// Golden:     `mase_hw/ops/binary.py`.
+module fixed_binary #(
+    parameter int DATA_IN_0_PRECISION_0        = 8,
+    parameter int DATA_IN_0_PRECISION_1        = 0,
+    parameter int DATA_IN_0_SIGNED             = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_0  = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_1  = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_2  = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_0  = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_1  = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_2  = 1,
+    parameter int HAS_CONSTANT                 = 0,
+    parameter int DATA_IN_1_PRECISION_0        = 8,
+    parameter int DATA_IN_1_PRECISION_1        = 0,
+    parameter int DATA_IN_1_SIGNED             = 1,
+    parameter int DATA_IN_1_TENSOR_SIZE_DIM_0  = 1,
+    parameter int DATA_IN_1_TENSOR_SIZE_DIM_1  = 1,
+    parameter int DATA_IN_1_TENSOR_SIZE_DIM_2  = 1,
+    parameter int DATA_IN_1_PARALLELISM_DIM_0  = 1,
+    parameter int DATA_IN_1_PARALLELISM_DIM_1  = 1,
+    parameter int DATA_IN_1_PARALLELISM_DIM_2  = 1,
+    parameter int DATA_OUT_0_PRECISION_0       = 8,
+    parameter int DATA_OUT_0_PRECISION_1       = 0,
+    parameter int DATA_OUT_0_SIGNED            = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_0 = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_1 = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_2 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_0 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_1 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_2 = 1,
+    parameter int OPERATION                    = 0,
+    parameter int ROUNDING                     = 0,
+    parameter int OVERFLOW                     = 0,
+
+    localparam int Lanes = DATA_IN_0_PARALLELISM_DIM_0
+) (
+    input  logic                                         clk,
+    input  logic                                         rst,
+    input  logic [Lanes-1:0][ DATA_IN_0_PRECISION_0-1:0] data_in_0,
+    input  logic                                         data_in_0_valid,
+    output logic                                         data_in_0_ready,
+    input  logic [Lanes-1:0][ DATA_IN_1_PRECISION_0-1:0] data_in_1,
+    input  logic                                         data_in_1_valid,
+    output logic                                         data_in_1_ready,
+    input  logic [Lanes-1:0][ DATA_IN_1_PRECISION_0-1:0] constant,
+    input  logic                                         constant_valid,
+    output logic                                         constant_ready,
+    output logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] data_out_0,
+    output logic                                         data_out_0_valid,
+    input  logic                                         data_out_0_ready
+);
+
+  // ---- Parameter checks: everything that appears twice must agree.
+  if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
+      DATA_IN_0_TENSOR_SIZE_DIM_2 < 1) begin : g_bad_size
+    $fatal(
+        1,
+        "fixed_binary: DATA_IN_0_TENSOR_SIZE_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
+        DATA_IN_0_TENSOR_SIZE_DIM_0,
+        DATA_IN_0_TENSOR_SIZE_DIM_1,
+        DATA_IN_0_TENSOR_SIZE_DIM_2
+    );
+  end
+  if (Lanes < 1 || DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1)
+  begin : g_bad_parallelism
+    $fatal(
+        1,
+        "fixed_binary: DATA_IN_0_PARALLELISM_DIM_0..2 must be 1 or more, 1, 1, got %0d, %0d, %0d",
+        DATA_IN_0_PARALLELISM_DIM_0,
+        DATA_IN_0_PARALLELISM_DIM_1,
+        DATA_IN_0_PARALLELISM_DIM_2
+    );
+  end
+  if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
+      DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
+      DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_size_differs
+    $fatal(
+        1,
+        "fixed_binary: DATA_OUT_0_TENSOR_SIZE %0d, %0d, %0d differs from DATA_IN_0's",
+        DATA_OUT_0_TENSOR_SIZE_DIM_0,
+        DATA_OUT_0_TENSOR_SIZE_DIM_1,
+        DATA_OUT_0_TENSOR_SIZE_DIM_2
+    );
+  end
+  // A constant may be shorter along outer dimensions: it is then streamed again.
+  if (DATA_IN_1_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
+      (DATA_IN_1_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 &&
+       (HAS_CONSTANT == 0 || DATA_IN_1_TENSOR_SIZE_DIM_1 != 1)) ||
+      (DATA_IN_1_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2 &&
+       (HAS_CONSTANT == 0 || DATA_IN_1_TENSOR_SIZE_DIM_2 != 1))) begin : g_operands_differ
+    $fatal(
+        1,
+        "fixed_binary: DATA_IN_1_TENSOR_SIZE %0d, %0d, %0d does not go with DATA_IN_0's",
+        DATA_IN_1_TENSOR_SIZE_DIM_0,
+        DATA_IN_1_TENSOR_SIZE_DIM_1,
+        DATA_IN_1_TENSOR_SIZE_DIM_2
+    );
+  end
+  if (DATA_OUT_0_PARALLELISM_DIM_0 != Lanes || DATA_OUT_0_PARALLELISM_DIM_1 != 1 ||
+      DATA_OUT_0_PARALLELISM_DIM_2 != 1 || DATA_IN_1_PARALLELISM_DIM_0 != Lanes ||
+      DATA_IN_1_PARALLELISM_DIM_1 != 1 || DATA_IN_1_PARALLELISM_DIM_2 != 1)
+  begin : g_parallelism_differs
+    $fatal(
+        1,
+        "fixed_binary: lanes of DATA_IN_1 %0d and DATA_OUT_0 %0d must be those of DATA_IN_0 %0d",
+        DATA_IN_1_PARALLELISM_DIM_0,
+        DATA_OUT_0_PARALLELISM_DIM_0,
+        Lanes
+    );
+  end
+  if (HAS_CONSTANT < 0 || HAS_CONSTANT > 1) begin : g_bad_has_constant
+    $fatal(1, "fixed_binary: HAS_CONSTANT must be 0 or 1, got %0d", HAS_CONSTANT);
+  end
+  if (OPERATION < 0 || OPERATION > 5) begin : g_bad_operation
+    $fatal(1, "fixed_binary: OPERATION must be 0 to 5, got %0d", OPERATION);
+  end
+  if (DATA_IN_0_PRECISION_0 < 1 || DATA_IN_1_PRECISION_0 < 1) begin : g_bad_width
+    $fatal(
+        1,
+        "fixed_binary: DATA_IN_0_PRECISION_0 %0d and DATA_IN_1_PRECISION_0 %0d must be at least 1",
+        DATA_IN_0_PRECISION_0,
+        DATA_IN_1_PRECISION_0
+    );
+  end
+  if (DATA_IN_0_SIGNED < 0 || DATA_IN_0_SIGNED > 1 || DATA_IN_1_SIGNED < 0 ||
+      DATA_IN_1_SIGNED > 1) begin : g_bad_signed
+    $fatal(
+        1,
+        "fixed_binary: DATA_IN_0_SIGNED %0d and DATA_IN_1_SIGNED %0d must be 0 or 1",
+        DATA_IN_0_SIGNED,
+        DATA_IN_1_SIGNED
+    );
+  end
+
+  localparam bit Product = (OPERATION == 3);
+
+  // ---- Both operands together.
+  logic [Lanes-1:0][DATA_IN_1_PRECISION_0-1:0] second;
+  logic                                        second_valid;
+  logic                                        second_ready;
+  logic                                        pair_valid;
+  logic                                        pair_ready;
+
+  if (HAS_CONSTANT != 0) begin : g_constant
+    logic unused;
+    assign unused          = &{1'b0, data_in_1, data_in_1_valid};
+    assign data_in_1_ready = 1'b0;
+    assign second          = constant;
+    assign second_valid    = constant_valid;
+    assign constant_ready  = second_ready;
+  end else begin : g_stream
+    logic unused;
+    assign unused          = &{1'b0, constant, constant_valid};
+    assign constant_ready  = 1'b0;
+    assign second          = data_in_1;
+    assign second_valid    = data_in_1_valid;
+    assign data_in_1_ready = second_ready;
+  end
+
+  stream_join #(
+      .N(2)
+  ) u_join (
+      .in_valid ({second_valid, data_in_0_valid}),
+      .in_ready ({second_ready, data_in_0_ready}),
+      .out_valid(pair_valid),
+      .out_ready(pair_ready)
+  );
+
+  // ---- Exact widths: the operands as signed numbers, at the finer fraction.
+  localparam int AW = DATA_IN_0_PRECISION_0 + ((DATA_IN_0_SIGNED != 0) ? 0 : 1);
+  localparam int BW = DATA_IN_1_PRECISION_0 + ((DATA_IN_1_SIGNED != 0) ? 0 : 1);
+  localparam bit AFiner = DATA_IN_0_PRECISION_1 > DATA_IN_1_PRECISION_1;
+  localparam int Finest = AFiner ? DATA_IN_0_PRECISION_1 : DATA_IN_1_PRECISION_1;
+  localparam int AShift = Finest - DATA_IN_0_PRECISION_1;
+  localparam int BShift = Finest - DATA_IN_1_PRECISION_1;
+  localparam int AlignedW = ((AW + AShift > BW + BShift) ? AW + AShift : BW + BShift) + 1;
+  localparam int ExactW = Product ? AW + BW : AlignedW;
+  localparam int ExactFrac = Product ? DATA_IN_0_PRECISION_1 + DATA_IN_1_PRECISION_1 : Finest;
+
+  logic [Lanes-1:0][                ExactW-1:0] exact;
+  logic [Lanes-1:0][                ExactW-1:0] held;
+  logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
+  logic                                         held_valid;
+  logic                                         held_ready;
+
+  for (genvar i = 0; i < Lanes; i++) begin : g_lane
+    logic signed [AW-1:0] a;
+    logic signed [BW-1:0] b;
+    if (DATA_IN_0_SIGNED != 0) begin : g_a_signed
+      assign a = signed'(data_in_0[i]);
+    end else begin : g_a_unsigned
+      assign a = signed'({1'b0, data_in_0[i]});
+    end
+    if (DATA_IN_1_SIGNED != 0) begin : g_b_signed
+      assign b = signed'(second[i]);
+    end else begin : g_b_unsigned
+      assign b = signed'({1'b0, second[i]});
+    end
+
+    if (Product) begin : g_product
+      assign exact[i] = ExactW'(a) * ExactW'(b);
+    end else begin : g_aligned
+      logic signed [ExactW-1:0] x;
+      logic signed [ExactW-1:0] y;
+      assign x = ExactW'(a) <<< AShift;
+      assign y = ExactW'(b) <<< BShift;
+      if (OPERATION == 0) begin : g_add
+        assign exact[i] = x + y;
+      end else if (OPERATION == 1) begin : g_sub
+        assign exact[i] = x - y;
+      end else if (OPERATION == 2) begin : g_sub_from
+        assign exact[i] = y - x;
+      end else if (OPERATION == 4) begin : g_min
+        assign exact[i] = (x < y) ? x : y;
+      end else begin : g_max
+        assign exact[i] = (x < y) ? y : x;
+      end
+    end
+
+    fixed_cast_unit #(
+        .IN_WIDTH  (ExactW),
+        .IN_FRAC   (ExactFrac),
+        .IN_SIGNED (1),
+        .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
+        .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
+        .OUT_SIGNED(DATA_OUT_0_SIGNED),
+        .ROUNDING  (ROUNDING),
+        .OVERFLOW  (OVERFLOW)
+    ) u_cast (
+        .in_data (held[i]),
+        .out_data(result[i])
+    );
+  end
+
+  if (Product) begin : g_register
+    register_slice #(
+        .WIDTH(Lanes * ExactW)
+    ) u_product (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (exact),
+        .in_valid (pair_valid),
+        .in_ready (pair_ready),
+        .out_data (held),
+        .out_valid(held_valid),
+        .out_ready(held_ready)
+    );
+  end else begin : g_straight
+    assign held       = exact;
+    assign held_valid = pair_valid;
+    assign pair_ready = held_ready;
+  end
+
+  // Cuts the ready path: a join must not tie the paths of its producers together.
+  skid_buffer #(
+      .WIDTH(Lanes * DATA_OUT_0_PRECISION_0)
+  ) u_out (
+      .clk      (clk),
+      .rst      (rst),
+      .in_data  (result),
+      .in_valid (held_valid),
+      .in_ready (held_ready),
+      .out_data (data_out_0),
+      .out_valid(data_out_0_valid),
+      .out_ready(data_out_0_ready)
+  );
+
+endmodule

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fixed_max_pool2d: maximum over windows of an image, then one cast.
+//
+// The image streams channels-last (dimension 0 is channels, 1 columns, 2 rows,
+// 3 images). Windows are as in PyTorch: KERNEL_SIZE, STRIDE, PADDING, DILATION
+// of columns (_0) and rows (_1), CEIL_MODE; or those of adaptive pooling. Rows
+// are pooled first, then columns, so what is kept is one pooled row for each of
+// the windows that overlap vertically. Padding never wins. Pad lanes stay zero.
+//
+// Latency:    from the last beat of a window 1 cycle for each of the two
+//             directions that is pooled, and 1 for the output.
+// Throughput: 1 beat per cycle on the side that has more of them.
+// Golden:     `mase_hw/ops/max_pool.py`.
+module fixed_max_pool2d #(
+    parameter int DATA_IN_0_PRECISION_0 = 8,
+    parameter int DATA_IN_0_PRECISION_1 = 0,
+    parameter int DATA_IN_0_SIGNED = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_0 = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_1 = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_2 = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_3 = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_0 = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_1 = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_2 = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_3 = 1,
+    parameter int KERNEL_SIZE_0 = 1,
+    parameter int KERNEL_SIZE_1 = 1,
+    parameter int STRIDE_0 = 1,
+    parameter int STRIDE_1 = 1,
+    parameter int PADDING_0 = 0,
+    parameter int PADDING_1 = 0,
+    parameter int DILATION_0 = 1,
+    parameter int DILATION_1 = 1,
+    parameter int CEIL_MODE = 0,
+    parameter int ADAPTIVE = 0,
+    parameter int DATA_OUT_0_PRECISION_0 = 8,
+    parameter int DATA_OUT_0_PRECISION_1 = 0,
+    parameter int DATA_OUT_0_SIGNED = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_0 = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_1 = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_2 = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_3 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_0 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_1 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_2 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_3 = 1,
+    parameter int ROUNDING = 0,
+    parameter int OVERFLOW = 0,
+
+    localparam int Lanes = DATA_IN_0_PARALLELISM_DIM_0
+) (
+    input  logic                                         clk,
+    input  logic                                         rst,
+    input  logic [Lanes-1:0][ DATA_IN_0_PRECISION_0-1:0] data_in_0,
+    input  logic                                         data_in_0_valid,
+    output logic                                         data_in_0_ready,
+    output logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] data_out_0,
+    output logic                                         data_out_0_valid,
+    input  logic                                         data_out_0_ready
+);
+
+  if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
+      DATA_IN_0_TENSOR_SIZE_DIM_2 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_3 < 1) begin : g_bad_size
+    $fatal(1, "fixed_max_pool2d: DATA_IN_0_TENSOR_SIZE_DIM_0 to _3 must be at least 1");
+  end
+  if (Lanes < 1 || DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1 ||
+      DATA_IN_0_PARALLELISM_DIM_3 != 1) begin : g_bad_lanes
+    $fatal(
+        1,
+        "fixed_max_pool2d: DATA_IN_0_PARALLELISM_DIM_0 %0d must be at least 1, the others 1",
+        Lanes
+    );
+  end
+  if (DATA_OUT_0_PARALLELISM_DIM_0 != Lanes || DATA_OUT_0_PARALLELISM_DIM_1 != 1 ||
+      DATA_OUT_0_PARALLELISM_DIM_2 != 1 || DATA_OUT_0_PARALLELISM_DIM_3 != 1)
+  begin : g_lanes_differ
+    $fatal(1, "fixed_max_pool2d: DATA_OUT_0_PARALLELISM differs from DATA_IN_0_PARALLELISM");
+  end
+  if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
+      DATA_OUT_0_TENSOR_SIZE_DIM_3 != DATA_IN_0_TENSOR_SIZE_DIM_3) begin : g_size_differs
+    $fatal(1, "fixed_max_pool2d: DATA_OUT_0_TENSOR_SIZE_DIM_0 or _DIM_3 differs from DATA_IN_0");
+  end
+
+  // Windows of a dimension, as PyTorch counts them.
+  function automatic int windows(int size, int kernel, int stride, int padding, int dilation);
+    int room;
+    int found;
+    room  = size + 2 * padding - dilation * (kernel - 1) - 1;
+    found = ((CEIL_MODE != 0) ? (room + stride - 1) / stride : room / stride) + 1;
+    if (CEIL_MODE != 0 && (found - 1) * stride >= size + padding) begin
+      return found - 1;
+    end
+    return found;
+  endfunction
+
+  if (KERNEL_SIZE_0 < 1 || KERNEL_SIZE_1 < 1 || STRIDE_0 < 1 || STRIDE_1 < 1 || PADDING_0 < 0 ||
+      PADDING_1 < 0 || DILATION_0 < 1 || DILATION_1 < 1) begin : g_bad_window
+    $fatal(1, "fixed_max_pool2d: a kernel, stride or dilation is below 1, or a padding below 0");
+  end else if (ADAPTIVE == 0) begin : g_counted
+    localparam int Columns = windows(
+        DATA_IN_0_TENSOR_SIZE_DIM_1, KERNEL_SIZE_0, STRIDE_0, PADDING_0, DILATION_0
+    );
+    localparam int Rows = windows(
+        DATA_IN_0_TENSOR_SIZE_DIM_2, KERNEL_SIZE_1, STRIDE_1, PADDING_1, DILATION_1
+    );
+    if (DATA_OUT_0_TENSOR_SIZE_DIM_1 != Columns || DATA_OUT_0_TENSOR_SIZE_DIM_2 != Rows)
+    begin : g_bad_out
+      $fatal(
+          1,
+          "fixed_max_pool2d: DATA_OUT_0_TENSOR_SIZE_DIM_1, _2 are %0d, %0d, windows make %0d, %0d",
+          DATA_OUT_0_TENSOR_SIZE_DIM_1,
+          DATA_OUT_0_TENSOR_SIZE_DIM_2,
+          Columns,
+          Rows
+      );
+    end
+  end
+
+  localparam int Width = DATA_IN_0_PRECISION_0;
+  localparam int Tiles = (DATA_IN_0_TENSOR_SIZE_DIM_0 + Lanes - 1) / Lanes;
+
+  logic [Lanes-1:0][Width-1:0] across;
+  logic across_valid;
+  logic across_ready;
+  logic [Lanes-1:0][Width-1:0] pooled;
+  logic pooled_valid;
+  logic pooled_ready;
+  logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
+
+  window_reduce #(
+      .LANES    (Lanes),
+      .IN_WIDTH (Width),
+      .OUT_WIDTH(Width),
+      .SIGNED   (DATA_IN_0_SIGNED),
+      .SUM      (0),
+      .LEN      (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .OUT_LEN  (DATA_OUT_0_TENSOR_SIZE_DIM_1),
+      .KERNEL   (KERNEL_SIZE_0),
+      .STRIDE   (STRIDE_0),
+      .PADDING  (PADDING_0),
+      .DILATION (DILATION_0),
+      .ADAPTIVE (ADAPTIVE),
+      .INNER    (Tiles)
+  ) u_rows (
+      .clk      (clk),
+      .rst      (rst),
+      .in_data  (data_in_0),
+      .in_valid (data_in_0_valid),
+      .in_ready (data_in_0_ready),
+      .out_data (across),
+      .out_valid(across_valid),
+      .out_ready(across_ready)
+  );
+
+  window_reduce #(
+      .LANES    (Lanes),
+      .IN_WIDTH (Width),
+      .OUT_WIDTH(Width),
+      .SIGNED   (DATA_IN_0_SIGNED),
+      .SUM      (0),
+      .LEN      (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .OUT_LEN  (DATA_OUT_0_TENSOR_SIZE_DIM_2),
+      .KERNEL   (KERNEL_SIZE_1),
+      .STRIDE   (STRIDE_1),
+      .PADDING  (PADDING_1),
+      .DILATION (DILATION_1),
+      .ADAPTIVE (ADAPTIVE),
+      .INNER    (DATA_OUT_0_TENSOR_SIZE_DIM_1 * Tiles)
+  ) u_columns (
+      .clk      (clk),
+      .rst      (rst),
+      .in_data  (across),
+      .in_valid (across_valid),
+      .in_ready (across_ready),
+      .out_data (pooled),
+      .out_valid(pooled_valid),
+      .out_ready(pooled_ready)
+  );
+
+  for (genvar i = 0; i < Lanes; i++) begin : g_lane
+    fixed_cast_unit #(
+        .IN_WIDTH  (Width),
+        .IN_FRAC   (DATA_IN_0_PRECISION_1),
+        .IN_SIGNED (DATA_IN_0_SIGNED),
+        .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
+        .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
+        .OUT_SIGNED(DATA_OUT_0_SIGNED),
+        .ROUNDING  (ROUNDING),
+        .OVERFLOW  (OVERFLOW)
+    ) u_cast (
+        .in_data (pooled[i]),
+        .out_data(result[i])
+    );
+  end
+
+  skid_buffer #(
+      .WIDTH(Lanes * DATA_OUT_0_PRECISION_0)
+  ) u_out (
+      .clk      (clk),
+      .rst      (rst),
+      .in_data  (result),
+      .in_valid (pooled_valid),
+      .in_ready (pooled_ready),
+      .out_data (data_out_0),
+      .out_valid(data_out_0_valid),
+      .out_ready(data_out_0_ready)
+  );
+
+endmodule

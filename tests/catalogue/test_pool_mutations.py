@@ -1,0 +1,64 @@
+"""Faults in the hardware of pooling, enlarging and padding that the tests of the catalogue must notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mase_hw.errors import HangError, SimulationError
+from mase_hw.flow.bench import BuildTools
+
+from .harness import check_timing, item
+from .test_mutations import Mutation, play_mutated
+
+REDUCE, DIVIDE = "lib/window_reduce.sv", "lib/fixed_divide_unit.sv"
+
+WRONG = {
+    "a window begins before the image": Mutation(
+        "max_pool2d-resnet", REDUCE, (("= tap[0] || early;", "= tap[0] || (early && dist_q < 0);"),)
+    ),
+    "maximum of bit patterns": Mutation(
+        "max_pool2d-resnet", REDUCE, (("(signed'(part_q[i]) > signed'(x))", "(part_q[i] > x)"),)
+    ),
+    "the waiting window is the one before": Mutation(
+        "max_pool2d-five", REDUCE, (("(Edge + 1 + t) % Slots", "(Edge + t) % Slots"),)
+    ),
+    "padding counts": Mutation(
+        "avg_pool2d-without_padding", "ops/fixed_avg_pool2d.sv", (("- ((low > 0) ? low : 0);", "- low;"),)
+    ),
+    "ties of a quotient to odd": Mutation(
+        "avg_pool2d-override", DIVIDE, (("&& quotient_q[0])", "&& !quotient_q[0])"),)
+    ),
+    "a pixel is forgotten too early": Mutation(
+        "interpolate-doubled",
+        "ops/fixed_upsample_nearest.sv",
+        (("= across_last && down_last;", "= across_last && first_pass;"),),
+        kind=SimulationError,
+    ),
+    "the last zeros wait for a pixel": Mutation(
+        "pad-around",
+        "ops/fixed_zero_pad2d.sv",
+        (("= pixel_valid || behind;", "= pixel_valid && (behind || !behind);"),),
+        kind=HangError,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_design_fails(name: str, tools: BuildTools, cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(WRONG[name].kind):
+        play_mutated(WRONG[name], tools, cache, tmp_path).raise_on_failure()
+
+
+def test_a_slow_design_fails(tools: BuildTools, cache: Path, tmp_path: Path) -> None:
+    """The input must not wait while windows of the row before leave."""
+    mutation = Mutation(
+        "max_pool2d-five",
+        REDUCE,
+        (("!emits || (out_free && !draining);", "(!emits && !draining) || (out_free && !draining);"),),
+    )
+    result = play_mutated(mutation, tools, cache, tmp_path)
+    assert result.raise_on_failure().passed
+    with pytest.raises(AssertionError, match="fill: measured"):
+        check_timing(item(mutation.case), result)

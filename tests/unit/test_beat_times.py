@@ -1,0 +1,162 @@
+"""Steps and the network simulation on examples worked out by hand; the RTL of every op and whole designs prove the rest
+(``tests/catalogue/test_simulation.py``, ``tests/e2e/test_joins.py``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mase_hw.beat_times import UNLIMITED, BeatNetwork
+from mase_hw.catalogue import Latency
+from mase_hw.errors import CatalogueError
+from mase_hw.steps import Steps
+
+
+def counts(*values: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array(values, dtype=np.int64)
+
+
+def solved(network: BeatNetwork, frames: int = 1) -> BeatNetwork:
+    while network.frames < frames:
+        network.advance()
+    return network
+
+
+def test_a_queue_of_one_takes_every_other_cycle() -> None:
+    network = BeatNetwork()
+    source = network.source(4)
+    out = network.stage(Steps.queued(4, 1), [source])[0]
+    network.sink(out)
+    solved(network)
+    assert network.edges[source].taken.tolist() == [0, 2, 4, 6]
+    assert network.edges[out].offered.tolist() == [1, 3, 5, 7]
+
+
+def test_a_full_queue_holds_the_source_back() -> None:
+    """Three places; the reader takes a beat in cycles 10, 20, 30, ...: a place is free in the cycle after."""
+    network = BeatNetwork()
+    source = network.source(6)
+    out = network.stage(Steps.queued(6, 3), [source])[0]
+    network.sink(out, np.arange(10, 70, 10))
+    solved(network)
+    assert network.edges[source].taken.tolist() == [0, 1, 2, 11, 21, 31]
+    assert network.edges[out].offered.tolist() == [1, 11, 21, 31, 41, 51]
+
+
+def test_a_chain_of_registers_closes_gaps() -> None:
+    """Two slices: ready is combinational, so a beat enters in the cycle in which the beat two before it leaves."""
+    network = BeatNetwork()
+    source = network.source(4)
+    out = network.stage(Steps.registered(4, pipe=2), [source])[0]
+    network.sink(out, np.array([5, 6, 20, 21]))
+    solved(network)
+    assert network.edges[source].taken.tolist() == [0, 1, 5, 6]
+    assert network.edges[out].offered.tolist() == [2, 6, 7, 21]
+
+
+def test_steps_wait_for_what_they_need() -> None:
+    """Four steps; the first needs two beats, the third all; results complete with the second and the fourth."""
+    steps = Steps((counts(2, 2, 3, 3),), (counts(0, 0, 0, 3),), counts(0, 1, 1, 2), (1,), 5, (3,), 4)
+    network = BeatNetwork()
+    source = network.source(3, np.array([0, 10, 30, 31, 32, 33]))
+    out = network.stage(steps, [source])[0]
+    network.sink(out)
+    solved(network, 2)
+    # Steps in 11, 12, 31, 32. Places are free from 33 on, so the second frame comes in 33, 34, 35.
+    assert network.edges[out].offered.tolist() == [17, 37, 41, 43]
+    assert network.edges[source].taken.tolist() == [0, 10, 30, 33, 34, 35]
+
+
+def test_a_fork_goes_with_its_slowest_reader() -> None:
+    network = BeatNetwork()
+    source = network.source(3)
+    fast = network.stage(Steps.registered(3), [source])[0]
+    network.sink(source, np.array([4, 5, 9]))
+    network.sink(fast)
+    solved(network)
+    assert network.edges[fast].offered.tolist() == [1, 6, 7]
+    assert network.edges[source].taken.tolist() == [4, 5, 9]
+
+
+def around(depth: int) -> BeatNetwork:
+    """A sum of a stream with itself seven cycles later; the short way has a queue."""
+    network = BeatNetwork()
+    source = network.source(20)
+    late = network.stage(Steps.registered(20, pipe=7), [source])[0]
+    short = network.stage(Steps.queued(1, depth), [source])[0]
+    network.sink(network.stage(Steps.registered(20, 2), [late, short])[0])
+    return network
+
+
+def test_the_queue_beside_a_long_way() -> None:
+    """What passes the fork in seven cycles, and the one that is just coming, must find room."""
+    assert around(8).settle() == 20
+    enough, short = (solved(around(depth), 10).edges[-1].offered for depth in (8, 7))
+    assert enough[-1] == 7 + 200 and short[-1] > enough[-1] + 20
+    network = solved(around(UNLIMITED))
+    came, went = network.edges[0].offered, network.edges[2].taken
+    assert (went - came).tolist() == [7] * 20
+
+
+def test_a_network_that_stops() -> None:
+    """The long way gives nothing before it has four beats, and the fork gives no second one."""
+    network = BeatNetwork()
+    source = network.source(4)
+    late = network.stage(Steps.at(4, (np.full(4, 0),), (np.arange(4),), np.arange(4), (1,), 1, (8,), 4), [source])[0]
+    network.sink(network.stage(Steps.registered(4, 2), [late, source])[0])
+    with pytest.raises(CatalogueError, match="stops for ever"):
+        network.advance()
+
+
+def test_latency_of_stages() -> None:
+    """A frame is collected, then leaves beat by beat through a register; two frames of room keep the input going."""
+    steps = Steps.at(3, (np.zeros(3, int),), (np.full(3, 2),), np.arange(3), (1,), 1, (6,), 1, queue_lag=0)
+    latency = Latency.from_steps(steps, Steps.registered(3))
+    assert (latency.beats, latency.interval, latency.fill) == (3, 3, 5)
+    assert latency.departures(np.array([0, 4, 9])).tolist() == [12, 13, 14]
+    one = steps.with_room(3)
+    # The next frame comes once the last beat was read: 3 cycles to come, 1 to be seen, 3 to leave, the first of them
+    # the one in which the last beat is usable.
+    assert Latency.from_steps(one).interval == 6
+
+
+def test_parts_that_have_nothing_to_do_with_each_other() -> None:
+    """Each has its own interval; the slower one counts."""
+    network = BeatNetwork()
+    for beats in (3, 8):
+        network.sink(network.stage(Steps.registered(beats), [network.source(beats)])[0])
+    assert network.settle() == 8
+
+
+GOOD: dict[str, Any] = {
+    "needs": (counts(1, 2),),
+    "frees": (counts(1, 2),),
+    "emits": counts(1, 2),
+    "delay": (1,),
+    "pipe": 1,
+    "room": (1,),
+    "queue": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"needs": (counts(1, 2, 2),)}, "one entry a step"),
+        ({"needs": (counts(2, 1),)}, "must not fall"),
+        ({"emits": counts(0, 2)}, "one output beat at most"),
+        ({"emits": counts(0, 0)}, "a frame has beats"),
+        ({"delay": (1, 1)}, "one entry an input"),
+        ({"queue": 0}, "no pipeline"),
+        ({"needs": (counts(2, 3),)}, "more beats are needed"),
+        ({"needs": (counts(2, 2),)}, "finds no room"),
+        ({"needs": (counts(1, 2),), "frees": (counts(0, 2),)}, "finds no room"),
+        ({"needs": (counts(0, 2),), "frees": (counts(1, 2),), "room": (0,)}, "finds no room"),
+    ],
+)
+def test_steps_that_cannot_be(change: dict[str, Any], message: str) -> None:
+    Steps(**GOOD)
+    with pytest.raises(CatalogueError, match=message):
+        Steps(**{**GOOD, **change})

@@ -1,0 +1,133 @@
+"""Layouts against NumPy: whatever renamings a tensor goes through, its elements stay where they travel."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from mase_hw.errors import GraphError
+from mase_hw.formats import FixedFormat
+from mase_hw.layouts import Layout
+from mase_hw.ops.reorder import reorder_params
+from mase_hw.streams import Stream
+
+
+def numbered(shape: tuple[int, ...]) -> np.ndarray:
+    """One frame whose elements are their own row-major positions."""
+    return np.arange(math.prod(shape)).reshape(1, *shape)
+
+
+def random_shape(rng: random.Random, elements: int) -> tuple[int, ...]:
+    shape = []
+    while elements > 1:
+        size = rng.choice([d for d in range(1, elements + 1) if elements % d == 0])
+        shape.append(size)
+        elements //= size
+    return tuple(shape) or (1,)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_renaming_moves_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    shape = tuple(rng.choice([1, 2, 3, 4, 6]) for _ in range(rng.randint(1, 4)))
+    tensor, layout = numbered(shape), Layout.row_major(shape)
+    if len(shape) > 2 and rng.random() < 0.5:
+        layout = Layout.channels_last(shape)
+        stream = np.moveaxis(tensor[0], 1, -1).reshape(-1)
+    else:
+        stream = tensor.reshape(-1)
+    for _ in range(6):
+        if rng.random() < 0.5:
+            dims = rng.sample(range(tensor.ndim - 1), tensor.ndim - 1)
+            tensor, layout = tensor.transpose(0, *(d + 1 for d in dims)), layout.permuted(dims)
+        else:
+            shape = random_shape(rng, tensor.size)
+            renamed = layout.reshaped(shape)
+            if renamed is None:
+                continue
+            tensor, layout = tensor.reshape(1, *shape), renamed
+        assert layout.shape == tensor.shape[1:]
+        assert np.array_equal(layout.to_stream(tensor)[0], stream)
+        assert np.array_equal(layout.from_stream(stream[None]), tensor)
+        assert math.prod(layout.stream_shape) == tensor.size
+        assert Layout.from_dict(layout.to_dict()) == layout
+        for position in range(tensor.size):
+            assert tensor[0][layout.index_of(position)] == stream[position]
+        assert layout.is_row_major == np.array_equal(
+            layout.to_stream(numbered(layout.shape))[0], np.arange(tensor.size)
+        )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_equal_layouts_are_equal(seed: int) -> None:
+    """Two layouts of a shape are equal exactly when they put every element in the same place."""
+    rng = random.Random(seed)
+    shape = tuple(rng.choice([1, 2, 2, 4]) for _ in range(3))
+
+    def some() -> Layout:
+        layout = Layout.row_major(random_shape(rng, math.prod(shape)))
+        layout = layout.permuted(rng.sample(range(len(layout.shape)), len(layout.shape)))
+        return layout.reshaped(shape) or Layout.row_major(shape)
+
+    a, b = some(), some()
+    same = np.array_equal(a.to_stream(numbered(shape)), b.to_stream(numbered(shape)))
+    assert (a == b) == same and (not same or hash(a) == hash(b))
+
+
+def test_a_flatten_behind_an_image_keeps_rows() -> None:
+    flat = Layout.channels_last((2, 3, 4, 5)).reshaped((2, 60))
+    assert flat is not None and flat.rows_in_order() and flat.stream_shape == (2, 20, 3)
+    columns = flat.last_dimension().to_stream(np.arange(60)[None])[0]
+    assert np.array_equal(columns, np.arange(60).reshape(3, 20).T.reshape(-1))
+    assert not Layout.row_major((2, 3)).permuted((1, 0)).rows_in_order()
+
+
+def test_what_no_renaming_can_do() -> None:
+    swapped = Layout.row_major((2, 3)).permuted((1, 0))
+    assert swapped.reshaped((6,)) is not None  # one dimension of two parts
+    assert swapped.reshaped((2, 3)) is None  # rows of 3 would straddle columns of 2
+
+
+def test_bad_layouts_are_refused() -> None:
+    with pytest.raises(GraphError, match="no permutation"):
+        Layout((2, 3), (2, 3), (0, 0))
+    with pytest.raises(GraphError, match="no permutation"):
+        Layout((2, 3), (2, 2), (0, 1))
+    with pytest.raises(GraphError, match="do not make its dimensions"):
+        Layout((4, 3), (3, 4), (1, 0))
+    with pytest.raises(GraphError, match="number of elements"):
+        Layout.row_major((2, 3)).reshaped((5,))
+    with pytest.raises(GraphError, match="different numbers of elements"):
+        Stream("x", "in", (4,), FixedFormat(8, 0), layout=Layout.row_major((5,)))
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 5])
+def test_streams_pack_tensors_in_their_layout(lanes: int) -> None:
+    shape = (2, 5, 3, 4)
+    layout = Layout.channels_last(shape)
+    stream = Stream("x", "in", (2, 3, 4, 5), FixedFormat(16, 0), (lanes,), layout=layout)
+    frames = np.stack([numbered(shape)[0], 500 + numbered(shape)[0]])
+    beats = stream.pack(frames)
+    assert beats.shape == (2 * stream.beats, lanes) and stream.tensor_shape == shape
+    assert np.array_equal(beats, Stream("x", "in", (2, 3, 4, 5), stream.fmt, (lanes,)).pack(np.moveaxis(frames, 2, -1)))
+    assert np.array_equal(stream.unpack(beats), frames)
+    for beat in range(stream.beats):
+        for lane in range(lanes):
+            index = stream.index_of(beat, lane)
+            assert beats[beat, lane] == (0 if index is None else frames[0][index])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_reorder_counters(seed: int) -> None:
+    """The counters of the buffer read exactly the elements the wanted layout asks for."""
+    rng = random.Random(seed)
+    shape = (rng.choice([1, 2]), rng.choice([2, 3]), rng.choice([2, 4]), 3)
+    orders = [Layout.row_major(shape), Layout.channels_last(shape)]
+    orders += [Layout(shape, shape, tuple(rng.sample(range(4), 4))) for _ in range(2)]
+    have, want = rng.sample(orders, 2)
+    arriving = have.to_stream(numbered(shape))[0]
+    leaving = arriving[reorder_params("n", 8, have, want).sequence()]
+    assert np.array_equal(leaving, want.to_stream(numbered(shape))[0])
