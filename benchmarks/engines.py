@@ -1,6 +1,6 @@
-"""Simulation engines on the digits MLP, side by side in one run.
+"""Simulation engines on the digits MLP or CNN, side by side in one run.
 
-    python benchmarks/engines.py [--frames 360] [--rounds 3] [--jobs 1]
+    python benchmarks/engines.py [--model cnn] [--frames 360] [--rounds 3] [--jobs 1]
 
 Compares the batch engine with the per-cycle cocotb driver (both compare every beat with PyTorch) and with a bare loop
 around the same compiled model that only toggles the clock: what Verilator itself can do. Rounds alternate between the
@@ -67,21 +67,22 @@ def bare_loop(built: Built) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--model", choices=("mlp", "cnn"), default="mlp")
     parser.add_argument("--frames", type=int, default=360)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=1, help="times the frames are played")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    example = runpy.run_path(str(EXAMPLES / "digits_mlp.py"))
-    digits = example["load"]()
+    example = runpy.run_path(str(EXAMPLES / f"digits_{arguments.model}.py"))
+    digits = runpy.run_path(str(EXAMPLES / "digits_mlp.py"))["load"]()
     images = digits.test_images[: arguments.frames]
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         design = mase_hw.compile(
-            example["train"](digits),
+            example["model"]()[0],
             images[:1],
-            EXAMPLES / "digits_mlp.toml",
+            EXAMPLES / f"digits_{arguments.model}.toml",
             out=work / "bundle",
             calibration=digits.train_images.split(256),
         )

@@ -1,16 +1,21 @@
 """Passes: analyses that fill metadata and transforms that change the graph.
 
 A pass is called as ``graph, info = some_pass(graph, pass_args)``. All of them are names of this package, except those
-that write hardware, which are in :mod:`mase_hw.emit.passes`.
+that write hardware, which are in :mod:`mase_hw.emit.passes`. So are the functions built of them: calibration, mixed
+precision, pipelines and ``explain``. The packages ``evaluation`` and ``mixed_precision`` have more names.
 """
 
 from mase_hw.passes.analysis import (
+    CalibrationState,
     add_common_metadata_analysis_pass,
     add_hardware_metadata_analysis_pass,
     add_software_metadata_analysis_pass,
+    analyse_noise,
     calibrate_analysis_pass,
+    choose_format,
     count_analysis_pass,
     init_metadata_analysis_pass,
+    noise_analysis_pass,
     profile_statistics_analysis_pass,
     report_graph_analysis_pass,
     report_node_hardware_type_analysis_pass,
@@ -20,19 +25,57 @@ from mase_hw.passes.analysis import (
     verify_analysis_pass,
 )
 from mase_hw.passes.base import GraphPass, NoArgs, PassArgs, graph_pass
-from mase_hw.passes.transforms import quantize_transform_pass
+from mase_hw.passes.transforms import (
+    QuantizeArgs,
+    cross_layer_equalization_transform_pass,
+    fold_batch_norm_transform_pass,
+    lower_slices_transform_pass,
+    quantize_transform_pass,
+    simplify_graph_transform_pass,
+    smooth_quant_transform_pass,
+    update_quantization_configs,
+)
+
+# Above analyses and transforms: built of both.
+from mase_hw.passes.analysis.explain import Explanation, explain  # isort: skip
+from mase_hw.passes.diagnostics import dump_diagnostic_files  # isort: skip
+from mase_hw.passes.evaluation import evaluate_statistic  # isort: skip
+from mase_hw.passes.mixed_precision import (  # isort: skip
+    Plan,
+    binary_search,
+    noise_based_mixed_precision_quantization,
+    search_widths,
+)
+from mase_hw.passes.pipeline import Pipeline, Step  # isort: skip
 
 __all__ = [
+    "CalibrationState",
+    "Explanation",
     "GraphPass",
     "NoArgs",
     "PassArgs",
+    "Pipeline",
+    "Plan",
+    "QuantizeArgs",
+    "Step",
     "add_common_metadata_analysis_pass",
     "add_hardware_metadata_analysis_pass",
     "add_software_metadata_analysis_pass",
+    "analyse_noise",
+    "binary_search",
     "calibrate_analysis_pass",
+    "choose_format",
     "count_analysis_pass",
+    "cross_layer_equalization_transform_pass",
+    "dump_diagnostic_files",
+    "evaluate_statistic",
+    "explain",
+    "fold_batch_norm_transform_pass",
     "graph_pass",
     "init_metadata_analysis_pass",
+    "lower_slices_transform_pass",
+    "noise_analysis_pass",
+    "noise_based_mixed_precision_quantization",
     "profile_statistics_analysis_pass",
     "quantize_transform_pass",
     "report_graph_analysis_pass",
@@ -40,5 +83,9 @@ __all__ = [
     "report_node_meta_param_analysis_pass",
     "report_node_shape_analysis_pass",
     "report_node_type_analysis_pass",
+    "search_widths",
+    "simplify_graph_transform_pass",
+    "smooth_quant_transform_pass",
+    "update_quantization_configs",
     "verify_analysis_pass",
 ]

@@ -230,6 +230,7 @@ def test_formats_and_hardware() -> None:
     first = info["nodes"]["fc1"]
     assert first["macs"] == 3 * 784 * 16 and first["bit_operations"] == first["macs"] * 6 * 4
     assert first["memory_bits"] == 784 * 16 * 4 + 16 * 9 and first["activation_bits"] == 3 * 16 * 7
+    assert info["nodes"]["relu"]["activation_bits"] == 3 * 16 * 6, "what it gets, without the sign"
     assert info["nodes"]["x_quantize"]["op"] == "quantize" and info["totals"]["parameters"] == 784 * 16 + 16 + 160
     for name in ("fc1", "fc2"):
         facets = graph.catalogue["linear"].hardware

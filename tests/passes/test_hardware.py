@@ -32,7 +32,7 @@ def tensor(name: str, sizes: list[int], lanes: list[int]) -> dict[str, int]:
 #  - it lists the sizes outermost first (DIM_0 = 1, DIM_1 = 784); its code, like us, counts from the innermost;
 #  - it gives weights three dimensions and biases three, most of them 1: here two and one;
 #  - it unrolls everything (784 lanes); here lanes are asked for;
-#  - SIGNED, HAS_BIAS, ROUNDING and OVERFLOW are ours: without them the parameters would not fix the bits;
+#  - SIGNED, HAS_BIAS, WEIGHT_SHIFT, ROUNDING and OVERFLOW are ours: without them they would not fix the bits;
 #  - INPLACE is no parameter of a relu: it means nothing to hardware;
 #  - the files are ours, in our folders; as documented, the module's own file is the last.
 LINEAR = {
@@ -60,7 +60,9 @@ RELU = {
     },
 }
 ADDED = {"ROUNDING": 0, "OVERFLOW": 0, "DATA_IN_0_SIGNED": 1, "DATA_OUT_0_SIGNED": 1}
-ADDED_LINEAR = {**ADDED, "WEIGHT_SIGNED": 1, "BIAS_SIGNED": 1, "HAS_BIAS": 1}
+SHIFT = {"PRECISION_0": 1, "PRECISION_1": 0, "SIGNED": 0, "TENSOR_SIZE_DIM_0": 784, "PARALLELISM_DIM_0": 8}
+ADDED_LINEAR = {**ADDED, "WEIGHT_SIGNED": 1, "BIAS_SIGNED": 1, "HAS_BIAS": 1, "HAS_WEIGHT_SHIFT": 0}
+ADDED_LINEAR |= {f"WEIGHT_SHIFT_{key}": value for key, value in SHIFT.items()}
 OURS = {"dependence_files", "max_parallelism", "parallelism", "latency"}
 
 
@@ -181,7 +183,7 @@ def test_formats_and_modes_reach_the_parameters() -> None:
         5,
         -1,
     ]
-    unsigned = {**EIGHT, "relu": rule(data_out_width=7, data_out_signed=False)}
+    unsigned = {**EIGHT, "relu": rule(data_out_width=6, data_out_signed=False)}
     _, info = mapped(seeded(MLP), inputs(2, 6), config=unsigned)
     assert info["nodes"]["relu"]["verilog_param"]["DATA_OUT_0_SIGNED"] == 0
     assert info["nodes"]["fc2_cast"]["module"] == "fixed_cast"

@@ -76,14 +76,24 @@ def test_formats_from_observed_ranges(width: int, scale: float) -> None:
         found = formats(graph, node)
         products = sum(int(found[name].split(".")[1]) for name in ("data_in_0", "weight"))
         for name, values in tensors.items():
-            frac = finest(values, width)
+            # What a relu alone reads has one bit more, for relu drops the sign.
+            bits = width + 1 if (node, name) == ("fc1", "data_out_0") else width
+            frac = finest(values, bits)
             if name == "bias":
                 # Bits below the last place of the products would only widen the adder.
                 frac = min(frac, products)
-            assert found[name] == f"s{width}.{frac}", (node, name)
+            if name.startswith("data_") and float(values.min()) >= 0:
+                assert found[name] == f"u{bits}.{finest(values / 2, bits)}", (node, name)
+                continue
+            assert found[name] == f"s{bits}.{frac}", (node, name)
             assert info["nodes"][node]["reasons"][name].startswith("observed [")
-    # A relu keeps its format, and a layer takes what the one before it gives, unless told otherwise.
-    assert formats(graph, "relu") == dict.fromkeys(("data_in_0", "data_out_0"), formats(graph, "fc1")["data_out_0"])
+    # A relu drops the sign, and a layer takes what the one before it gives, unless told otherwise.
+    hidden_format = formats(graph, "fc1")["data_out_0"]
+    assert formats(graph, "relu") == {
+        "data_in_0": hidden_format,
+        "data_out_0": f"u{width}.{hidden_format.split('.')[1]}",
+    }
+    assert info["casts"] == []
     assert formats(graph, "fc2")["data_in_0"] == formats(graph, "relu")["data_out_0"]
 
 

@@ -68,6 +68,31 @@ def test_rules_that_apply_to_nothing(config: dict[str, Any], texts: list[str]) -
 @pytest.mark.parametrize(
     ("config", "texts"),
     [
+        ({"relu": rule(weight_width=4)}, ["relu.config.weight_width: relu has no weight"]),
+        (
+            {"by": "name", "relu": rule(data_in_width=7, bias_frac_width=4, weight_signed=True)},
+            ["relu.config.bias_frac_width: relu has no bias", "relu.config.weight_signed: relu has no weight"],
+        ),
+        ({"overrides": {"relu": rule(weight_width=4)}}, ["overrides.relu.config.weight_width: relu has no weight"]),
+        ({"prelu": rule(bias_width=4)}, ["prelu.config.bias_width: prelu has no bias"]),
+    ],
+)
+def test_keys_of_tensors_that_the_op_has_not(config: dict[str, Any], texts: list[str]) -> None:
+    refused({**EIGHT, **config}, ConfigError, *texts)
+
+
+def test_keys_that_some_of_the_nodes_have() -> None:
+    """An expression is for nodes of all kinds, and so is the default; a constant operand has the keys of weights."""
+    graph = calibrated(seeded(MLP), inputs(4, 6))
+    quantize_transform_pass(graph, {**EIGHT, "by": "regex_name", ".*": rule(weight_width=4)})
+    assert [n.name for n in graph.nodes if n.name == "fc1"]
+    graph = calibrated(seeded(MLP), inputs(4, 6))
+    quantize_transform_pass(graph, {**EIGHT, "add": rule(weight_width=4), "conv2d": rule(bias_width=4)})
+
+
+@pytest.mark.parametrize(
+    ("config", "texts"),
+    [
         ({"by": "op"}, ["by: ", "'op'"]),
         ({"default": {"name": "fixed"}}, ["default.config: missing", "default.name: unknown key"]),
         ({"default": {"config": {"nmae": "fixed"}}}, ["default.config.nmae: unknown key; did you mean 'name'?"]),

@@ -1,17 +1,26 @@
-"""Observed ranges: the smallest and largest value of every tensor over a data set."""
+"""Calibration: what formats are chosen from, observed on every tensor over a data set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
 
 from pydantic import Field
+from rich.progress import Progress
 from torch import Tensor, fx
 
-from mase_hw.errors import GraphError
+from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
+from mase_hw.passes.analysis.calibration import (
+    OBSERVERS,
+    CalibrationState,
+    Method,
+    MethodOptions,
+    Observer,
+)
 from mase_hw.passes.analysis.statistics import RangeMinMax
 from mase_hw.passes.analysis.statistics.base import check_finite
 from mase_hw.passes.analysis.statistics.batches import batches, empty
@@ -19,48 +28,69 @@ from mase_hw.passes.base import Info, PassArgs, graph_pass
 
 CALIBRATE_PASS = "calibrate_analysis_pass"
 CALIBRATED = "calibrated"
-"""Key beside ``stat`` of the range from which a format is chosen."""
+"""Key beside ``stat`` of what a format is chosen from."""
 
 
-class CalibrateArgs(PassArgs):
+class CalibrateOptions(PassArgs):
+    """How formats will be chosen; also the table ``calibrate`` of a configuration of ``compile``."""
+
+    method: Method = Field(default="min_max", description="how formats of activations are chosen")
+    weight_method: Literal["min_max", "percentile", "entropy", "mse"] = Field(
+        default="min_max", description="how formats of parameters are chosen"
+    )
+    options: MethodOptions = Field(default=MethodOptions(), description="options of the methods")
+
+
+class CalibrateArgs(CalibrateOptions):
     """Arguments of :func:`calibrate_analysis_pass`."""
 
     data: Any = Field(description="iterable of batches: a tensor, a tuple in the order of the inputs, or a dict")
-    progress: Callable[[int, int | None], Any] | None = Field(
-        default=None, description="called after every batch with the number done and the total, if known"
+    state: CalibrationState | None = Field(
+        default=None, description="a calibration to go on with; updated when the pass is done"
+    )
+    progress: Callable[[int, int | None], Any] | bool | None = Field(
+        default=None,
+        description="True for a progress bar, or a function called after every batch with the number done and the "
+        "total, if known",
     )
 
 
 @graph_pass(CALIBRATE_PASS, args=CalibrateArgs, needs=(COMMON_PASS,))
 def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[MaseGraph, Info]:
-    """Run the model over data and record the range of every tensor, parameters included.
+    """Run the model over data and record what formats are chosen from, for every tensor, parameters included.
 
     The ranges are at ``meta["software"]["args"][name]["stat"]["range_min_max"]`` (and ``results``) as
-    ``min``, ``max`` (Python floats) and ``count`` (numbers seen); a copy at ``[name]["calibrated"]`` is what the
-    quantisation chooses formats from. One batch is in memory at a time; its first
-    dimension may differ from that of ``dummy_in``, all others are the same.
+    ``min``, ``max`` (Python floats) and ``count`` (numbers seen); ``[name]["calibrated"]`` has them as well, with the
+    method and what it keeps, and is what the quantisation chooses formats from. One batch is in memory at a time;
+    its first dimension may differ from that of ``dummy_in``, all others are the same.
+
+    With ``state``, a calibration goes on where it was: all methods then conclude what they would from all batches in
+    one run.
 
     Raises:
-        ConfigError: If there is no data, or a batch does not fit the inputs.
+        ConfigError: If there is no data, a batch does not fit the inputs, or the state is of another method.
         FormatError: If data, a weight or an activation is NaN or infinite; names it.
 
-        After an error the metadata is as it was before.
+        After an error the metadata and the state are as they were before.
     """
     _refuse_meta(graph)
-    parameters = _parameter_ranges(graph)
-    seen: dict[tuple[fx.Node, str], RangeMinMax] = {}
-    done = 0
+    parameters = _parameters(graph, args)
+    given = args.state or CalibrationState()
+    state = given.begin(args.method, args.options)
+    _check_state(graph, state)
+    before = state.batches
     total = len(args.data) if hasattr(args.data, "__len__") else None
-    for index, inputs in batches(graph, args.data):
-        for name, value in inputs.items():
-            if isinstance(value, Tensor):
-                check_finite(value, f"input {name} of batch {index}")
-        evaluate(graph.model, inputs, lambda node, value: _observe(seen, node, value))
-        done += 1
-        if args.progress is not None:
-            args.progress(done, total)
-    if not done:
+    with _progress(args, total) as report:
+        for index, inputs in batches(graph, args.data):
+            for name, value in inputs.items():
+                if isinstance(value, Tensor):
+                    check_finite(value, f"input {name} of batch {index}")
+            evaluate(graph.model, inputs, lambda node, value: _observe(state, node, value))
+            state.batches += 1
+            report(state.batches - before, total)
+    if not state.batches:
         raise empty()
+    seen = {(n, r): o for n in graph.nodes for r, o in _results(graph, state, n).items()}
     for node in graph.nodes:
         software = graph.meta_of(node).software
         found = {name: parameters[node, name] for n, name in parameters if n is node}
@@ -70,7 +100,39 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
         for name in graph.meta_of(node).common.results.tensors:
             if (node, name) in seen:
                 _record(software.results, name, seen[node, name])
-    return graph, {"batches": done, "tensors": len(seen) + len(parameters)}
+    given.take(state)
+    info = {"batches": state.batches, "tensors": len(seen) + len(parameters), "method": args.method}
+    return graph, info
+
+
+@contextmanager
+def _progress(args: CalibrateArgs, total: int | None) -> Iterator[Callable[[int, int | None], Any]]:
+    """What to call after every batch."""
+    if callable(args.progress):
+        yield args.progress
+    elif args.progress:
+        with Progress(transient=True) as bar:
+            task = bar.add_task("calibrating", total=total)
+            yield lambda done, _: bar.update(task, completed=done)
+    else:
+        yield lambda done, _: None
+
+
+def _check_state(graph: MaseGraph, state: CalibrationState) -> None:
+    names = {f"{n.name}.{r}" for n in graph.nodes for r in graph.meta_of(n).common.results}
+    strange = sorted(set(state.observers) - names)
+    if strange:
+        raise ConfigError(
+            "this calibration was begun with another model",
+            field="state",
+            got=f"{strange[0]}, which the model does not have",
+            remedy="begin with a new CalibrationState",
+        )
+
+
+def _results(graph: MaseGraph, state: CalibrationState, node: fx.Node) -> dict[str, Observer]:
+    names = graph.meta_of(node).common.results
+    return {r: state.observers[f"{node.name}.{r}"] for r in names if f"{node.name}.{r}" in state.observers}
 
 
 def _refuse_meta(graph: MaseGraph) -> None:
@@ -85,28 +147,29 @@ def _refuse_meta(graph: MaseGraph) -> None:
         )
 
 
-def _parameter_ranges(graph: MaseGraph) -> dict[tuple[fx.Node, str], RangeMinMax]:
-    """Ranges of the parameters of every module; they are constant, so once is enough."""
-    ranges: dict[tuple[fx.Node, str], RangeMinMax] = {}
+def _parameters(graph: MaseGraph, args: CalibrateArgs) -> dict[tuple[fx.Node, str], Observer]:
+    """Observers of the parameters of every module; they are constant, so once is enough."""
+    found: dict[tuple[fx.Node, str], Observer] = {}
     for node in graph.nodes:
         op, module = graph.op_of(node), graph.meta_of(node).module
         for name in op.parameters if op is not None and module is not None else ():
             parameter = getattr(module, name, None)
             if isinstance(parameter, Tensor):
-                ranges[node, name] = RangeMinMax()
-                ranges[node, name].update(parameter, f"{node.name}.{name}")
-    return ranges
+                found[node, name] = OBSERVERS[args.weight_method](args.options)
+                found[node, name].update(parameter, f"{node.name}.{name}")
+    return found
 
 
-def _observe(seen: dict[tuple[fx.Node, str], RangeMinMax], node: fx.Node, value: Any) -> None:
+def _observe(state: CalibrationState, node: fx.Node, value: Any) -> None:
     for name, result in named_results(value):
         if isinstance(result, Tensor):
-            seen.setdefault((node, name), RangeMinMax()).update(result, f"{node.name}.{name}")
+            where = f"{node.name}.{name}"
+            state.observer(where).update(result, where)
 
 
-def _record(branch: dict[str, Any], name: str, observed: RangeMinMax) -> None:
+def _record(branch: dict[str, Any], name: str, observed: Observer) -> None:
     if observed.count:
         entry = branch.setdefault(name, {})
-        entry.setdefault("stat", {})[RangeMinMax.name] = observed.result()
-        # Formats are chosen from this copy: a statistic may be taken again, with other options.
+        entry.setdefault("stat", {})[RangeMinMax.name] = observed.range()
+        # Formats are chosen from this: a statistic may be taken again, with other options.
         entry[CALIBRATED] = observed.result()

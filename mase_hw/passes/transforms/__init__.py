@@ -1,5 +1,20 @@
 """Passes that change the graph."""
 
+from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
+from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.transforms.quantize_config import QuantizeArgs, update_quantization_configs
+from mase_hw.passes.transforms.simplify_graph import simplify_graph_transform_pass
+from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
 
-__all__ = ["quantize_transform_pass"]
+__all__ = [
+    "QuantizeArgs",
+    "cross_layer_equalization_transform_pass",
+    "fold_batch_norm_transform_pass",
+    "lower_slices_transform_pass",
+    "quantize_transform_pass",
+    "simplify_graph_transform_pass",
+    "smooth_quant_transform_pass",
+    "update_quantization_configs",
+]

@@ -11,12 +11,25 @@ from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
-from mase_hw.formats import FixedFormat
-from mase_hw.ir import MaseGraph, MaseMetadata
+from mase_hw.formats import MAX_WIDTH, FixedFormat
+from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.base import graph_pass
-from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
+from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
+from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
+from mase_hw.passes.transforms.quantize_operands import (
+    Operands,
+    ends_of,
+    exact_format,
+    hold_constant,
+    hold_derived,
+    operands_of,
+)
+from mase_hw.passes.transforms.quantize_rewrite import Rewriter
+
+DECISIONS = "quantization_decisions"
+"""Key of ``graph.meta``: by node, why its tensors have their formats, and what was configured."""
 
 
 @dataclass
@@ -28,6 +41,7 @@ class _Plan:
     arithmetic: Arithmetic
     parameters: dict[str, Tensor]
     inputs: list[fx.Node]
+    operands: Operands
     reasons: dict[str, str] = field(default_factory=dict)
 
 
@@ -40,6 +54,12 @@ class _Planner:
         """Format of every node's result that is fixed point, by node name."""
         self.entries: dict[str, FixedFormat] = {}
         """Format in which a placeholder enters, by its name."""
+        self.observed: dict[tuple[str, str], str] = {}
+        """Under which name a node's input was observed: a constant before it shifts the names."""
+        self.spent: set[fx.Node] = set()
+        """Nodes that only made a constant, which its reader now holds."""
+        self.decisions: dict[str, dict[str, Decision]] = {}
+        """Why every tensor of a node has its format, by node name."""
 
     def run(self) -> None:
         for node in self.graph.nodes:
@@ -50,7 +70,7 @@ class _Planner:
                     remedy="quantize the float model instead, with all rules in one configuration",
                 )
         nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
-        self.args.check(nodes, {o.name for o in self.graph.catalogue if o.modules or o.functions or o.methods})
+        self.args.check(nodes, known_tensors(self.graph.catalogue))
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
             if op is None:
@@ -82,40 +102,132 @@ class _Planner:
                 remedy="replace it in the model, or compile only the part before or after it "
                 f"(overrides.{node.name}.config.name = null leaves it in float, for PyTorch only)",
             )
-        attributes = self._attributes(node)
-        inputs = self._data_inputs(node)
+        operands = operands_of(self.graph, node, op)
+        attributes = operands.attributes(self._attributes(node))
+        inputs = operands.inputs
+        self.spent.update(operands.chain)
         formats: dict[str, FixedFormat] = {}
         reasons: dict[str, str] = {}
         for index, source in enumerate(inputs):
             name = f"data_in_{index}"
-            formats[name], reasons[name] = self._input_format(node, name, source, config)
+            self.observed[node.name, name] = operands.names[index]
+            formats[name], reasons[name] = self._input_format(node, op, name, source, config)
             self._enter(source, formats[name])
         parameters = self._parameters(node, op)
+        if op.derive is not None:
+            rank = len(self.graph.tensor(node, "data_in_0").shape)
+            parameters = op.derive(node.name, parameters, attributes, rank)
+        weights = self._per_channel(node, op, config, specific, parameters)
         for name in parameters:
-            fmt, reason = self._format(node, name, config)
+            ends = ends_of(parameters[name]) if op.derive is not None else None
+            fmt, reason = weights[name] if name in weights else self._format(node, name, config, ends)
             limit = op.finest(name, formats) if op.finest is not None else None
-            if config.of(name)[1] is None and limit is not None and fmt.frac_width > limit:
+            if limit is not None and config.of(name)[1] is None and fmt.frac_width > limit:
                 fmt, reason = dataclasses.replace(fmt, frac_width=limit), f"{reason}, no finer than the products"
             formats[name], reasons[name] = fmt, reason
-        given = any(key.startswith("data_out_") for key in specific)
-        if op.default_out is not None and not given:
-            formats["data_out_0"], reasons["data_out_0"] = op.default_out(formats), "as its input"
-        else:
-            formats["data_out_0"], reasons["data_out_0"] = self._format(node, "data_out_0", config)
+        if operands.constant is not None:
+            parameters[op.constant] = operands.constant
+            formats[op.constant], reasons[op.constant] = self._constant(
+                node, op, config, operands.constant, operands.number
+            )
+        formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
+        decided = self.decisions.setdefault(node.name, {})
+        for name, fmt in formats.items():
+            made = decided.get(name)
+            decided[name] = dataclasses.replace(made or Decision(fmt, ""), fmt=fmt, reason=reasons[name])
         arithmetic = Arithmetic(formats, config.rounding, config.overflow, attributes)
-        self.plans[node.name] = _Plan(node, op, arithmetic, parameters, inputs, reasons)
+        self.plans[node.name] = _Plan(node, op, arithmetic, parameters, inputs, operands, reasons)
         self.formats[node.name] = formats["data_out_0"]
 
-    def _input_format(self, node: fx.Node, name: str, source: fx.Node, config: NodeConfig) -> tuple[FixedFormat, str]:
-        width, frac, _ = config.of(name)
+    def _constant(
+        self, node: fx.Node, op: OpDef, config: NodeConfig, value: Tensor, number: bool
+    ) -> tuple[FixedFormat, str]:
+        """Format of a constant operand, from its own values: a number exactly if the bits suffice."""
+        width, frac, _ = config.of(op.constant)
+        if number and frac is None and width is not None:
+            exact = exact_format(float(value), width)
+            if exact is not None:
+                return exact, "exact"
+        return self._format(node, op.constant, config, ends_of(value))
+
+    def _output_format(
+        self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], formats: Mapping[str, FixedFormat]
+    ) -> tuple[FixedFormat, str]:
+        """Format of a result: configured, as the input, or from what was observed."""
+        width, frac, signed = config.of("data_out_0")
+        given = {key for key in specific if key.startswith("data_out_")}
+        if op.default_out is not None:
+            fmt, reason = op.default_out(formats), "as its input"
+            if op.non_negative and frac is None and signed is None and fmt.signed and fmt.width > 1:
+                fmt, reason = FixedFormat(fmt.width - 1, fmt.frac_width, signed=False), "as its input, without the sign"
+            if not given or (given == {"data_out_width"} and width == fmt.width):
+                return fmt, reason
+        fmt, reason = self._format(node, "data_out_0", config)
+        open_sign = frac is None and signed is None and fmt.signed and width != MAX_WIDTH
+        if open_sign and self._sign_is_dropped(node, width):
+            wider = config.model_copy(update={"data_out_width": fmt.width + 1})
+            fmt, reason = self._format(node, "data_out_0", wider)
+            return fmt, f"{reason}, one bit more as its readers drop the sign"
+        return fmt, reason
+
+    def _sign_is_dropped(self, node: fx.Node, width: int | None) -> bool:
+        """Whether all readers of a node of this width give 0 for negative numbers, in a format without a sign."""
+        for user in node.users:
+            op = self.graph.op_of(user)
+            if op is None or not op.non_negative or user.op == "output":
+                return False
+            config, _ = self.args.config_for(user.name, op.name)
+            takes, *fixed = config.of("data_in_0")
+            if not config.quantised or takes not in (None, width) or fixed != [None, None]:
+                return False
+            if config.of("data_out_0")[1:] != (None, None):
+                return False
+        return bool(node.users)
+
+    def _per_channel(
+        self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], parameters: dict[str, Tensor]
+    ) -> dict[str, tuple[FixedFormat, str]]:
+        """Formats of the weights and their shifts, if every output channel has its own; adds the shifts."""
+        asked = "weight_granularity" in specific
+        if config.weight_granularity == "tensor" or ("weight" not in parameters and not asked):
+            return {}
+        if "weight" not in parameters or "weight_shift" not in op.parameters:
+            raise UnsupportedError(
+                f"{op.name} has no weights with a format per output channel",
+                node=node.name,
+                field="quantize.*.config.weight_granularity",
+                got="channel",
+                remedy=f"set overrides.{node.name}.config.weight_granularity = 'tensor'",
+            )
+        width = config.of("weight")[0]
+        if width is None:
+            return {}  # refused where the width is missed
+        method = (self._observed(node, "weight") or {}).get("method", "min_max")
+        decision, shift = per_channel(node.name, parameters["weight"], config, width, method)
+        found = {"weight": decision}
+        if shift is not None:
+            found["weight_shift"] = shift_decision(shift)
+            parameters["weight_shift"] = shift.to(parameters["weight"].device)
+        self.decisions.setdefault(node.name, {}).update(found)
+        return {name: (each.fmt, each.reason) for name, each in found.items()}
+
+    def _input_format(
+        self, node: fx.Node, op: OpDef, name: str, source: fx.Node, config: NodeConfig
+    ) -> tuple[FixedFormat, str]:
+        width, frac, signed = config.of(name)
         have = self.formats.get(source.name)
-        if have is not None and frac is None and (width is None or width == have.width):
-            return have, f"as {source.name} gives it"
+        if have is not None and frac is None and signed in (None, have.signed):
+            # Without a sign, one bit less holds as much, and one bit more is no gain to an op that drops it.
+            fits = {have.width, have.width - 1 if have.signed and op.non_negative else have.width + 1 - have.signed}
+            if width is None or width in fits:
+                return have, f"as {source.name} gives it"
         return self._format(node, name, config)
 
-    def _format(self, node: fx.Node, name: str, config: NodeConfig) -> tuple[FixedFormat, str]:
+    def _format(
+        self, node: fx.Node, name: str, config: NodeConfig, ends: tuple[float, float] | None = None
+    ) -> tuple[FixedFormat, str]:
         width, frac, signed = config.of(name)
-        key = name.rstrip("0123456789").rstrip("_")
+        key = group_of(name)
         if width is None:
             raise ConfigError(
                 f"no width for {name}",
@@ -125,30 +237,30 @@ class _Planner:
                 remedy=f"set {key}_width in the rule for this node, or in quantize.default.config",
             )
         if frac is not None:
-            return FixedFormat(width, frac, signed), "configured"
-        low, high = self._range(node, name)
-        if low < 0 and not signed:
-            raise ConfigError(
-                f"{name} is configured as unsigned, but negative values were observed",
-                node=node.name,
-                field=f"quantize.*.config.{key}_signed",
-                got=low,
-                remedy="make it signed, or give its fraction width to accept clipping at 0",
-            )
-        return FixedFormat.covering(low, high, width, signed), f"observed [{low:.6g}, {high:.6g}]"
+            return FixedFormat(width, frac, signed is not False), "configured"
+        statistics = self._statistics(node, name) if ends is None else {"min": ends[0], "max": ends[1]}
+        decision = from_statistics(node.name, name, config, width, statistics)
+        self.decisions.setdefault(node.name, {})[name] = decision
+        return decision.fmt, decision.reason
 
-    def _range(self, node: fx.Node, name: str) -> tuple[float, float]:
+    def _observed(self, node: fx.Node, name: str) -> Mapping[str, Any] | None:
+        """What calibration recorded of a tensor."""
+        name = self.observed.get((node.name, name), name)
         software = self.graph.meta_of(node).software
-        stat = {**software.args, **software.results}.get(name, {}).get(CALIBRATED)
-        if stat is None:
-            key = name.rstrip("0123456789").rstrip("_")
+        found: Mapping[str, Any] | None = {**software.args, **software.results}.get(name, {}).get(CALIBRATED)
+        return found
+
+    def _statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
+        found = self._observed(node, name)
+        if found is None:
+            key = group_of(name)
             raise PassOrderError(
                 f"the fraction width of {name} is neither configured nor observed",
                 node=node.name,
                 field=f"quantize.*.config.{key}_frac_width",
                 remedy=f"run calibrate_analysis_pass first, or set {key}_frac_width",
             )
-        return float(stat["min"]), float(stat["max"])
+        return found
 
     def _enter(self, source: fx.Node, fmt: FixedFormat) -> None:
         """A placeholder that reaches a quantised node enters in that node's input format."""
@@ -209,64 +321,6 @@ def _attribute(model: nn.Module, path: str) -> Tensor:
     return value
 
 
-class _Rewriter:
-    def __init__(self, graph: MaseGraph, plans: Mapping[str, _Plan]) -> None:
-        self.graph = graph
-        self.plans = plans
-        self.fx_graph = graph.fx_graph
-
-    def replace(self, plan: _Plan, module: Quantized) -> None:
-        """Put the golden module where the float node was; the node keeps its name."""
-        node = plan.node
-        target = self._target(node)
-        self.graph.model.add_submodule(target, module)
-        if node.op != "call_module":
-            node.op = "call_module"
-        node.target = target
-        node.args, node.kwargs = tuple(plan.inputs), {}
-
-    def _target(self, node: fx.Node) -> str:
-        """A path for the node's module: its old one unless another node uses that too."""
-        if node.op == "call_module":
-            shared = [n for n in self.graph.nodes if n.op == "call_module" and n.target == node.target]
-            if len(shared) == 1:
-                return str(node.target)
-        return self._free(f"{node.name}_quantized" if node.op == "call_module" else node.name)
-
-    def _free(self, name: str) -> str:
-        taken = set(self.graph.modules) | {name for name, _ in self.graph.model.named_parameters()}
-        while name in taken or hasattr(self.graph.model, name):
-            name += "_"
-        return name
-
-    def enter(self, placeholder: fx.Node, fmt: FixedFormat) -> str:
-        """Quantise a placeholder right where it enters."""
-        users = list(placeholder.users)
-        node = self._insert(placeholder, QuantizeInput(fmt, str(placeholder.target)), f"{placeholder.name}_quantize")
-        for user in users:
-            user.replace_input_with(placeholder, node)
-        return node.name
-
-    def cast(self, user: fx.Node, source: fx.Node, module: Quantized) -> str:
-        """Put a cast between a producer and one consumer."""
-        node = self._insert(source, module, f"{user.name}_cast")
-        user.replace_input_with(source, node)
-        return node.name
-
-    def _insert(self, after: fx.Node, module: nn.Module, name: str) -> fx.Node:
-        target = self._free(name)
-        self.graph.model.add_submodule(target, module)
-        with self.fx_graph.inserting_after(after):
-            node = self.fx_graph.create_node("call_module", target, (after,), {}, name=name)
-        meta = node.meta["mase"] = MaseMetadata(node, self.graph.model)
-        tensor = self.graph.tensor(after, "data_out_0")
-        op = self.graph.op_of(node)
-        assert op is not None  # cast and quantize are in every catalogue
-        meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
-        meta.common.args["data_in_0"], meta.common.results["data_out_0"] = tensor.copy(), tensor.copy()
-        return node
-
-
 @graph_pass(
     "quantize_transform_pass",
     args=QuantizeArgs,
@@ -296,16 +350,21 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
     for name, module in modules.items():
         module.label = name
         module.check_parameters()
-    rewriter = _Rewriter(graph, planner.plans)
+    rewriter = Rewriter(graph)
     info: dict[str, Any] = {"nodes": {}, "casts": [], "inputs": {}}
     wanted: list[tuple[fx.Node, fx.Node, FixedFormat, FixedFormat]] = []
     for name, plan in planner.plans.items():
         formats = plan.arithmetic.formats
         for index, source in enumerate(plan.inputs):
             have = planner.formats.get(source.name)
-            if have is not None and have != formats[f"data_in_{index}"]:
+            seen_before = source in plan.inputs[:index]  # x + x needs one cast
+            if have is not None and have != formats[f"data_in_{index}"] and not seen_before:
                 wanted.append((plan.node, source, have, formats[f"data_in_{index}"]))
-        rewriter.replace(plan, modules[name])
+        rewriter.replace(plan.node, plan.inputs, modules[name])
+        if plan.operands.constant is not None:
+            hold_constant(graph, plan.node, plan.op, plan.operands, plan.arithmetic.attributes)
+        elif plan.op.derive is not None:
+            hold_derived(graph, plan.node, plan.op, plan.parameters)
         info["nodes"][name] = {
             "op": plan.op.name,
             "formats": {k: str(v) for k, v in formats.items()},
@@ -317,13 +376,16 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
         info["casts"].append(rewriter.cast(user, source, Quantized(cast_op, arithmetic)))
     for name, fmt in planner.entries.items():
         info["inputs"][name] = {"node": rewriter.enter(graph.node(name), fmt), "format": str(fmt)}
-    _finish(graph)
+    _finish(graph, planner.spent)
+    graph.meta[DECISIONS] = {
+        name: (each, args.layers(name, planner.plans[name].op.name)) for name, each in planner.decisions.items()
+    }
     return graph, info
 
 
-def _finish(graph: MaseGraph) -> None:
+def _finish(graph: MaseGraph, spent: set[fx.Node]) -> None:
     for node in reversed(graph.nodes):
-        if node.op == "get_attr" and not node.users:
+        if (node.op == "get_attr" or node in spent) and not node.users:
             graph.fx_graph.erase_node(node)
     graph.fx_graph.lint()
     graph.model.delete_all_unused_submodules()

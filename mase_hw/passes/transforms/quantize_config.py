@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, FormatError, suggest
 from mase_hw.formats import MAX_FRAC, MAX_WIDTH, Overflow, Rounding
+from mase_hw.passes.base import validate
 
 Width = Field(default=None, ge=1, le=MAX_WIDTH)
 Frac = Field(default=None, ge=-MAX_FRAC, le=MAX_FRAC)
 
 
+def group_of(tensor: str) -> str:
+    """The keys that configure a tensor: ``data_in_1`` has those of ``data_in``, a constant operand those of weights."""
+    group = re.sub(r"_\d+$", "", tensor)
+    return {"constant": "weight"}.get(group, group)
+
+
+def known_tensors(catalogue: Catalogue) -> dict[str, Collection[str]]:
+    """Of every op that a model can contain: the tensors with a format, by the op's name."""
+    return {o.name: o.formats for o in catalogue if o.modules or o.functions or o.methods}
+
+
 class NodeConfig(BaseModel):
     """How one node is quantised, in MASE's keys.
 
-    A fraction width that is not given is chosen from the observed range (run ``calibrate_analysis_pass`` first).
+    A fraction width that is not given is chosen from what was observed (run ``calibrate_analysis_pass`` first), and
+    so is the sign of data if neither that nor its fraction width is given: values that are never negative get no sign
+    where that gives a finer step. ``weight_granularity`` of ``"channel"`` gives every output channel a fraction width.
     ``name`` is ``"fixed"`` (or MASE's ``"integer"``), or null to leave the node in float.
     """
 
@@ -26,16 +42,17 @@ class NodeConfig(BaseModel):
     name: Literal["fixed", "integer", "NA"] | None = None
     data_in_width: int | None = Width
     data_in_frac_width: int | None = Frac
-    data_in_signed: bool = True
+    data_in_signed: bool | None = None
     weight_width: int | None = Width
     weight_frac_width: int | None = Frac
     weight_signed: bool = True
+    weight_granularity: Literal["tensor", "channel"] = "tensor"
     bias_width: int | None = Width
     bias_frac_width: int | None = Frac
     bias_signed: bool = True
     data_out_width: int | None = Width
     data_out_frac_width: int | None = Frac
-    data_out_signed: bool = True
+    data_out_signed: bool | None = None
     rounding: Rounding = Rounding.HALF_EVEN
     overflow: Overflow = Overflow.SATURATE
 
@@ -53,9 +70,9 @@ class NodeConfig(BaseModel):
         """Whether the node becomes fixed point."""
         return self.name in ("fixed", "integer")
 
-    def of(self, tensor: str) -> tuple[int | None, int | None, bool]:
-        """Width, fraction width and sign for a tensor; ``data_in_1`` reads the ``data_in`` keys."""
-        group = re.sub(r"_\d+$", "", tensor)
+    def of(self, tensor: str) -> tuple[int | None, int | None, bool | None]:
+        """Width, fraction width and sign for a tensor (None: open); ``data_in_1`` reads the ``data_in`` keys."""
+        group = group_of(tensor)
         return (
             getattr(self, f"{group}_width"),
             getattr(self, f"{group}_frac_width"),
@@ -64,7 +81,7 @@ class NodeConfig(BaseModel):
 
     def sets(self, tensor: str) -> bool:
         """Whether any key of a tensor was given."""
-        group = re.sub(r"_\d+$", "", tensor)
+        group = group_of(tensor)
         return any(key.startswith(f"{group}_") for key in self.model_fields_set)
 
 
@@ -94,17 +111,25 @@ class QuantizeArgs(BaseModel):
         """The rules by key."""
         return {key: rule.config for key, rule in (self.__pydantic_extra__ or {}).items()}
 
-    def check(self, nodes: dict[str, str], ops: set[str]) -> None:
-        """Refuse rules that can apply to nothing.
+    def check(self, nodes: dict[str, str], ops: Mapping[str, Collection[str]]) -> None:
+        """Refuse rules, and keys in them, that can apply to nothing.
 
         Args:
             nodes: Op of every node by name.
-            ops: Names of all known ops.
+            ops: :func:`known_tensors`.
 
         Raises:
-            ConfigError: Naming every rule that matches nothing.
+            ConfigError: Naming every rule that matches nothing, and every key of a tensor that the op has not.
         """
         problems = []
+        named = {} if self.by == "regex_name" else self.rules()  # an expression is for many nodes, with and without
+        named |= {f"overrides.{node}": rule.config for node, rule in self.overrides.items()}
+        for key, config in named.items():
+            op = key if self.by == "type" and key in ops else nodes.get(key.removeprefix("overrides."), "")
+            has = {group_of(tensor) for tensor in ops.get(op, ("weight", "bias"))}
+            for group in {"weight", "bias"} - has:
+                idle = [k for k in _given(config) if k.startswith(f"{group}_") and k != "weight_granularity"]
+                problems += [f"{key}.config.{k}: {op} has no {group}" for k in sorted(idle)]
         for key in self.rules():
             if self.by == "type" and key not in ops:
                 problems.append(f"{key}: no such op ({suggest(key, ops)})")
@@ -134,19 +159,57 @@ class QuantizeArgs(BaseModel):
         """
         merged: dict[str, Any] = {}
         specific: set[str] = set()
+        for origin, given in self.layers(node, op):
+            merged |= given
+            specific |= set(given) if origin != "default" else set()
+        return NodeConfig(**merged), specific
+
+    def layers(self, node: str, op: str) -> list[tuple[str, dict[str, Any]]]:
+        """What is configured for a node, the weakest first: where it stands, and the keys given there."""
+        found: list[tuple[str, dict[str, Any]]] = []
         if self.default is not None:
-            merged |= _given(self.default.config)
+            found.append(("default", _given(self.default.config)))
         for key, config in self.rules().items():
             wanted = {"type": key == op, "name": key == node}.get(self.by)
             if wanted is None:
                 wanted = re.fullmatch(key, node) is not None
             if wanted:
-                merged |= _given(config)
-                specific |= config.model_fields_set
+                found.append((key, _given(config)))
         if node in self.overrides:
-            merged |= _given(self.overrides[node].config)
-            specific |= self.overrides[node].config.model_fields_set
-        return NodeConfig(**merged), specific
+            found.append((f"overrides.{node}", _given(self.overrides[node].config)))
+        return found
+
+
+def update_quantization_configs(
+    configs: QuantizeArgs | Mapping[str, Any],
+    global_config: NodeConfig | Mapping[str, Any] | None = None,
+    custom_configs: Mapping[str, NodeConfig | Mapping[str, Any]] | None = None,
+) -> QuantizeArgs:
+    """Add to a configuration: values for all nodes that override nothing, and values for single nodes that win.
+
+    Args:
+        configs: Arguments of ``quantize_transform_pass``; not changed.
+        global_config: Keys for every node. What was set before, for all nodes, a kind of node or one node, stays.
+        custom_configs: Keys by node name. They replace what was set for these nodes, key by key.
+
+    Returns:
+        The new arguments.
+
+    Raises:
+        ConfigError: If a key or value is wrong; lists all problems.
+    """
+    args = validate("the quantisation configuration", QuantizeArgs, configs)
+    base = _given(validate("global_config", NodeConfig, global_config))
+    before = {} if args.default is None else _given(args.default.config)
+    changes: dict[str, Any] = {}
+    if base or args.default is not None:
+        changes["default"] = Rule(config=NodeConfig(**{**base, **before}))
+    overrides = dict(args.overrides)
+    for node, custom in (custom_configs or {}).items():
+        own = _given(overrides[node].config) if node in overrides else {}
+        new = _given(validate(f"custom_configs.{node}", NodeConfig, custom))
+        overrides[node] = Rule(config=NodeConfig(**{**own, **new}))
+    return args.model_copy(update={**changes, "overrides": overrides})
 
 
 def _regex_fault(pattern: str) -> str | None:

@@ -1,0 +1,97 @@
+"""Bit-true inference of a quantised model beside the float model: time a batch, side by side.
+
+    python benchmarks/quantised_inference.py --batch 256
+
+Both models run on the same inputs in turn; what is shown is the median. The quantised model computes the same bits as
+the hardware. Exit code 1 if a ratio is above ``--limit``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+
+import torch
+from torch import Tensor, nn
+
+from mase_hw.ir import MaseGraph
+from mase_hw.passes import (
+    add_common_metadata_analysis_pass,
+    calibrate_analysis_pass,
+    init_metadata_analysis_pass,
+    quantize_transform_pass,
+)
+
+WIDTHS = {"data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
+
+
+def mlp(*sizes: int) -> nn.Sequential:
+    """Linear layers with ReLU between them."""
+    layers: list[nn.Module] = []
+    for a, b in itertools.pairwise(sizes):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers[:-1]).eval()
+
+
+def cnn() -> nn.Sequential:
+    """A small convolutional net for 8 x 8 images."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 10),
+    ).eval()  # fmt: skip
+
+
+def quantised(model: nn.Module, x: Tensor) -> nn.Module:
+    """The model in 8 bits."""
+    graph, _ = init_metadata_analysis_pass(MaseGraph(model))
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"input": x[:1]}, "add_value": False})
+    graph, _ = calibrate_analysis_pass(graph, {"data": [x]})
+    graph, _ = quantize_transform_pass(graph, {"default": {"config": {"name": "fixed", **WIDTHS}}})
+    return graph.model.eval()
+
+
+def compare(model: nn.Module, x: Tensor, seconds: float) -> tuple[float, float]:
+    """Median seconds a batch, float and quantised, run in turn."""
+    pair = (model, quantised(model, x))
+    times: tuple[list[float], list[float]] = ([], [])
+    with torch.inference_mode():
+        for each in pair:
+            for _ in range(5):
+                each(x)
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for each, found in zip(pair, times, strict=True):
+                start = time.perf_counter()
+                each(x)
+                found.append(time.perf_counter() - start)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def main() -> int:
+    """Print the table; see the module."""
+    parser = argparse.ArgumentParser(description="Quantised inference beside float.")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each model")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=2.0, help="largest ratio that is good enough")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    models = {
+        "digits MLP 64-64-32-10": (mlp(64, 64, 32, 10), (64,)),
+        "MLP 784-512-512-10": (mlp(784, 512, 512, 10), (784,)),
+        "CNN 8x8": (cnn(), (1, 8, 8)),
+    }
+    worst = 0.0
+    print(f"{'model':26} {'float':>10} {'quantised':>10} {'ratio':>6}   (batch {arguments.batch})")
+    for name, (model, shape) in models.items():
+        plain, exact = compare(model, torch.rand(arguments.batch, *shape), arguments.seconds)
+        worst = max(worst, exact / plain)
+        print(f"{name:26} {plain * 1e3:>7.3f} ms {exact * 1e3:>7.3f} ms {exact / plain:>6.2f}")
+    return int(worst > arguments.limit)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

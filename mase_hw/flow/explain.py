@@ -1,0 +1,90 @@
+"""Explains a failed simulation of a design: runs it again with probes and attaches what they show to the failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mase_hw.emit.reference import Inputs, Reference
+from mase_hw.errors import HangError, MaseHwError, MismatchError
+from mase_hw.flow.diagnose import WINDOW, Diagnosable, diagnose
+from mase_hw.flow.result import SimResult
+from mase_hw.ir import MaseGraph
+from mase_hw.streams import IntArray, Stream
+
+FILE = "diagnosis.json"
+
+
+def can_explain(design: Diagnosable, result: SimResult) -> bool:
+    """Whether probes can say more: the bits or the handshakes are wrong, and there is a model to compare with."""
+    return design.graph is not None and isinstance(result.failure, MismatchError | HangError)
+
+
+def explain(
+    design: Diagnosable, result: SimResult, inputs: Inputs | None, stimulus: Mapping[str, IntArray], **options: Any
+) -> SimResult:
+    """The same result with a diagnosis, which is also attached to the failure and written beside the records.
+
+    Args:
+        design: What was simulated; it has its graph.
+        result: How it failed.
+        inputs: What it was given; None for the bundle's own vectors.
+        stimulus: The same as mantissas of shape ``(frames, *shape)`` by port.
+        options: For :func:`mase_hw.flow.diagnose.diagnose`.
+
+    A run with probes that fails by itself explains nothing and hides nothing: the failure says so in a note.
+    """
+    failure, graph = result.failure, design.graph
+    assert failure is not None and graph is not None  # can_explain
+    try:
+        if inputs is None:
+            inputs = floats(graph, design.streams, stimulus)
+        found = diagnose(design, inputs, **options)
+        (result.run_dir / FILE).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+    except (MaseHwError, OSError) as problem:
+        failure.add_note(f"no diagnosis, the run with probes failed: {problem}")
+        return result
+    failure.diagnosis = found
+    failure.add_note(found.report())
+    return dataclasses.replace(result, diagnosis=found)
+
+
+def frames_needed(result: SimResult) -> int | None:
+    """Frames that are enough to see the failure again; None for all."""
+    first = result.first_mismatch
+    if first is not None:
+        return first.frame + 1
+    if not isinstance(result.failure, HangError) or not result.ports:
+        return None
+    # Beyond what moved, two frames: one that is stuck, one that pushes.
+    return max(-(-port.beats // port.stream.frame_beats) for port in result.ports.values()) + 2
+
+
+def failure_window(result: SimResult, reach: int) -> tuple[int, int] | None:
+    """The cycles in which a failure came about: up to its first sign and ``WINDOW`` more; None if it has no place.
+
+    Args:
+        result: How the run failed.
+        reach: Cycles that a beat is under way in the design.
+    """
+    first = result.first_mismatch
+    if first is not None:
+        sign = int(result.presented[first.stream][first.beat_index])
+    else:
+        sign = max((int(cycles[-1]) for cycles in result.accepted.values() if len(cycles)), default=-1)
+    return (max(0, sign - reach - WINDOW), sign + WINDOW) if sign >= 0 else None
+
+
+def floats(graph: MaseGraph, streams: Mapping[str, Stream], stimulus: Mapping[str, IntArray]) -> dict[str, Tensor]:
+    """Inputs of the model whose mantissas are the given ones, by name of the model's input."""
+    values = {}
+    for port in Reference(graph).inputs:
+        exact = torch.from_numpy(np.asarray(stimulus[port.port]).astype(np.float64)) * streams[port.port].fmt.scale
+        values[port.name] = exact.reshape(-1, *port.shape[1:])
+    return values

@@ -1,0 +1,20 @@
+"""Calibration: methods, their state, and the choice of a format from what they observed."""
+
+from mase_hw.passes.analysis.calibration.choose import Candidate, Choice, choose_format
+from mase_hw.passes.analysis.calibration.histogram import BINS, Histogram, Points
+from mase_hw.passes.analysis.calibration.observers import OBSERVERS, Method, MethodOptions, Observer
+from mase_hw.passes.analysis.calibration.state import CalibrationState
+
+__all__ = [
+    "BINS",
+    "OBSERVERS",
+    "CalibrationState",
+    "Candidate",
+    "Choice",
+    "Histogram",
+    "Method",
+    "MethodOptions",
+    "Observer",
+    "Points",
+    "choose_format",
+]

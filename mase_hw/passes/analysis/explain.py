@@ -1,0 +1,123 @@
+"""Why the tensors of a node have the formats they have."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mase_hw.errors import GraphError, suggest
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.transforms.quantize import DECISIONS
+from mase_hw.passes.transforms.quantize_config import group_of
+from mase_hw.passes.transforms.quantize_formats import Decision
+
+
+@dataclass(frozen=True)
+class TensorExplanation:
+    """Why one tensor has its format.
+
+    Args:
+        decision: What was decided, and from what.
+        settings: For every key of the configuration that speaks about the tensor: who set it to what, the weakest
+            first; the last one counts.
+    """
+
+    decision: Decision
+    settings: dict[str, list[tuple[str, Any]]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        choice = self.decision.choice
+        found: dict[str, Any] = {
+            "format": str(self.decision.fmt),
+            "reason": self.decision.reason,
+            "method": self.decision.method,
+            "settings": {key: [list(each) for each in given] for key, given in self.settings.items()},
+        }
+        if choice is not None:
+            found["chosen"] = str(choice.fmt)
+            found["criterion"] = choice.criterion
+            found["range"] = [choice.low, choice.high]
+            found["candidates"] = [
+                {
+                    "format": str(c.fmt),
+                    "error": None if math.isinf(c.error) else c.error,
+                    "mse": None if math.isnan(c.mse) else c.mse,
+                    "clipped": None if math.isnan(c.clipped) else c.clipped,
+                }
+                for c in choice.candidates
+            ]
+        if self.decision.channels:
+            found["channel_frac_widths"] = list(self.decision.channels)
+        return found
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why the tensors of a node have their formats; ``str`` gives it as text."""
+
+    node: str
+    tensors: dict[str, TensorExplanation]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"node": self.node, "tensors": {name: each.to_dict() for name, each in self.tensors.items()}}
+
+    def __str__(self) -> str:
+        lines = [self.node]
+        for name, each in self.tensors.items():
+            lines.append(f"  {name}: {each.decision.fmt}, {each.decision.reason}")
+            for key, given in each.settings.items():
+                said = [f"{origin} says {value!r}" for origin, value in given]
+                lines.append(f"    {key}: {', overridden: '.join(said)}")
+            choice = each.decision.choice
+            if choice is not None:
+                lines.append(f"    candidates by {choice.criterion} in [{choice.low:.6g}, {choice.high:.6g}]:")
+                lines += [
+                    f"      {'->' if c.fmt == choice.fmt else '  '} {c.fmt!s:>8} {_error(c.error)}{_clipped(c.clipped)}"
+                    for c in choice.candidates
+                ]
+            if each.decision.channels:
+                lines.append(f"    fraction widths of the channels: {list(each.decision.channels)}")
+        return "\n".join(lines)
+
+
+def _error(error: float) -> str:
+    return "clips the range" if math.isinf(error) else f"error {error:.4g}"
+
+
+def _clipped(share: float) -> str:
+    return "" if math.isnan(share) else f", clips {share:.3%}"
+
+
+def explain(graph: MaseGraph, node: str) -> Explanation:
+    """Say why the tensors of a node have their formats: ranges, method, candidates and who configured what.
+
+    Args:
+        graph: A graph on which ``quantize_transform_pass`` has run in this process.
+        node: Name of a quantised node.
+
+    Raises:
+        GraphError: If the graph does not know (not quantised, or loaded from a checkpoint), or has no such node.
+    """
+    known = graph.meta.get(DECISIONS)
+    if known is None:
+        raise GraphError(
+            "the graph does not know why its formats are what they are",
+            node=node,
+            remedy="run quantize_transform_pass on it; a checkpoint keeps formats, not reasons",
+        )
+    if node not in known:
+        raise GraphError("this node was not quantised", node=node, remedy=suggest(node, known))
+    decisions, layers = known[node]
+    tensors: dict[str, TensorExplanation] = {}
+    for name, decision in decisions.items():
+        group = group_of(name)
+        settings: dict[str, list[tuple[str, Any]]] = {}
+        for origin, given in layers:
+            for key, value in given.items():
+                if key.startswith(f"{group}_"):
+                    settings.setdefault(key, []).append((origin, value))
+        tensors[name] = TensorExplanation(decision, settings)
+    return Explanation(node, tensors)

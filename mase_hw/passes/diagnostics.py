@@ -1,0 +1,197 @@
+"""Diagnostic files: everything that a graph holds at one moment, for people and for scripts."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from mase_hw.errors import ConfigError, EmitError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.metadata import MaseMetadata
+from mase_hw.ir.view import plain
+from mase_hw.nn import Quantized
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where diagnostic files go.
+
+    Args:
+        folder: The folder; it is made.
+        prefix: Begins the name of every file.
+        suffix: Ends it, before the extension.
+
+    Raises:
+        ConfigError: If prefix or suffix cannot be a part of a file's name.
+    """
+
+    folder: Path
+    prefix: str = ""
+    suffix: str = ""
+
+    def __post_init__(self) -> None:
+        for field, value in (("prefix", self.prefix), ("suffix", self.suffix)):
+            if not re.fullmatch(r"[\w.+=-]*", value):
+                raise ConfigError(
+                    "this cannot be a part of a file's name",
+                    field=field,
+                    got=repr(value),
+                    expected="letters, digits and . _ + = -",
+                )
+
+
+def dump_diagnostic_files(
+    graph: MaseGraph,
+    folder: str | Path,
+    prefix: str = "",
+    suffix: str = "",
+    *,
+    configuration: Mapping[str, Any] | None = None,
+) -> list[Path]:
+    """Write what a graph holds: four files, the same bytes for the same graph.
+
+    - ``{prefix}graph{suffix}.json``: passes that have run, and every node with its op, target, inputs, common and
+      hardware metadata.
+    - ``{prefix}configuration{suffix}.json``: formats and cast modes of every quantised node, and ``configuration``.
+    - ``{prefix}statistics{suffix}.json``: what was observed, by node and tensor.
+    - ``{prefix}arrays{suffix}.npz``: ``state/NAME`` for parameters and buffers of the model, ``mantissas/NODE.NAME``
+      for the integers that stand for them in hardware, ``values/NODE.NAME`` for tensors kept in metadata, and
+      ``statistics/NODE.NAME.STATISTIC`` for statistics that are arrays.
+
+    A graph without metadata is written as far as it goes, so that this also works on what a failed step left.
+
+    Args:
+        graph: The graph; it is not changed.
+        folder: Where to; it is made. Files of the same names are replaced, each at once.
+        prefix: Begins the name of every file.
+        suffix: Ends it, before the extension.
+        configuration: What else belongs to the configuration; anything JSON can hold.
+
+    Returns:
+        The files.
+
+    Raises:
+        ConfigError: If prefix or suffix cannot be a part of a file's name.
+        EmitError: If a file cannot be written.
+    """
+    place = Place(Path(folder), prefix, suffix)
+    arrays: dict[str, Any] = {}
+    documents = {
+        "graph": _graph(graph),
+        "configuration": _configuration(graph, configuration),
+        "statistics": _statistics(graph, arrays),
+    }
+    _arrays(graph, arrays)
+    files = {f"{n}{suffix}.json": (json.dumps(d, indent=1) + "\n").encode() for n, d in documents.items()}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    files[f"arrays{suffix}.npz"] = buffer.getvalue()
+    return [_write(place.folder, f"{prefix}{name}", content) for name, content in files.items()]
+
+
+def _write(folder: Path, name: str, content: bytes) -> Path:
+    file, partial = folder / name, folder / f".{name}.partial"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(content)
+        partial.replace(file)
+    except OSError as error:
+        raise EmitError("a diagnostic file cannot be written", node=str(file), got=error.strerror) from error
+    return file
+
+
+def _meta(node: fx.Node) -> MaseMetadata | None:
+    found = node.meta.get("mase")
+    return found if isinstance(found, MaseMetadata) else None
+
+
+def _graph(graph: MaseGraph) -> dict[str, Any]:
+    nodes = []
+    for node in graph.nodes:
+        meta = _meta(node)
+        entry = {
+            "name": node.name,
+            "op": node.op,
+            "target": node._pretty_print_target(node.target),
+            "inputs": [n.name for n in node.all_input_nodes],
+        }
+        if meta is not None:
+            entry |= {"common": _json(plain(meta.common)), "hardware": _json(plain(meta.hardware))}
+        nodes.append(entry)
+    return {"model": type(graph.model).__name__, "passes": list(graph.completed), "nodes": nodes}
+
+
+def _configuration(graph: MaseGraph, more: Mapping[str, Any] | None) -> dict[str, Any]:
+    nodes = {}
+    for node in graph.nodes:
+        arithmetic = getattr(_module(graph, node), "arithmetic", None)
+        if arithmetic is not None:
+            nodes[node.name] = {
+                "formats": {name: str(fmt) for name, fmt in arithmetic.formats.items()},
+                "rounding": arithmetic.rounding.name.lower(),
+                "overflow": arithmetic.overflow.name.lower(),
+                "attributes": _json(arithmetic.attributes),
+            }
+    return {"nodes": nodes, **({} if more is None else {"configuration": _json(more)})}
+
+
+def _statistics(graph: MaseGraph, arrays: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for node in graph.nodes:
+        meta = _meta(node)
+        software = {} if meta is None else {"args": meta.software.args, "results": meta.software.results}
+        parts = {k: _json(v, f"statistics/{node.name}", arrays) for k, v in software.items() if v}
+        if parts:
+            found[node.name] = parts
+    return found
+
+
+def _arrays(graph: MaseGraph, arrays: dict[str, Any]) -> None:
+    for name, tensor in graph.model.state_dict().items():
+        if not tensor.is_meta:
+            arrays[f"state/{name}"] = _array(tensor)
+    for node in graph.nodes:
+        module, meta = _module(graph, node), _meta(node)
+        if isinstance(module, Quantized):
+            for name in module.parameter_names:
+                arrays[f"mantissas/{node.name}.{name}"] = _array(module.mantissa(name).long())
+        tensors = {} if meta is None else {**meta.common.args.tensors, **meta.common.results.tensors}
+        for name, record in tensors.items():
+            if isinstance(record.value, Tensor) and not record.value.is_meta:
+                arrays[f"values/{node.name}.{name}"] = _array(record.value)
+
+
+def _module(graph: MaseGraph, node: fx.Node) -> torch.nn.Module | None:
+    return graph.model.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+
+def _array(tensor: Tensor) -> Any:
+    """As numpy has it; bfloat16, which numpy lacks, as float32, which holds every value."""
+    value = tensor.detach().cpu()
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+
+
+def _json(value: Any, path: str = "", arrays: dict[str, Any] | None = None) -> Any:
+    """A tree for a JSON file; tensors go to the arrays if there are any, else they are described."""
+    if isinstance(value, Mapping):
+        return {str(k): _json(v, f"{path}.{k}", arrays) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(v, f"{path}.{i}", arrays) for i, v in enumerate(value)]
+    if isinstance(value, Tensor | np.ndarray):
+        if arrays is not None:
+            arrays[path] = _array(value) if isinstance(value, Tensor) else value
+            return {"array": path}
+        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    if isinstance(value, str | int | float | bool | None):
+        # Python writes what JSON has no word for as words of its own, so these go as text.
+        return value if not isinstance(value, float) or np.isfinite(value) else repr(value)
+    return str(value)

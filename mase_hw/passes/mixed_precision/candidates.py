@@ -1,0 +1,117 @@
+"""Trying configurations on one calibrated float graph."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from mase_hw.errors import ConfigError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.copies import copy_graph
+from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.passes.evaluation import CriterionLike, evaluate_statistic, make_criterion
+from mase_hw.passes.transforms.quantize import quantize_transform_pass
+
+
+class Bench:
+    """Quantises copies of a graph and scores them.
+
+    Args:
+        graph: A float graph with common metadata, calibrated unless every fraction width is configured; it is not
+            changed, and its weights are shared with the copies.
+        data: Iterable of ``(inputs, targets)``; it is gone through many times.
+        criterion: As :func:`~mase_hw.passes.evaluation.evaluate_statistic` takes it.
+        fast_mode: As there: whole batches at once instead of frame by frame; the same bits.
+
+    Raises:
+        ConfigError: If the data can be iterated only once, or the criterion is none.
+        PassOrderError: If the graph has no common metadata.
+    """
+
+    def __init__(self, graph: MaseGraph, data: Iterable[Any], criterion: CriterionLike, fast_mode: bool) -> None:
+        check_repeatable(data, "data")
+        made = make_criterion(criterion)
+        self.graph = graph
+        self.data = data
+        self.criterion = criterion
+        self.name = made.name
+        self.higher_is_better = made.higher_is_better
+        self.fast_mode = fast_mode
+
+    def quantised(self, quantize: Mapping[str, Any]) -> MaseGraph:
+        """A quantised copy of the graph."""
+        made, _ = quantize_transform_pass(copy_graph(self.graph), quantize)
+        return made
+
+    def score(self, graph: MaseGraph) -> float:
+        """The criterion of a graph over the data."""
+        return evaluate_statistic(graph, self.data, self.criterion, fast_mode=self.fast_mode)
+
+    def meets(self, score: float, target: float) -> bool:
+        """Whether a score is as good as a target; NaN never is."""
+        return score >= target if self.higher_is_better else score <= target
+
+    def fingerprint(self, *more: Any) -> str:
+        """A hash of the network, its weights and the ranges its formats come from, and of anything that is JSON."""
+        digest = hashlib.sha256()
+        for name, tensor in self.graph.model.state_dict().items():
+            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
+        for node in self.graph.nodes:
+            software = self.graph.meta_of(node).software
+            ranges = {k: v for part in (software.args, software.results) for k, v in part.items()}
+            digest.update(repr((node.name, node.op, str(node.target), ranges)).encode())
+        digest.update(json.dumps(more, sort_keys=True, default=repr).encode())
+        return digest.hexdigest()
+
+
+def check_graph(graph: MaseGraph, where: str) -> None:
+    """Refuse what is no float graph with metadata.
+
+    Raises:
+        ConfigError: If it is no graph, or quantised already, or has no common metadata.
+    """
+    if not isinstance(graph, MaseGraph):
+        raise ConfigError(f"{where} works on a MaseGraph", field="graph", got=type(graph).__name__)
+    if "fixed_point" in graph.completed or COMMON_PASS not in graph.completed:
+        raise ConfigError(
+            f"{where} works on a float graph with metadata",
+            field="graph",
+            got=f"passes run so far: {', '.join(graph.completed) or 'none'}",
+            expected="init, common metadata and calibration, no quantisation",
+            remedy="start from MaseGraph(model) and run these passes",
+        )
+
+
+def check_repeatable(data: Any, field: str) -> None:
+    """Refuse data that can be gone through only once."""
+    if isinstance(data, Iterator):
+        raise ConfigError(
+            "the data is used several times, but can be iterated only once",
+            field=field,
+            got=type(data).__name__,
+            remedy="pass a list or a data loader",
+        )
+
+
+def inputs_of(data: Iterable[Any]) -> list[Any]:
+    """The inputs of ``(inputs, targets)`` pairs.
+
+    Raises:
+        ConfigError: If an entry is no pair.
+    """
+    found = []
+    for index, pair in enumerate(data):
+        if isinstance(pair, Tensor | Mapping) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise ConfigError(
+                "an entry of the data is no pair of inputs and targets",
+                field=f"data[{index}]",
+                got=type(pair).__name__,
+                expected="(inputs, targets)",
+            )
+        found.append(pair[0])
+    return found

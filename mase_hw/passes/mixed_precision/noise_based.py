@@ -1,0 +1,238 @@
+"""Mixed precision by noise, as AFE documents it: everything low, then raise what hurts most until it is good enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from mase_hw.errors import ConfigError, SearchError
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.analysis.noise import analyse_noise
+from mase_hw.passes.base import validate
+from mase_hw.passes.evaluation import CriterionLike
+from mase_hw.passes.mixed_precision.candidates import Bench, check_graph, check_repeatable, inputs_of
+from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
+from mase_hw.passes.mixed_precision.groups import check_keys, groups_of
+from mase_hw.passes.mixed_precision.plan import Fact, Plan, Settings, complete, compose, settings_of
+from mase_hw.passes.mixed_precision.search import Tell, binary_search
+from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, known_tensors
+
+
+class MixedPrecisionConfig(BaseModel):
+    """The two precisions.
+
+    Args:
+        low: What every node has at first: a width, or arguments of ``quantize_transform_pass`` with all widths.
+        high: What a raised node has.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    low: int | dict[str, Any] | QuantizeArgs
+    high: int | dict[str, Any] | QuantizeArgs
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A group of nodes in the ranking.
+
+    Args:
+        nodes: Its nodes, in order of execution.
+        noise: SQNR in dB of its noisiest node when everything is low; the lower, the noisier.
+    """
+
+    nodes: tuple[str, ...]
+    noise: float
+
+
+@dataclass(frozen=True)
+class MixedPrecision:
+    """What :func:`noise_based_mixed_precision_quantization` found.
+
+    Args:
+        graph: The quantised graph.
+        plan: Its configuration, to be saved or compiled.
+        raised: The raised nodes.
+        ranking: All groups, noisiest first; those raised are the first ones.
+        score: The criterion of the graph.
+        scores: The criterion by the number of raised groups, for every number that was tried.
+        cost: Cost of the graph, and of everything low and everything high: ``mixed``, ``low``, ``high``.
+        proven: The search ran to its end; False if ``max_iterations`` stopped it.
+    """
+
+    graph: MaseGraph
+    plan: Plan
+    raised: tuple[str, ...]
+    ranking: tuple[Ranked, ...]
+    score: float
+    scores: dict[int, float]
+    cost: dict[str, float]
+    proven: bool
+
+
+def noise_based_mixed_precision_quantization(
+    graph: MaseGraph,
+    quantization_config: MixedPrecisionConfig | Mapping[str, Any],
+    criterion: CriterionLike,
+    target_accuracy: float,
+    *,
+    data: Iterable[Any],
+    noise_data: Iterable[Any] | None = None,
+    custom_quantization_configs: Mapping[str, Mapping[str, Any]] | None = None,
+    max_iterations: int | None = None,
+    fast_mode: bool = False,
+    cost: str | CostModel = "bit_operations",
+    progress: Tell | None = None,
+) -> MixedPrecision:
+    """Find the smallest set of nodes to raise from low to high precision so that a target is met.
+
+    Everything is quantised low; nodes are ranked by their own noise (what quantising this node alone adds to its
+    result, inputs exact), noisiest first; and :func:`~mase_hw.passes.mixed_precision.search.binary_search` finds the
+    shortest prefix of the ranking that meets the target when it is raised. Nodes that take their format from their
+    input are raised with the node before them. With all nodes raised, the result is that of ``high`` alone, bit for
+    bit. The search assumes that raising more is never worse; where that is not so the target is still met, and a lower
+    target never raises more nodes, but a shorter prefix may exist.
+
+    Args:
+        graph: A float graph, calibrated unless all fraction widths are configured. It is not changed.
+        quantization_config: ``low`` and ``high``: a width each, or arguments of ``quantize_transform_pass``.
+        criterion: A name, options, a criterion or what makes one; see
+            :func:`~mase_hw.passes.evaluation.evaluate_statistic`.
+        target_accuracy: The result of the criterion to reach: at least, or at most if lower is better.
+        data: Iterable of ``(inputs, targets)``, gone through several times.
+        noise_data: Iterable of inputs for the ranking; the inputs of ``data`` if None.
+        custom_quantization_configs: Keys of :class:`NodeConfig` by node, which hold for that node in both precisions;
+            it is never raised.
+        max_iterations: Halvings of the search at most.
+        fast_mode: Evaluate whole batches at once instead of frame by frame.
+        cost: A name of :data:`~mase_hw.passes.mixed_precision.cost.COSTS` or a function, for the report.
+        progress: Told what was tried.
+
+    Returns:
+        The quantised graph, its plan, and how it was found.
+
+    Raises:
+        SearchError: If the target is not met with everything raised; has the score that was reached.
+        ConfigError: If any setting is wrong, has no effect, or names nothing.
+    """
+    where = "noise_based_mixed_precision_quantization"
+    check_graph(graph, where)
+    config = validate(where, MixedPrecisionConfig, quantization_config)
+    if math.isnan(target_accuracy):
+        raise ConfigError("the target is not a number", field="target_accuracy", got=target_accuracy)
+    bench = Bench(graph, data, criterion, fast_mode)
+    cost_name, cost_of = cost_model(cost)
+    if noise_data is not None:
+        check_repeatable(noise_data, "noise_data")
+    low, high, fixed = _settings(graph, config, custom_quantization_configs or {})
+    ranking = _rank(bench, low, groups_of(graph, low, fixed), inputs_of(data) if noise_data is None else noise_data)
+    scores: dict[int, float] = {}
+
+    def quantize(count: int) -> dict[str, Any]:
+        raised = {name for group in ranking[:count] for name in group.nodes}
+        return compose(graph, {name: (high if name in raised else low)[name] for name in low})
+
+    def meets(count: int) -> bool:
+        scores[count] = bench.score(bench.quantised(quantize(count)))
+        return bench.meets(scores[count], target_accuracy)
+
+    count = binary_search(
+        meets, 0, len(ranking), procedure_name="raised nodes", progress=progress, max_iterations=max_iterations
+    )
+    if count is None:
+        raise SearchError(
+            "the target cannot be met: it is missed with every node raised",
+            node=bench.name,
+            field="target_accuracy",
+            got=f"{scores[len(ranking)]:.6g}",
+            expected=f"{'at least' if bench.higher_is_better else 'at most'} {target_accuracy:.6g}",
+            remedy="raise the high precision, lower the target, or train the quantised network",
+        )
+    made = bench.quantised(quantize(count))
+    everything = {"low": 0, "high": len(ranking)}
+    costs = {"mixed": cost_of(made)} | {k: cost_of(bench.quantised(quantize(n))) for k, n in everything.items()}
+    raised = {name for group in ranking[:count] for name in group.nodes}
+    facts: dict[str, Fact] = {
+        "found by": where,
+        bench.name: scores[count],
+        "target": target_accuracy,
+        "raised": ", ".join(name for name in low if name in raised) or "nothing",
+        cost_name: f"{costs['mixed']:.9g} (low {costs['low']:.9g}, high {costs['high']:.9g})",
+    }
+    return MixedPrecision(
+        graph=made,
+        plan=Plan(quantize(count), facts),
+        raised=tuple(name for name in low if name in raised),
+        ranking=tuple(ranking),
+        score=scores[count],
+        scores=dict(sorted(scores.items())),
+        cost=costs,
+        proven=count == 0 or count - 1 in scores,
+    )
+
+
+def _settings(
+    graph: MaseGraph, config: MixedPrecisionConfig, custom: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Settings], dict[str, Settings], set[str]]:
+    """Settings of every node low and high, and the nodes that stay as they are."""
+    found: list[dict[str, Settings]] = []
+    for name, given in (("low", config.low), ("high", config.high)):
+        args = complete(name, given)
+        args.check(
+            {n.name: op.name for n in graph.nodes if (op := graph.op_of(n)) is not None},
+            known_tensors(graph.catalogue),
+        )
+        settings = settings_of(graph, args)
+        for node, keys in custom.items():
+            check_keys(graph, node, keys, "custom_quantization_configs")
+            own = validate(f"custom_quantization_configs.{node}", NodeConfig, keys)
+            base, _ = args.config_for(node, _op(graph, node))
+            both = {k: getattr(c, k) for c in (base, own) for k in c.model_fields_set}
+            rule = {"config": NodeConfig(**both)}
+            merged = QuantizeArgs.model_validate({"by": "name", "overrides": {node: rule}})
+            specific = settings[node].specific | frozenset(own.model_fields_set)
+            settings[node] = Settings(settings_of(graph, merged)[node].values, specific)
+        found.append(settings)
+    low, high = found
+    for node, each in low.items():
+        if each.values["name"] != high[node].values["name"]:
+            raise ConfigError(
+                "a node is quantised in one precision only",
+                node=node,
+                field="quantization_config",
+                got=f"low {each.values['name']}, high {high[node].values['name']}",
+                remedy="leave it in float (name = 'NA') in both, or in none",
+            )
+    fixed = {name for name in low if name in custom or low[name] == high[name]}
+    if custom and set(custom) >= {n for n, s in low.items() if s.values.get("name") == "fixed"}:
+        raise ConfigError(
+            "every node has a configuration of its own, so there is nothing to raise",
+            field="custom_quantization_configs",
+            remedy="quantize with quantize_transform_pass instead",
+        )
+    if fixed >= set(low):
+        raise ConfigError(
+            "low and high are the same for every node",
+            field="quantization_config",
+            remedy="give high more bits than low",
+        )
+    return low, high, fixed
+
+
+def _op(graph: MaseGraph, node: str) -> str:
+    op = graph.op_of(graph.node(node))
+    return op.name if op is not None else ""
+
+
+def _rank(bench: Bench, low: dict[str, Settings], groups: dict[str, list[str]], inputs: Iterable[Any]) -> list[Ranked]:
+    """Groups by noise, noisiest first; of equal ones the earlier first."""
+    report = analyse_noise(bench.graph, bench.quantised(compose(bench.graph, low)), inputs)
+    ranked = []
+    for members in groups.values():
+        found = [report.nodes[name].local.sqnr_db for name in members if name in report.nodes]
+        ranked.append(Ranked(tuple(members), min(found, default=math.inf)))
+    return sorted(ranked, key=lambda group: group.noise)

@@ -1,0 +1,281 @@
+"""Pipelines: passes in a named order that can be looked at before it runs, and that says where it failed."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from mase_hw.errors import ConfigError, GraphError, PassOrderError, suggest
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.analysis.report_tables import Table
+from mase_hw.passes.base import GraphPass, Info, validate
+from mase_hw.passes.diagnostics import Place, dump_diagnostic_files
+
+PlainPass = Callable[[MaseGraph, Mapping[str, Any]], tuple[MaseGraph, Info]]
+Arguments = Mapping[str, Any] | BaseModel | None
+_FAILURE = "_mase_hw_step_failure"
+"""Attribute of an exception that says which step raised it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass of a pipeline with its arguments.
+
+    Args:
+        name: Unique within the pipeline.
+        run: A pass, or a function ``(graph, args) -> (graph, info)``.
+        args: Arguments of the pass.
+    """
+
+    name: str
+    run: GraphPass[Any] | PlainPass
+    args: Arguments = None
+
+    @property
+    def pass_name(self) -> str:
+        """Name of the pass or function."""
+        return str(getattr(self.run, "name", None) or getattr(self.run, "__name__", type(self.run).__name__))
+
+
+@dataclass(frozen=True)
+class StepFailure:
+    """What a failed step was and what it had.
+
+    Args:
+        step: The step.
+        position: Its place in the pipeline, from 1.
+        of: Number of steps.
+        graph: The graph as the failed step left it; passes of this package leave it as they got it.
+        completed: Passes that had run on the graph.
+        finished: Steps that had finished, with what they reported.
+    """
+
+    step: Step
+    position: int
+    of: int
+    graph: MaseGraph
+    completed: tuple[str, ...]
+    finished: Mapping[str, Info]
+
+    def __str__(self) -> str:
+        lines = [
+            f"in step {self.step.name!r} ({self.position} of {self.of}, {self.step.pass_name})",
+            f"  arguments: {_short(self.step.args)}",
+            f"  graph: {len(self.graph.nodes)} nodes; passes run: {', '.join(self.completed) or 'none'}",
+            f"  steps finished: {', '.join(self.finished) or 'none'}",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a pipeline did.
+
+    Args:
+        graph: The graph it left.
+        infos: What every step reported, by its name.
+        seconds: How long every step took.
+    """
+
+    graph: MaseGraph
+    infos: dict[str, Info] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Pipeline:
+    """Passes in order. A pipeline is never changed: what changes it returns another one.
+
+    Args:
+        steps: The steps, with unique names.
+        name: What it is called in messages.
+
+    Raises:
+        ConfigError: If two steps have one name, a step is no pass, or the arguments of a pass are wrong; nothing has
+            run then.
+    """
+
+    def __init__(self, steps: Iterable[Step], name: str = "pipeline") -> None:
+        self.name = name
+        self.steps = tuple(steps)
+        for position, step in enumerate(self.steps, 1):
+            if not isinstance(step, Step) or not callable(step.run):
+                raise ConfigError(f"step {position} of {name} is no Step with a pass", field="steps", got=repr(step))
+            if step.name in self.names[: position - 1]:
+                raise ConfigError(f"two steps of {name} have one name", field="steps", got=step.name)
+            if isinstance(step.run, GraphPass):
+                validate(f"{step.name} ({step.pass_name})", step.run.args, step.args)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the steps, in order."""
+        return [step.name for step in self.steps]
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, name: str) -> Step:
+        return self.steps[self._index(name)]
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name}: {' -> '.join(self.names)})"
+
+    def table(self) -> Table:
+        """Steps, passes and arguments, to be drawn or printed."""
+        rows = [[str(i), s.name, s.pass_name, _short(s.args)] for i, s in enumerate(self.steps, 1)]
+        return Table(self.name, [">", "Step", "Pass", "Arguments"], rows)
+
+    def inserted(self, step: Step, *, after: str | None = None, before: str | None = None) -> Pipeline:
+        """With one more step, right after or right before another; at the end if neither is given."""
+        if after is not None and before is not None:
+            raise ConfigError("a step goes after or before another, not both", field="after, before")
+        index = len(self.steps)
+        if after is not None:
+            index = self._index(after) + 1
+        elif before is not None:
+            index = self._index(before)
+        return Pipeline([*self.steps[:index], step, *self.steps[index:]], self.name)
+
+    def without(self, *names: str) -> Pipeline:
+        """Without some steps."""
+        gone = {self._index(name) for name in names}
+        return Pipeline([s for i, s in enumerate(self.steps) if i not in gone], self.name)
+
+    def replaced(self, name: str, args: Arguments) -> Pipeline:
+        """With other arguments for one step."""
+        index = self._index(name)
+        step = dataclasses.replace(self.steps[index], args=args)
+        return Pipeline([*self.steps[:index], step, *self.steps[index + 1 :]], self.name)
+
+    def dump_diagnostic_files_after(
+        self, step: str, folder: str | Path, prefix: str = "", suffix: str = ""
+    ) -> Pipeline:
+        """With a step that writes diagnostic files right after another one.
+
+        Args:
+            step: Name of the step after which they are written.
+            folder: Where to; as :func:`~mase_hw.passes.diagnostics.dump_diagnostic_files`.
+            prefix: Begins every file's name.
+            suffix: Ends it, before the extension; ``_`` and the step's name if empty.
+        """
+        place = Place(Path(folder), prefix, suffix or f"_{step}")
+
+        def dump(graph: MaseGraph, args: Mapping[str, Any]) -> tuple[MaseGraph, Info]:
+            files = dump_diagnostic_files(
+                graph, place.folder, place.prefix, place.suffix, configuration=self.configuration()
+            )
+            return graph, {"files": [str(file) for file in files]}
+
+        return self.inserted(Step(f"{step}_dump", dump, {}), after=step)
+
+    def dump_diagnostic_files(self, folder: str | Path, prefix: str = "", suffix: str = "") -> Pipeline:
+        """With diagnostic files after every step; the place and name of the step stand before the suffix."""
+        made = self
+        for position, name in enumerate(self.names, 1):
+            made = made.dump_diagnostic_files_after(name, folder, prefix, f"_{position:02d}_{name}{suffix}")
+        return made
+
+    def configuration(self) -> dict[str, Any]:
+        """Every step with its pass and arguments, as far as JSON can hold them."""
+        return {step.name: {"pass": step.pass_name, "args": _plain(step.args)} for step in self.steps}
+
+    def check(self, graph: MaseGraph) -> None:
+        """Refuse an order in which a pass would lack another one's result, before anything runs.
+
+        Functions that are no :class:`GraphPass` are taken to need nothing and to give nothing.
+
+        Raises:
+            GraphError: If ``graph`` is no MaseGraph.
+            PassOrderError: If a pass needs one that has not run by then.
+        """
+        if not isinstance(graph, MaseGraph):
+            raise GraphError(f"{self.name} works on a MaseGraph", got=type(graph).__name__)
+        done = list(graph.completed)
+        for position, step in enumerate(self.steps, 1):
+            one = step.run
+            if not isinstance(one, GraphPass):
+                continue
+            for need in one.needs:
+                options = (need,) if isinstance(need, str) else need
+                if not set(options) & set(done):
+                    raise PassOrderError(
+                        f"step {step.name!r} ({position} of {len(self)}) needs the result of {' or '.join(options)}",
+                        node=one.name,
+                        got=f"passes run by then: {', '.join(done) or 'none'}",
+                        remedy=f"put {options[0]} before it",
+                    )
+            kept = [p for p in done if p not in one.gives and p not in one.invalidates and "*" not in one.invalidates]
+            done = [*kept, *one.gives]
+
+    def run(self, graph: MaseGraph, *, progress: Callable[[str], object] | None = None) -> Run:
+        """Run every step.
+
+        Args:
+            graph: The graph; passes change it in place.
+            progress: Told the name of every step before it runs.
+
+        Returns:
+            The graph, and report and time of every step.
+
+        Raises:
+            PassOrderError: Before anything runs, if a pass would lack another one's result.
+            Exception: What a step raised, of the same type and with the same message. A note says which step it was and
+                what it had, and :func:`failure_of` has the same as data.
+        """
+        self.check(graph)
+        run = Run(graph)
+        for position, step in enumerate(self.steps, 1):
+            if progress is not None:
+                progress(f"{step.name} ({position} of {len(self)})")
+            started = time.perf_counter()
+            try:
+                graph, info = step.run(graph, step.args)  # type: ignore[arg-type]
+            except Exception as error:
+                failure = StepFailure(step, position, len(self), graph, graph.completed, dict(run.infos))
+                setattr(error, _FAILURE, failure)
+                error.add_note(str(failure))
+                raise
+            run.infos[step.name] = info
+            run.seconds[step.name] = time.perf_counter() - started
+        return dataclasses.replace(run, graph=graph)
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise ConfigError(f"{self.name} has no such step", field=name, remedy=suggest(name, self.names))
+        return self.names.index(name)
+
+
+def failure_of(error: BaseException) -> StepFailure | None:
+    """Which step of a pipeline raised an exception, and what it had; None if none did."""
+    found = getattr(error, _FAILURE, None)
+    return found if isinstance(found, StepFailure) else None
+
+
+def _plain(value: Any) -> Any:
+    """Arguments for a JSON file: data as it is, everything else by its kind."""
+    if isinstance(value, BaseModel):
+        return {name: _plain(getattr(value, name)) for name in value.model_fields_set}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "shape"):
+        return f"{type(value).__name__} {list(value.shape)}"
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return type(value).__name__
+
+
+def _short(args: Arguments) -> str:
+    text = ", ".join(f"{k}={v}" for k, v in (_plain(args) or {}).items())
+    return text if len(text) <= 200 else f"{text[:197]}..."

@@ -1,0 +1,134 @@
+"""What transforms of float graphs share: taking nodes out, exchanging parameters, keeping metadata true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils import parametrize
+
+from mase_hw.errors import GraphError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import describe
+from mase_hw.ir.inplace import written
+from mase_hw.nn import Quantized, QuantizeInput
+
+OUTDATED = (
+    "calibrate_analysis_pass",
+    "profile_statistics_analysis_pass",
+    "add_software_metadata_analysis_pass",
+    "add_hardware_metadata_analysis_pass",
+)
+"""Passes whose results do not hold once weights or nodes of a float graph have changed."""
+
+
+def refuse_quantised(graph: MaseGraph, what: str) -> None:
+    """Transforms of float arithmetic belong before quantisation.
+
+    Raises:
+        GraphError: If a node is quantised already.
+    """
+    for node in graph.nodes:
+        if isinstance(graph.meta_of(node).module, Quantized | QuantizeInput):
+            raise GraphError(
+                f"{what} works on a float graph, and this one is quantised",
+                node=node.name,
+                remedy="run it before quantize_transform_pass",
+            )
+
+
+def sharing(graph: MaseGraph) -> dict[int, set[str]]:
+    """Who reads every parameter and buffer: identity of the tensor -> names of nodes."""
+    readers: dict[int, set[str]] = {}
+    for node in graph.nodes:
+        module = graph.meta_of(node).module
+        tensors: Iterable[Tensor] = [*module.parameters(), *module.buffers()] if module is not None else []
+        if node.op == "get_attr":
+            value: object = graph.model
+            for part in str(node.target).split("."):
+                value = getattr(value, part)
+            tensors = [value] if isinstance(value, Tensor) else []
+        for tensor in tensors:
+            readers.setdefault(id(tensor), set()).add(node.name)
+    return readers
+
+
+def not_changeable(graph: MaseGraph, node: fx.Node, shared: dict[int, set[str]]) -> str | None:
+    """Why the parameters of a node's module must not be changed; None if they may."""
+    module = graph.meta_of(node).module
+    if module is None:
+        return f"{node.name} is a function; only layers that are modules can be changed"
+    if parametrize.is_parametrized(module):
+        return f"the parameters of {node.name} are computed (parametrization)"
+    tensors = [t for t in (getattr(module, "weight", None), getattr(module, "bias", None)) if isinstance(t, Tensor)]
+    if any(t.is_meta for t in tensors):
+        return f"{node.name} is on the meta device and has no values"
+    others = sorted(set().union(*[shared.get(id(t), set()) for t in tensors]) - {node.name})
+    if others:
+        return f"{node.name} shares its parameters with {', '.join(others)}"
+    return None
+
+
+def set_parameter(graph: MaseGraph, node: fx.Node, name: str, value: Tensor) -> None:
+    """Give a node's module a new parameter (of the dtype and device of its weight) and record it."""
+    module = graph.meta_of(node).module
+    assert module is not None  # the caller has asked not_changeable()
+    old, weight = getattr(module, name, None), module.get_parameter("weight")
+    like = old if isinstance(old, Tensor) else weight
+    made = nn.Parameter(value.detach().to(like.dtype).to(like.device), requires_grad=like.requires_grad)
+    module.register_parameter(name, made)
+    meta = graph.meta_of(node)
+    args = meta.common.args
+    before = args.tensors.get(name)
+    kept = made.detach() if before is not None and before.value is not None else None
+    described = describe(made, kept).as_parameter()
+    args[name] = described
+    meta.software.args.pop(name, None)
+
+
+def changed(graph: MaseGraph, nodes: Iterable[fx.Node]) -> None:
+    """Drop what is known about the values of nodes' results and of what reads them: they are other ones now."""
+    for node in nodes:
+        meta = graph.meta_of(node)
+        for name, tensor in meta.common.results.tensors.items():
+            tensor.value = None
+            meta.software.results.pop(name, None)
+            for user, arg in graph.consumers(node, name):
+                graph.tensor(user, arg).value = None
+                graph.meta_of(user).software.args.pop(arg, None)
+
+
+def bypass(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:
+    """Take a node out: whoever read it reads ``source``, a tensor of the same shape, dtype and (now) values."""
+    node.replace_all_uses_with(source)
+    graph.fx_graph.erase_node(node)
+
+
+def takes_result_of(graph: MaseGraph, node: fx.Node, later: fx.Node) -> None:
+    """Record that a node now gives what a later one gave."""
+    mine, theirs = graph.meta_of(node), graph.meta_of(later)
+    mine.common.results = theirs.common.results
+    mine.software.results = theirs.software.results
+
+
+def may_alias(graph: MaseGraph, node: fx.Node, source: fx.Node) -> bool:
+    """Whether taking ``node`` out could let an operation in place write what another node still reads."""
+    writes = any(written(user, graph.model) is node for user in node.users)
+    return writes and set(source.users) != {node}
+
+
+def finish(graph: MaseGraph) -> None:
+    """Bring code, modules and the boundary in line after a change."""
+    for node in reversed(graph.nodes):
+        if node.op == "get_attr" and not node.users:
+            graph.fx_graph.erase_node(node)
+    graph.fx_graph.lint()
+    graph.model.delete_all_unused_submodules()
+    graph.model.recompile()
+    graph.refresh()
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """A detached copy in float64."""
+    return tensor.detach().to(torch.float64)

@@ -1,0 +1,183 @@
+"""Operands of a node: the data that flows into it, and the constant that may stand in place of the other operand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from mase_hw.catalogue import OpDef
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import describe
+from mase_hw.ir.binding import slots
+from mase_hw.ir.tensors import TensorDict
+
+_SIGNATURE = ("input", "self", "other", "a", "b")
+"""What signatures call an operand; other numbers of a call are settings."""
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a node computes with.
+
+    Args:
+        inputs: Producers of its data, in order.
+        names: The metadata's name of each of them in the float graph.
+        constant: The operand that is a number or a stored tensor.
+        number: The constant is written as a number.
+        reversed: The constant is the first operand.
+        settings: Names of the arguments that are operands, so no attributes.
+        chain: Nodes that only make the constant.
+    """
+
+    inputs: list[fx.Node]
+    names: list[str]
+    constant: Tensor | None = None
+    number: bool = False
+    reversed: bool = False
+    settings: frozenset[str] = frozenset()
+    chain: list[fx.Node] = field(default_factory=list)
+
+    def attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a node that are no operands, and whether the constant comes first."""
+        kept = {name: value for name, value in given.items() if name not in self.settings}
+        return {**kept, "reversed": True} if self.reversed else kept
+
+
+def operands_of(graph: MaseGraph, node: fx.Node, op: OpDef) -> Operands:
+    """Tell data from a constant; ops without constants take everything as data.
+
+    Raises:
+        UnsupportedError: If an op of two operands has another number of them, or both are constants.
+    """
+    results = {n: graph.meta_of(n).common.results for n in node.all_input_nodes}
+    found = slots(graph, node, results)
+    data = [(s.name, s.source[0]) for s in found if s.source is not None and s.name.startswith("data_in_")]
+    if not op.constant:
+        return Operands([producer for _, producer in data], [name for name, _ in data])
+    operands: list[tuple[str, fx.Node | None, Tensor | None]] = []
+    chain: list[fx.Node] = []
+    for slot in found:
+        if slot.source is not None:
+            value = stored(graph, slot.source[0], chain)
+            operands.append((slot.name, slot.source[0], value))
+        elif slot.name in _SIGNATURE and isinstance(slot.value, int | float):
+            operands.append((slot.name, None, as_tensor(slot.value)))
+    constants = [value for _, _, value in operands if value is not None]
+    if len(operands) != 2 or len(constants) > 1:
+        raise UnsupportedError(
+            f"{op.name} needs two operands, at least one of them data",
+            node=node.name,
+            got=f"{len(operands)} operands, {len(constants)} of them constant",
+            expected="data and data, or data and a number or a stored tensor",
+            remedy="compute constants before the model is traced, and reductions with an op that says so",
+        )
+    streamed = [(name, producer) for name, producer, value in operands if value is None and producer is not None]
+    return Operands(
+        [producer for _, producer in streamed],
+        [name for name, _ in streamed],
+        constants[0] if constants else None,
+        any(producer is None for _, producer, _ in operands),
+        operands[0][2] is not None,
+        frozenset(name for name, _, _ in operands),
+        chain,
+    )
+
+
+def hold_constant(
+    graph: MaseGraph, node: fx.Node, op: OpDef, operands: Operands, attributes: Mapping[str, Any]
+) -> None:
+    """Write into the metadata that a node's constant is a parameter now, and that only data is called data."""
+    assert operands.constant is not None  # the caller looked
+    meta = graph.meta_of(node)
+    old, args = meta.common.args, TensorDict()
+    for index, name in enumerate(operands.names):
+        args[f"data_in_{index}"] = old[name]
+    args[op.constant] = describe(operands.constant.detach()).as_parameter()
+    for name, value in {**old, **{k: attributes[k] for k in op.attributes if k in attributes}}.items():
+        if name not in old.tensors and name not in operands.settings:
+            args[name] = value
+    meta.common.args = args
+    seen, stats = meta.software.args, dict(meta.software.args)
+    for name in operands.settings:
+        stats.pop(name, None)
+    stats |= {f"data_in_{i}": seen[name] for i, name in enumerate(operands.names) if name in seen}
+    meta.software.args = stats
+
+
+def hold_derived(graph: MaseGraph, node: fx.Node, op: OpDef, parameters: Mapping[str, Tensor]) -> None:
+    """Write into the metadata that a node has other parameters now."""
+    meta = graph.meta_of(node)
+    args = TensorDict({k: v for k, v in meta.common.args.items() if k not in op.parameters})
+    for name, value in parameters.items():
+        args[name] = describe(value.detach()).as_parameter()
+    meta.common.args = args
+    meta.software.args = {k: v for k, v in meta.software.args.items() if k not in op.parameters}
+
+
+def ends_of(value: Tensor) -> tuple[float, float]:
+    """The smallest and the largest value of a tensor; zeros if it is empty."""
+    value = value.detach()
+    return (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
+
+
+def stored(graph: MaseGraph, node: fx.Node, chain: list[fx.Node]) -> Tensor | None:
+    """The value of a node that depends on stored tensors alone, only reshaped on the way; None for data.
+
+    Args:
+        graph: The graph.
+        node: A producer.
+        chain: Gets the nodes passed, the last one first.
+    """
+    if node.op == "get_attr":
+        value: Any = graph.model
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if isinstance(value, Tensor):
+            chain.append(node)
+            return value
+        return None
+    if node.op not in ("call_function", "call_method") or not graph.is_implicit(node):
+        return None
+    passed: list[fx.Node] = [node]
+    tensors = [n for n in node.all_input_nodes if graph.meta_of(n).common.results.tensors]
+    values = {n: stored(graph, n, passed) for n in tensors}
+    if len(tensors) != 1 or any(v is None for v in values.values()):
+        return None
+    for other in node.all_input_nodes:
+        if other not in values:
+            values[other] = graph.meta_of(other).common.results["data_out_0"].value
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
+    with torch.no_grad():
+        if node.op == "call_method":
+            result = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        else:
+            result = node.target(*args, **kwargs)  # type: ignore[operator]
+    chain.extend(passed)
+    return result if isinstance(result, Tensor) else None
+
+
+def as_tensor(number: float) -> Tensor:
+    """A number as a tensor without dimensions, in float32 if that holds it."""
+    narrow = torch.tensor(float(number), dtype=torch.float32)
+    return narrow if float(narrow) == float(number) else torch.tensor(float(number), dtype=torch.float64)
+
+
+def exact_format(number: float, width: int) -> FixedFormat | None:
+    """The narrowest signed format that holds a number exactly; None if ``width`` bits are not enough."""
+    if not math.isfinite(number):
+        return None
+    numerator, denominator = float(number).as_integer_ratio()
+    frac = denominator.bit_length() - 1
+    while numerator and not numerator % 2:
+        numerator, frac = numerator // 2, frac - 1
+    if not numerator:
+        frac = 0
+    needed = max(2, (numerator if numerator >= 0 else -numerator - 1).bit_length() + 1)
+    return FixedFormat(needed, frac) if needed <= width else None

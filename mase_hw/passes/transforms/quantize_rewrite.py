@@ -1,0 +1,77 @@
+"""What quantisation changes in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import fx, nn
+
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph, MaseMetadata
+from mase_hw.ir.annotate import describe
+from mase_hw.nn import Quantized, QuantizeInput
+
+
+class Rewriter:
+    """Changes a graph: golden modules in place of float nodes, casts, the boundary.
+
+    Args:
+        graph: The graph.
+    """
+
+    def __init__(self, graph: MaseGraph) -> None:
+        self.graph = graph
+        self.fx_graph = graph.fx_graph
+
+    def replace(self, node: fx.Node, inputs: Sequence[fx.Node], module: Quantized) -> None:
+        """Put the golden module where the float node was; the node keeps its name."""
+        target = self._target(node)
+        self.graph.model.add_submodule(target, module)
+        if node.op != "call_module":
+            node.op = "call_module"
+        node.target = target
+        node.args, node.kwargs = tuple(inputs), {}
+        if "weight_shift" in module.parameter_names:
+            shift = describe(module.get_buffer("weight_shift")).as_parameter()
+            self.graph.meta_of(node).common.args["weight_shift"] = shift
+
+    def _target(self, node: fx.Node) -> str:
+        """A path for the node's module: its old one unless another node uses that too."""
+        if node.op == "call_module":
+            shared = [n for n in self.graph.nodes if n.op == "call_module" and n.target == node.target]
+            if len(shared) == 1:
+                return str(node.target)
+        return self._free(f"{node.name}_quantized" if node.op == "call_module" else node.name)
+
+    def _free(self, name: str) -> str:
+        taken = set(self.graph.modules) | {name for name, _ in self.graph.model.named_parameters()}
+        while name in taken or hasattr(self.graph.model, name):
+            name += "_"
+        return name
+
+    def enter(self, placeholder: fx.Node, fmt: FixedFormat) -> str:
+        """Quantise a placeholder right where it enters."""
+        users = list(placeholder.users)
+        node = self._insert(placeholder, QuantizeInput(fmt, str(placeholder.target)), f"{placeholder.name}_quantize")
+        for user in users:
+            user.replace_input_with(placeholder, node)
+        return node.name
+
+    def cast(self, user: fx.Node, source: fx.Node, module: Quantized) -> str:
+        """Put a cast between a producer and one consumer."""
+        node = self._insert(source, module, f"{user.name}_cast")
+        user.replace_input_with(source, node)
+        return node.name
+
+    def _insert(self, after: fx.Node, module: nn.Module, name: str) -> fx.Node:
+        target = self._free(name)
+        self.graph.model.add_submodule(target, module)
+        with self.fx_graph.inserting_after(after):
+            node = self.fx_graph.create_node("call_module", target, (after,), {}, name=name)
+        meta = node.meta["mase"] = MaseMetadata(node, self.graph.model)
+        tensor = self.graph.tensor(after, "data_out_0")
+        op = self.graph.op_of(node)
+        assert op is not None  # cast and quantize are in every catalogue
+        meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
+        meta.common.args["data_in_0"], meta.common.results["data_out_0"] = tensor.copy(), tensor.copy()
+        return node

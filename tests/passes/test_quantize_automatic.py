@@ -1,0 +1,120 @@
+"""Signs that are chosen, configurations that are merged, and the explanation of both."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from mase_hw.errors import ConfigError, GraphError
+from mase_hw.passes.analysis import calibrate_analysis_pass
+from mase_hw.passes.analysis.explain import explain
+from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.transforms.quantize_config import update_quantization_configs
+from tests.ir.nets import annotated
+from tests.unit.pipeline import EIGHT, FIXED, MLP, WIDTHS, formats, inputs, quantised, rule, seeded
+
+
+def test_signs_of_an_mlp() -> None:
+    """An input in [0, 1) and everything behind a relu have no sign, and use all 8 bits without it."""
+    model, x = seeded(MLP), inputs(64, 6).abs().clamp(max=0.99)
+    graph, info = quantised(model, x, config=EIGHT)
+    assert formats(graph, "x_quantize")["data_out_0"] == "u8.8"
+    hidden = formats(graph, "fc1")["data_out_0"]
+    assert hidden.startswith("s9.") and formats(graph, "relu")["data_out_0"] == hidden.replace("s9", "u8")
+    assert formats(graph, "fc2")["data_in_0"] == formats(graph, "relu")["data_out_0"]
+    assert info["casts"] == []
+
+
+def test_an_explicit_sign_is_obeyed() -> None:
+    model, x = seeded(MLP), inputs(64, 6).abs()
+    signed = rule(data_in_signed=True, data_out_signed=True)
+    graph, info = quantised(model, x, config={**EIGHT, "overrides": dict.fromkeys(("fc1", "relu", "fc2"), signed)})
+    assert all(f.startswith("s8.") for node in info["nodes"].values() for f in node["formats"].values())
+    assert formats(graph, "x_quantize")["data_out_0"].startswith("s8.")
+    with pytest.raises(ConfigError, match="data_out_0 is configured as unsigned, but negative"):
+        quantised(model, x, config={**EIGHT, "overrides": {"fc1": rule(data_out_signed=False)}})
+    graph, _ = quantised(model, x, config=FIXED)
+    assert formats(graph, "relu")["data_out_0"] == "s8.4", "configured fraction widths mean signed formats"
+
+
+def test_a_result_that_others_read_keeps_its_width() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(6, 4)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = self.fc(x)
+            return y, y.relu()
+
+    graph, _ = quantised(seeded(Both), inputs(8, 6), config=EIGHT)
+    assert formats(graph, "fc")["data_out_0"].startswith("s8.")
+    assert formats(graph, "relu")["data_out_0"].startswith("u7.")
+
+
+def test_the_extra_bit_is_worth_it() -> None:
+    model, x = seeded(MLP), inputs(400, 6)
+    signed = {**EIGHT["default"]["config"], "data_out_signed": True, "data_in_signed": True}
+    errors = []
+    for config in ({"default": {"config": signed}}, EIGHT):
+        graph, _ = quantised(model, x, config=config)
+        errors.append(float(((graph.model(x) - model(x)) ** 2).mean()))
+    assert errors[1] < errors[0]
+
+
+def test_global_values_override_nothing_and_custom_ones_win() -> None:
+    before = {
+        "by": "type",
+        "default": {"config": {"name": "fixed", "weight_width": 4}},
+        "linear": {"config": {"bias_width": 5}},
+        "overrides": {"fc2": {"config": {"weight_width": 6, "rounding": "floor"}}},
+    }
+    after = update_quantization_configs(before, WIDTHS | {"rounding": "trunc"}, {"fc2": {"weight_width": 3}})
+    fc1, _ = after.config_for("fc1", "linear")
+    fc2, _ = after.config_for("fc2", "linear")
+    assert (fc1.weight_width, fc1.bias_width, fc1.data_in_width, fc1.rounding.name) == (4, 5, 8, "TRUNC")
+    assert (fc2.weight_width, fc2.bias_width, fc2.data_out_width, fc2.rounding.name) == (3, 5, 8, "FLOOR")
+    assert "data_in_width" not in before["default"]["config"] and "fc2" in before["overrides"]
+    again = update_quantization_configs(after, {"data_in_width": 2})
+    assert again == after
+    with pytest.raises(ConfigError, match="weigth_width: unknown key"):
+        update_quantization_configs(before, {"weigth_width": 4})
+    with pytest.raises(ConfigError, match="fc9: no such node"):
+        quantised(
+            seeded(MLP), inputs(2, 6), config=update_quantization_configs(EIGHT, None, {"fc9": WIDTHS}).model_dump()
+        )
+
+
+def test_explain() -> None:
+    model, x = seeded(MLP), inputs(64, 6)
+    graph = annotated(model, {"x": x})
+    calibrate_analysis_pass(graph, {"data": [x], "method": "mse"})
+    config = {**EIGHT, "linear": rule(weight_width=6), "overrides": {"fc2": rule(weight_width=5, bias_frac_width=3)}}
+    _, info = quantize_transform_pass(graph, config)
+    found = explain(graph, "fc2")
+    told = json.loads(json.dumps(found.to_dict()))
+    assert told["node"] == "fc2" and set(told["tensors"]) == {"data_in_0", "weight", "bias", "data_out_0"}
+    weight = told["tensors"]["weight"]
+    assert weight["settings"]["weight_width"] == [["default", 8], ["linear", 6], ["overrides.fc2", 5]]
+    assert weight["format"] == info["nodes"]["fc2"]["formats"]["weight"] and weight["criterion"] == "range"
+    assert told["tensors"]["bias"]["reason"] == "configured" and "candidates" not in told["tensors"]["bias"]
+    out = told["tensors"]["data_out_0"]
+    low, high = float(model(x).min()), float(model(x).max())
+    assert out["method"] == "mse" and out["range"] == [low, high]
+    errors = {c["format"]: c["error"] for c in out["candidates"]}
+    assert errors[out["format"]] == min(errors.values()) and len(errors) > 3
+    text = str(found)
+    assert "overridden: overrides.fc2 says 5" in text and f"-> {out['format']:>8}" in text
+    assert told["tensors"]["data_in_0"]["reason"] == "as relu gives it"
+
+
+def test_explain_refuses_what_it_does_not_know() -> None:
+    graph = annotated(seeded(MLP), {"x": inputs(2, 6)})
+    with pytest.raises(GraphError, match="run quantize_transform_pass"):
+        explain(graph, "fc1")
+    graph, _ = quantised(seeded(MLP), inputs(2, 6))
+    with pytest.raises(GraphError, match="did you mean 'fc1'"):
+        explain(graph, "fc11")
