@@ -18,7 +18,7 @@ from rich.table import Table
 
 from mase_hw._version import __version__
 from mase_hw.errors import MaseHwError, SimulationError
-from mase_hw.flow import cache_cli, regress_cli
+from mase_hw.flow import cache_cli, regress_cli, synth_cli
 
 if TYPE_CHECKING:
     from mase_hw.flow.design import Design
@@ -125,26 +125,56 @@ def _compile(arguments: argparse.Namespace) -> int:
     return _judge(design, arguments) if arguments.simulate else OK
 
 
+_STALLS_HELP = "probability of a stall a cycle (0), or none, random, single, long, slow_input or slow_output"
+_RESET_HELP = "reset after so many cycles (40), input beats (in:5) or output beats (out:3); may be repeated"
+
+
+def _stalls(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def _simulation_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="cocotb", metavar="NAME", help="cocotb, fast or batch (cocotb)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and initial values (0)")
-    parser.add_argument("--stalls", type=float, default=0.0, metavar="P", help="probability of a stall a cycle (0)")
+    parser.add_argument("--stalls", type=_stalls, default=0.0, metavar="P", help=_STALLS_HELP)
+    parser.add_argument("--reset-at", action="append", default=[], metavar="WHEN", help=_RESET_HELP)
     parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes of the batch engine (1)")
+    parser.add_argument("--coverage", action="store_true", help="count lines and toggles (batch engine)")
+    parser.add_argument("--no-diagnose", action="store_true", help="do not run a failure again with probes")
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="where to build and run (BUNDLE.work)")
 
 
 def _sim_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder written by compile")
+    parser.add_argument("--model", metavar="MODEL", help="what it was compiled from, so that a failure is diagnosed")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration it was compiled with")
     _simulation_arguments(parser)
 
 
 def _sim(arguments: argparse.Namespace) -> int:
     import mase_hw
+    from mase_hw.flow.attach import attach_model
+    from mase_hw.model_spec import load_model
 
-    return _judge(mase_hw.load_design(arguments.bundle), arguments)
+    design = mase_hw.load_design(arguments.bundle)
+    if arguments.model is not None:
+        spec = load_model(arguments.model)
+        attach_model(
+            design,
+            lambda out: mase_hw.compile(
+                spec.model, spec.example_inputs, arguments.config, out=out, calibration=spec.calibration
+            ),
+        )
+    return _judge(design, arguments)
 
 
 def _judge(design: Design, arguments: argparse.Namespace) -> int:
+    from mase_hw.flow.plan import Reset
+
     simulation = design.simulate(
         engine=arguments.engine,
         seed=arguments.seed,
@@ -153,8 +183,14 @@ def _judge(design: Design, arguments: argparse.Namespace) -> int:
         work_dir=arguments.work,
         check=False,
         progress=_say,
+        jobs=arguments.jobs,
+        diagnose=not arguments.no_diagnose,
+        coverage=arguments.coverage,
+        reset_at=[Reset.parse(text) for text in arguments.reset_at],
     )
     _say(simulation.report())
+    if not simulation.passed and design.graph is None and not arguments.no_diagnose:
+        _say("no diagnosis: a bundle has no model to compare its edges with; name it with --model and --config")
     return OK if simulation.passed else FAILED
 
 
@@ -209,6 +245,7 @@ COMMANDS = (
         regress_cli.regress_arguments,
         regress_cli.run_regress,
     ),
+    Command("synth", synth_cli.HELP, synth_cli.configure, synth_cli.run),
     Command("lint", "check the style of SystemVerilog files", _lint_arguments, _lint),
     Command("ops", "list the catalogue of ops", _no_arguments, _ops),
 )

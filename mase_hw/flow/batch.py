@@ -6,16 +6,20 @@ beats and cycle numbers of the two engines can be compared directly; ``tests/bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from mase_hw.errors import ResultsError
 from mase_hw.flow.batch_build import build
 from mase_hw.flow.batch_parts import clean_parts, cut, join
 from mase_hw.flow.batch_plan import write_batch_plan
 from mase_hw.flow.batch_run import run_batch
 from mase_hw.flow.build import Built
+from mase_hw.flow.coverage import FILE, read_coverage
 from mase_hw.flow.judge import judge
-from mase_hw.flow.plan import Limits, Plan, Stalls, write_plan
+from mase_hw.flow.plan import Limits, Plan, Reset, Stalls, write_plan
 from mase_hw.flow.result import SimResult
 from mase_hw.flow.run import Progress
 from mase_hw.streams import IntArray
@@ -37,6 +41,8 @@ def simulate(
     timeout: float | None = None,
     progress: Callable[[Progress], None] | None = None,
     jobs: int = 1,
+    reset_at: Sequence[Reset] = (),
+    window: tuple[int, int] | None = None,
 ) -> SimResult:
     """Play stimulus against a built design and judge what comes out.
 
@@ -56,6 +62,9 @@ def simulate(
         progress: Called now and then with the state of the run.
         jobs: Processes. Each resets the design and plays a share of the frames, with ``seed`` plus its number; cycle
             numbers of a share go on where those of the one before end.
+        window: First and last cycle to write waves of; all if None.
+        reset_at: Resets in the middle of the run (of each process), one after the other; each plays all frames again,
+            and only what comes after the last one is recorded and judged.
 
     Returns:
         The verdict, also when it is a bad one; call :meth:`SimResult.raise_on_failure`.
@@ -67,24 +76,33 @@ def simulate(
     """
     limits = Limits(watchdog, max_cycles, idle_cycles=idle_cycles, tail_cycles=tail_cycles)
     stalls, run_dir = stalls or Stalls.none(), run_dir.resolve()
-    whole = write_plan(built.dut, run_dir, stimulus, expected, seed=seed, stalls=stalls, limits=limits)
+    common: dict[str, Any] = {"stalls": stalls, "limits": limits, "reset_at": reset_at}
+    whole = write_plan(built.dut, run_dir, stimulus, expected, seed=seed, **common)
     clean_parts(run_dir)
     shares = cut(built.dut, stimulus, expected, 1 if waves else jobs)
     if len(shares) == 1:
         write_batch_plan(whole)
-        (run,) = run_batch(built, [whole], seeds=[seed], waves=waves, timeout=timeout, progress=progress)
-        return judge(built.dut, whole, run, results_xml=False)
+        (run,) = run_batch(built, [whole], seeds=[seed], waves=waves, timeout=timeout, progress=progress, window=window)
+        return _covered(built, judge(built.dut, whole, run, results_xml=False), [whole])
     plans: list[Plan] = []
     seeds = [seed + number for number in range(len(shares))]
     for share, own_seed in zip(shares, seeds, strict=True):
         folder = run_dir / "parts" / str(len(plans))
-        plan = write_plan(
-            built.dut, folder, share.stimulus, share.expected, seed=own_seed, stalls=stalls, limits=limits
-        )
+        plan = write_plan(built.dut, folder, share.stimulus, share.expected, seed=own_seed, **common)
         write_batch_plan(plan)
         plans.append(plan)
     runs = run_batch(built, plans, seeds=seeds, timeout=timeout, progress=progress)
-    return join(built.dut, whole, shares, plans, runs)
+    return _covered(built, join(built.dut, whole, shares, plans, runs), plans)
+
+
+def _covered(built: Built, result: SimResult, plans: Sequence[Plan]) -> SimResult:
+    """With what was reached, if the simulator counts it; a run that proves nothing has no coverage."""
+    if not built.coverage or isinstance(result.failure, ResultsError):
+        return result
+    try:
+        return dataclasses.replace(result, coverage=read_coverage(plan.folder / FILE for plan in plans))
+    except ResultsError as problem:
+        return dataclasses.replace(result, failure=result.failure or problem)
 
 
 class _Batch:

@@ -6,18 +6,20 @@ nets of the top level to the driver, which then records their handshakes.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mase_hw.errors import EmitError, SimulationError
 from mase_hw.flow.build import FLAGS, Built, _checked, _compile, _literal, cache_folder, cached_build
 from mase_hw.flow.cache import LOG, PROGRAM
+from mase_hw.flow.coverage import FLAGS as COVERAGE_FLAGS
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.runtime_cache import Runtime, runtime
 from mase_hw.flow.tools import BuildTools, find_build_tools, first_errors, run_tool
@@ -40,6 +42,9 @@ def build(
     tools: BuildTools | None = None,
     jobs: int | None = None,
     probes: Sequence[Stream] = (),
+    levels: Mapping[str, str] | None = None,
+    coverage: bool = False,
+    foreign: Sequence[str] = (),
 ) -> Built:
     """Make sure that ``build_dir`` has the simulator of a design: it is current, or in the cache, or is built.
 
@@ -51,6 +56,10 @@ def build(
         tools: From :func:`find_build_tools`; looked up if missing.
         jobs: Compilers to run at a time; the number of cores by default.
         probes: Nets of the top level to record, named as the signals are.
+        levels: Signals of the top level that hold the fill level of a queue, of at most 32 bits, by its name.
+        coverage: Make a simulator that counts lines, branches and toggles.
+        foreign: Warnings that the sources may give; if there are any, none about style is a refusal either. For sources
+            that all were written by another tool, such as a netlist.
 
     Raises:
         ToolError: If a tool is missing or the C++ compiler fails.
@@ -59,24 +68,28 @@ def build(
     """
     begin = time.perf_counter()
     tools = tools or find_build_tools()
-    cache_dir, glue = cache_folder(build_dir, cache_dir), _glue(dut, probes)
+    levels = levels or {}
+    cache_dir, glue = cache_folder(build_dir, cache_dir), _glue(dut, probes, levels)
+    public = [*(name for s in probes for name in (s.name, s.valid, s.ready)), *levels.values()]
 
     def make(folder: Path) -> None:
         library = runtime(tools, cache_dir, waves=waves, optimise=OPTIMISE)
-        _build(dut, folder, library, glue, probes, waves, jobs)
+        _build(dut, folder, library, glue, public, waves, jobs, foreign, coverage)
 
-    identity = _identity(dut, tools, waves, glue)
-    return cached_build(dut, build_dir, cache_dir, identity, make, waves=waves, flavour="batch", begin=begin)
+    identity = _identity(dut, tools, waves, glue, (*foreign, *(("coverage",) if coverage else ())))
+    built = cached_build(dut, build_dir, cache_dir, identity, make, waves=waves, flavour="batch", begin=begin)
+    return dataclasses.replace(built, coverage=coverage)
 
 
 def _driver() -> tuple[Path, ...]:
     return tuple(sorted(path for path in (sim_root() / "batch").iterdir() if path.suffix in (".cpp", ".h")))
 
 
-def _identity(dut: Dut, tools: BuildTools, waves: bool, glue: str) -> str:
+def _identity(dut: Dut, tools: BuildTools, waves: bool, glue: str, foreign: Sequence[str]) -> str:
     digest = hashlib.sha256()
     facts = ["batch", tools.fingerprint, *FLAGS, OPTIMISE, str(waves), dut.top, *dut.ports, glue]
     facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
+    facts += [f"may warn {rule}" for rule in foreign]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
     for source in (*dut.sources, *_driver()):
@@ -88,7 +101,7 @@ def _identity(dut: Dut, tools: BuildTools, waves: bool, glue: str) -> str:
     return digest.hexdigest()
 
 
-def _glue(dut: Dut, probes: Sequence[Stream]) -> str:
+def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str]) -> str:
     """The only C++ that depends on the design: where its ports, and the probed nets, lie."""
 
     def entry(place: str, stream: Stream) -> str:
@@ -96,6 +109,8 @@ def _glue(dut: Dut, probes: Sequence[Stream]) -> str:
         return f'    {{"{stream.name}", {signals}, {stream.bits}}},\n'
 
     inner = f"rootp->{_mangled(dut.top)}__DOT__"
+    reads = {name: f"static_cast<unsigned long long>(top->{inner}{_mangled(s)})" for name, s in levels.items()}
+    queues = "".join(f'    {{"{name}", [] {{ return {read}; }}}},\n' for name, read in reads.items())
     return f"""\
 #include "Vtop.h"
 #include "Vtop___024root.h"
@@ -119,7 +134,8 @@ Model open_model(VerilatedContext *context) {{
   top = new Vtop{{context, ""}};
   return {{&top->clk, &top->rst, {{
 {"".join(entry("", stream) for stream in dut.streams)}  }}, {{
-{"".join(entry(inner, stream) for stream in probes)}  }}}};
+{"".join(entry(inner, stream) for stream in probes)}  }}, {{
+{queues}  }}}};
 }}
 void eval_model() {{ top->eval(); }}
 #if VM_TRACE
@@ -148,16 +164,24 @@ def _mangled(name: str) -> str:
 
 
 def _build(
-    dut: Dut, build_dir: Path, library: Runtime, glue: str, probes: Sequence[Stream], waves: bool, jobs: int | None
+    dut: Dut,
+    build_dir: Path,
+    library: Runtime,
+    glue: str,
+    public: Sequence[str],
+    waves: bool,
+    jobs: int | None,
+    foreign: Sequence[str],
+    coverage: bool,
 ) -> None:
     tools, model = library.tools, build_dir / "model"
     shutil.rmtree(model, ignore_errors=True)
     model.mkdir()
     log: list[str] = []
     try:
-        listing = _verilate(dut, model, tools, probes, waves, log)
+        listing = _verilate(dut, model, tools, public, waves, log, foreign, coverage)
         (model / "glue.cpp").write_text(glue, encoding="utf-8")
-        units = _units(model, listing, waves)
+        units = _units(model, listing, waves, coverage)
         flags = [*library.flags, f"-I{model}", f"-I{sim_root() / 'batch'}", "-Winvalid-pch"]
         with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
             header = pool.submit(library.header)
@@ -180,13 +204,22 @@ def _build(
 
 
 def _verilate(
-    dut: Dut, model: Path, tools: BuildTools, probes: Sequence[Stream], waves: bool, log: list[str]
+    dut: Dut,
+    model: Path,
+    tools: BuildTools,
+    public: Sequence[str],
+    waves: bool,
+    log: list[str],
+    foreign: Sequence[str],
+    coverage: bool,
 ) -> dict[str, list[str]]:
-    names = [name for s in probes for name in (s.name, s.valid, s.ready)]
-    public = "".join(f'public_flat_rd -module "{dut.top}" -var "{name}"\n' for name in names)
-    (model / "probes.vlt").write_text(f"`verilator_config\n{public}", encoding="utf-8")
-    command = [str(tools.verilator), *FLAGS, "--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
+    rules = "".join(f'public_flat_rd -module "{dut.top}" -var "{name}"\n' for name in public)
+    rules += "".join(f'lint_off -rule {rule} -file "*"\n' for rule in foreign)
+    (model / "probes.vlt").write_text(f"`verilator_config\n{rules}", encoding="utf-8")
+    flags = [flag for flag in FLAGS if not foreign or flag != "-Wall"]
+    command = [str(tools.verilator), *flags, "--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
     command += ["--trace-fst"] if waves else []
+    command += COVERAGE_FLAGS if coverage else ()
     command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
     command += [str(model / "probes.vlt"), *(str(source.resolve()) for source in dut.sources)]
     done = run_tool(command, tools.env, model)
@@ -198,11 +231,11 @@ def _verilate(
             got=first_errors(done.stdout),
             remedy=f"the full log is {model.parent / 'build.log'}",
         )
-    sources = json.loads((model / "Vtop.json").read_text(encoding="utf-8"))["sources"]
-    return {kind: list(map(str, files)) for kind, files in sources.items()}
+    written = json.loads((model / "Vtop.json").read_text(encoding="utf-8"))["sources"]
+    return {kind: list(map(str, files)) for kind, files in written.items()}
 
 
-def _units(model: Path, listing: dict[str, list[str]], waves: bool) -> list[Path]:
+def _units(model: Path, listing: dict[str, list[str]], waves: bool, coverage: bool) -> list[Path]:
     """The driver and the glue as the first unit, the generated files gathered into units of about equal size."""
     groups: list[list[Path]] = [[model / "glue.cpp", sim_root() / "batch" / "bench.cpp"], []]
     size = 0
@@ -212,7 +245,8 @@ def _units(model: Path, listing: dict[str, list[str]], waves: bool) -> list[Path
             groups.append([])
             size = file.stat().st_size
         groups[-1].append(file)
-    macros = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "COVERAGE": 0, "SC": 0, "TIMING": 0}
+    macros = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "SC": 0, "TIMING": 0}
+    macros["COVERAGE"] = coverage
     prologue = "".join(f"#define VM_{name} {int(value)}\n" for name, value in macros.items())
     units = []
     for index, group in enumerate(groups):

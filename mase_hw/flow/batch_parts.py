@@ -97,7 +97,11 @@ def join(dut: Dut, whole: Plan, shares: Sequence[Share], plans: Sequence[Plan], 
         log.write_text("".join(f"see {run.log}\n" for run in runs), encoding="utf-8")
     except OSError as problem:
         raise EmitError("the merged results cannot be written", node=str(whole.folder), got=str(problem)) from problem
-    return judge(dut, whole, Run(0, False, log, seconds), results_xml=False)
+    result = judge(dut, whole, Run(0, False, log, seconds), results_xml=False)
+    names = dict.fromkeys(name for share in results for name in share.edges)
+    edges = {name: [share.edges.get(name, (0, 0)) for share in results] for name in names}
+    sums = {name: (sum(f for f, _ in seen), sum(b for _, b in seen)) for name, seen in edges.items()}
+    return dataclasses.replace(result, edges=sums)
 
 
 def _exact(result: SimResult) -> bool:
@@ -147,6 +151,7 @@ def _merge(dut: Dut, whole: Plan, results: Sequence[SimResult]) -> None:
         "verdict": "mismatch" if wrong else "pass",
         "message": f"{wrong} wrong beats" if wrong else "every beat equals the reference",
         "cycles": sum(r.cycles for r in results),
+        "resets": whole.resets,
         "streams": streams,
         "complete": True,
     }

@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 from mase_hw.errors import EmitError
-from mase_hw.flow.plan import Plan
+from mase_hw.flow.plan import RESET_UNITS, Plan
 
 GARBAGE_WORDS = 61
 _MASK64 = (1 << 64) - 1
@@ -34,7 +34,9 @@ def write_batch_plan(plan: Plan) -> None:
     """
     tree: dict[str, Any] = json.loads(plan.path.read_text(encoding="utf-8"))
     beats, seed = plan.folder / "beats", int(tree["seed"])
-    lines = [" ".join(str(tree[key]) for key in _HEAD), str(len(tree["inputs"]) + len(tree["outputs"]))]
+    resets = [f"{RESET_UNITS.index(r['unit'])} {r['at']} {r['length']}" for r in tree["reset_at"]]
+    lines = [" ".join(str(tree[key]) for key in _HEAD), " ".join([str(len(resets)), *resets])]
+    lines += [str(len(tree["inputs"]) + len(tree["outputs"]))]
     try:
         for direction, ports in (("in", tree["inputs"]), ("out", tree["outputs"])):
             for port in ports:

@@ -48,6 +48,7 @@ def run_batch(
     waves: bool = False,
     timeout: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    window: tuple[int, int] | None = None,
 ) -> list[Run]:
     """Run a process for every plan, all at the same time, until all have ended.
 
@@ -58,6 +59,7 @@ def run_batch(
         waves: Write ``dump.fst``.
         timeout: Seconds after which a process is killed.
         progress: Called now and then with the sums over all processes.
+        window: First and last cycle to write waves of; all if None.
 
     Raises:
         ToolError: If the simulator cannot be started, or cannot write waves.
@@ -70,7 +72,7 @@ def run_batch(
     running: list[_Process] = []
     try:
         for plan, seed in zip(plans, seeds, strict=True):
-            running.append(_Process(plan, _start(built, plan, seed, waves), time.perf_counter()))
+            running.append(_Process(plan, _start(built, plan, seed, waves, window), time.perf_counter()))
         while pending := [p for p in running if p.poll(timeout) is None]:
             try:
                 pending[0].child.wait(_POLL_S if progress or timeout or len(plans) > 1 else None)
@@ -86,10 +88,16 @@ def run_batch(
     return [process.run for process in running if process.run is not None]
 
 
-def _start(built: Built, plan: Plan, seed: int, waves: bool) -> subprocess.Popen[bytes]:
+def _start(built: Built, plan: Plan, seed: int, waves: bool, window: tuple[int, int] | None) -> subprocess.Popen[bytes]:
     # Verilator's seed is a positive 31-bit number; without one every register starts at 0.
-    command = [str(built.executable), "+verilator+rand+reset+2", f"+verilator+seed+{seed % _MOST_SEEDS + 1}"]
+    command = [
+        str(built.executable),
+        "+verilator+rand+reset+2",
+        f"+verilator+seed+{seed % _MOST_SEEDS + 1}",
+        "+stream_check=1",
+    ]
     command += ["--trace"] if waves else []
+    command += [f"--window={max(0, window[0])},{window[1]}"] if waves and window else []
     try:
         with (plan.folder / "sim.log").open("wb") as sink:
             return subprocess.Popen(

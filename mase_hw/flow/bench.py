@@ -6,13 +6,13 @@ one. Both serve single op modules and whole designs: all they know is that ports
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mase_hw.flow.build import Built, build
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.judge import judge
-from mase_hw.flow.plan import Limits, Plan, Stalls, write_plan
+from mase_hw.flow.plan import Limits, Plan, Reset, Stalls, write_plan
 from mase_hw.flow.result import Mismatch, PortResult, SimResult
 from mase_hw.flow.run import Progress, Run, run_simulator
 from mase_hw.flow.timing import StreamCycles, Timing, measure
@@ -35,6 +35,7 @@ def simulate(
     tail_cycles: int = 64,
     timeout: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    reset_at: Sequence[Reset] = (),
 ) -> SimResult:
     """Play stimulus against a built design and judge what comes out.
 
@@ -53,6 +54,8 @@ def simulate(
         tail_cycles: Least number of cycles to wait for beats too many after the last expected one.
         timeout: Seconds of wall time after which the simulator is killed.
         progress: Called now and then with the state of the run.
+        reset_at: Resets in the middle of the run, one after the other; each plays all frames again, and only what
+            comes after the last one is recorded and judged.
 
     Returns:
         The verdict, also when it is a bad one; call :meth:`SimResult.raise_on_failure`.
@@ -71,6 +74,7 @@ def simulate(
         seed=seed,
         stalls=stalls or Stalls.none(),
         limits=limits,
+        reset_at=reset_at,
     )
     run = run_simulator(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress)
     return judge(built.dut, plan, run)
@@ -97,6 +101,7 @@ __all__ = [
     "Plan",
     "PortResult",
     "Progress",
+    "Reset",
     "Run",
     "SimResult",
     "Stalls",

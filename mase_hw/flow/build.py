@@ -90,6 +90,7 @@ class Built:
         reused: Whether the build folder was found to be current.
         seconds: Time taken.
         cached: Whether it was not built but came from the cache.
+        coverage: Whether it counts lines and toggles.
     """
 
     dut: Dut
@@ -100,6 +101,7 @@ class Built:
     reused: bool
     seconds: float
     cached: bool = False
+    coverage: bool = False
 
 
 def build(

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from mase_hw.emit.bundle import check_target
+from mase_hw.emit.handoff import emit_handoff_transform_pass
 from mase_hw.emit.passes import (
     emit_bram_transform_pass,
     emit_cocotb_transform_pass,
@@ -26,6 +27,8 @@ from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.verify import verify_analysis_pass
+from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 
 
@@ -71,8 +74,12 @@ def compile(
     dummy = name_inputs(graph, example_inputs)
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": dummy, "add_value": False})
     check_trace(model, graph.model, dummy)
+    if settings.fold_batch_norm:
+        graph, _ = fold_batch_norm_transform_pass(graph)
+    graph, _ = lower_slices_transform_pass(graph)
     tell("observing value ranges")
-    graph, _ = calibrate_analysis_pass(graph, {"data": [dummy] if calibration is None else calibration})
+    observed = {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()}
+    graph, _ = calibrate_analysis_pass(graph, observed)
     tell("quantising")
     graph, _ = quantize_transform_pass(graph, settings.quantize)
     graph, _ = verify_analysis_pass(graph)
@@ -83,7 +90,8 @@ def compile(
     graph, _ = emit_internal_rtl_transform_pass(graph)
     graph, _ = emit_bram_transform_pass(graph)
     chosen = dummy if vectors is None else vectors
-    graph, _ = emit_cocotb_transform_pass(graph, {"inputs": chosen, "project_dir": out})
+    graph, _ = emit_cocotb_transform_pass(graph, {"inputs": chosen})
+    graph, _ = emit_handoff_transform_pass(graph, {"options": settings.handoff, "project_dir": out})
     tell(f"wrote {out}")
     return Design(out, graph)
 

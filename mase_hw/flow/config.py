@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mase_hw.emit.handoff_options import HandoffOptions
 from mase_hw.errors import ConfigError
 from mase_hw.passes.analysis.add_hardware_metadata import HardwareArgs
+from mase_hw.passes.analysis.calibrate import CalibrateOptions
 from mase_hw.passes.base import validate
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
 
@@ -27,16 +29,22 @@ class CompileConfig(BaseModel):
 
     Args:
         top: Module name of the top level.
+        fold_batch_norm: Fold batch normalisations into their neighbours before anything is observed.
+        calibrate: How formats are chosen: ``method`` (of activations), ``weight_method`` and their ``options``.
         quantize: Arguments of ``quantize_transform_pass``; what ``default`` does not say is 8 bits everywhere, formats
             from observed ranges.
         hardware: Arguments of ``add_hardware_metadata_analysis_pass``.
+        handoff: What an integrator may choose: clock, parts, AXI4-Stream wrapper, registered boundaries.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     top: str = "top"
+    fold_batch_norm: bool = True
+    calibrate: CalibrateOptions = Field(default_factory=CalibrateOptions)
     quantize: QuantizeArgs = Field(default_factory=_eight_bit)
     hardware: HardwareArgs = Field(default_factory=HardwareArgs)
+    handoff: HandoffOptions = Field(default_factory=HandoffOptions)
 
 
 def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -> CompileConfig:

@@ -6,7 +6,7 @@ import dataclasses
 import fcntl
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,10 @@ from mase_hw.emit.passes import memory_files
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.errors import ConfigError, EmitError, ResultsError, ToolError
 from mase_hw.flow import bench
-from mase_hw.flow.bench import Dut, SimResult, Stalls, Timing
+from mase_hw.flow.bench import Dut, Reset, SimResult, Stalls, Timing
 from mase_hw.flow.engines import DEFAULT
 from mase_hw.flow.engines import engine as engine_of
+from mase_hw.flow.explain import can_explain, explain, failure_window, frames_needed
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.streams import IntArray, Stream, from_bits
@@ -105,7 +106,7 @@ class Design:
         self.streams: dict[str, Stream] = {e["name"]: port_stream(e) for e in self.manifest["ports"]}
 
     def __repr__(self) -> str:
-        ports = ", ".join(f"{s.name} {'x'.join(map(str, s.shape))} {s.fmt}" for s in self.streams.values())
+        ports = ", ".join(f"{s.name} {'x'.join(map(str, s.tensor_shape))} {s.fmt}" for s in self.streams.values())
         return f"Design({self.manifest['top']} at {self.path}: {ports})"
 
     @property
@@ -138,11 +139,15 @@ class Design:
         *,
         engine: str = DEFAULT,
         seed: int = 0,
-        stalls: Stalls | float | None = None,
+        stalls: Stalls | float | str | None = None,
         waves: bool | None = None,
         work_dir: Path | str | None = None,
         check: bool = True,
         progress: Progress | None = None,
+        jobs: int = 1,
+        diagnose: bool = True,
+        reset_at: Sequence[Reset] = (),
+        coverage: bool = False,
     ) -> Simulation:
         """Run the RTL in Verilator under cocotb against the quantised model, every bit of every beat.
 
@@ -150,13 +155,20 @@ class Design:
             inputs: Inputs of the model, frames stacked along the first dimension; the bundle's own vectors if None.
             engine: Name of the simulation engine; see :mod:`mase_hw.flow.engines`.
             seed: Of stalls, garbage on idle ports and initial register values.
-            stalls: Probability of a stall on every input and output in every cycle, or :class:`Stalls`.
+            stalls: Probability of a stall on every input and output in every cycle, or :class:`Stalls`, or the name of
+                a pattern of :data:`mase_hw.flow.plan.PATTERNS`.
             waves: Write an FST; None: only when something is wrong, by running again.
             work_dir: Where the simulator is built and run; ``<bundle>.work`` beside the bundle by default.
             check: Raise unless everything is equal; else look at ``passed``.
             progress: Told what is being done.
+            jobs: Processes that share the frames; only the batch engine has more than one.
+            diagnose: After a mismatch or a hang, run again with probes on every edge and attach what they show to
+                the failure and to the result; needs the model, so not for a design that was loaded from disk.
+            reset_at: Resets in the middle of the run; all frames are played again after each.
+            coverage: Count lines, branches and toggles; only with the batch engine.
 
         Raises:
+            ConfigError: If an argument does not fit the model or the engine.
             MismatchError: At least one bit differs; the first difference is named.
             HangError: The design stopped moving.
             ResultsError: The simulator gave no complete verdict.
@@ -165,6 +177,7 @@ class Design:
         """
         tell = progress or (lambda _: None)
         chosen = engine_of(engine)
+        more = _engine_options(engine, jobs, coverage)
         self.manifest = read_manifest(self.path, verify=self.verify)
         if inputs is None:
             stimulus, expected = self._vectors()
@@ -176,18 +189,22 @@ class Design:
         beats_out = {name: self.streams[name].pack(values) for name, values in expected.items()}
         frames = len(next(iter(stimulus.values())))
         work = Path(work_dir) if work_dir is not None else self.path.with_name(f"{self.path.name}.work")
-        if isinstance(stalls, int | float):
+        if isinstance(stalls, str):
+            stalls = Stalls.named(stalls)
+        elif isinstance(stalls, int | float):
             stalls = Stalls.random(float(stalls), float(stalls)) if stalls else Stalls.none()
 
-        def attempt(with_waves: bool) -> SimResult:
+        def attempt(with_waves: bool, counted: dict[str, bool], **more: Any) -> SimResult:
             kind = "with waves" if with_waves else "without waves"
             suffix = ("" if engine == DEFAULT else f"-{engine}") + ("-waves" if with_waves else "")
+            suffix += "-coverage" if counted else ""
             tell(f"building the simulator ({kind}) with Verilator")
             built = chosen.build(
                 self.dut(),
                 work / f"build{suffix}",
                 waves=with_waves,
                 cache_dir=work.parent / "runtime-cache",
+                **counted,
             )
             how = "reused" if built.reused or built.cached else "built"
             tell(f"{how} in {built.seconds:.1f} s; simulating {frames} frames")
@@ -202,15 +219,32 @@ class Design:
                 watchdog=self._watchdog(),
                 max_cycles=self._max_cycles(frames, stalls),
                 progress=_ticker(tell),
+                reset_at=reset_at,
+                **more,
             )
 
         with _alone(work):
-            result = attempt(bool(waves))
+            result = attempt(bool(waves), {"coverage": True} if coverage else {}, **more)
         if waves is None and result.failure is not None and not isinstance(result.failure, ResultsError):
             tell(f"{type(result.failure).__name__}: running again with waves")
+            if engine == "batch":
+                # For long runs: the waves of what led to the failure, not of all before it.
+                reach = int(self.timing["last"]) + int(self.timing["interval"])
+                more = {"window": failure_window(result, reach) if jobs == 1 else None}
             with _alone(work):
-                again = attempt(True)
+                again = attempt(True, {}, **more)
             result = dataclasses.replace(result, waves=again.waves)
+        if diagnose and can_explain(self, result):
+            tell(f"{type(result.failure).__name__}: running again with probes on every edge")
+            limits = {
+                "watchdog": self._watchdog(),
+                "max_cycles": self._max_cycles(frames, stalls),
+                "reset_at": reset_at,
+                # A share that failed counts its own frames only.
+                "frames": frames_needed(result) if jobs == 1 else None,
+            }
+            with _alone(work):
+                result = explain(self, result, inputs, stimulus, seed=seed, stalls=stalls, work_dir=work, **limits)
         if check:
             result.raise_on_failure()
         timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
@@ -248,7 +282,7 @@ class Design:
             stream = self.streams[name]
             whole = beats[: len(beats) // stream.beats * stream.beats]
             values = torch.from_numpy(stream.unpack(whole).astype(np.float64)) * stream.fmt.scale
-            outputs[name] = values.reshape(-1, *stream.shape[1:]) if stream.shape else values
+            outputs[name] = values.reshape(-1, *stream.tensor_shape[1:]) if stream.tensor_shape else values
         return outputs
 
     def _vectors(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
@@ -270,6 +304,21 @@ class Design:
                 remedy="simulate the bundle's own vectors (no inputs), or compile the model again",
             )
         return self.graph
+
+
+def _engine_options(engine: str, jobs: int, coverage: bool) -> dict[str, Any]:
+    """What only some engines take."""
+    if engine == "batch":
+        return {"jobs": jobs}
+    if jobs != 1:
+        raise ConfigError(
+            f"engine {engine!r} runs in one process", field="jobs", got=jobs, expected=1, remedy='use engine="batch"'
+        )
+    if coverage:
+        raise ConfigError(
+            f"engine {engine!r} counts no coverage", field="coverage", got=True, remedy='use engine="batch"'
+        )
+    return {}
 
 
 @contextmanager
@@ -306,7 +355,7 @@ def _ticker(tell: Progress) -> Callable[[bench.Progress], None]:
 
 
 def read_vectors(path: Path, stream: Stream) -> IntArray:
-    """Read a vector file back into tensors of shape ``(frames, *shape)``.
+    """Read a vector file back into tensors of shape ``(frames, *tensor_shape)``.
 
     Raises:
         ResultsError: If the file is empty or holds something else than whole frames of hexadecimal words.

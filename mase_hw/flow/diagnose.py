@@ -6,6 +6,7 @@ names the node that computes wrongly. After a hang the handshakes say who waits 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,20 +14,24 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mase_hw.emit.netlist import Netlist
 from mase_hw.emit.reference import Inputs, Reference
+from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, ResultsError
 from mase_hw.flow.batch import BATCH
 from mase_hw.flow.beats import decode
 from mase_hw.flow.diagnose_edges import Edge, expected_beats, find_edges
-from mase_hw.flow.diagnose_report import Diagnosis, Divergence, EdgeState, Neighbour, waiting
+from mase_hw.flow.diagnose_report import Diagnosis, Divergence, EdgeState, Neighbour, QueueState, waiting
 from mase_hw.flow.dut import Dut
-from mase_hw.flow.plan import Stalls
-from mase_hw.flow.result import find_first_mismatch
+from mase_hw.flow.plan import Reset, Stalls
+from mase_hw.flow.result import SimResult, find_first_mismatch
 from mase_hw.ir import MaseGraph
 from mase_hw.streams import IntArray, Stream
 
 NEIGHBOURS = 2
 """Beats shown before and after the first difference."""
+WINDOW = 64
+"""Cycles of waves before and after what is wrong."""
 
 
 class Diagnosable(Protocol):
@@ -52,6 +57,7 @@ def diagnose(
     waves: bool = False,
     work_dir: Path | None = None,
     cache_dir: Path | None = None,
+    reset_at: Sequence[Reset] = (),
 ) -> Diagnosis:
     """Run a design with a probe on every edge and say where it first differs, or who waits for whom.
 
@@ -63,9 +69,10 @@ def diagnose(
         frames: Only the first so many frames: up to the one that failed is enough.
         seed: Of that simulation.
         stalls: Of that simulation.
-        waves: Write an FST of the run.
+        waves: If something is wrong, write an FST of a window around it, in a second run.
         work_dir: Where the probed simulator is built and run; ``<bundle>.work`` beside the bundle by default.
         cache_dir: The build cache; ``runtime-cache`` beside ``work_dir`` by default.
+        reset_at: Of that simulation.
 
     Returns:
         What was found, also if nothing was.
@@ -90,38 +97,65 @@ def diagnose(
     edges = find_edges(graph)
     expected = expected_beats(graph, edges, named)
     work = work_dir or design.path.with_name(f"{design.path.name}.work")
-    suffix = "-waves" if waves else ""
-    built = BATCH.build(
-        design.dut(),
-        work / f"build-probes{suffix}",
-        waves=waves,
-        cache_dir=cache_dir or work.parent / "runtime-cache",
-        probes=[edge.stream for edge in edges],
-    )
-    result = BATCH.simulate(
-        built,
-        work / "run-probes",
-        {name: design.streams[name].pack(values) for name, values in stimulus.items()},
-        {name: design.streams[name].pack(values) for name, values in results.items()},
-        watchdog=watchdog,
-        max_cycles=max_cycles,
-        seed=seed,
-        stalls=stalls,
-        waves=waves,
-    )
+    netlist: Netlist = graph.meta["netlist"]
+
+    def run(window: tuple[int, int] | None) -> SimResult:
+        suffix = "-waves" if window else ""
+        built = BATCH.build(
+            design.dut(),
+            work / f"build-probes{suffix}",
+            waves=window is not None,
+            cache_dir=cache_dir or work.parent / "runtime-cache",
+            probes=[edge.stream for edge in edges],
+            levels={fifo.instance: unused_name(fifo.instance, "count") for fifo in netlist.fifos},
+        )
+        return BATCH.simulate(
+            built,
+            work / f"run-probes{suffix}",
+            {name: design.streams[name].pack(values) for name, values in stimulus.items()},
+            {name: design.streams[name].pack(values) for name, values in results.items()},
+            watchdog=watchdog,
+            max_cycles=max_cycles,
+            seed=seed,
+            stalls=stalls,
+            waves=window is not None,
+            reset_at=reset_at,
+            window=window,
+        )
+
+    result = run(None)
     if not result.ports:
         return Diagnosis(result, (), None, ())
     states, divergence = [], None
     outcome = json.loads((result.run_dir / "outcome.json").read_text(encoding="utf-8"))
     for edge in edges:
-        state, found = _read(result.run_dir, edge, outcome["probes"], expected[edge.net.name])
+        state, found, accepted = _read(result.run_dir, edge, outcome["probes"], expected[edge.net.name])
         states.append(state)
         if divergence is None:
-            divergence = _compare(edge, expected[edge.net.name], found)
-    return Diagnosis(result, tuple(states), divergence, tuple(waiting(states)))
+            divergence = _compare(edge, expected[edge.net.name], found, accepted)
+    levels = outcome["levels"]
+    queues = [QueueState(f.instance, f.before, f.depth, **levels[f.instance]) for f in netlist.fifos]
+    found_out = Diagnosis(result, tuple(states), divergence, tuple(waiting(states)), tuple(queues))
+    window = _window(found_out) if waves else None
+    if window is not None:
+        again = run(window)
+        found_out = dataclasses.replace(found_out, result=dataclasses.replace(result, waves=again.waves))
+    return found_out
 
 
-def _read(folder: Path, edge: Edge, probes: dict[str, Any], expected: IntArray) -> tuple[EdgeState, IntArray]:
+def _window(found: Diagnosis) -> tuple[int, int] | None:
+    """The cycles worth looking at: from the cause to where it shows, or where everything came to rest."""
+    if found.divergence is not None:
+        first = found.result.first_mismatch
+        at = found.divergence.cycle
+        shows = at if first is None else int(found.result.presented[first.stream][first.beat_index])
+        return max(0, at - WINDOW), max(at, shows) + WINDOW
+    if found.hangs and found.last_progress is not None:
+        return max(0, found.last_progress - WINDOW), found.last_progress + WINDOW
+    return None
+
+
+def _read(folder: Path, edge: Edge, probes: dict[str, Any], expected: IntArray) -> tuple[EdgeState, IntArray, IntArray]:
     name = edge.net.name
     try:
         seen = probes[name]
@@ -142,10 +176,10 @@ def _read(folder: Path, edge: Edge, probes: dict[str, Any], expected: IntArray) 
         expected=None if edge.parameter else expected.shape[0],
         last=int(accepted[-1]) if accepted.size else None,
     )
-    return state, found
+    return state, found, accepted
 
 
-def _compare(edge: Edge, expected: IntArray, found: IntArray) -> Divergence | None:
+def _compare(edge: Edge, expected: IntArray, found: IntArray, accepted: IntArray) -> Divergence | None:
     if edge.parameter is not None:
         # A memory is read over and over; how often depends on how far its reader came.
         expected = expected[np.arange(found.shape[0]) % expected.shape[0]]
@@ -162,6 +196,7 @@ def _compare(edge: Edge, expected: IntArray, found: IntArray) -> Divergence | No
         sink=edge.net.sink.instance or edge.net.sink.port,
         mismatch=first,
         neighbours=tuple(Neighbour(i, _lanes(expected[i]), _lanes(found[i])) for i in near),
+        cycle=int(accepted[at]),
     )
 
 

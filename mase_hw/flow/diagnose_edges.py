@@ -71,7 +71,7 @@ def find_edges(graph: MaseGraph) -> list[Edge]:
 
 def _root(netlist: Netlist, net: Net) -> Net:
     """The net on which the tensor leaves the module that computes it: back through forks and re-packers."""
-    while net.source.instance != TOP and netlist.instance(net.source.instance).op in ("fork", "repack"):
+    while net.source.instance != TOP and netlist.instance(net.source.instance).op in ("fork", "repack", "fifo"):
         net = netlist.net_into(net.source.instance, "in_data")
     return net
 
@@ -110,5 +110,5 @@ def expected_beats(graph: MaseGraph, edges: list[Edge], inputs: Mapping[str, Ten
             values = np.stack(
                 [quantize(v, edge.stream.fmt, name=edge.node).cpu().long().numpy() for v in frames[edge.node]]
             )
-        beats[edge.net.name] = edge.stream.pack(values.reshape(-1, *edge.stream.shape))
+        beats[edge.net.name] = edge.stream.pack(values.reshape(-1, *edge.stream.tensor_shape))
     return beats

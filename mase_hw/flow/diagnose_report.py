@@ -47,6 +47,29 @@ class EdgeState:
 
 
 @dataclass(frozen=True)
+class QueueState:
+    """A queue that balances two ways, at the end of a run.
+
+    Args:
+        instance: Its instance.
+        before: The data input it stands before.
+        depth: Beats it can hold.
+        level: Beats it holds.
+        most: Most beats it ever held.
+    """
+
+    instance: str
+    before: str
+    depth: int
+    level: int
+    most: int
+
+    def __str__(self) -> str:
+        full = ", full" if self.level == self.depth else ""
+        return f"{self.instance} before {self.before}: {self.level} of {self.depth} beats{full}, {self.most} at most"
+
+
+@dataclass(frozen=True)
 class Neighbour:
     """A beat near the first difference.
 
@@ -73,6 +96,7 @@ class Divergence:
         sink: Instance that takes it.
         mismatch: Place and both values of the first difference.
         neighbours: The beats around it.
+        cycle: Cycle in which the beat moved.
     """
 
     net: str
@@ -82,11 +106,13 @@ class Divergence:
     sink: str
     mismatch: Mismatch
     neighbours: tuple[Neighbour, ...]
+    cycle: int
 
     def lines(self) -> list[str]:
         """The text."""
         what = f"parameter {self.parameter} of node {self.node}" if self.parameter else f"node {self.node}"
-        text = [f"first divergence: {what}, on the way from {self.source} to {self.sink}", f"  {self.mismatch}"]
+        way = f"on the way from {self.source} to {self.sink}, in cycle {self.cycle}"
+        text = [f"first divergence: {what}, {way}", f"  {self.mismatch}"]
         for beat in self.neighbours:
             mark = " " if beat.expected == beat.found else "*"
             text.append(f"  {mark} beat {beat.beat_index}: expected {list(beat.expected)}, found {list(beat.found)}")
@@ -139,12 +165,14 @@ class Diagnosis:
         edges: Every edge, from the inputs on; empty if the run left no records.
         divergence: The first edge that differs; None if none does.
         waits: Who waits for whom at the end of the run.
+        queues: Fill levels of the queues on reconvergent paths.
     """
 
     result: SimResult
     edges: tuple[EdgeState, ...]
     divergence: Divergence | None
     waits: tuple[Wait, ...]
+    queues: tuple[QueueState, ...] = ()
 
     @property
     def hangs(self) -> bool:
@@ -170,7 +198,11 @@ class Diagnosis:
             lines += [f"  {wait}" for wait in self.waits]
             stuck = culprits(self.waits)
             lines += [f"everything waits for {', '.join(stuck)}" if stuck else "all wait in a circle: a deadlock"]
+            if self.queues:
+                lines += ["queues:", *(f"  {queue}" for queue in self.queues)]
             lines += ["edges:", *(f"  {edge}" for edge in self.edges)]
+        if self.result.waves is not None:
+            lines += [f"waves around it: {self.result.waves}"]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -187,5 +219,7 @@ class Diagnosis:
             "divergence": divergence,
             "waits": [dataclasses.asdict(wait) for wait in self.waits] if self.hangs else [],
             "culprits": culprits(self.waits) if self.hangs else [],
+            "queues": [dataclasses.asdict(queue) for queue in self.queues],
             "edges": [dataclasses.asdict(edge) for edge in self.edges],
+            "waves": None if self.result.waves is None else str(self.result.waves),
         }

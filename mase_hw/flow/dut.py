@@ -23,6 +23,7 @@ class Dut:
         parameters: Parameters of the top module; strings are passed as SystemVerilog strings.
         streams: Every port besides ``clk`` and ``rst``.
         memory: Folder that appears as ``mem`` in the run folder, for designs that read ``mem/*.mem``.
+        tied: Ports without a stream and what they are tied to, empty for outputs; a harness in HDL names them all.
 
     Raises:
         ConfigError: If a name is not an identifier, two streams share a name, or there is no input or output.
@@ -33,6 +34,7 @@ class Dut:
     parameters: Mapping[str, int | str] = field(default_factory=dict)
     streams: tuple[Stream, ...] = ()
     memory: Path | None = None
+    tied: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in (self.top, *self.ports, *self.parameters):

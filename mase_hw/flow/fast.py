@@ -6,10 +6,10 @@ runs the clock, cocotb is woken now and then and at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mase_hw.errors import EmitError
+from mase_hw.errors import ConfigError, EmitError
 from mase_hw.flow.build import COCOTB, Built, Flavour
 from mase_hw.flow.build import build as build_simulator
 from mase_hw.flow.dut import Dut
@@ -17,7 +17,7 @@ from mase_hw.flow.fast_harness import TOP, harness, harness_text
 from mase_hw.flow.fast_plan import write_fast_plan
 from mase_hw.flow.fast_run import run_fast
 from mase_hw.flow.judge import judge
-from mase_hw.flow.plan import Limits, Stalls, write_plan
+from mase_hw.flow.plan import Limits, Reset, Stalls, write_plan
 from mase_hw.flow.result import SimResult
 from mase_hw.flow.run import Progress
 from mase_hw.flow.tools import BuildTools
@@ -73,8 +73,17 @@ def simulate(
     tail_cycles: int = 64,
     timeout: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    reset_at: Sequence[Reset] = (),
 ) -> SimResult:
-    """Play stimulus and judge what comes out; arguments and exceptions as :func:`mase_hw.flow.bench.simulate`."""
+    """Play stimulus and judge what comes out; arguments and exceptions as :func:`mase_hw.flow.bench.simulate`.
+
+    Raises:
+        ConfigError: If there is a reset in the middle of the run, which the harness of this engine cannot do.
+    """
+    if reset_at:
+        raise ConfigError(
+            "this engine cannot reset in the middle of a run", field="reset_at", remedy='use "batch" or "cocotb"'
+        )
     limits = Limits(watchdog, max_cycles, idle_cycles=idle_cycles, tail_cycles=tail_cycles)
     stalls = stalls or Stalls.none()
     plan = write_plan(built.dut, run_dir.resolve(), stimulus, expected, seed=seed, stalls=stalls, limits=limits)

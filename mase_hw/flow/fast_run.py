@@ -34,7 +34,12 @@ def run_fast(
         raise ToolError(
             "this simulator was built without waves", node=str(built.executable), remedy="build with waves=True"
         )
-    command = [str(built.executable), "+verilator+rand+reset+2", f"+verilator+seed+{seed % 0x7FFFFFFE + 1}"]
+    command = [
+        str(built.executable),
+        "+verilator+rand+reset+2",
+        f"+verilator+seed+{seed % 0x7FFFFFFE + 1}",
+        "+stream_check=1",
+    ]
     command += ["--trace"] if waves else []
     env = simulator_env(os.environ, plan, built.dut.top, seed) | {"COCOTB_TEST_MODULES": TEST_MODULE}
     total = sum(len(plan.raw[s.name]) // ((s.bits + 7) // 8) for s in built.dut.outputs)

@@ -7,6 +7,7 @@ this plan and agree. The beats are compared again here, independently of the sco
 from __future__ import annotations
 
 import json
+import re
 import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -24,6 +25,7 @@ from mase_hw.flow.timing import StreamCycles
 from mase_hw.streams import IntArray
 
 _TAIL_LINES = 12
+_EDGE = re.compile(r"stream_check: (\d+) frames and (\d+) of \d+ beats on (.+)")
 _OUTCOME = {"plan": str, "verdict": str, "message": str, "cycles": int, "streams": dict}
 
 
@@ -39,7 +41,7 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimRes
     waves = plan.folder / "dump.fst"
     ports: dict[str, PortResult] = {}
     outputs: dict[str, IntArray] = {}
-    cycles, failure = 0, None
+    cycles, failure, edges = 0, None, _edges(run)
     try:
         _check_process(run)
         unit = _check_results_xml(plan.folder / "results.xml", run) if results_xml else None
@@ -47,6 +49,7 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimRes
         cycles = outcome["cycles"]
         _read_ports(dut, plan, outcome, ports, outputs, run)
         _check_verdict(outcome, unit, ports, run)
+        _check_edges(edges, ports)
     except SimulationError as problem:
         failure = problem
     return SimResult(
@@ -58,7 +61,33 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimRes
         failure=failure,
         waves=waves if waves.is_file() else None,
         identity=plan.identity,
+        edges=edges,
     )
+
+
+def _edges(run: Run) -> dict[str, tuple[int, int]]:
+    """What the monitors inside the design counted, as they print it when the simulation ends."""
+    try:
+        found = _EDGE.findall(run.log.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return {}
+    return {name.strip(): (int(frames), int(beats)) for frames, beats, name in found}
+
+
+def _check_edges(edges: dict[str, tuple[int, int]], ports: dict[str, PortResult]) -> None:
+    """Every edge carried the frames that went in, whole; what the ports do not show would spoil the next frame."""
+    played = {divmod(port.expected, port.stream.frame_beats) for port in ports.values()}
+    if len(played) != 1 or next(iter(played))[1]:
+        return  # not a run of whole frames
+    (wanted,) = played
+    wrong = {name: seen for name, seen in edges.items() if seen != wanted}
+    if wrong:
+        raise SimulationError(
+            "the results are right, but an edge inside the design did not carry a whole number of frames",
+            node=next(iter(wrong)),
+            got="\n    ".join(["", *(f"{name}: {a} frames and {b} beats" for name, (a, b) in wrong.items())]),
+            expected=f"{wanted[0]} frames on every edge",
+        )
 
 
 def _tail(run: Run) -> str:
@@ -148,6 +177,13 @@ def _read_outcome(plan: Plan, unit: str | None, run: Run) -> dict[str, Any]:
     if outcome["plan"] != plan.identity:
         raise ResultsError(
             "outcome.json belongs to another run", node=str(path), got=outcome["plan"], expected=plan.identity
+        )
+    if outcome.get("resets", 0) != plan.resets and outcome["verdict"] == "pass":
+        raise ResultsError(
+            "the run ended before a reset that was to happen in it, so nothing was proven about recovery",
+            got=f"{outcome.get('resets', 0)} resets",
+            expected=plan.resets,
+            remedy="let the reset come earlier, or give more frames",
         )
     return outcome
 

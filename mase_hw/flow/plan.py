@@ -5,17 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import ConfigError, EmitError, suggest
 from mase_hw.flow.beats import encode
 from mase_hw.flow.dut import Dut
 from mase_hw.streams import IntArray, Stream
 
-RESULT_FILES = ("results.xml", "outcome.json", "outcome.json.partial", "progress", "sim.log", "dump.fst")
+RESULT_FILES = (
+    "results.xml",
+    "outcome.json",
+    "outcome.json.partial",
+    "progress",
+    "sim.log",
+    "dump.fst",
+    "coverage.dat",
+    "diagnosis.json",
+)
 RESULT_FOLDERS = ("beats", "found", "cycles")
 
 Burst = tuple[int, int]
@@ -70,11 +79,78 @@ class Stalls:
         """Independent stalls in every cycle, on inputs and on outputs."""
         return cls(valid_low=p_in, ready_low=p_out)
 
+    @classmethod
+    def named(cls, name: str) -> Stalls:
+        """A pattern of :data:`PATTERNS`.
+
+        Raises:
+            ConfigError: If there is none of that name.
+        """
+        if name not in PATTERNS:
+            raise ConfigError("unknown stall pattern", field="stalls", got=name, remedy=suggest(name, PATTERNS))
+        return PATTERNS[name]
+
     def entry(self, direction: str) -> dict[str, Any]:
         """The plan's entry for a stream of this direction."""
         if direction == "in":
             return {"probability": self.valid_low, "burst": list(self.valid_burst)}
         return {"probability": self.ready_low, "burst": list(self.ready_burst)}
+
+
+PATTERNS: dict[str, Stalls] = {
+    "none": Stalls(),
+    "random": Stalls(0.4, 0.4),
+    "single": Stalls(valid_burst=(3, 1), ready_burst=(2, 1)),
+    "long": Stalls(valid_burst=(5, 150), ready_burst=(7, 130)),
+    "slow_input": Stalls(valid_low=0.8),
+    "slow_output": Stalls(ready_low=0.8),
+}
+"""Stall patterns by name: back-to-back frames, random stalls, stalls of one cycle, long ones, one slow side."""
+
+RESET_UNITS = ("cycles", "in", "out")
+
+
+@dataclass(frozen=True)
+class Reset:
+    """A reset in the middle of a run. Whatever was under way is lost; all frames are played again from the first one.
+
+    Args:
+        at: When: after so many ``unit`` since the reset before.
+        unit: ``cycles``; ``in`` or ``out``: beats accepted on all inputs, or on all outputs, together.
+        length: Cycles of reset. One is enough for a synchronous design.
+
+    Raises:
+        ConfigError: If a number is not positive, or the unit is unknown.
+    """
+
+    at: int
+    unit: str = "cycles"
+    length: int = 1
+
+    def __post_init__(self) -> None:
+        if self.unit not in RESET_UNITS:
+            raise ConfigError(
+                "a reset counts something else", field="reset_at", got=self.unit, expected=" | ".join(RESET_UNITS)
+            )
+        for field in ("at", "length"):
+            if getattr(self, field) < 1:
+                raise ConfigError(
+                    "a reset in the middle of a run needs positive numbers",
+                    field=f"reset_at.{field}",
+                    got=getattr(self, field),
+                )
+
+    @classmethod
+    def parse(cls, text: str) -> Reset:
+        """Read ``40``, ``cycles:40``, ``in:5`` or ``out:3``.
+
+        Raises:
+            ConfigError: If it is something else.
+        """
+        unit, _, number = text.rpartition(":")
+        if not number.isdigit():
+            raise ConfigError("not a time of a reset", field="reset_at", got=text, expected="40, in:5 or out:3")
+        return cls(int(number), unit or "cycles")
 
 
 @dataclass(frozen=True)
@@ -110,11 +186,13 @@ class Plan:
         path: ``plan.json``; every other file of the run lies beside it.
         identity: Hash of the plan and all beats; the outcome must repeat it.
         raw: The encoded beats by stream: stimulus of inputs, reference of outputs.
+        resets: Resets in the middle of the run; the outcome must report as many.
     """
 
     path: Path
     identity: str
     raw: Mapping[str, bytes]
+    resets: int = 0
 
     @property
     def folder(self) -> Path:
@@ -158,6 +236,7 @@ def write_plan(
     seed: int,
     stalls: Stalls,
     limits: Limits,
+    reset_at: Sequence[Reset] = (),
 ) -> Plan:
     """Clean the run folder and write the plan.
 
@@ -189,6 +268,7 @@ def write_plan(
         "top": dut.top,
         "seed": int(seed),
         **{name: int(getattr(limits, name)) for name in Limits.__dataclass_fields__},
+        "reset_at": [asdict(reset) for reset in reset_at],
         "inputs": ports["in"],
         "outputs": ports["out"],
     }
@@ -205,7 +285,7 @@ def write_plan(
         path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     except OSError as problem:
         raise EmitError("the plan cannot be written", node=str(run_dir), got=str(problem)) from problem
-    return Plan(path, plan["id"], raw)
+    return Plan(path, plan["id"], raw, len(reset_at))
 
 
 def _same_names(what: str, given: Mapping[str, IntArray], streams: tuple[Stream, ...]) -> None:

@@ -139,7 +139,7 @@ def write_json(path: Path, value: Any) -> None:
 def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResult:
     builds = Path(place.out) / "builds"
     home = builds / job.build
-    task = _op(job) if job.kind == "op" else _network(job, home, place.token)
+    task = _op(job, home) if job.kind == "op" else _network(job, home, place.token)
     result["figures"].update(task.figures)
     engine = engine_of(job.engine)
     built = engine.build(
@@ -162,13 +162,13 @@ def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResul
     )
 
 
-def _op(job: Job) -> _Task:
+def _op(job: Job, home: Path) -> _Task:
     case = OpCase(job.spec["op"], job.spec["case"])
     tensors = case.stimulus(job.seed)
     wanted = case.expected(tensors)
     by_name = {s.name: s for s in case.streams}
     return _Task(
-        case.dut(),
+        case.dut(home / "mem"),
         {name: by_name[name].pack(tensor) for name, tensor in tensors.items()},
         {name: by_name[name].pack(tensor) for name, tensor in wanted.items()},
         *case.limits(len(tensors[case.source.name]), job.stalls),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -36,20 +37,34 @@ class OpCase:
         self.case: Case = cases[case]
         self.streams: tuple[Stream, ...] = tuple(self.hardware.ports(self.case.params))
         self.source = next(s for s in self.streams if s.direction == "in" and s.name not in self.hardware.static)
-        self.sink = next(s for s in self.streams if s.direction == "out")
+        self.sinks = tuple(s for s in self.streams if s.direction == "out")
 
     @property
     def multipliers(self) -> int:
         """Multipliers of the module."""
         return int(self.hardware.multipliers(self.case.params))
 
-    def dut(self) -> Dut:
-        """The module, from exactly its declared files."""
+    def dut(self, folder: Path) -> Dut:
+        """The module, from exactly its declared files.
+
+        Args:
+            folder: Where the files of memories inside the module are written.
+        """
         sources = []
         for file in self.hardware.files:
             own = self.hardware.external(file)
             sources.append(own if own is not None else rtl_root() / file)
-        return Dut(self.hardware.module, tuple(sources), verilog_params(self.case.params), self.streams)
+        tied = self.hardware.tied(self.case.params)
+        parameters = verilog_params(self.case.params)
+        memories = self.hardware.memories(self.hardware.arithmetic(self.case.params))
+        for name, memory in memories.items():
+            digits = (memory.bits + 3) // 4
+            target = folder / f"{name.lower()}.mem"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text("".join(f"{word:0{digits}x}\n" for word in memory.words), encoding="utf-8")
+            parameters[name] = f"mem/{target.name}"
+        memory_folder = folder if memories else None
+        return Dut(self.hardware.module, tuple(sources), parameters, self.streams, memory_folder, tied)
 
     def stimulus(self, seed: int) -> dict[str, IntArray]:
         """Random frames, then one of all smallest and one of all largest mantissas; parameters change as well."""
@@ -58,8 +73,9 @@ class OpCase:
         for stream in self.streams:
             if stream.direction == "in":
                 low, high = stream.fmt.min_mantissa, stream.fmt.max_mantissa
-                frames = rng.integers(low, high, (self.case.frames, *stream.shape), dtype=np.int64, endpoint=True)
-                corners = np.stack([np.full(stream.shape, value) for value in (low, high)])
+                shape = stream.tensor_shape
+                frames = rng.integers(low, high, (self.case.frames, *shape), dtype=np.int64, endpoint=True)
+                corners = np.stack([np.full(shape, value) for value in (low, high)])
                 tensors[stream.name] = np.concatenate([frames, corners])
         return tensors
 
@@ -70,15 +86,16 @@ class OpCase:
             raise ConfigError("the op has no golden", node=self.op.name)
         arithmetic = self.hardware.arithmetic(self.case.params)
         formats = {s.name: s.fmt for s in self.streams}
-        frames = []
+        frames: dict[str, list[IntArray]] = {s.name: [] for s in self.sinks}
         for index in range(len(tensors[self.source.name])):
             mantissas = {
                 name: as_carrier(torch.from_numpy(tensor[index]), carrier(magnitude(formats[name])))
                 for name, tensor in tensors.items()
             }
-            result = golden(arithmetic, mantissas)[self.sink.name]
-            frames.append(result.to(torch.int64).numpy().reshape(self.sink.shape))
-        return {self.sink.name: np.stack(frames)}
+            result = golden(arithmetic, mantissas)
+            for sink in self.sinks:
+                frames[sink.name].append(result[sink.name].to(torch.int64).numpy().reshape(sink.tensor_shape))
+        return {name: np.stack(tensors) for name, tensors in frames.items()}
 
     def limits(self, frames: int, stalls: float) -> tuple[int, int]:
         """Cycles of silence that are a hang, and cycles after which to give up."""

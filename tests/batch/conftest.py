@@ -41,6 +41,8 @@ def builder(tools: BuildTools, work: Path) -> Builder:
     """Build a design for an engine; the same name is built once."""
 
     def make(engine: str, dut: Dut, name: str, **options: Any) -> Built:
-        return ENGINES[engine].build(dut, work / engine / name, cache_dir=work / "cache", tools=tools, **options)
+        return ENGINES[engine].build(
+            dut, work / engine / name, cache_dir=work / "runtime-cache", tools=tools, **options
+        )
 
     return make

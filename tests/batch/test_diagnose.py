@@ -14,7 +14,8 @@ from torch import nn
 import mase_hw
 from mase_hw.errors import ConfigError
 from mase_hw.flow.bench import Stalls
-from mase_hw.flow.diagnose import Diagnosis, diagnose
+from mase_hw.flow.diagnose import WINDOW, Diagnosis, diagnose
+from tests.e2e_cnn import nets
 
 INPUTS = torch.rand(6, 3, 8, generator=torch.Generator().manual_seed(2)) - 0.5
 
@@ -34,11 +35,10 @@ class Branches(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def design(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
+def design(work: Path) -> mase_hw.Design:
     torch.manual_seed(0)
     config = {"hardware": {"parallelism": {"first": {"data_in_0": 4, "data_out_0": 3}, "left": {"data_in_0": 2}}}}
-    out = tmp_path_factory.mktemp("diagnose") / "bundle"
-    return mase_hw.compile(Branches().eval(), INPUTS[:1], config, out=out)
+    return mase_hw.compile(Branches().eval(), INPUTS[:1], config, out=work / "diagnose")
 
 
 def _broken(design: mase_hw.Design, folder: Path, file: str, old: str, new: str) -> mase_hw.Design:
@@ -50,15 +50,17 @@ def _broken(design: mase_hw.Design, folder: Path, file: str, old: str, new: str)
     return mase_hw.Design(folder / "bundle", design.graph, verify=False)
 
 
-def _run(design: mase_hw.Design, folder: Path, **options: Any) -> Diagnosis:
-    found = diagnose(design, INPUTS, watchdog=300, max_cycles=20_000, work_dir=folder / "work", **options)
+def _run(design: mase_hw.Design, folder: Path, work: Path, **options: Any) -> Diagnosis:
+    # One cache for all: what only differs in a memory is built once.
+    options = {"work_dir": folder / "work", "cache_dir": work / "runtime-cache"} | options
+    found = diagnose(design, INPUTS, watchdog=300, max_cycles=20_000, **options)
     json.dumps(found.to_json())
     return found
 
 
 @pytest.mark.parametrize("stalls", [Stalls.none(), Stalls.random(0.4, 0.4)])
-def test_every_edge_equals_the_model(design: mase_hw.Design, tmp_path: Path, stalls: Stalls) -> None:
-    found = _run(design, tmp_path.parent / "whole", stalls=stalls, seed=5)
+def test_every_edge_equals_the_model(design: mase_hw.Design, tmp_path: Path, work: Path, stalls: Stalls) -> None:
+    found = _run(design, tmp_path, work, stalls=stalls, seed=5)
     assert found.result.passed and found.divergence is None and not found.hangs
     tensors = {edge.tensor for edge in found.edges}
     assert {"first", "left", "right", "first.weight", "first.bias"} <= tensors
@@ -66,12 +68,12 @@ def test_every_edge_equals_the_model(design: mase_hw.Design, tmp_path: Path, sta
     assert "passed when it ran again" in found.report()
 
 
-def test_flipped_bit_of_a_memory(design: mase_hw.Design, tmp_path: Path) -> None:
+def test_flipped_bit_of_a_memory(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:
     words = (design.path / "mem" / "left_weight.mem").read_text().split("\n")
     flipped = f"{int(words[2], 16) ^ 1:0{len(words[2])}x}"
     old = "\n".join(words[:3])
     broken = _broken(design, tmp_path, "mem/left_weight.mem", old, "\n".join([*words[:2], flipped]))
-    found = _run(broken, tmp_path)
+    found = _run(broken, tmp_path, work)
     assert found.divergence is not None and not found.result.passed
     assert (found.divergence.node, found.divergence.parameter) == ("left", "weight")
     first = found.divergence.mismatch
@@ -80,27 +82,85 @@ def test_flipped_bit_of_a_memory(design: mase_hw.Design, tmp_path: Path) -> None
     assert "parameter weight of node left" in found.report()
 
 
-def test_wrong_module(design: mase_hw.Design, tmp_path: Path) -> None:
+def test_wrong_module(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:
     """The first node of a chain that computes wrongly is named, not the last that shows it."""
     top = next(path for path in (design.path / "rtl").glob("*.sv"))
     row = next(r for r in top.read_text().splitlines() if r.strip() == ".data_in_0(net_first),")
     broken = _broken(design, tmp_path, f"rtl/{top.name}", row, row.replace("(net_first)", "(net_first ^ 1)"))
-    found = _run(broken, tmp_path, frames=2)
+    found = _run(broken, tmp_path, work, frames=2)
     assert found.divergence is not None
     assert found.divergence.node == "relu" and found.divergence.source == "u_relu"
     assert found.divergence.mismatch.index is not None
 
 
-def test_hang(design: mase_hw.Design, tmp_path: Path) -> None:
+def test_hang(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:
     top = next(path for path in (design.path / "rtl").glob("*.sv"))
     row = next(r for r in top.read_text().splitlines() if "net_left_ready = " in r)
     broken = _broken(design, tmp_path, f"rtl/{top.name}", row, "  assign net_left_ready = 1'b0 & data_out_0_ready;")
-    found = _run(broken, tmp_path)
+    found = _run(broken, tmp_path, work)
     assert found.hangs and found.divergence is None
     report = found.report()
     assert "u_left waits for space from data_out_0 (net_left)" in report
     assert "nothing moved after cycle" in report and "everything waits for data_out_0" in report
     assert found.to_json()["culprits"] == ["data_out_0"]
+
+
+def _fst_times(path: Path) -> tuple[int, int]:
+    """Start and end of an FST, from its header block: type, length, start, end."""
+    head = path.read_bytes()[:25]
+    assert head[0] == 0
+    return int.from_bytes(head[9:17], "big"), int.from_bytes(head[17:25], "big")
+
+
+def test_waves_of_a_window(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:
+    """From the cause to where it shows, with some cycles around; not of the whole run."""
+    words = (design.path / "mem" / "left_weight.mem").read_text().split("\n")
+    flipped = f"{int(words[0], 16) ^ 0x80:0{len(words[0])}x}"
+    broken = _broken(design, tmp_path, "mem/left_weight.mem", words[0], flipped)
+    found = diagnose(
+        broken,
+        INPUTS.repeat(40, 1, 1),
+        watchdog=300,
+        max_cycles=20_000,
+        waves=True,
+        work_dir=tmp_path,
+        cache_dir=work / "runtime-cache",
+    )
+    assert found.divergence is not None and found.result.waves is not None
+    begin, end = _fst_times(found.result.waves)
+    # Ten units a cycle, four cycles of reset before cycle 0.
+    cause = (found.divergence.cycle + 4) * 10
+    assert begin <= cause <= end and end - begin < 10 * (2 * WINDOW + 60) < found.result.cycles * 10
+    assert f"in cycle {found.divergence.cycle}" in found.report() and "waves around it: " in found.report()
+
+
+def test_queues_of_a_hang(tmp_path: Path, work: Path) -> None:
+    """The long way around is cut before the join: the queue on the short way says how far it came."""
+    torch.manual_seed(1)
+    x = torch.rand(4, 2, 4, 4) * 2 - 1
+    whole = mase_hw.compile(nets.ready(nets.BasicBlock(2, 2)), x[:1], out=tmp_path / "whole", calibration=[x])
+    (queue,) = whole.manifest["fifos"]
+    join, port = queue["before"].split(".")
+    other = {"data_in_0": "data_in_1", "data_in_1": "data_in_0"}[port]
+    text = (whole.path / "rtl" / "top.sv").read_text()
+    row = next(
+        r for r in text.split(f") u_{join} (", 1)[1].splitlines() if r.strip().startswith(f".{other}_valid(")
+    )  # fmt: skip
+    net = row.split("(")[1].split(")")[0]
+    broken = _broken(whole, tmp_path, "rtl/top.sv", row, row.replace(f"({net})", f"({net} && 1'b0)"))
+    found = diagnose(
+        broken, x, watchdog=300, max_cycles=20_000, work_dir=tmp_path / "work", cache_dir=work / "runtime-cache"
+    )
+    json.dumps(found.to_json())
+    assert found.hangs
+    (state,) = found.queues
+    held = {edge.sink: edge.beats for edge in found.edges}[queue["instance"]]
+    left = {edge.source: edge.beats for edge in found.edges}[queue["instance"]]
+    assert (state.level, state.most, state.depth) == (held - left, held - left, queue["depth"])
+    assert (
+        state.level > 1
+        and f"queues:\n  {queue['instance']} before {queue['before']}: {state.level} of" in found.report()
+    )
 
 
 def test_needs_the_model(design: mase_hw.Design) -> None:

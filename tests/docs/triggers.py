@@ -20,6 +20,8 @@ from mase_hw import MaseGraph
 from mase_hw.catalogue import OpDef, default_catalogue
 from mase_hw.flow.bench import build, find_build_tools, simulate
 from mase_hw.flow.design import read_vectors
+from mase_hw.flow.synth_checks import check_capacity
+from mase_hw.flow.synth_targets import DEVICES
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,
     calibrate_analysis_pass,
@@ -156,6 +158,9 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "transformers": _no_transformers,
     "other folder": _other_folder,
     "edited": _edited,
+    "device": lambda: check_capacity(
+        {"lut": 9000, "ff": 6000, "dsp": 104, "bram": 15}, DEVICES["lfe5u-25f"], "counted after mapping"
+    ),
     "compiler": lambda: find_build_tools({**os.environ, "CXX": "no-such-compiler"}),
     "rival": _rival,
 }

@@ -1,0 +1,230 @@
+"""What can be synthesised for: mapping commands, what their cells count as, and the capacity of real devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mase_hw.errors import ConfigError, suggest
+
+COLUMNS = ("lut", "ff", "carry", "dsp", "bram", "lutram")
+"""What is counted. ``lut`` contains those used as memory, which ``lutram`` counts again; ``bram`` is in blocks."""
+
+Counts = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A family of devices, or none in particular.
+
+    Args:
+        name: As the user names it.
+        title: For people.
+        command: What Yosys maps with, without ``-top``.
+        cells: Pattern of cell types and what one of them counts; the first that matches decides.
+        block_bits: Capacity of one block RAM; 0 if there is none.
+        dsp_widths: Widest signed operands of one multiplier, wider first; empty if there is none.
+        models: Files with simulation models of the cells: of Yosys's data folder, or of ``sim/cells`` if they begin
+            with ``ours/``. Cells may be missing; then a netlist with them is not simulated.
+        place: Whether place and route is available.
+    """
+
+    name: str
+    title: str
+    command: str
+    cells: tuple[tuple[str, Mapping[str, int]], ...]
+    block_bits: int
+    dsp_widths: tuple[int, int] | tuple[()]
+    models: tuple[str, ...] = ()
+    place: bool = False
+
+    def count(self, cells: Mapping[str, int]) -> tuple[Counts, Counts]:
+        """Sum cells by column.
+
+        Args:
+            cells: Number of cells by type, without instances of modules.
+
+        Returns:
+            The sums, and the cells whose type is in no column.
+        """
+        sums, others = dict.fromkeys(COLUMNS, 0), {}
+        for kind, number in cells.items():
+            for pattern, weights in self.cells:
+                if re.fullmatch(pattern, kind):
+                    for column, weight in weights.items():
+                        sums[column] += weight * number
+                    break
+            else:
+                others[kind] = number
+        return sums, others
+
+
+LATCHES = re.compile(r"\$_?DLATCH.*|\$_?SR_.*|LD[CP]E(_1)?|SB_DL.*|TRELLIS_.*LATCH|DL[NCPE]*")
+"""Types of cells that are latches, before and after mapping."""
+
+_NOTHING: Mapping[str, int] = {}
+_XILINX = (
+    (r"LUT[1-6]|INV|SRL16E|SRLC32E|CFGLUT5", {"lut": 1}),
+    (r"FD[RSCP]E(_1)?", {"ff": 1}),
+    (r"CARRY[48]", {"carry": 1}),
+    (r"DSP48E[12]", {"dsp": 1}),
+    (r"RAMB18E[12]", {"bram": 1}),
+    (r"RAMB36E[12]", {"bram": 2}),
+    (r"RAM32M|RAM64M|RAM128X1D", {"lut": 4, "lutram": 4}),
+    (r"RAM32M16|RAM64M8|RAM256X1D|RAM512X1S", {"lut": 8, "lutram": 8}),
+    (r"RAM(32|64)X1D|RAM128X1S", {"lut": 2, "lutram": 2}),
+    (r"RAM(32|64)X1S", {"lut": 1, "lutram": 1}),
+    (r"MUXF[789]|GND|VCC|BUFG|IBUF|OBUF", _NOTHING),
+)
+_ECP5 = (
+    (r"LUT4", {"lut": 1}),
+    (r"TRELLIS_FF", {"ff": 1}),
+    (r"CCU2C", {"lut": 2, "carry": 1}),
+    (r"MULT18X18D", {"dsp": 1}),
+    (r"DP16KD|PDPW16KD", {"bram": 1}),
+    (r"TRELLIS_DPR16X4", {"lut": 4, "lutram": 4}),
+    (r"PFUMX|L6MUX21|VHI|VLO", _NOTHING),
+)
+_ECP5_MODELS = ("lattice/common_sim.vh", "lattice/ccu2c_sim.vh", "ours/mult18x18d.v")
+_ICE40 = (
+    (r"SB_LUT4", {"lut": 1}),
+    (r"SB_DFF\w*", {"ff": 1}),
+    (r"SB_CARRY", {"carry": 1}),
+    (r"SB_MAC16", {"dsp": 1}),
+    (r"SB_RAM40_4K\w*", {"bram": 1}),
+    (r"SB_GB|SB_IO", _NOTHING),
+)
+_GOWIN = (
+    (r"LUT[1-8]", {"lut": 1}),
+    (r"DFF\w*", {"ff": 1}),
+    (r"ALU", {"lut": 1, "carry": 1}),
+    (r"MULT(9X9|18X18|36X36)", {"dsp": 1}),
+    (r"(DP|SDP|SP|DPX9|SDPX9|SPX9|pROM|pROMX9)B?", {"bram": 1}),
+    (r"RAM16SDP[124]", {"lut": 4, "lutram": 4}),
+    (r"MUX2\w*|GND|VCC|IBUF|OBUF", _NOTHING),
+)
+_GENERIC = (
+    (r"\$lut", {"lut": 1}),
+    (r"\$_[AS]?L?DFF\w*_", {"ff": 1}),
+)
+
+TARGETS: Mapping[str, Target] = {
+    target.name: target
+    for target in (
+        Target(
+            "xc7",
+            "Xilinx 7 series",
+            "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf",
+            _XILINX,
+            18 * 1024,
+            (25, 18),
+            ("xilinx/cells_sim.v",),
+        ),
+        Target(
+            "xcup",
+            "Xilinx UltraScale+",
+            "synth_xilinx -family xcup -flatten -noiopad -noclkbuf",
+            _XILINX,
+            18 * 1024,
+            (27, 18),
+            ("xilinx/cells_sim.v",),
+        ),
+        Target("ecp5", "Lattice ECP5", "synth_ecp5", _ECP5, 18 * 1024, (18, 18), _ECP5_MODELS, place=True),
+        Target(
+            "ice40",
+            "Lattice iCE40 UltraPlus",
+            "synth_ice40 -device u -dsp",
+            _ICE40,
+            4096,
+            (16, 16),
+        ),
+        Target(
+            "gowin",
+            "Gowin GW2A",
+            "synth_gowin -family gw2a -noiopads",
+            _GOWIN,
+            18 * 1024,
+            (18, 18),
+            ("gowin/cells_sim.v",),
+        ),
+        Target("generic", "4-input LUTs, no vendor", "synth -lut 4 -flatten", _GENERIC, 0, ()),
+    )
+}
+"""Every target by name. The commands are those of the scripts in a bundle, without pads."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What one device has.
+
+    Args:
+        name: The vendor's.
+        target: Name of its target.
+        lut: Look-up tables.
+        ff: Flip-flops.
+        dsp: Multiplier blocks as the target counts them.
+        bram: Block RAMs of ``Target.block_bits``.
+        source: Where the figures are from.
+    """
+
+    name: str
+    target: str
+    lut: int
+    ff: int
+    dsp: int
+    bram: int
+    source: str
+
+    def capacity(self) -> dict[str, int]:
+        """By column."""
+        return {"lut": self.lut, "ff": self.ff, "dsp": self.dsp, "bram": self.bram}
+
+
+DEVICES: Mapping[str, Device] = {
+    device.name: device
+    for device in (
+        Device("xc7a35t", "xc7", 20_800, 41_600, 90, 100, "AMD DS180"),
+        Device("xc7a100t", "xc7", 63_400, 126_800, 240, 270, "AMD DS180"),
+        Device("xc7z020", "xc7", 53_200, 106_400, 220, 280, "AMD DS190"),
+        Device("xc7k325t", "xc7", 203_800, 407_600, 840, 890, "AMD DS180"),
+        Device("xczu3eg", "xcup", 70_560, 141_120, 360, 432, "AMD DS891"),
+        Device("xczu9eg", "xcup", 274_080, 548_160, 2_520, 1_824, "AMD DS891"),
+        Device("lfe5u-25f", "ecp5", 24_288, 24_288, 28, 56, "Lattice FPGA-DS-02012 and nextpnr-ecp5"),
+        Device("lfe5u-45f", "ecp5", 43_848, 43_848, 72, 108, "Lattice FPGA-DS-02012 and nextpnr-ecp5"),
+        Device("lfe5u-85f", "ecp5", 83_640, 83_640, 156, 208, "Lattice FPGA-DS-02012 and nextpnr-ecp5"),
+        Device("ice40up5k", "ice40", 5_280, 5_280, 8, 30, "Lattice FPGA-DS-02008"),
+        Device("gw2a-18", "gowin", 20_736, 15_552, 48, 46, "Gowin DS102"),
+    )
+}
+"""Devices by name, in lower case."""
+
+
+def find_target(name: str) -> Target:
+    """Look up a target.
+
+    Raises:
+        ConfigError: If there is none of that name.
+    """
+    if name not in TARGETS:
+        raise ConfigError("unknown synthesis target", field="target", got=name, remedy=suggest(name, TARGETS))
+    return TARGETS[name]
+
+
+def find_device(name: str, target: Target) -> Device:
+    """Look up a device of a target.
+
+    Raises:
+        ConfigError: If there is none of that name, or it belongs to another target.
+    """
+    device = DEVICES.get(name.lower())
+    if device is None:
+        raise ConfigError("unknown device", field="device", got=name, remedy=suggest(name.lower(), DEVICES))
+    if device.target != target.name:
+        raise ConfigError(
+            "the device is not of this target",
+            field="device",
+            got=f"{device.name} with target {target.name}",
+            expected=f"target {device.target}",
+        )
+    return device

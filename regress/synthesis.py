@@ -1,0 +1,96 @@
+"""Counts after mapping of designs in several foldings, compared with the committed ones.
+
+    python regress/synthesis.py --out build/synthesis             # exit code 1 if anything grew
+    python regress/synthesis.py --out build/synthesis --update    # these are the new figures
+
+Yosys is deterministic and its version is pinned, so there is no tolerance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import mase_hw
+from mase_hw.flow.synth import synthesise
+from mase_hw.flow.synth_report import Report
+
+BASELINE = Path(__file__).with_suffix(".json")
+TARGET = "xc7"
+
+
+def linear(
+    inputs: int, outputs: int, lanes_in: int, lanes_out: int
+) -> tuple[nn.Module, tuple[int, ...], dict[str, Any]]:
+    """One linear layer with ``lanes_in * lanes_out`` multipliers."""
+    lanes = {"data_in_0": lanes_in, "data_out_0": lanes_out}
+    return nn.Sequential(nn.Linear(inputs, outputs)), (inputs,), {"parallelism": {"_0": lanes}}
+
+
+def conv(
+    channels: int, filters: int, lanes_in: int, lanes_out: int
+) -> tuple[nn.Module, tuple[int, ...], dict[str, Any]]:
+    """One 3x3 convolution."""
+    lanes = {"data_in_0": lanes_in, "data_out_0": lanes_out}
+    return nn.Sequential(nn.Conv2d(channels, filters, 3, padding=1)), (channels, 6, 6), {"parallelism": {"_0": lanes}}
+
+
+DESIGNS: Mapping[str, Callable[[], tuple[nn.Module, tuple[int, ...], dict[str, Any]]]] = {
+    "linear_16x8_1x1": lambda: linear(16, 8, 1, 1),
+    "linear_16x8_4x2": lambda: linear(16, 8, 4, 2),
+    "linear_16x8_8x8": lambda: linear(16, 8, 8, 8),
+    "linear_256x64_4x4": lambda: linear(256, 64, 4, 4),
+    "conv_4x4_1x1": lambda: conv(4, 4, 1, 1),
+    "conv_4x4_2x2": lambda: conv(4, 4, 2, 2),
+}
+"""By name: what, inputs by outputs, lanes in by lanes out."""
+
+
+def measure(name: str, out: Path, replay: bool = False) -> tuple[mase_hw.Design, Report]:
+    """Compile and map one design."""
+    torch.manual_seed(0)
+    net, shape, hardware = DESIGNS[name]()
+    data = torch.rand(8, *shape) * 2 - 1
+    design = mase_hw.compile(
+        net.eval(), data[:1], {"hardware": hardware}, out=out / name, calibration=[data], vectors=data[:2]
+    )
+    return design, synthesise(design, TARGET, replay_netlist=replay)
+
+
+def figures(design: mase_hw.Design, report: Report) -> dict[str, int]:
+    """What is kept of a report; less is better of all but the multipliers, which are what was asked for."""
+    asked = sum(int(entry.get("multipliers") or 0) for entry in design.manifest["instances"])
+    return {"multipliers": asked, **{column: report.total[column] for column in ("lut", "ff", "dsp", "bram")}}
+
+
+def main() -> int:
+    """Measure, compare, perhaps update."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("names", nargs="*", help="designs (all)")
+    arguments = parser.parse_args()
+    known = json.loads(BASELINE.read_text(encoding="utf-8")) if BASELINE.is_file() else {}
+    worse = 0
+    for name in arguments.names or DESIGNS:
+        found = figures(*measure(name, arguments.out))
+        before = known.get(name, {})
+        larger = [column for column, value in found.items() if value > before.get(column, value)]
+        worse += len(larger)
+        print(f"{name}: {found}" + (f"  WORSE than {before}" if larger else "" if before else "  new"), flush=True)
+        known[name] = found
+    if arguments.update:
+        BASELINE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        return 0
+    return 1 if worse else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""The bundle tests itself: copied to an empty folder, with Verilator alone, and it sees what is wrong."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mase_hw
+from mase_hw.flow.tools import find_build_tools
+
+BENCHES = ["pair_tb", "pair_axis_tb"]
+
+
+def tool_env(clean_env: dict[str, str]) -> dict[str, str]:
+    """Verilator's surroundings; nothing by which Python would find mase_hw."""
+    env = dict(find_build_tools(clean_env).env)
+    # The designs are tiny: compiling dominates.
+    env["MAKEFLAGS"] += " OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
+    return env
+
+
+@pytest.fixture(scope="module")
+def built(pair: mase_hw.Design, tmp_path_factory: pytest.TempPathFactory, clean_env: dict[str, str]) -> dict[str, Path]:
+    """A simulator of each testbench, built in a copy of the bundle that is not where it was emitted."""
+    found = {}
+    for bench in BENCHES:
+        place = tmp_path_factory.mktemp("elsewhere") / "copy"
+        shutil.copytree(pair.path, place)
+        done = subprocess.run(
+            ["verilator", "--binary", "-f", f"sim/{bench}.f"],
+            cwd=place,
+            env=tool_env(clean_env),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "%Warning" not in done.stderr
+        found[bench] = place / "obj_dir" / f"V{bench}"
+    return found
+
+
+def play(binary: Path, folder: Path) -> tuple[bool, str]:
+    """Whether a testbench is content with a folder's vectors and memories, and what it says."""
+    done = subprocess.run([str(binary)], cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    text = done.stdout + done.stderr
+    assert (done.returncode == 0) == ("PASS" in text), text
+    return done.returncode == 0, text
+
+
+@pytest.mark.parametrize("bench", BENCHES)
+def test_passes_with_verilator_alone(pair: mase_hw.Design, built: dict[str, Path], bench: str) -> None:
+    passed, text = play(built[bench], built[bench].parent.parent)
+    assert passed, text
+    added = 2 if "axis" in bench else 0
+    fill, interval = pair.timing["fill"] + added, pair.timing["interval"]
+    assert f"fill {fill} cycles, interval {interval} cycles (promised {fill}, {interval})" in text
+
+
+def flip(file: Path, line: int) -> None:
+    """Change the lowest bit of a word."""
+    lines = file.read_text().split("\n")
+    lines[line] = f"{int(lines[line], 16) ^ 1:0{len(lines[line])}x}"
+    file.write_text("\n".join(lines))
+
+
+def drop(file: Path) -> None:
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+
+
+FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "expected beat": (lambda b: flip(b / "vectors/data_out_0.mem", 9), "data_out_0: frame 4, beat 1: got"),
+    "other output": (lambda b: flip(b / "vectors/data_out_1.mem", 0), "data_out_1: frame 0, beat 0: got"),
+    "stimulus": (lambda b: flip(b / "vectors/data_in_1.mem", 3), "FAIL"),
+    "weight": (lambda b: flip(b / "mem/fc_weight.mem", 2), "data_out_0: frame"),
+    "bias": (lambda b: flip(b / "mem/fc_bias.mem", 0), "data_out_0: frame"),
+    "no memory": (lambda b: (b / "mem/fc_bias.mem").unlink(), "cannot open the memory file 'mem/fc_bias.mem'"),
+    "no vectors": (lambda b: (b / "vectors/data_in_0.mem").unlink(), "cannot open the vector file"),
+    "no results": (lambda b: (b / "vectors/data_out_1.mem").unlink(), "cannot open the vector file"),
+    "short vectors": (lambda b: drop(b / "vectors/data_out_0.mem"), "file ended before specified final address"),
+    "short memory": (lambda b: drop(b / "mem/fc_weight.mem"), "file ended before specified final address"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_sees_what_is_wrong(built: dict[str, Path], tmp_path: Path, fault: str) -> None:
+    for bench in BENCHES:
+        place = tmp_path / bench
+        for folder in ("mem", "vectors"):
+            shutil.copytree(built[bench].parent.parent / folder, place / folder)
+        change, message = FAULTS[fault]
+        change(place)
+        passed, text = play(built[bench], place)
+        assert not passed and message in text, text

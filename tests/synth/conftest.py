@@ -1,0 +1,40 @@
+"""One tiny bundle a session, and a folder for each target that all tests of it share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import mase_hw
+from mase_hw.flow.synth import synthesise
+from mase_hw.flow.synth_report import Report
+
+
+def compiled(net: nn.Module, shape: tuple[int, ...], out: Path, **hardware: object) -> mase_hw.Design:
+    """A bundle of a network with random parameters and some vectors."""
+    torch.manual_seed(1)
+    for parameter in net.parameters():
+        nn.init.uniform_(parameter, -1.0, 1.0)
+    data = torch.rand(32, *shape) * 2 - 1
+    return mase_hw.compile(net.eval(), data[:1], {"hardware": hardware}, out=out, calibration=[data], vectors=data[:16])
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
+    """Four multipliers, a replay buffer, two ROMs."""
+    folder = tmp_path_factory.mktemp("synth")
+    return compiled(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (4,), folder / "tiny", max_parallelism=2)
+
+
+@pytest.fixture(scope="session")
+def mapped(tiny: mase_hw.Design) -> Report:
+    """The tiny bundle on Xilinx 7, its netlist simulated."""
+    return synthesise(tiny, "xc7")
+
+
+def work_of(design: mase_hw.Design, target: str) -> Path:
+    """Where a target of a bundle was worked on."""
+    return design.path.with_name(f"{design.path.name}.work") / "synth" / target

@@ -1,0 +1,136 @@
+"""Synthesis end to end on a tiny design: counts, replay, faults in the netlist, caching."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import mase_hw
+from mase_hw.cli import main
+from mase_hw.errors import ConfigError, MismatchError, ResourceError, ToolError
+from mase_hw.flow.synth import synthesise
+from mase_hw.flow.synth_replay import model_files, replay
+from mase_hw.flow.synth_report import Report
+from mase_hw.flow.synth_targets import TARGETS
+from mase_hw.flow.synth_tools import run_yosys
+
+from .conftest import work_of
+
+
+def netlist_cells(netlist: str) -> set[str]:
+    """Types of the cells that a netlist instantiates."""
+    return set(re.findall(r"^  ([A-Z][\w$]+) (?:#\(|\\|_)", netlist, re.MULTILINE))
+
+
+def test_the_netlist_gives_the_same_bits(mapped: Report) -> None:
+    assert mapped.replay is not None
+    # 16 frames of 4 values in beats of 2, at full rate and with stalls.
+    assert (mapped.replay["beats"], mapped.replay["mismatches"]) == (2 * 16 * 2, 0)
+
+
+def test_dsp_blocks_are_the_multipliers_asked_for(tiny: mase_hw.Design, mapped: Report) -> None:
+    assert mapped.total["dsp"] == 4
+    (row,) = [row for row in mapped.rows if row.multipliers]
+    assert (row.counts["dsp"], row.multipliers, row.fitting) == (4, 4, 4)
+    assert mapped.estimate["dsp"] == 4
+    assert {row.instance for row in mapped.rows} >= {entry["name"] for entry in tiny.manifest["instances"]}
+    assert not [w for w in mapped.warnings if "DSP" in w or "nothing is left" in w or "no column" in w]
+
+
+def test_the_report_is_written(tiny: mase_hw.Design, mapped: Report) -> None:
+    work = work_of(tiny, "xc7")
+    assert json.loads((work / "report.json").read_text()) == json.loads(json.dumps(mapped.to_json()))
+    text = (work / "report.txt").read_text()
+    for row in mapped.rows:
+        assert re.search(rf"^{row.instance or '.top.'} .*\b{row.counts['ff']}\b", text, re.MULTILINE)
+    assert "0 mismatches" in text
+
+
+def test_a_flipped_bit_in_the_netlist_is_seen(tiny: mase_hw.Design, mapped: Report, tmp_path: Path) -> None:
+    netlist = (work_of(tiny, "xc7") / "netlist.v").read_text()
+    linear = netlist.index("module \\fixed_linear")
+    # The carry chain of an accumulator: a LUT2 that forms the sum of two bits.
+    found = re.compile(r"LUT2 #\(\s*\.INIT\(4'h6\)").search(netlist, linear)
+    assert found is not None
+    broken = netlist[: found.start()] + found.group().replace("4'h6", "4'h7") + netlist[found.end() :]
+    (tmp_path / "netlist.v").write_text(broken)
+    files, cache = model_files(TARGETS["xc7"]), tiny.path.parent / "runtime-cache"
+    cells = netlist_cells(netlist)
+    with pytest.raises(MismatchError):
+        replay(tiny, tmp_path / "netlist.v", files, cells, tmp_path / "replay", cache, lambda _: None)
+
+
+def test_nothing_is_done_twice(tiny: mase_hw.Design, mapped: Report) -> None:
+    said: list[str] = []
+    again = synthesise(tiny, "xc7", replay_netlist=False, progress=said.append)
+    assert said == [f"{stage}: nothing has changed since the last run" for stage in ("elaborate", "map")]
+    assert again.rows == mapped.rows and again.memories == mapped.memories
+    work = work_of(tiny, "xc7")
+    (work / "design.json").write_text("{}")
+    said.clear()
+    synthesise(tiny, "xc7", replay_netlist=False, progress=said.append)
+    assert said[0] == "elaborating the design", "a damaged result is made again"
+
+
+def test_a_device_that_cannot_hold_it_is_refused_before_mapping(
+    tiny: mase_hw.Design, mapped: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mase_hw.flow import synth_targets
+
+    small = synth_targets.Device("none", "xc7", 100_000, 100_000, 3, 100, "a test")
+    monkeypatch.setattr(synth_targets, "DEVICES", {"none": small})
+    with pytest.raises(ResourceError, match="dsp 4 of 3"):
+        synthesise(tiny, "xc7", device="none", work_dir=tmp_path / "work")
+    assert not (tmp_path / "work" / "netlist.v").exists()
+
+
+def test_generic_netlist(tiny: mase_hw.Design) -> None:
+    report = synthesise(tiny, "generic")
+    assert report.replay is not None and report.replay["mismatches"] == 0
+    assert report.total["dsp"] == 0 and report.total["lut"] > 100
+
+
+def test_wrong_arguments(tiny: mase_hw.Design) -> None:
+    with pytest.raises(ConfigError, match="place and route is not available"):
+        synthesise(tiny, "xc7", place_netlist=True)
+    with pytest.raises(ConfigError, match="MHz"):
+        synthesise(tiny, "ecp5", mhz=0.5)
+    with pytest.raises(ConfigError, match="unknown synthesis target"):
+        synthesise(tiny, "xc8")
+
+
+def test_the_command(tiny: mase_hw.Design, mapped: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["synth", str(tiny.path), "--target", "xc7", "--no-replay", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["total"] == mapped.total
+    assert main(["synth", str(tiny.path), "--target", "ecp6"]) == 2
+    assert "did you mean 'ecp5'" in capsys.readouterr().err
+
+
+def test_a_script_that_fails_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="No such command: nonsense"):
+        run_yosys(["nonsense"], tmp_path, "a.log", lambda _: None)
+
+
+def test_a_combinational_loop_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.sv").write_text(
+        "module a(input x, output y);\n wire z;\n assign z = x ^ z;\n assign y = z;\nendmodule\n"
+    )
+    script = ["read_slang -j 1 --top a a.sv", "proc", "flatten", "opt_clean", "check -assert"]
+    with pytest.raises(ToolError, match="problems in 'check -assert'"):
+        run_yosys(script, tmp_path, "a.log", lambda _: None)
+
+
+@pytest.mark.slow
+def test_place_and_route(tiny: mase_hw.Design) -> None:
+    report = synthesise(tiny, "ecp5", place_netlist=True, mhz=25)
+    assert report.total["dsp"] == 4
+    assert report.replay is not None and report.replay["mismatches"] == 0, "with the registers in the multipliers"
+    assert report.place is not None and report.reached
+    assert report.place["mhz"] > 25 and report.place["limited_by"].startswith("u__")
+    work = work_of(tiny, "ecp5")
+    assert (work / report.place["bitstream"]).stat().st_size > 10_000
+    packed = json.loads((work / "packed.json").read_text())
+    assert (packed["operands"], packed["products"]) == (8, 4)

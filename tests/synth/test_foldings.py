@@ -1,0 +1,45 @@
+"""Single layers in several foldings: one DSP block a multiplier, large ROMs in block RAM, nothing grew."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+def regression(root: Path) -> ModuleType:
+    """The script that measures them."""
+    spec = importlib.util.spec_from_file_location("regress_synthesis", root / "regress" / "synthesis.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ASKED = {
+    "linear_16x8_1x1": 1,
+    "linear_16x8_4x2": 8,
+    "linear_16x8_8x8": 64,
+    "linear_256x64_4x4": 16,
+    "conv_4x4_1x1": 1,
+    "conv_4x4_2x2": 4,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ASKED)
+def test_counts(name: str, root: Path, tmp_path: Path) -> None:
+    script = regression(root)
+    assert script.DESIGNS.keys() == ASKED.keys()
+    design, report = script.measure(name, tmp_path)
+    found = script.figures(design, report)
+    assert found["dsp"] == found["multipliers"] == ASKED[name]
+    before = json.loads(script.BASELINE.read_text())[name]
+    assert {column: value for column, value in found.items() if value > before[column]} == {}
+    assert not [warning for warning in report.warnings if "DSP" in warning or "nothing is left" in warning]
+    large = [memory for memory in report.memories if memory.words * memory.width >= 2 * 18 * 1024]
+    assert all(memory.place == "block RAM" for memory in large)
+    assert bool(large) == (name == "linear_256x64_4x4")
