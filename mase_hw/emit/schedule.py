@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mase_hw.beat_times import BeatNetwork
+from mase_hw.beat_times import UNLIMITED, BeatNetwork
 from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
 from mase_hw.steps import Steps
@@ -207,13 +207,25 @@ def _chain(timeline: Timeline, intervals: dict[str, int], bottleneck: str) -> Sc
     for name, part in timeline.parts.items():
         offered = valid[part.inputs[0]]
         assert part.latency is not None  # there is no fork
-        departures = part.latency.departures(offered)
+        # A frame of the design may be several of a module whose steps are known.
+        departures = _alone(part, offered) if part.known else part.latency.departures(offered)
         out = next(p for p in part.instance.ports if p.direction == "out")
         valid[Pin(name, out.name)] = departures
         timings[name] = NodeTiming(int(offered[0]), int(departures[0]), part.interval)
     outputs = [valid[timeline.into[Pin(TOP, s.name)]] for s in netlist.outputs]
     last = max(int(o[-1]) for o in outputs)
     return Schedule(int(outputs[0][0]), last, intervals[bottleneck], bottleneck, timings)
+
+
+def _alone(part: Part, offered: Cycles) -> Cycles:
+    """When the beats of a frame leave a module that is never stopped."""
+    network = BeatNetwork()
+    edges = [network.source(len(offered), offered)]
+    for stage in (part.stages[0].with_room(UNLIMITED), *part.stages[1:]):
+        edges = network.stage(stage, edges)
+    network.sink(edges[0])
+    network.advance()
+    return network.edges[edges[0]].offered
 
 
 def _part(instance: Instance, inputs: tuple[Pin, ...], beats: int, catalogue: Catalogue) -> Part:

@@ -131,8 +131,8 @@ class OnGrid:
         """Whether a tensor, or the one it is a view of, holds values of a format."""
         found = self._known.get(id(x))
         if found is None:
-            if x._base is None or x.dtype != x._base.dtype:
-                return False
+            if x._base is None or x.dtype != x._base.dtype or x.is_neg():
+                return False  # other numbers than the base's: its bytes read as another dtype, or negated
             x = x._base
             found = self._known.get(id(x))
         # The reference guards against another tensor at the same address.

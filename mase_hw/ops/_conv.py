@@ -126,7 +126,10 @@ def exact_conv(x: Tensor, w: Tensor, b: Tensor | None, bound: int, g: Geometry) 
 
 
 def reduced_conv() -> bool:
-    """Whether oneDNN is allowed to compute float32 convolutions with fewer than 24 bits."""
+    """Whether a CPU may compute float32 convolutions inexactly: oneDNN with fewer bits, NNPACK with transforms."""
+    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled):  # type: ignore[no-untyped-call]
+        # Without oneDNN, NNPACK takes batches of 16 images and more, by Winograd or FFT; it has no float64.
+        return True
     settings = (getattr(getattr(torch.backends, "mkldnn", None), "conv", None), torch.backends)
     return any(getattr(s, "fp32_precision", "ieee") not in ("ieee", "none") for s in settings)
 

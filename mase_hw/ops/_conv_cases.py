@@ -52,7 +52,7 @@ def cases_2d() -> Sequence[Case]:
     """Odd sizes, lanes that do not divide, every attribute, narrow, wide and mixed formats, every way to fold."""
     half_up, floor, trunc = Rounding.HALF_UP, Rounding.FLOOR, Rounding.TRUNC
     s2, s8, s16 = ("s2.0", "s2.1", "s2.0", "s3.0"), ("s8.4", "s8.7", "s8.5", "s8.1"), ("s16.8", "s16.14", "s16.10")
-    u4 = ("u4.2", "s4.3", "s8.6", "u5.1")
+    u4 = ("u4.2", "s4.3", "u8.6", "u5.1")
     return [
         case("same_3x3", (1, 4, 5, 6), (6, 4, 3, 3), (2, 3), padding=1),
         case("uneven_fold", (1, 5, 4, 5), (7, 5, 2, 3), (3, 2), modes=(trunc, Overflow.SATURATE), padding=(0, 1)),
@@ -69,6 +69,7 @@ def cases_2d() -> Sequence[Case]:
         case("whole_image", (1, 3, 4, 4), (5, 3, 4, 4), (3, 2), (*s16, "s16.5")),
         case("beyond_float64", (1, 2, 3, 3), (4, 1, 2, 2), (1, 2), ("s30.4", "s28.6", "s31.12", "s32.-18"), groups=2),
         case("unrolled", (1, 3, 5, 6), (4, 3, 3, 3), (3, 4), padding=1, unroll=True, frames=6),
+        case("unrolled_row", (1, 2, 1, 8), (3, 2, 1, 3), (2, 3), padding=(0, 1), unroll=True, frames=6),
         case("unrolled_fold", (1, 5, 5, 6), (5, 5, 3, 2), (2, 3), s8, padding=(1, 0), unroll=True, shift_width=1),
         case("unrolled_strided", (1, 2, 7, 9), (3, 2, 3, 3), (2, 3), padding=1, stride=2, unroll=True, frames=6),
         case(

@@ -185,8 +185,11 @@ def _cases() -> list[Case]:
         _case("plain", (2, 3, 8), 4, (s8, s8_fine, s8, s8)),
         _case("uneven", (3, 7), 3, (u6, s8_fine, s8_fine, FixedFormat(9, 3)), (Rounding.HALF_UP, Overflow.WRAP)),
         _case("fine_bias", (2, 5), 5, (s8, FixedFormat(4, 1), FixedFormat(12, 10), s8)),
+        _case("unsigned", (2, 5), 2, (u6, u6, u6, FixedFormat(9, 2, signed=False))),
         _case("two_bit", (2, 3), 1, (s2, s2, s2, FixedFormat(3, -1))),
-        _case("wide", (2, 3), 2, (s16, s16, FixedFormat(30, 20), s16), (Rounding.TRUNC, Overflow.SATURATE)),
+        _case(
+            "wide", (2, 3), 2, (s16, s16, FixedFormat(30, 20), FixedFormat(16, 2)), (Rounding.TRUNC, Overflow.SATURATE)
+        ),
     ]
 
 

@@ -218,11 +218,6 @@ module fixed_concat #(
           .out_data(part[0][i])
       );
     end
-  end else begin : g_no_in_0
-    logic unused;
-    assign unused  = &{1'b0, data_in_0};
-    assign part[0] = '0;
-    assign done[0] = 1'b0;
   end
 
   if (INPUTS > 1) begin : g_in_1
@@ -249,11 +244,6 @@ module fixed_concat #(
           .out_data(part[1][i])
       );
     end
-  end else begin : g_no_in_1
-    logic unused;
-    assign unused  = &{1'b0, data_in_1};
-    assign part[1] = '0;
-    assign done[1] = 1'b0;
   end
 
   if (INPUTS > 2) begin : g_in_2

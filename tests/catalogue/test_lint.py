@@ -319,6 +319,11 @@ BAD: dict[str, Bad] = {
     "stream_fifo": [({"DEPTH": 0}, "MODULE: DEPTH .* 0$"), ({"WIDTH": 0}, "MODULE: WIDTH .* 0$")],
     "stream_fork": [({"N": 0}, "MODULE: N .* 0$"), ({"WIDTH": 0}, "MODULE: WIDTH .* 0$")],
     "stream_join": [({"N": 0}, "MODULE: N .* 0$")],
+    "stream_reorder": [
+        ({"WIDTH": 0}, "MODULE: WIDTH .* 0$"),
+        ({"SIZE_3": 0}, "MODULE: every SIZE "),
+        ({"STEP_1": 5, "SIZE_1": 2}, "MODULE: the counters do not end at the last of 8 "),
+    ],
     "stream_repack": [
         ({"WIDTH": 0}, "MODULE: WIDTH .* 0$"),
         ({"IN_LANES": 0}, "MODULE: IN_LANES 0 "),

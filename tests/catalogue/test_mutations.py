@@ -109,10 +109,14 @@ WRONG = {
         (("assign bias_q = pipe_q[TermLatency-1];", "assign bias_q = pipe_q[TermLatency-2];"),),
     ),
     "weight shift of the next run": Mutation(
-        "linear-per_channel", LINEAR, (("assign shift = pipe_q[DotLatency-1];", "assign shift = run_q;"),)
+        "linear-per_channel",
+        LINEAR,
+        (("assign shift = pipe_q[DotLatency-1];", "assign shift = run_q | (pipe_q[DotLatency-1] & '0);"),),
     ),
     "weight shift of the first tile only": Mutation(
-        "linear-per_channel", LINEAR, (("first_tile ? weight_shift : run_q}", "first_tile ? weight_shift : '0}"),)
+        "linear-per_channel",
+        LINEAR,
+        (("first_tile ? weight_shift : run_q}", "first_tile ? weight_shift : (run_q & '0)}"),),
     ),
     "repack leaves pad lanes": Mutation(
         "repack-4to3_rows10to10", "lib/stream_repack.sv", (("out_short ? '0 : store_q[s]", "store_q[s]"),)

@@ -15,6 +15,18 @@ from .harness import ITEMS, Item, check_departures, check_steps, check_timing, e
 
 every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
 
+QUICK = 3
+"""Cases of a module that meet every pattern of stalls in each run of the tests; `make test-long` takes the others."""
+
+
+def _place(it: Item) -> int:
+    return [other.id for other in ITEMS if other.hardware.module == it.hardware.module].index(it.id)
+
+
+every_pattern = pytest.mark.parametrize(
+    "it", [pytest.param(it, id=it.id, marks=[pytest.mark.slow] * (_place(it) >= QUICK)) for it in ITEMS]
+)
+
 
 def all_compared(it: Item, result: SimResult) -> SimResult:
     """Raise unless every beat of every frame was compared and equal."""
@@ -32,7 +44,7 @@ def test_full_rate(it: Item, builder: Builder, tmp_path: Path) -> None:
     check_steps(it, result)
 
 
-@every_case
+@every_pattern
 def test_late_inputs(it: Item, builder: Builder, tmp_path: Path) -> None:
     """The latency model holds for any arrival of the data, not only for one beat a cycle."""
     built = builder(it.dut(), it.id)
@@ -52,7 +64,7 @@ def test_random_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
     check_steps(it, all_compared(it, play(built, it, tmp_path / "5", stalls, seed=5, stall_static=False)))
 
 
-@every_case
+@every_pattern
 def test_long_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
     """The same bits when the output stops until everything behind it is full, and runs until it is empty."""
     fill = it.hardware.latency(it.case.params).fill

@@ -77,7 +77,8 @@ def test_new_op(workplace: Path) -> None:
     ignore = shutil.ignore_patterns("__pycache__")
     for folder in ("mase_hw", "rtl_templates", "sim", "tests/catalogue"):
         shutil.copytree(ROOT / folder, workplace / folder, ignore=ignore)
-    for file in ("pyproject.toml", "tests/conftest.py"):
+    (workplace / "tests" / "unit").mkdir()
+    for file in ("pyproject.toml", "tests/conftest.py", "tests/unit/oracle.py"):
         shutil.copy(ROOT / file, workplace / file)
     files = shown_files(NEW_OP)
     assert set(files) == {"mase_hw/ops/absolute.py", "rtl_templates/ops/fixed_absolute.sv"}

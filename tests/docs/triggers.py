@@ -60,15 +60,15 @@ class Branch(nn.Module):
         return torch.relu(x)
 
 
-class Half(nn.Module):
-    """A layer on a part of the input."""
+class Shares(nn.Module):
+    """A layer on shares that sum up to one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(4, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x[:, :4])
+        return self.fc(x[:, :4].softmax(1))
 
 
 def _nan() -> object:
@@ -148,8 +148,8 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "metadata key": lambda: _initialised().node("fc1").meta["mase"]["common"]["args"]["weigth"],
     "too early": _early,
     "not observed": lambda: quantize_transform_pass(_initialised(), {"default": {"config": WIDTHS}}),
-    "unknown op": compiling(net(fc1=nn.Linear(8, 4), gate=nn.CELU())),
-    "no hardware": compiling(Half()),
+    "unknown op": compiling(net(fc1=nn.Linear(8, 4), gate=nn.Softmin(1))),
+    "no hardware": compiling(Shares()),
     "float": compiling(config={"quantize": {"default": {"config": {"name": None}}}}),
     "parallelism": compiling(config={"hardware": {"parallelism": {"fc1": {"data_in_0": 16}}}}),
     "again": _again,

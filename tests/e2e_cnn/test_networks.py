@@ -89,8 +89,8 @@ def test_bits_and_cycles(built: tuple[str, Any]) -> None:
     assert torch.equal(simulation.output, wanted.double()) and len(wanted.unique()) > 5
     slowest = max(entry["timing"]["interval"] for entry in design.manifest["instances"] if "timing" in entry)
     assert design.timing["interval"] == max(slowest, *(s.beats for s in design.streams.values()))
-    assert simulation.interval == pytest.approx(design.timing["interval"], rel=0.01)
-    assert simulation.fill == pytest.approx(design.timing["fill"], rel=0.02)
+    assert design.timing["exact"]
+    assert (simulation.interval, simulation.fill) == (design.timing["interval"], design.timing["fill"])
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -6,15 +6,17 @@ import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import mase_hw
-from mase_hw.catalogue import default_catalogue
+from mase_hw.catalogue import Latency, default_catalogue
 from mase_hw.flow.lint import lint
 from mase_hw.ir import MaseGraph
+from mase_hw.ops._elementwise import registered
 from tests.docs.pages import blocks
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_op"
@@ -147,3 +149,28 @@ def test_the_page_shows_the_example() -> None:
 
 def test_rtl_is_clean() -> None:
     assert not lint([EXAMPLE / "rtl/leaky_shift.sv"])
+
+
+def test_timing_of_a_module_without_steps(example: ModuleType, work: Path) -> None:
+    """A latency facet that says only when results depart predicts what one with steps does, behind a re-packer too."""
+    entry = example.CUSTOM_OPS["modules"][example.LeakyShift]
+
+    def latency(params: Any) -> Latency:
+        known = registered(params)
+        return Latency(known.interval, lambda accepted: accepted + 1, known.beats)
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), example.LeakyShift(2), nn.MaxPool2d(2), nn.Conv2d(6, 4, 1))
+    lanes = {"_0": {"data_in_0": 1, "data_out_0": 2}, "_3": {"data_in_0": 3, "data_out_0": 1}}
+    timings = []
+    for facets in ({}, {"latency": latency}):
+        design = mase_hw.compile(
+            model,
+            torch.randn(1, 3, 8, 8),
+            {"hardware": {"parallelism": lanes}},
+            out=work / "timing",
+            custom_ops={"modules": {example.LeakyShift: {**entry, **facets}}},
+        )
+        assert {"stream_repack", "leaky_shift"} <= {part["module"] for part in design.manifest["instances"]}
+        timings.append({key: design.timing[key] for key in ("fill", "last", "interval")})
+    assert timings[0] == timings[1]

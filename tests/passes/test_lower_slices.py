@@ -19,6 +19,7 @@ from mase_hw.passes import (
     lower_slices_transform_pass,
     quantize_transform_pass,
 )
+from mase_hw.passes.transforms.lower_slices import steps_of
 
 CONFIG = {
     "name": "fixed",
@@ -172,3 +173,15 @@ def test_layouts(layout: Layout, dim: int) -> None:
                 kept = [e for e in before.tolist() if e in set(left.reshape(-1).tolist())]
                 assert made.to_stream(left[None].numpy())[0].tolist() == kept
     assert bool(straddling) == (len(layout.factors_of(dim)) > 1)
+
+
+def test_merged_dimensions_are_no_slice() -> None:
+    """A view whose one dimension runs over the ends of rows has a stride that a slice might have too."""
+    base = torch.arange(24).reshape(4, 6).clone()
+    for view in (base.view(24), base[1:3].view(12), base.as_strided((9,), (2,), 1)):
+        assert steps_of(base, view) is None
+    for view in (base[1:2].view(6), base[:, 1:6:2], base[2]):
+        result = base
+        for function, args in steps_of(base, view) or pytest.fail("a slice"):
+            result = function(result, *args)
+        assert torch.equal(result, view)

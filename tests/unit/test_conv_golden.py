@@ -194,6 +194,21 @@ def test_reduced_precision_is_not_used() -> None:
     assert torch.equal(got.double(), wanted.double())
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+def test_transforms_are_not_used() -> None:
+    """Without oneDNN, torch gives 16 images and more to NNPACK, whose Winograd transforms are not exact."""
+    rng = np.random.default_rng(4)
+    formats = {"data_in_0": FixedFormat(8, 0), "weight": FixedFormat(8, 0), "data_out_0": FixedFormat(23, 0)}
+    shapes = (("data_in_0", (16, 16, 8, 8)), ("weight", (4, 16, 3, 3)))
+    tensors = {n: random(rng, formats[n], s) for n, s in shapes}
+    wanted = torch.conv2d(tensors["data_in_0"].double(), tensors["weight"].double())
+    module = Quantized(conv(2), Arithmetic(formats), {"weight": tensors["weight"]})
+    with torch.backends.mkldnn.flags(enabled=False), torch.no_grad():
+        got = conv(2).golden(Arithmetic(formats), tensors)["data_out_0"]  # type: ignore[misc]
+        on_values = module(tensors["data_in_0"])
+    assert torch.equal(got.double(), wanted) and torch.equal(on_values.double(), wanted)
+
+
 @pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
 def test_other_padding_is_refused(mode: str) -> None:
     check = conv(2).check

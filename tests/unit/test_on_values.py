@@ -146,6 +146,9 @@ def test_a_write_is_seen(context: Any) -> None:
             write(y)
             assert not on_grid.knows(y, fmt) and not on_grid.knows(y.flatten(), fmt)
             assert same(module(y), golden(module, y))
+        pairs = torch.view_as_complex(enter(torch.full((3, 10), -9.0)).view(3, 5, 2))
+        negated = pairs.conj().imag  # a view that reads the smallest number as one beyond the largest
+        assert negated.is_neg() and not on_grid.knows(negated, fmt) and same(module(negated), golden(module, negated))
         other = QuantizeInput(FixedFormat(8, 9), "x")(x)
         assert not on_grid.knows(other, fmt) and same(module(other), golden(module, other))
         # Read as integers, and back: a view, but of other numbers.

@@ -205,7 +205,10 @@ def steps_of(base: Tensor, view: Tensor) -> list[Step] | None:
         if len(fits) != 1 or fits[0] <= at or stride % base.stride(fits[0]):
             return None
         at = fits[0]
-        ranges[at] = [ranges[at][0], length, stride // base.stride(at)]
+        step = stride // base.stride(at)
+        if ranges[at][0] + (length - 1) * step >= base.shape[at]:
+            return None  # runs on into the next row: dimensions were merged
+        ranges[at] = [ranges[at][0], length, step]
     sizes = [length for _, length, _ in ranges]
     cuts = [
         (slice_dim, (dim, *found))
