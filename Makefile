@@ -100,7 +100,7 @@ distclean: clean ## remove the environment as well
 $(STAMP): pyproject.toml constraints.txt | check-host
 	@echo "==> Python environment in $(VENV), from $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv '$(VENV)'
-	@echo "==> Installing the pinned packages (about 1.5 GB unpacked; a few minutes, once)"
+	@echo "==> Installing the pinned packages (about 2.3 GB unpacked; a few minutes, once)"
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt hatchling
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
 		--no-build-isolation -e '.[dev,examples,hf,cluster,plot,search,synth]'

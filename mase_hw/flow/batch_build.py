@@ -214,7 +214,7 @@ def _verilate(
     coverage: bool,
 ) -> dict[str, list[str]]:
     rules = "".join(f'public_flat_rd -module "{dut.top}" -var "{name}"\n' for name in public)
-    rules += "".join(f'lint_off -rule {rule} -file "*"\n' for rule in foreign)
+    rules += "".join(f'lint_off -rule {rule} -file "{file}"\n' for rule in foreign for file in dut.sources)
     (model / "probes.vlt").write_text(f"`verilator_config\n{rules}", encoding="utf-8")
     flags = [flag for flag in FLAGS if not foreign or flag != "-Wall"]
     command = [str(tools.verilator), *flags, "--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]

@@ -21,8 +21,15 @@ from mase_hw.flow.synth_tools import Tell, yosys_data
 from mase_hw.resources import sim_root
 from mase_hw.streams import IntArray
 
-FOREIGN = ("COMBDLY", "INITIALDLY", "MULTIDRIVEN", "PINMISSING", "SELRANGE", "UNOPTFLAT", "WIDTHEXPAND", "WIDTHTRUNC")
-"""What Verilator may say of a netlist and of Yosys's models, which we did not write."""
+FOREIGN = {
+    "COMBDLY": "the vendor's models assign combinational outputs with <=",
+    "INITIALDLY": "the vendor's models set initial values with <=",
+    "PINMISSING": "a netlist leaves out the pins of a cell that carry nothing",
+    "UNOPTFLAT": "a cell's model is one block, so its other pins look like a loop; Yosys looks for real ones",
+    "WIDTHEXPAND": "the vendor's models count in 32 bits",
+    "WIDTHTRUNC": "a look-up table is a constant shifted by its inputs, of which one bit is taken",
+}
+"""What Verilator may say of a netlist and of the cells' models, none of which we wrote, and why it is no fault."""
 STALLS = 0.3
 _SPECIFY = re.compile(r"^\s*specify\b.*?\bendspecify\b[^\n]*$", re.DOTALL | re.MULTILINE)
 _MODULE = re.compile(r"^(?:\(\*[^\n]*\*\)\s*)*module\s+(\\?[\w$]+)\b.*?^\s*endmodule", re.DOTALL | re.MULTILINE)
@@ -106,7 +113,7 @@ def replay(
     sources = (library, netlist)
     dut = Dut(top=design.manifest["top"], sources=sources, streams=tuple(design.streams.values()))
     tell("building the simulator of the netlist")
-    built = build(dut, folder / "build", cache_dir=cache, foreign=FOREIGN)
+    built = build(dut, folder / "build", cache_dir=cache, foreign=tuple(FOREIGN))
     vectors = _vectors(design)
     frames = len(next(iter(vectors.values())))
     packed = {name: design.streams[name].pack(values) for name, values in vectors.items()}

@@ -2,9 +2,10 @@
 //
 // MULT18X18D: what of Lattice's multiplier the netlists of ECP5 use, for their simulation.
 //
-// Yosys ships this cell without content. Modelled after Lattice FPGA-TN-02205 (sysDSP): both
-// operands, each signed or not, and a 36-bit product; registers at operands and product, on CLK0
-// with enable CE0 and synchronous reset RST0. Anything else stops the simulation.
+// Yosys ships this cell without content. This is our own reading of how Yosys and nextpnr use it,
+// not compared with the vendor's documents or a device: both operands, each signed or not, and a
+// 36-bit product; registers at operands and product, on CLK0 with enable CE0 and synchronous reset
+// RST0. Anything else stops the simulation.
 module MULT18X18D (
     input A17, A16, A15, A14, A13, A12, A11, A10, A9, A8, A7, A6, A5, A4, A3, A2, A1, A0,
     input B17, B16, B15, B14, B13, B12, B11, B10, B9, B8, B7, B6, B5, B4, B3, B2, B1, B0,
