@@ -17,7 +17,7 @@
 // Latency:    5 + $clog2(N) cycles from the last issue of a run to its valid
 //             output, counting both; one more with HAS_SHIFT.
 // Throughput: 1 issue per cycle, without bubbles between runs.
-// Golden:     `mase_hw/ops/conv.py`.
+// Golden:     `mase_hw/ops/linear.py` and `conv.py`.
 module fixed_mac_array #(
     parameter int LANES      = 1,
     parameter int N          = 1,

@@ -39,7 +39,7 @@ class Mutation:
 
 
 RANDOM = Stalls.random(0.2, 0.7)
-CAST, LINEAR = "lib/fixed_cast_unit.sv", "ops/fixed_linear.sv"
+CAST, ARRAY = "lib/fixed_cast_unit.sv", "lib/fixed_mac_array.sv"
 
 WRONG = {
     "half_even rounds ties to odd": Mutation(
@@ -90,33 +90,33 @@ WRONG = {
     ),
     "weight lanes are pi * PO + po": Mutation(
         "linear-even_fold",
-        LINEAR,
+        ARRAY,
         (
             (
                 "    logic signed [ DotW-1:0] dot;",
-                "    logic [PI-1:0][WEIGHT_PRECISION_0-1:0] lanes;\n"
-                "    for (genvar i = 0; i < PI; i++) begin : g_order\n"
-                "      assign lanes[i] = weight[i*PO+o];\n"
+                "    logic [N-1:0][B_WIDTH-1:0] lanes;\n"
+                "    for (genvar i = 0; i < N; i++) begin : g_order\n"
+                "      assign lanes[i] = weight[(i*LANES+o)/N][(i*LANES+o)%N];\n"
                 "    end\n"
                 "    logic signed [ DotW-1:0] dot;",
             ),
-            ("weight[o*PI+:PI]", "lanes"),
+            (".b       (weight[o])", ".b       (lanes)"),
         ),
     ),
     "bias of the wrong tile": Mutation(
         "linear-one_tile",
-        LINEAR,
+        ARRAY,
         (("assign bias_q = pipe_q[TermLatency-1];", "assign bias_q = pipe_q[TermLatency-2];"),),
     ),
     "weight shift of the next run": Mutation(
         "linear-per_channel",
-        LINEAR,
-        (("assign shift = pipe_q[DotLatency-1];", "assign shift = run_q | (pipe_q[DotLatency-1] & '0);"),),
+        ARRAY,
+        (("assign term_shift = pipe_q[DotLatency-1];", "assign term_shift = run_q | (pipe_q[DotLatency-1] & '0);"),),
     ),
     "weight shift of the first tile only": Mutation(
         "linear-per_channel",
-        LINEAR,
-        (("first_tile ? weight_shift : run_q}", "first_tile ? weight_shift : (run_q & '0)}"),),
+        ARRAY,
+        (("first_q ? shift : run_q}", "first_q ? shift : (run_q & '0)}"),),
     ),
     "repack leaves pad lanes": Mutation(
         "repack-4to3_rows10to10", "lib/stream_repack.sv", (("out_short ? '0 : store_q[s]", "store_q[s]"),)
@@ -148,11 +148,11 @@ WRONG = {
         kind=SimulationError,
     ),
     "credit is not returned": Mutation(
-        "linear-even_fold", LINEAR, (("credit_q <= credit_q + CreditW'(1);", "credit_q <= credit_q;"),), kind=HangError
+        "linear-even_fold", ARRAY, (("credit_q <= credit_q + CreditW'(1);", "credit_q <= credit_q;"),), kind=HangError
     ),
     "credit is not taken": Mutation(
         "linear-one_tile",
-        LINEAR,
+        ARRAY,
         (("credit_q <= credit_q - CreditW'(1);", "credit_q <= credit_q;"),),
         RANDOM,
         SimulationError,
@@ -227,7 +227,7 @@ SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
         "data_in_0: .* beats, the first is",
     ),
     "queue throttles the pipeline": (
-        Mutation("linear-one_tile", LINEAR, (("(Pipe + IT) / IT + 1", "(Pipe + IT) / IT - 1"),)),
+        Mutation("linear-one_tile", ARRAY, (("(Pipe + RUN) / RUN + 1", "(Pipe + RUN) / RUN - 1"),)),
         check_timing,
         "intervals",
     ),
