@@ -17,6 +17,7 @@ from mase_hw.emit.handoff_ports import HandoffPort, handoff_ports
 from mase_hw.emit.handoff_readme import readme_context
 from mase_hw.emit.passes import EmitArgs, bundle_of, write_bundle
 from mase_hw.emit.render import environment
+from mase_hw.emit.yosys import MAPPERS
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import graph_pass
@@ -25,14 +26,8 @@ from mase_hw.resources import rtl_root, sim_root
 FRAMES = 8
 """Least number of frames the testbenches play in a run: enough for a steady interval."""
 BOUNDARY = "lib/skid_buffer.sv"
-YOSYS = {
-    "xc7": ("Xilinx 7 series", "synth_xilinx -family xc7 -flatten"),
-    "xcup": ("Xilinx UltraScale+", "synth_xilinx -family xcup -flatten"),
-    "ecp5": ("Lattice ECP5", "synth_ecp5"),
-    "ice40": ("Lattice iCE40 UltraPlus", "synth_ice40 -device u -dsp"),
-    "gowin": ("Gowin GW2A", "synth_gowin -family gw2a"),
-}
-"""Devices of the open synthesis scripts: what they are, and the command that maps to them."""
+PACKER = "pack_ecp5.py"
+"""Script of the ECP5 flow; a bundle gets the file of this package that ``mase-hw synth`` uses."""
 
 
 class HandoffArgs(EmitArgs):
@@ -114,6 +109,8 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
         (f"{manifest['top']}.core", "synth/fusesoc.core.j2"),
         ("synth/files.tcl", "synth/files.tcl.j2"),
         ("synth/fusesoc_yosys.tcl", "synth/fusesoc_yosys.tcl.j2"),
+        ("synth/yosys_verilog.ys", "synth/yosys_verilog.ys.j2"),
+        ("synth/ecp5.sh", "synth/ecp5.sh.j2"),
         ("synth/clock.xdc", "synth/clock.xdc.j2"),
         ("synth/clock.sdc", "synth/clock.sdc.j2"),
         ("synth/vivado.tcl", "synth/vivado.tcl.j2"),
@@ -122,9 +119,10 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
         (f"examples/{manifest['top']}_example.v", "synth/example.v.j2"),
     ):
         _render(bundle, path, template, context)
-    for device, (family, command) in YOSYS.items():
-        more = {"device": device, "family": family, "command": command}
+    for device, mapper in MAPPERS.items():
+        more = {"device": device, "family": mapper.title, "commands": mapper.script(tops[-1].name)}
         _render(bundle, f"synth/yosys_{device}.ys", "synth/yosys.ys.j2", {**context, **more})
+    bundle.add(f"synth/{PACKER}", Path(__file__).with_name(PACKER).read_bytes())
     _render(bundle, "README.md", "synth/README.md.j2", {**context, **readme_context(manifest, ports)})
 
 
@@ -174,7 +172,8 @@ def _context(
         "options": options,
         "tops": tops,
         "top": tops[-1],
-        "yosys": YOSYS,
+        "packer": PACKER,
+        "yosys": {device: mapper.title for device, mapper in MAPPERS.items()},
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mase_hw.emit.estimate import BASIS, estimate
 from mase_hw.emit.handoff_ports import HandoffPort
 
 
@@ -22,6 +23,8 @@ def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[s
         "memory_bits": sum(m["words"] * m["bits"] for m in memories),
         "fifo_bits": sum(f["depth"] * f["bits"] for f in manifest["fifos"]),
         "frames": manifest["vectors"]["frames"],
+        "estimate": estimate(manifest),
+        "basis": BASIS,
     }
 
 

@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mase_hw.emit.pack_ecp5 import pack_multipliers
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.flow.design import Design
 from mase_hw.flow.regress_job import write_json
 from mase_hw.flow.synth_checks import check_capacity, check_elaborated, check_outputs, check_rows
 from mase_hw.flow.synth_elaborate import Elaborated, read_elaborated
-from mase_hw.flow.synth_pack import pack_multipliers
 from mase_hw.flow.synth_place import PARTS, place
 from mase_hw.flow.synth_replay import model_files, replay, without_model
 from mase_hw.flow.synth_report import Report, read_memories, read_statistics, total
@@ -153,8 +153,8 @@ class _Run:
 
     def map(self) -> str:
         """Map it to cells of the target; return the log."""
-        mapping = f"{self.target.command} -top {self.top}"
-        commands = [*self._read(), mapping, "check -assert", "write_json netlist.json"]
+        mapping = self.target.mapper.script(self.top, pads=False)
+        commands = [*self._read(), *mapping, "check -assert", "write_json netlist.json"]
         written = ["tee -q -o statistics.json stat -json", "write_verilog -noattr netlist.v"]
 
         def make() -> None:

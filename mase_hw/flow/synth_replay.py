@@ -31,6 +31,7 @@ FOREIGN = {
 }
 """What Verilator may say of a netlist and of the cells' models, none of which we wrote, and why it is no fault."""
 STALLS = 0.3
+_MACRO = re.compile(r"^`define[ \t]+(\w+)[^\n]*$", re.MULTILINE)
 _SPECIFY = re.compile(r"^\s*specify\b.*?\bendspecify\b[^\n]*$", re.DOTALL | re.MULTILINE)
 _MODULE = re.compile(r"^(?:\(\*[^\n]*\*\)\s*)*module\s+(\\?[\w$]+)\b.*?^\s*endmodule", re.DOTALL | re.MULTILINE)
 
@@ -42,8 +43,13 @@ def cell_models(files: Sequence[Path], cells: set[str]) -> str:
         ToolError: If there is no model of a cell, or an empty one.
     """
     models: dict[str, str] = {}
+    macros: dict[str, str] = {}
     for file in files:
         text = _SPECIFY.sub("", file.read_text(encoding="utf-8"))
+        for macro in _MACRO.finditer(text):
+            # Of alternatives the last: iCE40's without values of unconnected inputs, with which Verilator simulates
+            # something else.
+            macros[macro.group(1)] = macro.group(0)
         models |= {match.group(1).lstrip("\\"): match.group(0) for match in _MODULE.finditer(text)}
     wanted, chosen = sorted(cells), dict[str, str]()
     while wanted:
@@ -59,7 +65,9 @@ def cell_models(files: Sequence[Path], cells: set[str]) -> str:
         chosen[cell] = models[cell]
         words = set(re.findall(r"[\w$]+", models[cell]))
         wanted += sorted((words & models.keys()) - chosen.keys())
-    return "".join(f"{chosen[cell]}\n\n" for cell in sorted(chosen))
+    used = set(re.findall(r"`(\w+)", "".join(chosen.values())))
+    defined = "".join(f"{macros[name]}\n" for name in sorted(used & macros.keys()))
+    return defined + "".join(f"{chosen[cell]}\n\n" for cell in sorted(chosen))
 
 
 def without_model(files: Sequence[Path], cells: set[str]) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mase_hw.emit.yosys import MAPPERS, Mapper
 from mase_hw.errors import ConfigError, suggest
 
 COLUMNS = ("lut", "ff", "carry", "dsp", "bram", "lutram")
@@ -20,8 +21,7 @@ class Target:
 
     Args:
         name: As the user names it.
-        title: For people.
-        command: What Yosys maps with, without ``-top``.
+        mapper: What Yosys maps with.
         cells: Pattern of cell types and what one of them counts; the first that matches decides.
         block_bits: Capacity of one block RAM; 0 if there is none.
         dsp_widths: Widest signed operands of one multiplier, wider first; empty if there is none.
@@ -31,13 +31,17 @@ class Target:
     """
 
     name: str
-    title: str
-    command: str
+    mapper: Mapper
     cells: tuple[tuple[str, Mapping[str, int]], ...]
     block_bits: int
     dsp_widths: tuple[int, int] | tuple[()]
     models: tuple[str, ...] = ()
     place: bool = False
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return self.mapper.title
 
     def count(self, cells: Mapping[str, int]) -> tuple[Counts, Counts]:
         """Sum cells by column.
@@ -86,7 +90,14 @@ _ECP5 = (
     (r"TRELLIS_DPR16X4", {"lut": 4, "lutram": 4}),
     (r"PFUMX|L6MUX21|VHI|VLO", _NOTHING),
 )
-_ECP5_MODELS = ("lattice/common_sim.vh", "lattice/ccu2c_sim.vh", "ours/mult18x18d.v")
+_XILINX_MODELS = ("xilinx/cells_sim.v", "ours/block_ram.v", "ours/ramb_e1.v")
+_ECP5_MODELS = (
+    "lattice/common_sim.vh",
+    "lattice/ccu2c_sim.vh",
+    "ours/mult18x18d.v",
+    "ours/block_ram.v",
+    "ours/dp16kd.v",
+)
 _ICE40 = (
     (r"SB_LUT4", {"lut": 1}),
     (r"SB_DFF\w*", {"ff": 1}),
@@ -112,46 +123,15 @@ _GENERIC = (
 TARGETS: Mapping[str, Target] = {
     target.name: target
     for target in (
-        Target(
-            "xc7",
-            "Xilinx 7 series",
-            "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf",
-            _XILINX,
-            18 * 1024,
-            (25, 18),
-            ("xilinx/cells_sim.v",),
-        ),
-        Target(
-            "xcup",
-            "Xilinx UltraScale+",
-            "synth_xilinx -family xcup -flatten -noiopad -noclkbuf",
-            _XILINX,
-            18 * 1024,
-            (27, 18),
-            ("xilinx/cells_sim.v",),
-        ),
-        Target("ecp5", "Lattice ECP5", "synth_ecp5", _ECP5, 18 * 1024, (18, 18), _ECP5_MODELS, place=True),
-        Target(
-            "ice40",
-            "Lattice iCE40 UltraPlus",
-            "synth_ice40 -device u -dsp",
-            _ICE40,
-            4096,
-            (16, 16),
-        ),
-        Target(
-            "gowin",
-            "Gowin GW2A",
-            "synth_gowin -family gw2a -noiopads",
-            _GOWIN,
-            18 * 1024,
-            (18, 18),
-            ("gowin/cells_sim.v",),
-        ),
-        Target("generic", "4-input LUTs, no vendor", "synth -lut 4 -flatten", _GENERIC, 0, ()),
+        Target("xc7", MAPPERS["xc7"], _XILINX, 18 * 1024, (25, 18), _XILINX_MODELS),
+        Target("xcup", MAPPERS["xcup"], _XILINX, 18 * 1024, (27, 18), _XILINX_MODELS),
+        Target("ecp5", MAPPERS["ecp5"], _ECP5, 18 * 1024, (18, 18), _ECP5_MODELS, place=True),
+        Target("ice40", MAPPERS["ice40"], _ICE40, 4096, (16, 16), ("ice40/cells_sim.v",)),
+        Target("gowin", MAPPERS["gowin"], _GOWIN, 18 * 1024, (18, 18), ("gowin/cells_sim.v",)),
+        Target("generic", Mapper("4-input LUTs, no vendor", ("synth -lut 4 -flatten -top {top}",)), _GENERIC, 0, ()),
     )
 }
-"""Every target by name. The commands are those of the scripts in a bundle, without pads."""
+"""Every target by name."""
 
 
 @dataclass(frozen=True)

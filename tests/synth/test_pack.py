@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mase_hw.flow.synth_pack import pack_multipliers
+from mase_hw.emit.pack_ecp5 import pack_multipliers
 
 CLK, OTHER_CLK, RESET, ENABLE = 2, 3, 4, 5
 WIDTH = 3

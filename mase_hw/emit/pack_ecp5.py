@@ -4,11 +4,17 @@ A MULT18X18D has registers at its operands and at its product. Without them a va
 to the multiplier, through it, and back within one cycle. Here a multiplier takes over the flip-flops at an operand if
 all its bits come from plain ones (no enable, no reset, one clock), and those at the product if each bit goes to exactly
 one. Values and cycles stay the same; only the unknown values before the first clock differ.
+
+Bundles hold a copy of this file, so it needs nothing but Python: ``python3 synth/pack_ecp5.py NETLIST.json`` changes a
+netlist of Yosys's ``write_json`` in place.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 _BITS = 18
@@ -153,3 +159,17 @@ def _drop_if_unread(module: _Module, register: str, done: dict[str, int]) -> Non
                 module.readers[bit].remove((register, pin))
     del module.cells[register]
     done["flipflops"] += 1
+
+
+def main(arguments: list[str]) -> int:
+    """Pack the netlists that are named."""
+    for name in arguments:
+        netlist = json.loads(Path(name).read_text(encoding="utf-8"))
+        done = pack_multipliers(netlist)
+        Path(name).write_text(json.dumps(netlist), encoding="utf-8")
+        print(f"{name}: {', '.join(f'{number} {what}' for what, number in done.items())}")
+    return 0 if arguments else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+"""What a design will roughly need on a device, from its manifest alone: no tool has seen it yet."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+BASIS = (
+    "0.75 LUTs and flip-flops a product bit of every multiplier, 100 of each an instance with multipliers, 250 LUTs for "
+    "windows; two flip-flops a bit of a ROM's word; a ROM is in LUTs of 64 words by one bit, or in block RAM of 18 Kbit "
+    "if it has more than 64 words and fills a quarter of a block"
+)
+"""Fitted to what Yosys made of single layers and of the digits MLP on Xilinx 7; a test holds it to a factor of two."""
+DSP_WIDTHS = (25, 18)
+_PER_BIT, _PER_INSTANCE, _WINDOW = 0.75, 100, 250
+_LUT_WORDS, _BLOCK = 64, 18 * 1024
+_SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
+
+
+def estimate(manifest: dict[str, Any]) -> dict[str, int]:
+    """Estimate look-up tables (of six inputs), flip-flops, DSP blocks and block RAMs (of 18 Kbit).
+
+    Args:
+        manifest: Of a bundle; its instances, memories and queues are looked at.
+
+    Returns:
+        ``lut``, ``ff``, ``dsp``, ``bram``.
+    """
+    lut = ff = 0.0
+    dsp = bram = 0
+    for instance in manifest["instances"]:
+        number, parameters = instance.get("multipliers") or 0, instance["parameters"]
+        if not number:
+            continue
+        widths = [int(parameters.get(f"{port}_PRECISION_0", 8)) for port in ("DATA_IN_0", "WEIGHT")]
+        fits = max(widths) <= max(DSP_WIDTHS) and min(widths) <= min(DSP_WIDTHS)
+        dsp += number if fits else 0
+        lut += 0 if fits else number * widths[0] * widths[1]
+        logic = number * sum(widths) * _PER_BIT + _PER_INSTANCE
+        lut += logic + (_WINDOW if any("KERNEL" in name for name in parameters) else 0)
+        ff += logic
+    for memory in manifest["memories"]:
+        words, bits = int(memory["words"]), int(memory["bits"])
+        blocks = _blocks(words, bits)
+        bram += blocks
+        lut += 0 if blocks else math.ceil(words / _LUT_WORDS) * bits
+        ff += 2 * bits
+    for queue in manifest["fifos"]:
+        blocks = _blocks(int(queue["depth"]), int(queue["bits"]))
+        bram += blocks
+        lut += 0 if blocks else math.ceil(int(queue["depth"]) / (_LUT_WORDS // 2)) * int(queue["bits"])
+    return {"lut": round(lut), "ff": round(ff), "dsp": dsp, "bram": bram}
+
+
+def _blocks(words: int, bits: int) -> int:
+    if words <= _LUT_WORDS or words * bits < _BLOCK // 4:
+        return 0
+    return min(math.ceil(words / deep) * math.ceil(bits / wide) for deep, wide in _SHAPES)

