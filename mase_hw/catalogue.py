@@ -226,7 +226,7 @@ class OpDef:
     implicit: bool = False
     relayout: Callable[[Layout, Sequence[int], Mapping[str, Any]], Layout | None] | None = None
     golden: Golden | None = None
-    on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Callable[[Tensor], Tensor | None] | None] | None = None
+    on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Any] | None = None
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
     non_negative: bool = False
@@ -270,13 +270,21 @@ class Catalogue:
         ops: The op definitions.
         modules: Module classes that stand for any op (quantised ones) and write and rebuild themselves
             (:class:`mase_hw.ir.checkpoint_modules.Rebuildable`).
+        prepare: Called with a :class:`~mase_hw.ir.MaseGraph` whenever its modules are in place: it may make the model
+            faster, and must leave its results as they are, bit for bit.
 
     Raises:
         CatalogueError: If two ops share a name or claim the same torch target.
     """
 
-    def __init__(self, ops: Iterable[OpDef], modules: Iterable[type[nn.Module]] = ()) -> None:
+    def __init__(
+        self,
+        ops: Iterable[OpDef],
+        modules: Iterable[type[nn.Module]] = (),
+        prepare: Callable[[Any], object] = lambda _: None,
+    ) -> None:
         self.modules = tuple(modules)
+        self.prepare = prepare
         self._by_name: dict[str, OpDef] = {}
         self._targets: dict[Any, OpDef] = {}
         for op in ops:
@@ -326,12 +334,12 @@ class Catalogue:
 
     def extended(self, ops: Iterable[OpDef], modules: Iterable[type[nn.Module]] = ()) -> Catalogue:
         """A new catalogue with more ops, and more module classes that stand for ops."""
-        return Catalogue([*self, *ops], [*self.modules, *modules])
+        return Catalogue([*self, *ops], [*self.modules, *modules], self.prepare)
 
 
 @functools.cache
 def default_catalogue() -> Catalogue:
-    """The ops of ``mase_hw.ops``: every file's ``OPS``, in order of file name; and the ``MODULES`` of ``mase_hw.nn``.
+    """The ops of ``mase_hw.ops``: every file's ``OPS``, in order of file name; what ``mase_hw.nn`` adds to them.
 
     Raises:
         CatalogueError: If a file has no ``OPS`` or an op is incomplete.
@@ -346,7 +354,8 @@ def default_catalogue() -> Catalogue:
         if not isinstance(found, tuple) or not all(isinstance(op, OpDef) for op in found):
             raise CatalogueError(f"mase_hw/ops/{info.name}.py has no OPS, a tuple of OpDef", node=info.name)
         ops.extend(found)
-    return Catalogue(ops, importlib.import_module("mase_hw.nn").MODULES)
+    quantised = importlib.import_module("mase_hw.nn")
+    return Catalogue(ops, quantised.MODULES, quantised.PREPARE)
 
 
 def verilog_params(params: Any) -> dict[str, int | str]:

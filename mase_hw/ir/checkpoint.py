@@ -115,4 +115,5 @@ def _build(
     graph.cf_args = {key: read(value) for key, value in document.cf_args.items()}
     graph.meta["passes"] = list(document.passes)
     checkpoint_metadata.restore_metadata(graph, document, read, propagate_missing)
+    catalogue.prepare(graph)
     return graph

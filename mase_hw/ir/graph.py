@@ -227,10 +227,11 @@ class MaseGraph:
         """Bring metadata in line with the graph after a transform replaced modules.
 
         Formats are read from modules that have them (``module.arithmetic.formats``) and carried along edges
-        and through implicit nodes; first and last nodes of the graph are found anew.
+        and through implicit nodes; first and last nodes of the graph are found anew; the catalogue prepares the model.
         """
         propagate.carry_formats(self)
         propagate.add_boundary(self)
+        self.catalogue.prepare(self)
 
     def sources(self, node: fx.Node) -> dict[str, tuple[fx.Node, str]]:
         """Where each tensor argument of a node comes from: argument -> (producer, result of the producer)."""

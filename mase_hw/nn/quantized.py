@@ -7,8 +7,8 @@ module keeps its parameters in float, so an ordinary torch training loop trains 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mase_hw.catalogue import Arithmetic, Catalogue, OpDef
 from mase_hw.errors import FormatError, GraphError, suggest
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.nn.values import OnValues, counting_writes, enter, on_grid
+from mase_hw.nn.values import OnValues, enter
 from mase_hw.numerics import as_carrier, carrier, dequantize, magnitude, quantize, symbolic
 
 
@@ -64,39 +64,47 @@ class Quantized(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""
-        for x in inputs:
-            if not _plain(x):
-                return self._in_mantissas(inputs)
-        return counting_writes(self._inference, inputs)
+        if self.op.on_values is not None and len(inputs) == 1 and plain(inputs[0]):
+            run, x = self.on_values(), enter(inputs[0], self.arithmetic.formats["data_in_0"])
+            result = run(x) if run is not None and x is not None else None
+            if result is not None:
+                return result
+        return self.in_mantissas(inputs)
 
-    def _inference(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Without gradients, on tensors that may be known to be on the grid, which the result then is too."""
-        formats, result = self.arithmetic.formats, None
-        if self.op.on_values is not None and len(inputs) == 1:
-            run, x, fmt = self._on_values(), inputs[0], formats["data_in_0"]
-            if run is not None:
-                on = x if on_grid.knows(x, fmt) else enter(x, fmt)
-                result = None if on is None else run(on)
-        if result is None:
-            result = self._in_mantissas(inputs)
-        if result.dtype is torch.float32 and not self._forward_hooks:
-            on_grid.note(result, formats["data_out_0"])
-        return result
+    def on_values(self) -> OnValues | None:
+        """The op on values, prepared once for these parameters, formats, modes and attributes.
 
-    def _on_values(self) -> OnValues | None:
-        """The op on values, prepared once for these parameters, formats, modes and attributes."""
-        a, kept = self.arithmetic, cast("_Prepared | None", self.__dict__.get("_prepared"))
-        if kept is not None and kept.fits(a, self):
-            return kept.run
-        assert self.op.on_values is not None  # checked by the caller
+        None if the op has no such form, or these do not allow it.
+
+        Raises:
+            FormatError: Naming the parameter that holds NaN.
+        """
+        if self.op.on_values is None:
+            return None
+        kept: tuple[Snapshot, OnValues | None] | None = self.__dict__.get("_prepared")
+        if kept is not None and kept[0].fits(self):
+            return kept[1]
         mantissas = {name: self.mantissa(name) for name in self.parameter_names}
-        run = None if any(map(symbolic, mantissas.values())) else self.op.on_values(a, mantissas)
-        self.__dict__["_prepared"] = _Prepared(run, a, {n: getattr(self, n).detach().clone() for n in mantissas})
+        prepare = self.op.on_values
+        run = None if any(map(symbolic, mantissas.values())) else prepare(self.arithmetic, mantissas)
+        self.__dict__["_prepared"] = (Snapshot(self), run)
         return run
 
-    def _in_mantissas(self, inputs: tuple[Tensor, ...]) -> Tensor:
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: without what was prepared from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_prepared", "_kept")}
+
+    def in_mantissas(self, inputs: Sequence[Tensor], on_grid: bool = False) -> Tensor:
+        """The values of what ``golden`` gives.
+
+        Args:
+            inputs: Floats, one tensor for every ``data_in_k``.
+            on_grid: The inputs are values of their formats already, so there is nothing to round.
+        """
         formats = self.arithmetic.formats
-        mantissas = {name: self._entered(name, x) for name, x in ((f"data_in_{i}", x) for i, x in enumerate(inputs))}
+        mantissas = {
+            name: self._entered(name, x, on_grid) for name, x in ((f"data_in_{i}", x) for i, x in enumerate(inputs))
+        }
         mantissas |= {name: self._parameter(name) for name in self.parameter_names}
         assert self.op.golden is not None  # checked on construction
         try:
@@ -106,10 +114,9 @@ class Quantized(nn.Module):
             raise
         return dequantize(result, formats["data_out_0"])
 
-    def _entered(self, name: str, x: Tensor) -> Tensor:
-        """Mantissas of an input; nothing to round where a quantised module made it."""
+    def _entered(self, name: str, x: Tensor, on_grid: bool) -> Tensor:
         fmt = self.arithmetic.formats[name]
-        if _plain(x) and on_grid.knows(x, fmt):
+        if on_grid:
             return as_carrier(x * math.ldexp(1.0, fmt.frac_width), carrier(magnitude(fmt)))
         return quantize(x, fmt, name=f"{self.label}.{name}")
 
@@ -119,7 +126,8 @@ class Quantized(nn.Module):
         Raises:
             FormatError: Naming the tensor that holds NaN.
         """
-        with torch.no_grad():
+        # Never a tensor of inference mode: it is kept, and may be needed for a gradient later.
+        with torch.inference_mode(False), torch.no_grad():
             return self._quantized(name).detach()
 
     def _quantized(self, name: str) -> Tensor:
@@ -209,23 +217,36 @@ class Quantized(nn.Module):
         return made
 
 
-class _Prepared:
-    """An op on values, and what it was made from."""
+class Snapshot:
+    """Everything about a quantised module that its bits depend on, to tell later whether it is still so.
 
-    def __init__(self, run: OnValues | None, arithmetic: Arithmetic, copies: dict[str, Tensor]) -> None:
-        self.run = run
-        self._arithmetic = arithmetic
-        self._formats, self._attributes = dict(arithmetic.formats), dict(arithmetic.attributes)
-        self._copies = tuple(copies.items())
+    Contents of parameters are compared rather than version counters, which do not see a write through ``.data`` or
+    numpy; formats and attributes likewise, because an arithmetic is frozen, but its mappings need not be.
 
-    def fits(self, arithmetic: Arithmetic, module: nn.Module) -> bool:
-        """Whether nothing has changed; an arithmetic is frozen, but its mappings need not be."""
-        if arithmetic is not self._arithmetic or arithmetic.formats != self._formats:
+    Args:
+        module: The module, :class:`Quantized` or :class:`QuantizeInput`.
+        parameters: Its parameters matter; else only formats, modes and attributes.
+    """
+
+    def __init__(self, module: Quantized | QuantizeInput, parameters: bool = True) -> None:
+        self._arithmetic = module.arithmetic
+        self._formats, self._attributes = dict(self._arithmetic.formats), dict(self._arithmetic.attributes)
+        names = module.parameter_names if parameters and isinstance(module, Quantized) else ()
+        copies = []
+        with torch.inference_mode(False):
+            for name in names:
+                table: dict[str, Any] = module._parameters if name in module._parameters else module._buffers
+                copies.append((table, name, getattr(module, name).detach().clone()))
+        self._copies = tuple(copies)
+
+    def fits(self, module: Quantized | QuantizeInput) -> bool:
+        """Whether nothing has changed."""
+        a = self._arithmetic
+        if module.arithmetic is not a or a.formats != self._formats or a.attributes != self._attributes:
             return False
-        if arithmetic.attributes != self._attributes:
-            return False
-        for name, copy in self._copies:  # noqa: SIM110 - a generator costs as much as a comparison
-            if not _identical(getattr(module, name), copy):
+        for table, name, copy in self._copies:
+            value = table.get(name)
+            if value is None or not _identical(value, copy):
                 return False
         return True
 
@@ -234,8 +255,11 @@ def _identical(a: Tensor, b: Tensor) -> bool:
     return a.dtype is b.dtype and a.device == b.device and torch.equal(a, b)
 
 
-def _plain(x: Tensor) -> bool:
-    """Whether a tensor is an ordinary one without gradient, on the device where passes over memory are what counts."""
+def plain(x: object) -> bool:
+    """Whether this is an ordinary float32 tensor on the CPU, of which no gradient is wanted.
+
+    There passes over memory and calls are what inference costs; elsewhere everything goes the general way.
+    """
     if torch.is_grad_enabled() or type(x) is not Tensor or x.dtype is not torch.float32 or not x.is_cpu:
         return False
     return not (x.requires_grad or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling())
@@ -260,17 +284,8 @@ class QuantizeInput(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Quantise half-even and saturating; same shape, values on the grid."""
         fmt = self.arithmetic.formats["data_out_0"]
-        if not _plain(x):
-            return dequantize(quantize(x, fmt, name=self.input_name), fmt)
-        return counting_writes(self._inference, x)
-
-    def _inference(self, x: Tensor) -> Tensor:
-        fmt = self.arithmetic.formats["data_out_0"]
-        y = enter(x, fmt)
-        y = dequantize(quantize(x, fmt, name=self.input_name), fmt) if y is None else y
-        if y.dtype == torch.float32 and not self._forward_hooks:
-            on_grid.note(y, fmt)
-        return y
+        entered = enter(x, fmt) if plain(x) else None
+        return dequantize(quantize(x, fmt, name=self.input_name), fmt) if entered is None else entered
 
     def extra_repr(self) -> str:
         """The format, for ``print(model)``."""

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import functools
 import math
-import weakref
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,9 +22,63 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import magnitude
 
-T = TypeVar("T")
-OnValues = Callable[[Tensor], Tensor | None]
-"""An op from values to values; None where it must be computed in mantissas after all."""
+
+@dataclass(frozen=True)
+class Cast:
+    """The cast of exact values to a format by clamping and adding a constant, in place.
+
+    Args:
+        low: Smallest value.
+        high: Largest value.
+        constant: What rounds to a step when it is added and subtracted.
+    """
+
+    low: float
+    high: float
+    constant: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The values of the format nearest to ``x``, half-even and saturating, written into ``x``."""
+        # Both ends are on the grid, so it does not matter that saturation comes first. Gives no negative zero.
+        return x.clamp_(self.low, self.high).add_(self.constant).sub_(self.constant)
+
+
+@dataclass(frozen=True)
+class OnValues:
+    """An op of one input from values to values.
+
+    Args:
+        exact: The result before the cast, exact, in a new tensor; None where this input must be computed in mantissas.
+        cast: What follows; None if the result is in its format already.
+        allowed: Whether torch's settings leave ``exact`` exact, asked at every use.
+        positive: ``exact`` is ``max(x, 0)``, which the cast before it can do as well.
+    """
+
+    exact: Callable[[Tensor], Tensor | None]
+    cast: Cast | None
+    allowed: Callable[[], bool] | None = None
+    positive: bool = False
+
+    def __call__(self, x: Tensor) -> Tensor | None:
+        """The result, in a tensor of its own; None where it must be computed in mantissas after all."""
+        if self.allowed is not None and not self.allowed():
+            return None
+        return self.compute(x)
+
+    def compute(self, x: Tensor) -> Tensor | None:
+        """The result where ``allowed`` was asked before."""
+        y = self.exact(x)
+        return y if y is None or self.cast is None else self.cast(y)
+
+    def then(self, after: OnValues) -> OnValues | None:
+        """Both in one, if all that ``after`` does is to clamp what this one gives; else None."""
+        mine, theirs = self.cast, after.cast
+        if not after.positive or mine is None or (theirs is not None and theirs.constant is not mine.constant):
+            return None
+        high = mine.high if theirs is None else min(mine.high, theirs.high)
+        return replace(self, cast=Cast(max(mine.low, 0.0), high, mine.constant))
+
+
 MAX_EXPONENT = 40
 """Fraction widths up to this keep products, sums and the constant far from both ends of float32."""
 _EXACT = 1 << 24
@@ -45,37 +98,35 @@ def _constant(frac_width: int) -> Tensor:
         return torch.tensor(math.ldexp(1.5, 23 - frac_width), dtype=torch.float32, device="cpu")
 
 
-def snapper(a: Arithmetic) -> Callable[[Tensor], Tensor] | None:
-    """The cast to ``data_out_0`` of exact values, in place; None if it needs the general one."""
+def cast_to(a: Arithmetic) -> Cast | None:
+    """The cast to ``data_out_0``; None if it needs the general one."""
     fmt = a.formats["data_out_0"]
     if (a.rounding, a.overflow) != (Rounding.HALF_EVEN, Overflow.SATURATE):
         return None
     if not in_float32(fmt) or magnitude(fmt) > _WIDEST:
         return None
-    low, high = fmt.min_value, fmt.max_value
-    constant = _constant(fmt.frac_width)
-
-    def snap(x: Tensor) -> Tensor:
-        # Both ends are on the grid, so it does not matter that saturation comes first. Gives no negative zero.
-        return x.clamp_(low, high).add_(constant).sub_(constant)
-
-    return snap
+    return Cast(fmt.min_value, fmt.max_value, _constant(fmt.frac_width))
 
 
-def selection(a: Arithmetic, low: int) -> Callable[[Tensor], Tensor] | None:
-    """The cast of an op that gives numbers of its input, or 0; nothing if the output format holds them all.
+def selection(
+    a: Arithmetic, low: int, exact: Callable[[Tensor], Tensor | None], positive: bool = False
+) -> OnValues | None:
+    """An op that gives numbers of its input, or 0; it needs no cast if the output format holds them all.
 
     Args:
         a: Formats and modes.
         low: Smallest mantissa that is given.
+        exact: The op before the cast.
+        positive: It is ``max(x, 0)``.
     """
     fx, fy = a.formats["data_in_0"], a.formats["data_out_0"]
     if not in_float32(fx, fy):
         return None
     finer = fy.frac_width - fx.frac_width
     if finer >= 0 and low << finer >= fy.min_mantissa and fx.max_mantissa << finer <= fy.max_mantissa:
-        return lambda x: x
-    return snapper(a)
+        return OnValues(exact, None, positive=positive)
+    cast = cast_to(a)
+    return None if cast is None else OnValues(exact, cast, positive=positive)
 
 
 def operands(a: Arithmetic, t: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None] | None:
@@ -110,47 +161,6 @@ def operands(a: Arithmetic, t: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | N
     if bound.numel() and float(bound.max()) > _EXACT:
         return None
     return (weight * fw.scale).float(), bias
-
-
-class OnGrid:
-    """Which tensors are known to hold values of a format, because a quantised module made them and nobody has written.
-
-    Kept outside the tensors, so that copies and files of them know nothing. A write is seen by the version counter; one
-    that goes around it (through ``.data`` or an array that shares the memory) is not, as everywhere in torch.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Tensor], FixedFormat, int]] = {}
-
-    def note(self, y: Tensor, fmt: FixedFormat) -> None:
-        """``y``, made outside inference mode, holds values of a format."""
-        key, known = id(y), self._known
-        known[key] = (weakref.ref(y, lambda _: known.pop(key, None)), fmt, y._version)
-
-    def knows(self, x: Tensor, fmt: FixedFormat) -> bool:
-        """Whether a tensor, or the one it is a view of, holds values of a format."""
-        found = self._known.get(id(x))
-        if found is None:
-            if x._base is None or x.dtype != x._base.dtype or x.is_neg():
-                return False  # other numbers than the base's: its bytes read as another dtype, or negated
-            x = x._base
-            found = self._known.get(id(x))
-        # The reference guards against another tensor at the same address.
-        if found is None or found[0]() is not x or found[2] != x._version:
-            return False
-        return found[1] is fmt or found[1] == fmt
-
-
-on_grid = OnGrid()
-
-
-def counting_writes(function: Callable[[T], Tensor], argument: T) -> Tensor:
-    """Call a function without gradients so that its result counts writes, which a tensor of inference mode does not."""
-    if not torch.is_inference_mode_enabled():
-        return function(argument)
-    with torch.inference_mode(False):
-        torch.set_grad_enabled(False)  # until inference mode is back
-        return function(argument)
 
 
 def enter(x: Tensor, fmt: FixedFormat) -> Tensor | None:

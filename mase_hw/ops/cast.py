@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.nn.values import OnValues, in_float32, snapper
+from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import cast
 from mase_hw.ops import _elementwise as elementwise
 
@@ -21,8 +22,8 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-    snap = snapper(a) if in_float32(a.formats["data_in_0"]) else None
-    return None if snap is None else lambda x: snap(x.clone())
+    last = cast_to(a) if in_float32(a.formats["data_in_0"]) else None
+    return None if last is None else OnValues(torch.clone, last)
 
 
 def _cases() -> list[Case]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
 from mase_hw.formats import FixedFormat, Overflow
-from mase_hw.nn.values import OnValues, operands, snapper
+from mase_hw.nn.values import OnValues, cast_to, operands
 from mase_hw.numerics import (
     as_carrier,
     carrier,
@@ -94,19 +94,23 @@ def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], frac: int, product_frac: 
 
 
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-    found, snap, g = operands(a, t), snapper(a), geometry_of(a.attributes, tuple(t["weight"].shape[2:]))
-    if found is None or snap is None or g.before != g.after:
+    found, last, g = operands(a, t), cast_to(a), geometry_of(a.attributes, tuple(t["weight"].shape[2:]))
+    if found is None or last is None or g.before != g.after:
         return None
     (weight, bias), dims = found, t["weight"].dim()
 
     def run(x: Tensor) -> Tensor | None:
-        if x.dim() != dims or reduced_matmul() or reduced_conv():
+        if x.dim() != dims:
             return None
         if dims == 3:
-            return snap(F.conv1d(x, weight, bias, g.stride[1], g.before[1], g.dilation[1], g.groups))
-        return snap(F.conv2d(x, weight, bias, g.stride, g.before, g.dilation, g.groups))
+            return F.conv1d(x, weight, bias, g.stride[1], g.before[1], g.dilation[1], g.groups)
+        return F.conv2d(x, weight, bias, g.stride, g.before, g.dilation, g.groups)
 
-    return run
+    return OnValues(run, last, _all_bits)
+
+
+def _all_bits() -> bool:
+    return not (reduced_matmul() or reduced_conv())
 
 
 def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:

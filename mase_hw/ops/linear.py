@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.nn.values import OnValues, operands, snapper
+from mase_hw.nn.values import OnValues, cast_to, operands
 from mase_hw.numerics import (
     as_carrier,
     carrier,
@@ -133,11 +133,15 @@ def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], frac: int, product_frac: 
 
 
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-    found, snap = operands(a, t), snapper(a)
-    if found is None or snap is None:
+    found, last = operands(a, t), cast_to(a)
+    if found is None or last is None:
         return None
     weight, bias = found
-    return lambda x: None if reduced_matmul() else snap(nn.functional.linear(x, weight, bias))
+    return OnValues(lambda x: nn.functional.linear(x, weight, bias), last, _all_bits)
+
+
+def _all_bits() -> bool:
+    return not reduced_matmul()
 
 
 def _build(r: Request) -> LinearParams:

@@ -73,8 +73,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor], *, spatial: int) -> dict[str,
 
 
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor], *, spatial: int) -> OnValues | None:
-    finish = selection(a, a.formats["data_in_0"].min_mantissa)
-    return None if finish is None else lambda x: finish(_pooled(x, a.attributes, spatial))
+    return selection(a, a.formats["data_in_0"].min_mantissa, lambda x: _pooled(x, a.attributes, spatial))
 
 
 def _pooled(x: Tensor, attributes: Mapping[str, Any], spatial: int) -> Tensor:
