@@ -18,7 +18,7 @@ from rich.table import Table
 
 from mase_hw._version import __version__
 from mase_hw.errors import MaseHwError, SimulationError
-from mase_hw.flow import cache_cli, regress_cli, synth_cli
+from mase_hw.flow import cache_cli, explain_cli, regress_cli, synth_cli
 
 if TYPE_CHECKING:
     from mase_hw.flow.design import Design
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = _arguments(argv)
     try:
         code: int = arguments.run(arguments)
     except MaseHwError as error:
@@ -62,6 +62,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("mase-hw: interrupted", file=sys.stderr)
         return 130
     return code
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; names of nodes may also follow options, which argparse alone does not allow."""
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    if rest and hasattr(arguments, "nodes") and not any(word.startswith("-") for word in rest):
+        arguments.nodes = [*arguments.nodes, *rest]
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return arguments
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -238,6 +249,7 @@ COMMANDS = (
     Command("doctor", "show every tool that was found, its version and what is wrong", _doctor_arguments, _doctor),
     Command("compile", "turn a model into a bundle of SystemVerilog", _compile_arguments, _compile),
     Command("sim", "simulate a bundle and compare with PyTorch bit for bit", _sim_arguments, _sim),
+    Command("explain", explain_cli.HELP, explain_cli.configure, explain_cli.run),
     Command("cache", cache_cli.HELP, cache_cli.configure, cache_cli.run),
     Command(
         "regress",

@@ -10,7 +10,7 @@ from torch import nn
 
 from mase_hw.errors import ConfigError, GraphError
 from mase_hw.passes.analysis import calibrate_analysis_pass
-from mase_hw.passes.analysis.explain import explain
+from mase_hw.passes.analysis.explain import explain, explained
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import update_quantization_configs
 from tests.ir.nets import annotated
@@ -109,6 +109,28 @@ def test_explain() -> None:
     text = str(found)
     assert "overridden: overrides.fc2 says 5" in text and f"-> {out['format']:>8}" in text
     assert told["tensors"]["data_in_0"]["reason"] == "as relu gives it"
+    assert explained(graph) == ["fc1", "relu", "fc2"]
+
+
+def test_explain_what_nothing_was_decided_about() -> None:
+    """Inputs, casts and shapes have somebody else's format, and it is said whose."""
+    model, x = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Sigmoid(), nn.Linear(5, 2)), inputs(8, 6)
+    config = {**EIGHT, "overrides": {"_3": rule(data_in_width=5)}}
+    graph, info = quantised(model, x, config=config)
+    formats = info["nodes"]["_1"]["formats"], info["nodes"]["_3"]["formats"]
+    cast = explain(graph, "_3_cast").tensors
+    assert str(cast["data_out_0"].decision.fmt) == formats[1]["data_in_0"]
+    assert [cast[name].decision.reason for name in cast] == ["as _2 gives it", "as _3 takes it"]
+    for name, said in (
+        ("input_1", "input_1_quantize brings"),
+        ("input_1_quantize", "as _0 takes"),
+        ("_0", "the shape"),
+    ):
+        found = explain(graph, name).tensors["data_out_0"].decision
+        assert str(found.fmt) == formats[0]["data_in_0"] and said in found.reason, name
+    floats, _ = quantised(model, x, config={**EIGHT, "overrides": {"_2": {"config": {"name": None}}}})
+    with pytest.raises(GraphError, match="not quantised"):
+        explain(floats, "_2")
 
 
 def test_explain_refuses_what_it_does_not_know() -> None:

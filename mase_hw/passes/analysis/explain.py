@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mase_hw.errors import GraphError, suggest
 from mase_hw.ir import MaseGraph
+from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.transforms.quantize import DECISIONS
 from mase_hw.passes.transforms.quantize_config import group_of
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -91,25 +93,32 @@ def _clipped(share: float) -> str:
     return "" if math.isnan(share) else f", clips {share:.3%}"
 
 
+def explained(graph: MaseGraph) -> list[str]:
+    """The nodes for whose formats something was decided, in order of execution.
+
+    Raises:
+        GraphError: If the graph does not know (not quantised, or loaded from a checkpoint).
+    """
+    known = _known(graph, None)
+    return [node.name for node in graph.nodes if node.name in known]
+
+
 def explain(graph: MaseGraph, node: str) -> Explanation:
     """Say why the tensors of a node have their formats: ranges, method, candidates and who configured what.
 
+    Of an input, a cast and a node that only renames a shape it is said whose format they have.
+
     Args:
         graph: A graph on which ``quantize_transform_pass`` has run in this process.
-        node: Name of a quantised node.
+        node: Name of a node.
 
     Raises:
-        GraphError: If the graph does not know (not quantised, or loaded from a checkpoint), or has no such node.
+        GraphError: If the graph does not know (not quantised, or loaded from a checkpoint), or has no such node, or the
+            node was left in float.
     """
-    known = graph.meta.get(DECISIONS)
-    if known is None:
-        raise GraphError(
-            "the graph does not know why its formats are what they are",
-            node=node,
-            remedy="run quantize_transform_pass on it; a checkpoint keeps formats, not reasons",
-        )
+    known = _known(graph, node)
     if node not in known:
-        raise GraphError("this node was not quantised", node=node, remedy=suggest(node, known))
+        return _carried(graph, node, known)
     decisions, layers = known[node]
     tensors: dict[str, TensorExplanation] = {}
     for name, decision in decisions.items():
@@ -121,3 +130,46 @@ def explain(graph: MaseGraph, node: str) -> Explanation:
                     settings.setdefault(key, []).append((origin, value))
         tensors[name] = TensorExplanation(decision, settings)
     return Explanation(node, tensors)
+
+
+def _known(graph: MaseGraph, node: str | None) -> dict[str, Any]:
+    known: dict[str, Any] | None = graph.meta.get(DECISIONS)
+    if known is None:
+        raise GraphError(
+            "the graph does not know why its formats are what they are",
+            node=node,
+            remedy="run quantize_transform_pass on it; a checkpoint keeps formats, not reasons",
+        )
+    return known
+
+
+def _carried(graph: MaseGraph, name: str, known: Mapping[str, Any]) -> Explanation:
+    """Of a node about which nothing was decided: where its format comes from."""
+    nodes = {n.name: n for n in graph.nodes if n.op not in ("output", "get_attr")}
+    if name not in nodes:
+        raise GraphError("the graph has no such node", node=name, remedy=suggest(name, {*known, *nodes}))
+    node = nodes[name]
+    before = [source.name for source, _ in graph.sources(node).values()]
+    readers = ", ".join(user.name for user in node.users) or "nobody"
+    module = graph.meta_of(node).module
+    enters = [u for u in node.users if isinstance(graph.meta_of(u).module, QuantizeInput)]
+    if node.op == "placeholder" and enters:
+        reasons, node = {"data_out_0": f"an input of the model, which {readers} brings into this format"}, enters[0]
+    elif isinstance(module, QuantizeInput):
+        reasons = {"data_out_0": f"as {readers} takes it; of several readers, a format that holds all of theirs"}
+    elif isinstance(module, Quantized):
+        reasons = {"data_in_0": f"as {before[0]} gives it", "data_out_0": f"as {readers} takes it"}
+    elif graph.is_implicit(node) and before:
+        reasons = {"data_out_0": f"as {before[0]} gives it: only the shape is another"}
+    else:
+        reasons = {}
+    tensors = {}
+    for tensor, reason in reasons.items():
+        fmt = graph.tensor(node, tensor).fmt
+        if fmt is not None:
+            tensors[tensor] = TensorExplanation(Decision(fmt, reason), {})
+    if not tensors:
+        raise GraphError(
+            "this node was not quantised", node=name, remedy="it is left in float, or about a shape and not about data"
+        )
+    return Explanation(name, tensors)
