@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "say why the tensors of a model's nodes have the formats they have"
+HELP = "say why the tensors of nodes have their formats"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

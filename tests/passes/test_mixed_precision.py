@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
 from mase_hw.passes.evaluation import against
-from mase_hw.passes.mixed_precision import MixedPrecision, noise_based_mixed_precision_quantization
+from mase_hw.passes.mixed_precision import MixedPrecision, Ranked, noise_based_mixed_precision_quantization
+from mase_hw.passes.mixed_precision.prune import Pruned, lower_again
 from tests.passes.digits import accuracy, digits
 from tests.unit.pipeline import MLP, WIDTHS, annotated, calibrated, formats, inputs, rule, seeded
 
@@ -86,7 +88,7 @@ def test_the_shortest_prefix_of_the_ranking(graph: MaseGraph, net: nn.Module) ->
     for target in [s - 1e-6 for s in scores[::2]]:
         if scores[-1] < target:
             continue
-        found = search(graph, net, target)
+        found = search(graph, net, target, prune=False)
         count = len({g for g in found.ranking if set(g.nodes) <= set(found.raised)})
         assert set(found.raised) == set(prefixes[count]) and found.proven
         assert found.score >= target and found.score == pytest.approx(scores[count], abs=1e-9)
@@ -96,6 +98,87 @@ def test_the_shortest_prefix_of_the_ranking(graph: MaseGraph, net: nn.Module) ->
     assert len({count for _, count in counts}) > 2, "targets that all need the same set show nothing"
     for (a, few), (b, many) in ((p, q) for p in counts for q in counts):
         assert a > b or few <= many, "a smaller target never needs more nodes"
+
+
+def test_pruning_leaves_what_is_needed(graph: MaseGraph, net: nn.Module) -> None:
+    """By hand: of the prefix, lowering what is left raised misses the target or saves nothing; the cost never rises."""
+    x, target = inputs(128, 12), search(graph, net, -100.0, prune=False).score + 3
+    whole, pruned = (search(graph, net, target, prune=prune) for prune in (False, True))
+    assert not whole.lowered and {*pruned.raised, *pruned.lowered} == set(whole.raised)
+    assert pruned.lowered and pruned.score >= target and pruned.proven
+    assert pruned.cost["prefix"] == whole.cost["mixed"] > pruned.cost["mixed"]
+
+    def tried(raised: tuple[str, ...]) -> tuple[float, int]:
+        model = by_hand(calibrated(net, x), raised)
+        formats = [m.arithmetic.formats for m in model.modules() if isinstance(m, Quantized) and m.mase_op == "linear"]
+        return sqnr(net, model, x), sum(f["data_in_0"].width * f["weight"].width for f in formats)
+
+    score, cost = tried(pruned.raised)
+    assert pruned.score == pytest.approx(score, abs=1e-9)
+    for group in pruned.ranking:
+        without = tuple(n for n in pruned.raised if n not in group.nodes)
+        if without != pruned.raised:
+            less, cheaper = tried(without)
+            assert less < target or cheaper >= cost, group
+    stopped = search(graph, net, target, max_iterations=len(whole.scores) - 1)
+    assert not stopped.lowered and not stopped.proven and stopped.raised == whole.raised, "the halvings are counted"
+
+
+def ranked(*names: str) -> list[Ranked]:
+    return [Ranked((name,), float(noise)) for noise, name in enumerate(names)]
+
+
+class Imagined:
+    """Groups with a cost each, and what they are worth together."""
+
+    def __init__(self, price: dict[str, float], worth: dict[str, float]) -> None:
+        self.price, self.worth = price, worth
+        self.scored: list[str] = []
+        self.said: list[str] = []
+
+    def prune(self, target: float, trials: int | None = None, known: tuple[str, ...] = ()) -> Pruned:
+        def made(groups: Sequence[Ranked]) -> Any:
+            return [group.nodes[0] for group in groups]
+
+        def score(names: Any) -> float:
+            self.scored.append("".join(names))
+            return sum(self.worth[name] for name in names)
+
+        groups = ranked(*self.price)
+        scores = {tuple(g for g in groups if g.nodes[0] in names): sum(self.worth[n] for n in names) for names in known}
+        return lower_again(
+            groups,
+            scores={tuple(groups): sum(self.worth.values()), **scores},
+            made=made,
+            cost=lambda names: sum(self.price[name] for name in names),  # type: ignore[attr-defined]
+            score=score,
+            good_enough=lambda value: value >= target,
+            trials=trials,
+            tell=self.said.append,
+        )
+
+
+def names(pruned: Pruned) -> str:
+    return "".join(group.nodes[0] for group in pruned.groups)
+
+
+def test_the_order_of_pruning_and_its_limit() -> None:
+    def net() -> Imagined:
+        return Imagined({"a": 2.0, "b": 9.0, "c": 4.0, "d": 0.0, "e": 4.0}, {"a": 1, "b": 5, "c": 2, "d": 1, "e": 2})
+
+    # 11 in all. The dearest first, but it is worth too much; of equals the least noisy; d saves nothing.
+    full, dearest = net(), "acde"
+    found = full.prune(8.0)
+    assert full.scored == [dearest, "abcd", "abd", "bcd"] and names(found) == "bcd"
+    assert found.score == 8.0 and found.complete
+    assert full.said[:2] == ["lowering b: not good enough", "lowering e: still good enough"]
+    for trials, left, complete in ((0, "abcde", False), (1, "abcde", False), (2, "abcd", False), (4, "bcd", True)):
+        limited = net()
+        found = limited.prune(8.0, trials)
+        assert (names(found), found.complete, len(limited.scored)) == (left, complete, trials)
+    told = net()
+    assert names(told.prune(8.0, known=(dearest, "abcd"))) == "bcd" and told.scored == ["abd", "bcd"]
+    assert names(net().prune(-1.0)) == "d"
 
 
 def test_noise_is_that_of_each_node_alone(graph: MaseGraph, net: nn.Module) -> None:
@@ -196,6 +279,7 @@ def test_iterations_are_bounded(graph: MaseGraph, net: nn.Module) -> None:
     target = search(graph, net, -100.0).score + 0.01
     one = search(graph, net, target, max_iterations=1)
     assert set(one.scores) <= {6, 3} and one.score >= target
+    assert not one.lowered, "the one halving was all"
     full = search(graph, net, target)
     assert len(full.raised) <= len(one.raised) and full.proven
     assert one.proven == (one.raised == ())

@@ -4,11 +4,11 @@ from mase_hw.passes.mixed_precision.cost import COSTS, CostModel
 from mase_hw.passes.mixed_precision.noise_based import (
     MixedPrecision,
     MixedPrecisionConfig,
-    Ranked,
     noise_based_mixed_precision_quantization,
 )
 from mase_hw.passes.mixed_precision.pareto import Point, WidthSearch, pareto_front
 from mase_hw.passes.mixed_precision.plan import Plan, uniform
+from mase_hw.passes.mixed_precision.prune import Ranked
 from mase_hw.passes.mixed_precision.search import binary_search
 from mase_hw.passes.mixed_precision.width_search import search_widths
 

@@ -1,9 +1,13 @@
-"""Mixed precision by noise, as AFE documents it: everything low, then raise what hurts most until it is good enough."""
+"""Mixed precision by noise, as AFE documents it: everything low, then raise what hurts most until it is good enough.
+
+The ranking knows noise but not cost, and a prefix of it holds whatever is noisier than the last node that is needed. So
+the prefix is pruned afterwards: what costs most is lowered again, one after the other, wherever the target holds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +22,7 @@ from mase_hw.passes.mixed_precision.candidates import Bench, check_graph, check_
 from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
 from mase_hw.passes.mixed_precision.groups import check_keys, groups_of
 from mase_hw.passes.mixed_precision.plan import Fact, Plan, Settings, complete, compose, settings_of
+from mase_hw.passes.mixed_precision.prune import Pruned, Ranked, lower_again
 from mase_hw.passes.mixed_precision.search import Tell, binary_search
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, known_tensors
 
@@ -37,19 +42,6 @@ class MixedPrecisionConfig(BaseModel):
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """A group of nodes in the ranking.
-
-    Args:
-        nodes: Its nodes, in order of execution.
-        noise: SQNR in dB of its noisiest node when everything is low; the lower, the noisier.
-    """
-
-    nodes: tuple[str, ...]
-    noise: float
-
-
-@dataclass(frozen=True)
 class MixedPrecision:
     """What :func:`noise_based_mixed_precision_quantization` found.
 
@@ -57,17 +49,20 @@ class MixedPrecision:
         graph: The quantised graph.
         plan: Its configuration, to be saved or compiled.
         raised: The raised nodes.
-        ranking: All groups, noisiest first; those raised are the first ones.
+        ranking: All groups, noisiest first; those raised by the search are the first ones.
+        lowered: The nodes of that prefix that pruning lowered again.
         score: The criterion of the graph.
-        scores: The criterion by the number of raised groups, for every number that was tried.
-        cost: Cost of the graph, and of everything low and everything high: ``mixed``, ``low``, ``high``.
-        proven: The search ran to its end; False if ``max_iterations`` stopped it.
+        scores: The criterion by the number of raised groups, for every number that the search tried.
+        cost: Cost of the graph, of the whole prefix, and of everything low and everything high: ``mixed``, ``prefix``,
+            ``low``, ``high``.
+        proven: Search and pruning ran to their end; False if ``max_iterations`` stopped one of them.
     """
 
     graph: MaseGraph
     plan: Plan
     raised: tuple[str, ...]
     ranking: tuple[Ranked, ...]
+    lowered: tuple[str, ...]
     score: float
     scores: dict[int, float]
     cost: dict[str, float]
@@ -86,9 +81,10 @@ def noise_based_mixed_precision_quantization(
     max_iterations: int | None = None,
     fast_mode: bool = False,
     cost: str | CostModel = "bit_operations",
+    prune: bool = True,
     progress: Tell | None = None,
 ) -> MixedPrecision:
-    """Find the smallest set of nodes to raise from low to high precision so that a target is met.
+    """Find a small set of nodes to raise from low to high precision so that a target is met.
 
     Everything is quantised low; nodes are ranked by their own noise (what quantising this node alone adds to its
     result, inputs exact), noisiest first; and :func:`~mase_hw.passes.mixed_precision.search.binary_search` finds the
@@ -96,6 +92,9 @@ def noise_based_mixed_precision_quantization(
     input are raised with the node before them. With all nodes raised, the result is that of ``high`` alone, bit for
     bit. The search assumes that raising more is never worse; where that is not so the target is still met, and a lower
     target never raises more nodes, but a shorter prefix may exist.
+
+    Then, with ``prune``, each raised group is lowered again if that costs less and the target still holds, the one that
+    saves most first; so the cost is never above that of the prefix.
 
     Args:
         graph: A float graph, calibrated unless all fraction widths are configured. It is not changed.
@@ -107,9 +106,10 @@ def noise_based_mixed_precision_quantization(
         noise_data: Iterable of inputs for the ranking; the inputs of ``data`` if None.
         custom_quantization_configs: Keys of :class:`NodeConfig` by node, which hold for that node in both precisions;
             it is never raised.
-        max_iterations: Halvings of the search at most.
+        max_iterations: Halvings of the search and trials of the pruning at most, together.
         fast_mode: Evaluate whole batches at once instead of frame by frame.
-        cost: A name of :data:`~mase_hw.passes.mixed_precision.cost.COSTS` or a function, for the report.
+        cost: A name of :data:`~mase_hw.passes.mixed_precision.cost.COSTS` or a function, for pruning and the report.
+        prune: Lower again what the prefix need not have raised; without it the result is the prefix.
         progress: Told what was tried.
 
     Returns:
@@ -132,12 +132,12 @@ def noise_based_mixed_precision_quantization(
     ranking = _rank(bench, low, groups_of(graph, low, fixed), inputs_of(data) if noise_data is None else noise_data)
     scores: dict[int, float] = {}
 
-    def quantize(count: int) -> dict[str, Any]:
-        raised = {name for group in ranking[:count] for name in group.nodes}
+    def quantize(groups: Sequence[Ranked]) -> dict[str, Any]:
+        raised = {name for group in groups for name in group.nodes}
         return compose(graph, {name: (high if name in raised else low)[name] for name in low})
 
     def meets(count: int) -> bool:
-        scores[count] = bench.score(bench.quantised(quantize(count)))
+        scores[count] = bench.score(bench.quantised(quantize(ranking[:count])))
         return bench.meets(scores[count], target_accuracy)
 
     count = binary_search(
@@ -152,26 +152,44 @@ def noise_based_mixed_precision_quantization(
             expected=f"{'at least' if bench.higher_is_better else 'at most'} {target_accuracy:.6g}",
             remedy="raise the high precision, lower the target, or train the quantised network",
         )
-    made = bench.quantised(quantize(count))
-    everything = {"low": 0, "high": len(ranking)}
-    costs = {"mixed": cost_of(made)} | {k: cost_of(bench.quantised(quantize(n))) for k, n in everything.items()}
-    raised = {name for group in ranking[:count] for name in group.nodes}
+    prefix, proven = ranking[:count], count == 0 or count - 1 in scores
+    kept = Pruned(prefix, scores[count], True)
+    if prune:
+        # The first of the search's scores is that of everything raised, the others are its halvings.
+        left = None if max_iterations is None else max_iterations - (len(scores) - 1)
+        known = {tuple(ranking[:n]): score for n, score in scores.items()}
+        kept = lower_again(
+            prefix,
+            scores=known,
+            made=lambda groups: bench.quantised(quantize(groups)),
+            cost=cost_of,
+            score=bench.score,
+            good_enough=lambda score: bench.meets(score, target_accuracy),
+            trials=left,
+            tell=progress or (lambda _: None),
+        )
+    made = bench.quantised(quantize(kept.groups))
+    others = {"prefix": prefix, "low": [], "high": ranking}
+    costs = {"mixed": cost_of(made)} | {k: cost_of(bench.quantised(quantize(g))) for k, g in others.items()}
+    raised = {name for group in kept.groups for name in group.nodes}
+    lowered = {name for group in prefix for name in group.nodes} - raised
     facts: dict[str, Fact] = {
         "found by": where,
-        bench.name: scores[count],
+        bench.name: kept.score,
         "target": target_accuracy,
         "raised": ", ".join(name for name in low if name in raised) or "nothing",
         cost_name: f"{costs['mixed']:.9g} (low {costs['low']:.9g}, high {costs['high']:.9g})",
     }
     return MixedPrecision(
         graph=made,
-        plan=Plan(quantize(count), facts),
+        plan=Plan(quantize(kept.groups), facts),
         raised=tuple(name for name in low if name in raised),
         ranking=tuple(ranking),
-        score=scores[count],
+        lowered=tuple(name for name in low if name in lowered),
+        score=kept.score,
         scores=dict(sorted(scores.items())),
         cost=costs,
-        proven=count == 0 or count - 1 in scores,
+        proven=proven and kept.complete,
     )
 
 

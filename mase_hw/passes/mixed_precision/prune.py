@@ -1,0 +1,85 @@
+"""Lowering again what a search has raised without need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.mixed_precision.cost import CostModel
+from mase_hw.passes.mixed_precision.search import Tell
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A group of nodes in the ranking.
+
+    Args:
+        nodes: Its nodes, in order of execution.
+        noise: SQNR in dB of its noisiest node when everything is low; the lower, the noisier.
+    """
+
+    nodes: tuple[str, ...]
+    noise: float
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What is left raised.
+
+    Args:
+        groups: The raised groups, in the order in which they were given.
+        score: The criterion with them raised.
+        complete: Every group was tried; False if the trials ran out.
+    """
+
+    groups: Sequence[Ranked]
+    score: float
+    complete: bool
+
+
+def lower_again(
+    raised: Sequence[Ranked],
+    *,
+    scores: Mapping[tuple[Ranked, ...], float],
+    made: Callable[[Sequence[Ranked]], MaseGraph],
+    cost: CostModel,
+    score: Callable[[MaseGraph], float],
+    good_enough: Callable[[float], bool],
+    trials: int | None,
+    tell: Tell,
+) -> Pruned:
+    """Lower every group that need not be raised, each tried once: the one that saves most first.
+
+    A group stays raised if lowering it costs no less. Of groups that save the same, the least noisy is tried first.
+    What is lowered stays so; if lowering more is never better, no group that is left could be lowered in the end.
+
+    Args:
+        raised: Groups that are good enough when raised, noisiest first.
+        scores: Scores that are known, by raised groups; that of ``raised`` among them.
+        made: The quantised graph with some groups raised.
+        cost: What a graph costs.
+        score: The criterion of a graph.
+        good_enough: Whether a score is.
+        trials: Graphs to score at most; None for as many as there are groups.
+        tell: Told what was tried.
+    """
+    known, left = dict(scores), trials
+    kept, best = list(raised), cost(made(raised))
+    saved = {group: best - cost(made([g for g in raised if g is not group])) for group in raised}
+    for group in sorted(reversed(raised), key=lambda g: -saved[g]):
+        without = [g for g in kept if g is not group]
+        candidate = made(without)
+        price = cost(candidate)
+        if not price < best:
+            continue
+        if tuple(without) not in known:
+            if left == 0:
+                return Pruned(kept, known[tuple(kept)], False)
+            left = None if left is None else left - 1
+            known[tuple(without)] = score(candidate)
+        enough = good_enough(known[tuple(without)])
+        tell(f"lowering {', '.join(group.nodes)}: {'still good enough' if enough else 'not good enough'}")
+        if enough:
+            kept, best = without, price
+    return Pruned(kept, known[tuple(kept)], True)
