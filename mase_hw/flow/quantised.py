@@ -16,6 +16,7 @@ from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_anal
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 
@@ -54,6 +55,7 @@ def quantised_graph(
     check_trace(model, graph.model, dummy)
     if settings.fold_batch_norm:
         graph, _ = fold_batch_norm_transform_pass(graph)
+    graph, _ = fold_constants_transform_pass(graph)
     graph, _ = lower_slices_transform_pass(graph)
     tell("observing value ranges")
     observed = {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()}

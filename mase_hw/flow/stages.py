@@ -22,6 +22,7 @@ from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 
@@ -57,6 +58,7 @@ def compile_pipeline(
             Step("init", init_metadata_analysis_pass),
             Step("common", add_common_metadata_analysis_pass, {"dummy_in": dummy, "add_value": False}),
             *fold,
+            Step("fold_constants", fold_constants_transform_pass),
             Step("lower_slices", lower_slices_transform_pass),
             Step(
                 "calibrate",

@@ -20,6 +20,7 @@ from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, 
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
 from mase_hw.passes.transforms.quantize_operands import (
     Operands,
+    check_data,
     ends_of,
     exact_format,
     hold_constant,
@@ -105,6 +106,7 @@ class _Planner:
         operands = operands_of(self.graph, node, op)
         attributes = operands.attributes(self._attributes(node))
         inputs = operands.inputs
+        check_data(self.graph, node, op, inputs)
         self.spent.update(operands.chain)
         formats: dict[str, FixedFormat] = {}
         reasons: dict[str, str] = {}

@@ -90,6 +90,30 @@ def operands_of(graph: MaseGraph, node: fx.Node, op: OpDef) -> Operands:
     )
 
 
+def check_data(graph: MaseGraph, node: fx.Node, op: OpDef, inputs: list[fx.Node]) -> None:
+    """Refuse to compute with stored tensors alone: hardware has them in memories, not in streams.
+
+    Raises:
+        UnsupportedError: If every input is a parameter or buffer, or one in another shape.
+    """
+    if not inputs or not all(_is_stored(graph, source) for source in inputs):
+        return
+    raise UnsupportedError(
+        f"{op.name} computes with nothing but stored tensors",
+        node=node.name,
+        got=", ".join(source.name for source in inputs),
+        expected="data that flows through the model",
+        remedy="run fold_constants_transform_pass before calibration (compile does); what is random or written in "
+        "place it leaves: compute that in the constructor of the model",
+    )
+
+
+def _is_stored(graph: MaseGraph, node: fx.Node) -> bool:
+    while graph.is_implicit(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node.op == "get_attr"
+
+
 def hold_constant(
     graph: MaseGraph, node: fx.Node, op: OpDef, operands: Operands, attributes: Mapping[str, Any]
 ) -> None:

@@ -1,0 +1,130 @@
+"""Constants that the model computes at every call, computed once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from mase_hw.ir import MaseGraph, MaseMetadata
+from mase_hw.ir.annotate import describe
+from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.ir.inplace import written
+from mase_hw.passes.base import Info, NoArgs, graph_pass
+from mase_hw.passes.transforms import _edit as edit
+
+DROPOUTS = (
+    nn.functional.dropout,
+    nn.functional.dropout1d,
+    nn.functional.dropout2d,
+    nn.functional.dropout3d,
+    nn.functional.alpha_dropout,
+)
+
+
+@graph_pass("fold_constants_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED[-1:])
+def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+    """Compute once what depends on parameters and buffers alone: ``self.table[1]``, ``self.weight * self.mask``.
+
+    The result is stored as ``<node>_folded``: a parameter if one of its parts is trained, else a buffer. Training then
+    changes the result and no longer its parts. Random operations are never computed here, and no tensor that an
+    operation in place writes is touched. Every result is the same, bit for bit.
+
+    Args:
+        graph: A float graph with common metadata.
+        args: None.
+
+    Returns:
+        The graph, and ``constants``: node -> new parameter or buffer.
+
+    Raises:
+        GraphError: If the graph is quantised already.
+    """
+    edit.refuse_quantised(graph, "folding constants")
+    constants = fold_constants(graph)
+    if constants:
+        edit.finish(graph)
+    return graph, {"constants": constants}
+
+
+def fold_constants(graph: MaseGraph) -> dict[str, str]:
+    """Compute nodes whose inputs are all constant, and store what remains of them; node -> parameter or buffer."""
+    writes = {target for n in graph.nodes if (target := written(n, graph.model)) is not None}
+    values: dict[fx.Node, Any] = {}
+    trained: dict[fx.Node, bool] = {}
+    for node in graph.nodes:
+        if node in writes:
+            continue
+        if node.op == "get_attr":
+            value = _attribute(graph.model, str(node.target))
+            if isinstance(value, Tensor) and not value.is_meta:
+                values[node], trained[node] = value, value.requires_grad
+        elif node.op in ("call_function", "call_method") and _constant(graph, node, values):
+            result = _compute(node, values)
+            if result is not None:
+                values[node] = result
+                trained[node] = any(trained[source] for source in node.all_input_nodes)
+    made: dict[str, str] = {}
+    for node in [n for n in values if n.op != "get_attr"]:
+        # Inner steps disappear with the last one; several tensors at once are only ever inner.
+        if isinstance(values[node], Tensor) and any(user not in values for user in node.users):
+            made[node.name] = _store(graph, node, values[node], trained[node])
+    for node in reversed([n for n in values if n.op != "get_attr"]):
+        if not node.users:
+            graph.fx_graph.erase_node(node)
+    return made
+
+
+def _constant(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> bool:
+    sources = node.all_input_nodes
+    known = bool(sources) and all(source in values for source in sources) and graph.op_of(node) is not None
+    random = node.op == "call_function" and node.target in DROPOUTS
+    return known and not random and written(node, graph.model) is None
+
+
+def _compute(node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+    """The value of a node, or None if it is no tensor or tuple of them, or depends on chance."""
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
+
+    def run() -> Any:
+        if node.op == "call_method":
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        before = torch.random.get_rng_state()
+        result = run()
+        drawn = not torch.equal(before, torch.random.get_rng_state())
+    parts = result if isinstance(result, tuple | list) else (result,)
+    if drawn or not all(isinstance(part, Tensor) for part in parts):
+        return None
+    return result.clone() if isinstance(result, Tensor) else [part.clone() for part in parts]
+
+
+def _store(graph: MaseGraph, node: fx.Node, value: Tensor, trained: bool) -> str:
+    """Put a tensor of the model in the place of a computed constant."""
+    name = f"{node.name}_folded"
+    while hasattr(graph.model, name):
+        name += "_"
+    if trained:
+        graph.model.register_parameter(name, nn.Parameter(value))
+    else:
+        graph.model.register_buffer(name, value)
+    with graph.fx_graph.inserting_before(node):
+        constant = graph.fx_graph.create_node("get_attr", name, name=name)
+    meta = constant.meta["mase"] = MaseMetadata(constant, graph.model)
+    kept = graph.meta_of(node).common.results.tensors
+    stored = _attribute(graph.model, name)
+    keep = any(tensor.value is not None for tensor in kept.values())
+    meta.common.mase_type, meta.common.mase_op = "get_attr", "constant"
+    meta.common.results["data_out_0"] = describe(stored, stored.detach() if keep else None)
+    node.replace_all_uses_with(constant)
+    return name
+
+
+def _attribute(model: nn.Module, path: str) -> Any:
+    value: Any = model
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
