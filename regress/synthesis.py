@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from mase_hw.flow.synth import synthesise
 from mase_hw.flow.synth_report import Report
 
 BASELINE = Path(__file__).with_suffix(".json")
+DIGITS = Path(__file__).parents[1] / "examples" / "digits_mlp.toml"
 TARGET = "xc7"
 
 
@@ -42,6 +44,13 @@ def conv(
     return nn.Sequential(nn.Conv2d(channels, filters, 3, padding=1)), (channels, 6, 6), {"parallelism": {"_0": lanes}}
 
 
+def digits() -> tuple[nn.Module, tuple[int, ...], dict[str, Any]]:
+    """The digits MLP at its default folding, with random parameters: how long it was trained is not the question."""
+    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    folding = tomllib.loads(DIGITS.read_text(encoding="utf-8"))["hardware"]["parallelism"]
+    return net, (64,), {"parallelism": {f"_{2 * i}": folding[f"fc{i + 1}"] for i in range(3)}}
+
+
 DESIGNS: Mapping[str, Callable[[], tuple[nn.Module, tuple[int, ...], dict[str, Any]]]] = {
     "linear_16x8_1x1": lambda: linear(16, 8, 1, 1),
     "linear_16x8_4x2": lambda: linear(16, 8, 4, 2),
@@ -49,19 +58,26 @@ DESIGNS: Mapping[str, Callable[[], tuple[nn.Module, tuple[int, ...], dict[str, A
     "linear_256x64_4x4": lambda: linear(256, 64, 4, 4),
     "conv_4x4_1x1": lambda: conv(4, 4, 1, 1),
     "conv_4x4_2x2": lambda: conv(4, 4, 2, 2),
+    "conv_4x8_4x4": lambda: conv(4, 8, 4, 4),
+    "digits_mlp": digits,
 }
 """By name: what, inputs by outputs, lanes in by lanes out."""
 
 
-def measure(name: str, out: Path, replay: bool = False) -> tuple[mase_hw.Design, Report]:
-    """Compile and map one design."""
+def emit(name: str, out: Path) -> mase_hw.Design:
+    """Compile one design."""
     torch.manual_seed(0)
     net, shape, hardware = DESIGNS[name]()
     data = torch.rand(8, *shape) * 2 - 1
-    design = mase_hw.compile(
+    return mase_hw.compile(
         net.eval(), data[:1], {"hardware": hardware}, out=out / name, calibration=[data], vectors=data[:2]
     )
-    return design, synthesise(design, TARGET, replay_netlist=replay)
+
+
+def measure(name: str, out: Path) -> tuple[mase_hw.Design, Report]:
+    """Compile and map one design."""
+    design = emit(name, out)
+    return design, synthesise(design, TARGET, replay_netlist=False)
 
 
 def figures(design: mase_hw.Design, report: Report) -> dict[str, int]:
