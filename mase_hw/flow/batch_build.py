@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -118,10 +119,16 @@ def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str]) -> str:
 #if VM_TRACE
 #include "verilated_fst_c.h"
 #endif
+#if BATCH_DIRECT
+void Vtop___024root___eval(Vtop___024root *root);
+#endif
 
 namespace batch {{
 namespace {{
 Vtop *top;
+#if BATCH_DIRECT
+bool settled;
+#endif
 #if VM_TRACE
 VerilatedFstC *waves;
 #endif
@@ -137,7 +144,15 @@ Model open_model(VerilatedContext *context) {{
 {"".join(entry(inner, stream) for stream in probes)}  }}, {{
 {queues}  }}}};
 }}
+#if BATCH_DIRECT
+void eval_model() {{
+  if (settled) return Vtop___024root___eval(top->rootp);
+  settled = true;
+  top->eval();
+}}
+#else
 void eval_model() {{ top->eval(); }}
+#endif
 #if VM_TRACE
 void trace_model(const char *file) {{
   waves = new VerilatedFstC;
@@ -181,7 +196,8 @@ def _build(
     try:
         listing = _verilate(dut, model, tools, public, waves, log, foreign, coverage)
         (model / "glue.cpp").write_text(glue, encoding="utf-8")
-        units = _units(model, listing, waves, coverage)
+        direct = has_plain_eval((model / "Vtop.cpp").read_text(encoding="utf-8"))
+        units = _units(model, listing, waves, coverage, direct)
         flags = [*library.flags, f"-I{model}", f"-I{sim_root() / 'batch'}", "-Winvalid-pch"]
         with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
             header = pool.submit(library.header)
@@ -235,7 +251,37 @@ def _verilate(
     return {kind: list(map(str, files)) for kind, files in written.items()}
 
 
-def _units(model: Path, listing: dict[str, list[str]], waves: bool, coverage: bool) -> list[Path]:
+_PLAIN_EVAL = """
+    vlSymsp->__Vm_deleter.deleteAll();
+    if (VL_UNLIKELY(!vlSymsp->__Vm_didInit)) {
+    Vtop___024root___eval_static(&(vlSymsp->TOP));
+    Vtop___024root___eval_initial(&(vlSymsp->TOP));
+    Vtop___024root___eval_settle(&(vlSymsp->TOP));
+    vlSymsp->__Vm_didInit = true;
+    }
+    Vtop___024root___eval(&(vlSymsp->TOP));
+    Verilated::endOfEval(vlSymsp->__Vm_evalMsgQp);
+"""
+
+
+def has_plain_eval(model: str) -> bool:
+    """Whether ``Vtop::eval_step``, as Verilator wrote it, does nothing after the first time but evaluate.
+
+    It also frees dynamic objects, of which these designs have none, and flushes the messages of threads, which they do
+    not have either; the locks of the latter cost as much as hundreds of instructions, twice a cycle. Where it does
+    anything else, such as marking signals for waves, the driver must not go past it.
+
+    Args:
+        model: Text of ``Vtop.cpp``.
+    """
+    _, _, rest = model.partition("void Vtop::eval_step() {\n")
+    body = re.sub(r"#ifdef VL_DEBUG\n.*?#endif[^\n]*\n", "", rest.partition("\n}\n")[0] + "\n", flags=re.DOTALL)
+    lines = (line.strip() for line in body.splitlines())
+    kept = [line for line in lines if line and not line.startswith(("//", "VL_DEBUG_IF("))]
+    return kept == _PLAIN_EVAL.replace("    ", "").split("\n")[1:-1]
+
+
+def _units(model: Path, listing: dict[str, list[str]], waves: bool, coverage: bool, direct: bool) -> list[Path]:
     """The driver and the glue as the first unit, the generated files gathered into units of about equal size."""
     groups: list[list[Path]] = [[model / "glue.cpp", sim_root() / "batch" / "bench.cpp"], []]
     size = 0
@@ -248,6 +294,8 @@ def _units(model: Path, listing: dict[str, list[str]], waves: bool, coverage: bo
     macros = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "SC": 0, "TIMING": 0}
     macros["COVERAGE"] = coverage
     prologue = "".join(f"#define VM_{name} {int(value)}\n" for name, value in macros.items())
+    prologue += f"#define BATCH_DIRECT {int(direct)}\n"
+    prologue += '#include "extend.h"\n'
     units = []
     for index, group in enumerate(groups):
         unit = model / f"unit_{index}.cpp"

@@ -75,7 +75,7 @@ def run_batch(
             running.append(_Process(plan, _start(built, plan, seed, waves, window), time.perf_counter()))
         while pending := [p for p in running if p.poll(timeout) is None]:
             try:
-                pending[0].child.wait(_POLL_S if progress or timeout or len(plans) > 1 else None)
+                pending[0].child.wait(_POLL_S if progress or timeout else None)
             except subprocess.TimeoutExpired:
                 if progress:
                     states = [_state(p.plan.folder / "progress") for p in running]

@@ -31,23 +31,30 @@ module fixed_adder_tree #(
     localparam int Width = WIDTH + k;
     localparam int Count = (N + (1 << k) - 1) >> k;
     localparam int Half = (Count + 1) / 2;
-    logic [Count-1:0][Width-1:0] operand;
-    logic [ Half-1:0][  Width:0] sum_q;
 
-    if (k == 0) begin : g_top
-      assign operand = in_data;
-    end else begin : g_below
-      assign operand = g_level[k-1].sum_q;
-    end
-
+    // A register for each sum, of which a simulator writes the whole; sums of odd
+    // widths would straddle the words of one for all.
     for (genvar i = 0; i < Half; i++) begin : g_pair
+      logic signed [Width-1:0] left;
+      logic signed [  Width:0] sum_q;
+      if (k == 0) begin : g_left
+        assign left = signed'(in_data[2*i]);
+      end else begin : g_left_below
+        assign left = g_level[k-1].g_pair[2*i].sum_q;
+      end
       if (2 * i + 1 < Count) begin : g_add
+        logic signed [Width-1:0] right;
+        if (k == 0) begin : g_right
+          assign right = signed'(in_data[2*i+1]);
+        end else begin : g_right_below
+          assign right = g_level[k-1].g_pair[2*i+1].sum_q;
+        end
         always_ff @(posedge clk) begin
-          sum_q[i] <= (Width + 1)'(signed'(operand[2*i])) + (Width + 1)'(signed'(operand[2*i+1]));
+          sum_q <= (Width + 1)'(left) + (Width + 1)'(right);
         end
       end else begin : g_carry
         always_ff @(posedge clk) begin
-          sum_q[i] <= (Width + 1)'(signed'(operand[2*i]));
+          sum_q <= (Width + 1)'(left);
         end
       end
     end
@@ -58,7 +65,7 @@ module fixed_adder_tree #(
     assign unused   = &{1'b0, clk};
     assign out_data = signed'(in_data[0]);
   end else begin : g_result
-    assign out_data = signed'(g_level[Levels-1].sum_q[0]);
+    assign out_data = g_level[Levels-1].g_pair[0].sum_q;
   end
 
 endmodule

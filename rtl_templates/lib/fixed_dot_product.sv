@@ -41,11 +41,15 @@ module fixed_dot_product #(
 
   logic [N-1:0][A_WIDTH-1:0] a_q;
   logic [N-1:0][B_WIDTH-1:0] b_q;
+  logic [N-1:0][ PWidth-1:0] product;
   logic [N-1:0][ PWidth-1:0] product_q;
 
+  // All products in one assignment: written part by part, a wide register is read,
+  // masked and merged in a simulator for every lane.
   always_ff @(posedge clk) begin
-    a_q <= a;
-    b_q <= b;
+    a_q       <= a;
+    b_q       <= b;
+    product_q <= product;
   end
 
   for (genvar i = 0; i < N; i++) begin : g_lane
@@ -63,9 +67,7 @@ module fixed_dot_product #(
     end else begin : g_b_unsigned
       assign b_ext = PWidth'(signed'({1'b0, b_q[i]}));
     end
-    always_ff @(posedge clk) begin
-      product_q[i] <= a_ext * b_ext;
-    end
+    assign product[i] = a_ext * b_ext;
   end
 
   fixed_adder_tree #(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import stat
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, ToolError
 from mase_hw.flow.batch import BATCH
+from mase_hw.flow.batch_build import has_plain_eval
 from mase_hw.flow.batch_plan import stream_seed
-from mase_hw.flow.bench import Built, Stalls
+from mase_hw.flow.bench import BuildTools, Built, Stalls
 from mase_hw.flow.run import Progress
 from mase_hw.resources import sim_root
 from tests.batch.conftest import Builder, play
@@ -123,3 +125,55 @@ def test_seeds_are_those_of_the_cocotb_bench() -> None:
     original = scope["stream_seed"]
     assert callable(original)
     assert all(stream_seed(seed, name) == original(seed, name) for seed in (0, 7, 1 << 40) for name in ("a", "data"))
+
+
+EXTEND = r"""
+#include "verilated.h"
+#include <cstdio>
+static IData ii(int bits, IData v) { return VL_EXTENDS_II(32, bits, v); }
+static QData qi(int bits, QData v) { return VL_EXTENDS_QI(64, bits, v); }
+static QData qq(int bits, QData v) { return VL_EXTENDS_QQ(64, bits, v); }
+static IData mul(int bits, IData a, IData b) { return VL_MULS_III(bits, a, b); }
+#include "extend.h"
+int main() {
+  QData word = 1;
+  long wrong = 0, tried = 0;
+  for (int bits = 1; bits <= 64; ++bits)
+    for (int i = 0; i < 2000; ++i, ++tried) {
+      word = word * 6364136223846793005ULL + 1442695040888963407ULL;
+      const QData mask = bits == 64 ? ~0ULL : (1ULL << bits) - 1;
+      // Random numbers, and those around the ends of the range.
+      const QData a = (i % 4 ? word >> 7 : (i % 8 ? mask : mask / 2) + i / 8) & mask, b = (word >> 20) & mask;
+      wrong += qi(bits, a) != VL_EXTENDS_QI(64, bits, a) || qq(bits, a) != VL_EXTENDS_QQ(64, bits, a);
+      if (bits > 32) continue;
+      wrong += ii(bits, a) != VL_EXTENDS_II(32, bits, a) || mul(bits, a, b) != VL_MULS_III(bits, a, b);
+    }
+  std::printf("%ld of %ld", wrong, tried);
+}
+"""
+
+
+def test_sign_extension_is_that_of_verilator(tools: BuildTools, tmp_path: Path) -> None:
+    """What the driver puts in place of functions of the runtime; their own source is the oracle."""
+    source, program = tmp_path / "extend.cpp", tmp_path / "extend"
+    source.write_text(EXTEND)
+    folders = [f"-I{sim_root() / 'batch'}", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}"]
+    command = [*tools.compiler, "-O1", "-fwrapv", *folders, str(source), "-o", str(program)]
+    subprocess.run(command, check=True, env=dict(tools.env))
+    assert subprocess.run([program], check=True, capture_output=True, text=True).stdout == "0 of 128000"
+
+
+def test_the_model_is_called_past_its_wrapper_only_if_that_does_nothing_else(builder: Builder, good: Built) -> None:
+    def written(built: Built) -> str:
+        return (built.folder / "model" / "Vtop.cpp").read_text()
+
+    assert "BATCH_DIRECT 1" in (good.folder / "model" / "unit_0.cpp").read_text()
+    assert has_plain_eval(written(good))
+    clean_up = "    // Evaluate cleanup\n"
+    assert clean_up in written(good)
+    assert not has_plain_eval(written(good).replace(clean_up, "    more();\n"))
+    assert not has_plain_eval("") and not has_plain_eval(written(good).replace("eval_step", "eval_all"))
+    # Waves need the wrapper, which says that signals may have changed.
+    waves = builder("batch", slice_dut(), "waves", waves=True)
+    assert not has_plain_eval(written(waves))
+    assert "BATCH_DIRECT 0" in (waves.folder / "model" / "unit_0.cpp").read_text()

@@ -78,8 +78,8 @@ WRONG = {
         "lib/fixed_adder_tree.sv",
         (
             (
-                "sum_q[i] <= (Width + 1)'(signed'(operand[2*i]));",
-                "sum_q[i] <= (Width + 1)'(signed'(operand[2*i] & operand[0]));",
+                "sum_q <= (Width + 1)'(left);",
+                "sum_q <= (Width + 1)'(left & g_pair[0].left);",
             ),
         ),
     ),
