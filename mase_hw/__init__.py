@@ -13,7 +13,8 @@ from mase_hw.errors import MaseHwError
 if TYPE_CHECKING:
     from mase_hw.flow.compile import compile
     from mase_hw.flow.config import CompileConfig
-    from mase_hw.flow.design import Design, Simulation, load_design
+    from mase_hw.flow.design import Design, load_design
+    from mase_hw.flow.simulation import Simulation
     from mase_hw.formats import FixedFormat, Overflow, Rounding
     from mase_hw.ir import MaseGraph, custom_op
 
@@ -40,7 +41,7 @@ _HOMES = {
     "MaseGraph": "mase_hw.ir",
     "Overflow": "mase_hw.formats",
     "Rounding": "mase_hw.formats",
-    "Simulation": "mase_hw.flow.design",
+    "Simulation": "mase_hw.flow.simulation",
     "compile": "mase_hw.flow.compile",
     "custom_op": "mase_hw.ir",
     "load_design": "mase_hw.flow.design",

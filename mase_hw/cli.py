@@ -168,11 +168,12 @@ def _sim_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _sim(arguments: argparse.Namespace) -> int:
     import mase_hw
-    from mase_hw.flow.attach import attach_model
-    from mase_hw.model_spec import load_model
 
     design = mase_hw.load_design(arguments.bundle)
     if arguments.model is not None:
+        from mase_hw.flow.attach import attach_model
+        from mase_hw.model_spec import load_model
+
         spec = load_model(arguments.model)
         attach_model(
             design,

@@ -1,7 +1,8 @@
 // The main program of the fast engine: runs the clock itself and enters cocotb only where something happens, which is
-// when `done` or `tick` of the harness change, or when a timer of a test is due. Everything else is as in cocotb's own
+// when `done`, `tick` or `wake` of the harness change, or when a timer of a test is due. Everything else is as in cocotb's own
 // main program for Verilator.
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,14 @@ int main(int argc, char **argv) {
     VerilatedFstC waves;
     const bool tracing = std::any_of(argv + 1, argv + argc, [](const char *word) { return std::string{word} == "--trace"; });
     Verilated::traceEverOn(true);
+    // Cycles to write waves of, counted in the attempt that counts, the one after the last reset of the plan.
+    long long from = 0, to = -1;
+    int resets = 0;
+    for (int i = 1; i < argc; ++i) std::sscanf(argv[i], "--window=%lld,%lld,%d", &from, &to, &resets);
+    const auto seen = [&] {
+        const auto cycle = static_cast<long long>(top->cycle);
+        return tracing && (to < 0 || (top->resets == static_cast<unsigned>(resets) && cycle >= from && cycle <= to));
+    };
     if (tracing) {
         top->trace(&waves, 99);
         waves.open("dump.fst");
@@ -49,9 +58,12 @@ int main(int argc, char **argv) {
     top->eval();
     VerilatedVpi::callCbs(cbStartOfSimulation);
     settle();
+    // What the test wrote before the first edge.
+    VerilatedVpi::doInertialPuts();
+    top->eval();
     vluint64_t edge = HALF_PERIOD;
     while (!Verilated::gotFinish()) {
-        const auto done = top->done, tick = top->tick;
+        const auto done = top->done, tick = top->tick, wake = top->wake;
         const vluint64_t timer = VerilatedVpi::cbNextDeadline();
         do {
             now = std::min(edge, timer);
@@ -60,10 +72,10 @@ int main(int argc, char **argv) {
                 edge += HALF_PERIOD;
                 top->eval();
 #if VM_TRACE
-                if (tracing) waves.dump(now);
+                if (seen()) waves.dump(now);
 #endif
             }
-        } while (now < timer && top->done == done && top->tick == tick && !Verilated::gotFinish());
+        } while (now < timer && top->done == done && top->tick == tick && top->wake == wake && !Verilated::gotFinish());
         VerilatedVpi::callCbs(cbNextSimTime);
         VerilatedVpi::callTimedCbs();
         settle();

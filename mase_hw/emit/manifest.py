@@ -8,57 +8,9 @@ from typing import Any
 from mase_hw._version import __version__
 from mase_hw.catalogue import Catalogue, Memory
 from mase_hw.emit.netlist import Instance, Netlist
+from mase_hw.emit.port_entry import port_entry
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.schedule import Schedule
-from mase_hw.formats import FixedFormat
-from mase_hw.layouts import Layout
-from mase_hw.streams import Stream
-
-
-def port_entry(stream: Stream, tensor: str) -> dict[str, Any]:
-    """Manifest entry of a port."""
-    return {
-        "name": stream.name,
-        "direction": stream.direction,
-        "valid": stream.valid,
-        "ready": stream.ready,
-        "tensor": tensor,
-        "shape": list(stream.tensor_shape),
-        "streamed": list(stream.shape),
-        "layout": None if stream.layout is None else stream.layout.to_dict(),
-        "format": format_entry(stream.fmt),
-        "lanes": stream.lanes,
-        "parallelism": list(stream.lane_dims),
-        "beats": stream.beats,
-        "bits": stream.bits,
-        "beat_order": "streamed sizes, the last one fastest; lane 0 in the low bits; pad lanes are 0",
-    }
-
-
-def format_entry(fmt: FixedFormat) -> dict[str, Any]:
-    """A format, and the factor that turns its integers into values."""
-    return {
-        "type": "fixed",
-        "width": fmt.width,
-        "frac_width": fmt.frac_width,
-        "signed": fmt.signed,
-        "scale": fmt.scale,
-    }
-
-
-def port_stream(entry: dict[str, Any]) -> Stream:
-    """The stream of a manifest entry; the inverse of :func:`port_entry`."""
-    fmt = FixedFormat(entry["format"]["width"], entry["format"]["frac_width"], entry["format"]["signed"])
-    return Stream(
-        entry["name"],
-        entry["direction"],
-        tuple(entry["streamed"]),
-        fmt,
-        tuple(entry["parallelism"]),
-        entry["valid"],
-        entry["ready"],
-        layout=None if entry["layout"] is None else Layout.from_dict(entry["layout"]),
-    )
 
 
 def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue) -> dict[str, Any]:

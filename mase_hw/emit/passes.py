@@ -12,8 +12,9 @@ from mase_hw.emit.build import build_netlist
 from mase_hw.emit.bundle import Bundle, check_target
 from mase_hw.emit.constants import broadcast_values
 from mase_hw.emit.keywords import KEYWORDS
-from mase_hw.emit.manifest import describe_design, port_stream
+from mase_hw.emit.manifest import describe_design
 from mase_hw.emit.netlist import Netlist
+from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import environment, render_top
 from mase_hw.emit.schedule import predict

@@ -68,7 +68,7 @@ def build(
         EmitError: If a folder cannot be written, or a source cannot be read.
     """
     begin = time.perf_counter()
-    tools = tools or find_build_tools()
+    tools = tools or find_build_tools(memory=cache_folder(build_dir, cache_dir))
     levels = levels or {}
     cache_dir, glue = cache_folder(build_dir, cache_dir), _glue(dut, probes, levels)
     public = [*(name for s in probes for name in (s.name, s.valid, s.ready)), *levels.values()]

@@ -131,7 +131,7 @@ def build(
         EmitError: If a folder cannot be written, or a source cannot be read.
     """
     begin = time.perf_counter()
-    tools = tools or find_build_tools()
+    tools = tools or find_build_tools(memory=cache_folder(build_dir, cache_dir))
     cache_dir = cache_folder(build_dir, cache_dir)
 
     def make(folder: Path) -> None:

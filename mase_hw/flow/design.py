@@ -8,82 +8,34 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from mase_hw.emit.bundle import read_manifest
-from mase_hw.emit.manifest import port_stream
-from mase_hw.emit.passes import memory_files
-from mase_hw.emit.reference import Inputs, Reference
+from mase_hw.emit.port_entry import port_stream
 from mase_hw.errors import ConfigError, EmitError, ResultsError, ToolError
 from mase_hw.flow import bench
-from mase_hw.flow.bench import Dut, Reset, SimResult, Stalls, Timing
+from mase_hw.flow.bench import Dut, Reset, SimResult, Stalls
 from mase_hw.flow.engines import DEFAULT
 from mase_hw.flow.engines import engine as engine_of
-from mase_hw.flow.explain import can_explain, explain, failure_window, frames_needed
+from mase_hw.flow.failure import can_explain, failure_window, frames_needed
+from mase_hw.flow.simulation import Simulation
 from mase_hw.formats import FixedFormat
-from mase_hw.ir import MaseGraph
 from mase_hw.streams import IntArray, Stream, from_bits
+
+if TYPE_CHECKING:
+    # Torch, and all that needs it, takes seconds to load; a bundle that plays its own vectors does without.
+    import torch
+
+    from mase_hw.emit.reference import Inputs
+    from mase_hw.ir import MaseGraph
 
 Progress = Callable[[str], None]
 """Told what is being done, a line at a time."""
 PROGRESS_SECONDS = 2.0
 """Least time between two progress lines of a running simulation."""
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """What a simulation of a design showed.
-
-    Args:
-        result: The engine's verdict, with counts and cycles.
-        frames: Frames compared.
-        outputs: What the hardware computed, as floats of shape ``(frames * first dimension, ...)``, by port name.
-        predicted: Timing from the latency model: ``fill`` and ``interval`` in cycles.
-        timings: Measured from the first input to every output that moved, by port name.
-    """
-
-    result: SimResult
-    frames: int
-    outputs: dict[str, Tensor]
-    predicted: dict[str, Any]
-    timings: dict[str, Timing]
-
-    @property
-    def passed(self) -> bool:
-        """Whether every bit was equal."""
-        return self.result.passed
-
-    @property
-    def fill(self) -> int | None:
-        """Measured cycles from the first input beat accepted to the first beat of the first output valid."""
-        first = next(iter(self.outputs), "")
-        return self.timings[first].fill if first in self.timings else None
-
-    @property
-    def interval(self) -> int | None:
-        """Measured cycles a frame in steady state, at the slowest output; None for a single frame."""
-        found = [t.interval for t in self.timings.values() if t.interval is not None]
-        return max(found) if found else None
-
-    @property
-    def output(self) -> Tensor:
-        """The first output."""
-        return next(iter(self.outputs.values()))
-
-    def report(self) -> str:
-        """A text for people."""
-        lines = [self.result.report()]
-        for name, value in (("fill", self.fill), ("interval", self.interval)):
-            shown = "nothing" if value is None else f"{value} cycles"
-            bound = "" if self.predicted["exact"] or name == "interval" else "at least "
-            lines.append(f"  {name}: predicted {bound}{self.predicted[name]} cycles, measured {shown}")
-        return "\n".join(lines)
 
 
 class Design:
@@ -182,6 +134,8 @@ class Design:
         if inputs is None:
             stimulus, expected = self._vectors()
         else:
+            from mase_hw.emit.reference import Reference
+
             self._check_parameters()
             tell("running the quantised PyTorch model for the reference")
             stimulus, expected = Reference(self._with_graph()).run(inputs)
@@ -243,18 +197,22 @@ class Design:
                 # A share that failed counts its own frames only.
                 "frames": frames_needed(result) if jobs == 1 else None,
             }
+            from mase_hw.flow.explain import explain
+
             with _alone(work):
                 result = explain(self, result, inputs, stimulus, seed=seed, stalls=stalls, work_dir=work, **limits)
         if check:
             result.raise_on_failure()
         timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
-        return Simulation(result, frames, self._floats(result), self.timing, timings)
+        return Simulation(result, frames, self.timing, timings, self.streams)
 
     def _check_parameters(self) -> None:
         """Refuse a model whose parameters changed after emission, for example in training."""
         netlist = self._with_graph().meta.get("netlist")
         if netlist is None or not self.verify:
             return
+        from mase_hw.emit.passes import memory_files
+
         for file, text in memory_files(self._with_graph(), netlist).items():
             if (self.path / file).read_text() != text:
                 raise ConfigError(
@@ -275,15 +233,6 @@ class Design:
             slow = max([1.0, *bursts]) * 4 / (1 - worst)
         # The watchdog lifts all stalls after its time and needs as long again to call it a hang.
         return int(slow * (frames + 2) * int(self.timing["interval"])) + 4 * self._watchdog()
-
-    def _floats(self, result: SimResult) -> dict[str, Tensor]:
-        outputs = {}
-        for name, beats in result.outputs.items():
-            stream = self.streams[name]
-            whole = beats[: len(beats) // stream.beats * stream.beats]
-            values = torch.from_numpy(stream.unpack(whole).astype(np.float64)) * stream.fmt.scale
-            outputs[name] = values.reshape(-1, *stream.tensor_shape[1:]) if stream.tensor_shape else values
-        return outputs
 
     def _vectors(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
         if "vectors" not in self.manifest:

@@ -23,6 +23,7 @@ from mase_hw.flow.beats import decode
 from mase_hw.flow.diagnose_edges import Edge, expected_beats, find_edges
 from mase_hw.flow.diagnose_report import Diagnosis, Divergence, EdgeState, Neighbour, QueueState, waiting
 from mase_hw.flow.dut import Dut
+from mase_hw.flow.failure import WINDOW
 from mase_hw.flow.plan import Reset, Stalls
 from mase_hw.flow.result import SimResult, find_first_mismatch
 from mase_hw.ir import MaseGraph
@@ -30,8 +31,6 @@ from mase_hw.streams import IntArray, Stream
 
 NEIGHBOURS = 2
 """Beats shown before and after the first difference."""
-WINDOW = 64
-"""Cycles of waves before and after what is wrong."""
 
 
 class Diagnosable(Protocol):

@@ -12,18 +12,13 @@ import torch
 from torch import Tensor
 
 from mase_hw.emit.reference import Inputs, Reference
-from mase_hw.errors import HangError, MaseHwError, MismatchError
-from mase_hw.flow.diagnose import WINDOW, Diagnosable, diagnose
+from mase_hw.errors import MaseHwError
+from mase_hw.flow.diagnose import Diagnosable, diagnose
 from mase_hw.flow.result import SimResult
 from mase_hw.ir import MaseGraph
 from mase_hw.streams import IntArray, Stream
 
 FILE = "diagnosis.json"
-
-
-def can_explain(design: Diagnosable, result: SimResult) -> bool:
-    """Whether probes can say more: the bits or the handshakes are wrong, and there is a model to compare with."""
-    return design.graph is not None and isinstance(result.failure, MismatchError | HangError)
 
 
 def explain(
@@ -53,32 +48,6 @@ def explain(
     failure.diagnosis = found
     failure.add_note(found.report())
     return dataclasses.replace(result, diagnosis=found)
-
-
-def frames_needed(result: SimResult) -> int | None:
-    """Frames that are enough to see the failure again; None for all."""
-    first = result.first_mismatch
-    if first is not None:
-        return first.frame + 1
-    if not isinstance(result.failure, HangError) or not result.ports:
-        return None
-    # Beyond what moved, two frames: one that is stuck, one that pushes.
-    return max(-(-port.beats // port.stream.frame_beats) for port in result.ports.values()) + 2
-
-
-def failure_window(result: SimResult, reach: int) -> tuple[int, int] | None:
-    """The cycles in which a failure came about: up to its first sign and ``WINDOW`` more; None if it has no place.
-
-    Args:
-        result: How the run failed.
-        reach: Cycles that a beat is under way in the design.
-    """
-    first = result.first_mismatch
-    if first is not None:
-        sign = int(result.presented[first.stream][first.beat_index])
-    else:
-        sign = max((int(cycles[-1]) for cycles in result.accepted.values() if len(cycles)), default=-1)
-    return (max(0, sign - reach - WINDOW), sign + WINDOW) if sign >= 0 else None
 
 
 def floats(graph: MaseGraph, streams: Mapping[str, Stream], stimulus: Mapping[str, IntArray]) -> dict[str, Tensor]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import EmitError
 from mase_hw.flow.build import COCOTB, Built, Flavour
 from mase_hw.flow.build import build as build_simulator
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.fast_harness import TOP, harness, harness_text
 from mase_hw.flow.fast_plan import write_fast_plan
 from mase_hw.flow.fast_run import run_fast
+from mase_hw.flow.intervene import Intervention
 from mase_hw.flow.judge import judge
 from mase_hw.flow.plan import Limits, Reset, Stalls, write_plan
 from mase_hw.flow.result import SimResult
@@ -74,21 +75,31 @@ def simulate(
     timeout: float | None = None,
     progress: Callable[[Progress], None] | None = None,
     reset_at: Sequence[Reset] = (),
+    intervene: Path | str | None = None,
+    window: tuple[int, int] | None = None,
 ) -> SimResult:
     """Play stimulus and judge what comes out; arguments and exceptions as :func:`mase_hw.flow.bench.simulate`.
 
+    Besides, ``intervene`` is a test that intervenes, ``FILE.py`` or ``FILE.py:FUNCTION`` (see ``sim/intervention.py``),
+    and ``window`` the first and last cycle to write waves of, all if None.
+
     Raises:
-        ConfigError: If there is a reset in the middle of the run, which the harness of this engine cannot do.
+        ConfigError: If there is no such test.
     """
-    if reset_at:
-        raise ConfigError(
-            "this engine cannot reset in the middle of a run", field="reset_at", remedy='use "batch" or "cocotb"'
-        )
+    test = None if intervene is None else Intervention.parse(intervene)
     limits = Limits(watchdog, max_cycles, idle_cycles=idle_cycles, tail_cycles=tail_cycles)
-    stalls = stalls or Stalls.none()
-    plan = write_plan(built.dut, run_dir.resolve(), stimulus, expected, seed=seed, stalls=stalls, limits=limits)
-    write_fast_plan(plan)
-    run = run_fast(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress)
+    plan = write_plan(
+        built.dut,
+        run_dir.resolve(),
+        stimulus,
+        expected,
+        seed=seed,
+        stalls=stalls or Stalls.none(),
+        limits=limits,
+        reset_at=reset_at,
+    )
+    write_fast_plan(built.dut, plan, test)
+    run = run_fast(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress, window=window)
     return judge(built.dut, plan, run)
 
 

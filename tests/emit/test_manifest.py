@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mase_hw
-from mase_hw.emit.manifest import port_entry, port_stream
+from mase_hw.emit.port_entry import port_entry, port_stream
 from mase_hw.emit.reference import Reference
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
