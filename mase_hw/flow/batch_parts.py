@@ -15,7 +15,7 @@ from mase_hw.errors import ConfigError, EmitError, MismatchError, SimulationErro
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.judge import judge
 from mase_hw.flow.plan import Plan
-from mase_hw.flow.result import SimResult
+from mase_hw.flow.result import Part, SimResult
 from mase_hw.flow.run import Run
 from mase_hw.streams import IntArray
 
@@ -86,11 +86,12 @@ def join(dut: Dut, whole: Plan, shares: Sequence[Share], plans: Sequence[Plan], 
     """
     results = [judge(dut, plan, run, results_xml=False) for plan, run in zip(plans, runs, strict=True)]
     seconds = max(run.seconds for run in runs)
-    for share, result in zip(shares, results, strict=True):
+    for number, (share, result) in enumerate(zip(shares, results, strict=True)):
         if not _exact(result):
             assert result.failure is not None
             place = f"frames {share.first} to {share.first + share.frames - 1} of the run, counted from 0"
-            return dataclasses.replace(result, seconds=seconds, failure=_placed(result.failure, place))
+            part = Part(number, share.first, share.frames, 0, own=True)
+            return dataclasses.replace(result, seconds=seconds, failure=_placed(result.failure, place), part=part)
     log = whole.folder / "sim.log"
     try:
         _merge(dut, whole, results)
@@ -101,7 +102,16 @@ def join(dut: Dut, whole: Plan, shares: Sequence[Share], plans: Sequence[Plan], 
     names = dict.fromkeys(name for share in results for name in share.edges)
     edges = {name: [share.edges.get(name, (0, 0)) for share in results] for name in names}
     sums = {name: (sum(f for f, _ in seen), sum(b for _, b in seen)) for name, seen in edges.items()}
-    return dataclasses.replace(result, edges=sums)
+    return dataclasses.replace(result, edges=sums, part=_failing(result, shares, results))
+
+
+def _failing(whole: SimResult, shares: Sequence[Share], results: Sequence[SimResult]) -> Part | None:
+    """The share in which the first difference is."""
+    first = whole.first_mismatch
+    for number, share in enumerate(shares):
+        if first is not None and share.first <= first.frame < share.first + share.frames:
+            return Part(number, share.first, share.frames, sum(r.cycles for r in results[:number]), own=False)
+    return None
 
 
 def _exact(result: SimResult) -> bool:

@@ -36,6 +36,7 @@ def simulate(
     timeout: float | None = None,
     progress: Callable[[Progress], None] | None = None,
     reset_at: Sequence[Reset] = (),
+    window: tuple[int, int] | None = None,
 ) -> SimResult:
     """Play stimulus against a built design and judge what comes out.
 
@@ -56,6 +57,7 @@ def simulate(
         progress: Called now and then with the state of the run.
         reset_at: Resets in the middle of the run, one after the other; each plays all frames again, and only what
             comes after the last one is recorded and judged.
+        window: First and last cycle to write waves of; all if None, or if there is a reset in the middle of the run.
 
     Returns:
         The verdict, also when it is a bad one; call :meth:`SimResult.raise_on_failure`.
@@ -76,7 +78,8 @@ def simulate(
         limits=limits,
         reset_at=reset_at,
     )
-    run = run_simulator(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress)
+    window = None if reset_at else window
+    run = run_simulator(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress, window=window)
     return judge(built.dut, plan, run)
 
 

@@ -24,6 +24,7 @@ from mase_hw.flow.cache import LOG, PROGRAM, Cache, file_hash
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.runtime_cache import Runtime, runtime
 from mase_hw.flow.tools import BuildTools, find_build_tools, first_errors, run_tool
+from mase_hw.resources import sim_root
 
 FLAGS = (
     "--cc",
@@ -69,7 +70,7 @@ COCOTB = Flavour(
     "cocotb",
     # ``-O2`` costs more in the compiler than any short simulation gives back.
     "-O1",
-    main=lambda tools: (tools.cocotb_main,),
+    main=lambda tools: (sim_root() / "window.h", tools.cocotb_main),
     verilator_flags=("--vpi",),
     link=lambda tools: (f"-L{tools.cocotb_libs}", f"-Wl,-rpath,{tools.cocotb_libs}", "-lcocotbvpi_verilator"),
     public_ports=True,

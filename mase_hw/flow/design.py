@@ -20,7 +20,7 @@ from mase_hw.flow import bench
 from mase_hw.flow.bench import Dut, Reset, SimResult, Stalls
 from mase_hw.flow.engines import DEFAULT
 from mase_hw.flow.engines import engine as engine_of
-from mase_hw.flow.failure import can_explain, failure_window, frames_needed
+from mase_hw.flow.failure import can_explain, replay
 from mase_hw.flow.simulation import Simulation
 from mase_hw.formats import FixedFormat
 from mase_hw.streams import IntArray, Stream, from_bits
@@ -100,6 +100,7 @@ class Design:
         diagnose: bool = True,
         reset_at: Sequence[Reset] = (),
         coverage: bool = False,
+        intervene: Path | str | None = None,
     ) -> Simulation:
         """Run the RTL in Verilator under cocotb against the quantised model, every bit of every beat.
 
@@ -118,6 +119,8 @@ class Design:
                 the failure and to the result; needs the model, so not for a design that was loaded from disk.
             reset_at: Resets in the middle of the run; all frames are played again after each.
             coverage: Count lines, branches and toggles; only with the batch engine.
+            intervene: ``FILE.py`` or ``FILE.py:FUNCTION``, a test that intervenes in the run; only with the fast
+                engine. Its failures are not diagnosed, since the run with probes does not intervene.
 
         Raises:
             ConfigError: If an argument does not fit the model or the engine.
@@ -129,7 +132,7 @@ class Design:
         """
         tell = progress or (lambda _: None)
         chosen = engine_of(engine)
-        more = _engine_options(engine, jobs, coverage)
+        more = _engine_options(engine, jobs, coverage, intervene)
         self.manifest = read_manifest(self.path, verify=self.verify)
         if inputs is None:
             stimulus, expected = self._vectors()
@@ -148,7 +151,7 @@ class Design:
         elif isinstance(stalls, int | float):
             stalls = Stalls.random(float(stalls), float(stalls)) if stalls else Stalls.none()
 
-        def attempt(with_waves: bool, counted: dict[str, bool], **more: Any) -> SimResult:
+        def attempt(with_waves: bool, counted: dict[str, bool], played: Any, **more: Any) -> SimResult:
             kind = "with waves" if with_waves else "without waves"
             suffix = ("" if engine == DEFAULT else f"-{engine}") + ("-waves" if with_waves else "")
             suffix += "-coverage" if counted else ""
@@ -165,9 +168,7 @@ class Design:
             return chosen.simulate(
                 built,
                 work / f"run{suffix}",
-                beats_in,
-                beats_out,
-                seed=seed,
+                *played,
                 stalls=stalls,
                 waves=with_waves,
                 watchdog=self._watchdog(),
@@ -178,29 +179,35 @@ class Design:
             )
 
         with _alone(work):
-            result = attempt(bool(waves), {"coverage": True} if coverage else {}, **more)
+            result = attempt(
+                bool(waves), {"coverage": True} if coverage else {}, (beats_in, beats_out), seed=seed, **more
+            )
+        reach = int(self.timing["last"]) + int(self.timing["interval"])
+        again = replay(result, self.streams, stimulus, beats_in, beats_out, seed=seed, reach=reach, jobs=jobs)
         if waves is None and result.failure is not None and not isinstance(result.failure, ResultsError):
             tell(f"{type(result.failure).__name__}: running again with waves")
-            if engine == "batch":
-                # For long runs: the waves of what led to the failure, not of all before it.
-                reach = int(self.timing["last"]) + int(self.timing["interval"])
-                more = {"window": failure_window(result, reach) if jobs == 1 else None}
             with _alone(work):
-                again = attempt(True, {}, **more)
-            result = dataclasses.replace(result, waves=again.waves)
-        if diagnose and can_explain(self, result):
+                # The waves of what led to the failure, not of all before it.
+                played = (again.beats_in, again.beats_out)
+                traced = attempt(True, {}, played, seed=again.seed, **{**more, "window": again.window})
+            result = dataclasses.replace(result, waves=traced.waves)
+        if diagnose and intervene is None and can_explain(self, result):
+            from mase_hw.flow.explain import explain
+
             tell(f"{type(result.failure).__name__}: running again with probes on every edge")
             limits = {
                 "watchdog": self._watchdog(),
                 "max_cycles": self._max_cycles(frames, stalls),
                 "reset_at": reset_at,
-                # A share that failed counts its own frames only.
-                "frames": frames_needed(result) if jobs == 1 else None,
+                "frames": again.frames,
+                "first": again.first,
             }
-            from mase_hw.flow.explain import explain
-
             with _alone(work):
-                result = explain(self, result, inputs, stimulus, seed=seed, stalls=stalls, work_dir=work, **limits)
+                # A share is played from its mantissas, which is what its inputs became.
+                given = None if again.part else inputs
+                result = explain(
+                    self, result, given, again.stimulus, seed=again.seed, stalls=stalls, work_dir=work, **limits
+                )
         if check:
             result.raise_on_failure()
         timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
@@ -255,8 +262,13 @@ class Design:
         return self.graph
 
 
-def _engine_options(engine: str, jobs: int, coverage: bool) -> dict[str, Any]:
+def _engine_options(engine: str, jobs: int, coverage: bool, intervene: Path | str | None = None) -> dict[str, Any]:
     """What only some engines take."""
+    if intervene is not None and engine != "fast":
+        raise ConfigError(
+            f"no test can intervene in engine {engine!r}", field="intervene", got=str(intervene),
+            remedy='use engine="fast"',
+        )  # fmt: skip
     if engine == "batch":
         return {"jobs": jobs}
     if jobs != 1:
@@ -267,7 +279,7 @@ def _engine_options(engine: str, jobs: int, coverage: bool) -> dict[str, Any]:
         raise ConfigError(
             f"engine {engine!r} counts no coverage", field="coverage", got=True, remedy='use engine="batch"'
         )
-    return {}
+    return {} if intervene is None else {"intervene": intervene}
 
 
 @contextmanager

@@ -51,6 +51,7 @@ def diagnose(
     watchdog: int,
     max_cycles: int,
     frames: int | None = None,
+    first: int = 0,
     seed: int = 0,
     stalls: Stalls | None = None,
     waves: bool = False,
@@ -66,6 +67,7 @@ def diagnose(
         watchdog: Of that simulation.
         max_cycles: Of that simulation.
         frames: Only the first so many frames: up to the one that failed is enough.
+        first: Number in the run of the first frame of ``inputs``, for the report.
         seed: Of that simulation.
         stalls: Of that simulation.
         waves: If something is wrong, write an FST of a window around it, in a second run.
@@ -124,7 +126,7 @@ def diagnose(
 
     result = run(None)
     if not result.ports:
-        return Diagnosis(result, (), None, ())
+        return Diagnosis(result, (), None, (), first_frame=first)
     states, divergence = [], None
     outcome = json.loads((result.run_dir / "outcome.json").read_text(encoding="utf-8"))
     for edge in edges:
@@ -134,7 +136,7 @@ def diagnose(
             divergence = _compare(edge, expected[edge.net.name], found, accepted)
     levels = outcome["levels"]
     queues = [QueueState(f.instance, f.before, f.depth, **levels[f.instance]) for f in netlist.fifos]
-    found_out = Diagnosis(result, tuple(states), divergence, tuple(waiting(states)), tuple(queues))
+    found_out = Diagnosis(result, tuple(states), divergence, tuple(waiting(states)), tuple(queues), first)
     window = _window(found_out) if waves else None
     if window is not None:
         again = run(window)

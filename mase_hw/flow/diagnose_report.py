@@ -166,6 +166,7 @@ class Diagnosis:
         divergence: The first edge that differs; None if none does.
         waits: Who waits for whom at the end of the run.
         queues: Fill levels of the queues on reconvergent paths.
+        first_frame: Frame of the run that is frame 0 here, if only a share of it was played again.
     """
 
     result: SimResult
@@ -173,6 +174,7 @@ class Diagnosis:
     divergence: Divergence | None
     waits: tuple[Wait, ...]
     queues: tuple[QueueState, ...] = ()
+    first_frame: int = 0
 
     @property
     def hangs(self) -> bool:
@@ -193,6 +195,8 @@ class Diagnosis:
         if not self.edges:
             return f"the run with probes left no records\n{self.result.failure}"
         lines = self.divergence.lines() if self.divergence else ["every value on every edge equals the model"]
+        if self.first_frame:
+            lines += [f"frames are counted from frame {self.first_frame} of the run: only a share of it was played"]
         if self.hangs:
             lines += [f"nothing moved after cycle {self.last_progress}"]
             lines += [f"  {wait}" for wait in self.waits]
@@ -215,6 +219,7 @@ class Diagnosis:
             "passed": self.result.passed,
             "failure": None if failure is None else type(failure).__name__,
             "hangs": self.hangs,
+            "first_frame": self.first_frame,
             "last_progress": self.last_progress,
             "divergence": divergence,
             "waits": [dataclasses.asdict(wait) for wait in self.waits] if self.hangs else [],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mase_hw.errors import HangError, MismatchError
 from mase_hw.flow.result import SimResult
+from mase_hw.streams import IntArray, Stream
 
 WINDOW = 64
 """Cycles of waves before and after what is wrong."""
@@ -40,3 +43,72 @@ def failure_window(result: SimResult, reach: int) -> tuple[int, int] | None:
     else:
         sign = max((int(cycles[-1]) for cycles in result.accepted.values() if len(cycles)), default=-1)
     return (max(0, sign - reach - WINDOW), sign + WINDOW) if sign >= 0 else None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What must be played again to see a failure again.
+
+    Args:
+        seed: Of the process that saw it.
+        first: First frame of the run that it played.
+        stimulus: Mantissas of shape ``(frames, *shape)`` by input.
+        beats_in: The same as beats.
+        beats_out: What is expected.
+        frames: Enough of these frames; None for all.
+        window: The cycles in which it came about; None if it has no place.
+        part: Whether these are the frames of one process of several.
+    """
+
+    seed: int
+    first: int
+    stimulus: Mapping[str, IntArray]
+    beats_in: Mapping[str, IntArray]
+    beats_out: Mapping[str, IntArray]
+    frames: int | None
+    window: tuple[int, int] | None
+    part: bool
+
+
+def replay(
+    result: SimResult,
+    streams: Mapping[str, Stream],
+    stimulus: Mapping[str, IntArray],
+    beats_in: Mapping[str, IntArray],
+    beats_out: Mapping[str, IntArray],
+    *,
+    seed: int,
+    reach: int,
+    jobs: int,
+) -> Replay:
+    """What to play again after a failure: of several processes, only the frames of the one that failed.
+
+    Each process resets the design before its frames, so they alone, with its seed, do the same again.
+
+    Args:
+        result: How the run failed.
+        streams: Ports by name.
+        stimulus: Mantissas of shape ``(frames, *shape)`` by input.
+        beats_in: The same as beats.
+        beats_out: What was expected.
+        seed: Of the run.
+        reach: Cycles that a beat is under way in the design.
+        jobs: Processes of the run.
+    """
+    window, frames, part = failure_window(result, reach), frames_needed(result), result.part
+    if part is None:
+        if jobs != 1:
+            window, frames = None, None
+        return Replay(seed, 0, stimulus, beats_in, beats_out, frames, window, part=False)
+
+    def cut(side: Mapping[str, IntArray], beats: bool) -> dict[str, IntArray]:
+        size = {name: streams[name].frame_beats if beats else len(v) // total for name, v in side.items()}
+        return {n: v[part.first * size[n] : (part.first + part.frames) * size[n]] for n, v in side.items()}
+
+    name = next(iter(beats_in))
+    total = len(beats_in[name]) // streams[name].frame_beats
+    if not part.own:
+        frames = None if frames is None else frames - part.first
+        window = None if window is None else (max(0, window[0] - part.cycle), window[1] - part.cycle)
+    sides = cut(stimulus, beats=False), cut(beats_in, beats=True), cut(beats_out, beats=True)
+    return Replay(seed + part.number, part.first, *sides, frames, window, part=True)

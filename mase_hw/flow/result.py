@@ -114,6 +114,25 @@ class Explanation(Protocol):
 
 
 @dataclass(frozen=True)
+class Part:
+    """The share of one process in a run of several.
+
+    Args:
+        number: Which, from 0; its seed is that of the run plus this.
+        first: Its first frame in the run.
+        frames: How many it played.
+        cycle: Cycle of the whole in which its cycle 0 is; 0 if the result is its own.
+        own: Whether the result counts the frames of this share only.
+    """
+
+    number: int
+    first: int
+    frames: int
+    cycle: int
+    own: bool
+
+
+@dataclass(frozen=True)
 class SimResult:
     """The verdict on one run.
 
@@ -129,6 +148,7 @@ class SimResult:
         edges: Whole frames, and beats beyond them, that every edge inside the design carried, by its two ends; empty
             if the run did not end, or if nothing inside the design is watched.
         coverage: Lines, branches and toggles reached, if the simulator counts them.
+        part: The share that failed, if several processes shared the frames.
     """
 
     ports: Mapping[str, PortResult]
@@ -142,6 +162,7 @@ class SimResult:
     diagnosis: Explanation | None = None
     edges: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
     coverage: Coverage | None = field(default=None, repr=False)
+    part: Part | None = field(default=None, repr=False)
 
     @property
     def passed(self) -> bool:

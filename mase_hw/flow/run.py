@@ -16,11 +16,12 @@ from pathlib import Path
 
 from mase_hw.errors import ToolError
 from mase_hw.flow.build import Built
-from mase_hw.flow.plan import Plan
+from mase_hw.flow.plan import Limits, Plan
 from mase_hw.resources import PACKAGE, sim_root
 
 TEST_MODULE = "stream_bench"
 _POLL_S = 0.05
+_PERIOD = 10_000
 _FOREIGN = ("COCOTB_", "GPI_", "PYGPI_", "MASE_HW_")
 
 
@@ -117,6 +118,7 @@ def run_simulator(
     timeout: float | None = None,
     progress: Callable[[Progress], None] | None = None,
     env: Mapping[str, str] | None = None,
+    window: tuple[int, int] | None = None,
 ) -> Run:
     """Run the simulator in the plan's folder until it ends.
 
@@ -128,6 +130,7 @@ def run_simulator(
         timeout: Seconds after which the process is killed.
         progress: Called now and then while it runs.
         env: Environment to start from; the process's own by default.
+        window: First and last cycle to write waves of; all if None.
 
     Raises:
         ToolError: If the simulator cannot be started, or cannot write waves.
@@ -146,6 +149,7 @@ def run_simulator(
         "+stream_check=1",
     ]
     command += ["--trace"] if waves else []
+    command += [f"+window={_time(window[0])},{_time(window[1] + 1)}"] if waves and window else []
     full = simulator_env(os.environ if env is None else env, plan, built.dut.top, seed)
     sizes = [len(plan.raw[s.name]) // max(1, (s.bits + 7) // 8) for s in built.dut.outputs]
     log, begin, timed_out = plan.folder / "sim.log", time.perf_counter(), False
@@ -176,6 +180,11 @@ def run_simulator(
             process.kill()
             process.wait()
     return Run(process.returncode, timed_out, log, time.perf_counter() - begin)
+
+
+def _time(cycle: int) -> int:
+    """When the rising edge of a cycle is, in ps, if nothing is reset in the middle of the run."""
+    return (max(0, cycle) + Limits.reset_cycles) * _PERIOD + _PERIOD // 2
 
 
 def _read_progress(path: Path, total: int) -> Progress | None:

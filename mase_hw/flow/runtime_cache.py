@@ -11,8 +11,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,10 @@ from mase_hw.resources import sim_root
 _HEADERS = ("verilated.h", "verilated_vpi.h", "verilated_dpi.h", "verilated_config.h")
 _HEADER_FIRST = ("verilated_vpi.cpp", "verilated_dpi.cpp", "verilated_threads.cpp")
 """Sources that are mostly headers: these wait for the precompiled one. ``verilated.cpp`` needs its own macros first."""
+VARIABLE = "MASE_HW_RUNTIME"
+"""Names a folder with the runtime for all designs; set to nothing, every cache has its own."""
+PREPARED = "prepared"
+"""Marks a folder that was made for it."""
 _MODE = 0o644
 """Temporary files are private to the user; a cache may be shared."""
 
@@ -71,6 +77,8 @@ class Runtime:
 
     def _make(self, name: str, arguments: Sequence[str]) -> Path:
         target = self.folder / name
+        if _is_whole(target):
+            return target  # without a lock: an environment may be read-only, and a file is replaced whole
         handle = os.open(self.folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, _MODE)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -114,8 +122,22 @@ def _is_whole(target: Path) -> bool:
         return False
 
 
+def prepared_place() -> Path:
+    """Where an environment keeps the runtime for all its designs."""
+    named = os.environ.get(VARIABLE)
+    return Path(named).resolve() if named else Path(sys.prefix) / "cache" / "mase_hw"
+
+
+def _home(cache_dir: Path) -> Path:
+    """The prepared place, if there is one; the variable, set to nothing, says that it shall not be used."""
+    place = prepared_place()
+    return (
+        place if os.environ.get(VARIABLE) or (VARIABLE not in os.environ and (place / PREPARED).exists()) else cache_dir
+    )
+
+
 def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -> Runtime:
-    """Open the runtime cache for a flag set; nothing is compiled yet.
+    """Open the runtime cache for a flag set, that of the environment or else the design's; nothing is compiled yet.
 
     Raises:
         ToolError: If the cache folder cannot be written.
@@ -124,10 +146,11 @@ def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -
     # for the macros it was made with. The model's units define them, so that all builds share one runtime.
     flags = (optimise, "-DVERILATOR=1", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}")
     key = hashlib.sha256("\0".join([tools.fingerprint, *flags]).encode()).hexdigest()[:20]
-    folder = cache_dir / f"runtime-{key}"
+    folder = _home(cache_dir) / f"runtime-{key}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        os.utime(folder)  # the time of last use, for pruning
+        with suppress(PermissionError):
+            os.utime(folder)  # the time of last use, for pruning
     except OSError as problem:
         raise ToolError("the build cache cannot be written", node=str(folder), got=str(problem)) from problem
     wave_flags, libraries = _wave_support(tools, folder) if waves else ((), ())

@@ -92,6 +92,7 @@ def test_hang(
         "no_diagnose": False,
         "reset_at": [],
         "coverage": False,
+        "intervene": None,
     }
     arguments = Namespace(**options, work=design.path.parent / "explain-hang.work")
     stuck.simulate = _without_waves(stuck.simulate)  # type: ignore[method-assign]

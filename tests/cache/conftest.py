@@ -20,11 +20,19 @@ def tools() -> BuildTools:
     return find_build_tools()
 
 
+@pytest.fixture(autouse=True)
+def _own_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the environment's: here every cache has its own."""
+    monkeypatch.setenv("MASE_HW_RUNTIME", "")
+
+
 @pytest.fixture(scope="session")
 def compiled(tools: BuildTools, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with a runtime in it; never changed by a test."""
     work = tmp_path_factory.mktemp("compiled")
-    build(slice_dut(), work / "build", cache_dir=work / "cache", tools=tools)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MASE_HW_RUNTIME", "")
+        build(slice_dut(), work / "build", cache_dir=work / "cache", tools=tools)
     return work / "cache"
 
 

@@ -18,6 +18,8 @@ import pytest
 from mase_hw.errors import EmitError, ToolError
 from mase_hw.flow import build as building
 from mase_hw.flow import cache as caching
+from mase_hw.flow import runtime_cache as running
+from mase_hw.flow import tools as tooling
 from mase_hw.flow.bench import BuildTools, build, find_build_tools
 from mase_hw.flow.cache import Cache
 from tests.cache.conftest import Builder
@@ -207,3 +209,62 @@ def test_tools_are_asked_again_when_they_change(tmp_path: Path) -> None:
     wrapper.write_text("#!/bin/sh\necho broken; exit 1\n")
     with pytest.raises(ToolError, match=r"c\+\+"):
         find_build_tools(env)
+
+
+def test_what_the_tools_said_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For other processes, as long as nothing changed; a damaged memory, or another tool, is asked again."""
+    asked: list[int] = []
+    probe = tooling._probe
+    monkeypatch.setattr(tooling, "_probe", lambda env: asked.append(1) or probe(env))
+
+    def ask(env: dict[str, str] | None = None) -> BuildTools:
+        monkeypatch.setattr(tooling, "_KNOWN", {})  # a process of its own
+        return find_build_tools(env, memory=tmp_path)
+
+    first = ask()
+    assert ask() == first and len(asked) == 1
+    path = tmp_path / "tools.json"
+    text = path.read_text()
+    for damaged in ("", text[:100], text.replace("compiler", "compilex"), text.replace("verilator", "verilatos", 1)):
+        path.write_text(damaged)
+        assert ask() == first
+    assert len(asked) == 5 and ask() == first and len(asked) == 5
+    wrapper = tmp_path / "g++"
+    wrapper.write_text('#!/bin/sh\nexec g++ "$@"\n')
+    wrapper.chmod(0o755)
+    env = {**os.environ, "CXX": str(wrapper)}
+    assert ask(env).compiler == (str(wrapper),) and len(asked) == 6
+    wrapper.write_text("#!/bin/sh\necho broken; exit 1\n")
+    with pytest.raises(ToolError, match=r"c\+\+"):
+        ask(env)
+
+
+def test_the_runtime_of_the_environment(
+    compiled: Path, tmp_path: Path, tools: BuildTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken from there, a damaged object is compiled again there, and the design's own cache has none."""
+    place = tmp_path / "environment"
+    for runtime in compiled.glob("runtime-*"):
+        shutil.copytree(runtime, place / runtime.name)
+    monkeypatch.setenv("MASE_HW_RUNTIME", str(place))
+    (thing,) = place.glob("runtime-*/verilated_dpi.o")
+    content = thing.read_bytes()
+    thing.write_bytes(content[:-1] + b"?")
+    calls: list[str] = []
+    real = running.run_tool
+
+    def watched(command: Any, *rest: Any) -> Any:
+        calls.append(Path(command[-3]).name)
+        return real(command, *rest)
+
+    monkeypatch.setattr(running, "run_tool", watched)
+    built = build(slice_dut(), tmp_path / "a", cache_dir=tmp_path / "cache", tools=tools)
+    assert play(built, tmp_path / "run").passed and not list((tmp_path / "cache").glob("runtime-*"))
+    assert calls == ["verilated_dpi.cpp"] and thing.read_bytes() == content
+    monkeypatch.delenv("MASE_HW_RUNTIME")
+    monkeypatch.setattr(running.sys, "prefix", str(tmp_path / "prefix"))
+    assert running.prepared_place() == tmp_path / "prefix" / "cache" / "mase_hw"
+    assert running._home(tmp_path) == tmp_path, "nothing was prepared"
+    running.prepared_place().mkdir(parents=True)
+    (running.prepared_place() / running.PREPARED).touch()
+    assert running._home(tmp_path) == running.prepared_place()
