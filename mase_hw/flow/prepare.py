@@ -22,7 +22,7 @@ from mase_hw.flow.tools import find_build_tools
 from mase_hw.formats import FixedFormat
 from mase_hw.streams import Stream
 
-HELP = "compile Verilator's runtime once, for all designs of this environment"
+HELP = "compile Verilator's runtime once for all designs"
 _WIRE = """\
 module wire_only (
     input  logic       clk,

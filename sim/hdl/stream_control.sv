@@ -53,7 +53,7 @@ module stream_control (
     last = start;
   end
 
-  longint silent, quiet, tail_end;
+  longint silent, quiet, tail_end, progress;
   logic finish, hang, over, due;
 
   assign restart = !stop && (planned || reset_request != request_seen);
@@ -67,7 +67,8 @@ module stream_control (
   assign finish = !ending && (moved || cycle == start) && all_done;
   assign hang = !ending && !finish && !moved && calm && silent >= 2 * watchdog;
   assign over = ending ? last_cycle <= cycle + 1 : !finish && cycle + 1 >= limit;
-  assign due = unit == 0 ? cycle + 1 >= due_at : unit == 1 ? in_beats >= due_at : unit == 2 && out_beats >= due_at;
+  assign progress = unit == 0 ? cycle + 1 : unit == 1 ? in_beats : out_beats;
+  assign due = unit != 3 && progress >= due_at;
 
   // What ended the run: 1 everything came, 2 a rule of valid/ready was broken, 3 nothing moves, 4 too long.
   task automatic finished(int verdict, longint cycles, longint idle);

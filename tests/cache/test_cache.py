@@ -225,7 +225,9 @@ def test_what_the_tools_said_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ask() == first and len(asked) == 1
     path = tmp_path / "tools.json"
     text = path.read_text()
-    for damaged in ("", text[:100], text.replace("compiler", "compilex"), text.replace("verilator", "verilatos", 1)):
+    other = text.replace('"make": "', '"make": "1')
+    assert other != text
+    for damaged in ("", text[:100], text.replace("compiler", "compilex"), other):
         path.write_text(damaged)
         assert ask() == first
     assert len(asked) == 5 and ask() == first and len(asked) == 5
