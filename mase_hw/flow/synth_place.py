@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ PARTS: Mapping[str, tuple[str, str, int]] = {
     "lfe5u-85f": ("--85k", "CABGA756", 365),
 }
 """Device option, package and number of user pins of what can be placed."""
+_MAPPED = re.compile(r"_(?:DI_|LUT4|PFUMX|L6MUX21|CCU2C|TRELLIS_FF)")
 AIM = 1.1
 """What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""
 
@@ -61,7 +63,10 @@ def place(
     run_nextpnr("yowasp-ecppack", [f"{stem}.config", f"{stem}.bit"], folder, "ecppack.log", tell)
     found = read_timing(folder / f"{stem}.timing.json", manifest)
     slow = "" if found["mhz"] >= mhz else f", MISSES {mhz:g} MHz"
-    path = "\n".join(f"    {step['delay']:6.2f} ns {step['kind']:8} {step['to']}" for step in found["path"])
+    # Yosys names a cell after its way from a signal of ours; the signal says where it is.
+    path = "\n".join(
+        f"    {step['delay']:6.2f} ns {step['kind']:8} {_MAPPED.split(step['to'])[0]}" for step in found["path"]
+    )
     text = (
         f"place and route on {device.name}: {found['mhz']:.1f} MHz{slow}; limited inside {found['limited_by']} "
         f"({found['logic']:.2f} ns logic, {found['routing']:.2f} ns routing)\n{path}"

@@ -36,7 +36,7 @@ def prepare(folder: Path, root: Path, unclocked: int) -> list[str]:
     files = [f"{name}.sv" for name in (*INSIDE["u_window"], *LIBRARY)]
     for file in files:
         shutil.copy(root / "rtl_templates/lib" / file, folder)
-    shutil.copy(Path(__file__).with_name("memories.sv"), folder)
+    shutil.copy(Path(__file__).with_name("memories.sv.txt"), folder / "memories.sv")
     rng = random.Random(1)
     for name, width, depth in (("lookup", 4, 4096), ("rom", 36, 512), ("wide", 72, 512)):
         (folder / f"mem/{name}.mem").write_text("".join(f"{rng.getrandbits(width):x}\n" for _ in range(depth)))
