@@ -43,8 +43,9 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
         words, bits = int(memory["words"]), int(memory["bits"])
         blocks = _blocks(words, bits)
         bram += blocks
-        lut += 0 if blocks else math.ceil(words / _LUT_WORDS) * bits
-        ff += 2 * bits
+        different = min(bits, 2 ** min(words, 32))  # bits of a short table that are not the same anyhow
+        lut += 0 if blocks else math.ceil(words / _LUT_WORDS) * different
+        ff += 2 * different
     for queue in manifest["fifos"]:
         blocks = _blocks(int(queue["depth"]), int(queue["bits"]))
         bram += blocks
