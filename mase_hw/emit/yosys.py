@@ -9,7 +9,7 @@ LUTS = "scratchpad -copy abc9.script.default.fast abc9.script"
 """LUT mapping without restructuring the logic first.
 
 ABC9's usual script merges nodes of the table of a ROM with each other and with the address counter, after which a bit
-of a ROM that fits one LUT takes three; without it the digits MLP is 40 % smaller on Xilinx 7, 12 % on ECP5 and faster.
+of a ROM that fits one LUT takes three. Without it designs with ROMs in LUTs get smaller, a few small others larger.
 """
 _HIDDEN = "$__hidden_add"
 _ICE40 = "synth_ice40 -device u -top {top}"

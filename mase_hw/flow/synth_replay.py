@@ -29,7 +29,7 @@ FOREIGN = {
     "WIDTHEXPAND": "the vendor's models count in 32 bits",
     "WIDTHTRUNC": "a look-up table is a constant shifted by its inputs, of which one bit is taken",
 }
-"""What Verilator may say of a netlist and of the cells' models, none of which we wrote, and why it is no fault."""
+"""What Verilator may say of a netlist and of the vendor's models of its cells, and why it is no fault."""
 STALLS = 0.3
 _MACRO = re.compile(r"^`define[ \t]+(\w+)[^\n]*$", re.MULTILINE)
 _SPECIFY = re.compile(r"^\s*specify\b.*?\bendspecify\b[^\n]*$", re.DOTALL | re.MULTILINE)

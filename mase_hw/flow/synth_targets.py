@@ -90,7 +90,7 @@ _ECP5 = (
     (r"TRELLIS_DPR16X4", {"lut": 4, "lutram": 4}),
     (r"PFUMX|L6MUX21|VHI|VLO", _NOTHING),
 )
-_XILINX_MODELS = ("xilinx/cells_sim.v", "ours/block_ram.v", "ours/ramb_e1.v")
+_XILINX_MODELS = ("xilinx/cells_sim.v", "ours/block_ram.v", "ours/ramb_common.v", "ours/ramb_e1.v")
 _ECP5_MODELS = (
     "lattice/common_sim.vh",
     "lattice/ccu2c_sim.vh",

@@ -227,8 +227,8 @@ def _is_number(node: fx.Node) -> bool:
 
 def _only(node: fx.Node) -> fx.Node | None:
     """The argument of a node that has just one."""
-    one = len(node.args) == 1 and not node.kwargs and isinstance(node.args[0], fx.Node)
-    return node.args[0] if one else None  # type: ignore[return-value]
+    one = node.args[0] if len(node.args) == 1 and not node.kwargs else None
+    return one if isinstance(one, fx.Node) else None
 
 
 def _places(model: nn.Module, modules: Mapping[str, nn.Module]) -> list[tuple[dict[str, Any], str, nn.Module]]:
@@ -249,7 +249,8 @@ def _quantised(
 ) -> _Step:
     result = module.arithmetic.formats["data_out_0"]
     inputs = dict(zip(node.all_input_nodes, known, strict=True))
-    on_grid = all(inputs[arg] == fmt for arg, fmt in zip(node.args, wanted, strict=True))  # type: ignore[index]
+    given = [inputs[arg] for arg in node.args if isinstance(arg, fx.Node)]
+    on_grid = all(fmt == want for fmt, want in zip(given, wanted, strict=True))
     if run is None:
         return _Step(node, None, lambda *tensors: module.in_mantissas(tensors, on_grid), result)
     if on_grid:
@@ -266,10 +267,10 @@ def _quantised(
 def _merge(made: dict[fx.Node, _Step], node: fx.Node) -> None:
     """Let the step before a ReLU do its work, if nobody else reads that step."""
     before = node.args[0]
-    first = made.get(before) if isinstance(before, fx.Node) else None
-    if first is None or len(first.node.users) != 1 or first.on_values is None or made[node].on_values is None:
+    first, after = made.get(before) if isinstance(before, fx.Node) else None, made[node].on_values
+    if first is None or len(first.node.users) != 1 or first.on_values is None or after is None:
         return
-    both = first.on_values.then(made[node].on_values)  # type: ignore[arg-type]
+    both = first.on_values.then(after)
     if both is not None:
         made[first.node] = _Step(first.node, first.source, both.compute, None, both)
         made[node] = _Step(node, first.node, lambda x: x, made[node].result)

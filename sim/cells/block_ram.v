@@ -39,10 +39,6 @@ module ours_block_ram #(
     output reg [9*LANES-1:0] out_a,
     output reg [9*LANES-1:0] out_b
 );
-  // Ports of width 0 have slices of nothing; both ports write the one memory.
-  /* verilator lint_off SELRANGE */
-  /* verilator lint_off WIDTH */
-  /* verilator lint_off MULTIDRIVEN */
   reg [8:0] mem[0:BYTES-1];
   integer i;
 
@@ -57,11 +53,13 @@ module ours_block_ram #(
   end
 
   // ---- Port A
-  localparam BytesA = ((READ_A > WRITE_A ? READ_A : WRITE_A) + 8) / 9;
   localparam WidthA = (READ_A > WRITE_A) ? READ_A : WRITE_A;
+  localparam BytesA = (WidthA > 0) ? (WidthA + 8) / 9 : 1;
   localparam NarrowA = (WidthA > 0 && WidthA < 9) ? WidthA : 8;
-  wire [ADDR-1:0] first_a = (addr_a >> 3) & ~(BytesA - 1);
-  wire [2:0] bit_a = addr_a[2:0] & ~(NarrowA - 1);
+  localparam [31:0] WholeA = ~(BytesA - 1);
+  wire [ADDR-4:0] first_a = addr_a[ADDR-1:3] & WholeA[ADDR-4:0];
+  localparam [31:0] MaskA = ~(NarrowA - 1);
+  wire [3:0] bit_a = {1'b0, addr_a[2:0] & MaskA[2:0]};
   wire write_a = WRITE_A != 0 && |we_a[BytesA-1:0];
   reg [9*LANES-1:0] next_a;
   reg [8:0] byte_a;
@@ -70,12 +68,12 @@ module ours_block_ram #(
   always @(posedge clk_a) begin
     next_a = 0;
     for (i_a = 0; i_a < BytesA; i_a = i_a + 1) begin
-      byte_a = mem[first_a+i_a];
+      byte_a = mem[first_a+i_a[ADDR-4:0]];
       next_a[9*i_a+:9] = byte_a;
       if (WRITE_A != 0 && we_a[i_a]) begin
         if (WidthA < 9) byte_a[bit_a+:NarrowA] = in_a[NarrowA-1:0];
         else byte_a = in_a[9*i_a+:9];
-        if (en_a) mem[first_a+i_a] <= byte_a;
+        if (en_a) mem[first_a+i_a[ADDR-4:0]] <= byte_a;
         if (MODE_A == 0) next_a[9*i_a+:9] = byte_a;
       end
     end
@@ -85,11 +83,13 @@ module ours_block_ram #(
   end
 
   // ---- Port B
-  localparam BytesB = ((READ_B > WRITE_B ? READ_B : WRITE_B) + 8) / 9;
   localparam WidthB = (READ_B > WRITE_B) ? READ_B : WRITE_B;
+  localparam BytesB = (WidthB > 0) ? (WidthB + 8) / 9 : 1;
   localparam NarrowB = (WidthB > 0 && WidthB < 9) ? WidthB : 8;
-  wire [ADDR-1:0] first_b = (addr_b >> 3) & ~(BytesB - 1);
-  wire [2:0] bit_b = addr_b[2:0] & ~(NarrowB - 1);
+  localparam [31:0] WholeB = ~(BytesB - 1);
+  wire [ADDR-4:0] first_b = addr_b[ADDR-1:3] & WholeB[ADDR-4:0];
+  localparam [31:0] MaskB = ~(NarrowB - 1);
+  wire [3:0] bit_b = {1'b0, addr_b[2:0] & MaskB[2:0]};
   wire write_b = WRITE_B != 0 && |we_b[BytesB-1:0];
   reg [9*LANES-1:0] next_b;
   reg [8:0] byte_b;
@@ -98,12 +98,12 @@ module ours_block_ram #(
   always @(posedge clk_b) begin
     next_b = 0;
     for (i_b = 0; i_b < BytesB; i_b = i_b + 1) begin
-      byte_b = mem[first_b+i_b];
+      byte_b = mem[first_b+i_b[ADDR-4:0]];
       next_b[9*i_b+:9] = byte_b;
       if (WRITE_B != 0 && we_b[i_b]) begin
         if (WidthB < 9) byte_b[bit_b+:NarrowB] = in_b[NarrowB-1:0];
         else byte_b = in_b[9*i_b+:9];
-        if (en_b) mem[first_b+i_b] <= byte_b;
+        if (en_b) mem[first_b+i_b[ADDR-4:0]] <= byte_b;
         if (MODE_B == 0) next_b[9*i_b+:9] = byte_b;
       end
     end

@@ -72,12 +72,7 @@ module RAMB18E1 (
   parameter [255:0] INITP_00 = 256'h0, INITP_01 = 256'h0, INITP_02 = 256'h0, INITP_03 = 256'h0;
   parameter [255:0] INITP_04 = 256'h0, INITP_05 = 256'h0, INITP_06 = 256'h0, INITP_07 = 256'h0;
 
-  /* verilator lint_off SELRANGE */
-  /* verilator lint_off WIDTH */
-  localparam Lanes = 2;  // bytes of a port; both together are one in simple dual-port mode
-  localparam Bytes = 2048;
-  localparam Wide = 2 * 9 * Lanes;
-  localparam [8*Bytes-1:0] Data = {
+  localparam [8*2048-1:0] Data = {
       INIT_3F, INIT_3E, INIT_3D, INIT_3C, INIT_3B, INIT_3A, INIT_39, INIT_38,
       INIT_37, INIT_36, INIT_35, INIT_34, INIT_33, INIT_32, INIT_31, INIT_30,
       INIT_2F, INIT_2E, INIT_2D, INIT_2C, INIT_2B, INIT_2A, INIT_29, INIT_28,
@@ -86,91 +81,53 @@ module RAMB18E1 (
       INIT_17, INIT_16, INIT_15, INIT_14, INIT_13, INIT_12, INIT_11, INIT_10,
       INIT_0F, INIT_0E, INIT_0D, INIT_0C, INIT_0B, INIT_0A, INIT_09, INIT_08,
       INIT_07, INIT_06, INIT_05, INIT_04, INIT_03, INIT_02, INIT_01, INIT_00};
-  localparam [Bytes-1:0] Parity = {
+  localparam [2048-1:0] Parity = {
       INITP_07, INITP_06, INITP_05, INITP_04, INITP_03, INITP_02, INITP_01, INITP_00};
 
-  // Parity bits lie beside the data outside, and in front of each byte inside.
-  function [9*Bytes-1:0] all_bytes(input unused);
-    integer i;
-    for (i = 0; i < Bytes; i = i + 1) all_bytes[9*i+:9] = {Parity[i], Data[8*i+:8]};
-  endfunction
-  function [9*Lanes-1:0] woven(input [Lanes-1:0] parity, input [8*Lanes-1:0] data);
-    integer i;
-    for (i = 0; i < Lanes; i = i + 1) woven[9*i+:9] = {parity[i], data[8*i+:8]};
-  endfunction
-  // Values of an output are given as all parity bits, then all data bits, of the port's width.
-  function [9*Lanes-1:0] value(input [9*Lanes-1:0] given, input integer width);
-    integer i;
-    value = given;
-    if (width > 9) begin
-      for (i = 0; i < Lanes; i = i + 1) begin
-        value[9*i+:9] = {given[((width/9)*8+i)%(9*Lanes)], given[8*i+:8]};
-      end
-    end
-  endfunction
-
-  localparam WideRead = RAM_MODE == "SDP" && READ_WIDTH_A == Wide;
-  localparam WideWrite = RAM_MODE == "SDP" && WRITE_WIDTH_B == Wide;
-  localparam HalfRead = WideRead ? Wide / 2 : READ_WIDTH_A;
-
-  wire [Wide-1:0] out_a, out_b;
-  wire [9*Lanes-1:0] in_a = woven(DIPADIP, DIADI);
-  wire [9*Lanes-1:0] in_b = woven(DIPBDIP, DIBDI);
-  wire [9*Lanes-1:0] upper = WideRead ? out_a[Wide-1:9*Lanes] : out_b[9*Lanes-1:0];
-  wire hit_a = 1'b1;
-  wire hit_b = 1'b1;
-  wire clk_a = CLKARDCLK ^ IS_CLKARDCLK_INVERTED;
-  wire clk_b = CLKBWRCLK ^ IS_CLKBWRCLK_INVERTED;
-  wire en_a = ENARDEN ^ IS_ENARDEN_INVERTED;
-  wire en_b = ENBWREN ^ IS_ENBWREN_INVERTED;
-
-  ours_block_ram #(
-      .BYTES(Bytes),
+  ours_ramb #(
+      .LANES(2),
       .ADDR(14),
-      .LANES(2 * Lanes),
-      .READ_A(READ_WIDTH_A),
-      .READ_B(READ_WIDTH_B),
-      .WRITE_A(WRITE_WIDTH_A),
-      .WRITE_B(WRITE_WIDTH_B),
-      .MODE_A(WRITE_MODE_A == "NO_CHANGE" ? 2 : WRITE_MODE_A == "READ_FIRST" ? 1 : 0),
-      .MODE_B(WRITE_MODE_B == "NO_CHANGE" ? 2 : WRITE_MODE_B == "READ_FIRST" ? 1 : 0),
-      .INIT(all_bytes(1'b0)),
-      .START_A({value(INIT_B, HalfRead), value(INIT_A, HalfRead)}),
-      .START_B({{(9 * Lanes) {1'b0}}, value(INIT_B, READ_WIDTH_B)}),
-      .RESET_A({value(SRVAL_B, HalfRead), value(SRVAL_A, HalfRead)}),
-      .RESET_B({{(9 * Lanes) {1'b0}}, value(SRVAL_B, READ_WIDTH_B)})
-  ) u_ram (
-      .clk_a(clk_a),
-      .clk_b(clk_b),
-      .en_a(en_a),
-      .en_b(en_b),
-      .rst_a(RSTRAMARSTRAM ^ IS_RSTRAMARSTRAM_INVERTED),
-      .rst_b(RSTRAMB ^ IS_RSTRAMB_INVERTED),
-      .addr_a(ADDRARDADDR[13:0]),
-      .addr_b(ADDRBWRADDR[13:0]),
-      .we_a({{Lanes{1'b0}}, hit_a ? WEA : {Lanes{1'b0}}}),
-      .we_b(hit_b ? WEBWE : {(2 * Lanes) {1'b0}}),
-      .in_a({{(9 * Lanes) {1'b0}}, in_a}),
-      .in_b(WideWrite ? {in_b, in_a} : {{(9 * Lanes) {1'b0}}, in_b}),
-      .out_a(out_a),
-      .out_b(out_b)
+      .DATA(Data),
+      .PARITY(Parity),
+      .DOA_REG(DOA_REG),
+      .DOB_REG(DOB_REG),
+      .RAM_MODE(RAM_MODE),
+      .READ_WIDTH_A(READ_WIDTH_A),
+      .READ_WIDTH_B(READ_WIDTH_B),
+      .WRITE_WIDTH_A(WRITE_WIDTH_A),
+      .WRITE_WIDTH_B(WRITE_WIDTH_B),
+      .WRITE_MODE_A(WRITE_MODE_A),
+      .WRITE_MODE_B(WRITE_MODE_B),
+      .INIT_A(INIT_A),
+      .INIT_B(INIT_B),
+      .SRVAL_A(SRVAL_A),
+      .SRVAL_B(SRVAL_B),
+      .IS_CLKARDCLK_INVERTED(IS_CLKARDCLK_INVERTED),
+      .IS_CLKBWRCLK_INVERTED(IS_CLKBWRCLK_INVERTED),
+      .IS_ENARDEN_INVERTED(IS_ENARDEN_INVERTED),
+      .IS_ENBWREN_INVERTED(IS_ENBWREN_INVERTED),
+      .IS_RSTRAMARSTRAM_INVERTED(IS_RSTRAMARSTRAM_INVERTED),
+      .IS_RSTRAMB_INVERTED(IS_RSTRAMB_INVERTED)
+  ) u_ramb (
+      .CLKARDCLK(CLKARDCLK),
+      .CLKBWRCLK(CLKBWRCLK),
+      .ENARDEN(ENARDEN),
+      .ENBWREN(ENBWREN),
+      .RSTRAMARSTRAM(RSTRAMARSTRAM),
+      .RSTRAMB(RSTRAMB),
+      .addr_a(ADDRARDADDR),
+      .addr_b(ADDRBWRADDR),
+      .DIADI(DIADI),
+      .DIBDI(DIBDI),
+      .DIPADIP(DIPADIP),
+      .DIPBDIP(DIPBDIP),
+      .WEA(WEA),
+      .WEBWE(WEBWE),
+      .DOADO(DOADO),
+      .DOBDO(DOBDO),
+      .DOPADOP(DOPADOP),
+      .DOPBDOP(DOPBDOP)
   );
-
-  genvar k;
-  generate
-    for (k = 0; k < Lanes; k = k + 1) begin : g_lane
-      assign DOADO[8*k+:8] = out_a[9*k+:8];
-      assign DOBDO[8*k+:8] = upper[9*k+:8];
-      assign DOPADOP[k] = out_a[9*k+8];
-      assign DOPBDOP[k] = upper[9*k+8];
-    end
-  endgenerate
-
-  initial begin
-    if (DOA_REG != 0 || DOB_REG != 0) begin
-      $fatal(1, "RAMB18E1: output registers are not modelled");
-    end
-  end
 endmodule
 
 module RAMB36E1 (
@@ -261,12 +218,7 @@ module RAMB36E1 (
   parameter [255:0] INITP_08 = 256'h0, INITP_09 = 256'h0, INITP_0A = 256'h0, INITP_0B = 256'h0;
   parameter [255:0] INITP_0C = 256'h0, INITP_0D = 256'h0, INITP_0E = 256'h0, INITP_0F = 256'h0;
 
-  /* verilator lint_off SELRANGE */
-  /* verilator lint_off WIDTH */
-  localparam Lanes = 4;  // bytes of a port; both together are one in simple dual-port mode
-  localparam Bytes = 4096;
-  localparam Wide = 2 * 9 * Lanes;
-  localparam [8*Bytes-1:0] Data = {
+  localparam [8*4096-1:0] Data = {
       INIT_7F, INIT_7E, INIT_7D, INIT_7C, INIT_7B, INIT_7A, INIT_79, INIT_78,
       INIT_77, INIT_76, INIT_75, INIT_74, INIT_73, INIT_72, INIT_71, INIT_70,
       INIT_6F, INIT_6E, INIT_6D, INIT_6C, INIT_6B, INIT_6A, INIT_69, INIT_68,
@@ -283,105 +235,71 @@ module RAMB36E1 (
       INIT_17, INIT_16, INIT_15, INIT_14, INIT_13, INIT_12, INIT_11, INIT_10,
       INIT_0F, INIT_0E, INIT_0D, INIT_0C, INIT_0B, INIT_0A, INIT_09, INIT_08,
       INIT_07, INIT_06, INIT_05, INIT_04, INIT_03, INIT_02, INIT_01, INIT_00};
-  localparam [Bytes-1:0] Parity = {
+  localparam [4096-1:0] Parity = {
       INITP_0F, INITP_0E, INITP_0D, INITP_0C, INITP_0B, INITP_0A, INITP_09, INITP_08,
       INITP_07, INITP_06, INITP_05, INITP_04, INITP_03, INITP_02, INITP_01, INITP_00};
 
-  // Parity bits lie beside the data outside, and in front of each byte inside.
-  function [9*Bytes-1:0] all_bytes(input unused);
-    integer i;
-    for (i = 0; i < Bytes; i = i + 1) all_bytes[9*i+:9] = {Parity[i], Data[8*i+:8]};
-  endfunction
-  function [9*Lanes-1:0] woven(input [Lanes-1:0] parity, input [8*Lanes-1:0] data);
-    integer i;
-    for (i = 0; i < Lanes; i = i + 1) woven[9*i+:9] = {parity[i], data[8*i+:8]};
-  endfunction
-  // Values of an output are given as all parity bits, then all data bits, of the port's width.
-  function [9*Lanes-1:0] value(input [9*Lanes-1:0] given, input integer width);
-    integer i;
-    value = given;
-    if (width > 9) begin
-      for (i = 0; i < Lanes; i = i + 1) begin
-        value[9*i+:9] = {given[((width/9)*8+i)%(9*Lanes)], given[8*i+:8]};
-      end
-    end
-  endfunction
-
-  localparam WideRead = RAM_MODE == "SDP" && READ_WIDTH_A == Wide;
-  localparam WideWrite = RAM_MODE == "SDP" && WRITE_WIDTH_B == Wide;
-  localparam HalfRead = WideRead ? Wide / 2 : READ_WIDTH_A;
-
-  wire [Wide-1:0] out_a, out_b;
-  wire [9*Lanes-1:0] in_a = woven(DIPADIP, DIADI);
-  wire [9*Lanes-1:0] in_b = woven(DIPBDIP, DIBDI);
-  wire [9*Lanes-1:0] upper = WideRead ? out_a[Wide-1:9*Lanes] : out_b[9*Lanes-1:0];
+  wire [31:0] out_a, out_b;
   wire hit_a = RAM_EXTENSION_A == "NONE" || ADDRARDADDR[15] == (RAM_EXTENSION_A == "UPPER");
   wire hit_b = RAM_EXTENSION_B == "NONE" || ADDRBWRADDR[15] == (RAM_EXTENSION_B == "UPPER");
+  ours_ramb #(
+      .LANES(4),
+      .ADDR(15),
+      .DATA(Data),
+      .PARITY(Parity),
+      .DOA_REG(DOA_REG),
+      .DOB_REG(DOB_REG),
+      .RAM_MODE(RAM_MODE),
+      .READ_WIDTH_A(READ_WIDTH_A),
+      .READ_WIDTH_B(READ_WIDTH_B),
+      .WRITE_WIDTH_A(WRITE_WIDTH_A),
+      .WRITE_WIDTH_B(WRITE_WIDTH_B),
+      .WRITE_MODE_A(WRITE_MODE_A),
+      .WRITE_MODE_B(WRITE_MODE_B),
+      .INIT_A(INIT_A),
+      .INIT_B(INIT_B),
+      .SRVAL_A(SRVAL_A),
+      .SRVAL_B(SRVAL_B),
+      .IS_CLKARDCLK_INVERTED(IS_CLKARDCLK_INVERTED),
+      .IS_CLKBWRCLK_INVERTED(IS_CLKBWRCLK_INVERTED),
+      .IS_ENARDEN_INVERTED(IS_ENARDEN_INVERTED),
+      .IS_ENBWREN_INVERTED(IS_ENBWREN_INVERTED),
+      .IS_RSTRAMARSTRAM_INVERTED(IS_RSTRAMARSTRAM_INVERTED),
+      .IS_RSTRAMB_INVERTED(IS_RSTRAMB_INVERTED)
+  ) u_ramb (
+      .CLKARDCLK(CLKARDCLK),
+      .CLKBWRCLK(CLKBWRCLK),
+      .ENARDEN(ENARDEN),
+      .ENBWREN(ENBWREN),
+      .RSTRAMARSTRAM(RSTRAMARSTRAM),
+      .RSTRAMB(RSTRAMB),
+      .addr_a(ADDRARDADDR[14:0]),
+      .addr_b(ADDRBWRADDR[14:0]),
+      .DIADI(DIADI),
+      .DIBDI(DIBDI),
+      .DIPADIP(DIPADIP),
+      .DIPBDIP(DIPBDIP),
+      .WEA(hit_a ? WEA : 4'd0),
+      .WEBWE(hit_b ? WEBWE : 8'd0),
+      .DOADO(out_a),
+      .DOBDO(out_b),
+      .DOPADOP(DOPADOP),
+      .DOPBDOP(DOPBDOP)
+  );
+
   wire clk_a = CLKARDCLK ^ IS_CLKARDCLK_INVERTED;
   wire clk_b = CLKBWRCLK ^ IS_CLKBWRCLK_INVERTED;
   wire en_a = ENARDEN ^ IS_ENARDEN_INVERTED;
   wire en_b = ENBWREN ^ IS_ENBWREN_INVERTED;
-
-  ours_block_ram #(
-      .BYTES(Bytes),
-      .ADDR(15),
-      .LANES(2 * Lanes),
-      .READ_A(READ_WIDTH_A),
-      .READ_B(READ_WIDTH_B),
-      .WRITE_A(WRITE_WIDTH_A),
-      .WRITE_B(WRITE_WIDTH_B),
-      .MODE_A(WRITE_MODE_A == "NO_CHANGE" ? 2 : WRITE_MODE_A == "READ_FIRST" ? 1 : 0),
-      .MODE_B(WRITE_MODE_B == "NO_CHANGE" ? 2 : WRITE_MODE_B == "READ_FIRST" ? 1 : 0),
-      .INIT(all_bytes(1'b0)),
-      .START_A({value(INIT_B, HalfRead), value(INIT_A, HalfRead)}),
-      .START_B({{(9 * Lanes) {1'b0}}, value(INIT_B, READ_WIDTH_B)}),
-      .RESET_A({value(SRVAL_B, HalfRead), value(SRVAL_A, HalfRead)}),
-      .RESET_B({{(9 * Lanes) {1'b0}}, value(SRVAL_B, READ_WIDTH_B)})
-  ) u_ram (
-      .clk_a(clk_a),
-      .clk_b(clk_b),
-      .en_a(en_a),
-      .en_b(en_b),
-      .rst_a(RSTRAMARSTRAM ^ IS_RSTRAMARSTRAM_INVERTED),
-      .rst_b(RSTRAMB ^ IS_RSTRAMB_INVERTED),
-      .addr_a(ADDRARDADDR[14:0]),
-      .addr_b(ADDRBWRADDR[14:0]),
-      .we_a({{Lanes{1'b0}}, hit_a ? WEA : {Lanes{1'b0}}}),
-      .we_b(hit_b ? WEBWE : {(2 * Lanes) {1'b0}}),
-      .in_a({{(9 * Lanes) {1'b0}}, in_a}),
-      .in_b(WideWrite ? {in_b, in_a} : {{(9 * Lanes) {1'b0}}, in_b}),
-      .out_a(out_a),
-      .out_b(out_b)
-  );
-
-  genvar k;
-  generate
-    for (k = 0; k < Lanes; k = k + 1) begin : g_lane
-      if (k == 0) begin : g_first
-        assign DOADO[7:0] = {out_a[7:1], bit_a};
-        assign DOBDO[7:0] = {upper[7:1], bit_b};
-      end else begin : g_other
-        assign DOADO[8*k+:8] = out_a[9*k+:8];
-        assign DOBDO[8*k+:8] = upper[9*k+:8];
-      end
-      assign DOPADOP[k] = out_a[9*k+8];
-      assign DOPBDOP[k] = upper[9*k+8];
-    end
-  endgenerate
-
   // Two blocks in a cascade are one of twice the depth and width 1; the upper one has the result.
   reg was_hit_a, was_hit_b;
   initial {was_hit_a, was_hit_b} = 2'b11;
   always @(posedge clk_a) if (en_a) was_hit_a <= hit_a;
   always @(posedge clk_b) if (en_b) was_hit_b <= hit_b;
   wire bit_a = (RAM_EXTENSION_A == "UPPER" && !was_hit_a) ? CASCADEINA : out_a[0];
-  wire bit_b = (RAM_EXTENSION_B == "UPPER" && !was_hit_b) ? CASCADEINB : upper[0];
+  wire bit_b = (RAM_EXTENSION_B == "UPPER" && !was_hit_b) ? CASCADEINB : out_b[0];
   assign CASCADEOUTA = out_a[0];
-  assign CASCADEOUTB = upper[0];
-
-  initial begin
-    if (DOA_REG != 0 || DOB_REG != 0) begin
-      $fatal(1, "RAMB36E1: output registers are not modelled");
-    end
-  end
+  assign CASCADEOUTB = out_b[0];
+  assign DOADO = {out_a[31:1], bit_a};
+  assign DOBDO = {out_b[31:1], bit_b};
 endmodule

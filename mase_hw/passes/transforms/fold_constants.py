@@ -88,9 +88,9 @@ def _compute(node: fx.Node, values: dict[fx.Node, Any]) -> Any:
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
 
     def run() -> Any:
-        if node.op == "call_method":
-            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        if callable(node.target):
+            return node.target(*args, **kwargs)
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
 
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         before = torch.random.get_rng_state()
