@@ -321,13 +321,13 @@ module fixed_mac_array #(
   logic armed_q;  // registers hold anything before the first reset
   initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    armed_q <= armed_q || rst;
     if (armed_q && !rst && sum_valid[0] && !queue_ready) begin
       $fatal(1, "%m: a result met a full output queue");
     end
     if (armed_q && !rst && (int'(credit_q) + int'(queue_count) > QueueDepth)) begin
       $fatal(1, "%m: %0d credits and %0d queued, depth %0d", credit_q, queue_count, QueueDepth);
     end
+    armed_q <= armed_q || rst;
   end
 `endif
 

@@ -36,7 +36,7 @@ module register_slice #(
   end
 
   always_ff @(posedge clk) begin
-    if (in_ready) begin
+    if (in_ready && in_valid) begin
       out_data <= in_data;
     end
   end

@@ -47,10 +47,10 @@ module skid_buffer #(
   end
 
   always_ff @(posedge clk) begin
-    if (in_ready) begin
+    if (in_ready && in_valid) begin
       skid_q <= in_data;
     end
-    if (advance) begin
+    if (advance && (in_valid || !in_ready)) begin
       out_data <= in_ready ? in_data : skid_q;
     end
   end
@@ -59,10 +59,10 @@ module skid_buffer #(
   logic armed_q;  // registers hold anything before the first reset
   initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    armed_q <= armed_q || rst;
     if (armed_q && !rst && !in_ready && !out_valid) begin
       $fatal(1, "%m: the skid word is occupied while the output word is empty");
     end
+    armed_q <= armed_q || rst;
   end
 `endif
 

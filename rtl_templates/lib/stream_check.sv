@@ -32,18 +32,14 @@ module stream_check #(
 
 `ifndef SYNTHESIS
   if (FRAME > 0) begin : g_frame
-    int beat_q;
-    int frame_q;
+    localparam longint Frame = longint'(FRAME);
+    longint beats_q;
 
     always_ff @(posedge clk) begin
       if (rst) begin
-        beat_q  <= 0;
-        frame_q <= 0;
+        beats_q <= 0;
       end else if (valid && ready) begin
-        beat_q <= (beat_q == FRAME - 1) ? 0 : beat_q + 1;
-        if (beat_q == FRAME - 1) begin
-          frame_q <= frame_q + 1;
-        end
+        beats_q <= beats_q + 1;
       end
     end
 
@@ -52,9 +48,9 @@ module stream_check #(
       if ($value$plusargs("stream_check=%d", all) == 0) begin
         all = 0;
       end
-      if (beat_q != 0 || all != 0) begin
-        $display("stream_check: %0d frames and %0d of %0d beats on %s", frame_q, beat_q, FRAME,
-                 NAME);
+      if (beats_q % Frame != 0 || all != 0) begin
+        $display("stream_check: %0d frames and %0d of %0d beats on %s", beats_q / Frame,
+                 beats_q % Frame, FRAME, NAME);
       end
     end
   end
@@ -65,9 +61,6 @@ module stream_check #(
   logic [WIDTH-1:0] data_q;
 
   always_ff @(posedge clk) begin
-    armed_q <= armed_q || rst;
-    stalled_q <= !rst && valid && !ready;
-    data_q    <= data;
     if (armed_q && !rst && stalled_q) begin
       if (!valid) begin
         $fatal(1, "%m: stream %s: valid dropped before ready", NAME);
@@ -76,6 +69,9 @@ module stream_check #(
                data_q, data);
       end
     end
+    stalled_q <= !rst && valid && !ready;
+    data_q    <= data;
+    armed_q   <= armed_q || rst;
   end
 `else
   logic unused;

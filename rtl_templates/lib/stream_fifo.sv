@@ -97,10 +97,10 @@ module stream_fifo #(
   logic armed_q;  // registers hold anything before the first reset
   initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    armed_q <= armed_q || rst;
     if (armed_q && !rst && (int'(count) > DEPTH)) begin
       $fatal(1, "%m: count %0d is above the depth %0d", count, DEPTH);
     end
+    armed_q <= armed_q || rst;
   end
 `endif
 

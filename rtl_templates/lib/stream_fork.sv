@@ -51,10 +51,10 @@ module stream_fork #(
   logic armed_q;  // registers hold anything before the first reset
   initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    armed_q <= armed_q || rst;
     if (armed_q && !rst && (&done_q)) begin
       $fatal(1, "%m: every output is done, yet the beat was not retired");
     end
+    armed_q <= armed_q || rst;
   end
 `endif
 

@@ -200,10 +200,10 @@ module stream_repack #(
   logic armed_q;  // registers hold anything before the first reset
   initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    armed_q <= armed_q || rst;
     if (armed_q && !rst && (int'(count_q) > Capacity)) begin
       $fatal(1, "%m: count %0d is above the capacity %0d", count_q, Capacity);
     end
+    armed_q <= armed_q || rst;
   end
 `endif
 

@@ -164,17 +164,20 @@ module window_control #(
   end
 
   // ---- What it needs (beats from the start of the image) and what is free before it.
+  // Functions, so that a simulator works them out only where a window begins.
+  function automatic place_t needed(input place_t row, input place_t col);
+    return clamp(row + RowSpan, 0, RowLast) + clamp(col + ColSpan, 1, RowSize);
+  endfunction
+
   // No window starts before the image does, not even one that is all padding.
   // The first row stays while the next row of windows begins there as well.
-  place_t next_need;
-  place_t next_free;
-  place_t free_row;
-  logic   stays;
-
-  assign next_need = clamp(row_q + RowSpan, 0, RowLast) + clamp(col_q + ColSpan, 1, RowSize);
-  assign free_row  = clamp(row_q, 0, Image);
-  assign stays     = (row_q + RowStep <= 0) || (free_row == Image);
-  assign next_free = free_row + (stays ? place_t'(0) : clamp(col_q, 0, RowSize));
+  function automatic place_t freed(input place_t row, input place_t col);
+    place_t whole_rows;
+    logic   stays;
+    whole_rows = clamp(row, 0, Image);
+    stays      = (row + RowStep <= 0) || (whole_rows == Image);
+    return whole_rows + (stays ? place_t'(0) : clamp(col, 0, RowSize));
+  endfunction
 
   // ---- The window at hand.
   logic   valid_q;
@@ -200,8 +203,8 @@ module window_control #(
 
   always_ff @(posedge clk) begin
     if (advance) begin
-      need_q    <= next_need;
-      free_q    <= next_free;
+      need_q    <= needed(row_q, col_q);
+      free_q    <= freed(row_q, col_q);
       win_y     <= y_q;
       win_x     <= x_q;
       row_end   <= next_row_end;
@@ -222,8 +225,12 @@ module window_control #(
       room_q    <= place_t'(DEPTH);
       release_q <= '0;
     end else begin
-      room_q    <= room_q + release_q - place_t'({1'b0, write});
-      release_q <= done ? (image_end ? Image : next_free) - free_q : place_t'(0);
+      room_q <= room_q + release_q - place_t'({1'b0, write});
+      if (done) begin
+        release_q <= (image_end ? Image : freed(row_q, col_q)) - free_q;
+      end else begin
+        release_q <= '0;
+      end
     end
   end
 
@@ -231,7 +238,6 @@ module window_control #(
   logic armed_q;  // registers hold anything before the first reset
   initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    armed_q <= armed_q || rst;
     if (armed_q && !rst && done && !win_ok) begin
       $fatal(1, "%m: a window was taken before it was there");
     end
@@ -243,6 +249,7 @@ module window_control #(
       $fatal(1, "%m: DEPTH %0d does not hold the window at row %0d, column %0d", DEPTH, win_y,
              win_x);
     end
+    armed_q <= armed_q || rst;
   end
 `endif
 

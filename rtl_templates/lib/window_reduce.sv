@@ -118,20 +118,20 @@ module window_reduce #(
     localparam int PosW = (LEN > 1) ? $clog2(LEN) : 1;
     localparam int BeatW = (INNER > 1) ? $clog2(INNER) : 1;
 
-    logic [ PosW-1:0]                               pos_q;
-    logic [BeatW-1:0]                               beat_q;
-    logic [BeatW-1:0]                               beat_next;
-    logic                                           last_pos;
-    logic                                           last_beat;
-    logic                                           step;
-    logic                                           out_free;
-    logic                                           draining;
-    logic                                           emits;
-    logic [Slots-1:0]                               member;
-    logic [Slots-1:0]                               first;
-    logic [Slots-1:0]                               ends;
-    logic [Slots-1:0][    LANES-1:0][OUT_WIDTH-1:0] value;
-    logic [LANES-1:0][OUT_WIDTH-1:0]                result;
+    typedef logic [LANES-1:0][OUT_WIDTH-1:0] beat_t;
+
+    logic [ PosW-1:0] pos_q;
+    logic [BeatW-1:0] beat_q;
+    logic [BeatW-1:0] beat_next;
+    logic             last_pos;
+    logic             last_beat;
+    logic             step;
+    logic             out_free;
+    logic             draining;
+    logic             emits;
+    logic [Slots-1:0] member;
+    logic [Slots-1:0] first;
+    logic [Slots-1:0] ends;
 
     assign last_pos  = pos_q == PosW'(LEN - 1);
     assign last_beat = beat_q == BeatW'(INNER - 1);
@@ -228,36 +228,40 @@ module window_reduce #(
     end
 
     // ---- One partial result per slot and beat, read one beat ahead.
-    for (genvar s = 0; s < Slots; s++) begin : g_part
-      logic [LANES-1:0][OUT_WIDTH-1:0] part_q;
-      for (genvar i = 0; i < LANES; i++) begin : g_lane
-        logic [OUT_WIDTH-1:0] x;
-        logic [OUT_WIDTH-1:0] both;
-        if (SIGNED != 0) begin : g_signed
-          assign x = OUT_WIDTH'(signed'(in_data[i]));
-        end else begin : g_unsigned
-          assign x = OUT_WIDTH'(in_data[i]);
+    // A function, so that a simulator works it out only where a beat is taken.
+    function automatic beat_t merged(input beat_t part, input logic [LANES-1:0][IN_WIDTH-1:0] beat,
+                                     input logic is_member, input logic is_first);
+      beat_t x;
+      beat_t both;
+      for (int i = 0; i < LANES; i++) begin
+        x[i] = (SIGNED != 0) ? OUT_WIDTH'(signed'(beat[i])) : OUT_WIDTH'(beat[i]);
+        if (SUM != 0) begin
+          both[i] = part[i] + x[i];
+        end else if (SIGNED != 0) begin
+          both[i] = (signed'(part[i]) > signed'(x[i])) ? part[i] : x[i];
+        end else begin
+          both[i] = (part[i] > x[i]) ? part[i] : x[i];
         end
-        if (SUM != 0) begin : g_sum
-          assign both = part_q[i] + x;
-        end else if (SIGNED != 0) begin : g_max_signed
-          assign both = (signed'(part_q[i]) > signed'(x)) ? part_q[i] : x;
-        end else begin : g_max_unsigned
-          assign both = (part_q[i] > x) ? part_q[i] : x;
-        end
-        assign value[s][i] = !member[s] ? part_q[i] : (first[s] ? x : both);
       end
+      return !is_member ? part : (is_first ? x : both);
+    endfunction
+
+    beat_t [Slots-1:0] parts;
+
+    for (genvar s = 0; s < Slots; s++) begin : g_part
+      beat_t part_q;
+      assign parts[s] = part_q;
       if (INNER == 1) begin : g_register
         always_ff @(posedge clk) begin
           if (step) begin
-            part_q <= value[s];
+            part_q <= merged(part_q, in_data, member[s], first[s]);
           end
         end
       end else begin : g_memory
-        logic [LANES-1:0][OUT_WIDTH-1:0] mem[INNER];
+        beat_t mem[INNER];
         always_ff @(posedge clk) begin
           if (step) begin
-            mem[beat_q] <= value[s];
+            mem[beat_q] <= merged(part_q, in_data, member[s], first[s]);
           end
         end
         always_ff @(posedge clk) begin
@@ -268,15 +272,18 @@ module window_reduce #(
       end
     end
 
-    always_comb begin
-      result = '0;
+    // The window that ends; no two of them end in one step.
+    function automatic beat_t ended();
+      ended = '0;
       for (int s = 0; s < Slots; s++) begin
-        result |= ends[s] ? value[s] : '0;
+        if (ends[s]) begin
+          ended |= merged(parts[s], in_data, member[s], first[s]);
+        end
       end
-    end
+    endfunction
 
     // ---- Windows that end with the last position, but after another one.
-    logic [LANES-1:0][OUT_WIDTH-1:0] tail;
+    beat_t tail;
 
     if (Tail == 0) begin : g_no_tail
       assign draining = 1'b0;
@@ -293,11 +300,11 @@ module window_reduce #(
       assign tail      = waiting[window_q];
       for (genvar t = 0; t < Tail; t++) begin : g_window
         localparam int Slot = (Edge + 1 + t) % Slots;
-        logic [LANES-1:0][OUT_WIDTH-1:0] mem[INNER];
+        beat_t mem[INNER];
         assign waiting[t] = mem[read_q];
         always_ff @(posedge clk) begin
           if (step && last_pos) begin
-            mem[beat_q] <= value[Slot];
+            mem[beat_q] <= merged(parts[Slot], in_data, member[Slot], first[Slot]);
           end
         end
       end
@@ -327,8 +334,10 @@ module window_reduce #(
     end
 
     always_ff @(posedge clk) begin
-      if (out_free) begin
-        out_data <= draining ? tail : result;
+      if (out_free && draining) begin
+        out_data <= tail;
+      end else if (out_free && step) begin
+        out_data <= ended();
       end
     end
   end

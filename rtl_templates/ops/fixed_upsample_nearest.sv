@@ -220,10 +220,10 @@ module fixed_upsample_nearest #(
   logic armed_q;  // registers hold anything before the first reset
   initial armed_q = 1'b0;
   always_ff @(posedge clk) begin
-    armed_q <= armed_q || rst;
     if (armed_q && !rst && (unread_q > used_q || int'(used_q) > Depth)) begin
       $fatal(1, "%m: unread %0d, used %0d, depth %0d", unread_q, used_q, Depth);
     end
+    armed_q <= armed_q || rst;
   end
 `endif
 

@@ -187,7 +187,7 @@ WRONG = {
     "data change while waiting": Mutation(
         "register_slice-w13",
         "lib/register_slice.sv",
-        (("    if (in_ready) begin\n      out_data", "    if (in_valid) begin\n      out_data"),),
+        (("if (in_ready && in_valid) begin", "if (in_valid) begin"),),
         RANDOM,
         SimulationError,
     ),

@@ -19,7 +19,7 @@ WRONG = {
         "max_pool2d-resnet", REDUCE, (("= tap[0] || early;", "= tap[0] || (early && dist_q < 0);"),)
     ),
     "maximum of bit patterns": Mutation(
-        "max_pool2d-resnet", REDUCE, (("(signed'(part_q[i]) > signed'(x))", "(part_q[i] > x)"),)
+        "max_pool2d-resnet", REDUCE, (("(signed'(part[i]) > signed'(x[i]))", "(part[i] > x[i])"),)
     ),
     "the waiting window is the one before": Mutation(
         "max_pool2d-five", REDUCE, (("(Edge + 1 + t) % Slots", "(Edge + t) % Slots"),)
