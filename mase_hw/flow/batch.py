@@ -1,7 +1,7 @@
 """The batch engine: the same plan, stalls and judge as cocotb, without Python in the loop.
 
 For whole data sets. Every file the driver leaves has the meaning of its namesake from the cocotb bench, so verdicts,
-beats and cycle numbers of the two engines can be compared directly; ``tests/batch`` does.
+beats and cycle numbers of the two engines can be compared directly; ``tests/engines`` does.
 """
 
 from __future__ import annotations

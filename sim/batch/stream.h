@@ -1,6 +1,6 @@
 // One side of a stream each: Driver offers beats, Monitor accepts and compares them. Both act twice a cycle: `sample`
 // looks at what every flip-flop samples at this rising edge and decides, `drive` applies the decision after it. They
-// mirror sim/stream_driver.py and sim/stream_monitor.py to the cycle; tests/batch holds them equal.
+// mirror sim/stream_driver.py and sim/stream_monitor.py to the cycle; tests/engines holds them equal.
 #pragma once
 
 #include <cstdint>

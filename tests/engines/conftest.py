@@ -11,9 +11,10 @@ import pytest
 
 from mase_hw.flow.batch import BATCH
 from mase_hw.flow.bench import COCOTB, BuildTools, Built, Dut, SimResult, find_build_tools
+from mase_hw.flow.fast import FAST
 
 Builder = Callable[..., Built]
-ENGINES = {"cocotb": COCOTB, "batch": BATCH}
+ENGINES = {"cocotb": COCOTB, "batch": BATCH, "fast": FAST}
 
 
 def play(engine: str, built: Built, run_dir: Path, frames: int = 5, **options: Any) -> SimResult:
@@ -33,7 +34,7 @@ def tools() -> BuildTools:
 
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("batch")
+    return tmp_path_factory.mktemp("engines")
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from mase_hw.flow.batch_plan import stream_seed
 from mase_hw.flow.bench import BuildTools, Built, Stalls
 from mase_hw.flow.run import Progress
 from mase_hw.resources import sim_root
-from tests.batch.conftest import Builder, play
+from tests.engines.conftest import Builder, play
 from tests.sim.conftest import slice_dut
 
 
@@ -134,6 +134,10 @@ static IData ii(int bits, IData v) { return VL_EXTENDS_II(32, bits, v); }
 static QData qi(int bits, QData v) { return VL_EXTENDS_QI(64, bits, v); }
 static QData qq(int bits, QData v) { return VL_EXTENDS_QQ(64, bits, v); }
 static IData mul(int bits, IData a, IData b) { return VL_MULS_III(bits, a, b); }
+static int compared(int bits, IData a, IData b) {
+  return VL_GTS_III(bits, a, b) | VL_GTES_III(bits, a, b) << 1 | VL_LTS_III(bits, a, b) << 2
+         | VL_LTES_III(bits, a, b) << 3;
+}
 #include "extend.h"
 int main() {
   QData word = 1;
@@ -147,6 +151,11 @@ int main() {
       wrong += qi(bits, a) != VL_EXTENDS_QI(64, bits, a) || qq(bits, a) != VL_EXTENDS_QQ(64, bits, a);
       if (bits > 32) continue;
       wrong += ii(bits, a) != VL_EXTENDS_II(32, bits, a) || mul(bits, a, b) != VL_MULS_III(bits, a, b);
+      for (const IData other : {static_cast<IData>(b), static_cast<IData>(a)}) {
+        const int four = VL_GTS_III(bits, a, other) | VL_GTES_III(bits, a, other) << 1 | VL_LTS_III(bits, a, other) << 2
+                         | VL_LTES_III(bits, a, other) << 3;
+        wrong += compared(bits, a, other) != four;
+      }
     }
   std::printf("%ld of %ld", wrong, tried);
 }

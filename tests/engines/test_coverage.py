@@ -11,7 +11,7 @@ from mase_hw.errors import ConfigError, ResultsError
 from mase_hw.flow.bench import Built, Stalls
 from mase_hw.flow.coverage import FILE, read_coverage
 from mase_hw.flow.design import _engine_options
-from tests.batch.conftest import Builder, play
+from tests.engines.conftest import Builder, play
 from tests.sim.conftest import slice_dut
 
 

@@ -1,4 +1,4 @@
-"""Both engines see the same: verdicts, beats and cycle numbers, at full rate and under stalls, whole and faulty."""
+"""All engines see the same: verdicts, beats and cycle numbers, at full rate and under stalls, whole and faulty."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mase_hw.flow.batch import BATCH
-from mase_hw.flow.bench import COCOTB, SimResult, Stalls
-from tests.batch.conftest import ENGINES, Builder, play
+from mase_hw.flow.bench import SimResult, Stalls
 from tests.catalogue.harness import expected, item, stimulus
+from tests.engines.conftest import ENGINES, Builder, play
 from tests.sim.conftest import slice_dut
 from tests.sim.test_verdict import FAULTS
 
@@ -22,6 +21,9 @@ STALLS = {
     "bursts": Stalls(valid_burst=(5, 150), ready_burst=(7, 130)),
     "mixed": Stalls(0.2, 0.2, (1, 1), (3, 1)),
 }
+
+OTHERS = ("batch", "fast")
+"""Compared with the per-cycle engine."""
 
 CASES = ["linear-uneven_fold", "linear-beyond_float64", "cast-forty_bits", "relu-requantise", "repack-4to3_rows10to10"]
 
@@ -41,12 +43,13 @@ def assert_equal(a: SimResult, b: SimResult) -> None:
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("top", ["pass_through", "faulty_slice"])
 def test_same_cycles(builder: Builder, tmp_path: Path, top: str, stalls: str) -> None:
-    results = [
-        play(name, builder(name, slice_dut(top), top), tmp_path / name, stalls=STALLS[stalls], seed=3)
-        for name in ("cocotb", "batch")
-    ]
-    assert results[0].passed
-    assert_equal(*results)
+    results = {
+        name: play(name, builder(name, slice_dut(top), top), tmp_path / name, stalls=STALLS[stalls], seed=3)
+        for name in ENGINES
+    }
+    assert results["cocotb"].passed
+    for name in OTHERS:
+        assert_equal(results["cocotb"], results[name])
 
 
 # Faults 8 and 9 end the program before it can record anything; 11 depends on initial values, of which each build has
@@ -56,30 +59,33 @@ def test_same_verdict(builder: Builder, tmp_path: Path, fault: int, kind: type, 
     dut, stalls = slice_dut(FAULT=fault), Stalls.random(0.3, 0.6)
     results = {
         name: play(name, builder(name, dut, f"fault{fault}"), tmp_path / name, stalls=stalls, seed=4)
-        for name in ("cocotb", "batch")
+        for name in ENGINES
     }
-    failure = results["batch"].failure
-    assert type(failure) is kind and re.search(f"(?s){message}", str(failure)), results["batch"].report()
-    if fault not in (8, 9, 11):
-        assert_equal(results["cocotb"], results["batch"])
-        assert results["cocotb"].failure is not None and str(results["cocotb"].failure) == str(failure)
+    for name in OTHERS:
+        failure = results[name].failure
+        assert type(failure) is kind and re.search(f"(?s){message}", str(failure)), results[name].report()
+        if fault not in (8, 9, 11):
+            assert_equal(results["cocotb"], results[name])
+            assert results["cocotb"].failure is not None and str(results["cocotb"].failure) == str(failure)
 
 
 def test_extra_beat(builder: Builder, tmp_path: Path) -> None:
     dut = slice_dut(FAULT=7, AT=29)
-    results = [play(name, builder(name, dut, "extra"), tmp_path / name) for name in ("cocotb", "batch")]
-    assert_equal(*results)
-    assert str(results[0].failure) == str(results[1].failure)
+    results = {name: play(name, builder(name, dut, "extra"), tmp_path / name) for name in ENGINES}
+    for name in OTHERS:
+        assert_equal(results["cocotb"], results[name])
+        assert str(results["cocotb"].failure) == str(results[name].failure)
 
 
 def test_limit_and_hang(builder: Builder, tmp_path: Path) -> None:
     for number, options in enumerate(({"max_cycles": 20}, {"watchdog": 5, "max_cycles": 50})):
-        results = [
-            play(name, builder(name, slice_dut(), "faulty_slice"), tmp_path / f"{name}{number}", **options)
-            for name in ("cocotb", "batch")
-        ]
-        assert_equal(*results)
-    assert COCOTB.name == "cocotb" and BATCH.name == "batch"
+        results = {
+            name: play(name, builder(name, slice_dut(), "faulty_slice"), tmp_path / f"{name}{number}", **options)
+            for name in ENGINES
+        }
+        for name in OTHERS:
+            assert_equal(results["cocotb"], results[name])
+    assert all(engine.name == name for name, engine in ENGINES.items())
 
 
 @pytest.mark.parametrize("stalls", ["none", "both"])
@@ -89,9 +95,10 @@ def test_op_cases(builder: Builder, tmp_path: Path, name: str, stalls: str) -> N
     tensors = stimulus(it)
     golden = expected(it, tensors)
     sides = [{s.name: s.pack(side[s.name]) for s in it.streams if s.name in side} for side in (tensors, golden)]
-    results = []
-    for engine in ("cocotb", "batch"):
+    results = {}
+    for engine in ENGINES:
         built = builder(engine, it.dut(), name)
         options = {"watchdog": 4000, "max_cycles": 200_000, "stalls": STALLS[stalls], "seed": 11}
-        results.append(ENGINES[engine].simulate(built, tmp_path / engine, *sides, **options).raise_on_failure())
-    assert_equal(*results)
+        results[engine] = ENGINES[engine].simulate(built, tmp_path / engine, *sides, **options).raise_on_failure()
+    for engine in OTHERS:
+        assert_equal(results["cocotb"], results[engine])

@@ -11,8 +11,8 @@ import pytest
 
 from mase_hw.errors import ConfigError, MismatchError, ResultsError, SimulationError
 from mase_hw.flow.bench import Reset, SimResult, Stalls
-from tests.fast.conftest import Builder, play
-from tests.fast.test_equal import assert_equal
+from tests.engines.conftest import Builder, play
+from tests.engines.test_equal import assert_equal
 from tests.sim.conftest import slice_dut
 
 TESTS = Path(__file__).with_name("tests_that_intervene.py")

@@ -11,7 +11,7 @@ import torch
 import mase_hw
 from mase_hw.errors import MismatchError
 from mase_hw.flow.failure import WINDOW
-from tests.batch.test_diagnose import _fst_times
+from tests.engines.test_diagnose import _fst_times
 
 FRAMES, WRONG = 300, 200
 # Unit of time and cycle 0 in each: reset takes four cycles.
