@@ -41,8 +41,7 @@ FLAGS = (
 )
 """Verilator's flags in every build. No warning is switched off; the split bounds what the compiler sees at a time."""
 
-_UNIT_BYTES = 400_000
-"""C++ that is compiled as one unit: parsing headers is paid once a unit, but units compile in parallel."""
+_KINDS = ("classes_fast", "support_fast", "classes_slow", "support_slow")
 
 
 @dataclass(frozen=True)
@@ -53,17 +52,37 @@ class Flavour:
         name: For people, and part of the identity.
         optimise: Level of the C++ compiler, for model and runtime.
         main: The C++ files that are compiled with the model, ``main`` among them.
-        verilator_flags: More flags of Verilator.
+        flags: More flags of Verilator.
         link: More flags of the linker.
-        public_ports: Whether the ports of the top level can be reached by name (VPI).
+        rules: Lines of a configuration file for Verilator; the same for the same design wherever it lies.
+        folders: Where headers lie that ``main`` or the prologue includes.
+        generated: C++ files that are written beside the model and compiled before ``main``, by name.
+        prologue: First lines of every unit, from the folder of the generated model.
+        unit_bytes: C++ that is compiled as one unit: parsing headers is paid once a unit, but units compile in
+            parallel, and the compiler sees no further.
+        apart: Whether ``main`` is a unit of its own.
+        coverage: Whether the simulator counts lines, branches and toggles.
+        strict: Whether a warning about style refuses the design.
     """
 
     name: str
     optimise: str
     main: Callable[[BuildTools], tuple[Path, ...]]
-    verilator_flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
     link: Callable[[BuildTools], tuple[str, ...]] = lambda tools: ()
-    public_ports: bool = False
+    rules: Callable[[Dut], str] = lambda dut: ""
+    folders: tuple[Path, ...] = ()
+    generated: tuple[tuple[str, str], ...] = ()
+    prologue: Callable[[Path], str] = lambda model: ""
+    unit_bytes: int = 400_000
+    apart: bool = False
+    coverage: bool = False
+    strict: bool = True
+
+
+def public_ports(dut: Dut) -> str:
+    """Rules by which the ports of the top level, and nothing else, can be reached by name (VPI)."""
+    return "".join(f'public_flat_rw -module "{dut.top}" -var "{port}"\n' for port in dut.ports)
 
 
 COCOTB = Flavour(
@@ -71,9 +90,9 @@ COCOTB = Flavour(
     # ``-O2`` costs more in the compiler than any short simulation gives back.
     "-O1",
     main=lambda tools: (sim_root() / "window.h", tools.cocotb_main),
-    verilator_flags=("--vpi",),
+    flags=("--vpi",),
     link=lambda tools: (f"-L{tools.cocotb_libs}", f"-Wl,-rpath,{tools.cocotb_libs}", "-lcocotbvpi_verilator"),
-    public_ports=True,
+    rules=public_ports,
 )
 """A simulator that cocotb drives through VPI."""
 
@@ -132,48 +151,9 @@ def build(
         EmitError: If a folder cannot be written, or a source cannot be read.
     """
     begin = time.perf_counter()
-    tools = tools or find_build_tools(memory=cache_folder(build_dir, cache_dir))
     cache_dir = cache_folder(build_dir, cache_dir)
-
-    def make(folder: Path) -> None:
-        library = runtime(tools, cache_dir, waves=waves, optimise=flavour.optimise)
-        _build(dut, folder, library, flavour, waves, jobs)
-
+    tools = tools or find_build_tools(memory=cache_dir)
     identity = _identity(dut, tools, waves, flavour)
-    return cached_build(dut, build_dir, cache_dir, identity, make, waves=waves, flavour=flavour.name, begin=begin)
-
-
-def cache_folder(build_dir: Path, cache_dir: Path | None) -> Path:
-    """The cache that a build in ``build_dir`` uses if the caller named ``cache_dir``."""
-    return (cache_dir or build_dir.resolve().parent / "runtime-cache").resolve()
-
-
-def cached_build(
-    dut: Dut,
-    build_dir: Path,
-    cache_dir: Path,
-    identity: str,
-    make: Callable[[Path], None],
-    *,
-    waves: bool,
-    flavour: str,
-    begin: float,
-) -> Built:
-    """Make sure that ``build_dir`` has the simulator of that identity.
-
-    Args:
-        dut: The design.
-        build_dir: Where it shall be.
-        cache_dir: Where it is kept for other build folders.
-        identity: Hash of everything that goes into it.
-        make: Builds it into a folder, as ``simulator`` and ``build.log``.
-        waves: Whether it can write FST.
-        flavour: What kind of simulator it is.
-        begin: When the work began, by :func:`time.perf_counter`.
-
-    Raises:
-        EmitError: If a folder cannot be written.
-    """
     build_dir, cache = build_dir.resolve(), Cache(cache_dir)
     cached = False
     with _locked(build_dir):
@@ -185,26 +165,34 @@ def cached_build(
                     (build_dir / "stamp.json").unlink(missing_ok=True)
                     cached = cache.take(identity, build_dir)
                     if not cached:
-                        make(build_dir)
-                        about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves, "flavour": flavour}
-                        cache.put(identity, build_dir, about)
+                        library = runtime(tools, cache_dir, waves=waves, optimise=flavour.optimise)
+                        _build(dut, build_dir, library, flavour, waves, jobs)
+                        about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves}
+                        cache.put(identity, build_dir, about | {"flavour": flavour.name})
                     _stamp(build_dir, identity)
                 except OSError as problem:
                     raise EmitError(
                         "the build folder cannot be written", node=str(build_dir), got=str(problem)
                     ) from problem
     seconds = time.perf_counter() - begin
-    return Built(dut, build_dir / PROGRAM, build_dir, waves, identity, reused, seconds, cached)
+    return Built(dut, build_dir / PROGRAM, build_dir, waves, identity, reused, seconds, cached, flavour.coverage)
+
+
+def cache_folder(build_dir: Path, cache_dir: Path | None) -> Path:
+    """The cache that a build in ``build_dir`` uses if the caller named ``cache_dir``."""
+    return (cache_dir or build_dir.resolve().parent / "runtime-cache").resolve()
 
 
 def _identity(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour) -> str:
     digest = hashlib.sha256()
-    facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.verilator_flags, *flavour.link(tools)]
-    facts += [flavour.optimise, str(flavour.public_ports), str(waves), dut.top, *dut.ports]
+    facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.flags, *flavour.link(tools), flavour.optimise]
+    facts += [f"{waves=}", f"{flavour.coverage=}", f"{flavour.strict=}", flavour.rules(dut), dut.top, *dut.ports]
     facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
+    facts += [text for file in flavour.generated for text in file]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
-    for source in (*dut.sources, *flavour.main(tools)):
+    headers = [path for folder in flavour.folders for path in sorted(folder.glob("*.h"))]
+    for source in (*dut.sources, *flavour.main(tools), *headers):
         try:
             content = source.read_bytes()
         except OSError as problem:
@@ -253,8 +241,8 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
     log: list[str] = []
     try:
         listing = _verilate(dut, model, tools, flavour, waves, log)
-        units = _units(model, listing, flavour.main(tools), waves)
-        flags = [*library.flags, f"-I{model}", "-Winvalid-pch"]
+        units = _units(model, listing, flavour, flavour.main(tools), waves)
+        flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in flavour.folders), "-Winvalid-pch"]
         with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
             # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
             header = pool.submit(library.header)
@@ -267,8 +255,8 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
                 objects.append(str(path))
                 log.append(output)
             objects += [str(item.result()) for item in fixed]
-        link = [*tools.compiler, *objects, *flavour.link(tools), *library.libraries, "-o", str(model / PROGRAM)]
-        _checked(link, tools, "the simulator does not link", log)
+        link = [*tools.compiler, *objects, "-pthread", *flavour.link(tools), *library.libraries]
+        _checked([*link, "-o", str(model / PROGRAM)], tools, "the simulator does not link", log)
         os.replace(model / PROGRAM, build_dir / PROGRAM)
     finally:
         # The old log may be linked into the cache, so it is replaced, not written over.
@@ -279,24 +267,13 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
 def _verilate(
     dut: Dut, model: Path, tools: BuildTools, flavour: Flavour, waves: bool, log: list[str]
 ) -> dict[str, list[str]]:
-    ports = dut.ports if flavour.public_ports else ()
-    public = "".join(f'public_flat_rw -module "{dut.top}" -var "{port}"\n' for port in ports)
-    (model / "ports.vlt").write_text(f"`verilator_config\n{public}", encoding="utf-8")
-    command = [
-        str(tools.verilator),
-        *FLAGS,
-        *flavour.verilator_flags,
-        "--top-module",
-        dut.top,
-        "--prefix",
-        "Vtop",
-        "-Mdir",
-        str(model),
-    ]
+    rules = model / "rules.vlt"
+    rules.write_text(f"`verilator_config\n{flavour.rules(dut)}", encoding="utf-8")
+    command = [str(tools.verilator), *(flag for flag in FLAGS if flavour.strict or flag != "-Wall"), *flavour.flags]
+    command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
     command += ["--trace-fst"] if waves else []
-    for name, value in dut.parameters.items():
-        command.append(f"-G{name}={_literal(value)}")
-    command += [str(model / "ports.vlt"), *(str(source.resolve()) for source in dut.sources)]
+    command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
+    command += [str(rules), *(str(source.resolve()) for source in dut.sources)]
     done = run_tool(command, tools.env, model)
     log.append(f"$ {' '.join(command)}\n{done.stdout}")
     if done.returncode:
@@ -318,25 +295,29 @@ def _literal(value: int | str) -> str:
     return str(value) if value >= 0 else f"32'sh{value & 0xFFFFFFFF:08x}"
 
 
-def _units(model: Path, listing: dict[str, list[str]], main: tuple[Path, ...], waves: bool) -> list[Path]:
+def _units(
+    model: Path, listing: dict[str, list[str]], flavour: Flavour, main: tuple[Path, ...], waves: bool
+) -> list[Path]:
     """Gather the generated files, and the main program, into units of about equal size."""
-    kinds = ("classes_fast", "support_fast", "classes_slow", "support_slow")
-    files = [Path(file) for kind in kinds for file in listing.get(kind, [])]
-    groups: list[list[Path]] = [[*main]]
+    for name, text in flavour.generated:
+        (model / name).write_text(text, encoding="utf-8")
+    program = (*(model / name for name, _ in flavour.generated), *main)
+    groups: list[list[Path]] = [[*program], []] if flavour.apart else [[*program]]
     size = 0
-    for file in files:
+    for file in (Path(name) for kind in _KINDS for name in listing.get(kind, [])):
         size += file.stat().st_size
-        if size > _UNIT_BYTES:
+        if size > flavour.unit_bytes:
             groups.append([])
             size = file.stat().st_size
         groups[-1].append(file)
-    macros = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "COVERAGE": 0, "SC": 0, "TIMING": 0}
-    prologue = "".join(f"#define VM_{name} {int(value)}\n" for name, value in macros.items())
+    macros = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "SC": 0, "TIMING": 0}
+    macros["COVERAGE"] = flavour.coverage
+    prologue = "".join(f"#define VM_{name} {int(value)}\n" for name, value in macros.items()) + flavour.prologue(model)
     units = []
-    for index, group in enumerate(groups):
+    for index, group in enumerate(group for group in groups if group):
         unit = model / f"unit_{index}.cpp"
-        # The generated files first: the main program includes the model's header itself.
-        ordered = sorted(group, key=lambda file: file in main)
+        # The model first: the main program includes its header itself.
+        ordered = sorted(group, key=lambda file: file in program)
         unit.write_text(prologue + "".join(f'#include "{file}"\n' for file in ordered), encoding="utf-8")
         units.append(unit)
     return units

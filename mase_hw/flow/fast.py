@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mase_hw.errors import EmitError
-from mase_hw.flow.build import COCOTB, Built, Flavour
+from mase_hw.flow.build import COCOTB, Built, Flavour, public_ports
 from mase_hw.flow.build import build as build_simulator
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.fast_harness import TOP, harness, harness_text
@@ -29,9 +29,9 @@ FLAVOUR = Flavour(
     "fast",
     "-O2",
     main=lambda tools: (sim_root() / "fast_main.cpp",),
-    verilator_flags=COCOTB.verilator_flags,
+    flags=COCOTB.flags,
     link=COCOTB.link,
-    public_ports=True,
+    rules=public_ports,
 )
 """A simulator whose main program runs the clock and enters cocotb only at events."""
 
