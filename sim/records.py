@@ -32,11 +32,14 @@ class _End:
 
     direction: str
     row_bytes: int
+    pending_at: int
+    """Where the end says since which cycle a beat waits."""
 
     def __init__(self, folder: Path, port: dict[str, Any]) -> None:
         self.name, self.port = port["name"], port
         self.end = _words(folder / "cycles" / f"{self.name}.end")
         self.accepted, self.valid, self.ready = (int(word) for word in self.end[:3])
+        self.pending = int(self.end[self.pending_at])  # since which cycle a beat waits, or -1
         self.rows = (folder / "cycles" / f"{self.name}.rows").read_bytes()
         # A disk that fills up cuts the rows, and the simulator does not notice.
         if len(self.rows) != self.accepted * self.row_bytes:
@@ -53,27 +56,17 @@ class _End:
         state = {"direction": self.direction, "beats": self.accepted, "expected": self.port["beats"]}
         return {**state, "valid": self.valid, "ready": self.ready}
 
-    @property
-    def pending(self) -> int:
-        """Since which cycle a beat waits, or -1."""
-        raise NotImplementedError
-
 
 class Source(_End):
     """What a ``stream_source`` wrote."""
 
-    direction, row_bytes = "in", 16
-
-    @property
-    def pending(self) -> int:
-        """Since which cycle a beat waits, or -1."""
-        return int(self.end[3])
+    direction, row_bytes, pending_at = "in", 16, 3
 
 
 class Sink(_End):
     """What a ``stream_sink`` wrote."""
 
-    direction = "out"
+    direction, pending_at = "out", 7
 
     def __init__(self, folder: Path, port: dict[str, Any]) -> None:
         self.row_bytes = 16 + 8 * ((int(port["bits"]) + 63) // 64)
@@ -81,11 +74,6 @@ class Sink(_End):
         self.compared, self.mismatches, self.first, self.broken = (int(word) for word in self.end[3:7])
         self.extra = self.accepted - self.compared
         self.word, self.bad = (int(word, 16) for word in self.end[8:10])
-
-    @property
-    def pending(self) -> int:
-        """Since which cycle a beat waits, or -1."""
-        return int(self.end[7])
 
     def write(self, folder: Path) -> dict[str, Any]:
         """Write the beats and their cycles; return the state at the end."""
