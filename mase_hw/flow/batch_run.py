@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mase_hw.errors import ToolError
 from mase_hw.flow.build import Built
+from mase_hw.flow.orphans import end_with_parent
 from mase_hw.flow.plan import Plan
 from mase_hw.flow.run import Progress, Run
 
@@ -107,6 +108,7 @@ def _start(built: Built, plan: Plan, seed: int, waves: bool, window: tuple[int, 
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
+                preexec_fn=end_with_parent,
             )
     except OSError as problem:
         raise ToolError("the simulator cannot be started", node=command[0], got=str(problem)) from problem

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from mase_hw.errors import ToolError
 from mase_hw.flow.build import Built
+from mase_hw.flow.orphans import end_with_parent
 from mase_hw.flow.plan import Plan
 from mase_hw.flow.run import Progress, Run, _read_progress, simulator_env
 
@@ -51,7 +52,13 @@ def run_fast(
     try:
         with log.open("wb") as sink:
             child = subprocess.Popen(
-                command, cwd=plan.folder, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT
+                command,
+                cwd=plan.folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                preexec_fn=end_with_parent,
             )
     except OSError as problem:
         raise ToolError("the simulator cannot be started", node=command[0], got=str(problem)) from problem

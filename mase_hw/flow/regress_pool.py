@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mase_hw.errors import ConfigError, ToolError
+from mase_hw.flow.orphans import be_a_worker
 from mase_hw.flow.regress_job import Place, Result, blank, run_job
 from mase_hw.flow.regress_matrix import Job
 
@@ -56,7 +57,8 @@ class LocalPool:
 
     def open(self) -> Executor:
         """Processes started afresh: torch and its threads do not survive a fork."""
-        return ProcessPoolExecutor(self.width, mp_context=multiprocessing.get_context("spawn"))
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.width, mp_context=context, initializer=be_a_worker)
 
 
 class DaskPool:

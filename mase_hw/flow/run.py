@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mase_hw.errors import ToolError
 from mase_hw.flow.build import Built
+from mase_hw.flow.orphans import end_with_parent
 from mase_hw.flow.plan import Limits, Plan
 from mase_hw.resources import PACKAGE, sim_root
 
@@ -162,6 +163,7 @@ def run_simulator(
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
+                preexec_fn=end_with_parent,
             )
     except OSError as problem:
         raise ToolError("the simulator cannot be started", node=command[0], got=str(problem)) from problem
