@@ -6,23 +6,26 @@ last, after older ones were removed, so that a regression which is killed leaves
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.flow.regress_baseline import Difference, compare, read_baseline, write_baseline
+from mase_hw.flow.regress_baseline import Difference, Figures, compare, read_baseline, write_baseline
 from mase_hw.flow.regress_job import Place, Result
-from mase_hw.flow.regress_matrix import Job, expand, load_matrix
+from mase_hw.flow.regress_matrix import Job, Matrix, expand, load_matrix
 from mase_hw.flow.regress_pool import LocalPool, Pool, run_all
 from mase_hw.flow.regress_report import REPORTS, write_reports
 from mase_hw.resources import PACKAGE, rtl_root, sim_root
 
+_LOCK = ".lock"
 _SOURCES = (".py", ".sv", ".svh", ".j2", ".h", ".cpp")
 
 
@@ -104,18 +107,50 @@ def regress(
         tell: Told what happens, a line at a time.
 
     Raises:
-        ConfigError: If the matrix or the baseline is not usable.
-        EmitError: If the folder cannot be written.
+        ConfigError: If the matrix or the baseline is not usable, or the baseline that was named does not exist.
+        EmitError: If the folder cannot be written, or another regression runs in it.
     """
     begin = time.perf_counter()
     say = tell or (lambda _: None)
     matrix = load_matrix(file)
     jobs = expand(matrix, file.parent)
+    if baseline is not None and not (baseline.exists() or update_baseline):
+        # One that is merely missing beside the matrix is a first run; one that was named is a mistake.
+        raise ConfigError(
+            "there is no such baseline, so nothing would be compared",
+            node=str(baseline),
+            field="baseline",
+            expected="an existing file",
+            remedy="correct the name, or make it with --update-baseline",
+        )
     baseline = baseline or file.with_name("baseline.json")
     before = read_baseline(baseline, matrix.name)
     out = out.resolve()
-    place = Place(str(out), uuid.uuid4().hex[:12], fingerprint(jobs), waves or failed)
     _prepare(out)
+    with _alone(out):
+        return _regress(
+            matrix, jobs, out, failed=failed, waves=waves, pool=pool, baseline=baseline, before=before,
+            update_baseline=update_baseline, say=say, begin=begin,
+        )  # fmt: skip
+
+
+def _regress(
+    matrix: Matrix,
+    jobs: list[Job],
+    out: Path,
+    *,
+    failed: bool,
+    waves: bool,
+    pool: Pool | None,
+    baseline: Path,
+    before: Figures | None,
+    update_baseline: bool,
+    say: Callable[[str], None],
+    begin: float,
+) -> Report:
+    """Run the jobs of a matrix in a folder that nobody else uses."""
+    place = Place(str(out), uuid.uuid4().hex[:12], fingerprint(jobs), waves or failed)
+    _remove_reports(out)
     kept = {job.name: found for job in jobs if failed and (found := _earlier(out, job)) is not None}
     todo = [job for job in jobs if job.name not in kept]
     say(f"{matrix.name}: {len(todo)} jobs to run" + (f", {len(kept)} passed earlier" if kept else ""))
@@ -124,8 +159,7 @@ def regress(
     def heard(result: Result) -> None:
         nonlocal done
         done += 1
-        first = result["message"].strip().splitlines()[0] if result["message"].strip() else ""
-        note = f" {result['kind']}: {first}" if result["status"] != "passed" else ""
+        note = f" {result['kind']}: {brief(result['message'])}" if result["status"] != "passed" else ""
         say(f"[{done}/{len(todo)}] {result['status']:6} {result['job']} ({result['seconds']:.1f} s){note}")
 
     ran = {r["job"]: r for r in run_all(todo, place, pool or LocalPool(1), heard)}
@@ -142,10 +176,12 @@ def regress(
     )
     if update_baseline:
         if report.failures or report.outdated:
+            write_reports(report, out)
             raise ConfigError(
                 "the baseline is not updated, because not every job passed with these sources",
                 node=str(baseline),
                 got=[r["job"] for r in report.failures] + report.outdated,
+                remedy=f"see {out / 'report.html'}",
             )
         write_baseline(baseline, matrix.name, results)
         say(f"wrote {baseline}")
@@ -174,10 +210,45 @@ def fingerprint(jobs: Iterable[Job]) -> str:
 def _prepare(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
+        (out / _LOCK).touch()
+    except OSError as problem:
+        raise _unwritable(out, problem) from problem
+
+
+def _remove_reports(out: Path) -> None:
+    try:
         for name in REPORTS:
             (out / name).unlink(missing_ok=True)
     except OSError as problem:
-        raise EmitError("the folder of the regression cannot be written", node=str(out), got=str(problem)) from problem
+        raise _unwritable(out, problem) from problem
+
+
+def _unwritable(out: Path, problem: OSError) -> EmitError:
+    return EmitError("the folder of the regression cannot be written", node=str(out), got=str(problem))
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """One regression at a time in a folder: each removes what earlier ones left of a job."""
+    with (out / _LOCK).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            raise EmitError(
+                "another regression runs in this folder", node=str(out), remedy="wait for it, or choose another folder"
+            ) from problem
+        yield
+
+
+def brief(message: str) -> str:
+    """A message in one line: what is wrong, and what was found or the first of several problems."""
+    lines = [line.strip() for line in message.strip().splitlines()]
+    if len(lines) < 2 or lines[0].startswith("Traceback"):
+        return lines[-1] if lines else ""
+    if lines[0].endswith(":"):
+        return f"{lines[0]} {lines[1]}"
+    found = next((line for line in lines[1:] if line.startswith("got: ")), "")
+    return f"{lines[0]} ({found})" if found else lines[0]
 
 
 def _earlier(out: Path, job: Job) -> Result | None:

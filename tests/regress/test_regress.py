@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, EmitError
+from mase_hw.flow.regress import brief
 from mase_hw.flow.regress_pool import LocalPool
 from tests.regress.conftest import RELU, Runner, network
 
@@ -97,6 +99,7 @@ def test_failures_and_rerun(runner: Runner, tmp_path: Path, monkeypatch: pytest.
     assert "&lt;at all&gt;" in page and "<at all>" not in page
     with pytest.raises(ConfigError, match=r"(?s)not updated.*net\.broken"):
         runner(GOOD, broken, update_baseline=True)
+    assert "cannot be made" in (tmp_path / "out" / "report.html").read_text(), "the run is reported all the same"
 
     again = runner(GOOD, broken, failed=True)
     assert len(again.kept) == 2 and [r["job"] for r in again.failures] == [failure["job"]] and not again.passed
@@ -158,3 +161,36 @@ def test_committed_baseline_covers_the_matrices() -> None:
         known = read_baseline(folder / "baseline.json", name)
         assert known is not None
         assert set(known) == {job.name for job in expand(load_matrix(folder / f"{name}.toml"), folder)}
+
+
+def test_named_baseline_must_exist(runner: Runner, tmp_path: Path) -> None:
+    """A name with a typo would otherwise pass with nothing compared."""
+    with pytest.raises(ConfigError, match=r"(?s)no such baseline.*bsaeline\.json.*--update-baseline"):
+        runner(RELU, baseline=tmp_path / "bsaeline.json")
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_one_regression_in_a_folder(runner: Runner, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("of the one that runs")
+    with (out / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(EmitError, match="another regression runs in this folder"):
+            runner(RELU)
+    assert (out / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("", ""),
+        ("one line\n", "one line"),
+        ("there is no such file\n  field: MODEL\n  got: a.py:f", "there is no such file (got: a.py:f)"),
+        ("1 problem(s):\n  quantize.defalt: unknown key\n  where: x", "1 problem(s): quantize.defalt: unknown key"),
+        ("Traceback (most recent call last):\n  File ...\nValueError: no", "ValueError: no"),
+        ("hangs\n  what to do: nothing", "hangs"),
+    ],
+)
+def test_brief(message: str, expected: str) -> None:
+    assert brief(message) == expected
