@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import traceback
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,9 @@ class Intervention:
         try:
             await _load(test)(self)
         except Exception as problem:  # a test may raise anything; cocotb would end the run, and nothing were recorded
-            return f"{type(problem).__name__}: {problem}"
+            traceback.print_exc()  # into the log
+            text = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+            return f"{text} ({_place(problem, test['file'])}, in cycle {self.now})"
         return None
 
     def woken(self) -> None:
@@ -215,6 +218,12 @@ class Intervention:
 
     def _did(self, what: str) -> None:
         self.log.append(f"cycle {self.now}: {what}")
+
+
+def _place(problem: BaseException, file: str) -> str:
+    """The innermost line of the test's own file that the exception went through."""
+    lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == file]
+    return f"{file}:{lines[-1]}" if lines else file
 
 
 def _load(test: dict[str, str]) -> Callable[[Intervention], Coroutine[Any, Any, None]]:

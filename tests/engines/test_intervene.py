@@ -103,7 +103,7 @@ def test_two_at_a_time(run: Any) -> None:
         (
             "wrong_claim",
             SimulationError,
-            r"test that intervenes in the run failed.*AssertionError: a frame took 1",
+            r"test that intervenes in the run failed.*a frame took 1.*that_intervene\.py:\d+, in cycle \d+",
         ),
         ("wrong_name", SimulationError, r"no stream 'data_out_1', there are data_in_0, data_out_0"),
         ("too_late", SimulationError, r"beat 2 of data_in_0 was offered already"),
@@ -116,6 +116,8 @@ def test_a_test_that_fails(run: Any, name: str, kind: type, message: str) -> Non
     assert type(result.failure) is kind and not result.passed
     with pytest.raises(kind, match=f"(?s){message}"):
         result.raise_on_failure()
+    traced = "Traceback" in (result.run_dir / "sim.log").read_text()
+    assert traced or kind is ResultsError, "the way to an exception is in the log"
 
 
 def test_refused(builder: Builder, tmp_path: Path) -> None:
