@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -25,6 +26,7 @@ from mase_hw.flow.timing import StreamCycles
 from mase_hw.streams import IntArray
 
 _TAIL_LINES = 12
+_FULL_DISK = 64 << 10
 _EDGE = re.compile(r"stream_check: (\d+) frames and (\d+) of \d+ beats on (.+)")
 _OUTCOME = {"plan": str, "verdict": str, "message": str, "cycles": int, "streams": dict}
 
@@ -97,7 +99,16 @@ def _tail(run: Run) -> str:
     except OSError as problem:
         return f"the log {run.log} cannot be read: {problem}"
     end = "\n    ".join(line for line in lines[-_TAIL_LINES:] if line.strip())
-    return f"the log is {run.log} and ends with\n    {end or '(nothing)'}"
+    full = f"the disk of {run.log.parent} is full: free space, or choose another work folder; " if _full(run) else ""
+    return f"{full}the log is {run.log} and ends with\n    {end or '(nothing)'}"
+
+
+def _full(run: Run) -> bool:
+    """Whether the disk is full, of which the log, being on it, cannot tell."""
+    try:
+        return shutil.disk_usage(run.log.parent).free < _FULL_DISK
+    except OSError:
+        return False
 
 
 def _check_process(run: Run) -> None:

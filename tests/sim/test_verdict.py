@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -205,6 +206,17 @@ def test_simulator_ends_badly(good: Built, tmp_path: Path, script: str, message:
     assert type(result.failure) is ResultsError
     with pytest.raises(ResultsError, match=f"(?s){message}"):
         result.raise_on_failure()
+
+
+def test_full_disk(good: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log lies on the same disk, and cannot say it."""
+    fake = _fake(good, tmp_path, "exit 3")
+    with pytest.raises(ResultsError, match="exit code 3") as usual:
+        play(fake, tmp_path / "run").raise_on_failure()
+    assert "is full" not in str(usual.value)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(ResultsError, match=r"(?s)exit code 3.*the disk of .*run is full: free space"):
+        play(fake, tmp_path / "run").raise_on_failure()
 
 
 def test_killed_after_writing_results(finished: tuple[Built, Plan, Run]) -> None:
