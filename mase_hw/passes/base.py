@@ -132,7 +132,11 @@ def validate(where: str, model: type[A], given: Mapping[str, Any] | A | None) ->
     try:
         return model.model_validate(dict(given or {}))
     except ValidationError as error:
-        problems = [_problem(model, dict(p)) for p in error.errors(include_url=False)]
+        found = error.errors(include_url=False)
+        # A sequence whose only item was refused is called empty as well, which it is not.
+        refused = [p["loc"] for p in found]
+        found = [p for p in found if p["type"] != "too_short" or not any(_inside(p["loc"], loc) for loc in refused)]
+        problems = [_problem(model, dict(p)) for p in found]
     paths = [path for path, _ in problems]
     raise ConfigError(
         f"{len(problems)} problem(s) in the arguments of {where}:\n  "
@@ -141,6 +145,10 @@ def validate(where: str, model: type[A], given: Mapping[str, Any] | A | None) ->
         field=", ".join(paths),
         remedy="correct the keys above and run again",
     )
+
+
+def _inside(outer: tuple[Any, ...], inner: tuple[Any, ...]) -> bool:
+    return len(inner) > len(outer) and inner[: len(outer)] == outer
 
 
 def _problem(model: type[BaseModel], problem: dict[str, Any]) -> tuple[str, str]:

@@ -69,3 +69,10 @@ def test_refused(tmp_path: Path, entry: str, message: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load_matrix(tmp_path / "absent.toml")
+
+
+def test_one_problem_is_told_once(tmp_path: Path) -> None:
+    """A list whose only item is refused is not empty."""
+    with pytest.raises(ConfigError, match=r"^1 problem.*(?s:.*)op\.0\.stalls\.0: ") as refused:
+        jobs_of(tmp_path, RELU + "stalls = [1.0]\n")
+    assert "at least 1 item" not in str(refused.value)
