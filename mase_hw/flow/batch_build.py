@@ -66,7 +66,7 @@ def build(
     flavour = Flavour(
         "batch",
         OPTIMISE,
-        main=lambda tools: (sim_root() / "batch" / "bench.cpp",),
+        main=lambda tools: (sim_root() / "end_with_parent.h", sim_root() / "batch" / "bench.cpp"),
         flags=tuple(COVERAGE_FLAGS) if coverage else (),
         rules=rules,
         folders=(sim_root() / "batch",),

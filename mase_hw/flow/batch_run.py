@@ -11,9 +11,8 @@ from pathlib import Path
 
 from mase_hw.errors import ToolError
 from mase_hw.flow.build import Built
-from mase_hw.flow.orphans import end_with_parent
 from mase_hw.flow.plan import Plan
-from mase_hw.flow.run import Progress, Run
+from mase_hw.flow.run import HOST, Progress, Run
 
 _POLL_S = 0.05
 _MOST_SEEDS = 0x7FFFFFFE
@@ -104,11 +103,10 @@ def _start(built: Built, plan: Plan, seed: int, waves: bool, window: tuple[int, 
             return subprocess.Popen(
                 command,
                 cwd=plan.folder,
-                env=dict(os.environ),
+                env=os.environ | {HOST: str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                preexec_fn=end_with_parent,
             )
     except OSError as problem:
         raise ToolError("the simulator cannot be started", node=command[0], got=str(problem)) from problem

@@ -89,7 +89,7 @@ COCOTB = Flavour(
     "cocotb",
     # ``-O2`` costs more in the compiler than any short simulation gives back.
     "-O1",
-    main=lambda tools: (sim_root() / "window.h", tools.cocotb_main),
+    main=lambda tools: (sim_root() / "window.h", sim_root() / "end_with_parent.h", tools.cocotb_main),
     flags=("--vpi",),
     link=lambda tools: (f"-L{tools.cocotb_libs}", f"-Wl,-rpath,{tools.cocotb_libs}", "-lcocotbvpi_verilator"),
     rules=public_ports,

@@ -28,7 +28,7 @@ from mase_hw.streams import IntArray
 FLAVOUR = Flavour(
     "fast",
     "-O2",
-    main=lambda tools: (sim_root() / "fast_main.cpp",),
+    main=lambda tools: (sim_root() / "end_with_parent.h", sim_root() / "fast_main.cpp"),
     flags=COCOTB.flags,
     link=COCOTB.link,
     rules=public_ports,

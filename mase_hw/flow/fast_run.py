@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from mase_hw.errors import ToolError
 from mase_hw.flow.build import Built
-from mase_hw.flow.orphans import end_with_parent
 from mase_hw.flow.plan import Plan
 from mase_hw.flow.run import Progress, Run, _read_progress, simulator_env
 
@@ -52,13 +51,7 @@ def run_fast(
     try:
         with log.open("wb") as sink:
             child = subprocess.Popen(
-                command,
-                cwd=plan.folder,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                preexec_fn=end_with_parent,
+                command, cwd=plan.folder, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT
             )
     except OSError as problem:
         raise ToolError("the simulator cannot be started", node=command[0], got=str(problem)) from problem

@@ -16,11 +16,13 @@ from pathlib import Path
 
 from mase_hw.errors import ToolError
 from mase_hw.flow.build import Built
-from mase_hw.flow.orphans import end_with_parent
 from mase_hw.flow.plan import Limits, Plan
 from mase_hw.resources import PACKAGE, sim_root
 
 TEST_MODULE = "stream_bench"
+HOST = "MASE_HW_HOST"
+"""Variable that tells a simulator which process it ends with; see ``sim/end_with_parent.h``."""
+
 _POLL_S = 0.05
 _PERIOD = 10_000
 _FOREIGN = ("COCOTB_", "GPI_", "PYGPI_", "MASE_HW_")
@@ -81,6 +83,7 @@ def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int) -> d
         "COCOTB_RANDOM_SEED": str(seed),
         "COCOTB_ANSI_OUTPUT": "0",
         "MASE_HW_PLAN": str(plan.path),
+        HOST: str(os.getpid()),
     }
     return env
 
@@ -163,7 +166,6 @@ def run_simulator(
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                preexec_fn=end_with_parent,
             )
     except OSError as problem:
         raise ToolError("the simulator cannot be started", node=command[0], got=str(problem)) from problem
