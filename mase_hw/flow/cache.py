@@ -74,6 +74,10 @@ class Cache:
         self.folder = folder
         self._simulators = folder / "simulators"
 
+    def exists(self) -> bool:
+        """Whether the folder has been used as a cache, even if nothing is left in it."""
+        return (self.folder / ".locks").is_dir() or self._simulators.is_dir() or bool(self.entries())
+
     @contextmanager
     def using(self, identity: str) -> Iterator[None]:
         """Keep everybody else from building the same simulator, and from pruning.

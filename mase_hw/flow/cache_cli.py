@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Show the cache, or what was removed from it.
 
     Raises:
-        ConfigError: If the folder is missing, or an age or size is not one.
+        ConfigError: If the folder is missing or something else, or an age or size is not one.
         EmitError: If something cannot be removed.
     """
     older = None if arguments.older_than is None else _number("--older-than", arguments.older_than, _AGE)
@@ -41,6 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.folder.is_dir():
         raise ConfigError("there is no such cache folder", field="FOLDER", got=str(arguments.folder))
     cache = Cache(arguments.folder)
+    if any(arguments.folder.iterdir()) and not cache.exists():
+        raise ConfigError(
+            "this folder is not a build cache",
+            field="FOLDER",
+            got=str(arguments.folder),
+            expected="a folder with simulators or a runtime, such as build/runtime-cache",
+        )
     pruning = arguments.all or older is not None or larger is not None
     removed = (
         cache.prune(older_than=older, larger_than=int(larger) if larger is not None else None, everything=arguments.all)

@@ -44,3 +44,11 @@ def test_refused_amounts(tmp_path: Path, words: tuple[str, str]) -> None:
 def test_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such cache"):
         _run(str(tmp_path / "absent"))
+
+
+def test_some_other_folder(tmp_path: Path) -> None:
+    """Also, nothing is written into it."""
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="not a build cache"):
+        _run(str(tmp_path), "--all")
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
