@@ -14,14 +14,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mase_hw.emit.netlist import Netlist
+from mase_hw.emit.netlist import TOP, Netlist
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, ResultsError
 from mase_hw.flow.batch import BATCH
 from mase_hw.flow.beats import decode
 from mase_hw.flow.diagnose_edges import Edge, expected_beats, find_edges
-from mase_hw.flow.diagnose_report import Diagnosis, Divergence, EdgeState, Neighbour, QueueState, waiting
+from mase_hw.flow.diagnose_report import Diagnosis, Divergence, EdgeState, Gap, Neighbour, QueueState, losses, waiting
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.failure import WINDOW
 from mase_hw.flow.plan import Reset, Stalls
@@ -136,12 +136,38 @@ def diagnose(
             divergence = _compare(edge, expected[edge.net.name], found, accepted)
     levels = outcome["levels"]
     queues = [QueueState(f.instance, f.before, f.depth, **levels[f.instance]) for f in netlist.fifos]
-    found_out = Diagnosis(result, tuple(states), divergence, tuple(waiting(states)), tuple(queues), first)
+    lost = losses(states, {edge.net.name: edge.stream.frame_beats for edge in edges})
+    found_out = Diagnosis(
+        result,
+        tuple(states),
+        divergence,
+        tuple(waiting(states)),
+        tuple(queues),
+        first,
+        tuple(lost),
+        tuple(_gaps(edges, states, result, divergence)),
+    )
     window = _window(found_out) if waves else None
     if window is not None:
         again = run(window)
         found_out = dataclasses.replace(found_out, result=dataclasses.replace(result, waves=again.waves))
     return found_out
+
+
+def _gaps(
+    edges: Sequence[Edge], states: Sequence[EdgeState], result: SimResult, divergence: Divergence | None
+) -> list[Gap]:
+    """Ports at which something else is seen than on the edges behind them."""
+    found = []
+    for edge, state in zip(edges, states, strict=True):
+        for pin in (edge.net.source, edge.net.sink):
+            if pin.instance != TOP:
+                continue
+            port = result.ports[pin.port]
+            wrong = port.mismatches > 0 and divergence is None
+            if port.beats != state.beats or wrong:
+                found.append(Gap(pin.port, edge.net.name, port.beats, state.beats))
+    return found
 
 
 def _window(found: Diagnosis) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,11 @@ class EdgeState:
     beats: int
     expected: int | None
     last: int | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all beats of the run have moved; never for a memory."""
+        return self.expected is not None and self.beats >= self.expected
 
     def __str__(self) -> str:
         total = "" if self.expected is None else f"/{self.expected}"
@@ -140,14 +145,88 @@ class Wait:
 
 
 def waiting(states: Iterable[EdgeState]) -> list[Wait]:
-    """Who waits for whom, by the handshakes that stand half done."""
+    """Who waits for whom, by the handshakes that stand half done.
+
+    Nobody waits for data where all beats have moved. A memory that offers its next word waits at all times, which says
+    nothing. One that leaves a beat on one input while it lacks one on another waits for the other.
+    """
+    states = list(states)
+    held = {edge.sink for edge in states if edge.valid and not edge.ready}
     found = []
     for edge in states:
-        if edge.ready and not edge.valid:
-            found.append(Wait(edge.sink, edge.source, edge.net, "data"))
-        elif edge.valid and not edge.ready:
+        if edge.valid and not edge.ready and edge.expected is not None:
             found.append(Wait(edge.source, edge.sink, edge.net, "space"))
+        elif not edge.valid and not edge.complete and (edge.ready or edge.sink in held):
+            found.append(Wait(edge.sink, edge.source, edge.net, "data"))
     return found
+
+
+@dataclass(frozen=True)
+class Loss:
+    """An instance that has taken everything, is not held up, and has not given everything.
+
+    Args:
+        who: The instance.
+        net: The edge that is short.
+        gave: Beats it moved.
+        expected: Beats of the whole run.
+        frame: Frame of the first one that is missing.
+        beat: Its place within the frame.
+    """
+
+    who: str
+    net: str
+    gave: int
+    expected: int
+    frame: int
+    beat: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.who} took every beat of its inputs and gave {self.gave} of {self.expected} on {self.net}: "
+            f"frame {self.frame}, beat {self.beat} is missing, or one before it whose values are the same"
+        )
+
+
+def losses(states: Sequence[EdgeState], frame_beats: Mapping[str, int]) -> list[Loss]:
+    """The instances that lost beats, from the inputs on.
+
+    Args:
+        states: Every edge at the end of a run.
+        frame_beats: Beats of a frame by name of the net.
+    """
+    found = []
+    for edge in states:
+        inputs = [other for other in states if other.sink == edge.source and other.expected is not None]
+        if not inputs or not all(other.complete for other in inputs) or edge.expected is None:
+            continue
+        if edge.beats < edge.expected and not edge.valid:
+            frame, beat = divmod(edge.beats, frame_beats[edge.net])
+            found.append(Loss(edge.source, edge.net, edge.beats, edge.expected, frame, beat))
+    return found
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A port of the design that shows something else than the edge behind it.
+
+    Args:
+        port: The port.
+        net: The edge.
+        at_port: Beats that moved at the port.
+        on_net: Beats that moved on the edge.
+    """
+
+    port: str
+    net: str
+    at_port: int
+    on_net: int
+
+    def __str__(self) -> str:
+        seen = f"{self.at_port} beats moved at port {self.port} and {self.on_net} on {self.net}"
+        if self.at_port == self.on_net:
+            seen = f"what moved on {self.net} equals the model and what moved at port {self.port} does not"
+        return f"{seen}: the fault lies between them, in the top level"
 
 
 def culprits(waits: Sequence[Wait]) -> list[str]:
@@ -167,6 +246,8 @@ class Diagnosis:
         waits: Who waits for whom at the end of the run.
         queues: Fill levels of the queues on reconvergent paths.
         first_frame: Frame of the run that is frame 0 here, if only a share of it was played again.
+        losses: Instances that lost beats.
+        gaps: Ports that show something else than the edges behind them.
     """
 
     result: SimResult
@@ -175,6 +256,8 @@ class Diagnosis:
     waits: tuple[Wait, ...]
     queues: tuple[QueueState, ...] = ()
     first_frame: int = 0
+    losses: tuple[Loss, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def hangs(self) -> bool:
@@ -194,14 +277,18 @@ class Diagnosis:
             return "the design passed when it ran again with probes: every beat equals the reference"
         if not self.edges:
             return f"the run with probes left no records\n{self.result.failure}"
-        lines = self.divergence.lines() if self.divergence else ["every value on every edge equals the model"]
+        lines = self.divergence.lines() if self.divergence else ["every value that moved on an edge equals the model"]
+        lines += [str(fault) for fault in (*self.losses, *self.gaps)]
         if self.first_frame:
             lines += [f"frames are counted from frame {self.first_frame} of the run: only a share of it was played"]
         if self.hangs:
             lines += [f"nothing moved after cycle {self.last_progress}"]
             lines += [f"  {wait}" for wait in self.waits]
             stuck = culprits(self.waits)
-            lines += [f"everything waits for {', '.join(stuck)}" if stuck else "all wait in a circle: a deadlock"]
+            if stuck:
+                lines += [f"everything waits for {', '.join(stuck)}"]
+            elif self.waits:
+                lines += ["all wait in a circle: a deadlock"]
             if self.queues:
                 lines += ["queues:", *(f"  {queue}" for queue in self.queues)]
             lines += ["edges:", *(f"  {edge}" for edge in self.edges)]
@@ -222,6 +309,8 @@ class Diagnosis:
             "first_frame": self.first_frame,
             "last_progress": self.last_progress,
             "divergence": divergence,
+            "losses": [dataclasses.asdict(loss) for loss in self.losses],
+            "gaps": [dataclasses.asdict(gap) for gap in self.gaps],
             "waits": [dataclasses.asdict(wait) for wait in self.waits] if self.hangs else [],
             "culprits": culprits(self.waits) if self.hangs else [],
             "queues": [dataclasses.asdict(queue) for queue in self.queues],

@@ -15,6 +15,7 @@ import mase_hw
 from mase_hw.errors import ConfigError
 from mase_hw.flow.bench import Stalls
 from mase_hw.flow.diagnose import WINDOW, Diagnosis, diagnose
+from mase_hw.flow.diagnose_report import EdgeState, culprits, losses, waiting
 from tests.e2e_cnn import nets
 
 INPUTS = torch.rand(6, 3, 8, generator=torch.Generator().manual_seed(2)) - 0.5
@@ -103,6 +104,75 @@ def test_hang(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:
     assert "u_left waits for space from data_out_0 (net_left)" in report
     assert "nothing moved after cycle" in report and "everything waits for data_out_0" in report
     assert found.to_json()["culprits"] == ["data_out_0"]
+
+
+def test_lost_beat(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:
+    """No value is wrong: the last beat is missing, and only counting shows whose fault that is."""
+    last = next(e for e in _run(design, tmp_path, work).edges if e.source == "u_relu").expected
+    broken = _broken(
+        design,
+        tmp_path,
+        "rtl/ops/fixed_relu.sv",
+        ".in_valid (data_in_0_valid),",
+        f".in_valid (data_in_0_valid && taken_q != {last} - 1),",
+    )
+    file = broken.path / "rtl/ops/fixed_relu.sv"
+    count = """
+  int taken_q;
+  always_ff @(posedge clk) begin
+    taken_q <= rst ? 0 : taken_q + 32'(data_in_0_valid && data_in_0_ready);
+  end
+  register_slice #("""
+    file.write_text(file.read_text().replace("  register_slice #(", count, 1))
+    found = _run(broken, tmp_path, work)
+    assert found.divergence is None and not found.result.passed and found.hangs
+    assert [(loss.who, loss.gave, loss.frame) for loss in found.losses] == [("u_relu", last - 1, len(INPUTS) - 1)]
+    report = found.report()
+    assert f"u_relu took every beat of its inputs and gave {last - 1} of {last} on" in report
+    assert f"frame {len(INPUTS) - 1}, beat {last // len(INPUTS) - 1} is missing" in report
+    assert found.to_json()["culprits"] == ["u_relu"], "not an input that has given all it had"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        ("= net_left;", "= net_left ^ 1;", "what moved on net_left equals the model and what moved at port data_out_0"),
+        ("= net_left_valid;", "= 1'b0 & net_left_valid;", "0 beats moved at port data_out_0 and"),
+    ],
+)
+def test_fault_at_a_port(design: mase_hw.Design, tmp_path: Path, work: Path, old: str, new: str, seen: str) -> None:
+    top = next(path for path in (design.path / "rtl").glob("*.sv"))
+    found = _run(_broken(design, tmp_path, f"rtl/{top.name}", old, new), tmp_path, work)
+    assert found.divergence is None and not found.result.passed
+    assert [gap.port for gap in found.gaps] == ["data_out_0"] and found.losses == ()
+    assert seen in found.report() and "in the top level" in found.report()
+
+
+def _edge(source: str, sink: str, valid: int, ready: int, beats: int, expected: int | None = 8) -> EdgeState:
+    return EdgeState(f"{source}_{sink}", source, sink, source, valid, ready, beats, expected, None)
+
+
+def test_who_waits() -> None:
+    """A join that lacks one input waits for it; who has given everything, and a memory at rest, wait for nobody."""
+    states = [
+        _edge("in", "fork", 0, 1, 8),
+        _edge("fork", "long", 0, 1, 8),
+        _edge("fork", "join", 1, 0, 7),
+        _edge("rom", "long", 1, 0, 99, None),
+        _edge("long", "join", 0, 0, 7),
+        _edge("join", "out", 0, 1, 7),
+    ]
+    waits = waiting(states)
+    assert {str(wait) for wait in waits} == {
+        "fork waits for space from join (fork_join)",
+        "join waits for data from long (long_join)",
+        "out waits for data from join (join_out)",
+    }
+    assert culprits(waits) == ["long"]
+    assert [loss.who for loss in losses(states, {state.net: 4 for state in states})] == ["long"]
+    assert str(losses(states, {"long_join": 4})[0]).startswith("long took every beat of its inputs and gave 7 of 8")
+    states[1] = _edge("fork", "long", 1, 0, 7)
+    assert culprits(waiting(states)) == ["long"] and losses(states, {}) == [], "it does not take: nothing is lost"
 
 
 def _fst_times(path: Path) -> tuple[int, int]:
