@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from mase_hw.beats import to_words
 from mase_hw.emit.build import build_netlist
 from mase_hw.emit.bundle import Bundle, check_target
 from mase_hw.emit.constants import broadcast_values
@@ -23,7 +24,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes.base import PassArgs, graph_pass
 from mase_hw.resources import rtl_root
-from mase_hw.streams import IntArray, Stream, to_bits
+from mase_hw.streams import IntArray, Stream
 
 HARDWARE = "add_hardware_metadata_analysis_pass"
 TOP = "emit_verilog_top_transform_pass"
@@ -165,9 +166,7 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
 
 def memory_text(stream: Stream, tensor: IntArray) -> str:
     """Tensors ``(frames, *shape)`` as ``$readmemh`` words, one beat a line."""
-    digits = (stream.bits + 3) // 4
-    beats = stream.pack(tensor)
-    return "".join(f"{to_bits(beat.tolist(), stream.fmt.width):0{digits}x}\n" for beat in beats)
+    return to_words(stream, stream.pack(tensor))
 
 
 @graph_pass(

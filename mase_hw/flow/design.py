@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from mase_hw.beats import from_words
 from mase_hw.emit.bundle import read_manifest
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.errors import ConfigError, EmitError, ResultsError, ToolError
@@ -22,8 +21,7 @@ from mase_hw.flow.engines import DEFAULT
 from mase_hw.flow.engines import engine as engine_of
 from mase_hw.flow.failure import can_explain, replay
 from mase_hw.flow.simulation import Simulation
-from mase_hw.formats import FixedFormat
-from mase_hw.streams import IntArray, Stream, from_bits
+from mase_hw.streams import IntArray, Stream
 
 if TYPE_CHECKING:
     # Torch, and all that needs it, takes seconds to load; a bundle that plays its own vectors does without.
@@ -322,18 +320,16 @@ def read_vectors(path: Path, stream: Stream) -> IntArray:
         ResultsError: If the file is empty or holds something else than whole frames of hexadecimal words.
     """
     try:
-        words = [int(line, 16) for line in path.read_text().split()]
+        beats = from_words(stream, path.read_text(encoding="ascii"))
     except (OSError, ValueError) as error:
         raise ResultsError("a vector file cannot be read", node=str(path), got=str(error)) from error
-    if not words or len(words) % stream.beats:
+    if not len(beats) or len(beats) % stream.beats:
         raise ResultsError(
             "a vector file does not hold whole frames",
             node=str(path),
-            got=f"{len(words)} beats",
+            got=f"{len(beats)} beats",
             expected=f"a multiple of {stream.beats}, at least one frame",
         )
-    fmt: FixedFormat = stream.fmt
-    beats = np.array([from_bits(w, fmt.width, stream.lanes, fmt.signed) for w in words], dtype=np.int64)
     return stream.unpack(beats)
 
 

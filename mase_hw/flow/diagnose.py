@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mase_hw.beats import decode
 from mase_hw.emit.netlist import TOP, Netlist
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, ResultsError
 from mase_hw.flow.batch import BATCH
-from mase_hw.flow.beats import decode
 from mase_hw.flow.diagnose_edges import Edge, expected_beats, find_edges
 from mase_hw.flow.diagnose_report import Diagnosis, Divergence, EdgeState, Gap, Neighbour, QueueState, losses, waiting
 from mase_hw.flow.dut import Dut

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from mase_hw.beats import decode
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
-from mase_hw.flow.beats import decode
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.plan import Plan
 from mase_hw.flow.result import PortResult, SimResult, find_first_mismatch

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mase_hw.beats import encode
 from mase_hw.errors import ConfigError, EmitError, suggest
-from mase_hw.flow.beats import encode
 from mase_hw.flow.dut import Dut
 from mase_hw.streams import IntArray, Stream
 

@@ -17,6 +17,7 @@ LAYERS = (
     "numerics",
     "layouts",
     "streams",
+    "beats",
     "steps",
     "beat_times",
     "latency",

@@ -1,4 +1,4 @@
-"""Beats of mantissas to raw bytes and back, many at a time.
+"""Beats of mantissas to raw bytes, or to words of a memory file, and back, many at a time.
 
 The layout is the one of ``sim/beat_file.py``: ``ceil(bits / 8)`` bytes a beat, little-endian, lane 0 in the low bits.
 """
@@ -100,3 +100,35 @@ def decode(stream: Stream, raw: bytes) -> IntArray:
         bits = np.unpackbits(packed[start : start + step], axis=1, count=stream.bits, bitorder="little")
         result[start : start + step] = bits.reshape(-1, stream.lanes, width).astype(np.int64) @ weights
     return result
+
+
+def to_words(stream: Stream, beats: IntArray) -> str:
+    """Write mantissas of shape ``(n, lanes)`` as ``$readmemh`` words, one beat a line, lane 0 in the low bits.
+
+    Raises:
+        ConfigError: As :func:`encode`.
+    """
+    size, digits = beat_bytes(stream), (stream.bits + 3) // 4
+    raw = np.frombuffer(encode(stream, beats), dtype=np.uint8).reshape(-1, size)
+    text = np.frombuffer(raw[:, ::-1].tobytes().hex().encode("ascii"), dtype=np.uint8).reshape(-1, 2 * size)
+    lines = np.full((len(raw), digits + 1), ord("\n"), dtype=np.uint8)
+    lines[:, :digits] = text[:, 2 * size - digits :]
+    return lines.tobytes().decode("ascii")
+
+
+def from_words(stream: Stream, text: str) -> IntArray:
+    """Read words back; the inverse of :func:`to_words`.
+
+    Raises:
+        ValueError: If a word is no hexadecimal number or has more bits than a beat.
+    """
+    size = beat_bytes(stream)
+    words = [word.zfill(2 * size) for word in text.split()]
+    longest = max(words, key=len, default="")
+    if len(longest) > 2 * size:
+        raise ValueError(f"{longest} has more than {stream.bits} bits")
+    raw = np.frombuffer(bytes.fromhex("".join(words)), dtype=np.uint8).reshape(-1, size)
+    spare = raw[:, 0] >> (stream.bits - 8 * (size - 1)) if stream.bits % 8 else np.zeros(len(raw), np.uint8)
+    if spare.any():
+        raise ValueError(f"{words[int(spare.nonzero()[0][0])]} has more than {stream.bits} bits")
+    return decode(stream, raw[:, ::-1].tobytes())
