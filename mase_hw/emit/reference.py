@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.inputs import as_tensor, input_dtype
 from mase_hw.numerics import quantize
 from mase_hw.streams import IntArray
 
-Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
-"""One tensor, tensors in the order of the model's inputs, or tensors by name."""
+Array = Tensor | NDArray[Any]
+"""A tensor, or a numpy array, which is converted to what the model takes."""
+Inputs = Array | Sequence[Array] | Mapping[str, Array]
+"""One tensor, tensors in the order of the model's inputs, or tensors by name; a numpy array does for a tensor."""
 
 
 @dataclass(frozen=True)
@@ -52,29 +57,42 @@ class Reference:
         self.inputs = [
             _boundary(graph, f"data_in_{i}", str(n.all_input_nodes[0].target), n.name) for i, n in enumerate(entries)
         ]
+        self._dtypes = {str(n.all_input_nodes[0].target): input_dtype(graph, n.all_input_nodes[0]) for n in entries}
         output = next(n for n in graph.nodes if n.op == "output")
         results = [producer for producer, _ in graph.sources(output).values()]
         self.outputs = [_boundary(graph, f"data_out_{i}", n.name, n.name) for i, n in enumerate(results)]
 
-    def named(self, inputs: Inputs) -> dict[str, Tensor]:
-        """Inputs by name of the model's input.
+    def named(self, inputs: Any) -> dict[str, Tensor]:
+        """Inputs by name of the model's input, arrays as tensors.
+
+        Args:
+            inputs: :data:`Inputs`, or something else, which is refused.
 
         Raises:
-            ConfigError: If a tensor is missing, unexpected, or has the wrong shape.
+            ConfigError: If a tensor is missing, unexpected, has the wrong shape, or is none.
         """
         names = [p.name for p in self.inputs]
-        if isinstance(inputs, Tensor):
+        if isinstance(inputs, Tensor | np.ndarray):
             inputs = (inputs,)
+        if isinstance(inputs, str | bytes) or not isinstance(inputs, Sequence | Mapping):
+            raise _no_inputs(type(inputs).__name__, names)
+        values = inputs.values() if isinstance(inputs, Mapping) else inputs
+        strange = list(dict.fromkeys(type(v).__name__ for v in values if not isinstance(v, Tensor | np.ndarray)))
+        if strange:
+            raise _no_inputs(f"{type(inputs).__name__} of {', '.join(strange)}", names)
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(names):
                 raise ConfigError("wrong number of inputs", field="inputs", got=len(inputs), expected=names)
             inputs = dict(zip(names, inputs, strict=True))
         if set(inputs) != set(names):
-            raise ConfigError("wrong names of inputs", field="inputs", got=sorted(inputs), expected=sorted(names))
-        frames = {name: self._frames(port, inputs[name]) for name, port in zip(names, self.inputs, strict=True)}
+            raise ConfigError("wrong names of inputs", field="inputs", got=sorted(map(str, inputs)), expected=names)
+        tensors: dict[str, Tensor] = {
+            name: as_tensor(inputs[name], self.graph.model, self._dtypes[name], name) for name in names
+        }
+        frames = {name: self._frames(port, tensors[name]) for name, port in zip(names, self.inputs, strict=True)}
         if len(set(frames.values())) != 1:
             raise ConfigError("inputs have different numbers of frames", field="inputs", got=frames)
-        return {name: inputs[name] for name in names}
+        return tensors
 
     def _frames(self, port: PortTensor, tensor: Tensor) -> int:
         step = port.shape[0] if port.shape else 1
@@ -126,6 +144,16 @@ class Reference:
         finally:
             model.train(training)
         return stimulus, {port: np.stack(values) for port, values in results.items()}
+
+
+def _no_inputs(got: str, names: list[str]) -> ConfigError:
+    return ConfigError(
+        "these are no inputs of the model",
+        field="inputs",
+        got=got,
+        expected=f"a tensor, tensors in order, or tensors by name, for {', '.join(names)}; or numpy arrays",
+        remedy="stack frames along the first dimension, for example with torch.tensor(values)",
+    )
 
 
 def _boundary(graph: MaseGraph, port: str, name: str, node: str) -> PortTensor:

@@ -39,7 +39,8 @@ def compile(
 
     Args:
         model: A float model; it is copied and not changed.
-        example_inputs: One frame: a tensor, tensors in order, or tensors by name. Its shapes become the hardware's.
+        example_inputs: One frame: a tensor, tensors in order, or tensors by name; a numpy array does for a tensor,
+            here and below. Its shapes become the hardware's.
         config: Configuration: a dict, a TOML file, or None for 8 bits everywhere.
         out: Folder of the bundle; an older bundle there is replaced, anything else is refused.
         calibration: Batches (tensors, tuples or dicts) from which value ranges are observed; the example if None.

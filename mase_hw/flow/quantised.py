@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.flow.config import CompileConfig
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.inputs import as_tensor
 from mase_hw.ir.same_function import check_trace, fixed_arguments
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
@@ -69,30 +71,30 @@ def _given(inputs: Any) -> int | set[str]:
     """Names of the example's inputs, or their number."""
     if isinstance(inputs, Mapping):
         return set(inputs)
-    if isinstance(inputs, Tensor):
+    if isinstance(inputs, Tensor | np.ndarray):
         return 1
     if not isinstance(inputs, Sequence) or isinstance(inputs, str):
         raise ConfigError(
             "the example is no input of a model",
             field="example_inputs",
             got=type(inputs).__name__,
-            expected="a tensor, tensors in order, or tensors by name",
+            expected="a tensor, tensors in order, or tensors by name; a numpy array does for a tensor",
         )
     return len(inputs)
 
 
 def name_inputs(graph: MaseGraph, inputs: Inputs) -> dict[str, Any]:
-    """Example inputs by name of the model's input.
+    """Example inputs by name of the model's input, arrays as tensors.
 
     Raises:
-        ConfigError: If there are more tensors than inputs.
+        ConfigError: If there are more tensors than inputs, or an array that is no tensor.
     """
     if isinstance(inputs, Mapping):
-        return dict(inputs)
-    tensors: Sequence[Any] = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+        return {name: as_tensor(value, graph.model, None, str(name)) for name, value in inputs.items()}
+    tensors: Sequence[Any] = (inputs,) if isinstance(inputs, Tensor | np.ndarray) else tuple(inputs)
     names = [str(n.target) for n in graph.nodes if n.op == "placeholder"]
     if len(tensors) > len(names):
         raise ConfigError(
             "more example inputs than the model takes", field="example_inputs", got=len(tensors), expected=names
         )
-    return dict(zip(names, tensors, strict=False))
+    return {n: as_tensor(t, graph.model, None, n) for n, t in zip(names, tensors, strict=False)}

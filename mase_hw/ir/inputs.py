@@ -1,4 +1,4 @@
-"""What is refused before a graph is evaluated: unknown ops, and inputs that do not fit."""
+"""What is refused before a graph is evaluated: unknown ops, and inputs that do not fit. Arrays become tensors here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
@@ -66,6 +68,50 @@ def _target(graph: MaseGraph, node: fx.Node) -> str:
     return str(node._pretty_print_target(node.target))
 
 
+def as_tensor(value: Any, model: nn.Module, dtype: torch.dtype | None, name: str) -> Any:
+    """A numpy array as a tensor; anything else as it is.
+
+    Args:
+        value: What a user gave.
+        model: Floats become what its parameters are.
+        dtype: Element type of this input, if it is known; else floats become the model's and integers stay.
+        name: Name of the input, for errors.
+
+    Raises:
+        ConfigError: If it is an array of something else than numbers, or of numbers that the input cannot hold.
+    """
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.kind not in "fiub":
+        raise ConfigError(
+            "an array does not hold real numbers", node=name, got=f"dtype {value.dtype}", expected="floats or integers"
+        )
+    floats = value.dtype.kind == "f"
+    # An own copy in the byte order of this machine: the array may be read-only, or run backwards.
+    own = np.array(value, dtype=np.float64 if floats else bool if value.dtype.kind == "b" else np.int64, order="C")
+    tensor = torch.from_numpy(own)
+    if floats and dtype is None:
+        dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.get_default_dtype())
+    made = tensor if dtype is None else tensor.to(dtype)
+    # A float is rounded to the model's type as ever, but an integer that becomes another one is another input.
+    other = floats and not made.dtype.is_floating_point
+    if other or (not floats and not (np.array_equal(own, value) and torch.equal(made.to(tensor.dtype), tensor))):
+        raise ConfigError(
+            "an array holds numbers that the model's input cannot",
+            node=name,
+            got=f"dtype {value.dtype}",
+            expected=f"what {made.dtype} can hold",
+            remedy="convert it to the type that the model takes",
+        )
+    return made
+
+
+def input_dtype(graph: MaseGraph, node: fx.Node) -> torch.dtype | None:
+    """Element type of a placeholder in the example that the metadata was made with; None if there is none."""
+    found = graph.meta_of(node).common.results.tensors.get("data_out_0")
+    return None if found is None else found.torch_dtype
+
+
 def check_inputs(graph: MaseGraph, dummy_in: Mapping[str, Any] | None, what: str = "dummy_in") -> dict[str, Any]:
     """A value for every placeholder, defaults of the model's ``forward`` filled in.
 
@@ -80,7 +126,7 @@ def check_inputs(graph: MaseGraph, dummy_in: Mapping[str, Any] | None, what: str
         target = str(node.target)
         key = node.name if node.name in given else target
         if key in given:
-            values[node.name] = given.pop(key)
+            values[node.name] = as_tensor(given.pop(key), graph.model, None, f"{what}.{key}")
             if not isinstance(values[node.name], Tensor | int | float | bool | None):
                 problems.append(f"{what}.{key}: not a tensor but {type(values[node.name]).__name__}")
         elif target.startswith("*"):

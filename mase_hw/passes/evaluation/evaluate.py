@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.inputs import as_tensor
 from mase_hw.nn import Quantized
 from mase_hw.passes.evaluation.criteria import Criterion, CriterionLike, make_criterion
 
@@ -84,8 +86,8 @@ def evaluate_statistic(
 
     Args:
         graph_or_model: A graph, float or quantised, or a module. Its training flags and weights stay as they are.
-        data: Iterable of ``(inputs, targets)``; inputs are a tensor, a tuple in order, or a dict by name. All tensors
-            of the inputs have their frames along the first dimension.
+        data: Iterable of ``(inputs, targets)``; inputs are a tensor, a tuple in order, or a dict by name, and
+            a numpy array does for a tensor. All tensors of the inputs have their frames along the first dimension.
         criterion: A name of :data:`~mase_hw.passes.evaluation.criteria.CRITERIA`, ``{"name": ..., option: ...}``, a
             :class:`~mase_hw.passes.evaluation.criteria.Criterion` (which is copied), or what makes one.
         device: Where to run a copy of the model; None runs the model where it is. Inputs and targets are moved there.
@@ -109,7 +111,7 @@ def evaluate_statistic(
     total = len(data) if isinstance(data, Sized) else None
     with evaluating(model):
         for index, batch in enumerate(_pairs(data)):
-            inputs, targets = _moved(batch, place)
+            inputs, targets = _moved(_tensors(batch, model, index), place)
             if not fast_mode:
                 outputs = _joined([run_batch(model, part) for part in _frames(inputs, frame, index)])
             else:
@@ -141,7 +143,7 @@ def _frame_size(graph: MaseGraph | nn.Module) -> int:
 
 
 def _pairs(data: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(data, Tensor | Mapping | str) or not hasattr(data, "__iter__"):
+    if isinstance(data, Tensor | np.ndarray | Mapping | str) or not hasattr(data, "__iter__"):
         raise ConfigError(
             "the data is not an iterable of (inputs, targets)",
             field="data",
@@ -171,6 +173,12 @@ def _on_device(model: nn.Module, device: torch.device | str | None) -> tuple[nn.
     except (RuntimeError, AssertionError) as error:
         raise ConfigError("this device cannot be used", field="device", got=str(device), expected=str(error)) from error
     return (model if here == place else copy.deepcopy(model).to(place)), place
+
+
+def _tensors(batch: tuple[Any, Any], model: nn.Module, index: int) -> tuple[Any, Any]:
+    """Arrays as tensors."""
+    inputs, targets = pytree.tree_map(lambda v: as_tensor(v, model, None, f"data[{index}]"), batch)
+    return inputs, targets
 
 
 def _moved(batch: tuple[Any, Any], place: torch.device | None) -> tuple[Any, Any]:

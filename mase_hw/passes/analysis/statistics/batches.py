@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError
 from mase_hw.ir.graph import MaseGraph
-from mase_hw.ir.inputs import check_inputs
+from mase_hw.ir.inputs import as_tensor, check_inputs, input_dtype
 
 
 def batches(
@@ -19,14 +20,15 @@ def batches(
 
     Args:
         graph: A graph with common metadata.
-        data: An iterable of batches: a tensor, a tuple in the order of the inputs, or a dict.
+        data: An iterable of batches: a tensor, a tuple in the order of the inputs, or a dict; a numpy array does
+            for a tensor.
         field: Name of the argument, for errors.
         subject: What the data is, for errors.
 
     Raises:
         ConfigError: If it is no such iterable, or a batch does not fit the inputs.
     """
-    if isinstance(data, Tensor | Mapping | str) or not hasattr(data, "__iter__"):
+    if isinstance(data, Tensor | np.ndarray | Mapping | str) or not hasattr(data, "__iter__"):
         raise ConfigError(
             f"{subject} is not an iterable of batches",
             field=field,
@@ -35,9 +37,10 @@ def batches(
         )
     places = [n for n in graph.nodes if n.op == "placeholder"]
     names = [str(n.target) for n in places if not str(n.target).startswith("*")]
+    dtypes = {name: input_dtype(graph, n) for n in places for name in (str(n.target), n.name)}
     for index, batch in enumerate(data):
         what = f"{field}[{index}]"
-        if isinstance(batch, Tensor):
+        if isinstance(batch, Tensor | np.ndarray):
             batch = (batch,)
         if isinstance(batch, list | tuple):
             if len(batch) > len(names):
@@ -51,6 +54,7 @@ def batches(
             batch = dict(zip(names, batch, strict=False))
         if not isinstance(batch, Mapping):
             raise ConfigError("a batch is neither tensor, tuple nor dict", field=what, got=type(batch).__name__)
+        batch = {n: as_tensor(v, graph.model, dtypes.get(n), f"{what}.{n}") for n, v in batch.items()}
         inputs = check_inputs(graph, batch, what)
         for node in places:
             _check_shape(graph, node, inputs[node.name], what)
