@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,6 +143,56 @@ def test_broken_manifest(older: Path, text: str) -> None:
         mase_hw.load_design(older)
     if "99" in text:
         assert "another format version" in str(caught.value) and "emit it again" in str(caught.value)
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, Any]], object], *, honest: bool) -> None:
+    """Edit the manifest; an honest edit leaves the hash of the manifest as it was, a forged one computes it anew."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    if not honest:
+        said = {key: value for key, value in manifest.items() if key != "digest"}
+        manifest["digest"] = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps(manifest))
+
+
+NOT_SAID = [
+    ("no hash of 1 files: rtl/top.sv", lambda m: m["files"].pop("rtl/top.sv")),
+    ("no hash of 1 files: mem/fc1_weight.mem", lambda m: m["files"].pop("mem/fc1_weight.mem")),
+    ("no hash of 1 files: vectors/data_out_0.mem", lambda m: m["files"].pop("vectors/data_out_0.mem")),
+    ("no hash of 1 files: sim/top_tb.sv", lambda m: m["files"].pop("sim/top_tb.sv")),
+    ("no hash of 1 files: rtl/files.f", lambda m: m["files"].pop("rtl/files.f")),
+    (r"no hash of \d\d files: mem/fc1_bias.mem, mem/fc1_weight.mem", lambda m: m["files"].clear()),
+    ("timing that no design can have.*interval 0", lambda m: m["timing"].update(interval=0)),
+    ("timing that no design can have.*interval 2.5", lambda m: m["timing"].update(interval=2.5)),
+    ("timing that no design can have.*interval True", lambda m: m["timing"].update(interval=True)),
+    ("timing that no design can have.*last -1", lambda m: m["timing"].update(last=-1, fill=-2)),
+    ("timing that no design can have.*fill 900", lambda m: m["timing"].update(fill=900)),
+    ("manifest is damaged.*'interval'", lambda m: m["timing"].pop("interval")),
+    ("manifest is damaged", lambda m: m.update(rtl=None)),
+    ("manifest is damaged", lambda m: m.update(vectors=[])),
+]
+
+
+@pytest.mark.parametrize(("message", "change"), NOT_SAID)
+def test_edited_manifest(older: Path, message: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """A stray edit is seen by the manifest's own hash; with that computed anew, by what it does not say."""
+    before = (older / "manifest.json").read_text()
+    rewrite(older, lambda m: None, honest=False)
+    assert mase_hw.load_design(older).timing["interval"] > 0, "the forged hash is the right one"
+    (older / "manifest.json").write_text(before)
+    for honest, text in ((True, "manifest was changed after emission"), (False, message)):
+        rewrite(older, change, honest=honest)
+        with pytest.raises(EmitError, match=f"(?s){text}.*what to do: emit the bundle again") as caught:
+            mase_hw.load_design(older)
+        assert caught.value.node == str(older / "manifest.json")
+        (older / "manifest.json").write_text(before)
+
+
+def test_bundle_without_a_hash_of_its_manifest(older: Path) -> None:
+    rewrite(older, lambda m: m.pop("digest"), honest=True)
+    with pytest.raises(EmitError, match=r"(?s)incomplete.*no digest.*emit the bundle again"):
+        mase_hw.load_design(older)
 
 
 def test_not_a_bundle(tmp_path: Path) -> None:
