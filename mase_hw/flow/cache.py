@@ -43,7 +43,7 @@ class Entry:
         folder: Where it lies.
         size: Bytes; for a program that is also linked into build folders, deleting it here frees them only there.
         used: When it was last used, in seconds since the epoch.
-        about: What it is for: design, parameters, engine, waves.
+        about: What it is for: design, parameters, engine, waves, the build folder it was made in.
     """
 
     kind: str
@@ -61,6 +61,17 @@ class Entry:
         parameters = ", ".join(f"{name}={value}" for name, value in dict(self.about.get("parameters", {})).items())
         waves = ", waves" if self.about.get("waves") else ""
         return f"{self.about.get('top', 'damaged')} ({self.about.get('flavour', '?')}{waves}) {parameters}".rstrip()
+
+    def home(self, near: Path) -> str:
+        """The build folder it was made in, which tells designs of the same name apart, as seen from a folder.
+
+        Other build folders may have taken it from the cache since. Empty for a runtime, and for an entry that was
+        made before this was recorded.
+        """
+        if not self.about.get("folder"):
+            return ""
+        folder = Path(str(self.about["folder"]))
+        return str(folder.relative_to(near)) if folder.is_relative_to(near) else str(folder)
 
 
 class Cache:
@@ -129,7 +140,11 @@ class Cache:
             os.chmod(partial, 0o755)
             for name in (PROGRAM, LOG):
                 _link(folder / name, partial / name)
-            entry = {"identity": identity, "executable": file_hash(partial / PROGRAM), "about": dict(about)}
+            entry = {
+                "identity": identity,
+                "executable": file_hash(partial / PROGRAM),
+                "about": {**about, "folder": str(folder.resolve())},
+            }
             (partial / _ENTRY).write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
             shutil.rmtree(self._simulators / identity, ignore_errors=True)
             partial.rename(self._simulators / identity)

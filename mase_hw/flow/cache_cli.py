@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from mase_hw.errors import ConfigError
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     shown = removed if pruning else left
     if shown:
-        Console().print(_table(shown))
+        Console().print(_table(shown, arguments.folder.resolve().parent))
     if pruning:
         print(f"removed {len(removed)} entries, {_readable(sum(e.size for e in removed))}")
     print(f"{arguments.folder}: {len(left)} entries, {_readable(sum(e.size for e in left))}")
@@ -81,11 +82,16 @@ def _plain(entries: Sequence[Entry]) -> list[dict[str, object]]:
     return [{"kind": e.kind, "name": e.name, "size": e.size, "used": e.used, "about": dict(e.about)} for e in entries]
 
 
-def _table(entries: Sequence[Entry]) -> Table:
-    table = Table("entry", "size", "last used", "for", box=None)
+def _table(entries: Sequence[Entry], near: Path) -> Table:
+    table = Table(box=None)
+    for title in ("entry", "size", "last used"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("for", overflow="fold")  # a path is what tells designs apart, so it is never cut short
     for entry in entries:
-        name = entry.name[:12] if entry.kind == "simulator" else entry.name
-        table.add_row(name, _readable(entry.size), f"{_ago(entry.used)} ago", entry.purpose)
+        name = entry.name[: len("runtime-") + 12 if entry.kind == "runtime" else 12]
+        home = entry.home(near)
+        purpose = f"{entry.purpose} in {home}" if home else entry.purpose
+        table.add_row(name, _readable(entry.size), f"{_ago(entry.used)} ago", escape(purpose))
     return table
 
 

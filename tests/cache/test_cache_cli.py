@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 
 from mase_hw.errors import ConfigError
 from mase_hw.flow import cache_cli
+from mase_hw.flow.cache import Entry
 from tests.cache.conftest import Builder
+from tests.sim.conftest import slice_dut
 
 
 def _run(*words: str) -> int:
@@ -33,6 +36,27 @@ def test_show_and_prune(make: Builder, folder: Path, capsys: pytest.CaptureFixtu
     assert "removed 2 entries" in capsys.readouterr().out
     assert _run(str(folder)) == 0
     assert "0 entries, 0 B" in capsys.readouterr().out
+
+
+def test_designs_of_one_name(make: Builder, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Told apart by where they were built, as seen from beside the cache."""
+    dut = slice_dut()
+    (tmp_path / dut.sources[0].name).write_text(dut.sources[0].read_text() + "// another design\n")
+    make("first.work/build")
+    make("second.work/build", dataclasses.replace(dut, sources=(tmp_path / dut.sources[0].name,)))
+    assert _run(str(folder)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for name in ("first", "second"):
+        assert shown.count(f"faulty_slice (cocotb) WIDTH=8 in {name}.work/build") == 1
+    assert _run(str(folder), "--json") == 0
+    found = [e["about"].get("folder") for e in json.loads(capsys.readouterr().out)["entries"]]
+    assert {str(folder.parent / name / "build") for name in ("first.work", "second.work")} <= set(found)
+
+
+def test_where_an_entry_was_made() -> None:
+    entry = Entry("simulator", "0", Path("c"), 0, 0.0, {"folder": "/a/b.work/build"})
+    assert entry.home(Path("/a")) == "b.work/build" and entry.home(Path("/c")) == "/a/b.work/build"
+    assert not Entry("simulator", "0", Path("c"), 0, 0.0, {"top": "made earlier"}).home(Path("/a"))
 
 
 @pytest.mark.parametrize("words", [("--older-than", "soon"), ("--larger-than", "1.5.2G"), ("--older-than", "3")])
