@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from mase_hw._version import __version__
-from mase_hw.errors import MaseHwError, SimulationError
+from mase_hw.errors import ConfigError, MaseHwError, SimulationError
 from mase_hw.flow import cache_cli, explain_cli, prepare, regress_cli, synth_cli
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ def _compile(arguments: argparse.Namespace) -> int:
     import mase_hw
     from mase_hw.model_spec import load_model
 
+    if arguments.simulate:
+        _refuse(arguments.out, arguments)
     spec = load_model(arguments.model)
     design = mase_hw.compile(
         spec.model,
@@ -170,6 +172,15 @@ def _sim_arguments(parser: argparse.ArgumentParser) -> None:
 def _sim(arguments: argparse.Namespace) -> int:
     import mase_hw
 
+    if arguments.config is not None and arguments.model is None:
+        raise ConfigError(
+            "a configuration alone says nothing about a bundle",
+            field="--config",
+            got=str(arguments.config),
+            expected="--model beside it",
+            remedy="name the model too, or leave out --config; the bundle keeps the formats it was compiled with",
+        )
+    _refuse(arguments.bundle, arguments)
     design = mase_hw.load_design(arguments.bundle)
     if arguments.model is not None:
         from mase_hw.flow.attach import attach_model
@@ -185,25 +196,33 @@ def _sim(arguments: argparse.Namespace) -> int:
     return _judge(design, arguments)
 
 
-def _judge(design: Design, arguments: argparse.Namespace) -> int:
-    from mase_hw.flow.plan import Reset
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of a simulation as arguments of ``Design.simulate``."""
+    return {
+        "engine": arguments.engine,
+        "seed": arguments.seed,
+        "stalls": arguments.stalls,
+        "waves": True if arguments.waves else None,
+        "work_dir": arguments.work,
+        "jobs": arguments.jobs,
+        "coverage": arguments.coverage,
+        "intervene": arguments.intervene,
+        "reset_at": arguments.reset_at,
+    }
 
-    simulation = design.simulate(
-        engine=arguments.engine,
-        seed=arguments.seed,
-        stalls=arguments.stalls,
-        waves=True if arguments.waves else None,
-        work_dir=arguments.work,
-        check=False,
-        progress=_say,
-        jobs=arguments.jobs,
-        diagnose=not arguments.no_diagnose,
-        coverage=arguments.coverage,
-        intervene=arguments.intervene,
-        reset_at=[Reset.parse(text) for text in arguments.reset_at],
-    )
+
+def _refuse(bundle: Path, arguments: argparse.Namespace) -> None:
+    """Refuse bad options of a simulation before a model is compiled for it."""
+    from mase_hw.flow.arguments import check
+
+    check(bundle, **_options(arguments))
+
+
+def _judge(design: Design, arguments: argparse.Namespace) -> int:
+    diagnose = not arguments.no_diagnose
+    simulation = design.simulate(check=False, progress=_say, diagnose=diagnose, **_options(arguments))
     _say(simulation.report())
-    if not simulation.passed and design.graph is None and not arguments.no_diagnose:
+    if not simulation.passed and design.graph is None and diagnose:
         _say("no diagnosis: a bundle has no model to compare its edges with; name it with --model and --config")
     return OK if simulation.passed else FAILED
 

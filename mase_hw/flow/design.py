@@ -16,7 +16,9 @@ from mase_hw.emit.bundle import read_manifest
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.errors import ConfigError, EmitError, ResultsError, ToolError
 from mase_hw.flow import bench
-from mase_hw.flow.bench import Dut, Reset, SimResult, Stalls
+from mase_hw.flow.arguments import When
+from mase_hw.flow.arguments import check as check_arguments
+from mase_hw.flow.bench import Dut, SimResult, Stalls
 from mase_hw.flow.engines import DEFAULT
 from mase_hw.flow.engines import engine as engine_of
 from mase_hw.flow.failure import can_explain, replay
@@ -96,7 +98,7 @@ class Design:
         progress: Progress | None = None,
         jobs: int = 1,
         diagnose: bool = True,
-        reset_at: Sequence[Reset] = (),
+        reset_at: When | Sequence[When] = (),
         coverage: bool = False,
         intervene: Path | str | None = None,
     ) -> Simulation:
@@ -108,20 +110,21 @@ class Design:
             seed: Of stalls, garbage on idle ports and initial register values.
             stalls: Probability of a stall on every input and output in every cycle, or :class:`Stalls`, or the name of
                 a pattern of :data:`mase_hw.flow.plan.PATTERNS`.
-            waves: Write an FST; None: only when something is wrong, by running again.
-            work_dir: Where the simulator is built and run; ``<bundle>.work`` beside the bundle by default.
+            waves: Write an FST, which only one process can; None: only when something is wrong, by running again.
+            work_dir: Where the simulator is built and run, not in the bundle; ``<bundle>.work`` beside it by default.
             check: Raise unless everything is equal; else look at ``passed``.
             progress: Told what is being done.
             jobs: Processes that share the frames; only the batch engine has more than one.
             diagnose: After a mismatch or a hang, run again with probes on every edge and attach what they show to
                 the failure and to the result; needs the model, so not for a design that was loaded from disk.
-            reset_at: Resets in the middle of the run; all frames are played again after each.
+            reset_at: Resets in the middle of the run; all frames are played again after each. One or several, as
+                :class:`mase_hw.flow.plan.Reset`, cycles (``40``) or words (``"in:5"``).
             coverage: Count lines, branches and toggles; only with the batch engine.
             intervene: ``FILE.py`` or ``FILE.py:FUNCTION``, a test that intervenes in the run; only with the fast
                 engine. Its failures are not diagnosed, since the run with probes does not intervene.
 
         Raises:
-            ConfigError: If an argument does not fit the model or the engine.
+            ConfigError: If an argument does not fit the model or the engine; then nothing was built.
             MismatchError: At least one bit differs; the first difference is named.
             HangError: The design stopped moving.
             ResultsError: The simulator gave no complete verdict.
@@ -130,7 +133,11 @@ class Design:
         """
         tell = progress or (lambda _: None)
         chosen = engine_of(engine)
-        more = _engine_options(engine, jobs, coverage, intervene)
+        asked = check_arguments(
+            self.path, engine=engine, seed=seed, stalls=stalls, waves=waves, work_dir=work_dir, jobs=jobs,
+            reset_at=reset_at, coverage=coverage, intervene=intervene,
+        )  # fmt: skip
+        more, work, pattern = asked.options, asked.work, asked.stalls
         self.manifest = read_manifest(self.path, verify=self.verify)
         if inputs is None:
             stimulus, expected = self._vectors()
@@ -143,11 +150,6 @@ class Design:
         beats_in = {name: self.streams[name].pack(values) for name, values in stimulus.items()}
         beats_out = {name: self.streams[name].pack(values) for name, values in expected.items()}
         frames = len(next(iter(stimulus.values())))
-        work = Path(work_dir) if work_dir is not None else self.path.with_name(f"{self.path.name}.work")
-        if isinstance(stalls, str):
-            stalls = Stalls.named(stalls)
-        elif isinstance(stalls, int | float):
-            stalls = Stalls.random(float(stalls), float(stalls)) if stalls else Stalls.none()
 
         def attempt(with_waves: bool, counted: dict[str, bool], played: Any, **more: Any) -> SimResult:
             kind = "with waves" if with_waves else "without waves"
@@ -167,21 +169,21 @@ class Design:
                 built,
                 work / f"run{suffix}",
                 *played,
-                stalls=stalls,
+                stalls=pattern,
                 waves=with_waves,
                 watchdog=self._watchdog(),
-                max_cycles=self._max_cycles(frames, stalls),
+                max_cycles=self._max_cycles(frames, pattern),
                 progress=_ticker(tell),
-                reset_at=reset_at,
+                reset_at=asked.reset_at,
                 **more,
             )
 
         with _alone(work):
             result = attempt(
-                bool(waves), {"coverage": True} if coverage else {}, (beats_in, beats_out), seed=seed, **more
+                bool(waves), {"coverage": True} if coverage else {}, (beats_in, beats_out), seed=asked.seed, **more
             )
         reach = int(self.timing["last"]) + int(self.timing["interval"])
-        again = replay(result, self.streams, stimulus, beats_in, beats_out, seed=seed, reach=reach, jobs=jobs)
+        again = replay(result, self.streams, stimulus, beats_in, beats_out, seed=asked.seed, reach=reach, jobs=jobs)
         if waves is None and result.failure is not None and not isinstance(result.failure, ResultsError):
             tell(f"{type(result.failure).__name__}: running again with waves")
             with _alone(work):
@@ -195,8 +197,8 @@ class Design:
             tell(f"{type(result.failure).__name__}: running again with probes on every edge")
             limits = {
                 "watchdog": self._watchdog(),
-                "max_cycles": self._max_cycles(frames, stalls),
-                "reset_at": reset_at,
+                "max_cycles": self._max_cycles(frames, pattern),
+                "reset_at": asked.reset_at,
                 "frames": again.frames,
                 "first": again.first,
             }
@@ -204,7 +206,7 @@ class Design:
                 # A share is played from its mantissas, which is what its inputs became.
                 given = None if again.part else inputs
                 result = explain(
-                    self, result, given, again.stimulus, seed=again.seed, stalls=stalls, work_dir=work, **limits
+                    self, result, given, again.stimulus, seed=again.seed, stalls=pattern, work_dir=work, **limits
                 )
         if check:
             result.raise_on_failure()
@@ -258,26 +260,6 @@ class Design:
                 remedy="simulate the bundle's own vectors (no inputs), or compile the model again",
             )
         return self.graph
-
-
-def _engine_options(engine: str, jobs: int, coverage: bool, intervene: Path | str | None = None) -> dict[str, Any]:
-    """What only some engines take."""
-    if intervene is not None and engine != "fast":
-        raise ConfigError(
-            f"no test can intervene in engine {engine!r}", field="intervene", got=str(intervene),
-            remedy='use engine="fast"',
-        )  # fmt: skip
-    if engine == "batch":
-        return {"jobs": jobs}
-    if jobs != 1:
-        raise ConfigError(
-            f"engine {engine!r} runs in one process", field="jobs", got=jobs, expected=1, remedy='use engine="batch"'
-        )
-    if coverage:
-        raise ConfigError(
-            f"engine {engine!r} counts no coverage", field="coverage", got=True, remedy='use engine="batch"'
-        )
-    return {} if intervene is None else {"intervene": intervene}
 
 
 @contextmanager

@@ -41,10 +41,10 @@ def engine(name: str) -> Engine:
     Raises:
         ConfigError: If there is none.
     """
-    if name not in _HOMES:
+    if not isinstance(name, str) or name not in _HOMES:
         raise ConfigError(
             "unknown simulation engine", field="engine", got=name, expected=" | ".join(names()),
-            remedy=suggest(name, names()),
+            remedy=suggest(str(name), names()),
         )  # fmt: skip
     module, constant = _HOMES[name]
     found: Engine = getattr(importlib.import_module(module), constant)

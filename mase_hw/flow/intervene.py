@@ -39,7 +39,11 @@ class Intervention:
             tree = ast.parse(file.read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError) as problem:
             raise ConfigError(
-                "the test that intervenes cannot be read", field="intervene", got=f"{text}: {problem}"
+                "the test that intervenes cannot be read",
+                field="intervene",
+                got=f"{text}: {problem}",
+                expected="FILE.py or FILE.py:FUNCTION",
+                remedy="give a Python file that exists and has no syntax error",
             ) from problem
         # Looked at without running it: its imports belong to the simulator.
         found = [node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]

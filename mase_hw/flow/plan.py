@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +27,9 @@ RESULT_FILES = (
     "diagnosis.json",
 )
 RESULT_FOLDERS = ("beats", "found", "cycles")
+
+MOST_STALLS = 0.99
+"""The highest probability of a stall."""
 
 Burst = tuple[int, int]
 """``(go, stop)``: cycles of work, then cycles of stall, over and over; ``(0, 0)`` for none."""
@@ -52,12 +56,12 @@ class Stalls:
 
     def __post_init__(self) -> None:
         for field in ("valid_low", "ready_low"):
-            if not 0.0 <= getattr(self, field) <= 0.99:
+            if not 0.0 <= getattr(self, field) <= MOST_STALLS:
                 raise ConfigError(
                     "stall probability out of range",
                     field=field,
                     got=getattr(self, field),
-                    expected="0 to 0.99",
+                    expected=f"0 to {MOST_STALLS}",
                 )
         for field in ("valid_burst", "ready_burst"):
             go, stop = getattr(self, field)
@@ -108,6 +112,8 @@ PATTERNS: dict[str, Stalls] = {
 """Stall patterns by name: back-to-back frames, random stalls, stalls of one cycle, long ones, one slow side."""
 
 RESET_UNITS = ("cycles", "in", "out")
+_LATEST = (1 << 31) - 1
+"""As far as every engine counts."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ class Reset:
         length: Cycles of reset. One is enough for a synchronous design.
 
     Raises:
-        ConfigError: If a number is not positive, or the unit is unknown.
+        ConfigError: If a number is not a positive integer of 31 bits, or the unit is unknown.
     """
 
     at: int
@@ -133,12 +139,19 @@ class Reset:
                 "a reset counts something else", field="reset_at", got=self.unit, expected=" | ".join(RESET_UNITS)
             )
         for field in ("at", "length"):
-            if getattr(self, field) < 1:
+            try:
+                number = operator.index(getattr(self, field))
+            except TypeError:
+                number = 0
+            if not 0 < number <= _LATEST:
                 raise ConfigError(
                     "a reset in the middle of a run needs positive numbers",
                     field=f"reset_at.{field}",
                     got=getattr(self, field),
+                    expected=f"an integer from 1 to {_LATEST}",
+                    remedy="let the reset come after the first cycle or beat; every run starts with a reset anyway",
                 )
+            object.__setattr__(self, field, number)
 
     @classmethod
     def parse(cls, text: str) -> Reset:
@@ -148,8 +161,12 @@ class Reset:
             ConfigError: If it is something else.
         """
         unit, _, number = text.rpartition(":")
-        if not number.isdigit():
-            raise ConfigError("not a time of a reset", field="reset_at", got=text, expected="40, in:5 or out:3")
+        # No more digits than int() converts; what is too large is refused by its value.
+        if not (number.isascii() and number.isdigit() and len(number) < 100):
+            raise ConfigError(
+                "not a time of a reset", field="reset_at", got=text, expected="40, in:5 or out:3",
+                remedy="give cycles, or beats of all inputs (in:) or outputs (out:), since the reset before",
+            )  # fmt: skip
         return cls(int(number), unit or "cycles")
 
 
