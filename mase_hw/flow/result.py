@@ -251,6 +251,7 @@ class SimResult:
             "cycles": self.cycles,
             "seconds": self.seconds,
             "failure": failure,
+            "waves": None if self.waves is None else str(self.waves),
             "streams": {name: port.to_json() for name, port in self.ports.items()},
             "coverage": None if self.coverage is None else self.coverage.to_json(),
             "edges": {name: {"frames": frames, "beats": beats} for name, (frames, beats) in self.edges.items()},
