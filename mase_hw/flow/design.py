@@ -21,7 +21,7 @@ from mase_hw.flow.arguments import check as check_arguments
 from mase_hw.flow.bench import Dut, SimResult, Stalls
 from mase_hw.flow.engines import DEFAULT
 from mase_hw.flow.engines import engine as engine_of
-from mase_hw.flow.failure import can_explain, replay
+from mase_hw.flow.failure import can_explain, replay, with_end
 from mase_hw.flow.simulation import Simulation
 from mase_hw.streams import IntArray, Stream
 
@@ -182,6 +182,7 @@ class Design:
             result = attempt(
                 bool(waves), {"coverage": True} if coverage else {}, (beats_in, beats_out), seed=asked.seed, **more
             )
+        result = with_end(result)
         reach = int(self.timing["last"]) + int(self.timing["interval"])
         again = replay(result, self.streams, stimulus, beats_in, beats_out, seed=asked.seed, reach=reach, jobs=jobs)
         if waves is None and result.failure is not None and not isinstance(result.failure, ResultsError):

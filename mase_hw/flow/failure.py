@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mase_hw.errors import HangError, MismatchError
+from mase_hw.errors import HangError, MismatchError, ResultsError
 from mase_hw.flow.result import SimResult
 from mase_hw.streams import IntArray, Stream
 
@@ -14,9 +16,47 @@ WINDOW = 64
 """Cycles of waves before and after what is wrong."""
 
 
+def explainable(result: SimResult) -> bool:
+    """Whether probes can say more if there is a model to compare with: the bits or the handshakes are wrong."""
+    return isinstance(result.failure, MismatchError | HangError)
+
+
 def can_explain(design: Any, result: SimResult) -> bool:
-    """Whether probes can say more: the bits or the handshakes are wrong, and there is a model to compare with."""
-    return design.graph is not None and isinstance(result.failure, MismatchError | HangError)
+    """Whether probes can say more: it is explainable, and there is a model to compare with."""
+    return design.graph is not None and explainable(result)
+
+
+def with_end(result: SimResult) -> SimResult:
+    """The same result; of a run that ended before one of its resets, and is all right otherwise, also when it ended.
+
+    The verdict on such a run counts nothing, but what is needed to choose another reset is in its outcome.
+    """
+    failure = result.failure
+    if type(failure) is not ResultsError or result.cycles:
+        return result
+    try:
+        outcome = json.loads((result.run_dir / "outcome.json").read_text(encoding="utf-8"))
+        resets = len(json.loads((result.run_dir / "plan.json").read_text(encoding="utf-8"))["reset_at"])
+        whole = outcome["complete"] is True and outcome["plan"] == result.identity
+        if not whole or outcome["verdict"] != "pass" or outcome["resets"] >= resets:
+            return result
+        cycles = int(outcome["cycles"])
+        moved = [
+            sum(int(port["beats"]) for port in outcome["streams"].values() if port["direction"] == side)
+            for side in ("in", "out")
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return result  # nothing whole: the verdict says so
+    end = f"the run ended {cycles} cycles, {moved[0]} input beats and {moved[1]} output beats after its last reset"
+    told = ResultsError(
+        failure.message,
+        node=failure.node,
+        field=failure.field,
+        got=f"{failure.got}; {end}",
+        expected=failure.expected,
+        remedy=failure.remedy,
+    )
+    return dataclasses.replace(result, cycles=cycles, failure=told)
 
 
 def frames_needed(result: SimResult) -> int | None:
