@@ -219,10 +219,12 @@ def _refuse(bundle: Path, arguments: argparse.Namespace) -> None:
 
 
 def _judge(design: Design, arguments: argparse.Namespace) -> int:
+    from mase_hw.flow.failure import explainable
+
     diagnose = not arguments.no_diagnose
     simulation = design.simulate(check=False, progress=_say, diagnose=diagnose, **_options(arguments))
     _say(simulation.report())
-    if not simulation.passed and design.graph is None and diagnose:
+    if diagnose and arguments.intervene is None and design.graph is None and explainable(simulation.result):
         _say("no diagnosis: a bundle has no model to compare its edges with; name it with --model and --config")
     return OK if simulation.passed else FAILED
 

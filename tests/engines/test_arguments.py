@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from torch import nn
 
 import mase_hw
 from mase_hw import cli
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
 from mase_hw.flow.arguments import as_resets, as_stalls
+from mase_hw.flow.failure import with_end
 from mase_hw.flow.plan import PATTERNS, Reset, Stalls
+from mase_hw.flow.result import SimResult
 
 BATCH: dict[str, Any] = {"engine": "batch"}
 FRAMES = 6
@@ -107,7 +110,7 @@ def test_forms() -> None:
 
 
 def test_numbers_of_numpy(design: mase_hw.Design) -> None:
-    """They ask for the same run."""
+    """They ask for the same run, and waves are in what is written of it."""
     plain = design.simulate(seed=3, stalls=0.25, reset_at=[Reset(5)], **BATCH).result
     numpy = design.simulate(
         seed=np.int64(3),  # type: ignore[arg-type]
@@ -118,6 +121,40 @@ def test_numbers_of_numpy(design: mase_hw.Design) -> None:
     ).result
     assert plain.identity == numpy.identity and plain.cycles == numpy.cycles
     assert design.simulate(jobs=np.int64(2), **BATCH).passed  # type: ignore[arg-type]
+    assert plain.to_json()["waves"] is None
+
+
+def test_waves_are_told(tmp_path: Path) -> None:
+    result = SimResult({}, {}, 0, 0.0, tmp_path, None, waves=tmp_path / "dump.fst")
+    assert result.to_json()["waves"] == str(tmp_path / "dump.fst")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_reset_too_late(design: mase_hw.Design, jobs: int) -> None:
+    """It says when the run ended, and a reset at that time is not too late."""
+    alone = design.simulate(**BATCH).result
+    late = design.simulate(reset_at=[4, 5000], jobs=jobs, check=False, **BATCH)
+    failure, frames = late.result.failure, FRAMES // jobs
+    assert type(failure) is ResultsError and late.result.cycles <= alone.cycles
+    assert f"1 resets; the run ended {late.result.cycles} cycles, {frames} input beats" in str(failure.got)
+    assert f"{late.result.cycles} cycles in" in late.report()
+    assert design.simulate(reset_at=[4, late.result.cycles], jobs=jobs, **BATCH).passed
+    with pytest.raises(ResultsError, match=f"the run ended {late.result.cycles} cycles"):
+        design.simulate(reset_at=[4, late.result.cycles + 1], jobs=jobs, **BATCH)
+
+
+def test_no_end_is_invented(design: mase_hw.Design, tmp_path: Path) -> None:
+    """Where nothing whole was left, of this run, the failure stays as it is."""
+    result = design.simulate(reset_at=5000, check=False, **BATCH).result
+    told = with_end(SimResult({}, {}, 0, 0.0, result.run_dir, ResultsError("late"), identity=result.identity))
+    assert "the run ended" in str(told.failure) and told.cycles == result.cycles > 0
+    for failure, identity, folder in (
+        (ResultsError("killed"), result.identity, tmp_path),
+        (ResultsError("of another run"), "0", result.run_dir),
+        (SimulationError("torn"), result.identity, result.run_dir),
+    ):
+        given = SimResult({}, {}, 0, 0.0, folder, failure, identity=identity)
+        assert with_end(given) is given
 
 
 def test_a_work_folder_in_the_bundle(unused: mase_hw.Design, tmp_path: Path) -> None:
@@ -161,3 +198,33 @@ def test_a_configuration_alone(unused: mase_hw.Design, tmp_path: Path, capsys: p
     assert cli.main(["sim", str(unused.path), "--config", str(tmp_path / "net.toml")]) == cli.UNUSABLE
     assert "field: --config" in capsys.readouterr().err
     assert [p.name for p in unused.path.parent.iterdir()] == ["bundle"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "more", "asks"),
+    [
+        (MismatchError("one bit"), [], True),
+        (HangError("stuck"), [], True),
+        (HangError("stuck"), ["--no-diagnose"], False),
+        (MismatchError("one bit"), ["--engine", "fast", "--intervene", "poke.py"], False),
+        (ResultsError("the simulator was killed"), [], False),
+        (SimulationError("torn frame"), [], False),
+        (None, [], False),
+    ],
+)
+def test_a_model_is_asked_for_where_it_helps(
+    unused: mase_hw.Design,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failure: SimulationError | None,
+    more: list[str],
+    asks: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("poke.py").write_text("async def intervene(bench): pass\n")
+    result = SimResult({}, {}, 0, 0.0, tmp_path, failure)
+    shown = SimpleNamespace(result=result, passed=result.passed, report=result.report)
+    monkeypatch.setattr(mase_hw.Design, "simulate", lambda *_, **__: shown)
+    assert cli.main(["sim", str(unused.path), *more]) == (cli.OK if failure is None else cli.FAILED)
+    assert ("name it with --model" in capsys.readouterr().out) == asks
