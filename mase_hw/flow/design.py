@@ -234,11 +234,7 @@ class Design:
         return 4 * (int(self.timing["last"]) + int(self.timing["interval"])) + 256
 
     def _max_cycles(self, frames: int, stalls: Stalls | None) -> int:
-        slow = 1.0
-        if stalls is not None:
-            worst = max(stalls.valid_low, stalls.ready_low)
-            bursts = [(go + stop) / go for go, stop in (stalls.valid_burst, stalls.ready_burst) if go]
-            slow = max([1.0, *bursts]) * 4 / (1 - worst)
+        slow = 1.0 if stalls is None else 4 * stalls.slowdown
         # The watchdog lifts all stalls after its time and needs as long again to call it a hang.
         return int(slow * (frames + 2) * int(self.timing["interval"])) + 4 * self._watchdog()
 

@@ -94,6 +94,12 @@ class Stalls:
             raise ConfigError("unknown stall pattern", field="stalls", got=name, remedy=suggest(name, PATTERNS))
         return PATTERNS[name]
 
+    @property
+    def slowdown(self) -> float:
+        """How many times as long a run takes about, the worse of inputs and outputs throughout."""
+        bursts = [(go + stop) / go for go, stop in (self.valid_burst, self.ready_burst) if go]
+        return max([1.0, *bursts]) / (1 - max(self.valid_low, self.ready_low))
+
     def entry(self, direction: str) -> dict[str, Any]:
         """The plan's entry for a stream of this direction."""
         if direction == "in":

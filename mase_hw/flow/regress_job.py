@@ -156,10 +156,16 @@ def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResul
         watchdog=task.watchdog,
         max_cycles=task.max_cycles,
         seed=job.seed,
-        stalls=Stalls.random(job.stalls, job.stalls) if job.stalls else Stalls.none(),
+        stalls=_stalls(job),
         waves=place.waves,
         timeout=job.timeout,
     )
+
+
+def _stalls(job: Job) -> Stalls:
+    if isinstance(job.stalls, str):
+        return Stalls.named(job.stalls)
+    return Stalls.random(job.stalls, job.stalls)
 
 
 def _op(job: Job, home: Path) -> _Task:
@@ -171,7 +177,7 @@ def _op(job: Job, home: Path) -> _Task:
         case.dut(home / "mem"),
         {name: by_name[name].pack(tensor) for name, tensor in tensors.items()},
         {name: by_name[name].pack(tensor) for name, tensor in wanted.items()},
-        *case.limits(len(tensors[case.source.name]), job.stalls),
+        *case.limits(len(tensors[case.source.name]), _stalls(job).slowdown),
         {"multipliers": case.multipliers},
     )
 
@@ -194,7 +200,7 @@ def _network(job: Job, home: Path, token: str) -> _Task:
         sides[stream.direction][name] = stream.pack(tensors[name])
     frames = len(next(iter(tensors.values())))
     quiet = 4 * (int(design.timing["last"]) + int(design.timing["interval"])) + 256
-    longest = int(4 * (frames + 2) * int(design.timing["interval"]) / (1 - job.stalls)) + 4 * quiet
+    longest = int(4 * (frames + 2) * int(design.timing["interval"]) * _stalls(job).slowdown) + 4 * quiet
     figures = {
         "multipliers": sum(int(i.get("multipliers", 0)) for i in design.manifest["instances"]),
         "memory_bits": sum(int(m["words"]) * int(m["bits"]) for m in design.manifest["memories"]),

@@ -17,15 +17,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import ConfigError
 from mase_hw.flow import engines
+from mase_hw.flow.plan import MOST_STALLS, PATTERNS
 from mase_hw.passes.base import validate
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
-Stall = Annotated[float, Field(ge=0.0, le=0.99)]
+
+
+def _stall(value: object) -> float | str:
+    if isinstance(value, str) and value in PATTERNS:
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_STALLS:
+        return float(value)
+    raise ValueError(f"expected a probability from 0 to {MOST_STALLS} or one of {', '.join(PATTERNS)}")
+
+
+Stall = Annotated[float | str, PlainValidator(_stall)]
+"""A probability, or a name of :data:`mase_hw.flow.plan.PATTERNS`."""
 
 
 class Axes(BaseModel):
@@ -34,7 +46,7 @@ class Axes(BaseModel):
     Args:
         engines: Simulation engines by name.
         seeds: Of data, stalls and initial register values.
-        stalls: Probabilities of a stall in every cycle.
+        stalls: Probabilities of a stall in every cycle, or names of patterns.
         timeout: Seconds after which a simulator is killed.
     """
 
@@ -103,7 +115,7 @@ class Job:
         spec: What is built, as JSON types.
         engine: Simulation engine.
         seed: Of data, stalls and initial register values.
-        stalls: Probability of a stall in every cycle.
+        stalls: Probability of a stall in every cycle, or the name of a pattern; 0 for none.
         timeout: Seconds after which the simulator is killed.
     """
 
@@ -113,7 +125,7 @@ class Job:
     spec: dict[str, Any] = field(hash=False)
     engine: str
     seed: int
-    stalls: float
+    stalls: float | str
     timeout: float
 
     @property
@@ -169,8 +181,10 @@ def expand(matrix: Matrix, folder: Path) -> list[Job]:
 def _runs(axes: Axes, build: str, kind: str, spec: dict[str, Any]) -> Iterator[Job]:
     for engine, seed, stalls in itertools.product(axes.engines, axes.seeds, axes.stalls):
         engines.engine(engine)
-        name = f"{build}.{engine}.seed{seed}" + (f".stalls{stalls:g}" if stalls else "")
-        yield Job(name, f"{build}.{engine}", kind, spec, engine, seed, stalls, axes.timeout)
+        rate: float | str = 0.0 if stalls == "none" else stalls
+        suffix = "" if rate == 0 else f".{rate}" if isinstance(rate, str) else f".stalls{rate:g}"
+        name = f"{build}.{engine}.seed{seed}{suffix}"
+        yield Job(name, f"{build}.{engine}", kind, spec, engine, seed, rate, axes.timeout)
 
 
 def _op_jobs(entry: OpEntry) -> Iterator[Job]:

@@ -97,8 +97,8 @@ class OpCase:
                 frames[sink.name].append(result[sink.name].to(torch.int64).numpy().reshape(sink.tensor_shape))
         return {name: np.stack(tensors) for name, tensors in frames.items()}
 
-    def limits(self, frames: int, stalls: float) -> tuple[int, int]:
+    def limits(self, frames: int, slowdown: float) -> tuple[int, int]:
         """Cycles of silence that are a hang, and cycles after which to give up."""
         latency = self.hardware.latency(self.case.params)
         quiet = latency.interval + latency.fill
-        return 8 * quiet + 200, int(40 * (frames + 1) * quiet / (1 - stalls)) + 4000
+        return 8 * quiet + 200, int(40 * (frames + 1) * quiet * slowdown) + 4000

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
 import pytest
 
 from mase_hw.errors import ConfigError
+from mase_hw.flow.plan import PATTERNS
 from mase_hw.flow.regress_matrix import Job, expand, load_matrix
 from tests.regress.conftest import RELU, network, write
 
@@ -76,3 +78,12 @@ def test_one_problem_is_told_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^1 problem.*(?s:.*)op\.0\.stalls\.0: ") as refused:
         jobs_of(tmp_path, RELU + "stalls = [1.0]\n")
     assert "at least 1 item" not in str(refused.value)
+
+
+def test_named_stalls(tmp_path: Path) -> None:
+    """Every pattern of a simulation may stand beside probabilities; none is the same as 0."""
+    found = jobs_of(tmp_path, RELU + f"stalls = [0.3, {', '.join(map(json.dumps, PATTERNS))}]\n")
+    assert [job.stalls for job in found] == [0.3, 0.0, *(name for name in PATTERNS if name != "none")]
+    assert len({job.name for job in found}) == len(found) and found[2].name.endswith(".random")
+    with pytest.raises(ConfigError, match="lnog"):
+        jobs_of(tmp_path, RELU + 'stalls = ["lnog"]\n')

@@ -145,6 +145,14 @@ def test_no_reports_of_an_earlier_regression(runner: Runner, tmp_path: Path, mon
     assert not {"results.json", "junit.xml", "report.html"} & {p.name for p in (tmp_path / "out").iterdir()}
 
 
+def test_named_stalls(runner: Runner) -> None:
+    """Long stalls take their time, and more than a run at full rate would be given."""
+    report = runner(RELU + 'stalls = ["none", "long"]\n')
+    assert report.passed, [r["message"] for r in report.failures]
+    cycles = {str(r["stalls"]): r["figures"]["cycles"] for r in report.results}
+    assert cycles["long"] > 5 * cycles["0.0"]
+
+
 def test_not_a_baseline(runner: Runner, tmp_path: Path) -> None:
     for text in ("{", "[]", '{"small": {"op": {"cycles": "few"}}}'):
         (tmp_path / "baseline.json").write_text(text)
