@@ -16,6 +16,8 @@ from mase_hw.flow.run import HOST, Progress, Run
 
 _POLL_S = 0.05
 _MOST_SEEDS = 0x7FFFFFFE
+_PERIOD = 10
+"""As ``PERIOD`` of ``sim/batch/bench.cpp``."""
 
 
 @dataclass
@@ -36,7 +38,7 @@ class _Process:
                 self.child.wait()
             if self.child.returncode is not None:
                 seconds = time.perf_counter() - self.begin
-                self.run = Run(self.child.returncode, over, self.plan.folder / "sim.log", seconds)
+                self.run = Run(self.child.returncode, over, self.plan.folder / "sim.log", seconds, _PERIOD)
         return self.run
 
 

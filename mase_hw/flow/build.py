@@ -278,8 +278,8 @@ def _verilate(
     log.append(f"$ {' '.join(command)}\n{done.stdout}")
     if done.returncode:
         raise SimulationError(
-            f"Verilator refuses {dut.top}",
-            node=dut.top,
+            f"Verilator refuses {dut.design}",
+            node=dut.design,
             got=first_errors(done.stdout),
             remedy=f"the full log is {model.parent / 'build.log'}",
         )

@@ -47,6 +47,16 @@ class Dut:
                 raise ConfigError(f"the design has no {direction} stream", node=self.top, field="streams")
 
     @property
+    def design(self) -> str:
+        """Name of the module that is simulated, for people; not that of a harness around it."""
+        return self.top
+
+    @property
+    def inside(self) -> str:
+        """What the path of every instance of the design begins with."""
+        return f"{self.top}."
+
+    @property
     def inputs(self) -> tuple[Stream, ...]:
         """Streams into the design."""
         return tuple(s for s in self.streams if s.direction == "in")

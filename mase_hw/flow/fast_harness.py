@@ -28,7 +28,23 @@ _IN = {"reset_request": "logic", "reset_length": "int", "wake_cycle": "longint"}
 
 @dataclass(frozen=True)
 class HarnessDut(Dut):
-    """A design in its harness: the streams are the design's, the ports are the harness's."""
+    """A design in its harness: the streams are the design's, the ports are the harness's.
+
+    Args:
+        wrapped: Name of the design's top module.
+    """
+
+    wrapped: str = ""
+
+    @property
+    def design(self) -> str:
+        """The module in the harness."""
+        return self.wrapped
+
+    @property
+    def inside(self) -> str:
+        """The path of the design in the harness."""
+        return f"{self.top}.u_dut."
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -53,7 +69,7 @@ def _ins(index: int, stream: Stream) -> dict[str, str]:
 def harness(dut: Dut, file: Path) -> HarnessDut:
     """Describe the design in its harness, whose source will be ``file``."""
     library = [sim_root() / "hdl" / f"{name}.sv" for name in MODULES]
-    return HarnessDut(TOP, (*dut.sources, *library, file), {}, dut.streams, dut.memory)
+    return HarnessDut(TOP, (*dut.sources, *library, file), {}, dut.streams, dut.memory, wrapped=dut.top)
 
 
 def harness_text(dut: Dut) -> str:

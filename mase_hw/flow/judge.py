@@ -22,6 +22,7 @@ from mase_hw.flow.dut import Dut
 from mase_hw.flow.plan import Plan
 from mase_hw.flow.result import PortResult, SimResult, find_first_mismatch
 from mase_hw.flow.run import Run
+from mase_hw.flow.stopped import memory_line, stopped
 from mase_hw.flow.timing import StreamCycles
 from mase_hw.streams import IntArray
 
@@ -45,7 +46,11 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimRes
     outputs: dict[str, IntArray] = {}
     cycles, failure, edges = 0, None, _edges(run)
     try:
-        _check_process(run)
+        lines = _check_process(plan, run)
+        if lines:
+            failure, cycle = stopped(dut, plan, run, lines, _tail(run))
+            cycles = cycle or 0
+            raise failure
         unit = _check_results_xml(plan.folder / "results.xml", run) if results_xml else None
         outcome = _read_outcome(plan, unit, run)
         cycles = outcome["cycles"]
@@ -111,7 +116,8 @@ def _full(run: Run) -> bool:
         return False
 
 
-def _check_process(run: Run) -> None:
+def _check_process(plan: Plan, run: Run) -> list[str]:
+    """How the process ended; the lines in which the design says why, if it was the design that ended it."""
     if run.timed_out:
         raise ResultsError(
             f"the simulator was killed because it did not end within its time ({run.seconds:.0f} s)",
@@ -124,18 +130,18 @@ def _check_process(run: Run) -> None:
     # Verilator only warns when a memory file is missing or too short, and goes on with random contents.
     memory = [line.strip() for line in lines if "%Warning" in line and "$readmem" in line]
     if memory:
+        node, got = memory_line(plan, memory[0])
         raise SimulationError(
             "a memory file was not read as a whole, so the design ran on random contents",
-            got=memory[0],
+            node=node,
+            got=got,
             remedy="emit the memories again",
         )
     if run.exit_code == 0:
-        return
+        return []
     errors = [line.strip() for line in lines if "%Error" in line or "%Fatal" in line]
     if errors:
-        raise SimulationError(
-            "the design stopped the simulation with an error of its own", got=errors[0], remedy=_tail(run)
-        )
+        return errors
     if run.exit_code < 0:
         try:
             name = signal.Signals(-run.exit_code).name

@@ -25,6 +25,7 @@ HOST = "MASE_HW_HOST"
 
 _POLL_S = 0.05
 _PERIOD = 10_000
+"""Of cocotb's clock, in ps: 10 ns."""
 _FOREIGN = ("COCOTB_", "GPI_", "PYGPI_", "MASE_HW_")
 
 
@@ -52,12 +53,14 @@ class Run:
         timed_out: Whether it was killed because its time was over.
         log: Everything it printed.
         seconds: Wall time, start of the simulator included.
+        period: Clock period in the simulator's unit of time; the first rising edge is after half of it.
     """
 
     exit_code: int
     timed_out: bool
     log: Path
     seconds: float
+    period: int = _PERIOD
 
 
 def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int) -> dict[str, str]:
