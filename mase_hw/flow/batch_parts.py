@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mase_hw.errors import ConfigError, EmitError, MismatchError, SimulationError
+from mase_hw.errors import ConfigError, MismatchError, SimulationError
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.judge import judge
 from mase_hw.flow.plan import Plan
@@ -44,7 +45,7 @@ def clean_parts(run_dir: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as problem:
-        raise EmitError("the run folder cannot be written", node=str(run_dir), got=str(problem)) from problem
+        raise not_written("the run folder", run_dir, problem) from problem
 
 
 def cut(dut: Dut, stimulus: Mapping[str, IntArray], expected: Mapping[str, IntArray], jobs: int) -> list[Share]:
@@ -97,7 +98,7 @@ def join(dut: Dut, whole: Plan, shares: Sequence[Share], plans: Sequence[Plan], 
         _merge(dut, whole, results)
         log.write_text("".join(f"see {run.log}\n" for run in runs), encoding="utf-8")
     except OSError as problem:
-        raise EmitError("the merged results cannot be written", node=str(whole.folder), got=str(problem)) from problem
+        raise not_written("the merged results", whole.folder, problem) from problem
     result = judge(dut, whole, Run(0, False, log, seconds), results_xml=False)
     names = dict.fromkeys(name for share in results for name in share.edges)
     edges = {name: [share.edges.get(name, (0, 0)) for share in results] for name in names}

@@ -10,7 +10,7 @@ import json
 import random
 from typing import Any
 
-from mase_hw.errors import EmitError
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.plan import RESET_UNITS, Plan
 
 GARBAGE_WORDS = 61
@@ -51,4 +51,4 @@ def write_batch_plan(plan: Plan) -> None:
                     (beats / f"{name}.garbage.bin").write_bytes(b"".join(garbage))
         (beats / "batch.txt").write_text("\n".join(lines) + "\n", encoding="ascii")
     except OSError as problem:
-        raise EmitError("the plan cannot be written", node=str(plan.folder), got=str(problem)) from problem
+        raise not_written("the plan", plan.folder, problem) from problem

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from mase_hw.errors import EmitError, SimulationError, ToolError
 from mase_hw.flow.cache import LOG, PROGRAM, Cache, file_hash
+from mase_hw.flow.disk import full_disk, not_written
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.runtime_cache import Runtime, runtime
 from mase_hw.flow.tools import BuildTools, find_build_tools, first_errors, run_tool
@@ -171,9 +172,7 @@ def build(
                         cache.put(identity, build_dir, about | {"flavour": flavour.name})
                     _stamp(build_dir, identity)
                 except OSError as problem:
-                    raise EmitError(
-                        "the build folder cannot be written", node=str(build_dir), got=str(problem)
-                    ) from problem
+                    raise not_written("the build folder", build_dir, problem) from problem
     seconds = time.perf_counter() - begin
     return Built(dut, build_dir / PROGRAM, build_dir, waves, identity, reused, seconds, cached, flavour.coverage)
 
@@ -208,7 +207,7 @@ def _locked(build_dir: Path) -> Iterator[None]:
         build_dir.mkdir(parents=True, exist_ok=True)
         handle = os.open(build_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as problem:
-        raise EmitError("the build folder cannot be written", node=str(build_dir), got=str(problem)) from problem
+        raise not_written("the build folder", build_dir, problem) from problem
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -256,7 +255,7 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
                 log.append(output)
             objects += [str(item.result()) for item in fixed]
         link = [*tools.compiler, *objects, "-pthread", *flavour.link(tools), *library.libraries]
-        _checked([*link, "-o", str(model / PROGRAM)], tools, "the simulator does not link", log)
+        _checked([*link, "-o", str(model / PROGRAM)], tools, "the simulator does not link", log, model)
         os.replace(model / PROGRAM, build_dir / PROGRAM)
     finally:
         # The old log may be linked into the cache, so it is replaced, not written over.
@@ -276,6 +275,8 @@ def _verilate(
     command += [str(rules), *(str(source.resolve()) for source in dut.sources)]
     done = run_tool(command, tools.env, model)
     log.append(f"$ {' '.join(command)}\n{done.stdout}")
+    if done.returncode and (full := full_disk(model, done.stdout)):
+        raise ToolError("Verilator cannot finish", node=dut.design, got=first_errors(done.stdout), remedy=full)
     if done.returncode:
         raise SimulationError(
             f"Verilator refuses {dut.design}",
@@ -326,11 +327,11 @@ def _units(
 def _compile(command: Sequence[str], unit: Path, tools: BuildTools) -> tuple[Path, str]:
     log: list[str] = []
     target = unit.with_suffix(".o")
-    _checked([*command, "-c", str(unit), "-o", str(target)], tools, "the model does not compile", log)
+    _checked([*command, "-c", str(unit), "-o", str(target)], tools, "the model does not compile", log, unit.parent)
     return target, "\n".join(log)
 
 
-def _checked(command: Sequence[str], tools: BuildTools, message: str, log: list[str]) -> None:
+def _checked(command: Sequence[str], tools: BuildTools, message: str, log: list[str], folder: Path) -> None:
     done = run_tool(command, tools.env)
     log.append(f"$ {' '.join(command)}\n{done.stdout}")
     if done.returncode:
@@ -338,5 +339,5 @@ def _checked(command: Sequence[str], tools: BuildTools, message: str, log: list[
             message,
             node=command[0],
             got=f"exit code {done.returncode}\n    {first_errors(done.stdout)}",
-            remedy="check the C++ compiler with `mase-hw doctor`",
+            remedy=full_disk(folder, done.stdout) or "check the C++ compiler with `mase-hw doctor`",
         )

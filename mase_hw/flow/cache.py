@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import EmitError
+from mase_hw.flow.disk import not_written
 
 PROGRAM, LOG, _ENTRY = "simulator", "build.log", "entry.json"
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
@@ -124,7 +125,7 @@ class Cache:
                 _link(place / name, folder / name)
             os.utime(place / _ENTRY)
         except OSError as problem:
-            raise EmitError("the build folder cannot be written", node=str(folder), got=str(problem)) from problem
+            raise not_written("the build folder", folder, problem) from problem
         return True
 
     def put(self, identity: str, folder: Path, about: Mapping[str, Any]) -> None:
@@ -149,7 +150,7 @@ class Cache:
             shutil.rmtree(self._simulators / identity, ignore_errors=True)
             partial.rename(self._simulators / identity)
         except OSError as problem:
-            raise EmitError("the build cache cannot be written", node=str(self.folder), got=str(problem)) from problem
+            raise not_written("the build cache", self.folder, problem) from problem
         finally:
             if partial is not None:
                 shutil.rmtree(partial, ignore_errors=True)
@@ -211,7 +212,7 @@ class Cache:
             (self.folder / ".locks").mkdir(parents=True, exist_ok=True)
             handle = os.open(self.folder / ".locks" / name, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as problem:
-            raise EmitError("the build cache cannot be written", node=str(self.folder), got=str(problem)) from problem
+            raise not_written("the build cache", self.folder, problem) from problem
         try:
             fcntl.flock(handle, kind)
             yield

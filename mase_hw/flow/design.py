@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from mase_hw.beats import from_words
 from mase_hw.emit.bundle import read_manifest
 from mase_hw.emit.port_entry import port_stream
-from mase_hw.errors import ConfigError, EmitError, ResultsError, ToolError
+from mase_hw.errors import ConfigError, ResultsError, ToolError
 from mase_hw.flow import bench
 from mase_hw.flow.arguments import When
 from mase_hw.flow.arguments import check as check_arguments
 from mase_hw.flow.bench import Dut, SimResult, Stalls
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.engines import DEFAULT
 from mase_hw.flow.engines import engine as engine_of
 from mase_hw.flow.failure import can_explain, replay, with_end
@@ -266,7 +267,7 @@ def _alone(work: Path) -> Iterator[None]:
         work.mkdir(parents=True, exist_ok=True)
         handle = (work / ".lock").open("w")
     except OSError as error:
-        raise EmitError("the work folder cannot be written", node=str(work), got=str(error)) from error
+        raise not_written("the work folder", work, error) from error
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:

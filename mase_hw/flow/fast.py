@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mase_hw.errors import EmitError
 from mase_hw.flow.build import COCOTB, Built, Flavour, public_ports
 from mase_hw.flow.build import build as build_simulator
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.fast_harness import TOP, harness, harness_text
 from mase_hw.flow.fast_plan import write_fast_plan
@@ -52,7 +52,7 @@ def build(
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
     except OSError as problem:
-        raise EmitError("the build folder cannot be written", node=str(build_dir), got=str(problem)) from problem
+        raise not_written("the build folder", build_dir, problem) from problem
     wrapped = harness(dut, file)
     return build_simulator(
         wrapped, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, jobs=jobs, flavour=FLAVOUR

@@ -7,8 +7,8 @@ import random
 
 import numpy as np
 
-from mase_hw.errors import EmitError
 from mase_hw.flow.batch_plan import stream_seed
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.intervene import Intervention
 from mase_hw.flow.plan import RESET_UNITS, Plan
@@ -59,4 +59,4 @@ def write_fast_plan(dut: Dut, plan: Plan, test: Intervention | None = None) -> N
                 garbage = (f"{noise.getrandbits(port['bits']):x}\n" for _ in range(_GARBAGE_WORDS))
                 (beats / f"{name}.garbage").write_text("".join(garbage), encoding="ascii")
     except OSError as problem:
-        raise EmitError("the plan cannot be written", node=str(plan.folder), got=str(problem)) from problem
+        raise not_written("the plan", plan.folder, problem) from problem

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from mase_hw.beats import decode
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
+from mase_hw.flow.disk import is_full
 from mase_hw.flow.dut import Dut
 from mase_hw.flow.plan import Plan
 from mase_hw.flow.result import PortResult, SimResult, find_first_mismatch
@@ -27,7 +27,6 @@ from mase_hw.flow.timing import StreamCycles
 from mase_hw.streams import IntArray
 
 _TAIL_LINES = 12
-_FULL_DISK = 64 << 10
 _EDGE = re.compile(r"stream_check: (\d+) frames and (\d+) of \d+ beats on (.+)")
 _OUTCOME = {"plan": str, "verdict": str, "message": str, "cycles": int, "streams": dict}
 
@@ -104,16 +103,12 @@ def _tail(run: Run) -> str:
     except OSError as problem:
         return f"the log {run.log} cannot be read: {problem}"
     end = "\n    ".join(line for line in lines[-_TAIL_LINES:] if line.strip())
-    full = f"the disk of {run.log.parent} is full: free space, or choose another work folder; " if _full(run) else ""
+    full = (
+        f"the disk of {run.log.parent} is full: free space, or choose another work folder; "
+        if is_full(run.log.parent)
+        else ""
+    )
     return f"{full}the log is {run.log} and ends with\n    {end or '(nothing)'}"
-
-
-def _full(run: Run) -> bool:
-    """Whether the disk is full, of which the log, being on it, cannot tell."""
-    try:
-        return shutil.disk_usage(run.log.parent).free < _FULL_DISK
-    except OSError:
-        return False
 
 
 def _check_process(plan: Plan, run: Run) -> list[str]:

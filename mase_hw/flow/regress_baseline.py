@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import ConfigError
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.regress_job import Result, write_json
 
 FIGURES = ("fill", "interval", "cycles", "multipliers", "memory_bits")
@@ -74,7 +75,7 @@ def write_baseline(path: Path, matrix: str, results: Iterable[Result]) -> None:
     try:
         write_json(path, document)
     except OSError as problem:
-        raise EmitError("the baseline cannot be written", node=str(path), got=str(problem)) from problem
+        raise not_written("the baseline", path, problem) from problem
 
 
 def compare(baseline: Figures, results: Iterable[Result]) -> list[Difference]:

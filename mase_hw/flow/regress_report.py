@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
-from mase_hw.errors import EmitError
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.regress_baseline import FIGURES
 from mase_hw.flow.regress_job import write_json
 
@@ -34,7 +34,7 @@ def write_reports(report: Report, out: Path) -> None:
         _write(out / "report.html", html(report))
         write_json(out / "results.json", report.to_json())
     except OSError as problem:
-        raise EmitError("the reports cannot be written", node=str(out), got=str(problem)) from problem
+        raise not_written("the reports", out, problem) from problem
 
 
 def junit(report: Report) -> str:

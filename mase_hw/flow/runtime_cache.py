@@ -20,6 +20,7 @@ from pathlib import Path
 
 from mase_hw.errors import ToolError
 from mase_hw.flow.cache import file_hash
+from mase_hw.flow.disk import full_disk, not_written
 from mase_hw.flow.tools import BuildTools, first_errors, run_tool
 from mase_hw.resources import sim_root
 
@@ -85,7 +86,7 @@ class Runtime:
             if not _is_whole(target):
                 self._compile(target, arguments)
         except OSError as problem:
-            raise ToolError("the build cache cannot be written", node=str(target), got=str(problem)) from problem
+            raise not_written("the build cache", target, problem, ToolError) from problem
         finally:
             os.close(handle)
         return target
@@ -101,7 +102,7 @@ class Runtime:
                     "Verilator's runtime library does not compile",
                     node=target.name,
                     got=f"exit code {done.returncode}\n    {first_errors(done.stdout)}",
-                    remedy="check the C++ compiler with `mase-hw doctor`",
+                    remedy=full_disk(self.folder, done.stdout) or "check the C++ compiler with `mase-hw doctor`",
                 )
             os.chmod(partial, _MODE)
             digest = file_hash(Path(partial))
@@ -152,7 +153,7 @@ def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -
         with suppress(PermissionError):
             os.utime(folder)  # the time of last use, for pruning
     except OSError as problem:
-        raise ToolError("the build cache cannot be written", node=str(folder), got=str(problem)) from problem
+        raise not_written("the build cache", folder, problem, ToolError) from problem
     wave_flags, libraries = _wave_support(tools, folder) if waves else ((), ())
     return Runtime(folder, tools, flags, wave_flags, libraries)
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.emit.pack_ecp5 import pack_multipliers
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import ConfigError
 from mase_hw.flow.design import Design
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.regress_job import write_json
 from mase_hw.flow.synth_checks import check_capacity, check_elaborated, check_outputs, check_rows
 from mase_hw.flow.synth_elaborate import Elaborated, read_elaborated
@@ -88,7 +89,7 @@ def synthesise(
     try:
         return run.all(part, replay_netlist, place_netlist, mhz, seed)
     except OSError as problem:
-        raise EmitError("the synthesis folder cannot be written", node=str(work), got=str(problem)) from problem
+        raise not_written("the synthesis folder", work, problem) from problem
 
 
 def _default_work(design: Design) -> Path:

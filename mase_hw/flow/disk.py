@@ -1,0 +1,53 @@
+"""Folders that cannot be written, and full disks, of which the tools that fill them do not always tell."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from mase_hw.errors import EmitError, MaseHwError
+
+_FULL = 64 << 10
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_full(folder: Path) -> bool:
+    """Whether nothing more can be written to the disk of a folder."""
+    try:
+        return shutil.disk_usage(folder).free < _FULL
+    except OSError:
+        return False
+
+
+def full_disk(folder: Path, output: str) -> str | None:
+    """What to do if a tool failed because a disk is full; None if none is.
+
+    Args:
+        folder: Where the tool was to write; beside it, compilers write to the folder for temporary files.
+        output: What it printed.
+    """
+    for place in (folder, Path(tempfile.gettempdir())):
+        if is_full(place):
+            return f"the disk of {place} is full: free space, or choose another folder"
+    if any(os.strerror(number) in output for number in _NO_SPACE):
+        return f"the disk is full: free space on that of {folder} and of {tempfile.gettempdir()}"
+    return None
+
+
+def not_written(what: str, folder: Path, problem: OSError, kind: type[MaseHwError] = EmitError) -> MaseHwError:
+    """The error for a folder that cannot be written, with what to do about it.
+
+    Args:
+        what: What cannot be written, such as ``"the build folder"``.
+        folder: Where it is.
+        problem: What the system said.
+        kind: Class of the error.
+    """
+    full = problem.errno in _NO_SPACE
+    remedy = "free space on its disk" if full else "check the path and its permissions"
+    return kind(
+        f"{what} cannot be written", node=str(folder), got=str(problem), remedy=f"{remedy}, or choose another folder"
+    )
