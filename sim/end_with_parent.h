@@ -5,6 +5,7 @@
 #pragma once
 
 #ifdef __linux__
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <sys/prctl.h>
@@ -13,11 +14,14 @@
 namespace {
 
 [[maybe_unused]] const bool ends_with_parent = [] {
-    const char *const host = std::getenv("MASE_HW_HOST");
-    if (!host || std::atoi(host) != getppid()) return false;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (std::atoi(host) != getppid()) std::_Exit(1);  // it ended just before
-    return true;
+    const char *const named = std::getenv("MASE_HW_HOST");
+    if (!named) return false;
+    const pid_t host = std::atoi(named);
+    const bool child = getppid() == host;
+    if (child) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // It may have ended before the kernel was asked.
+    if (getppid() != host && kill(host, 0) != 0 && errno == ESRCH) std::_Exit(1);
+    return child;
 }();
 
 }  // namespace
