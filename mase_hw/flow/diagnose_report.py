@@ -189,16 +189,19 @@ class Loss:
 
 
 def losses(states: Sequence[EdgeState], frame_beats: Mapping[str, int]) -> list[Loss]:
-    """The instances that lost beats, from the inputs on.
+    """The instances that lost beats, from the inputs on; not one that waits, for example for a word of a memory.
 
     Args:
         states: Every edge at the end of a run.
         frame_beats: Beats of a frame by name of the net.
     """
     found = []
+    waiters = {wait.who for wait in waiting(states)}
     for edge in states:
         inputs = [other for other in states if other.sink == edge.source and other.expected is not None]
         if not inputs or not all(other.complete for other in inputs) or edge.expected is None:
+            continue
+        if edge.source in waiters:
             continue
         if edge.beats < edge.expected and not edge.valid:
             frame, beat = divmod(edge.beats, frame_beats[edge.net])

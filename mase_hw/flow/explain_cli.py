@@ -25,8 +25,8 @@ def run(arguments: argparse.Namespace) -> int:
     import json
     import sys
 
-    from mase_hw.errors import EmitError
     from mase_hw.flow.config import load_config
+    from mase_hw.flow.disk import not_written
     from mase_hw.flow.quantised import quantised_graph
     from mase_hw.model_spec import load_model
     from mase_hw.passes.analysis.explain import explain, explained
@@ -44,5 +44,5 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         arguments.json.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise EmitError("the explanation cannot be written", node=str(arguments.json), got=error.strerror) from error
+        raise not_written("the explanation", arguments.json, error) from error
     return 0

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.beats import encode
-from mase_hw.errors import ConfigError, EmitError, suggest
+from mase_hw.errors import ConfigError, suggest
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.dut import Dut
 from mase_hw.streams import IntArray, Stream
 
@@ -242,12 +243,7 @@ def clean_run_folder(run_dir: Path) -> None:
         if (run_dir / "mem").is_symlink():
             (run_dir / "mem").unlink()
     except OSError as problem:
-        raise EmitError(
-            "the run folder cannot be written",
-            node=str(run_dir),
-            got=str(problem),
-            remedy="choose another folder or free space",
-        ) from problem
+        raise not_written("the run folder", run_dir, problem) from problem
 
 
 def write_plan(
@@ -307,7 +303,7 @@ def write_plan(
         path = run_dir / "plan.json"
         path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     except OSError as problem:
-        raise EmitError("the plan cannot be written", node=str(run_dir), got=str(problem)) from problem
+        raise not_written("the plan", run_dir, problem) from problem
     return Plan(path, plan["id"], raw, len(reset_at))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.flow.disk import not_written
 from mase_hw.flow.regress_baseline import Difference, Figures, compare, read_baseline, write_baseline
 from mase_hw.flow.regress_job import Place, Result
 from mase_hw.flow.regress_matrix import Job, Matrix, expand, load_matrix
@@ -212,7 +213,7 @@ def _prepare(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         (out / _LOCK).touch()
     except OSError as problem:
-        raise _unwritable(out, problem) from problem
+        raise not_written("the folder of the regression", out, problem) from problem
 
 
 def _remove_reports(out: Path) -> None:
@@ -220,11 +221,7 @@ def _remove_reports(out: Path) -> None:
         for name in REPORTS:
             (out / name).unlink(missing_ok=True)
     except OSError as problem:
-        raise _unwritable(out, problem) from problem
-
-
-def _unwritable(out: Path, problem: OSError) -> EmitError:
-    return EmitError("the folder of the regression cannot be written", node=str(out), got=str(problem))
+        raise not_written("the folder of the regression", out, problem) from problem
 
 
 @contextmanager

@@ -28,6 +28,11 @@ def design(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
     return mase_hw.compile(model, example, config, out=tmp_path_factory.mktemp("arrays") / "b")
 
 
+def reference_of(design: mase_hw.Design) -> Reference:
+    assert design.graph is not None
+    return Reference(design.graph)
+
+
 def backwards(array: Any) -> Any:
     """The same values behind a negative stride, which torch refuses to share."""
     return array[::-1].copy()[::-1]
@@ -44,7 +49,7 @@ def backwards(array: Any) -> Any:
     ],
 )
 def test_arrays_give_the_bits_of_tensors(design: mase_hw.Design, given: Any) -> None:
-    reference = Reference(design.graph)  # type: ignore[arg-type]
+    reference = reference_of(design)
     wanted, found = reference.run((X, Y)), reference.run(given)
     for side, other in zip(wanted, found, strict=True):
         assert side.keys() == other.keys() and all((side[n] == other[n]).all() for n in side)
@@ -58,7 +63,7 @@ def test_one_array_alone(tmp_path: Path) -> None:
     array = data.numpy()
     as_arrays = mase_hw.compile(MODEL, array[:1], out=tmp_path / "b", calibration=[(array,)], vectors=array)
     assert content(as_tensors.path) == content(as_arrays.path)
-    found = Reference(as_arrays.graph).named(array)  # type: ignore[arg-type]
+    found = reference_of(as_arrays).named(array)
     assert list(found) == ["input"] and torch.equal(found["input"], data)
     targets = MODEL(data).detach()
     both = [evaluate_statistic(MODEL, [pair], "mse") for pair in ((data, targets), (array, targets.numpy()))]
@@ -81,7 +86,7 @@ def test_one_array_alone(tmp_path: Path) -> None:
 )
 def test_what_is_no_input(design: mase_hw.Design, given: Any, texts: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        Reference(design.graph).named(given)  # type: ignore[arg-type]
+        reference_of(design).named(given)
     for text in texts:
         assert text in str(caught.value), str(caught.value)
 

@@ -171,7 +171,10 @@ def test_who_waits() -> None:
     assert culprits(waits) == ["long"]
     assert [loss.who for loss in losses(states, {state.net: 4 for state in states})] == ["long"]
     assert str(losses(states, {"long_join": 4})[0]).startswith("long took every beat of its inputs and gave 7 of 8")
+    states[3] = _edge("rom", "long", 0, 1, 50, None)
+    assert culprits(waiting(states)) == ["rom"] and losses(states, {}) == [], "it lacks a word of a memory"
     states[1] = _edge("fork", "long", 1, 0, 7)
+    states[3] = _edge("rom", "long", 1, 0, 99, None)
     assert culprits(waiting(states)) == ["long"] and losses(states, {}) == [], "it does not take: nothing is lost"
 
 
