@@ -27,12 +27,12 @@ from typing import Any
 from cocotb_tools.runner import get_runner
 
 import mase_hw
-from mase_hw.flow import build as building
-from mase_hw.flow import runtime_cache
-from mase_hw.flow.bench import Dut, build
-from mase_hw.flow.design import Design
-from mase_hw.flow.toolchain import verilator_env
+from mase_hw.design.design import Design
 from mase_hw.formats import FixedFormat
+from mase_hw.host.toolchain import verilator_env
+from mase_hw.simulate.build import runtime_cache
+from mase_hw.simulate.build import simulator as building
+from mase_hw.simulate.engines.cocotb.engine import Dut, build
 from mase_hw.streams import Stream
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"

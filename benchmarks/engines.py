@@ -25,8 +25,8 @@ import torch
 
 import mase_hw
 from mase_hw.emit.reference import Reference
-from mase_hw.flow.batch import BATCH
-from mase_hw.flow.bench import COCOTB, Built, find_build_tools
+from mase_hw.simulate.engines.batch.engine import BATCH
+from mase_hw.simulate.engines.cocotb.engine import COCOTB, Built, find_build_tools
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 BARE = r"""

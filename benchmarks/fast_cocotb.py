@@ -20,8 +20,8 @@ import torch
 
 import mase_hw
 from mase_hw.emit.reference import Reference
-from mase_hw.flow.bench import COCOTB
-from mase_hw.flow.fast import FAST
+from mase_hw.simulate.engines.cocotb.engine import COCOTB
+from mase_hw.simulate.engines.fast.engine import FAST
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

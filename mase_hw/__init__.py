@@ -11,10 +11,10 @@ from mase_hw._version import __version__
 from mase_hw.errors import MaseHwError
 
 if TYPE_CHECKING:
-    from mase_hw.flow.compile import compile
-    from mase_hw.flow.config import CompileConfig
-    from mase_hw.flow.design import Design, load_design
-    from mase_hw.flow.simulation import Simulation
+    from mase_hw.compiler.compile import compile
+    from mase_hw.compiler.config import CompileConfig
+    from mase_hw.design.design import Design, load_design
+    from mase_hw.design.simulation import Simulation
     from mase_hw.formats import FixedFormat, Overflow, Rounding
     from mase_hw.ir import MaseGraph, custom_op
 
@@ -35,16 +35,16 @@ __all__ = [
 
 # Imported on first use: torch takes seconds, and `mase-hw doctor` must run where it is missing.
 _HOMES = {
-    "CompileConfig": "mase_hw.flow.config",
-    "Design": "mase_hw.flow.design",
+    "CompileConfig": "mase_hw.compiler.config",
+    "Design": "mase_hw.design.design",
     "FixedFormat": "mase_hw.formats",
     "MaseGraph": "mase_hw.ir",
     "Overflow": "mase_hw.formats",
     "Rounding": "mase_hw.formats",
-    "Simulation": "mase_hw.flow.simulation",
-    "compile": "mase_hw.flow.compile",
+    "Simulation": "mase_hw.design.simulation",
+    "compile": "mase_hw.compiler.compile",
     "custom_op": "mase_hw.ir",
-    "load_design": "mase_hw.flow.design",
+    "load_design": "mase_hw.design.design",
 }
 
 

@@ -20,8 +20,8 @@ import torch
 from torch import nn
 
 import mase_hw
-from mase_hw.flow.synth import synthesise
-from mase_hw.flow.synth_report import Report
+from mase_hw.synth.report import Report
+from mase_hw.synth.synthesise import synthesise
 
 BASELINE = Path(__file__).with_suffix(".json")
 DIGITS = Path(__file__).parents[1] / "examples" / "digits_mlp.toml"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.flow.bench import BuildTools, Built, Dut, build, find_build_tools
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 from tests.sim.conftest import slice_dut
 
 Builder = Callable[..., Built]

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from mase_hw.errors import EmitError, ToolError
-from mase_hw.flow import build as building
-from mase_hw.flow import cache as caching
-from mase_hw.flow import runtime_cache as running
-from mase_hw.flow import tools as tooling
-from mase_hw.flow.bench import BuildTools, build, find_build_tools
-from mase_hw.flow.cache import Cache
+from mase_hw.simulate.build import cache as caching
+from mase_hw.simulate.build import runtime_cache as running
+from mase_hw.simulate.build import simulator as building
+from mase_hw.simulate.build import tools as tooling
+from mase_hw.simulate.build.cache import Cache
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, build, find_build_tools
 from tests.cache.conftest import Builder
 from tests.sim.conftest import slice_dut
 from tests.sim.test_engine import play
@@ -134,7 +134,7 @@ def _child(tmp_path: Path, folder: Path, name: str) -> subprocess.Popen[str]:
         f"""
         from pathlib import Path
         from tests.sim.conftest import slice_dut
-        from mase_hw.flow.bench import build
+        from mase_hw.simulate.engines.cocotb.engine import build
         built = build(slice_dut(), Path({str(tmp_path / name)!r}), cache_dir=Path({str(folder)!r}))
         print("cached" if built.cached else "built")
         """

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from mase_hw.cli import cache as cache_cli
 from mase_hw.errors import ConfigError
-from mase_hw.flow import cache_cli
-from mase_hw.flow.cache import Entry
+from mase_hw.simulate.build.cache import Entry
 from tests.cache.conftest import Builder
 from tests.sim.conftest import slice_dut
 

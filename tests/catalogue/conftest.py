@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.flow.bench import BuildTools, Built, Dut, build, find_build_tools
-from mase_hw.flow.toolchain import require
+from mase_hw.host.toolchain import require
 from mase_hw.resources import rtl_root
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 
 from .harness import item
 

@@ -13,9 +13,18 @@ import torch
 
 from mase_hw.beat_times import BeatNetwork
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, default_catalogue, verilog_params
-from mase_hw.flow.bench import Built, Dut, Limits, SimResult, Stalls, judge, run_simulator, write_plan
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.resources import rtl_root
+from mase_hw.simulate.engines.cocotb.engine import (
+    Built,
+    Dut,
+    Limits,
+    SimResult,
+    Stalls,
+    judge,
+    run_simulator,
+    write_plan,
+)
 from mase_hw.streams import Stream
 
 from .memories import file_of, write_memories

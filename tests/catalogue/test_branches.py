@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from mase_hw.catalogue import verilog_params
-from mase_hw.flow.bench import BuildTools
 from mase_hw.resources import rtl_root
+from mase_hw.simulate.engines.cocotb.engine import BuildTools
 
 from .harness import HARDWARE_OPS, ITEMS, files_of
 from .test_lint import verilate

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from mase_hw.catalogue import OpDef, verilog_params
-from mase_hw.flow.bench import BuildTools
-from mase_hw.flow.lint import lint
-from mase_hw.flow.tools import run_tool
+from mase_hw.host.lint import lint
 from mase_hw.resources import rtl_root
+from mase_hw.simulate.build.tools import run_tool
+from mase_hw.simulate.engines.cocotb.engine import BuildTools
 
 from .conftest import Yosys
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import HangError, MismatchError, ResultsError, SimulationError
-from mase_hw.flow.bench import BuildTools, SimResult, Stalls, build
 from mase_hw.resources import rtl_root
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, SimResult, Stalls, build
 
 from .harness import Item, check_departures, check_steps, check_timing, files_of, item, play
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pytest
 
 from mase_hw.errors import SimulationError
-from mase_hw.flow.bench import Dut, SimResult, Stalls, simulate
-from mase_hw.flow.lint import lint
 from mase_hw.formats import FixedFormat
+from mase_hw.host.lint import lint
 from mase_hw.resources import rtl_root
+from mase_hw.simulate.engines.cocotb.engine import Dut, SimResult, Stalls, simulate
 from mase_hw.streams import Direction, Stream
 
 from .conftest import Builder, Yosys

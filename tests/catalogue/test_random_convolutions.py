@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mase_hw.catalogue import default_catalogue
-from mase_hw.flow.bench import Stalls
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._conv_cases import case
+from mase_hw.simulate.engines.cocotb.engine import Stalls
 
 from .conftest import Builder
 from .harness import Item, check_departures, check_steps, play

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mase_hw.flow.bench import SimResult, Stalls
+from mase_hw.simulate.engines.cocotb.engine import SimResult, Stalls
 
 from .conftest import Builder
 from .harness import ITEMS, Item, check_departures, check_steps, check_timing, expected, play, stimulus

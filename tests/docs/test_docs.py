@@ -15,8 +15,8 @@ import torch
 
 from mase_hw import cli, errors
 from mase_hw.catalogue import default_catalogue
+from mase_hw.compiler.config import load_config
 from mase_hw.errors import MaseHwError
-from mase_hw.flow.config import load_config
 from mase_hw.passes.base import GraphPass
 from mase_hw.resources import rtl_root
 from tests.docs.pages import PAGES, ROOT, Block, blocks, prose, shown_files
@@ -112,16 +112,16 @@ def commands(page: Path, program: str) -> list[list[str]]:
     return [call.split() for call in found]
 
 
-def options_of(command: cli.Command) -> set[str]:
+def options_of(command: str) -> set[str]:
     """The options of a subcommand."""
     parser = argparse.ArgumentParser()
-    command.configure(parser)
+    cli.command_module(command).configure(parser)
     return set(parser._option_string_actions)
 
 
 @every_page
 def test_commands_exist(page: Path) -> None:
-    known = {command.name: options_of(command) for command in cli.COMMANDS}
+    known = {command: options_of(command) for command in cli.COMMANDS}
     for words in commands(page, "mase-hw"):
         if len(words) == 1 or words[1] in ("--help", "--version"):
             continue

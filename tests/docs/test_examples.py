@@ -15,7 +15,7 @@ import torch
 
 from mase_hw import cli
 from mase_hw.errors import SimulationError
-from mase_hw.flow.toolchain import require, verilator_env
+from mase_hw.host.toolchain import require, verilator_env
 from tests.docs.pages import PAGES, ROOT, blocks, shown_files
 from tests.docs.test_docs import assert_shown
 from tests.docs.triggers import simulated

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import mase_hw
-from mase_hw.flow.bench import BuildTools, build, find_build_tools
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, build, find_build_tools
 from tests.e2e.designs import DESIGNS
 
 

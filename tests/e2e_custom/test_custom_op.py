@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.catalogue import Latency, default_catalogue
-from mase_hw.flow.lint import lint
+from mase_hw.host.lint import lint
 from mase_hw.ir import MaseGraph
 from mase_hw.ops._elementwise import registered
 from tests.docs.pages import blocks

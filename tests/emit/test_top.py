@@ -10,8 +10,8 @@ import pytest
 
 import mase_hw
 from mase_hw.errors import ConfigError
-from mase_hw.flow.toolchain import require
-from mase_hw.flow.tools import BuildTools, find_build_tools, run_tool
+from mase_hw.host.toolchain import require
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools, run_tool
 from tests.emit.designs import DESIGNS
 
 GOLDEN = Path(__file__).parent / "golden" / "top.sv"

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mase_hw.flow.batch import BATCH
-from mase_hw.flow.bench import COCOTB, BuildTools, Built, Dut, SimResult, find_build_tools
-from mase_hw.flow.fast import FAST
+from mase_hw.simulate.engines.batch.engine import BATCH
+from mase_hw.simulate.engines.cocotb.engine import COCOTB, BuildTools, Built, Dut, SimResult, find_build_tools
+from mase_hw.simulate.engines.fast.engine import FAST
 
 Builder = Callable[..., Built]
 ENGINES = {"cocotb": COCOTB, "batch": BATCH, "fast": FAST}

@@ -14,10 +14,10 @@ from torch import nn
 import mase_hw
 from mase_hw import cli
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
-from mase_hw.flow.arguments import as_resets, as_stalls
-from mase_hw.flow.failure import with_end
-from mase_hw.flow.plan import PATTERNS, Reset, Stalls
-from mase_hw.flow.result import SimResult
+from mase_hw.simulate.arguments import as_resets, as_stalls
+from mase_hw.simulate.diagnose.failure import with_end
+from mase_hw.simulate.plan import PATTERNS, Reset, Stalls
+from mase_hw.simulate.result import SimResult
 
 BATCH: dict[str, Any] = {"engine": "batch"}
 FRAMES = 6

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, ToolError
-from mase_hw.flow.batch import BATCH
-from mase_hw.flow.batch_build import has_plain_eval
-from mase_hw.flow.batch_plan import stream_seed
-from mase_hw.flow.bench import BuildTools, Built, Stalls
-from mase_hw.flow.run import Progress
 from mase_hw.resources import sim_root
+from mase_hw.simulate.engines.batch.build import has_plain_eval
+from mase_hw.simulate.engines.batch.engine import BATCH
+from mase_hw.simulate.engines.batch.plan import stream_seed
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Stalls
+from mase_hw.simulate.run import Progress
 from tests.engines.conftest import Builder, play
 from tests.sim.conftest import slice_dut
 

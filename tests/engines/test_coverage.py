@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ConfigError, ResultsError
-from mase_hw.flow.arguments import engine_options
-from mase_hw.flow.bench import Built, Stalls
-from mase_hw.flow.coverage import FILE, read_coverage
+from mase_hw.simulate.arguments import engine_options
+from mase_hw.simulate.coverage import FILE, read_coverage
+from mase_hw.simulate.engines.cocotb.engine import Built, Stalls
 from tests.engines.conftest import Builder, play
 from tests.sim.conftest import slice_dut
 

@@ -13,9 +13,9 @@ from torch import nn
 
 import mase_hw
 from mase_hw.errors import ConfigError
-from mase_hw.flow.bench import Stalls
-from mase_hw.flow.diagnose import WINDOW, Diagnosis, diagnose
-from mase_hw.flow.diagnose_report import EdgeState, culprits, losses, waiting
+from mase_hw.simulate.diagnose.diagnose import WINDOW, Diagnosis, diagnose
+from mase_hw.simulate.diagnose.report import EdgeState, culprits, losses, waiting
+from mase_hw.simulate.engines.cocotb.engine import Stalls
 from tests.e2e_cnn import nets
 
 INPUTS = torch.rand(6, 3, 8, generator=torch.Generator().manual_seed(2)) - 0.5

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mase_hw.flow.bench import SimResult, Stalls
+from mase_hw.simulate.engines.cocotb.engine import SimResult, Stalls
 from tests.catalogue.harness import expected, item, stimulus
 from tests.engines.conftest import ENGINES, Builder, play
 from tests.sim.conftest import slice_dut

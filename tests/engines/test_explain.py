@@ -15,10 +15,10 @@ from torch import nn
 
 import mase_hw
 from mase_hw import cli
+from mase_hw.design.attach import attach_model
 from mase_hw.errors import ConfigError, HangError, MismatchError, ToolError
-from mase_hw.flow import explain
-from mase_hw.flow.attach import attach_model
 from mase_hw.model_spec import load_model
+from mase_hw.simulate.diagnose import explain
 
 X = torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) - 0.5
 

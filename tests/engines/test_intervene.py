@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ConfigError, MismatchError, ResultsError, SimulationError
-from mase_hw.flow.bench import Reset, SimResult, Stalls
+from mase_hw.simulate.engines.cocotb.engine import Reset, SimResult, Stalls
 from tests.engines.conftest import Builder, play
 from tests.engines.test_equal import assert_equal
 from tests.sim.conftest import slice_dut

@@ -14,7 +14,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw.errors import HangError, MismatchError
-from mase_hw.flow.result import SimResult
+from mase_hw.simulate.result import SimResult
 
 QUIET, LOUD = 5, 7
 """The first frame that is not zero, and the number of the last."""

@@ -12,7 +12,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw.errors import ConfigError, MismatchError, ResultsError, SimulationError
-from mase_hw.flow.plan import PATTERNS, Reset, Stalls
+from mase_hw.simulate.plan import PATTERNS, Reset, Stalls
 from tests.e2e_cnn import nets
 from tests.engines.conftest import Builder, play
 from tests.engines.test_equal import assert_equal

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import SimulationError
-from mase_hw.flow.bench import Dut, SimResult, Stalls
-from mase_hw.flow.plan import Reset
 from mase_hw.resources import rtl_root
+from mase_hw.simulate.engines.cocotb.engine import Dut, SimResult, Stalls
+from mase_hw.simulate.plan import Reset
 from tests.engines.conftest import ENGINES, Builder, play
 from tests.sim.conftest import RTL, slice_dut
 

@@ -10,7 +10,7 @@ import torch
 
 import mase_hw
 from mase_hw.errors import MismatchError
-from mase_hw.flow.failure import WINDOW
+from mase_hw.simulate.diagnose.failure import WINDOW
 from tests.engines.test_diagnose import _fst_times
 
 FRAMES, WRONG = 300, 200

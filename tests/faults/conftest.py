@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mase_hw.flow.bench import BuildTools, Built, Dut, SimResult, build, find_build_tools
 from mase_hw.formats import FixedFormat
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, SimResult, build, find_build_tools
 from mase_hw.streams import Stream
 
 HERE = Path(__file__).parent

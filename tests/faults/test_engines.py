@@ -13,13 +13,23 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ResultsError
-from mase_hw.flow.batch import BATCH
-from mase_hw.flow.batch_plan import write_batch_plan
-from mase_hw.flow.batch_run import run_batch
-from mase_hw.flow.bench import BuildTools, Built, Limits, Plan, Run, SimResult, Stalls, judge, write_plan
-from mase_hw.flow.fast import FAST
-from mase_hw.flow.fast_plan import write_fast_plan
-from mase_hw.flow.fast_run import run_fast
+from mase_hw.simulate.engines.batch.engine import BATCH
+from mase_hw.simulate.engines.batch.plan import write_batch_plan
+from mase_hw.simulate.engines.batch.run import run_batch
+from mase_hw.simulate.engines.cocotb.engine import (
+    BuildTools,
+    Built,
+    Limits,
+    Plan,
+    Run,
+    SimResult,
+    Stalls,
+    judge,
+    write_plan,
+)
+from mase_hw.simulate.engines.fast.engine import FAST
+from mase_hw.simulate.engines.fast.plan import write_fast_plan
+from mase_hw.simulate.engines.fast.run import run_fast
 from tests.faults.conftest import BEATS, SLICE, dut, refused
 from tests.faults.test_environment import IO, program
 

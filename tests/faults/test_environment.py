@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import EmitError, MaseHwError, MismatchError, ResultsError, ToolError
-from mase_hw.flow import probes, toolchain
-from mase_hw.flow.bench import (
+from mase_hw.host import probes, toolchain
+from mase_hw.simulate.engines.cocotb.engine import (
     BuildTools,
     Built,
     Limits,

@@ -14,9 +14,9 @@ import torch
 
 import mase_hw
 from mase_hw.errors import EmitError, SimulationError, ToolError
-from mase_hw.flow import runtime_cache
-from mase_hw.flow.bench import BuildTools, build
-from mase_hw.flow.disk import full_disk, not_written
+from mase_hw.host.disk import full_disk, not_written
+from mase_hw.simulate.build import runtime_cache
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, build
 from tests.faults.conftest import SLICE, dut
 from tests.faults.test_environment import program
 

@@ -9,8 +9,8 @@ import pytest
 
 import mase_hw
 from mase_hw.errors import EmitError, HangError, MismatchError, SimulationError
-from mase_hw.flow.bench import BuildTools, Dut, Stalls, build, simulate
 from mase_hw.formats import FixedFormat
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, Dut, Stalls, build, simulate
 from mase_hw.streams import Stream
 from tests.faults.conftest import BEATS, LINK, SLICE, dut, refused
 
@@ -66,7 +66,7 @@ def test_bit_flips_in_a_memory(tools: BuildTools, work: Path, tmp_path: Path) ->
     built = build(design, work / "memory", cache_dir=work / "cache", tools=tools)
     data = np.arange(8).reshape(8, 1)
 
-    def play(word: str) -> mase_hw.flow.bench.SimResult:
+    def play(word: str) -> mase_hw.simulate.engines.cocotb.engine.SimResult:
         (memory / "constant.mem").write_text(word)
         beats = {"data_in_0": data}, {"data_out_0": data + 0x2A}
         return simulate(built, tmp_path / "run", *beats, watchdog=50, max_cycles=1000)

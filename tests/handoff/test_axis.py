@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cocotb_tools.runner import get_runner
 
-from mase_hw.flow.tools import find_build_tools
+from mase_hw.simulate.build.tools import find_build_tools
 from tests.handoff.designs import beats, emit
 
 pytest.importorskip("cocotbext.axi", reason="the models are in the extra 'dev'")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import mase_hw
-from mase_hw.flow.tools import find_build_tools
+from mase_hw.simulate.build.tools import find_build_tools
 
 FUSESOC = Path(sys.executable).with_name("fusesoc")
 CORE = "user:mase_hw:pair:1.0"

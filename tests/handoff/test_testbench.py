@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mase_hw
-from mase_hw.flow.tools import find_build_tools
+from mase_hw.simulate.build.tools import find_build_tools
 
 BENCHES = ["pair_tb", "pair_axis_tb"]
 

@@ -44,7 +44,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     text = capsys.readouterr().out
-    assert all(command.name in text and command.help in text for command in cli.COMMANDS)
+    assert all(name in text and cli.command_module(name).HELP in text for name in cli.COMMANDS)
 
 
 def test_ops_lists_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,8 +101,8 @@ def test_a_failed_comparison_is_not_an_unusable_input(
     def fail(arguments: object) -> int:
         raise MismatchError("one bit differs", node="data_out_0")
 
-    monkeypatch.setattr(cli, "COMMANDS", (cli.Command("sim", "", lambda parser: None, fail),))
-    assert cli.main(["sim"]) == cli.FAILED
+    monkeypatch.setattr(cli.command_module("ops"), "run", fail)
+    assert cli.main(["ops"]) == cli.FAILED
     assert "one bit differs" in capsys.readouterr().err
 
 

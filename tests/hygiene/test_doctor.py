@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from mase_hw.errors import ToolError
-from mase_hw.flow.doctor import doctor
-from mase_hw.flow.toolchain import TOOLS, find, find_all, require, verilator_env
+from mase_hw.host.doctor import doctor
+from mase_hw.host.toolchain import TOOLS, find, find_all, require, verilator_env
 
 NOTHING = {"PATH": ""}
 

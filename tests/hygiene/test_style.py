@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.flow.lint import lint
+from mase_hw.host.lint import lint
 
 MAX_LINES = 400
 MAX_BYTES = 400_000

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import mase_hw
+from mase_hw.compiler.config import load_config
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.flow.config import load_config
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import quantize_transform_pass
 from mase_hw.passes.mixed_precision import Plan, noise_based_mixed_precision_quantization, uniform

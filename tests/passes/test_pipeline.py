@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import mase_hw
+from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.emit.passes import emit_verilog_top_transform_pass
 from mase_hw.errors import ConfigError, FormatError, GraphError, PassOrderError
-from mase_hw.flow.stages import compile_pipeline
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,

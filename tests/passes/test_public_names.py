@@ -22,7 +22,7 @@ NAMES = {
     "mase_hw.passes.transforms.quantize_config": ["update_quantization_configs"],
     "mase_hw.passes.analysis.explain": ["explain"],
     "mase_hw.passes.analysis.calibration": ["CalibrationState", "choose_format"],
-    "mase_hw.flow.stages": ["compile_pipeline"],
+    "mase_hw.compiler.stages": ["compile_pipeline"],
 }  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def test_names(module: str) -> None:
     found = importlib.import_module(module)
     for name in NAMES[module]:
         assert getattr(found, name).__module__.startswith("mase_hw.")
-        assert module == "mase_hw.flow.stages" or name in getattr(found, "__all__", NAMES[module])
+        assert module == "mase_hw.compiler.stages" or name in getattr(found, "__all__", NAMES[module])
 
 
 def test_every_one_of_them_can_be_the_first_import() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.flow.regress import Report, regress
-from mase_hw.flow.regress_pool import LocalPool
+from mase_hw.regress.pool import LocalPool
+from mase_hw.regress.regress import Report, regress
 
 NETWORKS = Path(__file__).with_name("networks.py")
 Runner = Callable[..., Report]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ToolError
-from mase_hw.flow.regress_pool import dask_pool
+from mase_hw.regress.pool import dask_pool
 from tests.regress.conftest import RELU, Runner
 
 distributed = pytest.importorskip("distributed")

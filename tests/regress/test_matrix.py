@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError
-from mase_hw.flow.plan import PATTERNS
-from mase_hw.flow.regress_matrix import Job, expand, load_matrix
+from mase_hw.regress.matrix import Job, expand, load_matrix
+from mase_hw.simulate.plan import PATTERNS
 from tests.regress.conftest import RELU, network, write
 
 ROOT = Path(__file__).resolve().parents[2]

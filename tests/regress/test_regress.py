@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.flow.regress import brief
-from mase_hw.flow.regress_pool import LocalPool
+from mase_hw.regress.pool import LocalPool
+from mase_hw.regress.regress import brief
 from tests.regress.conftest import RELU, Runner, network
 
 GOOD = network("good", "good", seeds="[0, 1]")
@@ -111,7 +111,7 @@ def test_failures_and_rerun(runner: Runner, tmp_path: Path, monkeypatch: pytest.
     waves = [r["waves"] for r in once_more.results]
     assert sorted(w is not None for w in waves) == [False, True], "what was run again has waves"
 
-    monkeypatch.setattr("mase_hw.flow.regress.fingerprint", lambda jobs: "other sources")
+    monkeypatch.setattr("mase_hw.regress.regress.fingerprint", lambda jobs: "other sources")
     outdated = runner(GOOD, failed=True)
     assert len(outdated.kept) == len(outdated.outdated) == 2 and not outdated.passed
     assert "Run the whole matrix" in (tmp_path / "out" / "report.html").read_text()
@@ -139,7 +139,7 @@ def test_no_reports_of_an_earlier_regression(runner: Runner, tmp_path: Path, mon
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mase_hw.flow.regress.run_all", interrupted)
+    monkeypatch.setattr("mase_hw.regress.regress.run_all", interrupted)
     with pytest.raises(KeyboardInterrupt):
         runner(RELU)
     assert not {"results.json", "junit.xml", "report.html"} & {p.name for p in (tmp_path / "out").iterdir()}
@@ -161,8 +161,8 @@ def test_not_a_baseline(runner: Runner, tmp_path: Path) -> None:
 
 
 def test_committed_baseline_covers_the_matrices() -> None:
-    from mase_hw.flow.regress_baseline import read_baseline
-    from mase_hw.flow.regress_matrix import expand, load_matrix
+    from mase_hw.regress.baseline import read_baseline
+    from mase_hw.regress.matrix import expand, load_matrix
 
     folder = Path(__file__).resolve().parents[2] / "regress"
     for name in ("smoke", "full"):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.flow.bench import BuildTools, Built, Dut, build, find_build_tools
 from mase_hw.formats import FixedFormat
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 from mase_hw.streams import Stream
 
 RTL = Path(__file__).parent / "rtl"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError, EmitError, SimulationError, ToolError
-from mase_hw.flow.bench import BuildTools, Built, Dut, build, find_build_tools
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 from tests.sim.conftest import RTL, slice_dut
 from tests.sim.test_engine import play
 
@@ -94,7 +94,7 @@ def test_parallel_builders(work: Path, tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from tests.sim.conftest import slice_dut
-        from mase_hw.flow.bench import build
+        from mase_hw.simulate.engines.cocotb.engine import build
         built = build(slice_dut(), Path({str(tmp_path / "b")!r}), cache_dir=Path({str(work / "cache")!r}))
         sys.exit(10 if built.reused else 20)
         """

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ConfigError, SimulationError
-from mase_hw.flow.bench import Built, Dut, SimResult, Stalls, simulate
-from mase_hw.flow.run import Progress
 from mase_hw.formats import FixedFormat
+from mase_hw.simulate.engines.cocotb.engine import Built, Dut, SimResult, Stalls, simulate
+from mase_hw.simulate.run import Progress
 from mase_hw.streams import Stream
 from tests.sim.conftest import RTL, Builder, slice_dut
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import HangError, MismatchError, ResultsError, SimulationError
-from mase_hw.flow.bench import (
+from mase_hw.simulate.engines.cocotb.engine import (
     Built,
     Limits,
     Plan,

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import mase_hw
-from mase_hw.flow.synth import synthesise
-from mase_hw.flow.synth_report import Report
+from mase_hw.synth.report import Report
+from mase_hw.synth.synthesise import synthesise
 
 
 def compiled(net: nn.Module, shape: tuple[int, ...], out: Path, **hardware: object) -> mase_hw.Design:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import MismatchError
-from mase_hw.flow.synth import synthesise
-from mase_hw.flow.synth_replay import model_files, replay
-from mase_hw.flow.synth_targets import TARGETS
+from mase_hw.synth.replay import model_files, replay
+from mase_hw.synth.synthesise import synthesise
+from mase_hw.synth.targets import TARGETS
 
 from .conftest import work_of
 from .test_foldings import regression

@@ -11,11 +11,11 @@ import pytest
 import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError, MismatchError, ResourceError, ToolError
-from mase_hw.flow.synth import synthesise
-from mase_hw.flow.synth_replay import model_files, replay
-from mase_hw.flow.synth_report import Report
-from mase_hw.flow.synth_targets import TARGETS
-from mase_hw.flow.synth_tools import run_yosys
+from mase_hw.synth.replay import model_files, replay
+from mase_hw.synth.report import Report
+from mase_hw.synth.synthesise import synthesise
+from mase_hw.synth.targets import TARGETS
+from mase_hw.synth.tools import run_yosys
 
 from .conftest import work_of
 
@@ -78,7 +78,7 @@ def test_nothing_is_done_twice(tiny: mase_hw.Design, mapped: Report) -> None:
 def test_a_device_that_cannot_hold_it_is_refused_before_mapping(
     tiny: mase_hw.Design, mapped: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mase_hw.flow import synth_targets
+    from mase_hw.synth import targets as synth_targets
 
     small = synth_targets.Device("none", "xc7", 100_000, 100_000, 3, 100, "a test")
     monkeypatch.setattr(synth_targets, "DEVICES", {"none": small})

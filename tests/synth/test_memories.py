@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from mase_hw.emit.yosys import MAPPERS
-from mase_hw.flow.synth_checks import check_elaborated
-from mase_hw.flow.synth_elaborate import Elaborated, read_elaborated
-from mase_hw.flow.synth_replay import model_files, without_model
-from mase_hw.flow.synth_report import read_memories
-from mase_hw.flow.synth_targets import TARGETS
-from mase_hw.flow.synth_tools import run_yosys
+from mase_hw.synth.checks import check_elaborated
+from mase_hw.synth.elaborate import Elaborated, read_elaborated
+from mase_hw.synth.replay import model_files, without_model
+from mase_hw.synth.report import read_memories
+from mase_hw.synth.targets import TARGETS
+from mase_hw.synth.tools import run_yosys
 
 TOP = "memories"
 INSIDE = {"u_window": ("loop_counter", "ring_add", "window_control", "row_end")}

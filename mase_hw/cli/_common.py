@@ -1,0 +1,76 @@
+"""What the subcommands share: exit codes, printing, and the options of a simulation."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mase_hw.design.design import Design
+
+OK, FAILED, UNUSABLE = 0, 1, 2
+
+
+def say(message: object) -> None:
+    """Print a line at once."""
+    print(message, flush=True)
+
+
+_STALLS_HELP = "probability of a stall a cycle (0), or none, random, single, long, slow_input or slow_output"
+_RESET_HELP = "reset after so many cycles (40), input beats (in:5) or output beats (out:3); may be repeated"
+
+
+def _stalls(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def simulation_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of a simulation."""
+    parser.add_argument("--engine", default="cocotb", metavar="NAME", help="cocotb, fast or batch (cocotb)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and initial values (0)")
+    parser.add_argument("--stalls", type=_stalls, default=0.0, metavar="P", help=_STALLS_HELP)
+    parser.add_argument("--reset-at", action="append", default=[], metavar="WHEN", help=_RESET_HELP)
+    parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes of the batch engine (1)")
+    parser.add_argument("--coverage", action="store_true", help="count lines and toggles (batch engine)")
+    parser.add_argument("--intervene", metavar="FILE.py[:FUNCTION]", help="a test that intervenes (fast engine)")
+    parser.add_argument("--no-diagnose", action="store_true", help="do not run a failure again with probes")
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help="where to build and run (BUNDLE.work)")
+
+
+def simulation_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of a simulation as arguments of ``Design.simulate``."""
+    return {
+        "engine": arguments.engine,
+        "seed": arguments.seed,
+        "stalls": arguments.stalls,
+        "waves": True if arguments.waves else None,
+        "work_dir": arguments.work,
+        "jobs": arguments.jobs,
+        "coverage": arguments.coverage,
+        "intervene": arguments.intervene,
+        "reset_at": arguments.reset_at,
+    }
+
+
+def refuse_options(bundle: Path, arguments: argparse.Namespace) -> None:
+    """Refuse bad options of a simulation before a model is compiled for it."""
+    from mase_hw.simulate.arguments import check
+
+    check(bundle, **simulation_options(arguments))
+
+
+def judge(design: Design, arguments: argparse.Namespace) -> int:
+    """Simulate, report, and say with the exit code whether every bit was equal."""
+    from mase_hw.simulate.diagnose.failure import explainable
+
+    diagnose = not arguments.no_diagnose
+    simulation = design.simulate(check=False, progress=say, diagnose=diagnose, **simulation_options(arguments))
+    say(simulation.report())
+    if diagnose and arguments.intervene is None and design.graph is None and explainable(simulation.result):
+        say("no diagnosis: a bundle has no model to compare its edges with; name it with --model and --config")
+    return OK if simulation.passed else FAILED

@@ -1,0 +1,48 @@
+"""The subcommand ``compile``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mase_hw.cli._common import OK, judge, refuse_options, say, simulation_arguments
+
+HELP = "turn a model into a bundle of SystemVerilog"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of ``compile``."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION; the function returns (model, example_inputs"
+        "[, calibration_batches[, test_inputs]])",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML: quantisation, parallelism (8 bits each)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the bundle is written")
+    parser.add_argument(
+        "--frames", type=int, default=16, metavar="N", help="random test vectors if the function gives none (16)"
+    )
+    parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
+    simulation_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compile a model, and simulate it if asked to."""
+    import mase_hw
+    from mase_hw.model_spec import load_model
+
+    if arguments.simulate:
+        refuse_options(arguments.out, arguments)
+    spec = load_model(arguments.model)
+    design = mase_hw.compile(
+        spec.model,
+        spec.example_inputs,
+        arguments.config,
+        out=arguments.out,
+        calibration=spec.calibration,
+        vectors=spec.vectors(arguments.frames, arguments.seed),
+        progress=say,
+    )
+    say(f"bundle: {design.path}")
+    return judge(design, arguments) if arguments.simulate else OK

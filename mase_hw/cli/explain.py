@@ -1,0 +1,48 @@
+"""The subcommand ``explain``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "say why the tensors of nodes have their formats"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    parser.add_argument("model", metavar="MODEL", help="as for compile: FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION")
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="names of nodes (all that are quantised)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration, TOML, or a plan (8 bits each)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write JSON to a file instead of printing text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Quantise the model as ``compile`` does, and explain; 0 if every node could be explained.
+
+    Raises:
+        MaseHwError: If something is wrong with the model, the configuration, a node or the file.
+    """
+    import json
+    import sys
+
+    from mase_hw.compiler.config import load_config
+    from mase_hw.compiler.quantised import quantised_graph
+    from mase_hw.host.disk import not_written
+    from mase_hw.model_spec import load_model
+    from mase_hw.passes.analysis.explain import explain, explained
+
+    def say(line: str) -> None:
+        print(line, flush=True, file=sys.stderr)
+
+    settings, spec = load_config(arguments.config), load_model(arguments.model)
+    graph, _ = quantised_graph(spec.model, spec.example_inputs, settings, spec.calibration, None, say)
+    found = [explain(graph, name) for name in arguments.nodes or explained(graph)]
+    if arguments.json is None:
+        print("\n".join(map(str, found)))
+        return 0
+    text = json.dumps({"nodes": [each.to_dict() for each in found]}, indent=1) + "\n"
+    try:
+        arguments.json.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise not_written("the explanation", arguments.json, error) from error
+    return 0

@@ -1,0 +1,28 @@
+"""The subcommand ``lint``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mase_hw.cli._common import FAILED, OK, say
+
+HELP = "check the style of SystemVerilog files"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of ``lint``."""
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help=".sv files or folders (default: our RTL)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check files; ours if none are named."""
+    from mase_hw.host.lint import lint, sources
+    from mase_hw.resources import rtl_root
+
+    files = sources(arguments.paths or [rtl_root()])
+    complaints = lint(files)
+    for complaint in complaints:
+        say(complaint)
+    say(f"{len(files)} files, {len(complaints)} complaints")
+    return FAILED if complaints else OK

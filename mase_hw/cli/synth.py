@@ -1,0 +1,51 @@
+"""The subcommand ``synth``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "synthesise a bundle with the open tools and check what comes out"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder written by compile")
+    parser.add_argument("--target", default="xc7", metavar="NAME", help="xc7, xcup, ecp5, ice40, gowin, generic (xc7)")
+    parser.add_argument("--device", metavar="NAME", help="refuse what this device cannot hold, such as xc7a35t")
+    parser.add_argument("--place", action="store_true", help="place and route too, and write a bitstream (ecp5)")
+    parser.add_argument("--mhz", type=float, metavar="F", help="clock to aim at (the bundle's, else 100)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the placement (1)")
+    parser.add_argument("--no-replay", action="store_true", help="do not simulate the netlist")
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help="where to work (BUNDLE.work/synth/TARGET)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Synthesise; 0 if everything that was asked for was reached.
+
+    Raises:
+        MaseHwError: If something is wrong with the design, the tools or the arguments.
+    """
+    import json
+    import sys
+
+    from mase_hw.design.design import load_design
+    from mase_hw.synth.synthesise import synthesise
+
+    def say(line: str) -> None:
+        print(line, flush=True, file=sys.stderr if arguments.json else sys.stdout)
+
+    report = synthesise(
+        load_design(arguments.bundle),
+        arguments.target,
+        device=arguments.device,
+        work_dir=arguments.work,
+        replay_netlist=not arguments.no_replay,
+        place_netlist=arguments.place,
+        mhz=arguments.mhz,
+        seed=arguments.seed,
+        progress=say,
+    )
+    print(json.dumps(report.to_json(), indent=1) if arguments.json else report.text())
+    return 0 if report.reached else 1

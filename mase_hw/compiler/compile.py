@@ -1,0 +1,74 @@
+"""``compile``: from a PyTorch model to a bundle, every pass in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.quantised import quantised_graph
+from mase_hw.design.design import Design, Progress
+from mase_hw.emit.bundle import check_target
+from mase_hw.emit.handoff import emit_handoff_transform_pass
+from mase_hw.emit.passes import (
+    emit_bram_transform_pass,
+    emit_cocotb_transform_pass,
+    emit_internal_rtl_transform_pass,
+    emit_verilog_top_transform_pass,
+)
+from mase_hw.emit.reference import Inputs
+from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.analysis.verify import verify_analysis_pass
+
+
+def compile(
+    model: nn.Module,
+    example_inputs: Inputs,
+    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    out: Path | str,
+    calibration: Iterable[Any] | None = None,
+    vectors: Inputs | None = None,
+    custom_ops: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Design:
+    """Turn a model into a verified-to-be-emitted hardware bundle.
+
+    Args:
+        model: A float model; it is copied and not changed.
+        example_inputs: One frame: a tensor, tensors in order, or tensors by name; a numpy array does for a tensor,
+            here and below. Its shapes become the hardware's.
+        config: Configuration: a dict, a TOML file, or None for 8 bits everywhere.
+        out: Folder of the bundle; an older bundle there is replaced, anything else is refused.
+        calibration: Batches (tensors, tuples or dicts) from which value ranges are observed; the example if None.
+        vectors: Inputs whose results become the bundle's test vectors; the example if None.
+        custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
+            :func:`mase_hw.ir.custom_ops.with_custom_ops`.
+        progress: Told what is being done.
+
+    Returns:
+        The design, ready to simulate.
+
+    Raises:
+        MaseHwError: Whatever is wrong with the model, the configuration or the folder, before anything is written.
+    """
+    tell = progress or (lambda _: None)
+    settings = load_config(config)
+    out = Path(out)
+    check_target(out)
+    graph, dummy = quantised_graph(model, example_inputs, settings, calibration, custom_ops, tell)
+    graph, _ = verify_analysis_pass(graph)
+    tell("mapping to hardware")
+    graph, _ = add_hardware_metadata_analysis_pass(graph, settings.hardware)
+    tell("emitting SystemVerilog")
+    graph, _ = emit_verilog_top_transform_pass(graph, {"top_name": settings.top})
+    graph, _ = emit_internal_rtl_transform_pass(graph)
+    graph, _ = emit_bram_transform_pass(graph)
+    chosen = dummy if vectors is None else vectors
+    graph, _ = emit_cocotb_transform_pass(graph, {"inputs": chosen})
+    graph, _ = emit_handoff_transform_pass(graph, {"options": settings.handoff, "project_dir": out})
+    tell(f"wrote {out}")
+    return Design(out, graph)

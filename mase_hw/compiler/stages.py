@@ -1,0 +1,82 @@
+"""The stages of ``compile`` as a pipeline, to be looked at, changed and run step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.emit.handoff import emit_handoff_transform_pass
+from mase_hw.emit.passes import (
+    emit_bram_transform_pass,
+    emit_cocotb_transform_pass,
+    emit_internal_rtl_transform_pass,
+    emit_verilog_top_transform_pass,
+)
+from mase_hw.emit.reference import Inputs
+from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
+from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
+from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
+from mase_hw.passes.analysis.verify import verify_analysis_pass
+from mase_hw.passes.pipeline import Pipeline, Step
+from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
+from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
+from mase_hw.passes.transforms.quantize import quantize_transform_pass
+
+
+def compile_pipeline(
+    example_inputs: Mapping[str, Any],
+    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    out: Path | str,
+    calibration: Iterable[Any] | None = None,
+    vectors: Inputs | None = None,
+) -> Pipeline:
+    """The passes of :func:`mase_hw.compile`, in its order and with its arguments.
+
+    Run it on a fresh ``MaseGraph(model)``: the bundle is the same, byte for byte. What ``compile`` does besides is
+    tracing, a comparison of the trace with the model, and loading the bundle (``mase_hw.load_design``).
+
+    Args:
+        example_inputs: One frame, tensors by name of the model's input.
+        config: As for ``compile``.
+        out: Folder of the bundle.
+        calibration: As for ``compile``.
+        vectors: As for ``compile``.
+
+    Raises:
+        ConfigError: If the configuration or the arguments of a pass are wrong.
+    """
+    settings = load_config(config)
+    dummy = dict(example_inputs)
+    fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
+    return Pipeline(
+        [
+            Step("init", init_metadata_analysis_pass),
+            Step("common", add_common_metadata_analysis_pass, {"dummy_in": dummy, "add_value": False}),
+            *fold,
+            Step("fold_constants", fold_constants_transform_pass),
+            Step("lower_slices", lower_slices_transform_pass),
+            Step(
+                "calibrate",
+                calibrate_analysis_pass,
+                {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()},
+            ),
+            Step("quantize", quantize_transform_pass, settings.quantize),
+            Step("verify", verify_analysis_pass),
+            Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware),
+            Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}),
+            Step("rtl", emit_internal_rtl_transform_pass),
+            Step("memories", emit_bram_transform_pass),
+            Step(
+                "vectors",
+                emit_cocotb_transform_pass,
+                {"inputs": dummy if vectors is None else vectors},
+            ),
+            Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
+        ],
+        "compile",
+    )

@@ -1,0 +1,1 @@
+"""A compiled design: its bundle, and its simulation against the quantised model."""

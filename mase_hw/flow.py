@@ -1,0 +1,103 @@
+"""Former names of the modules around a design; each still works and says where the module lives now.
+
+``mase_hw.flow`` was one folder. Its modules are in the rooms :mod:`mase_hw.host`, :mod:`mase_hw.simulate`,
+:mod:`mase_hw.design`, :mod:`mase_hw.compiler`, :mod:`mase_hw.synth`, :mod:`mase_hw.regress` and :mod:`mase_hw.cli`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+import warnings
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+MOVED = {
+    "arguments": "simulate.arguments",
+    "attach": "design.attach",
+    "batch": "simulate.engines.batch.engine",
+    "bench": "simulate.engines.cocotb.engine",
+    "build": "simulate.build.simulator",
+    "cache": "simulate.build.cache",
+    "compile": "compiler.compile",
+    "config": "compiler.config",
+    "coverage": "simulate.coverage",
+    "design": "design.design",
+    "diagnose": "simulate.diagnose.diagnose",
+    "disk": "host.disk",
+    "doctor": "host.doctor",
+    "dut": "simulate.dut",
+    "engines": "simulate.engines.registry",
+    "explain": "simulate.diagnose.explain",
+    "failure": "simulate.diagnose.failure",
+    "fast": "simulate.engines.fast.engine",
+    "intervene": "simulate.intervene",
+    "judge": "simulate.judge",
+    "lint": "host.lint",
+    "plan": "simulate.plan",
+    "prepare": "simulate.engines.prepare",
+    "probes": "host.probes",
+    "quantised": "compiler.quantised",
+    "regress": "regress.regress",
+    "regress_baseline": "regress.baseline",
+    "regress_job": "regress.job",
+    "regress_matrix": "regress.matrix",
+    "regress_ops": "regress.ops",
+    "regress_pool": "regress.pool",
+    "regress_report": "regress.report",
+    "result": "simulate.result",
+    "run": "simulate.run",
+    "simulation": "design.simulation",
+    "stages": "compiler.stages",
+    "synth": "synth.synthesise",
+    "synth_report": "synth.report",
+    "synth_targets": "synth.targets",
+    "timing": "simulate.timing",
+    "toolchain": "host.toolchain",
+    "tools": "simulate.build.tools",
+}
+"""Former name in this package -> present name in ``mase_hw``."""
+
+__path__: list[str] = []  # makes ``from mase_hw.flow.design import Design`` ask the finder below
+
+
+def _moved(name: str) -> ModuleType:
+    new = f"mase_hw.{MOVED[name]}"
+    warnings.warn(f"mase_hw.flow.{name} is deprecated, use {new}", DeprecationWarning, stacklevel=3)
+    return importlib.import_module(new)
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Answers imports of ``mase_hw.flow.NAME`` with the module of the present name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A specification for the former names only."""
+        package, _, name = fullname.rpartition(".")
+        if package != __name__ or name not in MOVED:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """An alias: the names of the present module."""
+        alias = ModuleType(spec.name)
+        found = _moved(spec.name.rpartition(".")[2])
+        alias.__dict__.update({k: v for k, v in vars(found).items() if not k.startswith("__")})
+        return alias
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to run."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _moved(name)
+
+
+if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
+    sys.meta_path.append(_Finder())

@@ -1,1 +1,0 @@
-"""What happens around a design: tools, simulation, reports."""

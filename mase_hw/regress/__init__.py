@@ -1,0 +1,1 @@
+"""Regressions: a matrix of jobs, their results, the baseline, and reports."""

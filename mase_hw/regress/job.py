@@ -1,0 +1,261 @@
+"""Runs one regression job, in whatever process or machine it was sent to, and says what came of it.
+
+Nothing is raised: a job that cannot be run is a result too. A worker may be killed at any time and its simulator live
+on, so every attempt has a folder of its own, and what is shared is written beside its place and renamed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+import traceback
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mase_hw.errors import MaseHwError, SimulationError
+from mase_hw.regress.matrix import Job
+from mase_hw.regress.ops import OpCase
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.registry import engine as engine_of
+from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.result import SimResult
+from mase_hw.streams import IntArray
+
+Result = dict[str, Any]
+"""A job's result as JSON types: ``job``, ``status`` (passed, failed, error, lost), ``figures`` and the rest."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where jobs run.
+
+    Args:
+        out: Folder of the regression, the same path on every machine.
+        token: Of this regression; results of another one are never taken for its own.
+        sources: Hash of what is tested.
+        waves: Whether to write FST.
+    """
+
+    out: str
+    token: str
+    sources: str = ""
+    waves: bool = False
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A job made ready: what to simulate on what, and the figures known before."""
+
+    dut: Dut
+    stimulus: Mapping[str, IntArray]
+    expected: Mapping[str, IntArray]
+    watchdog: int
+    max_cycles: int
+    figures: dict[str, int]
+
+
+def run_job(job: Job, place: Place) -> Result:
+    """Build and simulate one job.
+
+    Args:
+        job: The job.
+        place: Where.
+
+    Returns:
+        Its result, whatever happened; also written to ``runs/<job>/result.json``.
+    """
+    begin = time.perf_counter()
+    home = Path(place.out) / "runs" / job.name
+    attempt = home / f"{place.token}-{uuid.uuid4().hex[:8]}"
+    result: Result = blank(job, place)
+    result["folder"] = str(attempt.relative_to(place.out))
+    try:
+        attempt.mkdir(parents=True)
+        (home / "result.json").unlink(missing_ok=True)
+        for old in home.iterdir():
+            if old.is_dir() and not old.name.startswith(place.token):
+                shutil.rmtree(old, ignore_errors=True)
+        _judge(result, _simulate(job, place, attempt, result), job)
+    except MaseHwError as problem:
+        result["status"] = "failed" if isinstance(problem, SimulationError) else "error"
+        result["kind"], result["message"] = type(problem).__name__, str(problem)
+    except Exception as problem:
+        # A fault of ours or of the model's file must end one job, not the regression.
+        result["status"], result["kind"] = "error", type(problem).__name__
+        result["message"] = "".join(traceback.format_exception(problem))
+    result["seconds"] = round(time.perf_counter() - begin, 3)
+    try:
+        write_json(home / "result.json", result)
+    except OSError as problem:
+        result["status"], result["kind"] = "error", type(problem).__name__
+        result["message"] = f"the result cannot be written: {problem}"
+    return result
+
+
+def blank(job: Job, place: Place) -> Result:
+    """The result of a job that has not been run."""
+    return {
+        "job": job.name,
+        "build": job.build,
+        "engine": job.engine,
+        "seed": job.seed,
+        "stalls": job.stalls,
+        "identity": job.identity,
+        "token": place.token,
+        "sources": place.sources,
+        "status": "lost",
+        "kind": "Lost",
+        "message": "the job gave no result",
+        "figures": {},
+        "compared": 0,
+        "seconds": 0.0,
+        "folder": "",
+        "waves": None,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+    }
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file that is either whole or not there."""
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        partial.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResult:
+    builds = Path(place.out) / "builds"
+    home = builds / job.build
+    task = _op(job, home) if job.kind == "op" else _network(job, home, place.token)
+    result["figures"].update(task.figures)
+    engine = engine_of(job.engine)
+    built = engine.build(
+        task.dut,
+        home / ("simulator-waves" if place.waves else "simulator"),
+        waves=place.waves,
+        cache_dir=builds / "runtime-cache",
+    )
+    return engine.simulate(
+        built,
+        attempt,
+        task.stimulus,
+        task.expected,
+        watchdog=task.watchdog,
+        max_cycles=task.max_cycles,
+        seed=job.seed,
+        stalls=_stalls(job),
+        waves=place.waves,
+        timeout=job.timeout,
+    )
+
+
+def _stalls(job: Job) -> Stalls:
+    if isinstance(job.stalls, str):
+        return Stalls.named(job.stalls)
+    return Stalls.random(job.stalls, job.stalls)
+
+
+def _op(job: Job, home: Path) -> _Task:
+    case = OpCase(job.spec["op"], job.spec["case"])
+    tensors = case.stimulus(job.seed)
+    wanted = case.expected(tensors)
+    by_name = {s.name: s for s in case.streams}
+    return _Task(
+        case.dut(home / "mem"),
+        {name: by_name[name].pack(tensor) for name, tensor in tensors.items()},
+        {name: by_name[name].pack(tensor) for name, tensor in wanted.items()},
+        *case.limits(len(tensors[case.source.name]), _stalls(job).slowdown),
+        {"multipliers": case.multipliers},
+    )
+
+
+def _network(job: Job, home: Path, token: str) -> _Task:
+    from mase_hw.design.design import Design
+
+    with _locked(home):
+        stamp = home / "stamp.json"
+        # Compiled once in a regression, never taken from another one: what the model's file imports is not known.
+        if not stamp.is_file() or json.loads(stamp.read_text(encoding="utf-8")) != token:
+            stamp.unlink(missing_ok=True)
+            _compile(job, home)
+            write_json(stamp, token)
+    design = Design(home / "bundle")
+    with np.load(home / f"vectors-{job.seed}.npz") as file:
+        tensors = {name: file[name] for name in design.streams}
+    sides: dict[str, dict[str, IntArray]] = {"in": {}, "out": {}}
+    for name, stream in design.streams.items():
+        sides[stream.direction][name] = stream.pack(tensors[name])
+    frames = len(next(iter(tensors.values())))
+    quiet = 4 * (int(design.timing["last"]) + int(design.timing["interval"])) + 256
+    longest = int(4 * (frames + 2) * int(design.timing["interval"]) * _stalls(job).slowdown) + 4 * quiet
+    figures = {
+        "multipliers": sum(int(i.get("multipliers", 0)) for i in design.manifest["instances"]),
+        "memory_bits": sum(int(m["words"]) * int(m["bits"]) for m in design.manifest["memories"]),
+    }
+    return _Task(design.dut(), sides["in"], sides["out"], quiet, longest, figures)
+
+
+def _compile(job: Job, home: Path) -> None:
+    from mase_hw.compiler.compile import compile
+    from mase_hw.compiler.config import load_config
+    from mase_hw.emit.reference import Reference
+    from mase_hw.errors import ConfigError
+    from mase_hw.model_spec import load_model
+
+    model = load_model(job.spec["model"])
+    # Only what was given: a key that is merely dumped would override the rules it refines.
+    config = load_config(job.spec["config"]).model_dump(exclude_unset=True)
+    config["hardware"] = config.get("hardware", {}) | job.spec["hardware"]
+    design = compile(model.model, model.example_inputs, config, out=home / "bundle", calibration=model.calibration)
+    if design.graph is None:
+        raise ConfigError("the design has no model", node=job.build)
+    reference = Reference(design.graph)
+    for seed in job.spec["seeds"]:
+        stimulus, expected = reference.run(model.vectors(job.spec["frames"], seed))
+        np.savez(home / f"vectors-{seed}.npz", **stimulus, **expected)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """Hold a build folder against other workers; the lock goes with the process, however it ends."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "compile.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _judge(result: Result, run: SimResult, job: Job) -> None:
+    result["compared"] = run.beats_compared
+    result["waves"] = str(run.waves.name) if run.waves else None
+    result["simulation_seconds"] = round(run.seconds, 3)
+    if run.failure is not None:
+        result["status"], result["kind"], result["message"] = "failed", type(run.failure).__name__, str(run.failure)
+        return
+    result["status"], result["kind"], result["message"] = "passed", None, ""
+    result["figures"]["cycles"] = run.cycles
+    if job.stalls:
+        return
+    # Outputs are counted from the first input that is data, which is the first port.
+    source = next(name for name, port in run.ports.items() if port.stream.direction == "in")
+    timings = [t for name in run.outputs if (t := run.timing(source, name)) is not None]
+    intervals = [t.interval for t in timings if t.interval is not None]
+    if timings:
+        result["figures"]["fill"] = max(t.fill for t in timings)
+    if intervals:
+        result["figures"]["interval"] = max(intervals)
+
+
+__all__ = ["Place", "Result", "blank", "run_job", "write_json"]

@@ -1,0 +1,219 @@
+"""The regression matrix: a TOML file that says what is run, and its expansion into jobs.
+
+A job is plain data, so that it can be sent to another process or machine and written to a report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from mase_hw.catalogue import default_catalogue
+from mase_hw.errors import ConfigError
+from mase_hw.passes.base import validate
+from mase_hw.simulate.engines import registry as engines
+from mase_hw.simulate.plan import MOST_STALLS, PATTERNS
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+
+
+def _stall(value: object) -> float | str:
+    if isinstance(value, str) and value in PATTERNS:
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_STALLS:
+        return float(value)
+    raise ValueError(f"expected a probability from 0 to {MOST_STALLS} or one of {', '.join(PATTERNS)}")
+
+
+Stall = Annotated[float | str, PlainValidator(_stall)]
+"""A probability, or a name of :data:`mase_hw.simulate.plan.PATTERNS`."""
+
+
+class Axes(BaseModel):
+    """What every entry of a matrix is multiplied with.
+
+    Args:
+        engines: Simulation engines by name.
+        seeds: Of data, stalls and initial register values.
+        stalls: Probabilities of a stall in every cycle, or names of patterns.
+        timeout: Seconds after which a simulator is killed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    engines: tuple[str, ...] = Field((engines.DEFAULT,), min_length=1)
+    seeds: tuple[int, ...] = Field((0,), min_length=1)
+    stalls: tuple[Stall, ...] = Field((0.0,), min_length=1)
+    timeout: float = Field(600.0, gt=0)
+
+
+class OpEntry(Axes):
+    """Cases of the catalogue.
+
+    Args:
+        op: Pattern of op names (``linear``, ``*``).
+        case: Pattern of case names.
+    """
+
+    op: str = "*"
+    case: str = "*"
+
+
+class NetworkEntry(Axes):
+    """A network, in every configuration and folding.
+
+    Args:
+        name: What it is called in reports.
+        model: ``FILE.py:FUNCTION``, the file relative to the matrix, or ``PACKAGE.MODULE:FUNCTION``.
+        configs: Configurations by name: a TOML file relative to the matrix, or a table.
+        foldings: Tables that replace keys of the configuration's ``hardware``, by name.
+        frames: Random frames, if the function of the model gives no test inputs.
+    """
+
+    name: Name
+    model: str
+    configs: dict[Name, str | dict[str, Any]] = Field({"default": {}}, min_length=1)
+    foldings: dict[Name, dict[str, Any]] = Field({"default": {}}, min_length=1)
+    frames: int = Field(8, ge=2)
+
+
+class Matrix(BaseModel):
+    """A matrix file.
+
+    Args:
+        name: Of the matrix; the baseline keeps its figures under it.
+        op: Entries of op cases.
+        network: Entries of networks.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    op: tuple[OpEntry, ...] = ()
+    network: tuple[NetworkEntry, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run.
+
+    Args:
+        name: Unique; names the run folder.
+        build: Names the build folder; jobs with the same name share a build.
+        kind: ``op`` or ``network``.
+        spec: What is built, as JSON types.
+        engine: Simulation engine.
+        seed: Of data, stalls and initial register values.
+        stalls: Probability of a stall in every cycle, or the name of a pattern; 0 for none.
+        timeout: Seconds after which the simulator is killed.
+    """
+
+    name: str
+    build: str
+    kind: str
+    spec: dict[str, Any] = field(hash=False)
+    engine: str
+    seed: int
+    stalls: float | str
+    timeout: float
+
+    @property
+    def identity(self) -> str:
+        """Hash of everything the matrix says about it."""
+        return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
+
+
+def load_matrix(path: Path) -> Matrix:
+    """Read a matrix file.
+
+    Raises:
+        ConfigError: If it cannot be read, is not TOML, or any key or value is wrong.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            "the matrix cannot be read", node=str(path), got=str(error), expected="a TOML file"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("the matrix is not TOML", node=str(path), got=str(error)) from error
+    return validate(str(path), Matrix, document)
+
+
+def expand(matrix: Matrix, folder: Path) -> list[Job]:
+    """Every job of a matrix; those of one build are far apart, so that builds do not wait for each other.
+
+    Args:
+        matrix: The matrix.
+        folder: What relative paths in it are relative to.
+
+    Raises:
+        ConfigError: If a pattern matches nothing, an engine is unknown, a name is used twice, or nothing is left.
+    """
+    jobs = [job for op in matrix.op for job in _op_jobs(op)]
+    jobs += [job for network in matrix.network for job in _network_jobs(network, folder.resolve())]
+    if not jobs:
+        raise ConfigError("the matrix is empty, so nothing would be proven", node=matrix.name)
+    seen: dict[str, Job] = {}
+    for job in jobs:
+        if job.name in seen and job != seen[job.name]:
+            raise ConfigError("two entries of the matrix make the same job", node=matrix.name, got=job.name)
+        seen[job.name] = job
+    rank: dict[str, int] = {}
+    order: list[tuple[int, int, Job]] = []
+    for job in seen.values():
+        rank[job.build] = rank.get(job.build, -1) + 1
+        order.append((rank[job.build], len(order), job))
+    return [job for *_, job in sorted(order, key=lambda item: item[:2])]
+
+
+def _runs(axes: Axes, build: str, kind: str, spec: dict[str, Any]) -> Iterator[Job]:
+    for engine, seed, stalls in itertools.product(axes.engines, axes.seeds, axes.stalls):
+        engines.engine(engine)
+        rate: float | str = 0.0 if stalls == "none" else stalls
+        suffix = "" if rate == 0 else f".{rate}" if isinstance(rate, str) else f".stalls{rate:g}"
+        name = f"{build}.{engine}.seed{seed}{suffix}"
+        yield Job(name, f"{build}.{engine}", kind, spec, engine, seed, rate, axes.timeout)
+
+
+def _op_jobs(entry: OpEntry) -> Iterator[Job]:
+    found = False
+    for op in default_catalogue():
+        if op.hardware is None or not fnmatch.fnmatchcase(op.name, entry.op):
+            continue
+        for case in op.hardware.cases():
+            if fnmatch.fnmatchcase(case.name, entry.case):
+                found = True
+                build = f"op.{op.name}.{_safe(case.name)}"
+                yield from _runs(entry, build, "op", {"op": op.name, "case": case.name})
+    if not found:
+        raise ConfigError("no op case matches", field="op", got=f"op {entry.op!r}, case {entry.case!r}")
+
+
+def _network_jobs(entry: NetworkEntry, folder: Path) -> Iterator[Job]:
+    place, _, function = entry.model.rpartition(":")
+    model = f"{folder / place}:{function}" if place.endswith(".py") else entry.model
+    for (config, settings), (folding, hardware) in itertools.product(entry.configs.items(), entry.foldings.items()):
+        spec = {
+            "model": model,
+            "config": str(folder / settings) if isinstance(settings, str) else settings,
+            "hardware": hardware,
+            "frames": entry.frames,
+            "seeds": sorted(set(entry.seeds)),
+        }
+        yield from _runs(entry, f"net.{entry.name}.{config}.{folding}", "network", spec)
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)

@@ -1,0 +1,258 @@
+"""The regression runner: a matrix of jobs, their results, what changed, and the reports.
+
+The results are those of exactly the jobs of the matrix: one that gave none is lost, which fails. Reports are written
+last, after older ones were removed, so that a regression which is killed leaves none that could be taken for its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mase_hw.errors import ConfigError, EmitError
+from mase_hw.host.disk import not_written
+from mase_hw.regress.baseline import Difference, Figures, compare, read_baseline, write_baseline
+from mase_hw.regress.job import Place, Result
+from mase_hw.regress.matrix import Job, Matrix, expand, load_matrix
+from mase_hw.regress.pool import LocalPool, Pool, run_all
+from mase_hw.regress.report import REPORTS, write_reports
+from mase_hw.resources import PACKAGE, rtl_root, sim_root
+
+_LOCK = ".lock"
+_SOURCES = (".py", ".sv", ".svh", ".j2", ".h", ".cpp")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a regression showed.
+
+    Args:
+        matrix: Name of the matrix.
+        results: One of every job, in the order of the matrix.
+        differences: From the baseline.
+        baseline: Whether there was one.
+        kept: Jobs whose result is an earlier regression's.
+        outdated: Those of them that ran other sources than these.
+        seconds: Wall time.
+    """
+
+    matrix: str
+    results: list[Result]
+    differences: list[Difference]
+    baseline: bool
+    kept: list[str]
+    outdated: list[str]
+    seconds: float
+
+    @property
+    def failures(self) -> list[Result]:
+        """Every job that did not pass."""
+        return [r for r in self.results if r["status"] != "passed"]
+
+    @property
+    def regressions(self) -> list[Difference]:
+        """What became slower or larger, or is not measured any more."""
+        return [d for d in self.differences if d.regression]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every job passed with these sources, and nothing is worse than the baseline."""
+        return bool(self.results) and not (self.failures or self.regressions or self.outdated)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON types."""
+        return {
+            "matrix": self.matrix,
+            "passed": self.passed,
+            "jobs": len(self.results),
+            "failures": len(self.failures),
+            "regressions": len(self.regressions),
+            "baseline": self.baseline,
+            "kept": self.kept,
+            "outdated": self.outdated,
+            "seconds": round(self.seconds, 3),
+            "differences": [d.to_json() | {"regression": d.regression} for d in self.differences],
+            "results": self.results,
+        }
+
+
+def regress(
+    file: Path,
+    out: Path,
+    *,
+    failed: bool = False,
+    waves: bool = False,
+    pool: Pool | None = None,
+    baseline: Path | None = None,
+    update_baseline: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> Report:
+    """Run a matrix.
+
+    Args:
+        file: The matrix.
+        out: Folder of builds, runs and reports.
+        failed: Run only what has no passed result in ``out``, with waves.
+        waves: Write FST of every run.
+        pool: Who runs the jobs; one process here by default.
+        baseline: File of the figures to compare with; ``baseline.json`` beside the matrix by default.
+        update_baseline: Write the figures as the new baseline, if every job passed.
+        tell: Told what happens, a line at a time.
+
+    Raises:
+        ConfigError: If the matrix or the baseline is not usable, or the baseline that was named does not exist.
+        EmitError: If the folder cannot be written, or another regression runs in it.
+    """
+    begin = time.perf_counter()
+    say = tell or (lambda _: None)
+    matrix = load_matrix(file)
+    jobs = expand(matrix, file.parent)
+    if baseline is not None and not (baseline.exists() or update_baseline):
+        # One that is merely missing beside the matrix is a first run; one that was named is a mistake.
+        raise ConfigError(
+            "there is no such baseline, so nothing would be compared",
+            node=str(baseline),
+            field="baseline",
+            expected="an existing file",
+            remedy="correct the name, or make it with --update-baseline",
+        )
+    baseline = baseline or file.with_name("baseline.json")
+    before = read_baseline(baseline, matrix.name)
+    out = out.resolve()
+    _prepare(out)
+    with _alone(out):
+        return _regress(
+            matrix, jobs, out, failed=failed, waves=waves, pool=pool, baseline=baseline, before=before,
+            update_baseline=update_baseline, say=say, begin=begin,
+        )  # fmt: skip
+
+
+def _regress(
+    matrix: Matrix,
+    jobs: list[Job],
+    out: Path,
+    *,
+    failed: bool,
+    waves: bool,
+    pool: Pool | None,
+    baseline: Path,
+    before: Figures | None,
+    update_baseline: bool,
+    say: Callable[[str], None],
+    begin: float,
+) -> Report:
+    """Run the jobs of a matrix in a folder that nobody else uses."""
+    place = Place(str(out), uuid.uuid4().hex[:12], fingerprint(jobs), waves or failed)
+    _remove_reports(out)
+    kept = {job.name: found for job in jobs if failed and (found := _earlier(out, job)) is not None}
+    todo = [job for job in jobs if job.name not in kept]
+    say(f"{matrix.name}: {len(todo)} jobs to run" + (f", {len(kept)} passed earlier" if kept else ""))
+    done = 0
+
+    def heard(result: Result) -> None:
+        nonlocal done
+        done += 1
+        note = f" {result['kind']}: {brief(result['message'])}" if result["status"] != "passed" else ""
+        say(f"[{done}/{len(todo)}] {result['status']:6} {result['job']} ({result['seconds']:.1f} s){note}")
+
+    ran = {r["job"]: r for r in run_all(todo, place, pool or LocalPool(1), heard)}
+    results = [ran.get(job.name) or kept[job.name] for job in jobs]
+    outdated = [name for name, result in kept.items() if result["sources"] != place.sources]
+    report = Report(
+        matrix.name,
+        results,
+        [] if before is None else compare(before, results),
+        before is not None,
+        list(kept),
+        outdated,
+        time.perf_counter() - begin,
+    )
+    if update_baseline:
+        if report.failures or report.outdated:
+            write_reports(report, out)
+            raise ConfigError(
+                "the baseline is not updated, because not every job passed with these sources",
+                node=str(baseline),
+                got=[r["job"] for r in report.failures] + report.outdated,
+                remedy=f"see {out / 'report.html'}",
+            )
+        write_baseline(baseline, matrix.name, results)
+        say(f"wrote {baseline}")
+        report = replace(report, differences=[], baseline=True)
+    write_reports(report, out)
+    return report
+
+
+def fingerprint(jobs: Iterable[Job]) -> str:
+    """Hash of the package, its RTL and benches, and of the files that the matrix names.
+
+    What a model's file imports is not in it.
+    """
+    files = [p for root in (PACKAGE, rtl_root(), sim_root()) for p in root.rglob("*") if p.suffix in _SOURCES]
+    for job in jobs:
+        place = str(job.spec.get("model", "")).rpartition(":")[0]
+        files += [Path(place)] if place.endswith(".py") else []
+        files += [Path(job.spec["config"])] if isinstance(job.spec.get("config"), str) else []
+    digest = hashlib.sha256()
+    for path in sorted(set(files)):
+        content = path.read_bytes() if path.is_file() else b""
+        digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _prepare(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / _LOCK).touch()
+    except OSError as problem:
+        raise not_written("the folder of the regression", out, problem) from problem
+
+
+def _remove_reports(out: Path) -> None:
+    try:
+        for name in REPORTS:
+            (out / name).unlink(missing_ok=True)
+    except OSError as problem:
+        raise not_written("the folder of the regression", out, problem) from problem
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """One regression at a time in a folder: each removes what earlier ones left of a job."""
+    with (out / _LOCK).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            raise EmitError(
+                "another regression runs in this folder", node=str(out), remedy="wait for it, or choose another folder"
+            ) from problem
+        yield
+
+
+def brief(message: str) -> str:
+    """A message in one line: what is wrong, and what was found or the first of several problems."""
+    lines = [line.strip() for line in message.strip().splitlines()]
+    if len(lines) < 2 or lines[0].startswith("Traceback"):
+        return lines[-1] if lines else ""
+    if lines[0].endswith(":"):
+        return f"{lines[0]} {lines[1]}"
+    found = next((line for line in lines[1:] if line.startswith("got: ")), "")
+    return f"{lines[0]} ({found})" if found else lines[0]
+
+
+def _earlier(out: Path, job: Job) -> Result | None:
+    """The result of an earlier regression, if it is whole, of the same job, and passed."""
+    try:
+        result: Result = json.loads((out / "runs" / job.name / "result.json").read_text(encoding="utf-8"))
+        same = result["identity"] == job.identity and result["job"] == job.name
+        return result if same and result["status"] == "passed" and result["sources"] and result["compared"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,106 @@
+"""The reports of a regression: JUnit XML for servers, JSON for programs, one HTML page for people."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jinja2
+
+from mase_hw.host.disk import not_written
+from mase_hw.regress.baseline import FIGURES
+from mase_hw.regress.job import write_json
+
+if TYPE_CHECKING:
+    from mase_hw.regress.regress import Report
+
+REPORTS = ("results.json", "junit.xml", "report.html")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+
+def write_reports(report: Report, out: Path) -> None:
+    """Write all three into a folder, each of them whole.
+
+    Raises:
+        EmitError: If they cannot be written.
+    """
+    try:
+        _write(out / "junit.xml", junit(report))
+        _write(out / "report.html", html(report))
+        write_json(out / "results.json", report.to_json())
+    except OSError as problem:
+        raise not_written("the reports", out, problem) from problem
+
+
+def junit(report: Report) -> str:
+    """Two suites: the jobs, and the figures of every job that the baseline knows."""
+    root = ET.Element("testsuites", name=report.matrix)
+    jobs = ET.SubElement(root, "testsuite", name=f"{report.matrix}.jobs")
+    outdated = set(report.outdated)
+    for result in report.results:
+        case = ET.SubElement(
+            jobs, "testcase", classname=result["build"], name=result["job"], time=f"{result['seconds']:.3f}"
+        )
+        if result["status"] != "passed":
+            _problem(case, "failure" if result["status"] == "failed" else "error", result["kind"], result["message"])
+        elif result["job"] in outdated:
+            _problem(case, "error", "Outdated", "passed with other sources and was not run again")
+    quality = ET.SubElement(root, "testsuite", name=f"{report.matrix}.quality")
+    for difference in report.differences:
+        name = f"{difference.job} {difference.figure}".strip()
+        case = ET.SubElement(quality, "testcase", classname="quality", name=name, time="0")
+        if difference.regression:
+            text = f"{difference.verdict}: {difference.before} became {difference.now} {difference.change}"
+            _problem(case, "failure", "Regression", text)
+    for suite in (jobs, quality):
+        cases = list(suite)
+        suite.set("tests", str(len(cases)))
+        suite.set("failures", str(sum(c.find("failure") is not None for c in cases)))
+        suite.set("errors", str(sum(c.find("error") is not None for c in cases)))
+        suite.set("skipped", "0")
+        suite.set("time", f"{sum(float(c.get('time', '0')) for c in cases):.3f}")
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def html(report: Report) -> str:
+    """One page without any other file."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    known: dict[tuple[str, str], str] = {(d.job, d.figure): d.verdict for d in report.differences}
+    return environment.get_template("regress.html.j2").render(report=report, figures=FIGURES, known=known)
+
+
+def table(report: Report) -> str:
+    """The differences as text."""
+    rows = [("job", "figure", "baseline", "now", "change", "")]
+    for d in report.differences:
+        before, now = ("-" if v is None else str(v) for v in (d.before, d.now))
+        rows.append((d.job, d.figure or "(job)", before, now, d.change, d.verdict))
+    widths = [max(len(row[i]) for row in rows) for i in range(6)]
+    cells = [
+        [text.rjust(w) if 2 <= i <= 4 else text.ljust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))]
+        for row in rows
+    ]
+    return "\n".join("  ".join(row).rstrip() for row in cells)
+
+
+def _problem(case: ET.Element, tag: str, kind: str, message: str) -> None:
+    clean = _NOT_XML.sub("\ufffd", message)
+    lines = clean.strip().splitlines() or [kind]
+    ET.SubElement(case, tag, type=kind, message=lines[0]).text = clean
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,229 @@
+"""What is asked of a simulation, refused or brought into the types of the engines before anything is built."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mase_hw.errors import ConfigError
+from mase_hw.simulate.engines.registry import engine as engine_of
+from mase_hw.simulate.intervene import Intervention
+from mase_hw.simulate.plan import MOST_STALLS, PATTERNS, Reset, Stalls
+
+When = Reset | int | str
+"""A time of a reset: :class:`Reset`, or what :meth:`Reset.parse` reads; a number counts cycles."""
+_RESETS = "a Reset, a number of cycles, 'in:5' or 'out:3', or a list of these"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a simulation of a design.
+
+    Args:
+        seed: Of stalls, garbage and initial values.
+        stalls: How unwilling the surroundings are; None for full rate.
+        reset_at: Resets in the middle of the run.
+        work: The work folder.
+        options: What only the engine asked for takes.
+    """
+
+    seed: int
+    stalls: Stalls | None
+    reset_at: tuple[Reset, ...]
+    work: Path
+    options: dict[str, Any]
+
+
+def check(
+    bundle: Path,
+    *,
+    engine: str,
+    seed: int,
+    stalls: Stalls | float | str | None,
+    waves: bool | None,
+    work_dir: Path | str | None,
+    jobs: int,
+    reset_at: When | Sequence[When],
+    coverage: bool,
+    intervene: Path | str | None,
+) -> Arguments:
+    """Check the arguments of :meth:`mase_hw.design.design.Design.simulate`, which says what they mean.
+
+    Args:
+        bundle: Where the design lies, or will lie.
+        engine: Name of the engine.
+        seed: An integer.
+        stalls: For :func:`as_stalls`.
+        waves: Whether an FST is asked for from the start.
+        work_dir: The work folder; None for the one beside the bundle.
+        jobs: Processes.
+        reset_at: For :func:`as_resets`.
+        coverage: Whether lines and toggles are to be counted.
+        intervene: The test that intervenes.
+
+    Raises:
+        ConfigError: If one of them is of the wrong kind or out of range, does not fit the engine, or if two of them
+            contradict each other.
+    """
+    engine_of(engine)
+    return Arguments(
+        seed=_integer("seed", seed),
+        stalls=as_stalls(stalls),
+        reset_at=as_resets(reset_at),
+        work=_work_folder(bundle, work_dir),
+        options=engine_options(engine, jobs, coverage, intervene, waves),
+    )
+
+
+def engine_options(
+    engine: str, jobs: int, coverage: bool, intervene: Path | str | None = None, waves: bool | None = None
+) -> dict[str, Any]:
+    """What only some engines take.
+
+    Raises:
+        ConfigError: If this engine does not take it, or if there is no such test.
+    """
+    jobs = _integer("jobs", jobs)
+    if jobs < 1:
+        raise ConfigError(
+            "a simulation needs at least one process",
+            field="jobs",
+            got=jobs,
+            expected="1 or more",
+            remedy="give jobs=1",
+        )
+    if intervene is not None and engine != "fast":
+        raise ConfigError(
+            f"no test can intervene in engine {engine!r}", field="intervene", got=str(intervene),
+            expected='engine="fast"', remedy='use engine="fast"',
+        )  # fmt: skip
+    if intervene is not None:
+        Intervention.parse(intervene)
+    if engine == "batch":
+        if jobs > 1 and waves:
+            raise ConfigError(
+                "only one process can write waves",
+                field="waves",
+                got=f"waves={waves} and jobs={jobs}",
+                expected="jobs=1, or waves=None (no --waves) for waves of the share that fails, if one does",
+                remedy="leave out one of the two",
+            )
+        return {"jobs": jobs}
+    if jobs != 1:
+        raise ConfigError(
+            f"engine {engine!r} runs in one process", field="jobs", got=jobs, expected=1, remedy='use engine="batch"'
+        )
+    if coverage:
+        raise ConfigError(
+            f"engine {engine!r} counts no coverage", field="coverage", got=True, expected='engine="batch"',
+            remedy='use engine="batch"',
+        )  # fmt: skip
+    return {} if intervene is None else {"intervene": intervene}
+
+
+def as_stalls(stalls: Any) -> Stalls | None:
+    """A probability, the name of a pattern or :class:`Stalls`, as the latter.
+
+    Raises:
+        ConfigError: If it is none of these.
+    """
+    if stalls is None or isinstance(stalls, Stalls):
+        return stalls
+    if isinstance(stalls, str):
+        return Stalls.named(stalls)
+    number = isinstance(stalls, numbers.Real)  # also one of numpy
+    if not number:
+        raise ConfigError(
+            "not a way to stall",
+            field="stalls",
+            got=_shown(stalls),
+            expected=f"a probability from 0 to {MOST_STALLS}, a Stalls, or one of {', '.join(PATTERNS)}",
+            remedy="give a Stalls to stall inputs and outputs differently",
+        )
+    if not 0 <= stalls <= MOST_STALLS:
+        # Not left to Stalls, which would name fields that the caller did not set.
+        raise ConfigError(
+            "stall probability out of range",
+            field="stalls",
+            got=stalls,
+            expected=f"0 to {MOST_STALLS}, the share of cycles in which a port stalls",
+            remedy=f"give a probability, or the name of a pattern: {', '.join(PATTERNS)}",
+        )
+    return Stalls.random(float(stalls), float(stalls)) if stalls else Stalls.none()
+
+
+def as_resets(reset_at: Any) -> tuple[Reset, ...]:
+    """One reset or several, as numbers, words or :class:`Reset`, in the order in which they come.
+
+    Raises:
+        ConfigError: If one of them is none of these.
+    """
+    alone = isinstance(reset_at, str | Reset) or not isinstance(reset_at, Iterable)
+    return tuple(_reset(when) for when in ((reset_at,) if alone else reset_at))
+
+
+def _reset(when: Any) -> Reset:
+    if isinstance(when, Reset):
+        return when
+    if isinstance(when, str):
+        return Reset.parse(when)
+    try:
+        cycles = operator.index(when)
+    except TypeError:
+        raise ConfigError(
+            "not a time of a reset",
+            field="reset_at",
+            got=_shown(when),
+            expected=_RESETS,
+            remedy="use mase_hw.simulate.plan.Reset for other lengths than one cycle",
+        ) from None
+    return Reset(cycles)
+
+
+def _work_folder(bundle: Path, work_dir: Path | str | None) -> Path:
+    """Where to build and run; never in the bundle, whose files are what its manifest says."""
+    bundle = bundle.resolve()
+    if work_dir is None:
+        return bundle.parent / f"{bundle.name}.work"
+    try:
+        work = Path(work_dir)
+    except TypeError:
+        raise ConfigError(
+            "not a folder",
+            field="work_dir",
+            got=_shown(work_dir),
+            expected="a path, or None for <bundle>.work",
+            remedy="give the folder as a str or a Path",
+        ) from None
+    if work.resolve().is_relative_to(bundle):
+        raise ConfigError(
+            "the work folder is in the bundle, which a simulation must not change",
+            node=str(bundle),
+            field="work_dir",
+            got=str(work),
+            expected="a folder outside the bundle",
+            remedy=f"leave it out for {bundle.name}.work beside the bundle, or name another folder",
+        )
+    return work
+
+
+def _integer(field: str, value: Any) -> int:
+    """An integer of any kind, also of numpy; no float, whose rest would be dropped."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ConfigError(
+            f"{field} is not an integer",
+            field=field,
+            got=_shown(value),
+            expected="an integer",
+            remedy=f"give {field} as an int",
+        ) from None
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r} ({type(value).__name__})"

@@ -1,0 +1,1 @@
+"""Builds simulators with Verilator and keeps them by content."""

@@ -1,0 +1,184 @@
+"""Verilator's runtime library, compiled once per tool version.
+
+Two thirds of the time of a small build go into ``verilated.cpp`` and ``verilated_vpi.cpp``, which never change, and
+most of the rest into parsing their headers. So objects and a precompiled header are kept in a cache folder, each
+written beside its name and renamed, under a lock: parallel builds wait for each other rather than compile the same
+twice, and never see half of an object. The hash of each lies beside it, and what does not fit it is compiled again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mase_hw.errors import ToolError
+from mase_hw.host.disk import full_disk, not_written
+from mase_hw.resources import sim_root
+from mase_hw.simulate.build.cache import file_hash
+from mase_hw.simulate.build.tools import BuildTools, first_errors, run_tool
+
+_HEADERS = ("verilated.h", "verilated_vpi.h", "verilated_dpi.h", "verilated_config.h")
+_HEADER_FIRST = ("verilated_vpi.cpp", "verilated_dpi.cpp", "verilated_threads.cpp")
+"""Sources that are mostly headers: these wait for the precompiled one. ``verilated.cpp`` needs its own macros first."""
+VARIABLE = "MASE_HW_RUNTIME"
+"""Names a folder with the runtime for all designs; set to nothing, every cache has its own."""
+PREPARED = "prepared"
+"""Marks a folder that was made for it."""
+_MODE = 0o644
+"""Temporary files are private to the user; a cache may be shared."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The compiled runtime for one flag set.
+
+    Args:
+        folder: Where the objects lie.
+        tools: The tools that compile.
+        flags: Compiler flags shared with the model's own files.
+        wave_flags: More flags for the FST writer.
+        libraries: Linker flags.
+    """
+
+    folder: Path
+    tools: BuildTools
+    flags: tuple[str, ...]
+    wave_flags: tuple[str, ...]
+    libraries: tuple[str, ...]
+
+    def object(self, source: Path) -> Path:
+        """Return the object of a runtime source, compiling it if the cache has none.
+
+        Raises:
+            ToolError: If the compiler fails.
+        """
+        extra = self.wave_flags if "fst" in source.name else ()
+        if source.name in _HEADER_FIRST:
+            extra = (*extra, "-include", str(self.header()))
+        return self._make(f"{source.stem}.o", [*extra, "-c", str(source)])
+
+    def header(self) -> Path:
+        """Return a header whose precompiled form lies beside it; to be given to ``-include``.
+
+        Raises:
+            ToolError: If the compiler fails.
+        """
+        header = self.folder / "runtime.h"
+        if not header.is_file():
+            _write_atomic(header, "".join(f'#include "{name}"\n' for name in _HEADERS).encode())
+        self._make("runtime.h.gch", ["-x", "c++-header", str(header)])
+        return header
+
+    def _make(self, name: str, arguments: Sequence[str]) -> Path:
+        target = self.folder / name
+        if _is_whole(target):
+            return target  # without a lock: an environment may be read-only, and a file is replaced whole
+        handle = os.open(self.folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, _MODE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _is_whole(target):
+                self._compile(target, arguments)
+        except OSError as problem:
+            raise not_written("the build cache", target, problem, ToolError) from problem
+        finally:
+            os.close(handle)
+        return target
+
+    def _compile(self, target: Path, arguments: Sequence[str]) -> None:
+        handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=self.folder)
+        os.close(handle)
+        try:
+            command = [*self.tools.compiler, *self.flags, *arguments, "-o", partial]
+            done = run_tool(command, self.tools.env, self.folder)
+            if done.returncode:
+                raise ToolError(
+                    "Verilator's runtime library does not compile",
+                    node=target.name,
+                    got=f"exit code {done.returncode}\n    {first_errors(done.stdout)}",
+                    remedy=full_disk(self.folder, done.stdout) or "check the C++ compiler with `mase-hw doctor`",
+                )
+            os.chmod(partial, _MODE)
+            digest = file_hash(Path(partial))
+            os.replace(partial, target)
+            _write_atomic(_digest(target), digest.encode())
+        finally:
+            Path(partial).unlink(missing_ok=True)
+
+
+def _digest(target: Path) -> Path:
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _is_whole(target: Path) -> bool:
+    try:
+        return _digest(target).read_text(encoding="ascii") == file_hash(target)
+    except (OSError, ValueError):
+        return False
+
+
+def prepared_place() -> Path:
+    """Where an environment keeps the runtime for all its designs."""
+    named = os.environ.get(VARIABLE)
+    return Path(named).resolve() if named else Path(sys.prefix) / "cache" / "mase_hw"
+
+
+def _home(cache_dir: Path) -> Path:
+    """The prepared place, if there is one; the variable, set to nothing, says that it shall not be used."""
+    place = prepared_place()
+    return (
+        place if os.environ.get(VARIABLE) or (VARIABLE not in os.environ and (place / PREPARED).exists()) else cache_dir
+    )
+
+
+def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -> Runtime:
+    """Open the runtime cache for a flag set, that of the environment or else the design's; nothing is compiled yet.
+
+    Raises:
+        ToolError: If the cache folder cannot be written.
+    """
+    # Verilator's ``VM_*`` macros are not given: the runtime ignores them, and a precompiled header is only valid
+    # for the macros it was made with. The model's units define them, so that all builds share one runtime.
+    flags = (optimise, "-DVERILATOR=1", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}")
+    key = hashlib.sha256("\0".join([tools.fingerprint, *flags]).encode()).hexdigest()[:20]
+    folder = _home(cache_dir) / f"runtime-{key}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(PermissionError):
+            os.utime(folder)  # the time of last use, for pruning
+    except OSError as problem:
+        raise not_written("the build cache", folder, problem, ToolError) from problem
+    wave_flags, libraries = _wave_support(tools, folder) if waves else ((), ())
+    return Runtime(folder, tools, flags, wave_flags, libraries)
+
+
+def _wave_support(tools: BuildTools, folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Flags for the FST writer: the system's compression libraries, or headers that store without compressing."""
+    probe = folder / "compression.cpp"
+    choice = folder / "compression"
+    if not choice.is_file():
+        _write_atomic(
+            probe,
+            b"#include <lz4.h>\n#include <zlib.h>\n"
+            b"int main() { return LZ4_compressBound(1) + (int)compressBound(1) == 0; }\n",
+        )
+        command = [*tools.compiler, str(probe), "-o", os.devnull, "-llz4", "-lz"]
+        found = run_tool(command, tools.env).returncode == 0
+        _write_atomic(choice, b"system" if found else b"stored")
+    if choice.read_bytes() == b"system":
+        return (), ("-llz4", "-lz")
+    return (f"-I{sim_root() / 'fst_stored'}",), ()
+
+
+def _write_atomic(path: Path, content: bytes) -> None:
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.chmod(partial, _MODE)
+    os.replace(partial, path)

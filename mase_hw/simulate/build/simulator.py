@@ -1,0 +1,343 @@
+"""Builds a simulator from a design: Verilator, the C++ compiler, cocotb's main program.
+
+cocotb's own runner makes every signal of the design public, which slows the build and the simulation, and rebuilds
+everything each time. Here only the ports are public, the runtime library comes from a cache, small designs compile as
+one unit, and a simulator is built once for every content: a build folder takes it from the cache.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mase_hw.errors import EmitError, SimulationError, ToolError
+from mase_hw.host.disk import full_disk, not_written
+from mase_hw.resources import sim_root
+from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
+from mase_hw.simulate.build.runtime_cache import Runtime, runtime
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools, first_errors, run_tool
+from mase_hw.simulate.dut import Dut
+
+FLAGS = (
+    "--cc",
+    "--assert",
+    "-Wall",
+    "--x-assign",
+    "unique",
+    "--x-initial",
+    "unique",
+    "--output-split",
+    "20000",
+    "--make",
+    "json",
+)
+"""Verilator's flags in every build. No warning is switched off; the split bounds what the compiler sees at a time."""
+
+_KINDS = ("classes_fast", "support_fast", "classes_slow", "support_slow")
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """A way to build a simulator.
+
+    Args:
+        name: For people, and part of the identity.
+        optimise: Level of the C++ compiler, for model and runtime.
+        main: The C++ files that are compiled with the model, ``main`` among them.
+        flags: More flags of Verilator.
+        link: More flags of the linker.
+        rules: Lines of a configuration file for Verilator; the same for the same design wherever it lies.
+        folders: Where headers lie that ``main`` or the prologue includes.
+        generated: C++ files that are written beside the model and compiled before ``main``, by name.
+        prologue: First lines of every unit, from the folder of the generated model.
+        unit_bytes: C++ that is compiled as one unit: parsing headers is paid once a unit, but units compile in
+            parallel, and the compiler sees no further.
+        apart: Whether ``main`` is a unit of its own.
+        coverage: Whether the simulator counts lines, branches and toggles.
+        strict: Whether a warning about style refuses the design.
+    """
+
+    name: str
+    optimise: str
+    main: Callable[[BuildTools], tuple[Path, ...]]
+    flags: tuple[str, ...] = ()
+    link: Callable[[BuildTools], tuple[str, ...]] = lambda tools: ()
+    rules: Callable[[Dut], str] = lambda dut: ""
+    folders: tuple[Path, ...] = ()
+    generated: tuple[tuple[str, str], ...] = ()
+    prologue: Callable[[Path], str] = lambda model: ""
+    unit_bytes: int = 400_000
+    apart: bool = False
+    coverage: bool = False
+    strict: bool = True
+
+
+def public_ports(dut: Dut) -> str:
+    """Rules by which the ports of the top level, and nothing else, can be reached by name (VPI)."""
+    return "".join(f'public_flat_rw -module "{dut.top}" -var "{port}"\n' for port in dut.ports)
+
+
+COCOTB = Flavour(
+    "cocotb",
+    # ``-O2`` costs more in the compiler than any short simulation gives back.
+    "-O1",
+    main=lambda tools: (sim_root() / "window.h", sim_root() / "end_with_parent.h", tools.cocotb_main),
+    flags=("--vpi",),
+    link=lambda tools: (f"-L{tools.cocotb_libs}", f"-Wl,-rpath,{tools.cocotb_libs}", "-lcocotbvpi_verilator"),
+    rules=public_ports,
+)
+"""A simulator that cocotb drives through VPI."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A simulator that can be run.
+
+    Args:
+        dut: What was built.
+        executable: The program.
+        folder: The build folder; ``build.log`` lies in it.
+        waves: Whether it can write FST.
+        identity: Hash of everything that went into it.
+        reused: Whether the build folder was found to be current.
+        seconds: Time taken.
+        cached: Whether it was not built but came from the cache.
+        coverage: Whether it counts lines and toggles.
+    """
+
+    dut: Dut
+    executable: Path
+    folder: Path
+    waves: bool
+    identity: str
+    reused: bool
+    seconds: float
+    cached: bool = False
+    coverage: bool = False
+
+
+def build(
+    dut: Dut,
+    build_dir: Path,
+    *,
+    waves: bool = False,
+    cache_dir: Path | None = None,
+    tools: BuildTools | None = None,
+    jobs: int | None = None,
+    flavour: Flavour = COCOTB,
+) -> Built:
+    """Make sure that ``build_dir`` has the simulator of a design: it is current, or in the cache, or is built.
+
+    Args:
+        dut: The design.
+        build_dir: Where the simulator is kept; one design per folder. Safe to share between processes.
+        waves: Make a simulator that can write FST.
+        cache_dir: The build cache; ``runtime-cache`` beside ``build_dir`` by default.
+        tools: From :func:`find_build_tools`; looked up if missing.
+        jobs: Compilers to run at a time; the number of cores by default.
+        flavour: What kind of simulator.
+
+    Raises:
+        ToolError: If a tool is missing or the C++ compiler fails.
+        SimulationError: If Verilator refuses the design; a warning is a refusal.
+        EmitError: If a folder cannot be written, or a source cannot be read.
+    """
+    begin = time.perf_counter()
+    cache_dir = cache_folder(build_dir, cache_dir)
+    tools = tools or find_build_tools(memory=cache_dir)
+    identity = _identity(dut, tools, waves, flavour)
+    build_dir, cache = build_dir.resolve(), Cache(cache_dir)
+    cached = False
+    with _locked(build_dir):
+        reused = _is_current(build_dir, identity)
+        if not reused:
+            # Always in this order, build folder before cache, so that builders cannot wait for each other.
+            with cache.using(identity):
+                try:
+                    (build_dir / "stamp.json").unlink(missing_ok=True)
+                    cached = cache.take(identity, build_dir)
+                    if not cached:
+                        library = runtime(tools, cache_dir, waves=waves, optimise=flavour.optimise)
+                        _build(dut, build_dir, library, flavour, waves, jobs)
+                        about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves}
+                        cache.put(identity, build_dir, about | {"flavour": flavour.name})
+                    _stamp(build_dir, identity)
+                except OSError as problem:
+                    raise not_written("the build folder", build_dir, problem) from problem
+    seconds = time.perf_counter() - begin
+    return Built(dut, build_dir / PROGRAM, build_dir, waves, identity, reused, seconds, cached, flavour.coverage)
+
+
+def cache_folder(build_dir: Path, cache_dir: Path | None) -> Path:
+    """The cache that a build in ``build_dir`` uses if the caller named ``cache_dir``."""
+    return (cache_dir or build_dir.resolve().parent / "runtime-cache").resolve()
+
+
+def _identity(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour) -> str:
+    digest = hashlib.sha256()
+    facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.flags, *flavour.link(tools), flavour.optimise]
+    facts += [f"{waves=}", f"{flavour.coverage=}", f"{flavour.strict=}", flavour.rules(dut), dut.top, *dut.ports]
+    facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
+    facts += [text for file in flavour.generated for text in file]
+    for fact in facts:
+        digest.update(fact.encode() + b"\0")
+    headers = [path for folder in flavour.folders for path in sorted(folder.glob("*.h"))]
+    for source in (*dut.sources, *flavour.main(tools), *headers):
+        try:
+            content = source.read_bytes()
+        except OSError as problem:
+            raise EmitError("a source file cannot be read", node=str(source), got=str(problem)) from problem
+        digest.update(f"{source.name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _locked(build_dir: Path) -> Iterator[None]:
+    """Hold the folder against other builders; the lock goes with the process, however it ends."""
+    try:
+        build_dir.mkdir(parents=True, exist_ok=True)
+        handle = os.open(build_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as problem:
+        raise not_written("the build folder", build_dir, problem) from problem
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_current(build_dir: Path, identity: str) -> bool:
+    try:
+        stamp = json.loads((build_dir / "stamp.json").read_text(encoding="utf-8"))
+        if stamp["identity"] != identity:
+            return False
+        # The program itself is checked too: a damaged one is rebuilt, not run.
+        return bool(stamp["executable"] == file_hash(build_dir / PROGRAM))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _stamp(build_dir: Path, identity: str) -> None:
+    stamp = {"identity": identity, "executable": file_hash(build_dir / PROGRAM)}
+    partial = build_dir / "stamp.json.partial"
+    partial.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, build_dir / "stamp.json")
+
+
+def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves: bool, jobs: int | None) -> None:
+    tools, model = library.tools, build_dir / "model"
+    shutil.rmtree(model, ignore_errors=True)
+    model.mkdir()
+    log: list[str] = []
+    try:
+        listing = _verilate(dut, model, tools, flavour, waves, log)
+        units = _units(model, listing, flavour, flavour.main(tools), waves)
+        flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in flavour.folders), "-Winvalid-pch"]
+        with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
+            # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
+            header = pool.submit(library.header)
+            fixed = [pool.submit(library.object, Path(source)) for source in listing["global"]]
+            include = ["-include", str(header.result())]
+            compiled = [pool.submit(_compile, [*tools.compiler, *flags, *include], unit, tools) for unit in units]
+            objects = []
+            for unit in compiled:
+                path, output = unit.result()
+                objects.append(str(path))
+                log.append(output)
+            objects += [str(item.result()) for item in fixed]
+        link = [*tools.compiler, *objects, "-pthread", *flavour.link(tools), *library.libraries]
+        _checked([*link, "-o", str(model / PROGRAM)], tools, "the simulator does not link", log, model)
+        os.replace(model / PROGRAM, build_dir / PROGRAM)
+    finally:
+        # The old log may be linked into the cache, so it is replaced, not written over.
+        (build_dir / LOG).unlink(missing_ok=True)
+        (build_dir / LOG).write_text("\n".join(log), encoding="utf-8")
+
+
+def _verilate(
+    dut: Dut, model: Path, tools: BuildTools, flavour: Flavour, waves: bool, log: list[str]
+) -> dict[str, list[str]]:
+    rules = model / "rules.vlt"
+    rules.write_text(f"`verilator_config\n{flavour.rules(dut)}", encoding="utf-8")
+    command = [str(tools.verilator), *(flag for flag in FLAGS if flavour.strict or flag != "-Wall"), *flavour.flags]
+    command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
+    command += ["--trace-fst"] if waves else []
+    command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
+    command += [str(rules), *(str(source.resolve()) for source in dut.sources)]
+    done = run_tool(command, tools.env, model)
+    log.append(f"$ {' '.join(command)}\n{done.stdout}")
+    if done.returncode and (full := full_disk(model, done.stdout)):
+        raise ToolError("Verilator cannot finish", node=dut.design, got=first_errors(done.stdout), remedy=full)
+    if done.returncode:
+        raise SimulationError(
+            f"Verilator refuses {dut.design}",
+            node=dut.design,
+            got=first_errors(done.stdout),
+            remedy=f"the full log is {model.parent / 'build.log'}",
+        )
+    sources = json.loads((model / "Vtop.json").read_text(encoding="utf-8"))["sources"]
+    return {kind: list(map(str, files)) for kind, files in sources.items()}
+
+
+def _literal(value: int | str) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    value = int(value)
+    # A bare negative number is not a literal; 32 bits is what `parameter int` holds.
+    return str(value) if value >= 0 else f"32'sh{value & 0xFFFFFFFF:08x}"
+
+
+def _units(
+    model: Path, listing: dict[str, list[str]], flavour: Flavour, main: tuple[Path, ...], waves: bool
+) -> list[Path]:
+    """Gather the generated files, and the main program, into units of about equal size."""
+    for name, text in flavour.generated:
+        (model / name).write_text(text, encoding="utf-8")
+    program = (*(model / name for name, _ in flavour.generated), *main)
+    groups: list[list[Path]] = [[*program], []] if flavour.apart else [[*program]]
+    size = 0
+    for file in (Path(name) for kind in _KINDS for name in listing.get(kind, [])):
+        size += file.stat().st_size
+        if size > flavour.unit_bytes:
+            groups.append([])
+            size = file.stat().st_size
+        groups[-1].append(file)
+    macros = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "SC": 0, "TIMING": 0}
+    macros["COVERAGE"] = flavour.coverage
+    prologue = "".join(f"#define VM_{name} {int(value)}\n" for name, value in macros.items()) + flavour.prologue(model)
+    units = []
+    for index, group in enumerate(group for group in groups if group):
+        unit = model / f"unit_{index}.cpp"
+        # The model first: the main program includes its header itself.
+        ordered = sorted(group, key=lambda file: file in program)
+        unit.write_text(prologue + "".join(f'#include "{file}"\n' for file in ordered), encoding="utf-8")
+        units.append(unit)
+    return units
+
+
+def _compile(command: Sequence[str], unit: Path, tools: BuildTools) -> tuple[Path, str]:
+    log: list[str] = []
+    target = unit.with_suffix(".o")
+    _checked([*command, "-c", str(unit), "-o", str(target)], tools, "the model does not compile", log, unit.parent)
+    return target, "\n".join(log)
+
+
+def _checked(command: Sequence[str], tools: BuildTools, message: str, log: list[str], folder: Path) -> None:
+    done = run_tool(command, tools.env)
+    log.append(f"$ {' '.join(command)}\n{done.stdout}")
+    if done.returncode:
+        raise ToolError(
+            message,
+            node=command[0],
+            got=f"exit code {done.returncode}\n    {first_errors(done.stdout)}",
+            remedy=full_disk(folder, done.stdout) or "check the C++ compiler with `mase-hw doctor`",
+        )

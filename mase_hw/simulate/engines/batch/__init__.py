@@ -1,0 +1,1 @@
+"""The batch engine: no Python in the loop, for whole data sets."""

@@ -1,0 +1,192 @@
+"""Builds the simulator of the batch engine: the model, a generated glue file, and the C++ driver of ``sim/batch``.
+
+Nothing is public and there is no VPI, so Verilator may optimise everything but the ports. A build with probes exposes
+nets of the top level to the driver, which then records their handshakes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mase_hw.resources import sim_root
+from mase_hw.simulate.build import simulator as simulators
+from mase_hw.simulate.build.simulator import Built, Flavour
+from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.coverage import FLAGS as COVERAGE_FLAGS
+from mase_hw.simulate.dut import Dut
+from mase_hw.streams import Stream
+
+OPTIMISE = "-O2"
+"""Level of the model and of the runtime: this engine is for long runs."""
+
+
+def build(
+    dut: Dut,
+    build_dir: Path,
+    *,
+    waves: bool = False,
+    cache_dir: Path | None = None,
+    tools: BuildTools | None = None,
+    jobs: int | None = None,
+    probes: Sequence[Stream] = (),
+    levels: Mapping[str, str] | None = None,
+    coverage: bool = False,
+    foreign: Sequence[str] = (),
+) -> Built:
+    """Make sure that ``build_dir`` has the simulator of a design: it is current, or in the cache, or is built.
+
+    Args:
+        dut: The design.
+        build_dir: Where the simulator is kept; one design per folder. Safe to share between processes.
+        waves: Make a simulator that can write FST.
+        cache_dir: The build cache; ``runtime-cache`` beside ``build_dir`` by default.
+        tools: From :func:`find_build_tools`; looked up if missing.
+        jobs: Compilers to run at a time; the number of cores by default.
+        probes: Nets of the top level to record, named as the signals are.
+        levels: Signals of the top level that hold the fill level of a queue, of at most 32 bits, by its name.
+        coverage: Make a simulator that counts lines, branches and toggles.
+        foreign: Warnings that the sources may give; if there are any, none about style is a refusal either. For sources
+            that all were written by another tool, such as a netlist.
+
+    Raises:
+        ToolError: If a tool is missing or the C++ compiler fails.
+        SimulationError: If Verilator refuses the design; a warning is a refusal.
+        EmitError: If a folder cannot be written, or a source cannot be read.
+    """
+    levels = levels or {}
+    public = [*(name for s in probes for name in (s.name, s.valid, s.ready)), *levels.values()]
+
+    def rules(dut: Dut) -> str:
+        lines = [f'public_flat_rd -module "{dut.top}" -var "{name}"' for name in public]
+        lines += [f'lint_off -rule {rule} -file "*/{file.name}"' for rule in foreign for file in dut.sources]
+        return "".join(f"{line}\n" for line in lines)
+
+    flavour = Flavour(
+        "batch",
+        OPTIMISE,
+        main=lambda tools: (sim_root() / "end_with_parent.h", sim_root() / "batch" / "bench.cpp"),
+        flags=tuple(COVERAGE_FLAGS) if coverage else (),
+        rules=rules,
+        folders=(sim_root() / "batch",),
+        generated=(("glue.cpp", _glue(dut, probes, levels)),),
+        prologue=_prologue,
+        unit_bytes=800_000,
+        apart=True,
+        coverage=coverage,
+        strict=not foreign,
+    )
+    return simulators.build(dut, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, jobs=jobs, flavour=flavour)
+
+
+def _prologue(model: Path) -> str:
+    """What the driver must know of the model, and functions that the compiler translates better than Verilator's."""
+    direct = has_plain_eval((model / "Vtop.cpp").read_text(encoding="utf-8"))
+    return f'#define BATCH_DIRECT {int(direct)}\n#include "extend.h"\n'
+
+
+def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str]) -> str:
+    """The only C++ that depends on the design: where its ports, and the probed nets, lie."""
+
+    def entry(place: str, stream: Stream) -> str:
+        signals = ", ".join(f"&top->{place}{_mangled(name)}" for name in (stream.name, stream.valid, stream.ready))
+        return f'    {{"{stream.name}", {signals}, {stream.bits}}},\n'
+
+    inner = f"rootp->{_mangled(dut.top)}__DOT__"
+    reads = {name: f"static_cast<unsigned long long>(top->{inner}{_mangled(s)})" for name, s in levels.items()}
+    queues = "".join(f'    {{"{name}", [] {{ return {read}; }}}},\n' for name, read in reads.items())
+    return f"""\
+#include "Vtop.h"
+#include "Vtop___024root.h"
+#include "model.h"
+#if VM_TRACE
+#include "verilated_fst_c.h"
+#endif
+#if BATCH_DIRECT
+void Vtop___024root___eval(Vtop___024root *root);
+#endif
+
+namespace batch {{
+namespace {{
+Vtop *top;
+#if BATCH_DIRECT
+bool settled;
+#endif
+#if VM_TRACE
+VerilatedFstC *waves;
+#endif
+}}  // namespace
+
+Model open_model(VerilatedContext *context) {{
+#if VM_TRACE
+  context->traceEverOn(true);
+#endif
+  top = new Vtop{{context, ""}};
+  return {{&top->clk, &top->rst, {{
+{"".join(entry("", stream) for stream in dut.streams)}  }}, {{
+{"".join(entry(inner, stream) for stream in probes)}  }}, {{
+{queues}  }}}};
+}}
+#if BATCH_DIRECT
+void eval_model() {{
+  if (settled) return Vtop___024root___eval(top->rootp);
+  settled = true;
+  top->eval();
+}}
+#else
+void eval_model() {{ top->eval(); }}
+#endif
+#if VM_TRACE
+void trace_model(const char *file) {{
+  waves = new VerilatedFstC;
+  top->trace(waves, 99);
+  waves->open(file);
+}}
+void dump_model(unsigned long long time) {{ waves->dump(static_cast<uint64_t>(time)); }}
+#else
+void trace_model(const char *) {{}}
+#endif
+void close_model() {{
+  top->final();
+#if VM_TRACE
+  if (waves) waves->close();
+#endif
+}}
+}}  // namespace batch
+"""
+
+
+def _mangled(name: str) -> str:
+    """A SystemVerilog name as Verilator spells it in C++: a double underscore is its own separator."""
+    return name.replace("__", "___05F")
+
+
+_PLAIN_EVAL = """
+    vlSymsp->__Vm_deleter.deleteAll();
+    if (VL_UNLIKELY(!vlSymsp->__Vm_didInit)) {
+    Vtop___024root___eval_static(&(vlSymsp->TOP));
+    Vtop___024root___eval_initial(&(vlSymsp->TOP));
+    Vtop___024root___eval_settle(&(vlSymsp->TOP));
+    vlSymsp->__Vm_didInit = true;
+    }
+    Vtop___024root___eval(&(vlSymsp->TOP));
+    Verilated::endOfEval(vlSymsp->__Vm_evalMsgQp);
+"""
+
+
+def has_plain_eval(model: str) -> bool:
+    """Whether ``Vtop::eval_step``, as Verilator wrote it, does nothing after the first time but evaluate.
+
+    It also frees dynamic objects, of which these designs have none, and flushes the messages of threads, which they do
+    not have either; the locks of the latter cost as much as hundreds of instructions, twice a cycle. Where it does
+    anything else, such as marking signals for waves, the driver must not go past it.
+
+    Args:
+        model: Text of ``Vtop.cpp``.
+    """
+    _, _, rest = model.partition("void Vtop::eval_step() {\n")
+    body = re.sub(r"#ifdef VL_DEBUG\n.*?#endif[^\n]*\n", "", rest.partition("\n}\n")[0] + "\n", flags=re.DOTALL)
+    lines = (line.strip() for line in body.splitlines())
+    kept = [line for line in lines if line and not line.startswith(("//", "VL_DEBUG_IF("))]
+    return kept == _PLAIN_EVAL.replace("    ", "").split("\n")[1:-1]

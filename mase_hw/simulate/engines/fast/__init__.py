@@ -1,0 +1,1 @@
+"""The fast cocotb engine: sources and sinks in SystemVerilog, Python only where something happens."""

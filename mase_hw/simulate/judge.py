@@ -1,0 +1,309 @@
+"""Reads what a run left behind and decides whether anything was proven.
+
+Nothing is assumed: the exit code, ``results.xml``, the outcome and the recorded beats must all be there, belong to
+this plan and agree. The beats are compared again here, independently of the scoreboard inside the simulator.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mase_hw.beats import decode
+from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
+from mase_hw.host.disk import is_full
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.plan import Plan
+from mase_hw.simulate.result import PortResult, SimResult, find_first_mismatch
+from mase_hw.simulate.run import Run
+from mase_hw.simulate.stopped import memory_line, stopped
+from mase_hw.simulate.timing import StreamCycles
+from mase_hw.streams import IntArray
+
+_TAIL_LINES = 12
+_EDGE = re.compile(r"stream_check: (\d+) frames and (\d+) of \d+ beats on (.+)")
+_OUTCOME = {"plan": str, "verdict": str, "message": str, "cycles": int, "streams": dict}
+
+
+def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimResult:
+    """Judge a run; never raises for what the simulator did or did not do, see :attr:`SimResult.failure`.
+
+    Args:
+        dut: What was simulated.
+        plan: What it was to do.
+        run: How its process ended.
+        results_xml: Whether the engine must have left cocotb's ``results.xml`` as well.
+    """
+    waves = plan.folder / "dump.fst"
+    ports: dict[str, PortResult] = {}
+    outputs: dict[str, IntArray] = {}
+    cycles, failure, edges = 0, None, _edges(run)
+    try:
+        lines = _check_process(plan, run)
+        if lines:
+            failure, cycle = stopped(dut, plan, run, lines, _tail(run))
+            cycles = cycle or 0
+            raise failure
+        unit = _check_results_xml(plan.folder / "results.xml", run) if results_xml else None
+        outcome = _read_outcome(plan, unit, run)
+        cycles = outcome["cycles"]
+        _read_ports(dut, plan, outcome, ports, outputs, run)
+        _check_verdict(outcome, unit, ports, run)
+        _check_edges(edges, ports)
+    except SimulationError as problem:
+        failure = problem
+    return SimResult(
+        ports=ports,
+        outputs=outputs,
+        cycles=cycles,
+        seconds=run.seconds,
+        run_dir=plan.folder,
+        failure=failure,
+        waves=waves if waves.is_file() else None,
+        identity=plan.identity,
+        edges=edges,
+    )
+
+
+def _edges(run: Run) -> dict[str, tuple[int, int]]:
+    """What the monitors inside the design counted, as they print it when the simulation ends."""
+    try:
+        found = _EDGE.findall(run.log.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return {}
+    return {name.strip(): (int(frames), int(beats)) for frames, beats, name in found}
+
+
+def _check_edges(edges: dict[str, tuple[int, int]], ports: dict[str, PortResult]) -> None:
+    """Every edge carried the frames that went in, whole; what the ports do not show would spoil the next frame."""
+    played = {divmod(port.expected, port.stream.frame_beats) for port in ports.values()}
+    if len(played) != 1 or next(iter(played))[1]:
+        return  # not a run of whole frames
+    (wanted,) = played
+    wrong = {name: seen for name, seen in edges.items() if seen != wanted}
+    if wrong:
+        raise SimulationError(
+            "the results are right, but an edge inside the design did not carry a whole number of frames",
+            node=next(iter(wrong)),
+            got="\n    ".join(["", *(f"{name}: {a} frames and {b} beats" for name, (a, b) in wrong.items())]),
+            expected=f"{wanted[0]} frames on every edge",
+        )
+
+
+def _tail(run: Run) -> str:
+    """Where the log is and how it ends."""
+    try:
+        lines = run.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as problem:
+        return f"the log {run.log} cannot be read: {problem}"
+    end = "\n    ".join(line for line in lines[-_TAIL_LINES:] if line.strip())
+    full = (
+        f"the disk of {run.log.parent} is full: free space, or choose another work folder; "
+        if is_full(run.log.parent)
+        else ""
+    )
+    return f"{full}the log is {run.log} and ends with\n    {end or '(nothing)'}"
+
+
+def _check_process(plan: Plan, run: Run) -> list[str]:
+    """How the process ended; the lines in which the design says why, if it was the design that ended it."""
+    if run.timed_out:
+        raise ResultsError(
+            f"the simulator was killed because it did not end within its time ({run.seconds:.0f} s)",
+            remedy=_tail(run),
+        )
+    try:
+        lines = run.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    # Verilator only warns when a memory file is missing or too short, and goes on with random contents.
+    memory = [line.strip() for line in lines if "%Warning" in line and "$readmem" in line]
+    if memory:
+        node, got = memory_line(plan, memory[0])
+        raise SimulationError(
+            "a memory file was not read as a whole, so the design ran on random contents",
+            node=node,
+            got=got,
+            remedy="emit the memories again",
+        )
+    if run.exit_code == 0:
+        return []
+    errors = [line.strip() for line in lines if "%Error" in line or "%Fatal" in line]
+    if errors:
+        return errors
+    if run.exit_code < 0:
+        try:
+            name = signal.Signals(-run.exit_code).name
+        except ValueError:
+            name = f"signal {-run.exit_code}"
+        raise ResultsError(f"the simulator was killed by {name}, so nothing was proven", remedy=_tail(run))
+    raise ResultsError(f"the simulator ended with exit code {run.exit_code}", expected="exit code 0", remedy=_tail(run))
+
+
+def _check_results_xml(path: Path, run: Run) -> str | None:
+    """Return the failure message of the one test, None if it passed."""
+    if not path.is_file():
+        raise ResultsError(
+            "the simulator wrote no results.xml, so no test ran to its end", node=str(path), remedy=_tail(run)
+        )
+    try:
+        cases = list(ET.parse(path).iter("testcase"))
+    except (ET.ParseError, OSError) as problem:
+        raise ResultsError(
+            "results.xml is not readable", node=str(path), got=str(problem), remedy=_tail(run)
+        ) from problem
+    if not cases:
+        raise ResultsError("results.xml has no test case: no test ran", node=str(path), remedy=_tail(run))
+    if len(cases) != 1:
+        raise ResultsError("results.xml has another number of tests", node=str(path), got=len(cases), expected=1)
+    if cases[0].find("skipped") is not None:
+        raise ResultsError("the test was skipped, so nothing was proven", node=str(path), remedy=_tail(run))
+    for kind in ("failure", "error"):
+        found = cases[0].find(kind)
+        if found is not None:
+            return found.get("error_msg") or found.get("message") or (found.text or "").strip() or kind
+    return None
+
+
+def _read_outcome(plan: Plan, unit: str | None, run: Run) -> dict[str, Any]:
+    path = plan.folder / "outcome.json"
+    try:
+        outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ResultsError(
+            "the bench ended without an outcome" + (f": {unit}" if unit else ""),
+            node=str(path),
+            remedy=_tail(run),
+        ) from None
+    except (OSError, ValueError) as problem:
+        raise ResultsError("outcome.json is cut short or damaged", node=str(path), got=str(problem)) from problem
+    whole = isinstance(outcome, dict) and outcome.get("complete") is True
+    if not whole or any(not isinstance(outcome.get(key), kind) for key, kind in _OUTCOME.items()):
+        raise ResultsError("outcome.json is incomplete", node=str(path), expected=sorted(_OUTCOME))
+    if outcome["plan"] != plan.identity:
+        raise ResultsError(
+            "outcome.json belongs to another run", node=str(path), got=outcome["plan"], expected=plan.identity
+        )
+    if outcome.get("resets", 0) != plan.resets and outcome["verdict"] == "pass":
+        raise ResultsError(
+            "the run ended before a reset that was to happen in it, so nothing was proven about recovery",
+            got=f"{outcome.get('resets', 0)} resets",
+            expected=plan.resets,
+            remedy="let the reset come earlier, or give more frames",
+        )
+    return outcome
+
+
+def _read_ports(
+    dut: Dut,
+    plan: Plan,
+    outcome: dict[str, Any],
+    ports: dict[str, PortResult],
+    outputs: dict[str, IntArray],
+    run: Run,
+) -> None:
+    for stream in dut.streams:
+        try:
+            state = outcome["streams"][stream.name]
+            cycles = StreamCycles(
+                *(_cycles(plan.folder / "cycles" / f"{stream.name}.{k}.bin") for k in ("presented", "accepted"))
+            )
+            beats, expected = int(state["beats"]), int(state["expected"])
+            if cycles.accepted.size != beats or cycles.presented.size < beats:
+                raise ValueError(f"{cycles.accepted.size} handshakes recorded, {beats} beats reported")
+            compared = mismatches = extra = 0
+            first = None
+            if stream.direction == "out":
+                found = decode(stream, (plan.folder / "found" / f"{stream.name}.bin").read_bytes())
+                if found.shape[0] != beats:
+                    raise ValueError(f"{found.shape[0]} beats recorded, {beats} reported")
+                reference = decode(stream, plan.raw[stream.name])
+                outputs[stream.name] = found
+                compared, extra = min(beats, reference.shape[0]), max(0, beats - reference.shape[0])
+                mismatches, first = find_first_mismatch(stream, reference, found)
+                if (compared, mismatches) != (state["compared"], state["mismatches"]):
+                    raise ValueError(f"{mismatches} mismatches recorded, {state['mismatches']} reported")
+        except (OSError, KeyError, TypeError, ValueError, ConfigError) as problem:
+            raise ResultsError(
+                f"the records of {stream.name} are missing or contradict the outcome",
+                got=str(problem),
+                remedy=_tail(run),
+            ) from problem
+        ports[stream.name] = PortResult(
+            stream,
+            expected,
+            beats,
+            compared,
+            mismatches,
+            extra,
+            first,
+            cycles,
+            state.get("valid"),
+            state.get("ready"),
+        )
+
+
+def _cycles(path: Path) -> Any:
+    return np.frombuffer(path.read_bytes(), dtype=np.int64)
+
+
+def _check_verdict(outcome: dict[str, Any], unit: str | None, ports: dict[str, PortResult], run: Run) -> None:
+    verdict, message = outcome["verdict"], outcome["message"]
+    states = "\n    ".join(["", *(port.state() for port in ports.values())])
+    wrong = [port for port in ports.values() if port.first is not None]
+    if verdict == "protocol":
+        raise SimulationError(f"the design broke the stream protocol: {message}", got=f"at the end{states}")
+    if wrong:
+        wrong.sort(key=lambda port: int(port.cycles.presented[port.first.beat_index]) if port.first else 0)
+        total = sum(port.mismatches for port in wrong)
+        note = f"; then {message}" if verdict in ("hang", "limit") else ""
+        raise MismatchError(
+            f"hardware and reference differ in {total} of {sum(p.compared for p in ports.values())} beats{note}",
+            node=wrong[0].stream.name,
+            got=f"first difference: {wrong[0].first}",
+        )
+    if verdict in ("hang", "limit"):
+        raise HangError(
+            f"the design {'hangs' if verdict == 'hang' else 'takes too long'}: {message}",
+            got=f"cycle {outcome['cycles']}{states}",
+            expected="every beat of every stream",
+        )
+    surplus = [port for port in ports.values() if port.extra]
+    if surplus:
+        raise MismatchError(
+            f"{surplus[0].stream.name} produced {surplus[0].extra} beats more than expected",
+            node=surplus[0].stream.name,
+            got=surplus[0].beats,
+            expected=surplus[0].expected,
+        )
+    if verdict == "test":
+        raise SimulationError("every beat is right, but the test that intervenes in the run failed", got=message)
+    if verdict == "unfinished":
+        raise ResultsError(
+            "the run ended before the test that intervenes in it, so nothing was proven about it",
+            got=message,
+            remedy="let it act earlier, or give more frames",
+        )
+    for port in ports.values():
+        if port.stream.direction == "out" and not port.compared:
+            raise ResultsError(
+                f"no beat of {port.stream.name} was compared, so nothing was proven",
+                node=port.stream.name,
+                remedy="give at least one frame of stimulus",
+            )
+        if port.beats != port.expected:
+            raise ResultsError(
+                f"{port.stream.name} moved fewer beats than expected", got=port.beats, expected=port.expected
+            )
+    if verdict != "pass" or unit is not None:
+        raise ResultsError(
+            "outcome and results.xml contradict each other",
+            got=f"{verdict}; {unit or 'test passed'}",
+            remedy=_tail(run),
+        )

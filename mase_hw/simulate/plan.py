@@ -1,0 +1,318 @@
+"""Writes what the simulator is to do: the plan and its beat files, into a cleaned run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mase_hw.beats import encode
+from mase_hw.errors import ConfigError, suggest
+from mase_hw.host.disk import not_written
+from mase_hw.simulate.dut import Dut
+from mase_hw.streams import IntArray, Stream
+
+RESULT_FILES = (
+    "results.xml",
+    "outcome.json",
+    "outcome.json.partial",
+    "progress",
+    "sim.log",
+    "dump.fst",
+    "coverage.dat",
+    "diagnosis.json",
+)
+RESULT_FOLDERS = ("beats", "found", "cycles")
+
+MOST_STALLS = 0.99
+"""The highest probability of a stall."""
+
+Burst = tuple[int, int]
+"""``(go, stop)``: cycles of work, then cycles of stall, over and over; ``(0, 0)`` for none."""
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """How unwilling the surroundings of the design are.
+
+    Args:
+        valid_low: Probability, in each cycle in which an input could offer a beat, that it does not.
+        ready_low: Probability, in each cycle, that an output does not accept.
+        valid_burst: Long gaps on the inputs, ``(go, stop)``.
+        ready_burst: Long stalls on the outputs, ``(go, stop)``.
+
+    Raises:
+        ConfigError: If a probability is outside ``[0, 0.99]`` or a burst could never let a beat pass.
+    """
+
+    valid_low: float = 0.0
+    ready_low: float = 0.0
+    valid_burst: Burst = (0, 0)
+    ready_burst: Burst = (0, 0)
+
+    def __post_init__(self) -> None:
+        for field in ("valid_low", "ready_low"):
+            if not 0.0 <= getattr(self, field) <= MOST_STALLS:
+                raise ConfigError(
+                    "stall probability out of range",
+                    field=field,
+                    got=getattr(self, field),
+                    expected=f"0 to {MOST_STALLS}",
+                )
+        for field in ("valid_burst", "ready_burst"):
+            go, stop = getattr(self, field)
+            if go < 0 or stop < 0 or (stop and not go):
+                raise ConfigError(
+                    "a burst of stalls needs cycles of work between them",
+                    field=field,
+                    got=(go, stop),
+                    expected="(go, stop) with go of 1 or more",
+                )
+
+    @classmethod
+    def none(cls) -> Stalls:
+        """Full rate on every port."""
+        return cls()
+
+    @classmethod
+    def random(cls, p_in: float = 0.4, p_out: float = 0.4) -> Stalls:
+        """Independent stalls in every cycle, on inputs and on outputs."""
+        return cls(valid_low=p_in, ready_low=p_out)
+
+    @classmethod
+    def named(cls, name: str) -> Stalls:
+        """A pattern of :data:`PATTERNS`.
+
+        Raises:
+            ConfigError: If there is none of that name.
+        """
+        if name not in PATTERNS:
+            raise ConfigError("unknown stall pattern", field="stalls", got=name, remedy=suggest(name, PATTERNS))
+        return PATTERNS[name]
+
+    @property
+    def slowdown(self) -> float:
+        """How many times as long a run takes about, the worse of inputs and outputs throughout."""
+        bursts = [(go + stop) / go for go, stop in (self.valid_burst, self.ready_burst) if go]
+        return max([1.0, *bursts]) / (1 - max(self.valid_low, self.ready_low))
+
+    def entry(self, direction: str) -> dict[str, Any]:
+        """The plan's entry for a stream of this direction."""
+        if direction == "in":
+            return {"probability": self.valid_low, "burst": list(self.valid_burst)}
+        return {"probability": self.ready_low, "burst": list(self.ready_burst)}
+
+
+PATTERNS: dict[str, Stalls] = {
+    "none": Stalls(),
+    "random": Stalls(0.4, 0.4),
+    "single": Stalls(valid_burst=(3, 1), ready_burst=(2, 1)),
+    "long": Stalls(valid_burst=(5, 150), ready_burst=(7, 130)),
+    "slow_input": Stalls(valid_low=0.8),
+    "slow_output": Stalls(ready_low=0.8),
+}
+"""Stall patterns by name: back-to-back frames, random stalls, stalls of one cycle, long ones, one slow side."""
+
+RESET_UNITS = ("cycles", "in", "out")
+_LATEST = (1 << 31) - 1
+"""As far as every engine counts."""
+
+
+@dataclass(frozen=True)
+class Reset:
+    """A reset in the middle of a run. Whatever was under way is lost; all frames are played again from the first one.
+
+    Args:
+        at: When: after so many ``unit`` since the reset before.
+        unit: ``cycles``; ``in`` or ``out``: beats accepted on all inputs, or on all outputs, together.
+        length: Cycles of reset. One is enough for a synchronous design.
+
+    Raises:
+        ConfigError: If a number is not a positive integer of 31 bits, or the unit is unknown.
+    """
+
+    at: int
+    unit: str = "cycles"
+    length: int = 1
+
+    def __post_init__(self) -> None:
+        if self.unit not in RESET_UNITS:
+            raise ConfigError(
+                "a reset counts something else", field="reset_at", got=self.unit, expected=" | ".join(RESET_UNITS)
+            )
+        for field in ("at", "length"):
+            try:
+                number = operator.index(getattr(self, field))
+            except TypeError:
+                number = 0
+            if not 0 < number <= _LATEST:
+                raise ConfigError(
+                    "a reset in the middle of a run needs positive numbers",
+                    field=f"reset_at.{field}",
+                    got=getattr(self, field),
+                    expected=f"an integer from 1 to {_LATEST}",
+                    remedy="let the reset come after the first cycle or beat; every run starts with a reset anyway",
+                )
+            object.__setattr__(self, field, number)
+
+    @classmethod
+    def parse(cls, text: str) -> Reset:
+        """Read ``40``, ``cycles:40``, ``in:5`` or ``out:3``.
+
+        Raises:
+            ConfigError: If it is something else.
+        """
+        unit, _, number = text.rpartition(":")
+        # No more digits than int() converts; what is too large is refused by its value.
+        if not (number.isascii() and number.isdigit() and len(number) < 100):
+            raise ConfigError(
+                "not a time of a reset", field="reset_at", got=text, expected="40, in:5 or out:3",
+                remedy="give cycles, or beats of all inputs (in:) or outputs (out:), since the reset before",
+            )  # fmt: skip
+        return cls(int(number), unit or "cycles")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to start, to stop and to give up; all in clock cycles.
+
+    Args:
+        watchdog: Cycles without a handshake on any stream after which all stalls are lifted; as many again without
+            one are a hang.
+        max_cycles: Cycles after which an unfinished run is given up.
+        reset_cycles: Length of reset.
+        idle_cycles: Cycles between reset and the first beat, in which memories prefetch.
+        tail_cycles: Least time to wait for beats too many after the last expected one.
+    """
+
+    watchdog: int
+    max_cycles: int
+    reset_cycles: int = 4
+    idle_cycles: int = 8
+    tail_cycles: int = 64
+
+    def __post_init__(self) -> None:
+        for field in ("watchdog", "max_cycles", "reset_cycles"):
+            if getattr(self, field) < 1:
+                raise ConfigError("a limit of the simulation is too small", field=field, got=getattr(self, field))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan on disk.
+
+    Args:
+        path: ``plan.json``; every other file of the run lies beside it.
+        identity: Hash of the plan and all beats; the outcome must repeat it.
+        raw: The encoded beats by stream: stimulus of inputs, reference of outputs.
+        resets: Resets in the middle of the run; the outcome must report as many.
+    """
+
+    path: Path
+    identity: str
+    raw: Mapping[str, bytes]
+    resets: int = 0
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.path.parent
+
+
+def clean_run_folder(run_dir: Path) -> None:
+    """Remove what an earlier run left, so that stale results cannot be taken for new ones.
+
+    Only names that this engine writes are removed.
+
+    Raises:
+        EmitError: If the folder cannot be written.
+    """
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        for name in ("plan.json", *RESULT_FILES):
+            (run_dir / name).unlink(missing_ok=True)
+        for name in RESULT_FOLDERS:
+            if (run_dir / name).exists():
+                shutil.rmtree(run_dir / name)
+            (run_dir / name).mkdir()
+        if (run_dir / "mem").is_symlink():
+            (run_dir / "mem").unlink()
+    except OSError as problem:
+        raise not_written("the run folder", run_dir, problem) from problem
+
+
+def write_plan(
+    dut: Dut,
+    run_dir: Path,
+    stimulus: Mapping[str, IntArray],
+    expected: Mapping[str, IntArray],
+    *,
+    seed: int,
+    stalls: Stalls,
+    limits: Limits,
+    reset_at: Sequence[Reset] = (),
+) -> Plan:
+    """Clean the run folder and write the plan.
+
+    Raises:
+        ConfigError: If the beats do not match the design's streams.
+        EmitError: If the folder cannot be written.
+    """
+    clean_run_folder(run_dir)
+    raw: dict[str, bytes] = {}
+    ports: dict[str, list[dict[str, Any]]] = {"in": [], "out": []}
+    _same_names("stimulus", stimulus, dut.inputs)
+    _same_names("expected", expected, dut.outputs)
+    for stream in (*dut.inputs, *dut.outputs):
+        beats = (stimulus if stream.direction == "in" else expected)[stream.name]
+        raw[stream.name] = encode(stream, beats)
+        ports[stream.direction].append(
+            {
+                "name": stream.name,
+                "valid": stream.valid,
+                "ready": stream.ready,
+                "bits": stream.bits,
+                "beats": int(beats.shape[0]),
+                "file": f"beats/{stream.name}.bin",
+                "stalls": stalls.entry(stream.direction),
+            }
+        )
+    plan: dict[str, Any] = {
+        "version": 1,
+        "top": dut.top,
+        "seed": int(seed),
+        **{name: int(getattr(limits, name)) for name in Limits.__dataclass_fields__},
+        "reset_at": [asdict(reset) for reset in reset_at],
+        "inputs": ports["in"],
+        "outputs": ports["out"],
+    }
+    digest = hashlib.sha256(json.dumps(plan, sort_keys=True).encode())
+    for name in sorted(raw):
+        digest.update(raw[name])
+    plan["id"] = digest.hexdigest()
+    try:
+        for name, data in raw.items():
+            (run_dir / "beats" / f"{name}.bin").write_bytes(data)
+        if dut.memory is not None:
+            (run_dir / "mem").symlink_to(dut.memory.resolve(), target_is_directory=True)
+        path = run_dir / "plan.json"
+        path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise not_written("the plan", run_dir, problem) from problem
+    return Plan(path, plan["id"], raw, len(reset_at))
+
+
+def _same_names(what: str, given: Mapping[str, IntArray], streams: tuple[Stream, ...]) -> None:
+    wanted = {s.name for s in streams}
+    if set(given) != wanted:
+        raise ConfigError(
+            f"{what} does not name the streams of the design",
+            field=what,
+            got=sorted(given),
+            expected=sorted(wanted),
+        )

