@@ -64,6 +64,28 @@ class Runtime:
             extra = (*extra, "-include", str(self.header()))
         return self._make(f"{source.stem}.o", [*extra, "-c", str(source)])
 
+    def driver(self, sources: Sequence[Path], folders: Sequence[Path], macros: str) -> Path:
+        """Return the object of C++ that is the same for every design, compiling it if the cache has none.
+
+        Args:
+            sources: What is compiled, in this order, as one unit.
+            folders: Where the headers lie that it includes.
+            macros: First lines of the unit.
+
+        Raises:
+            ToolError: If the compiler fails.
+        """
+        headers = [path for folder in folders for path in sorted(folder.glob("*.h"))]
+        digest = hashlib.sha256(macros.encode())
+        for path in (*sources, *headers):
+            content = path.read_bytes()
+            digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
+        name = f"driver-{digest.hexdigest()[:20]}"
+        unit = self.folder / f"{name}.cpp"
+        _write_atomic(unit, (macros + "".join(f'#include "{path}"\n' for path in sources)).encode())
+        include = [f"-I{folder}" for folder in folders]
+        return self._make(f"{name}.o", [*include, "-include", str(self.header()), "-c", str(unit)])
+
     def header(self) -> Path:
         """Return a header whose precompiled form lies beside it; to be given to ``-include``.
 

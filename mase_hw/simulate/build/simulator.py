@@ -59,9 +59,10 @@ class Flavour:
         folders: Where headers lie that ``main`` or the prologue includes.
         generated: C++ files that are written beside the model and compiled before ``main``, by name.
         prologue: First lines of every unit, from the folder of the generated model.
+        driver: C++ files that are the same for every design, ``main`` among them if it is not above; compiled once and
+            kept with the runtime.
         unit_bytes: C++ that is compiled as one unit: parsing headers is paid once a unit, but units compile in
             parallel, and the compiler sees no further.
-        apart: Whether ``main`` is a unit of its own.
         coverage: Whether the simulator counts lines, branches and toggles.
         strict: Whether a warning about style refuses the design.
     """
@@ -75,8 +76,8 @@ class Flavour:
     folders: tuple[Path, ...] = ()
     generated: tuple[tuple[str, str], ...] = ()
     prologue: Callable[[Path], str] = lambda model: ""
+    driver: tuple[Path, ...] = ()
     unit_bytes: int = 400_000
-    apart: bool = False
     coverage: bool = False
     strict: bool = True
 
@@ -191,7 +192,7 @@ def _identity(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour) -> str
     for fact in facts:
         digest.update(fact.encode() + b"\0")
     headers = [path for folder in flavour.folders for path in sorted(folder.glob("*.h"))]
-    for source in (*dut.sources, *flavour.main(tools), *headers):
+    for source in (*dut.sources, *flavour.main(tools), *flavour.driver, *headers):
         try:
             content = source.read_bytes()
         except OSError as problem:
@@ -246,6 +247,9 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
             # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
             header = pool.submit(library.header)
             fixed = [pool.submit(library.object, Path(source)) for source in listing["global"]]
+            if flavour.driver:
+                macros = _macros(waves, flavour.coverage)
+                fixed.append(pool.submit(library.driver, flavour.driver, flavour.folders, macros))
             include = ["-include", str(header.result())]
             compiled = [pool.submit(_compile, [*tools.compiler, *flags, *include], unit, tools) for unit in units]
             objects = []
@@ -303,7 +307,7 @@ def _units(
     for name, text in flavour.generated:
         (model / name).write_text(text, encoding="utf-8")
     program = (*(model / name for name, _ in flavour.generated), *main)
-    groups: list[list[Path]] = [[*program], []] if flavour.apart else [[*program]]
+    groups: list[list[Path]] = [[*program]]
     size = 0
     for file in (Path(name) for kind in _KINDS for name in listing.get(kind, [])):
         size += file.stat().st_size
@@ -311,9 +315,7 @@ def _units(
             groups.append([])
             size = file.stat().st_size
         groups[-1].append(file)
-    macros = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "SC": 0, "TIMING": 0}
-    macros["COVERAGE"] = flavour.coverage
-    prologue = "".join(f"#define VM_{name} {int(value)}\n" for name, value in macros.items()) + flavour.prologue(model)
+    prologue = _macros(waves, flavour.coverage) + flavour.prologue(model)
     units = []
     for index, group in enumerate(group for group in groups if group):
         unit = model / f"unit_{index}.cpp"
@@ -322,6 +324,13 @@ def _units(
         unit.write_text(prologue + "".join(f'#include "{file}"\n' for file in ordered), encoding="utf-8")
         units.append(unit)
     return units
+
+
+def _macros(waves: bool, coverage: bool) -> str:
+    """What Verilator's own makefile would say of a model, as lines of C++."""
+    said = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "SC": 0, "TIMING": 0}
+    said["COVERAGE"] = coverage
+    return "".join(f"#define VM_{name} {int(value)}\n" for name, value in said.items())
 
 
 def _compile(command: Sequence[str], unit: Path, tools: BuildTools) -> tuple[Path, str]:

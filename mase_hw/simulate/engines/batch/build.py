@@ -66,14 +66,14 @@ def build(
     flavour = Flavour(
         "batch",
         OPTIMISE,
-        main=lambda tools: (sim_root() / "end_with_parent.h", sim_root() / "batch" / "bench.cpp"),
+        main=lambda tools: (),
+        driver=(sim_root() / "end_with_parent.h", sim_root() / "batch" / "bench.cpp"),
         flags=tuple(COVERAGE_FLAGS) if coverage else (),
         rules=rules,
         folders=(sim_root() / "batch",),
         generated=(("glue.cpp", _glue(dut, probes, levels)),),
         prologue=_prologue,
         unit_bytes=800_000,
-        apart=True,
         coverage=coverage,
         strict=not foreign,
     )
