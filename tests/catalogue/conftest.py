@@ -13,6 +13,7 @@ import pytest
 
 from mase_hw.host.toolchain import require
 from mase_hw.resources import rtl_root
+from mase_hw.simulate.engines.batch.build import build as build_batch
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 
 from .harness import item
@@ -52,7 +53,17 @@ def cache(tools: BuildTools, shared: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
-    """Build a design in a folder of its own; a second call, by any worker, finds it done."""
+    """Build a design for the batch engine in a folder of its own; a second call, by any worker, finds it done."""
+
+    def make(dut: Dut, name: str) -> Built:
+        return build_batch(dut, shared / "catalogue-batch" / name, cache_dir=cache, tools=tools, jobs=1)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def cocotb_builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
+    """The same for cocotb."""
 
     def make(dut: Dut, name: str) -> Built:
         return build(dut, shared / "catalogue" / name, cache_dir=cache, tools=tools, jobs=1)

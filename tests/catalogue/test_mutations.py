@@ -14,7 +14,8 @@ import pytest
 
 from mase_hw.errors import HangError, MismatchError, ResultsError, SimulationError
 from mase_hw.resources import rtl_root
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, SimResult, Stalls, build
+from mase_hw.simulate.engines.batch.build import build
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, SimResult, Stalls
 
 from .harness import Item, check_departures, check_steps, check_timing, files_of, item, play
 

@@ -16,7 +16,10 @@ from mase_hw.errors import SimulationError
 from mase_hw.formats import FixedFormat
 from mase_hw.host.lint import lint
 from mase_hw.resources import rtl_root
-from mase_hw.simulate.engines.cocotb.engine import Dut, SimResult, Stalls, simulate
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.batch.engine import simulate
+from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.result import SimResult
 from mase_hw.streams import Direction, Stream
 
 from .conftest import Builder, Yosys

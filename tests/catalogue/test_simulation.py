@@ -15,17 +15,12 @@ from .harness import ITEMS, Item, check_departures, check_steps, check_timing, e
 
 every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
 
-QUICK = 3
-"""Cases of a module that meet every pattern of stalls in each run of the tests; `make test-long` takes the others."""
+UNDER_COCOTB = 1
+"""Cases of a module that are played under cocotb as well."""
 
 
 def _place(it: Item) -> int:
     return [other.id for other in ITEMS if other.hardware.module == it.hardware.module].index(it.id)
-
-
-every_pattern = pytest.mark.parametrize(
-    "it", [pytest.param(it, id=it.id, marks=[pytest.mark.slow] * (_place(it) >= QUICK)) for it in ITEMS]
-)
 
 
 def all_compared(it: Item, result: SimResult) -> SimResult:
@@ -44,7 +39,18 @@ def test_full_rate(it: Item, builder: Builder, tmp_path: Path) -> None:
     check_steps(it, result)
 
 
-@every_pattern
+@pytest.mark.parametrize("it", [it for it in ITEMS if _place(it) < UNDER_COCOTB], ids=lambda it: it.id)
+def test_under_cocotb(it: Item, cocotb_builder: Builder, tmp_path: Path) -> None:
+    """The engine with a Python driver says the same of a module of each kind, to the bit and the cycle."""
+    built = cocotb_builder(it.dut(), it.id)
+    result = all_compared(it, play(built, it, tmp_path / "full", engine="cocotb"))
+    check_timing(it, result)
+    check_departures(it, result)
+    stalled = play(built, it, tmp_path / "stalls", Stalls.random(0.1, 0.8), seed=5, stall_static=False, engine="cocotb")
+    check_steps(it, all_compared(it, stalled))
+
+
+@every_case
 def test_late_inputs(it: Item, builder: Builder, tmp_path: Path) -> None:
     """The latency model holds for any arrival of the data, not only for one beat a cycle."""
     built = builder(it.dut(), it.id)
@@ -61,7 +67,7 @@ def test_random_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
     all_compared(it, play(builder(it.dut(), it.id), it, tmp_path, Stalls.random(0.4, 0.4), seed=4))
 
 
-@every_pattern
+@every_case
 def test_back_pressure(it: Item, builder: Builder, tmp_path: Path) -> None:
     """Every beat in the cycle that the latency model says when the data comes and goes at random."""
     stalls = Stalls.random(0.1, 0.8)
@@ -69,7 +75,7 @@ def test_back_pressure(it: Item, builder: Builder, tmp_path: Path) -> None:
     check_steps(it, all_compared(it, result))
 
 
-@every_pattern
+@every_case
 def test_long_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
     """The same bits when the output stops until everything behind it is full, and runs until it is empty."""
     fill = it.hardware.latency(it.case.params).fill
