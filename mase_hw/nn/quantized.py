@@ -89,8 +89,9 @@ class Quantized(nn.Module):
         if kept is not None and kept[0].fits(self):
             return kept[1]
         mantissas = {name: self.mantissa(name) for name in self.parameter_names}
-        prepare = self.op.on_values
-        run = None if any(map(symbolic, mantissas.values())) else prepare(self.arithmetic, mantissas)
+        if any(map(symbolic, mantissas.values())):
+            return None
+        run: OnValues | None = self.op.on_values(self.arithmetic, mantissas)
         self.__dict__["_prepared"] = (Snapshot(self), run)
         return run
 

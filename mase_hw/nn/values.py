@@ -141,7 +141,7 @@ def selection(
     return None if cast is None else OnValues(exact, cast, clamp=clamp)
 
 
-MOST_PARTS = 4
+MOST_PARTS = 8
 """More ranges than that cost as much as double precision."""
 Parts = tuple[tuple[slice, Tensor], ...]
 """Ranges of input channels with the weights of each, as float32 values."""

@@ -30,30 +30,28 @@ class Witness:
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = tensor
-        self._state = _state(tensor)
+        self._counted = not tensor.is_inference()  # tensors of inference mode count no versions
+        self._version = tensor._version if self._counted else 0
+        self._place, self._dtype = tensor.data_ptr(), tensor.dtype
         with torch.inference_mode(False), torch.no_grad():
-            self._sample = _sample(tensor).clone()
+            # A view of what lies there, and what it was.
+            self._seen = _sample(tensor)
+            self._sample = self._seen.clone()
 
     def holds(self, tensor: Tensor) -> bool:
         """Whether ``tensor`` is that tensor, unchanged."""
-        if tensor is not self._tensor or _state(tensor) != self._state:
+        if tensor is not self._tensor or tensor.data_ptr() != self._place or tensor.dtype is not self._dtype:
             return False
-        return torch.equal(_sample(tensor), self._sample)
-
-
-def _state(tensor: Tensor) -> tuple[object, ...]:
-    # Tensors of inference mode count no versions; their contents are compared whole.
-    version = -1 if tensor.is_inference() else tensor._version
-    return tensor.dtype, tensor.device, tensor.shape, tensor.stride(), tensor.data_ptr(), version
+        if self._counted and tensor._version != self._version:
+            return False
+        return torch.equal(self._seen, self._sample)
 
 
 def _sample(tensor: Tensor) -> Tensor:
     flat = tensor.detach()
-    if flat.numel() <= WHOLE or flat.is_inference():
+    if flat.numel() <= WHOLE or flat.is_inference() or not flat.is_contiguous():
         return flat
     # Strides of a prime number of elements meet every row and column of the usual sizes.
-    if not flat.is_contiguous():
-        return flat
     step = _prime_below(flat.numel() // SAMPLES)
     return flat.view(-1)[::step]
 
