@@ -20,6 +20,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,
     calibrate_analysis_pass,
+    fold_batch_norm_transform_pass,
     init_metadata_analysis_pass,
     quantize_transform_pass,
 )
@@ -47,6 +48,7 @@ def quantised(model: nn.Module, x: Tensor) -> nn.Module:
     """The model in 8 bits."""
     graph, _ = init_metadata_analysis_pass(MaseGraph(model))
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"input": x[:1]}, "add_value": False})
+    graph, _ = fold_batch_norm_transform_pass(graph)
     graph, _ = calibrate_analysis_pass(graph, {"data": [x]})
     graph, _ = quantize_transform_pass(graph, {"default": {"config": {"name": "fixed", **WIDTHS}}})
     return graph.model.eval()

@@ -92,6 +92,10 @@ class Program:
             found = self._run(steps, given)
         return fx.node.map_aggregate(found, _ordinary)
 
+    def forget(self) -> None:
+        """Look at all parameters again in the next call."""
+        self._prepared = None
+
     def _positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
         names = [str(node.target) for node in self.inputs[len(args) :]]
         return (*args, *(kwargs[name] for name in names)) if set(names) == set(kwargs) else None
@@ -131,7 +135,7 @@ class Program:
             module = self.modules.get(str(node.target)) if node.op == "call_module" else None
             if isinstance(module, Quantized):
                 wanted = [module.arithmetic.formats[f"data_in_{i}"] for i in range(len(node.args))]
-                run = module.on_values() if len(wanted) == 1 else None
+                run = module.on_values()
                 # A module that computes in mantissas looks at its parameters itself.
                 snapshots.append((module, Snapshot(module, parameters=run is not None)))
                 made[node] = _quantised(node, module, known, wanted, run)
@@ -192,6 +196,7 @@ def attach(graph: MaseGraph) -> None:
                 return result
         return generated(self, *args, **kwargs)
 
+    forward.mase_program = program  # type: ignore[attr-defined]
     cls.forward = forward
 
 
@@ -256,9 +261,9 @@ def _quantised(
     if on_grid:
         return _Step(node, _only(node), run.compute, result, run)
 
-    def entered(x: Tensor) -> Tensor | None:
-        values = enter(x, wanted[0])
-        return None if values is None else run.compute(values)
+    def entered(*given: Tensor) -> Tensor | None:
+        values = [enter(x, fmt) for x, fmt in zip(given, wanted, strict=True)]
+        return None if any(x is None for x in values) else run.compute(*values)
 
     # Its permission is asked with that of the others.
     return _Step(node, _only(node), entered, result, OnValues(entered, None, run.allowed))

@@ -17,6 +17,7 @@ from mase_hw.catalogue import Arithmetic, Catalogue, OpDef
 from mase_hw.errors import FormatError, GraphError, suggest
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, enter
+from mase_hw.nn.witness import KEPT, Witness
 from mase_hw.numerics import as_carrier, carrier, dequantize, magnitude, quantize, symbolic
 
 
@@ -64,11 +65,14 @@ class Quantized(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""
-        if self.op.on_values is not None and len(inputs) == 1 and plain(inputs[0]):
-            run, x = self.on_values(), enter(inputs[0], self.arithmetic.formats["data_in_0"])
-            result = run(x) if run is not None and x is not None else None
-            if result is not None:
-                return result
+        if self.op.on_values is not None and all(map(plain, inputs)):
+            run = self.on_values()
+            if run is not None:
+                formats = self.arithmetic.formats
+                values = [enter(x, formats[f"data_in_{i}"]) for i, x in enumerate(inputs)]
+                result = run(*values) if all(x is not None for x in values) else None
+                if result is not None:
+                    return result
         return self.in_mantissas(inputs)
 
     def on_values(self) -> OnValues | None:
@@ -85,14 +89,15 @@ class Quantized(nn.Module):
         if kept is not None and kept[0].fits(self):
             return kept[1]
         mantissas = {name: self.mantissa(name) for name in self.parameter_names}
-        prepare = self.op.on_values
-        run = None if any(map(symbolic, mantissas.values())) else prepare(self.arithmetic, mantissas)
+        if any(map(symbolic, mantissas.values())):
+            return None
+        run: OnValues | None = self.op.on_values(self.arithmetic, mantissas)
         self.__dict__["_prepared"] = (Snapshot(self), run)
         return run
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: without what was prepared from the rest."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_prepared", "_kept")}
+        return {name: value for name, value in self.__dict__.items() if name not in KEPT}
 
     def in_mantissas(self, inputs: Sequence[Tensor], on_grid: bool = False) -> Tensor:
         """The values of what ``golden`` gives.
@@ -139,25 +144,22 @@ class Quantized(nn.Module):
         return quantize(value, self.arithmetic.formats[name], name=f"{self.label}.{name}")
 
     def _parameter(self, name: str) -> Tensor:
-        """Mantissas of a parameter; without gradient they are kept until something they depend on changes.
-
-        Contents are compared rather than version counters, which do not see a write through ``.data`` or numpy.
-        """
+        """Mantissas of a parameter; without gradient they are kept until something they depend on changes."""
         value: Tensor = getattr(self, name)
         if (torch.is_grad_enabled() and value.requires_grad) or symbolic(value):
             return self._quantized(name)
-        parts = [value.detach()]
+        parts = [value]
         if name == "weight" and "weight_shift" in self.parameter_names:
             parts.append(self.get_buffer("weight_shift"))
         # Not made by the constructor: a checkpoint compares what constructors make.
         kept: dict[str, Any] = self.__dict__.setdefault("_kept", {})
         if name in kept:
-            fmt, copies, mantissa = kept[name]
-            if fmt == self.arithmetic.formats[name] and all(map(_identical, parts, copies)):
+            fmt, witnesses, mantissa = kept[name]
+            if fmt == self.arithmetic.formats[name] and all(w.holds(p) for w, p in zip(witnesses, parts, strict=True)):
                 found: Tensor = mantissa
                 return found
         mantissa = self.mantissa(name)
-        kept[name] = (self.arithmetic.formats[name], [part.clone() for part in parts], mantissa)
+        kept[name] = (self.arithmetic.formats[name], [Witness(part) for part in parts], mantissa)
         return mantissa
 
     def extra_repr(self) -> str:
@@ -220,8 +222,8 @@ class Quantized(nn.Module):
 class Snapshot:
     """Everything about a quantised module that its bits depend on, to tell later whether it is still so.
 
-    Contents of parameters are compared rather than version counters, which do not see a write through ``.data`` or
-    numpy; formats and attributes likewise, because an arithmetic is frozen, but its mappings need not be.
+    Parameters have a :class:`~mase_hw.nn.witness.Witness`; formats and attributes are compared, because an arithmetic
+    is frozen, but its mappings need not be.
 
     Args:
         module: The module, :class:`Quantized` or :class:`QuantizeInput`.
@@ -232,27 +234,19 @@ class Snapshot:
         self._arithmetic = module.arithmetic
         self._formats, self._attributes = dict(self._arithmetic.formats), dict(self._arithmetic.attributes)
         names = module.parameter_names if parameters and isinstance(module, Quantized) else ()
-        copies = []
-        with torch.inference_mode(False):
-            for name in names:
-                table: dict[str, Any] = module._parameters if name in module._parameters else module._buffers
-                copies.append((table, name, getattr(module, name).detach().clone()))
-        self._copies = tuple(copies)
+        tables = [(module._parameters if n in module._parameters else module._buffers, n) for n in names]
+        self._witnesses = tuple((table, name, Witness(getattr(module, name))) for table, name in tables)
 
     def fits(self, module: Quantized | QuantizeInput) -> bool:
         """Whether nothing has changed."""
         a = self._arithmetic
         if module.arithmetic is not a or a.formats != self._formats or a.attributes != self._attributes:
             return False
-        for table, name, copy in self._copies:
+        for table, name, witness in self._witnesses:
             value = table.get(name)
-            if value is None or not _identical(value, copy):
+            if value is None or not witness.holds(value):
                 return False
         return True
-
-
-def _identical(a: Tensor, b: Tensor) -> bool:
-    return a.dtype is b.dtype and a.device == b.device and torch.equal(a, b)
 
 
 def plain(x: object) -> bool:

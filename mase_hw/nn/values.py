@@ -11,8 +11,9 @@ Ops offer this as ``OpDef.on_values``; the definition stays ``golden``, and test
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -45,38 +46,49 @@ class Cast:
 
 @dataclass(frozen=True)
 class OnValues:
-    """An op of one input from values to values.
+    """An op from values to values.
 
     Args:
         exact: The result before the cast, exact, in a new tensor; None where this input must be computed in mantissas.
         cast: What follows; None if the result is in its format already.
         allowed: Whether torch's settings leave ``exact`` exact, asked at every use.
-        positive: ``exact`` is ``max(x, 0)``, which the cast before it can do as well.
+        clamp: ``exact`` is a clamp between these, which the cast before it can do as well.
     """
 
-    exact: Callable[[Tensor], Tensor | None]
+    exact: Callable[..., Tensor | None]
     cast: Cast | None
     allowed: Callable[[], bool] | None = None
-    positive: bool = False
+    clamp: tuple[float, float] | None = None
 
-    def __call__(self, x: Tensor) -> Tensor | None:
+    def __call__(self, *x: Tensor | None) -> Tensor | None:
         """The result, in a tensor of its own; None where it must be computed in mantissas after all."""
         if self.allowed is not None and not self.allowed():
             return None
-        return self.compute(x)
+        return self.compute(*x)
 
-    def compute(self, x: Tensor) -> Tensor | None:
+    def compute(self, *x: Tensor | None) -> Tensor | None:
         """The result where ``allowed`` was asked before."""
-        y = self.exact(x)
+        y = self.exact(*x)
         return y if y is None or self.cast is None else self.cast(y)
 
     def then(self, after: OnValues) -> OnValues | None:
         """Both in one, if all that ``after`` does is to clamp what this one gives; else None."""
         mine, theirs = self.cast, after.cast
-        if not after.positive or mine is None or (theirs is not None and theirs.constant is not mine.constant):
+        if after.clamp is None or mine is None or (theirs is not None and theirs.constant is not mine.constant):
             return None
-        high = mine.high if theirs is None else min(mine.high, theirs.high)
-        return replace(self, cast=Cast(max(mine.low, 0.0), high, mine.constant))
+        # Clamping comes before rounding here and after it there, which is the same for ends on the grid.
+        if not all(math.isinf(end) or _on_grid(end, mine) for end in after.clamp):
+            return None
+        low, high = max(mine.low, after.clamp[0]), min(mine.high, after.clamp[1])
+        if theirs is not None:
+            low, high = max(low, theirs.low), min(high, theirs.high)
+        return replace(self, cast=Cast(low, high, mine.constant)) if low <= high else None
+
+
+def _on_grid(value: float, cast: Cast) -> bool:
+    """Whether a value is a multiple of the step of a cast, whose constant is ``1.5 * 2**23`` steps."""
+    steps = value / (float(cast.constant) / (1.5 * (1 << 23)))
+    return steps == math.floor(steps)
 
 
 MAX_EXPONENT = 40
@@ -109,7 +121,7 @@ def cast_to(a: Arithmetic) -> Cast | None:
 
 
 def selection(
-    a: Arithmetic, low: int, exact: Callable[[Tensor], Tensor | None], positive: bool = False
+    a: Arithmetic, low: int, exact: Callable[[Tensor], Tensor | None], clamp: tuple[float, float] | None = None
 ) -> OnValues | None:
     """An op that gives numbers of its input, or 0; it needs no cast if the output format holds them all.
 
@@ -117,27 +129,42 @@ def selection(
         a: Formats and modes.
         low: Smallest mantissa that is given.
         exact: The op before the cast.
-        positive: It is ``max(x, 0)``.
+        clamp: It is a clamp between these.
     """
     fx, fy = a.formats["data_in_0"], a.formats["data_out_0"]
     if not in_float32(fx, fy):
         return None
     finer = fy.frac_width - fx.frac_width
     if finer >= 0 and low << finer >= fy.min_mantissa and fx.max_mantissa << finer <= fy.max_mantissa:
-        return OnValues(exact, None, positive=positive)
+        return OnValues(exact, None, clamp=clamp)
     cast = cast_to(a)
-    return None if cast is None else OnValues(exact, cast, positive=positive)
+    return None if cast is None else OnValues(exact, cast, clamp=clamp)
 
 
-def operands(a: Arithmetic, t: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None] | None:
-    """Weight and bias as float32 values, if all sums of products with ``data_in_0`` are exact in float32.
+MOST_PARTS = 8
+"""More ranges than that cost as much as double precision."""
+Parts = tuple[tuple[slice, Tensor], ...]
+"""Ranges of input channels with the weights of each, as float32 values."""
+
+
+def operands(
+    a: Arithmetic, t: Mapping[str, Tensor], last: Cast | None, *, split: bool = True
+) -> tuple[Parts, Tensor | None] | None:
+    """Weights and bias as float32 values, if all sums of products with ``data_in_0`` are exact in float32.
 
     The bound is that of these weights, not of any weights of their format: the largest sum of magnitudes of one output,
-    in units of the finest bit.
+    in units of the finest bit. Where it is beyond 2**24, the input channels are cut into ranges whose sums are within
+    it. Each is exact; so is what two of them add up to, or it is rounded and its magnitude is at least 2**24 units. If
+    the cast saturates there, the result is the same.
 
     Args:
         a: Formats.
-        t: Mantissas of ``weight`` (outputs first), optional ``bias`` and ``weight_shift``.
+        t: Mantissas of ``weight`` (outputs first, input channels second), optional ``bias`` and ``weight_shift``.
+        last: The cast that follows.
+        split: The op can be computed on a part of its input channels.
+
+    Returns:
+        The parts and the bias, which belongs to the first; None if float32 is not enough.
     """
     names = [name for name in ("weight", "bias") if name in t]
     if any(v.device.type != "cpu" for v in t.values()) or not in_float32(
@@ -158,9 +185,44 @@ def operands(a: Arithmetic, t: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | N
         bound = bound * math.ldexp(1.0, frac - product_frac)
         bound = bound + bias.double().abs() * math.ldexp(1.0, frac - fb.frac_width)
         bias = (bias.double() * fb.scale).float()
-    if bound.numel() and float(bound.max()) > _EXACT:
+    values = (weight * fw.scale).float()
+    if not bound.numel() or float(bound.max()) <= _EXACT:
+        return ((slice(None), values),), bias
+    unit = math.ldexp(1.0, -frac)
+    saturates = last is not None and max(-last.low, last.high) <= _EXACT * unit
+    if not split or not saturates:
         return None
-    return (weight * fw.scale).float(), bias
+    own = weight.abs().flatten(2).sum(2) if weight.dim() > 2 else weight.abs()
+    reach = own * (magnitude(fx) * math.ldexp(1.0, frac - product_frac))
+    used = torch.zeros_like(reach[:, 0]) if bias is None else bias.double().abs() * math.ldexp(1.0, frac)
+    begins, channels = [0], reach.shape[1]
+    for channel in range(channels):
+        more = used + reach[:, channel]
+        if float(more.max()) > _EXACT:
+            begins.append(channel)
+            more = reach[:, channel]
+        used = more
+    if len(begins) > MOST_PARTS or float(reach.max()) > _EXACT:
+        return None
+    ranges = [slice(begin, end) for begin, end in itertools.pairwise([*begins, channels])]
+    return tuple((part, values[:, part].contiguous()) for part in ranges), bias
+
+
+def add_parts(parts: Sequence[Tensor], last: Cast) -> Tensor:
+    """The sum of exact sums, as far as the cast that follows can tell; written into the first.
+
+    Args:
+        parts: As :func:`operands` cut them, each within 2**24 units.
+        last: The cast, which saturates within 2**24 units.
+    """
+    first, *rest = parts
+    if len(rest) < 2:
+        return first.add_(rest[0]) if rest else first
+    # Three might pass 2**24 and come back.
+    total = first.double()
+    for part in rest:
+        total.add_(part)
+    return total.clamp_(last.low, last.high).float()
 
 
 def enter(x: Tensor, fmt: FixedFormat) -> Tensor | None:

@@ -17,6 +17,7 @@ from mase_hw.catalogue import Arithmetic, Latency, Request
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.layouts import Layout
+from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.ops._tensors import DIMS, fold_shape, format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps
@@ -115,6 +116,31 @@ def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[
         return {"data_out_0": out}
 
     return run
+
+
+def on_values(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], OnValues | None]:
+    """The same on values, where every combination of two of them is exact in float32."""
+
+    def prepare(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
+        second = CONSTANT if CONSTANT in t else "data_in_1"
+        code, last = operation_of(a, operation), cast_to(a)
+        fx, fy = a.formats["data_in_0"], a.formats[second]
+        if last is None or not in_float32(fx, fy):
+            return None
+        if code == MUL:
+            bound = magnitude(fx) * magnitude(fy)
+        else:
+            frac = max(fx.frac_width, fy.frac_width)
+            bound = sum(magnitude(f) << (frac - f.frac_width) for f in (fx, fy))
+        if carrier(bound) != torch.float32:
+            return None
+        combine = EXACT[code]
+        if CONSTANT not in t:
+            return OnValues(combine, last)
+        held = (t[CONSTANT].double() * fy.scale).float()
+        return OnValues(lambda x: combine(x, held), last)
+
+    return prepare
 
 
 def _surrogate(value: Tensor, frac: int, a: Arithmetic) -> Tensor:

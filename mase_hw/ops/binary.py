@@ -132,6 +132,7 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
         attributes=("reversed",) if operation == SUB else (),
         constant=CONSTANT,
         golden=binary.golden(operation),
+        on_values=binary.on_values(operation),
         formats=("data_in_0", "data_in_1", CONSTANT, "data_out_0"),
         hardware=Hardware(
             module="fixed_binary",

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
 from mase_hw.formats import FixedFormat, Overflow
-from mase_hw.nn.values import OnValues, cast_to, operands
+from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import (
     as_carrier,
     carrier,
@@ -94,17 +94,24 @@ def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], frac: int, product_frac: 
 
 
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-    found, last, g = operands(a, t), cast_to(a), geometry_of(a.attributes, tuple(t["weight"].shape[2:]))
-    if found is None or last is None or g.before != g.after:
+    last, g = cast_to(a), geometry_of(a.attributes, tuple(t["weight"].shape[2:]))
+    found = operands(a, t, last, split=g.groups == 1)
+    if last is None or found is None or g.before != g.after:
         return None
-    (weight, bias), dims = found, t["weight"].dim()
+    (((first, weight), *rest), bias), dims = found, t["weight"].dim()
+
+    def one(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        if dims == 3:
+            return F.conv1d(x, w, b, g.stride[1], g.before[1], g.dilation[1], g.groups)
+        return F.conv2d(x, w, b, g.stride, g.before, g.dilation, g.groups)
 
     def run(x: Tensor) -> Tensor | None:
         if x.dim() != dims:
             return None
-        if dims == 3:
-            return F.conv1d(x, weight, bias, g.stride[1], g.before[1], g.dilation[1], g.groups)
-        return F.conv2d(x, weight, bias, g.stride, g.before, g.dilation, g.groups)
+        if not rest:
+            return one(x, weight, bias)
+        sums = [one(x[:, part], more, None) for part, more in rest]
+        return add_parts([one(x[:, first], weight, bias), *sums], last)
 
     return OnValues(run, last, _all_bits)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.nn.values import OnValues, cast_to, operands
+from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import (
     as_carrier,
     carrier,
@@ -133,11 +133,19 @@ def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], frac: int, product_frac: 
 
 
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-    found, last = operands(a, t), cast_to(a)
-    if found is None or last is None:
+    last = cast_to(a)
+    found = operands(a, t, last)
+    if last is None or found is None:
         return None
-    weight, bias = found
-    return OnValues(lambda x: nn.functional.linear(x, weight, bias), last, _all_bits)
+    ((first, weight), *rest), bias = found
+
+    def run(x: Tensor) -> Tensor:
+        if not rest:
+            return nn.functional.linear(x, weight, bias)
+        sums = [nn.functional.linear(x[..., part], more) for part, more in rest]
+        return add_parts([nn.functional.linear(x[..., first], weight, bias), *sums], last)
+
+    return OnValues(run, last, _all_bits)
 
 
 def _all_bits() -> bool:

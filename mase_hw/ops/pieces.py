@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mase_hw.catalogue import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._pieces import BY_NAME, PIECES, Constants, Pieces, constants
@@ -64,6 +65,28 @@ def _straight(m: Tensor, c: Constants, slopes: list[int], offsets: list[int]) ->
     """The exact value, in units of the finer of product and offset."""
     first, middle, last = (m * s + o for s, o in zip(slopes, offsets, strict=True))
     return torch.where(m < c.low, first, torch.where(m >= c.high, last, middle))
+
+
+def _on_values(name: str) -> Callable[[Arithmetic, Mapping[str, Tensor]], OnValues | None]:
+    """As a clamp of values, where the pieces are one for every code of the input."""
+
+    def prepare(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
+        source, last = a.formats["data_in_0"], cast_to(a)
+        try:
+            c = constants(name, a)
+        except FormatError:  # the golden says it better
+            return None
+        flat = c.slopes[0] == c.slopes[2] == 0 and c.slopes[1] == 1 << c.slope_frac and c.offsets[1] == 0
+        low, high = (math.ldexp(o, -c.offset_frac) for o in (c.offsets[0], c.offsets[2]))
+        # The last code before a threshold is not beyond the limit, and the first after it not short of it.
+        meets = c.low - 1 <= low / source.scale <= c.low and c.high - 1 <= high / source.scale <= c.high
+        if not flat or not meets or low > high or last is None or not in_float32(source):
+            return None
+        if any(float(torch.tensor(end, dtype=torch.float32)) != end for end in (low, high)):
+            return None
+        return OnValues(lambda x: x.clamp(low, high), last, clamp=(low, high))
+
+    return prepare
 
 
 def _build(name: str) -> Callable[[Request], PiecesParams]:
@@ -155,6 +178,7 @@ def _op(function: Pieces) -> OpDef:
         methods=tuple(t for t in targets if isinstance(t, str)),
         attributes=(*function.attributes, "inplace"),
         golden=golden(name),
+        on_values=_on_values(name) if name in ("hardtanh", "relu6") else None,
         check=_check(name),
         hardware=Hardware(
             module="fixed_pieces",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -22,7 +23,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-    return selection(a, 0, torch.relu, positive=True)
+    return selection(a, 0, torch.relu, clamp=(0.0, math.inf))
 
 
 def _cases() -> list[Case]:
