@@ -1,266 +1,56 @@
-"""The catalogue: what an op is, and how ops are found.
+"""The catalogue: how ops are found, by torch target and by name.
 
-An op is one file in ``mase_hw/ops`` that exposes ``OPS``, a tuple of :class:`OpDef`. Nothing else names ops: torch
-target -> op, op -> RTL module, parameters, golden and latency are all read from here.
+Nothing else names ops: torch target -> op, op -> RTL module, parameters, golden and latency are all read from here.
+What an op consists of is in :mod:`mase_hw.opdef`, whose names are names of this module as well.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from mase_hw.errors import CatalogueError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.latency import Cycles as Cycles
-from mase_hw.latency import Latency as Latency
-from mase_hw.layouts import Layout
-from mase_hw.streams import Stream
+from mase_hw.nn import MODULES
+from mase_hw.opdef import (
+    EXTERNAL,
+    LAYOUTS,
+    MASE_TYPES,
+    Arithmetic,
+    Case,
+    Cycles,
+    Golden,
+    Hardware,
+    Latency,
+    Memory,
+    OpDef,
+    Params,
+    Request,
+    verilog_params,
+)
 
-EXTERNAL = "external/"
-"""Where RTL files that are not of this package stand, in place of ``rtl_templates``."""
-
-
-@dataclass(frozen=True)
-class Arithmetic:
-    """All that fixes the bits of an op: formats by tensor name, the cast modes, and the op's attributes."""
-
-    formats: Mapping[str, FixedFormat]
-    rounding: Rounding = Rounding.HALF_EVEN
-    overflow: Overflow = Overflow.SATURATE
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Params(Protocol):
-    """A frozen dataclass whose fields are the SystemVerilog parameters, in the order of the module."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One parameter set on which the catalogue test proves an op.
-
-    Args:
-        name: Unique within the op.
-        params: The parameters.
-        frames: Frames to stream in each run.
-        exhaustive: Feed every input code instead of random ones (one-input, elementwise ops).
-        attributes: Attributes of the op, where the arithmetic has any that are not among the parameters.
-    """
-
-    name: str
-    params: Any
-    frames: int = 4
-    exhaustive: bool = False
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the hardware metadata pass asks of an op when it builds its parameters.
-
-    Args:
-        node: Node name, for errors.
-        arithmetic: Formats by tensor name, cast modes and attributes.
-        shapes: Shape of every tensor by name, outermost dimension first.
-        parallelism: Lanes by tensor name, innermost dimension of the stream first, as far as chosen.
-        layouts: Order of the elements of every data tensor by name; row-major if missing.
-        chosen: Tensors whose lanes the user gave: an op may lower the others, but refuses these.
-    """
-
-    node: str
-    arithmetic: Arithmetic
-    shapes: Mapping[str, tuple[int, ...]]
-    parallelism: Mapping[str, tuple[int, ...]]
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
-    chosen: frozenset[str] = frozenset()
-
-    @property
-    def stream_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of every tensor in the order of its stream, the slowest dimension first."""
-        return {n: self.layouts[n].stream_shape if n in self.layouts else s for n, s in self.shapes.items()}
-
-
-LAYOUTS = ("any", "channels_last", "row_major", "rows")
-
-
-@dataclass(frozen=True)
-class Memory:
-    """The content of a memory that a module has inside and reads at any address.
-
-    Args:
-        words: Unsigned words, that of address 0 first.
-        bits: Width of a word.
-        note: What the manifest says of it.
-    """
-
-    words: tuple[int, ...]
-    bits: int
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """The hardware facets of an op; every one is required.
-
-    Args:
-        module: Name of the SystemVerilog module; it lives in ``file``.
-        file: Path of the module below ``rtl_templates``.
-        dependence_files: Every other file below ``rtl_templates`` it needs, dependencies first.
-        params: The parameter dataclass.
-        build: Makes the parameters for a node, or refuses with :class:`~mase_hw.errors.UnsupportedError`.
-        ports: The streams of the module.
-        arithmetic: Reads :class:`Arithmetic` back from the parameters.
-        latency: The timing of the module.
-        cases: Parameter sets for the catalogue test.
-        work: Multiply-accumulates a frame (0 for ops without multipliers).
-        multipliers: Multipliers the module instantiates.
-        follows_input: Output lanes equal input lanes, so lanes follow the producer unless configured.
-        static: Names of the input streams that carry parameters (weights) and come from a memory.
-        tied: Ports that carry no stream with these parameters, and the expression an instance ties them to (empty for
-            an output).
-        layout: In which order the data streams run: ``any`` (one common order, whatever arrives), ``channels_last``
-            (images ``(N, C, *S)`` as ``(N, *S, C)``), ``row_major``, or ``rows`` (the last dimension in any order, the
-            others as they are; the result row-major).
-        permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.
-        broadcast: The parameters that are broadcast to ``data_in_0`` and come in the order of its elements.
-        memories: Content of the memories inside the module, by the name of the string parameter that takes the path of
-            the file; these parameters are not among ``params``.
-        unrolls: The configuration may give ``kernel``, the window elements of a step as ``[height, width]``; ``build``
-            finds them as dimensions 1 and 2 of the parallelism of ``weight``, width first.
-        toolchain: ``INTERNAL`` for the RTL of this package, ``EXTERNAL`` for a user's own.
-        root: Folder of the files below ``external/``; every other file is of this package.
-    """
-
-    module: str
-    file: str
-    dependence_files: tuple[str, ...]
-    params: type[Any]
-    build: Callable[[Request], Any]
-    ports: Callable[[Any], tuple[Stream, ...]]
-    arithmetic: Callable[[Any], Arithmetic]
-    latency: Callable[[Any], Latency]
-    cases: Callable[[], Sequence[Case]]
-    work: Callable[[Any], int] = lambda _: 0
-    multipliers: Callable[[Any], int] = lambda _: 0
-    follows_input: bool = False
-    static: tuple[str, ...] = ()
-    tied: Callable[[Any], Mapping[str, str]] = lambda _: {}
-    layout: str = "any"
-    permuted: tuple[str, ...] = ()
-    unrolls: bool = False
-    memories: Callable[[Arithmetic], Mapping[str, Memory]] = lambda _: {}
-    broadcast: tuple[str, ...] = ()
-    toolchain: str = "INTERNAL"
-    root: Path | None = None
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Every file the module needs, dependencies first."""
-        return (*self.dependence_files, self.file)
-
-    def external(self, file: str) -> Path | None:
-        """Where a file of the user lies; None for a file of this package."""
-        if self.root is None or not file.startswith(EXTERNAL):
-            return None
-        return self.root / file.removeprefix(EXTERNAL)
-
-
-Golden = Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]
-"""Integer mantissas in, integer mantissas out; tensors by name, any carrier dtype."""
-
-MASE_TYPES = (
-    "module", "module_related_func", "builtin_func", "implicit_func", "placeholder", "get_attr", "output"
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class OpDef:
-    """One op, every facet.
-
-    Args:
-        name: ``mase_op``.
-        mase_type: One of :data:`MASE_TYPES`; empty for structural ops, which no model contains.
-        modules: torch module classes that are this op.
-        functions: Functions that are this op.
-        methods: Tensor methods that are this op.
-        attributes: Module attributes recorded as arguments; functions record theirs by signature.
-        parameters: Module parameters recorded as tensor arguments.
-        derive: Parameters of the golden from those of the float node: node name, float parameters, attributes and rank
-            of the data -> parameters by name. None where they are the same.
-        constant: Name of the parameter that an operand becomes which is a number or a stored tensor; the attribute
-            ``reversed`` then says that it comes before the data. Empty for ops whose operands are all data.
-        implicit: No hardware of its own: the data passes unchanged, only the shape or the order of dimensions differs.
-        relayout: Of an implicit op that is no plain reshape, or of one in hardware that takes any order and leaves out
-            elements: layout of the input, shape of the result and attributes -> layout of the result, or None if the
-            op cannot work in that order.
-        golden: The arithmetic; None only for ops without hardware.
-        on_values: The same on values, from formats and the mantissas of the parameters; None if those do not allow it
-            (:mod:`mase_hw.nn.values`). Only makes inference faster, and is not a second definition.
-        formats: Tensor names whose format the quantisation configuration may set.
-        default_out: Output format when the configuration gives none, from the input formats.
-        non_negative: Of an op with ``default_out``: it gives 0 for negative numbers, so its result needs no sign.
-        finest: Finest fraction width worth choosing for a tensor, from its name and the formats chosen so far; None for
-            no limit. Keeps an automatic choice from widening exact sums for bits that cannot matter.
-        check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
-        hardware: Hardware facets; None for implicit ops and ops not in hardware.
-    """
-
-    name: str
-    mase_type: str = ""
-    modules: tuple[type[nn.Module], ...] = ()
-    functions: tuple[Callable[..., Any], ...] = ()
-    methods: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
-    parameters: tuple[str, ...] = ()
-    derive: Callable[[str, Mapping[str, Tensor], Mapping[str, Any], int], dict[str, Tensor]] | None = None
-    constant: str = ""
-    implicit: bool = False
-    relayout: Callable[[Layout, Sequence[int], Mapping[str, Any]], Layout | None] | None = None
-    golden: Golden | None = None
-    on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Any] | None = None
-    formats: tuple[str, ...] = ("data_in_0", "data_out_0")
-    default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
-    non_negative: bool = False
-    finest: Callable[[str, Mapping[str, FixedFormat]], int | None] | None = None
-    check: Callable[[str, Mapping[str, Any]], None] | None = None
-    hardware: Hardware | None = None
-
-    def __post_init__(self) -> None:
-        def fail(problem: str) -> None:
-            raise CatalogueError(f"op {self.name!r}: {problem}", node=self.name)
-
-        structural = not self.mase_type
-        if not structural and self.mase_type not in MASE_TYPES:
-            fail(f"mase_type {self.mase_type!r} is not one of {', '.join(MASE_TYPES)}")
-        if structural and (self.modules or self.functions or self.methods):
-            fail("a structural op (no mase_type) cannot match torch targets")
-        if structural and self.hardware is None:
-            fail("a structural op needs the hardware facets")
-        if self.hardware is not None:
-            if self.implicit:
-                fail("an implicit op has no hardware facets")
-            if self.golden is None:
-                fail("missing facet: golden")
-            for facet in dataclasses.fields(self.hardware):
-                if facet.default is dataclasses.MISSING and getattr(self.hardware, facet.name) in (None, ""):
-                    fail(f"missing facet: {facet.name}")
-            if self.hardware.layout not in LAYOUTS:
-                fail(f"layout {self.hardware.layout!r} is not one of {', '.join(LAYOUTS)}")
-            if not dataclasses.is_dataclass(self.hardware.params):
-                fail("params is not a dataclass")
-            if not self.hardware.params.__dataclass_params__.frozen:
-                fail("params is not frozen")
-            if self.hardware.root is None and any(f.startswith(EXTERNAL) for f in self.hardware.files):
-                fail(f"files below {EXTERNAL} need a root")
+__all__ = [
+    "EXTERNAL",
+    "LAYOUTS",
+    "MASE_TYPES",
+    "Arithmetic",
+    "Case",
+    "Catalogue",
+    "Cycles",
+    "Golden",
+    "Hardware",
+    "Latency",
+    "Memory",
+    "OpDef",
+    "Params",
+    "Request",
+    "default_catalogue",
+    "verilog_params",
+]
 
 
 class Catalogue:
@@ -270,21 +60,13 @@ class Catalogue:
         ops: The op definitions.
         modules: Module classes that stand for any op (quantised ones) and write and rebuild themselves
             (:class:`mase_hw.ir.checkpoint_modules.Rebuildable`).
-        prepare: Called with a :class:`~mase_hw.ir.MaseGraph` whenever its modules are in place: it may make the model
-            faster, and must leave its results as they are, bit for bit.
 
     Raises:
         CatalogueError: If two ops share a name or claim the same torch target.
     """
 
-    def __init__(
-        self,
-        ops: Iterable[OpDef],
-        modules: Iterable[type[nn.Module]] = (),
-        prepare: Callable[[Any], object] = lambda _: None,
-    ) -> None:
+    def __init__(self, ops: Iterable[OpDef], modules: Iterable[type[nn.Module]] = ()) -> None:
         self.modules = tuple(modules)
-        self.prepare = prepare
         self._by_name: dict[str, OpDef] = {}
         self._targets: dict[Any, OpDef] = {}
         for op in ops:
@@ -334,12 +116,12 @@ class Catalogue:
 
     def extended(self, ops: Iterable[OpDef], modules: Iterable[type[nn.Module]] = ()) -> Catalogue:
         """A new catalogue with more ops, and more module classes that stand for ops."""
-        return Catalogue([*self, *ops], [*self.modules, *modules], self.prepare)
+        return Catalogue([*self, *ops], [*self.modules, *modules])
 
 
 @functools.cache
 def default_catalogue() -> Catalogue:
-    """The ops of ``mase_hw.ops``: every file's ``OPS``, in order of file name; what ``mase_hw.nn`` adds to them.
+    """The ops of ``mase_hw.ops``: every file's ``OPS``, in order of file name; the quantised modules of ``mase_hw.nn``.
 
     Raises:
         CatalogueError: If a file has no ``OPS`` or an op is incomplete.
@@ -354,11 +136,4 @@ def default_catalogue() -> Catalogue:
         if not isinstance(found, tuple) or not all(isinstance(op, OpDef) for op in found):
             raise CatalogueError(f"mase_hw/ops/{info.name}.py has no OPS, a tuple of OpDef", node=info.name)
         ops.extend(found)
-    quantised = importlib.import_module("mase_hw.nn")
-    return Catalogue(ops, quantised.MODULES, quantised.PREPARE)
-
-
-def verilog_params(params: Any) -> dict[str, int | str]:
-    """The SystemVerilog parameters of a parameter dataclass, in order; booleans become 0 and 1."""
-    values = dataclasses.asdict(params)
-    return {name: int(v) if isinstance(v, bool | int) else v for name, v in values.items()}
+    return Catalogue(ops, MODULES)

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mase_hw.compiler.quantised import quantised_graph
     from mase_hw.host.disk import not_written
     from mase_hw.model_spec import load_model
-    from mase_hw.passes.analysis.explain import explain, explained
+    from mase_hw.passes.explanation import explain, explained
 
     def say(line: str) -> None:
         print(line, flush=True, file=sys.stderr)

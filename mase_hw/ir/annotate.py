@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.ir import binding
+from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.inputs import STRUCTURAL, check_inputs, refuse_unknown
 from mase_hw.ir.metadata import CommonMetadata, TensorDict, TensorMetadata
 from mase_hw.ir.propagate import add_boundary, carry_formats
-
-if TYPE_CHECKING:
-    from mase_hw.ir.graph import MaseGraph
 
 
 def describe(tensor: Tensor, value: Any = None) -> TensorMetadata:
@@ -54,7 +52,7 @@ def named_results(value: Any) -> list[tuple[str, Any]]:
 
 
 def add_common_metadata(
-    graph: MaseGraph, dummy_in: Mapping[str, Any] | None, add_value: bool, force_device_meta: bool
+    graph: AnnotatedGraph, dummy_in: Mapping[str, Any] | None, add_value: bool, force_device_meta: bool
 ) -> None:
     """Evaluate the graph once and write the common metadata of all nodes; on an error nothing is written."""
     inputs = check_inputs(graph, dummy_in)
@@ -109,9 +107,9 @@ class _Keeper:
         return tensor.detach() if _storage(tensor) in self.parameters else tensor.detach().clone()
 
 
-def _arguments(graph: MaseGraph, node: fx.Node, results: binding.Results, keep: _Keeper) -> TensorDict:
+def _arguments(graph: AnnotatedGraph, node: fx.Node, results: binding.Results, keep: _Keeper) -> TensorDict:
     args = TensorDict()
-    for slot in binding.slots(graph, node, results):
+    for slot in binding.slots(graph.op_of(node), graph.model, node, results):
         if slot.source is None:
             args[slot.name] = slot.value
         else:

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torch import fx
+from torch import fx, nn
 
-from mase_hw.catalogue import OpDef
+from mase_hw.catalogue import Catalogue, OpDef
 from mase_hw.errors import GraphError
 from mase_hw.ir.metadata import TensorMetadata
 from mase_hw.ir.signatures import Bound, bind, forward_of
-
-if TYPE_CHECKING:
-    from mase_hw.ir.graph import MaseGraph
 
 Results = Mapping[fx.Node, Mapping[str, TensorMetadata]]
 """Results of every node evaluated so far."""
@@ -42,40 +39,40 @@ class Slot:
     parameter: bool = False
 
 
-def op_of(graph: MaseGraph, node: fx.Node) -> OpDef | None:
+def op_of(catalogue: Catalogue, model: nn.Module, node: fx.Node) -> OpDef | None:
     """The op of a node.
 
     A module whose class overrides the forward of the catalogued base is something else, unless it says
     ``mase_leaf`` or ``mase_op``.
     """
     if node.op == "call_function":
-        return graph.catalogue.of_function(node.target)  # type: ignore[arg-type]
+        return catalogue.of_function(node.target)  # type: ignore[arg-type]
     if node.op == "call_method":
-        return graph.catalogue.of_method(str(node.target))
+        return catalogue.of_method(str(node.target))
     if node.op != "call_module":
         return None
-    module = graph.model.get_submodule(str(node.target))
-    op = graph.catalogue.of_module(module)
+    module = model.get_submodule(str(node.target))
+    op = catalogue.of_module(module)
     if op is None or isinstance(getattr(module, "mase_op", None), str) or getattr(type(module), "mase_leaf", False):
         return op
     base = next(cls for cls in type(module).__mro__ if cls in op.modules)
     return op if type(module).forward is base.forward else None
 
 
-def slots(graph: MaseGraph, node: fx.Node, results: Results) -> list[Slot]:
+def slots(op: OpDef | None, model: nn.Module, node: fx.Node, results: Results) -> list[Slot]:
     """The arguments of a node that arrive through the call, named.
 
     A module's own parameters are not among them.
 
     Args:
-        graph: The graph.
+        op: The op of the node, if it has one.
+        model: The model in which the node is.
         node: Any node; all its producers are in ``results``.
         results: Results of the producers.
 
     Raises:
         GraphError: If two arguments get the same name.
     """
-    op = op_of(graph, node)
     parameters = op.parameters if op is not None else ()
     found: list[Slot] = []
     counter = 0
@@ -102,7 +99,7 @@ def slots(graph: MaseGraph, node: fx.Node, results: Results) -> list[Slot]:
             return slice(*[_unwrap(resolve(v)) for v in (value.start, value.stop, value.step)])
         return value
 
-    for name, value in _bound(graph, node, results):
+    for name, value in _bound(model, node, results):
         before = counter
         if name in parameters and isinstance(value, fx.Node) and len(tensors_of(value)) == 1:
             found.append(Slot(name, (value, tensors_of(value)[0]), parameter=True))
@@ -118,14 +115,14 @@ def slots(graph: MaseGraph, node: fx.Node, results: Results) -> list[Slot]:
     return found
 
 
-def _bound(graph: MaseGraph, node: fx.Node, results: Results) -> Bound:
+def _bound(model: nn.Module, node: fx.Node, results: Results) -> Bound:
     if node.op in ("placeholder", "get_attr"):
         return []
     if node.op == "output":
         return [("results", node.args[0])]
     target: Any = node.target
     if node.op == "call_module":
-        target = forward_of(graph.model.get_submodule(str(node.target)))
+        target = forward_of(model.get_submodule(str(node.target)))
 
     def is_tensor(value: Any) -> bool:
         return isinstance(value, fx.Node) and any(t.is_tensor for t in results[value].values())
@@ -154,9 +151,3 @@ def _unwrap(value: Any) -> Any:
     """The name of a single tensor, without the tuple around it."""
     single = isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], str)
     return value[0] if single else value
-
-
-def sources(graph: MaseGraph, node: fx.Node) -> dict[str, tuple[fx.Node, str]]:
-    """The producer and its result behind every tensor argument, from the metadata of the producers."""
-    results = {n: graph.meta_of(n).common.results for n in node.all_input_nodes}
-    return {s.name: s.source for s in slots(graph, node, results) if s.source is not None}

@@ -8,27 +8,26 @@ accidents, not forgers: whoever can write both files can make a consistent pair 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import IO, TypeVar
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
 from mase_hw._version import __version__
-from mase_hw.catalogue import Catalogue
 from mase_hw.errors import CheckpointError, MaseHwError
 from mase_hw.ir import checkpoint_graph, checkpoint_metadata
+from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.checkpoint_document import Document, parse
 from mase_hw.ir.checkpoint_files import Pair
 from mase_hw.ir.checkpoint_tensors import TensorTable, read_tensors
 from mase_hw.ir.checkpoint_values import ValueReader, ValueWriter
 from mase_hw.ir.inputs import refuse_unknown
 
-if TYPE_CHECKING:
-    from mase_hw.ir.graph import MaseGraph
+G = TypeVar("G", bound=AnnotatedGraph)
 
 
-def export(graph: MaseGraph, fname: str | os.PathLike[str]) -> None:
+def export(graph: AnnotatedGraph, fname: str | os.PathLike[str]) -> None:
     """Write ``fname.pt`` and ``fname.mz``; see :meth:`mase_hw.ir.MaseGraph.export`."""
     pair = Pair(fname)
     refuse_unknown(graph)
@@ -43,7 +42,7 @@ def export(graph: MaseGraph, fname: str | os.PathLike[str]) -> None:
     pair.write(save, document.text())
 
 
-def describe(graph: MaseGraph, table: TensorTable) -> Document:
+def describe(graph: AnnotatedGraph, table: TensorTable) -> Document:
     """The document of a graph; its tensors go into the table.
 
     Raises:
@@ -73,16 +72,20 @@ def describe(graph: MaseGraph, table: TensorTable) -> Document:
     )
 
 
-def load(
-    cls: type[MaseGraph], checkpoint: str | os.PathLike[str], propagate_missing: bool, catalogue: Catalogue
-) -> MaseGraph:
-    """Read a checkpoint; see :meth:`mase_hw.ir.MaseGraph.from_checkpoint`."""
+def load(empty: Callable[[], G], checkpoint: str | os.PathLike[str], propagate_missing: bool) -> G:
+    """Read a checkpoint into an empty graph; see :meth:`mase_hw.ir.MaseGraph.from_checkpoint`.
+
+    Args:
+        empty: Makes the graph, with the catalogue that knows the ops.
+        checkpoint: Path of the checkpoint.
+        propagate_missing: Give nodes without metadata new metadata.
+    """
     pair = Pair(checkpoint)
     try:
         with pair.read() as (text, file):
             document = parse(text, str(pair.document))
             tensors = read_tensors(file, document.tensors)
-        return _build(cls, document, tensors, propagate_missing, catalogue)
+        return _build(empty(), document, tensors, propagate_missing)
     except Exception as error:  # the document may come from anybody, so anything may come out of it
         if isinstance(error, MaseHwError) and str(pair.folder / pair.stem) in str(error):
             raise
@@ -97,17 +100,9 @@ def load(
         ) from error
 
 
-def _build(
-    cls: type[MaseGraph],
-    document: Document,
-    tensors: Mapping[str, Tensor],
-    propagate_missing: bool,
-    catalogue: Catalogue,
-) -> MaseGraph:
-    model = checkpoint_graph.build_model(document, tensors, catalogue)
-    # The constructor copies what it is given; this model is the graph's own, so it is put in afterwards.
-    graph = cls(fx.GraphModule({}, fx.Graph()), catalogue=catalogue)
-    graph.model = model
+def _build(graph: G, document: Document, tensors: Mapping[str, Tensor], propagate_missing: bool) -> G:
+    # A constructor copies what it is given; this model is the graph's own, so it is put in afterwards.
+    graph.model = checkpoint_graph.build_model(document, tensors, graph.catalogue)
     state: dict[str, Tensor] = {**dict(graph.model.named_parameters()), **dict(graph.model.named_buffers())}
     # A value that is a parameter shares its memory, as before the export, without being one.
     shared = {key: state[key].detach() if key in state else tensor for key, tensor in tensors.items()}
@@ -115,5 +110,4 @@ def _build(
     graph.cf_args = {key: read(value) for key, value in document.cf_args.items()}
     graph.meta["passes"] = list(document.passes)
     checkpoint_metadata.restore_metadata(graph, document, read, propagate_missing)
-    catalogue.prepare(graph)
     return graph

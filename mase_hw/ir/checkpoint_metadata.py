@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
 from mase_hw.errors import CheckpointError, MaseHwError
 from mase_hw.ir import annotate, propagate
+from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.checkpoint_document import Document, MetadataDocument
 from mase_hw.ir.checkpoint_values import ValueReader, ValueWriter
 from mase_hw.ir.metadata import MaseMetadata
 from mase_hw.ir.view import Record, same
 
-if TYPE_CHECKING:
-    from mase_hw.ir.graph import MaseGraph
-
 BRANCHES = ("common", "software", "hardware")
 
 
-def describe_metadata(graph: MaseGraph, write: ValueWriter) -> dict[str, MetadataDocument]:
+def describe_metadata(graph: AnnotatedGraph, write: ValueWriter) -> dict[str, MetadataDocument]:
     """The metadata of every node that has some, by name.
 
     Raises:
@@ -36,7 +34,7 @@ def describe_metadata(graph: MaseGraph, write: ValueWriter) -> dict[str, Metadat
     return found
 
 
-def describe_graph_metadata(graph: MaseGraph, write: ValueWriter) -> MetadataDocument:
+def describe_graph_metadata(graph: AnnotatedGraph, write: ValueWriter) -> MetadataDocument:
     """The metadata of the graph, all but its common branch, which :func:`restore_metadata` finds anew."""
     tree = graph.metadata.tree
     branches = {b: write(_plain(getattr(tree, b)), f"graph: {b}") for b in BRANCHES[1:]}
@@ -63,7 +61,7 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
     return type(value) is type(default) and same(value, default)
 
 
-def restore_metadata(graph: MaseGraph, document: Document, read: ValueReader, propagate_missing: bool) -> None:
+def restore_metadata(graph: AnnotatedGraph, document: Document, read: ValueReader, propagate_missing: bool) -> None:
     """Give a graph the metadata of a document.
 
     Args:
@@ -90,7 +88,7 @@ def restore_metadata(graph: MaseGraph, document: Document, read: ValueReader, pr
         propagate.add_boundary(graph)
 
 
-def _propagate(graph: MaseGraph, missing: list[fx.Node]) -> None:
+def _propagate(graph: AnnotatedGraph, missing: list[fx.Node]) -> None:
     """New metadata for some nodes; the common branch from a run on zeros of the recorded shapes."""
     names = [node.name for node in missing]
     kept = {node: node.meta["mase"].tree.common for node in graph.nodes if node not in missing}

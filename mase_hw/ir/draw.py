@@ -7,15 +7,12 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.draw_cards import KINDS, Card, make_card
 from mase_hw.ir.draw_layout import Box, Layout, Link, lay_out
-
-if TYPE_CHECKING:
-    from mase_hw.ir.graph import MaseGraph
 
 MARGIN = 28.0
 HEAD = 26.0
@@ -34,7 +31,7 @@ svg { font-family: "Helvetica Neue", Arial, "DejaVu Sans", sans-serif; font-size
 """
 
 
-def draw(graph: MaseGraph, file: str | os.PathLike[str]) -> Path:
+def draw(graph: AnnotatedGraph, file: str | os.PathLike[str]) -> Path:
     """Write the picture; see :meth:`mase_hw.ir.MaseGraph.draw`."""
     path = Path(file)
     if path.suffix.lower() != ".svg":
@@ -63,7 +60,7 @@ def draw(graph: MaseGraph, file: str | os.PathLike[str]) -> Path:
     return path
 
 
-def render(graph: MaseGraph) -> str:
+def render(graph: AnnotatedGraph) -> str:
     """The picture as SVG text; the same graph gives the same text."""
     nodes = graph.nodes
     cards = {node.name: make_card(graph, node) for node in nodes}

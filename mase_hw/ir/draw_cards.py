@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic
+from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.metadata import MaseMetadata, TensorMetadata
-
-if TYPE_CHECKING:
-    from mase_hw.ir.graph import MaseGraph
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Card:
     result: str = ""
 
 
-def make_card(graph: MaseGraph, node: fx.Node) -> Card:
+def make_card(graph: AnnotatedGraph, node: fx.Node) -> Card:
     """The card of a node, as complete as its metadata."""
     meta = node.meta.get("mase")
     op = graph.op_of(node)
@@ -106,7 +104,7 @@ def make_card(graph: MaseGraph, node: fx.Node) -> Card:
     return Card(node.name, name, _kind(graph, node, meta), tuple(rows), _details(node, meta), result)
 
 
-def _kind(graph: MaseGraph, node: fx.Node, meta: MaseMetadata | None) -> str:
+def _kind(graph: AnnotatedGraph, node: fx.Node, meta: MaseMetadata | None) -> str:
     if node.op in ("placeholder", "output"):
         return "boundary"
     if node.op == "get_attr":
@@ -126,7 +124,7 @@ def _kind(graph: MaseGraph, node: fx.Node, meta: MaseMetadata | None) -> str:
     return "fixed" if isinstance(getattr(module, "arithmetic", None), Arithmetic) else "float"
 
 
-def _target(graph: MaseGraph, node: fx.Node) -> str:
+def _target(graph: AnnotatedGraph, node: fx.Node) -> str:
     if node.op in ("placeholder", "output"):
         return {"placeholder": "input"}.get(node.op, node.op)
     if node.op == "get_attr":

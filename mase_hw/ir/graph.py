@@ -8,23 +8,22 @@ from typing import Any
 
 from torch import fx, nn
 
-from mase_hw.catalogue import Catalogue, OpDef
-from mase_hw.errors import GraphError, MetadataKeyError, PassOrderError, suggest
-from mase_hw.formats import FixedFormat
-from mase_hw.ir import annotate, binding, propagate
+from mase_hw.catalogue import Catalogue
+from mase_hw.errors import GraphError
+from mase_hw.ir import annotate, propagate
+from mase_hw.ir.annotated import INIT_PASS, AnnotatedGraph
 from mase_hw.ir.checkpoint import export, load
 from mase_hw.ir.custom_ops import with_custom_ops
 from mase_hw.ir.draw import draw
 from mase_hw.ir.inplace import follow_writes
 from mase_hw.ir.inputs import refuse_hooks
-from mase_hw.ir.metadata import MaseGraphMetadata, MaseMetadata, TensorMetadata
+from mase_hw.ir.program import attach
 from mase_hw.ir.tracer import private_copy, trace_torch_module
 
-INIT_PASS = "init_metadata_analysis_pass"
 COMMON_PASS = "add_common_metadata_analysis_pass"
 
 
-class MaseGraph:
+class MaseGraph(AnnotatedGraph):
     """A model as a dataflow graph with metadata.
 
     The model is copied once, on construction; passes change the copy (``graph.model``), never the caller's
@@ -67,17 +66,14 @@ class MaseGraph:
                 remedy="pass an instance of the model, not its class" if isinstance(model, type) else None,
             )
         refuse_hooks(model)
-        self.cf_args = dict(cf_args or {})
-        self.catalogue = with_custom_ops(catalogue, custom_ops)
+        known = with_custom_ops(catalogue, custom_ops)
         if isinstance(model, fx.GraphModule) and not (cf_args or hf_input_names):
-            self.model: fx.GraphModule = private_copy(model, share_weights)
-            follow_writes(self.model.graph, self.model)
-            self.model.recompile()
+            traced = private_copy(model, share_weights)
+            follow_writes(traced.graph, traced)
+            traced.recompile()
         else:
-            self.model = trace_torch_module(model, cf_args, None, hf_input_names, self.catalogue, share_weights)
-        for node in self.model.graph.nodes:
-            node.meta.pop("mase", None)  # fx copies share metadata objects with the graph they came from
-        self.meta: dict[str, Any] = {"mase": MaseGraphMetadata(), "passes": []}
+            traced = trace_torch_module(model, cf_args, None, hf_input_names, known, share_weights)
+        super().__init__(traced, known, cf_args)
         if add_metadata_args is not None and not skip_init_metadata:
             self.init_metadata()
             self.add_common_metadata(**add_metadata_args)
@@ -119,7 +115,14 @@ class MaseGraph:
             CheckpointError: If a file is missing, cut off or changed, the two do not belong together, the version is
                 another one, or the graph needs an op or module that is not known here.
         """
-        return load(cls, checkpoint, propagate_missing_metadata, with_custom_ops(catalogue, custom_ops))
+        known = with_custom_ops(catalogue, custom_ops)
+
+        def empty() -> MaseGraph:
+            return cls(fx.GraphModule({}, fx.Graph()), catalogue=known)
+
+        graph = load(empty, checkpoint, propagate_missing_metadata)
+        attach(graph)
+        return graph
 
     def export(self, fname: str | os.PathLike[str] = "masegraph") -> None:
         """Write the graph to ``{fname}.pt`` (tensors) and ``{fname}.mz`` (graph, modules and metadata as JSON).
@@ -145,78 +148,6 @@ class MaseGraph:
         """
         draw(self, file)
 
-    @property
-    def fx_graph(self) -> fx.Graph:
-        """The fx graph; assigning one recompiles the model."""
-        return self.model.graph
-
-    @fx_graph.setter
-    def fx_graph(self, graph: fx.Graph) -> None:
-        self.model.graph = graph
-
-    @property
-    def nodes(self) -> list[fx.Node]:
-        """All nodes in order of execution; a snapshot, safe to iterate over while the graph changes."""
-        return list(self.model.graph.nodes)
-
-    @property
-    def modules(self) -> dict[str, nn.Module]:
-        """Every module of the model by its path."""
-        return dict(self.model.named_modules())
-
-    @property
-    def implicit_nodes(self) -> list[fx.Node]:
-        """Nodes whose op has no hardware of its own (flatten, dropout, ...)."""
-        return [n for n in self.nodes if self.is_implicit(n)]
-
-    @property
-    def completed(self) -> tuple[str, ...]:
-        """Passes whose results the graph holds."""
-        return tuple(self.meta["passes"])
-
-    def __repr__(self) -> str:
-        return f"MaseGraph({type(self.model).__name__}, {len(self.nodes)} nodes, passes={list(self.completed)})"
-
-    def node(self, name: str) -> fx.Node:
-        """The node of that name, or a GraphError with what was probably meant."""
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        names = [n.name for n in self.nodes]
-        raise GraphError("the graph has no such node", node=name, remedy=suggest(name, names))
-
-    def op_of(self, node: fx.Node) -> OpDef | None:
-        """The catalogue's op of a node; None for inputs, attributes, the output and unknown targets."""
-        return binding.op_of(self, node)
-
-    def is_implicit(self, node: fx.Node) -> bool:
-        """Whether the node passes its data on without hardware."""
-        op = self.op_of(node)
-        return op is not None and op.implicit
-
-    def meta_of(self, node: fx.Node) -> MaseMetadata:
-        """The metadata of a node.
-
-        Raises:
-            PassOrderError: If it was not initialised.
-        """
-        meta = node.meta.get("mase")
-        if not isinstance(meta, MaseMetadata):
-            raise PassOrderError("the node has no metadata", node=node.name, remedy=f"run {INIT_PASS} first")
-        return meta
-
-    @property
-    def metadata(self) -> MaseGraphMetadata:
-        """The metadata of the whole graph, also at ``graph.meta["mase"]``."""
-        meta: MaseGraphMetadata = self.meta["mase"]
-        return meta
-
-    def init_metadata(self) -> None:
-        """Give every node and the graph empty metadata."""
-        for node in self.nodes:
-            node.meta["mase"] = MaseMetadata(node, self.model)
-        self.meta["mase"] = MaseGraphMetadata()
-
     def add_common_metadata(
         self, dummy_in: Mapping[str, Any], add_value: bool = True, force_device_meta: bool = False
     ) -> None:
@@ -227,34 +158,9 @@ class MaseGraph:
         """Bring metadata in line with the graph after a transform replaced modules.
 
         Formats are read from modules that have them (``module.arithmetic.formats``) and carried along edges
-        and through implicit nodes; first and last nodes of the graph are found anew; the catalogue prepares the model.
+        and through implicit nodes; first and last nodes of the graph are found anew; the model gets the
+        program of its steps (:mod:`mase_hw.ir.program`).
         """
         propagate.carry_formats(self)
         propagate.add_boundary(self)
-        self.catalogue.prepare(self)
-
-    def sources(self, node: fx.Node) -> dict[str, tuple[fx.Node, str]]:
-        """Where each tensor argument of a node comes from: argument -> (producer, result of the producer)."""
-        return binding.sources(self, node)
-
-    def consumers(self, node: fx.Node, result: str = "data_out_0") -> list[tuple[fx.Node, str]]:
-        """Who reads a result: (consumer, its argument), in order of execution."""
-        readers = []
-        for user in node.users:
-            readers += [(user, arg) for arg, source in self.sources(user).items() if source == (node, result)]
-        return readers
-
-    def tensor(self, node: fx.Node, name: str) -> TensorMetadata:
-        """The metadata of one tensor argument or result of a node."""
-        common = self.meta_of(node).common
-        found = {**common.args.tensors, **common.results.tensors}
-        if name not in found:
-            raise MetadataKeyError("the node has no such tensor", node=node.name, got=name, remedy=suggest(name, found))
-        return found[name]
-
-    def set_format(self, node: fx.Node, name: str, fmt: FixedFormat) -> None:
-        """Set the fixed-point format of a tensor; a result takes its consumers' arguments along."""
-        self.tensor(node, name).fmt = fmt
-        if name in self.meta_of(node).common.results:
-            for user, arg in self.consumers(node, name):
-                self.tensor(user, arg).fmt = fmt
+        attach(self)

@@ -11,15 +11,10 @@ import inspect
 import operator
 from typing import Any
 
-from torch import Tensor, fx
+from torch import fx
 
 from mase_hw.ir.signatures import bind
-
-
-def setitem(tensor: Tensor, index: Any, value: Any) -> Tensor:
-    """``tensor[index] = value``, as an expression; stands for ``operator.setitem``, which returns nothing."""
-    tensor[index] = value
-    return tensor
+from mase_hw.ops.software import setitem
 
 
 def follow_writes(graph: fx.Graph, root: Any) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
-
-if TYPE_CHECKING:
-    from mase_hw.ir.graph import MaseGraph
+from mase_hw.ir.annotated import AnnotatedGraph
 
 STRUCTURAL = {
     "placeholder": ("placeholder", "placeholder"),
@@ -23,7 +21,7 @@ STRUCTURAL = {
 """fx operation -> (mase_type, mase_op) of nodes that are no op of the catalogue."""
 
 
-def refuse_unknown(graph: MaseGraph) -> None:
+def refuse_unknown(graph: AnnotatedGraph) -> None:
     """Refuse a graph with targets that are not in the catalogue, all of them at once.
 
     Raises:
@@ -61,7 +59,7 @@ def refuse_hooks(model: nn.Module) -> None:
         )
 
 
-def _target(graph: MaseGraph, node: fx.Node) -> str:
+def _target(graph: AnnotatedGraph, node: fx.Node) -> str:
     if node.op == "call_module":
         cls = type(graph.model.get_submodule(str(node.target)))
         return f"{cls.__module__}.{cls.__qualname__}"
@@ -106,13 +104,13 @@ def as_tensor(value: Any, model: nn.Module, dtype: torch.dtype | None, name: str
     return made
 
 
-def input_dtype(graph: MaseGraph, node: fx.Node) -> torch.dtype | None:
+def input_dtype(graph: AnnotatedGraph, node: fx.Node) -> torch.dtype | None:
     """Element type of a placeholder in the example that the metadata was made with; None if there is none."""
     found = graph.meta_of(node).common.results.tensors.get("data_out_0")
     return None if found is None else found.torch_dtype
 
 
-def check_inputs(graph: MaseGraph, dummy_in: Mapping[str, Any] | None, what: str = "dummy_in") -> dict[str, Any]:
+def check_inputs(graph: AnnotatedGraph, dummy_in: Mapping[str, Any] | None, what: str = "dummy_in") -> dict[str, Any]:
     """A value for every placeholder, defaults of the model's ``forward`` filled in.
 
     Raises:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic
+from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.inputs import STRUCTURAL
 from mase_hw.ir.metadata import GraphCommon
 
-if TYPE_CHECKING:
-    from mase_hw.ir.graph import MaseGraph
 
-
-def carry_formats(graph: MaseGraph) -> None:
+def carry_formats(graph: AnnotatedGraph) -> None:
     """Give tensors the formats of the quantised modules they enter and leave.
 
     Formats flow from a module's results to their consumers and on through implicit nodes; an input of the
@@ -52,17 +48,17 @@ def carry_formats(graph: MaseGraph) -> None:
                     common.args["data_in_0"].fmt = fmt
 
 
-def _passes_on(graph: MaseGraph, node: fx.Node) -> bool:
+def _passes_on(graph: AnnotatedGraph, node: fx.Node) -> bool:
     common = graph.meta_of(node).common
     return graph.is_implicit(node) and list(common.args.tensors) == ["data_in_0"]
 
 
-def add_boundary(graph: MaseGraph) -> None:
+def add_boundary(graph: AnnotatedGraph) -> None:
     """Record :func:`boundary` in the metadata of the graph."""
     graph.metadata.tree.common = boundary(graph)
 
 
-def boundary(graph: MaseGraph) -> GraphCommon:
+def boundary(graph: AnnotatedGraph) -> GraphCommon:
     """The first and last nodes that compute, and what enters and leaves the graph.
 
     As in MASE, implicit nodes are looked through: ``args`` are the tensors that the first computing nodes
@@ -85,7 +81,7 @@ def boundary(graph: MaseGraph) -> GraphCommon:
     return common
 
 
-def _readers(graph: MaseGraph, node: fx.Node, result: str) -> list[tuple[fx.Node, str]]:
+def _readers(graph: AnnotatedGraph, node: fx.Node, result: str) -> list[tuple[fx.Node, str]]:
     """Computing nodes that read a result, directly or through implicit nodes."""
     readers: list[tuple[fx.Node, str]] = []
     for user, arg in graph.consumers(node, result):

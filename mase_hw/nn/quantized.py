@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mase_hw.catalogue import Arithmetic, Catalogue, OpDef
 from mase_hw.errors import FormatError, GraphError, suggest
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, enter
 from mase_hw.nn.witness import KEPT, Witness
 from mase_hw.numerics import as_carrier, carrier, dequantize, magnitude, quantize, symbolic
+from mase_hw.opdef import Arithmetic, KnownOps, OpDef
 
 
 class Quantized(nn.Module):
@@ -190,7 +190,7 @@ class Quantized(nn.Module):
 
     @classmethod
     def from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: Catalogue
+        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: KnownOps
     ) -> Quantized:
         """Build the module that :meth:`to_document` describes; see :class:`mase_hw.ir.checkpoint_modules.Rebuildable`.
 
@@ -291,7 +291,7 @@ class QuantizeInput(nn.Module):
 
     @classmethod
     def from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: Catalogue
+        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: KnownOps
     ) -> QuantizeInput:
         """Build the module that :meth:`to_document` describes."""
         if not isinstance(document["fmt"], FixedFormat):

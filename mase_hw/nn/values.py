@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import magnitude
+from mase_hw.opdef import Arithmetic
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mase_hw.catalogue import Arithmetic, Latency, Request
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.layouts import Layout
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.opdef import Arithmetic, Latency, Request
 from mase_hw.ops._tensors import DIMS, fold_shape, format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream

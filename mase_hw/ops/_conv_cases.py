@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mase_hw.catalogue import Arithmetic, Case, Request
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.opdef import Arithmetic, Case, Request
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._conv_hardware import build
 

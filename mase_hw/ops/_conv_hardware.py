@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mase_hw.catalogue import Arithmetic, Latency, Request
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.layouts import Layout
+from mase_hw.opdef import Arithmetic, Latency, Request
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.ops._window import Window, geometry, issue_stages

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mase_hw.catalogue import Arithmetic, Case, Latency, Request
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.opdef import Arithmetic, Case, Latency, Request
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream

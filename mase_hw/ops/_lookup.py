@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mase_hw.catalogue import Arithmetic, Memory
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import quantize
+from mase_hw.opdef import Arithmetic, Memory
 from mase_hw.ops._functions import BY_NAME
 
 TABLE_BITS = 12

@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mase_hw.catalogue import Arithmetic
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat
 from mase_hw.numerics import magnitude
+from mase_hw.opdef import Arithmetic
 
 Pair = tuple[float, float]
 """Slope and offset."""

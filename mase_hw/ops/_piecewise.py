@@ -23,10 +23,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mase_hw.catalogue import Memory
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.numerics import cast
+from mase_hw.opdef import Memory
 from mase_hw.ops._lookup import Key, values
 
 BUDGET = 0.25

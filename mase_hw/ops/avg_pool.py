@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mase_hw.catalogue import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import carrier, exact_linear, magnitude, straight_through
+from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
 from mase_hw.ops._division import divide_cast, surrogate
 from mase_hw.ops._images import image, image_params, image_ports, tiles_of

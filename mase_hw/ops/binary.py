@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from mase_hw.catalogue import Case, Hardware, OpDef
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.opdef import Case, Hardware, OpDef
 from mase_hw.ops import _binary as binary
 from mase_hw.ops._binary import ADD, CONSTANT, MAX, MIN, MUL, SUB
 

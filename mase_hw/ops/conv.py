@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import (
@@ -27,6 +26,7 @@ from mase_hw.numerics import (
     shift_left,
     straight_through,
 )
+from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
 from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
 from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work

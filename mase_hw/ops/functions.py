@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mase_hw.catalogue import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
+from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._functions import BY_NAME, FUNCTIONS, Function
 from mase_hw.ops._lookup import TABLE_BITS, key_of, look_up, memory

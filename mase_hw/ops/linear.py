@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import (
@@ -28,6 +27,7 @@ from mase_hw.numerics import (
     shift_left,
     straight_through,
 )
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream, ceil_div

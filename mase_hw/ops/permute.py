@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from mase_hw.catalogue import OpDef
 from mase_hw.layouts import Layout
+from mase_hw.opdef import OpDef
 
 Dims = Callable[[Mapping[str, Any], int], Sequence[int]]
 """Attributes and rank -> for every dimension of the result the one of the input."""

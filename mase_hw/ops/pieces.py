@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mase_hw.catalogue import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._pieces import BY_NAME, PIECES, Constants, Pieces, constants
 from mase_hw.ops._tensors import stream_of

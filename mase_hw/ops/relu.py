@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, selection
 from mase_hw.numerics import cast
+from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
 from mase_hw.ops import _elementwise as elementwise
 
 

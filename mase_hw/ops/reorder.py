@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.layouts import Layout
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
 

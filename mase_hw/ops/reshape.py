@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from mase_hw.catalogue import OpDef
 from mase_hw.errors import UnsupportedError
+from mase_hw.opdef import OpDef
 
 
 def _inactive(node: str, attributes: Mapping[str, Any]) -> None:

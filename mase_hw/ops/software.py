@@ -14,10 +14,15 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
-from mase_hw.catalogue import OpDef
-from mase_hw.ir.inplace import setitem
+from mase_hw.opdef import OpDef
+
+
+def setitem(tensor: Tensor, index: Any, value: Any) -> Tensor:
+    """``tensor[index] = value``, as an expression; stands for ``operator.setitem``, which returns nothing."""
+    tensor[index] = value
+    return tensor
 
 
 def _op(name: str, kind: str, *targets: Any, attributes: str = "", parameters: str = "") -> OpDef:

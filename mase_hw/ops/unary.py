@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, Request
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
+from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._tensors import format_of, lanes_within, tensor_params
 

@@ -14,10 +14,10 @@ import numpy as np
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mase_hw.catalogue import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import cast
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
 from mase_hw.ops._tensors import format_of, lanes_within
 from mase_hw.steps import Steps

@@ -38,7 +38,7 @@ from mase_hw.passes.transforms import (
 )
 
 # Above analyses and transforms: built of both.
-from mase_hw.passes.analysis.explain import Explanation, explain  # isort: skip
+from mase_hw.passes.explanation import Explanation, explain  # isort: skip
 from mase_hw.passes.diagnostics import dump_diagnostic_files  # isort: skip
 from mase_hw.passes.evaluation import evaluate_statistic  # isort: skip
 from mase_hw.passes.mixed_precision import (  # isort: skip

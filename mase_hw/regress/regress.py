@@ -13,75 +13,21 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.host.disk import not_written
-from mase_hw.regress.baseline import Difference, Figures, compare, read_baseline, write_baseline
+from mase_hw.regress.baseline import Figures, compare, read_baseline, write_baseline
 from mase_hw.regress.job import Place, Result
 from mase_hw.regress.matrix import Job, Matrix, expand, load_matrix
+from mase_hw.regress.outcome import Report as Report
 from mase_hw.regress.pool import LocalPool, Pool, run_all
 from mase_hw.regress.report import REPORTS, write_reports
 from mase_hw.resources import PACKAGE, rtl_root, sim_root
 
 _LOCK = ".lock"
 _SOURCES = (".py", ".sv", ".svh", ".j2", ".h", ".cpp")
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a regression showed.
-
-    Args:
-        matrix: Name of the matrix.
-        results: One of every job, in the order of the matrix.
-        differences: From the baseline.
-        baseline: Whether there was one.
-        kept: Jobs whose result is an earlier regression's.
-        outdated: Those of them that ran other sources than these.
-        seconds: Wall time.
-    """
-
-    matrix: str
-    results: list[Result]
-    differences: list[Difference]
-    baseline: bool
-    kept: list[str]
-    outdated: list[str]
-    seconds: float
-
-    @property
-    def failures(self) -> list[Result]:
-        """Every job that did not pass."""
-        return [r for r in self.results if r["status"] != "passed"]
-
-    @property
-    def regressions(self) -> list[Difference]:
-        """What became slower or larger, or is not measured any more."""
-        return [d for d in self.differences if d.regression]
-
-    @property
-    def passed(self) -> bool:
-        """Whether every job passed with these sources, and nothing is worse than the baseline."""
-        return bool(self.results) and not (self.failures or self.regressions or self.outdated)
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything as JSON types."""
-        return {
-            "matrix": self.matrix,
-            "passed": self.passed,
-            "jobs": len(self.results),
-            "failures": len(self.failures),
-            "regressions": len(self.regressions),
-            "baseline": self.baseline,
-            "kept": self.kept,
-            "outdated": self.outdated,
-            "seconds": round(self.seconds, 3),
-            "differences": [d.to_json() | {"regression": d.regression} for d in self.differences],
-            "results": self.results,
-        }
 
 
 def regress(

@@ -7,16 +7,13 @@ import re
 import uuid
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jinja2
 
 from mase_hw.host.disk import not_written
 from mase_hw.regress.baseline import FIGURES
 from mase_hw.regress.job import write_json
-
-if TYPE_CHECKING:
-    from mase_hw.regress.regress import Report
+from mase_hw.regress.outcome import Report
 
 REPORTS = ("results.json", "junit.xml", "report.html")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -1,7 +1,12 @@
-"""Imports only go downward, so that every layer can be understood and tested without those above it."""
+"""Imports only go downward, so that every layer can be understood and tested without those above it.
+
+Between layers by a list, inside them by the absence of circles: no two modules, and no two folders side by side, need
+each other. An import counts wherever it stands, in a function or for the type checker as well.
+"""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -21,10 +26,11 @@ LAYERS = (
     "steps",
     "beat_times",
     "latency",
-    "catalogue",
-    "ir",
+    "opdef",
     "nn",
     "ops",
+    "catalogue",
+    "ir",
     "passes",
     "emit",
     "model_spec",
@@ -48,7 +54,8 @@ def layer_of(dotted: str) -> str:
 
 def imported(source: str, module: str, is_package: bool, submodules: set[str]) -> Iterator[tuple[int, str]]:
     """Every module of the package that a source imports, anywhere in it: (line, dotted name)."""
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -60,9 +67,22 @@ def imported(source: str, module: str, is_package: bool, submodules: set[str]) -
             # `from mase_hw import errors` imports a module, `from mase_hw import compile` a name of __init__.
             children = [f"{base}.{alias.name}" for alias in node.names]
             names = [child if child in submodules else base for child in children]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+            names = called(node.args[0], tree, submodules)
         else:
             continue
         yield from ((node.lineno, name) for name in names if name.split(".")[0] == PACKAGE)
+
+
+def called(name: ast.expr, tree: ast.Module, submodules: set[str]) -> list[str]:
+    """What ``importlib.import_module`` may import: a name, whatever begins like an f-string, or what a table names."""
+    if isinstance(name, ast.Constant):
+        return [str(name.value)]
+    if isinstance(name, ast.JoinedStr) and isinstance(name.values[0], ast.Constant):
+        names = [module for module in submodules if module.startswith(str(name.values[0].value))]
+        return [module for module in names if not module.endswith(".__main__")]  # run, not imported
+    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return sorted(texts & submodules)
 
 
 def modules(root: Path) -> dict[str, Path]:
@@ -107,6 +127,8 @@ def test_imports_go_downward(root: Path) -> None:
         "import mase_hw",
         "from ..host import toolchain",
         "def late():\n    from mase_hw.cli import main",
+        "import importlib\nimportlib.import_module('mase_hw.host')",
+        "import importlib\nimportlib.import_module(f'mase_hw.host.{name}')",
     ],
 )
 def test_an_upward_import_is_seen(source: str) -> None:
@@ -120,3 +142,95 @@ def test_a_downward_import_is_fine(source: str) -> None:
     assert not violations(
         source, "mase_hw.ops.linear", False, {"mase_hw.errors", "mase_hw.ops.relu", "mase_hw.formats"}
     )
+
+
+def dependences(known: Mapping[str, Path]) -> dict[str, set[str]]:
+    """What every module imports, anywhere in it, for the type checker only or within a function as well."""
+    found = {}
+    for name, path in known.items():
+        source = path.read_text(encoding="utf-8")
+        found[name] = {n for _, n in imported(source, name, path.name == "__init__.py", set(known))} & set(known)
+    return found
+
+
+def cycle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """One circle of a graph, its first node again at the end; empty if there is none."""
+    try:
+        TopologicalSorter({node: {n for n in after if n != node} for node, after in graph.items()}).prepare()
+    except CycleError as error:
+        return [str(name) for name in reversed(error.args[1])]
+    return []
+
+
+def rooms(graph: Mapping[str, Iterable[str]], known: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Which folder needs which other one. A folder and those inside it are no two rooms: they share what is common."""
+    room = {n: n if p.name == "__init__.py" else n.rpartition(".")[0] for n, p in known.items()}
+    found: dict[str, set[str]] = {name: set() for name in room.values()}
+    for name, needed in graph.items():
+        for other in needed:
+            one, two = room[name], room[other]
+            if not f"{one}.".startswith(f"{two}.") and not f"{two}.".startswith(f"{one}."):
+                found[one].add(two)
+    return found
+
+
+def test_no_modules_import_each_other(root: Path) -> None:
+    found = cycle(dependences(modules(root)))
+    assert not found, "modules import each other: " + " -> ".join(found)
+
+
+def test_no_rooms_import_each_other(root: Path) -> None:
+    known = modules(root)
+    found = cycle(rooms(dependences(known), known))
+    assert not found, "rooms import each other: " + " -> ".join(found)
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from mase_hw.ir.c import C",
+        "def late():\n    from mase_hw.ir import c",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .c import C",
+        "import importlib\nimportlib.import_module('mase_hw.ir.c')",
+        "import importlib\nimportlib.import_module(f'mase_hw.ir.{name}')",
+        "import importlib\nTABLE = {'c': 'mase_hw.ir.c'}\nimportlib.import_module(TABLE['c'])",
+        "from mase_hw.ir import C",
+    ],
+)
+def test_a_circle_inside_a_room_is_seen(tmp_path: Path, back: str) -> None:
+    files = {
+        "__init__": "",
+        "ir/__init__": "from mase_hw.ir.c import C",
+        "ir/a": back,
+        "ir/b": "from mase_hw.ir import a",
+        "ir/c": "from mase_hw.ir.b import B",
+    }
+    for name, source in files.items():
+        path = tmp_path / PACKAGE / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    found = cycle(dependences(modules(tmp_path)))
+    assert "mase_hw.ir.a" in found and len(found) > 2
+    (tmp_path / PACKAGE / "ir" / "a.py").write_text("import math")
+    assert not cycle(dependences(modules(tmp_path)))
+
+
+def test_a_circle_of_rooms_is_seen(tmp_path: Path) -> None:
+    files = {
+        "passes/__init__": "from mase_hw.passes import analysis, transforms",
+        "passes/base": "",
+        "passes/analysis/__init__": "",
+        "passes/analysis/low": "from mase_hw.passes import base",
+        "passes/analysis/high": "from mase_hw.passes.transforms import quantize",
+        "passes/transforms/__init__": "",
+        "passes/transforms/quantize": "from mase_hw.passes.analysis import low",
+    }
+    for name, source in files.items():
+        path = tmp_path / PACKAGE / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    known = modules(tmp_path)
+    assert not cycle(dependences(known))
+    assert {"mase_hw.passes.analysis", "mase_hw.passes.transforms"} <= set(cycle(rooms(dependences(known), known)))
+    (tmp_path / PACKAGE / "passes" / "analysis" / "high.py").write_text("from mase_hw.passes import base")
+    assert not cycle(rooms(dependences(known), known))

@@ -20,7 +20,7 @@ NAMES = {
     "mase_hw.passes.pipeline": ["Pipeline", "Step", "failure_of"],
     "mase_hw.passes.diagnostics": ["dump_diagnostic_files"],
     "mase_hw.passes.transforms.quantize_config": ["update_quantization_configs"],
-    "mase_hw.passes.analysis.explain": ["explain"],
+    "mase_hw.passes.explanation": ["explain"],
     "mase_hw.passes.analysis.calibration": ["CalibrationState", "choose_format"],
     "mase_hw.compiler.stages": ["compile_pipeline"],
 }  # fmt: skip

@@ -10,7 +10,7 @@ from torch import nn
 
 from mase_hw.errors import ConfigError, GraphError
 from mase_hw.passes.analysis import calibrate_analysis_pass
-from mase_hw.passes.analysis.explain import explain, explained
+from mase_hw.passes.explanation import explain, explained
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import update_quantization_configs
 from tests.ir.nets import annotated

@@ -16,8 +16,8 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.program import Program
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.nn.program import Program
 from mase_hw.nn.witness import forget
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.passes import (

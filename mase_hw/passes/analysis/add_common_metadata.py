@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from mase_hw.ir.graph import COMMON_PASS, INIT_PASS, MaseGraph
+from mase_hw.ir.annotated import INIT_PASS
+from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mase_hw.ir.graph import INIT_PASS, MaseGraph
+from mase_hw.ir.annotated import INIT_PASS
+from mase_hw.ir.graph import MaseGraph
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 
 

@@ -15,7 +15,8 @@ from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import evaluate
-from mase_hw.passes.analysis.noise_report import NodeNoise, NoiseReport
+from mase_hw.passes.analysis.noise_record import NodeNoise
+from mase_hw.passes.analysis.noise_report import NoiseReport
 from mase_hw.passes.analysis.noise_sums import NoiseSums
 from mase_hw.passes.analysis.report_tables import ReportArgs, publish
 from mase_hw.passes.analysis.report_tables import Table as ReportTable

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import ConfigError
-from mase_hw.passes.analysis.noise_report import NoiseReport
+from mase_hw.passes.analysis.noise_record import NodeNoise, ranking
 
 KINDS = (".png", ".svg", ".pdf")
 MOST = 120
@@ -16,14 +17,14 @@ MOST = 120
 LOCAL, CUMULATIVE, WORST, CLIPPED = "#4878a8", "#202020", "#c03028", "#e0a030"
 
 
-def plot(report: NoiseReport, path: str | os.PathLike[str]) -> None:
+def plot(nodes: Mapping[str, NodeNoise], path: str | os.PathLike[str]) -> None:
     """Draw one row a node: a bar for local SQNR (the worst three in red), a line for cumulative SQNR, and saturation.
 
     Nodes are in order of execution from the top. A node without any noise has an empty bar that says so. Needs
     matplotlib; the process's own figures and settings are not touched.
 
     Args:
-        report: The report.
+        nodes: What is drawn, by name, in order of execution.
         path: File to write, ending in ``.png``, ``.svg`` or ``.pdf``; its folder is made.
 
     Raises:
@@ -42,14 +43,14 @@ def plot(report: NoiseReport, path: str | os.PathLike[str]) -> None:
             got=str(error),
             remedy="pip install 'mase-hw[plot]', or use the table or the JSON",
         ) from error
-    names = _chosen(report)
+    names = _chosen(nodes)
     if not names:
         raise ConfigError("there is no quantised node to draw", field="plot", got="an empty report")
     figure = Figure(figsize=(10, 1.6 + 0.32 * len(names)), layout="constrained", dpi=120)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[5, 1.2])
-    _sqnr(left, report, names)
-    _saturation(right, report, names)
-    shown = "" if len(names) == len(report.nodes) else f", the {len(names)} worst of {len(report.nodes)} nodes"
+    _sqnr(left, nodes, names)
+    _saturation(right, nodes, names)
+    shown = "" if len(names) == len(nodes) else f", the {len(names)} worst of {len(nodes)} nodes"
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(f"Quantisation noise{shown}")
     try:
@@ -61,26 +62,26 @@ def plot(report: NoiseReport, path: str | os.PathLike[str]) -> None:
         raise ConfigError("the picture cannot be written", field="plot", got=f"{target}: {error}") from error
 
 
-def _chosen(report: NoiseReport) -> list[str]:
-    worst = set(report.ranking()[:MOST])
-    return [name for name in report.nodes if name in worst]
+def _chosen(nodes: Mapping[str, NodeNoise]) -> list[str]:
+    worst = set(ranking(nodes)[:MOST])
+    return [name for name in nodes if name in worst]
 
 
-def _sqnr(axes: Any, report: NoiseReport, names: list[str]) -> None:
-    nodes = [report.nodes[name] for name in names]
-    bad = {name for name in report.ranking()[:3] if math.isfinite(report.nodes[name].local.sqnr_db)}
+def _sqnr(axes: Any, nodes: Mapping[str, NodeNoise], names: list[str]) -> None:
+    drawn = [nodes[name] for name in names]
+    bad = {name for name in ranking(nodes)[:3] if math.isfinite(nodes[name].local.sqnr_db)}
     rows = range(len(names))
     # A bar without end cannot be drawn; no bar with a note is clearer than one of some length.
     axes.barh(
         rows,
-        [_finite(node.local.sqnr_db) or 0.0 for node in nodes],
+        [_finite(node.local.sqnr_db) or 0.0 for node in drawn],
         color=[WORST if name in bad else LOCAL for name in names],
         label="local: this node alone",
         height=0.65,
     )
     pairs = [
         (row, value)
-        for row, node in zip(rows, nodes, strict=True)
+        for row, node in zip(rows, drawn, strict=True)
         if (value := _finite(node.cumulative.sqnr_db)) is not None
     ]
     axes.plot(
@@ -92,7 +93,7 @@ def _sqnr(axes: Any, report: NoiseReport, names: list[str]) -> None:
         linewidth=1,
         label="cumulative: the whole network up to here",
     )
-    for row, node in zip(rows, nodes, strict=True):
+    for row, node in zip(rows, drawn, strict=True):
         value = node.local.sqnr_db
         text = f"{value:.1f}" if math.isfinite(value) else ("no noise" if value > 0 else "nothing left")
         axes.annotate(
@@ -104,7 +105,7 @@ def _sqnr(axes: Any, report: NoiseReport, names: list[str]) -> None:
             fontsize=8,
             color=WORST if value == -math.inf else "white" if math.isfinite(value) and value > 3 else "black",
         )
-    axes.set_yticks(list(rows), [f"{name}  ({node.format})" for name, node in zip(names, nodes, strict=True)])
+    axes.set_yticks(list(rows), [f"{name}  ({node.format})" for name, node in zip(names, drawn, strict=True)])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlabel("SQNR in dB (shorter is worse; three worst in red)")
     axes.margins(x=0.08)
@@ -112,8 +113,8 @@ def _sqnr(axes: Any, report: NoiseReport, names: list[str]) -> None:
     axes.set_axisbelow(True)
 
 
-def _saturation(axes: Any, report: NoiseReport, names: list[str]) -> None:
-    shares = [100 * report.nodes[name].cumulative.saturation for name in names]
+def _saturation(axes: Any, nodes: Mapping[str, NodeNoise], names: list[str]) -> None:
+    shares = [100 * nodes[name].cumulative.saturation for name in names]
     axes.barh(range(len(names)), shares, color=CLIPPED, height=0.65)
     for row, share in enumerate(shares):
         axes.annotate(

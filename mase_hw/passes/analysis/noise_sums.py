@@ -11,7 +11,7 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.numerics import quantize
-from mase_hw.passes.analysis.noise_report import Noise
+from mase_hw.passes.analysis.noise_record import Noise
 from mase_hw.passes.evaluation.criteria import decibels
 
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from mase_hw.ir.graph import INIT_PASS, MaseGraph
+from mase_hw.ir.annotated import INIT_PASS
+from mase_hw.ir.graph import MaseGraph
 from mase_hw.passes.analysis.report_tables import ReportArgs, Table, jsonable, publish
 from mase_hw.passes.base import Info, graph_pass
 

@@ -158,7 +158,7 @@ class _Lowering:
         meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
         given = self.graph.tensor(source, "data_out_0")
         args = TensorDict()
-        for slot in slots(self.graph, node, {source: self.graph.meta_of(source).common.results}):
+        for slot in slots(op, self.graph.model, node, {source: self.graph.meta_of(source).common.results}):
             args[slot.name] = given.copy() if slot.source is not None else slot.value
         meta.common.args = args
 

@@ -57,7 +57,7 @@ def operands_of(graph: MaseGraph, node: fx.Node, op: OpDef) -> Operands:
         UnsupportedError: If an op of two operands has another number of them, or both are constants.
     """
     results = {n: graph.meta_of(n).common.results for n in node.all_input_nodes}
-    found = slots(graph, node, results)
+    found = slots(graph.op_of(node), graph.model, node, results)
     data = [(s.name, s.source[0]) for s in found if s.source is not None and s.name.startswith("data_in_")]
     if not op.constant:
         return Operands([producer for _, producer in data], [name for name, _ in data])

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from mase_hw.errors import MaseHwError
 from mase_hw.formats import FixedFormat
-from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.nn.quantized import Quantized, QuantizeInput, Snapshot, plain
 from mase_hw.nn.values import OnValues, enter
 
@@ -55,7 +55,7 @@ class Program:
         NotStraight: If a node is anything but a quantised module or a renaming of a shape.
     """
 
-    def __init__(self, graph: MaseGraph) -> None:
+    def __init__(self, graph: AnnotatedGraph) -> None:
         self.nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
         self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
         (output,) = [node for node in graph.nodes if node.op == "output"]
@@ -171,7 +171,7 @@ class NotStraight(Exception):
     """A graph has no program; never leaves this file."""
 
 
-def attach(graph: MaseGraph) -> None:
+def attach(graph: AnnotatedGraph) -> None:
     """Let a graph's model run its program where it can; nothing happens to a graph that has none.
 
     The generated ``forward`` is wrapped, as fx makes it: in the class that every ``GraphModule`` has of its own. So
@@ -200,7 +200,7 @@ def attach(graph: MaseGraph) -> None:
     cls.forward = forward
 
 
-def _check(graph: MaseGraph, node: fx.Node) -> None:
+def _check(graph: AnnotatedGraph, node: fx.Node) -> None:
     """Refuse what could write to a tensor, or give other numbers than it is given."""
     if node.op == "call_module":
         module = graph.model.get_submodule(str(node.target))

@@ -1,0 +1,138 @@
+"""A traced model with metadata, as everything that annotates, propagates, draws or writes it asks for it.
+
+:class:`~mase_hw.ir.graph.MaseGraph` is made of this and of those: they know this class and not that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import fx, nn
+
+from mase_hw.catalogue import Catalogue, OpDef
+from mase_hw.errors import GraphError, MetadataKeyError, PassOrderError, suggest
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import binding
+from mase_hw.ir.metadata import MaseGraphMetadata, MaseMetadata, TensorMetadata
+
+INIT_PASS = "init_metadata_analysis_pass"
+
+
+class AnnotatedGraph:
+    """A traced model, the catalogue that knows its ops, and the metadata of every node.
+
+    Args:
+        model: The traced model; it is kept as it is.
+        catalogue: The known ops.
+        cf_args: Arguments of ``forward`` that were fixed to a value while tracing.
+    """
+
+    def __init__(self, model: fx.GraphModule, catalogue: Catalogue, cf_args: Mapping[str, Any] | None = None) -> None:
+        self.model = model
+        self.catalogue = catalogue
+        self.cf_args = dict(cf_args or {})
+        for node in self.model.graph.nodes:
+            node.meta.pop("mase", None)  # fx copies share metadata objects with the graph they came from
+        self.meta: dict[str, Any] = {"mase": MaseGraphMetadata(), "passes": []}
+
+    @property
+    def fx_graph(self) -> fx.Graph:
+        """The fx graph; assigning one recompiles the model."""
+        return self.model.graph
+
+    @fx_graph.setter
+    def fx_graph(self, graph: fx.Graph) -> None:
+        self.model.graph = graph
+
+    @property
+    def nodes(self) -> list[fx.Node]:
+        """All nodes in order of execution; a snapshot, safe to iterate over while the graph changes."""
+        return list(self.model.graph.nodes)
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Every module of the model by its path."""
+        return dict(self.model.named_modules())
+
+    @property
+    def implicit_nodes(self) -> list[fx.Node]:
+        """Nodes whose op has no hardware of its own (flatten, dropout, ...)."""
+        return [n for n in self.nodes if self.is_implicit(n)]
+
+    @property
+    def completed(self) -> tuple[str, ...]:
+        """Passes whose results the graph holds."""
+        return tuple(self.meta["passes"])
+
+    def __repr__(self) -> str:
+        model, passes = type(self.model).__name__, list(self.completed)
+        return f"{type(self).__name__}({model}, {len(self.nodes)} nodes, passes={passes})"
+
+    def node(self, name: str) -> fx.Node:
+        """The node of that name, or a GraphError with what was probably meant."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        names = [n.name for n in self.nodes]
+        raise GraphError("the graph has no such node", node=name, remedy=suggest(name, names))
+
+    def op_of(self, node: fx.Node) -> OpDef | None:
+        """The catalogue's op of a node; None for inputs, attributes, the output and unknown targets."""
+        return binding.op_of(self.catalogue, self.model, node)
+
+    def is_implicit(self, node: fx.Node) -> bool:
+        """Whether the node passes its data on without hardware."""
+        op = self.op_of(node)
+        return op is not None and op.implicit
+
+    def meta_of(self, node: fx.Node) -> MaseMetadata:
+        """The metadata of a node.
+
+        Raises:
+            PassOrderError: If it was not initialised.
+        """
+        meta = node.meta.get("mase")
+        if not isinstance(meta, MaseMetadata):
+            raise PassOrderError("the node has no metadata", node=node.name, remedy=f"run {INIT_PASS} first")
+        return meta
+
+    @property
+    def metadata(self) -> MaseGraphMetadata:
+        """The metadata of the whole graph, also at ``graph.meta["mase"]``."""
+        meta: MaseGraphMetadata = self.meta["mase"]
+        return meta
+
+    def init_metadata(self) -> None:
+        """Give every node and the graph empty metadata."""
+        for node in self.nodes:
+            node.meta["mase"] = MaseMetadata(node, self.model)
+        self.meta["mase"] = MaseGraphMetadata()
+
+    def sources(self, node: fx.Node) -> dict[str, tuple[fx.Node, str]]:
+        """Where each tensor argument of a node comes from: argument -> (producer, result of the producer)."""
+        results = {n: self.meta_of(n).common.results for n in node.all_input_nodes}
+        slots = binding.slots(self.op_of(node), self.model, node, results)
+        return {slot.name: slot.source for slot in slots if slot.source is not None}
+
+    def consumers(self, node: fx.Node, result: str = "data_out_0") -> list[tuple[fx.Node, str]]:
+        """Who reads a result: (consumer, its argument), in order of execution."""
+        readers = []
+        for user in node.users:
+            readers += [(user, arg) for arg, source in self.sources(user).items() if source == (node, result)]
+        return readers
+
+    def tensor(self, node: fx.Node, name: str) -> TensorMetadata:
+        """The metadata of one tensor argument or result of a node."""
+        common = self.meta_of(node).common
+        found = {**common.args.tensors, **common.results.tensors}
+        if name not in found:
+            raise MetadataKeyError("the node has no such tensor", node=node.name, got=name, remedy=suggest(name, found))
+        return found[name]
+
+    def set_format(self, node: fx.Node, name: str, fmt: FixedFormat) -> None:
+        """Set the fixed-point format of a tensor; a result takes its consumers' arguments along."""
+        self.tensor(node, name).fmt = fmt
+        if name in self.meta_of(node).common.results:
+            for user, arg in self.consumers(node, name):
+                self.tensor(user, arg).fmt = fmt
