@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(line, flush=True, file=sys.stderr)
 
     settings, spec = load_config(arguments.config), load_model(arguments.model)
-    graph, _ = quantised_graph(spec.model, spec.example_inputs, settings, spec.calibration, None, say)
+    graph = quantised_graph(spec.model, spec.example_inputs, settings, spec.calibration, None, say)
     found = [explain(graph, name) for name in arguments.nodes or explained(graph)]
     if arguments.json is None:
         print("\n".join(map(str, found)))

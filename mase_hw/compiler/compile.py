@@ -1,4 +1,4 @@
-"""``compile``: from a PyTorch model to a bundle, every pass in order."""
+"""``compile``: from a PyTorch model to a bundle, through the steps of :mod:`mase_hw.compiler.stages`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ from typing import Any
 from torch import nn
 
 from mase_hw.compiler.config import CompileConfig, load_config
-from mase_hw.compiler.quantised import quantised_graph
+from mase_hw.compiler.quantised import run_on_model, traced
+from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
-from mase_hw.emit.handoff import emit_handoff_transform_pass
-from mase_hw.emit.passes import (
-    emit_bram_transform_pass,
-    emit_cocotb_transform_pass,
-    emit_internal_rtl_transform_pass,
-    emit_verilog_top_transform_pass,
-)
 from mase_hw.emit.reference import Inputs
-from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
-from mase_hw.passes.analysis.verify import verify_analysis_pass
 
 
 def compile(
@@ -59,16 +51,8 @@ def compile(
     settings = load_config(config)
     out = Path(out)
     check_target(out)
-    graph, dummy = quantised_graph(model, example_inputs, settings, calibration, custom_ops, tell)
-    graph, _ = verify_analysis_pass(graph)
-    tell("mapping to hardware")
-    graph, _ = add_hardware_metadata_analysis_pass(graph, settings.hardware)
-    tell("emitting SystemVerilog")
-    graph, _ = emit_verilog_top_transform_pass(graph, {"top_name": settings.top})
-    graph, _ = emit_internal_rtl_transform_pass(graph)
-    graph, _ = emit_bram_transform_pass(graph)
-    chosen = dummy if vectors is None else vectors
-    graph, _ = emit_cocotb_transform_pass(graph, {"inputs": chosen})
-    graph, _ = emit_handoff_transform_pass(graph, {"options": settings.handoff, "project_dir": out})
+    graph, dummy = traced(model, example_inputs, custom_ops, tell)
+    pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
+    graph = run_on_model(pipeline, graph, model, dummy, tell)
     tell(f"wrote {out}")
     return Design(out, graph)

@@ -1,4 +1,4 @@
-"""The first half of ``compile``: from a PyTorch model to a quantised graph."""
+"""A model traced, and run through the first steps of ``compile``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ import numpy as np
 from torch import Tensor, nn
 
 from mase_hw.compiler.config import CompileConfig
+from mase_hw.compiler.stages import COMMON, quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.inputs import as_tensor
 from mase_hw.ir.same_function import check_trace, fixed_arguments
-from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
-from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
-from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
-from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
-from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
-from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.base import Info
+from mase_hw.passes.pipeline import Pipeline, Step
+
+Tell = Callable[[str], object]
 
 
 def quantised_graph(
@@ -29,8 +27,8 @@ def quantised_graph(
     settings: CompileConfig,
     calibration: Iterable[Any] | None,
     custom_ops: Mapping[str, Any] | None,
-    tell: Callable[[str], object],
-) -> tuple[MaseGraph, dict[str, Any]]:
+    tell: Tell,
+) -> MaseGraph:
     """Trace, simplify, calibrate and quantise a model.
 
     Args:
@@ -41,30 +39,38 @@ def quantised_graph(
         custom_ops: A user's own ops.
         tell: Told what is being done.
 
-    Returns:
-        The quantised graph, and the example by name of the model's input.
-
     Raises:
         MaseHwError: Whatever is wrong with the model or the configuration.
     """
+    graph, dummy = traced(model, example_inputs, custom_ops, tell)
+    return run_on_model(quantise_pipeline(dummy, settings, calibration=calibration), graph, model, dummy, tell)
+
+
+def traced(
+    model: nn.Module, example_inputs: Inputs, custom_ops: Mapping[str, Any] | None, tell: Tell
+) -> tuple[MaseGraph, dict[str, Any]]:
+    """The graph of a model, and the example by name of the model's input."""
     tell("tracing the model")
     given = _given(example_inputs)
     # What the example leaves at its default is fixed: tracing would take it for a tensor.
     graph = MaseGraph(model, cf_args=fixed_arguments(model, given) or None, custom_ops=custom_ops)
-    graph, _ = init_metadata_analysis_pass(graph)
-    dummy = name_inputs(graph, example_inputs)
-    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": dummy, "add_value": False})
-    check_trace(model, graph.model, dummy)
-    if settings.fold_batch_norm:
-        graph, _ = fold_batch_norm_transform_pass(graph)
-    graph, _ = fold_constants_transform_pass(graph)
-    graph, _ = lower_slices_transform_pass(graph)
-    tell("observing value ranges")
-    observed = {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()}
-    graph, _ = calibrate_analysis_pass(graph, observed)
-    tell("quantising")
-    graph, _ = quantize_transform_pass(graph, settings.quantize)
-    return graph, dummy
+    return graph, name_inputs(graph, example_inputs)
+
+
+def run_on_model(
+    pipeline: Pipeline, graph: MaseGraph, model: nn.Module, example: Mapping[str, Any], tell: Tell
+) -> MaseGraph:
+    """Run steps of ``compile`` on a traced model; as soon as it can be run, it is compared with its trace."""
+
+    def compare(graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
+        check_trace(model, graph.model, example)
+        return graph, {"modified": False}
+
+    def say(step: Step) -> None:
+        if step.title:
+            tell(step.title)
+
+    return pipeline.inserted(Step("trace", compare), after=COMMON).run(graph, on_step=say).graph
 
 
 def _given(inputs: Any) -> int | set[str]:

@@ -1,4 +1,8 @@
-"""The stages of ``compile`` as a pipeline, to be looked at, changed and run step by step."""
+"""The steps of ``compile``, in the one place where their order is written.
+
+``compile`` runs all of them, ``quantised_graph`` those up to the quantisation; both can be looked at, changed and run
+step by step as pipelines.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,42 @@ from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pa
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 
+COMMON = "common"
+"""The step after which the graph is as the model was traced."""
+Config = CompileConfig | Mapping[str, Any] | str | Path | None
+
+
+def quantise_pipeline(
+    example_inputs: Mapping[str, Any], config: Config = None, *, calibration: Iterable[Any] | None = None
+) -> Pipeline:
+    """The passes of :func:`mase_hw.compile` up to the quantised graph, the first of :func:`compile_pipeline`.
+
+    Args:
+        example_inputs: One frame, tensors by name of the model's input.
+        config: As for ``compile``.
+        calibration: As for ``compile``.
+
+    Raises:
+        ConfigError: If the configuration or the arguments of a pass are wrong.
+    """
+    settings, dummy = load_config(config), dict(example_inputs)
+    observed = {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()}
+    fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
+    steps = [
+        Step("init", init_metadata_analysis_pass),
+        Step(COMMON, add_common_metadata_analysis_pass, {"dummy_in": dummy, "add_value": False}),
+        *fold,
+        Step("fold_constants", fold_constants_transform_pass),
+        Step("lower_slices", lower_slices_transform_pass),
+        Step("calibrate", calibrate_analysis_pass, observed, "observing value ranges"),
+        Step("quantize", quantize_transform_pass, settings.quantize, "quantising"),
+    ]
+    return Pipeline(steps, "quantise")
+
 
 def compile_pipeline(
     example_inputs: Mapping[str, Any],
-    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    config: Config = None,
     *,
     out: Path | str,
     calibration: Iterable[Any] | None = None,
@@ -51,32 +87,15 @@ def compile_pipeline(
         ConfigError: If the configuration or the arguments of a pass are wrong.
     """
     settings = load_config(config)
-    dummy = dict(example_inputs)
-    fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
-    return Pipeline(
-        [
-            Step("init", init_metadata_analysis_pass),
-            Step("common", add_common_metadata_analysis_pass, {"dummy_in": dummy, "add_value": False}),
-            *fold,
-            Step("fold_constants", fold_constants_transform_pass),
-            Step("lower_slices", lower_slices_transform_pass),
-            Step(
-                "calibrate",
-                calibrate_analysis_pass,
-                {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()},
-            ),
-            Step("quantize", quantize_transform_pass, settings.quantize),
-            Step("verify", verify_analysis_pass),
-            Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware),
-            Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}),
-            Step("rtl", emit_internal_rtl_transform_pass),
-            Step("memories", emit_bram_transform_pass),
-            Step(
-                "vectors",
-                emit_cocotb_transform_pass,
-                {"inputs": dummy if vectors is None else vectors},
-            ),
-            Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
-        ],
-        "compile",
-    )
+    shown = dict(example_inputs) if vectors is None else vectors
+    steps = [
+        *quantise_pipeline(example_inputs, settings, calibration=calibration),
+        Step("verify", verify_analysis_pass),
+        Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware, "mapping to hardware"),
+        Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}, "emitting SystemVerilog"),
+        Step("rtl", emit_internal_rtl_transform_pass),
+        Step("memories", emit_bram_transform_pass),
+        Step("vectors", emit_cocotb_transform_pass, {"inputs": shown}),
+        Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
+    ]
+    return Pipeline(steps, "compile")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, suggest
 from mase_hw.ir.graph import MaseGraph
+from mase_hw.passes.names import PASS_NAMES
 
 Info = dict[str, Any]
-"""What a pass reports; can be written as JSON."""
+"""What a pass reports; can be written as JSON. A pass that may find nothing to do says so: ``modified`` is false."""
 
 
 class PassArgs(BaseModel):
@@ -36,10 +37,14 @@ class GraphPass(Generic[A]):
         name: The pass's name, in messages and in ``graph.completed``.
         body: The work; gets validated arguments.
         args: Model of the arguments.
-        needs: Names of passes that must have run; of a tuple of names, any one.
+        needs: Passes that must have run; of a tuple of them, any one. Those of this package by name, others as they
+            are: a name that no pass has would be needed for ever.
         gives: Names of further passes whose work this one does as well.
-        invalidates: Names of passes whose results do not hold any more after this one; ``"*"`` for all
+        invalidates: Passes whose results do not hold any more after this one has changed something; ``"*"`` for all
             others.
+
+    Raises:
+        ConfigError: If ``needs`` or ``invalidates`` names no pass.
     """
 
     def __init__(
@@ -47,17 +52,17 @@ class GraphPass(Generic[A]):
         name: str,
         body: Body[A],
         args: type[A],
-        needs: tuple[str | tuple[str, ...], ...] = (),
+        needs: tuple[Named | tuple[Named, ...], ...] = (),
         gives: tuple[str, ...] = (),
-        invalidates: tuple[str, ...] = (),
+        invalidates: tuple[Named, ...] = (),
     ) -> None:
         functools.update_wrapper(self, body)
         self.name = name
         self.body = body
         self.args = args
-        self.needs = needs
         self.gives = (name, *gives)
-        self.invalidates = invalidates
+        self.needs = tuple(tuple(map(self._name, n)) if isinstance(n, tuple) else self._name(n, "needs") for n in needs)
+        self.invalidates = tuple(n if n == "*" else self._name(n, "invalidates") for n in invalidates)
 
     def __call__(self, graph: MaseGraph, pass_args: Mapping[str, Any] | A | None = None) -> tuple[MaseGraph, Info]:
         """Run the pass.
@@ -74,37 +79,72 @@ class GraphPass(Generic[A]):
                 remedy="make one with MaseGraph(model)",
             )
         args = validate(self.name, self.args, pass_args)
-        self._check_order(graph)
+        lacking = self.lacks(graph.completed)
+        if lacking:
+            raise PassOrderError(
+                f"{self.name} needs the result of {' or '.join(lacking)}",
+                node=self.name,
+                got=f"passes run so far: {', '.join(graph.completed) or 'none'}",
+                remedy=f"run {lacking[0]} first",
+            )
         graph, info = self.body(graph, args)
-        done = [p for p in graph.completed if p not in self.gives and not self._undoes(p)]
-        graph.meta["passes"] = [*done, *self.gives]
+        graph.meta["passes"] = self.completed_after(graph.completed, modified=changed(info))
         return graph, info
 
     def __repr__(self) -> str:
         return f"<pass {self.name}>"
 
-    def _undoes(self, name: str) -> bool:
-        return "*" in self.invalidates or name in self.invalidates
-
-    def _check_order(self, graph: MaseGraph) -> None:
+    def lacks(self, completed: Sequence[str]) -> tuple[str, ...]:
+        """Passes of which one must still run, because none has; those of the first such need, or none."""
         for need in self.needs:
             options = (need,) if isinstance(need, str) else need
-            if not set(options) & set(graph.completed):
-                raise PassOrderError(
-                    f"{self.name} needs the result of {' or '.join(options)}",
-                    node=self.name,
-                    got=f"passes run so far: {', '.join(graph.completed) or 'none'}",
-                    remedy=f"run {options[0]} first",
-                )
+            if not set(options) & set(completed):
+                return options
+        return ()
+
+    def completed_after(self, completed: Sequence[str], *, modified: bool = True) -> list[str]:
+        """Passes whose results hold after this one has run.
+
+        Args:
+            completed: Those whose results held before.
+            modified: Whether it changed anything; if not, it invalidates nothing.
+        """
+        outdated = set(self.invalidates) if modified else set()
+        kept = [p for p in completed if p not in self.gives and p not in outdated and "*" not in outdated]
+        return [*kept, *self.gives]
+
+    def _name(self, other: Named, field: str = "needs") -> str:
+        """The name of another pass."""
+        if isinstance(other, GraphPass):
+            return other.name
+        if other in PASS_NAMES or other in self.gives:
+            return other
+        raise ConfigError(
+            f"{self.name} names a pass that does not exist",
+            node=self.name,
+            field=field,
+            got=other,
+            expected="the name of a pass of this package, or a pass",
+            remedy=f"{suggest(other, sorted(PASS_NAMES))}; give a pass of your own itself, in place of its name",
+        )
+
+
+Named = str | GraphPass[Any]
+"""A pass, by name if it is one of this package."""
+
+
+def changed(info: Info) -> bool:
+    """Whether a pass changed the network, by its report; one that says nothing of it may have."""
+    return bool(info.get("modified", True))
 
 
 def graph_pass(
     name: str,
     *,
     args: type[A],
-    needs: tuple[str | tuple[str, ...], ...] = (),
+    needs: tuple[Named | tuple[Named, ...], ...] = (),
     gives: tuple[str, ...] = (),
-    invalidates: tuple[str, ...] = (),
+    invalidates: tuple[Named, ...] = (),
 ) -> Callable[[Body[A]], GraphPass[A]]:
     """Make a pass of a function ``(graph, args) -> (graph, info)``; arguments as :class:`GraphPass`."""
 

@@ -13,8 +13,10 @@ from pydantic import BaseModel
 
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, suggest
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.analysis.report_tables import Table
-from mase_hw.passes.base import GraphPass, Info, validate
+from mase_hw.passes.analysis.verify import verify_analysis_pass
+from mase_hw.passes.base import GraphPass, Info, changed, validate
 from mase_hw.passes.diagnostics import Place, dump_diagnostic_files
 
 PlainPass = Callable[[MaseGraph, Mapping[str, Any]], tuple[MaseGraph, Info]]
@@ -31,11 +33,13 @@ class Step:
         name: Unique within the pipeline.
         run: A pass, or a function ``(graph, args) -> (graph, info)``.
         args: Arguments of the pass.
+        title: What people are told while it runs, if it takes long enough to be told.
     """
 
     name: str
     run: GraphPass[Any] | PlainPass
     args: Arguments = None
+    title: str = ""
 
     @property
     def pass_name(self) -> str:
@@ -86,6 +90,11 @@ class Run:
     graph: MaseGraph
     infos: dict[str, Info] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def modified(self) -> list[str]:
+        """Steps that changed the network, or do not say that they did not."""
+        return [name for name, info in self.infos.items() if changed(info)]
 
 
 class Pipeline:
@@ -203,30 +212,39 @@ class Pipeline:
             one = step.run
             if not isinstance(one, GraphPass):
                 continue
-            for need in one.needs:
-                options = (need,) if isinstance(need, str) else need
-                if not set(options) & set(done):
-                    raise PassOrderError(
-                        f"step {step.name!r} ({position} of {len(self)}) needs the result of {' or '.join(options)}",
-                        node=one.name,
-                        got=f"passes run by then: {', '.join(done) or 'none'}",
-                        remedy=f"put {options[0]} before it",
-                    )
-            kept = [p for p in done if p not in one.gives and p not in one.invalidates and "*" not in one.invalidates]
-            done = [*kept, *one.gives]
+            lacking = one.lacks(done)
+            if lacking:
+                raise PassOrderError(
+                    f"step {step.name!r} ({position} of {len(self)}) needs the result of {' or '.join(lacking)}",
+                    node=one.name,
+                    got=f"passes run by then: {', '.join(done) or 'none'}",
+                    remedy=f"put {lacking[0]} before it",
+                )
+            done = one.completed_after(done)
 
-    def run(self, graph: MaseGraph, *, progress: Callable[[str], object] | None = None) -> Run:
+    def run(
+        self,
+        graph: MaseGraph,
+        *,
+        progress: Callable[[str], object] | None = None,
+        on_step: Callable[[Step], object] | None = None,
+        verify: bool = False,
+    ) -> Run:
         """Run every step.
 
         Args:
             graph: The graph; passes change it in place.
             progress: Told the name of every step before it runs.
+            on_step: Called with every step before it runs.
+            verify: Check the graph after every step, once it has common metadata, so that a pass which leaves a broken
+                graph is the one that is named, and not a later one that trips over it.
 
         Returns:
-            The graph, and report and time of every step.
+            The graph, and report and time of every step; the time of checking is not in it.
 
         Raises:
             PassOrderError: Before anything runs, if a pass would lack another one's result.
+            VerifyError: If a step left a broken graph.
             Exception: What a step raised, of the same type and with the same message. A note says which step it was and
                 what it had, and :func:`failure_of` has the same as data.
         """
@@ -235,16 +253,20 @@ class Pipeline:
         for position, step in enumerate(self.steps, 1):
             if progress is not None:
                 progress(f"{step.name} ({position} of {len(self)})")
+            if on_step is not None:
+                on_step(step)
             started = time.perf_counter()
             try:
                 graph, info = step.run(graph, step.args)  # type: ignore[arg-type]
+                run.seconds[step.name] = time.perf_counter() - started
+                if verify and COMMON_PASS in graph.completed:
+                    graph, _ = verify_analysis_pass(graph)
             except Exception as error:
                 failure = StepFailure(step, position, len(self), graph, graph.completed, dict(run.infos))
                 setattr(error, _FAILURE, failure)
                 error.add_note(str(failure))
                 raise
             run.infos[step.name] = info
-            run.seconds[step.name] = time.perf_counter() - started
         return dataclasses.replace(run, graph=graph)
 
     def _index(self, name: str) -> int:

@@ -75,16 +75,17 @@ def test_a_graph_is_needed() -> None:
 
 
 def test_wrong_order_names_the_pass_to_run(graph: MaseGraph) -> None:
-    second = made("second", needs=("first",))
+    first = made("first")
+    second = made("second", needs=(first,))
     with pytest.raises(PassOrderError, match="run first first"):
         second(graph)
-    made("first")(graph)
+    first(graph)
     second(graph)
     assert graph.completed == ("first", "second")
 
 
 def test_alternatives_and_gives(graph: MaseGraph) -> None:
-    third = made("third", needs=(("first", "other"),))
+    third = made("third", needs=((made("first"), made("other")),))
     with pytest.raises(PassOrderError, match="first or other"):
         third(graph)
     made("both", gives=("other",))(graph)
@@ -92,13 +93,30 @@ def test_alternatives_and_gives(graph: MaseGraph) -> None:
     assert graph.completed == ("both", "other", "third")
 
 
+@pytest.mark.parametrize("field", ["needs", "invalidates"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_pass_that_does_not_exist_is_refused(field: str, nested: bool) -> None:
+    name: Any = "add_comon_metadata_analysis_pass"
+    if nested and field == "needs":
+        name = (name, "calibrate_analysis_pass")
+    with pytest.raises(ConfigError, match="did you mean 'add_common_metadata_analysis_pass'") as error:
+        made("mine", **{field: (name,)})
+    assert error.value.field == field and error.value.got == "add_comon_metadata_analysis_pass"
+    with pytest.raises(ConfigError, match="give a pass of your own itself"):
+        made("mine", **{field: ("zzz",)})
+
+
 def test_invalidation(graph: MaseGraph) -> None:
-    made("first")(graph)
-    made("second", needs=("first",))(graph)
-    made("transform", invalidates=("first",))(graph)
-    assert graph.completed == ("second", "transform")
+    first = made("first")
+    second = made("second", needs=(first,))
+    first(graph)
+    second(graph)
+    graph_pass("idle", args=NoArgs, invalidates=(first,))(lambda graph, args: (graph, {"modified": False}))(graph)
+    assert graph.completed == ("first", "second", "idle")
+    made("transform", invalidates=(first,))(graph)
+    assert graph.completed == ("second", "idle", "transform")
     with pytest.raises(PassOrderError):
-        made("second", needs=("first",))(graph)
+        second(graph)
     made("all", invalidates=("*",))(graph)
     assert graph.completed == ("all",)
 

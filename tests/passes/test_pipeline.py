@@ -11,7 +11,9 @@ import pytest
 import torch
 
 import mase_hw
-from mase_hw.compiler.stages import compile_pipeline
+from mase_hw.compiler.config import load_config
+from mase_hw.compiler.quantised import quantised_graph
+from mase_hw.compiler.stages import compile_pipeline, quantise_pipeline
 from mase_hw.emit.passes import emit_verilog_top_transform_pass
 from mase_hw.errors import ConfigError, FormatError, GraphError, PassOrderError
 from mase_hw.ir import MaseGraph
@@ -171,3 +173,45 @@ def test_the_stages_of_compile(tmp_path: Path) -> None:
     for file in files:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
     assert mase_hw.load_design(tmp_path / "b").manifest["top"] == "mine" and run.infos["vectors"]["frames"] == 6
+
+
+def test_what_explain_looks_at_is_a_prefix_of_compile(tmp_path: Path) -> None:
+    """The same steps with the same arguments, so the same formats and weights."""
+    arguments = {"config": {"quantize": {"by": "name", "fc2": rule(weight_width=5)}}, "calibration": [X]}
+    front = quantise_pipeline({"x": X[:1]}, **arguments)
+    whole = compile_pipeline({"x": X[:1]}, out=tmp_path, **arguments)
+    assert 0 < len(front) < len(whole) and whole.names[: len(front)] == front.names
+    for one, other in zip(front, whole, strict=False):
+        assert one.run is other.run and str(one.args) == str(other.args)
+    said: list[str] = []
+    graph = quantised_graph(seeded(MLP), X[:1], load_config(arguments["config"]), [X], None, said.append)
+    assert said == ["tracing the model", "observing value ranges", "quantising"]
+    assert torch.equal(graph.model(X), front.run(MaseGraph(seeded(MLP))).graph.model(X))
+
+
+def test_compile_says_what_takes_time(tmp_path: Path) -> None:
+    said: list[str] = []
+    mase_hw.compile(seeded(MLP), X[:1], out=tmp_path / "a", progress=said.append)
+    assert said[:-1] == [
+        "tracing the model", "observing value ranges", "quantising", "mapping to hardware", "emitting SystemVerilog",
+    ]  # fmt: skip
+
+
+def test_verify_names_the_step_that_broke_the_graph() -> None:
+    def break_it(graph: MaseGraph, args: Mapping[str, Any]) -> tuple[MaseGraph, dict[str, Any]]:
+        graph.tensor(graph.node("relu"), "data_out_0").shape = [6, 99]
+        return graph, {}
+
+    broken = whole().inserted(Step("mine", break_it), after="common")
+    broken.without("calibrate", "quantize").run(MaseGraph(seeded(MLP)))  # nobody looks
+    with pytest.raises(GraphError, match="relu") as caught:
+        broken.run(MaseGraph(seeded(MLP)), verify=True)
+    failure = failure_of(caught.value)
+    assert failure is not None and failure.step.name == "mine" and list(failure.finished) == ["init", "common"]
+
+
+def test_verify_after_every_step_of_compile(tmp_path: Path) -> None:
+    """No pass leaves a broken graph, and looking changes nothing but the record that it was done."""
+    arguments: Any = {"out": tmp_path / "b", "calibration": [X]}
+    run = compile_pipeline({"x": X[:1]}, **arguments).run(MaseGraph(seeded(MLP)), verify=True)
+    assert "verify_analysis_pass" in run.graph.completed and len(run.infos) == len(run.seconds)

@@ -146,7 +146,7 @@ def test_a_written_parameter_is_no_constant() -> None:
 
 def test_nothing_to_do_and_a_quantised_graph() -> None:
     graph, info = simplified(seeded(MLP), inputs(4, 6))
-    assert info == {"removed": {}, "constants": {}} and names(graph) == ["fc1", "relu", "fc2"]
+    assert info == {"modified": False, "removed": {}, "constants": {}} and names(graph) == ["fc1", "relu", "fc2"]
     graph, _ = quantised(seeded(MLP), inputs(4, 6))
     with pytest.raises(GraphError, match="before quantize_transform_pass"):
         simplify_graph_transform_pass(graph, {})

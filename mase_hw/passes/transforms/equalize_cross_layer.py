@@ -52,8 +52,8 @@ def cross_layer_equalization_transform_pass(graph: MaseGraph, args: CrossLayerAr
         args: ``iterations``, ``tolerance``, ``power_of_two``.
 
     Returns:
-        The graph, and ``pairs`` (``first``, ``second``, largest and smallest ``scale`` of a channel), ``skipped``
-        (layer -> why it begins no pair) and ``iterations`` (rounds done).
+        The graph, and ``modified``, ``pairs`` (``first``, ``second``, largest and smallest ``scale`` of a channel),
+        ``skipped`` (layer -> why it begins no pair) and ``iterations`` (rounds done).
 
     Raises:
         GraphError: If the graph is quantised already.
@@ -83,7 +83,7 @@ def cross_layer_equalization_transform_pass(graph: MaseGraph, args: CrossLayerAr
         edit.changed(graph, [first, *path.between])
     if pairs:
         edit.finish(graph)
-    info: dict[str, Any] = {"pairs": [], "skipped": skipped, "iterations": rounds}
+    info: dict[str, Any] = {"modified": bool(pairs), "pairs": [], "skipped": skipped, "iterations": rounds}
     for first, path in pairs:
         low, high = float(total[first].min()), float(total[first].max())
         info["pairs"].append({"first": first.name, "second": path.layer.name, "scale": [low, high]})

@@ -40,11 +40,12 @@ def fold_batch_norm_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
     must be the same dimension on both sides.
 
     Args:
-        graph: A float graph with common metadata, calibrated later: what was observed before is dropped.
+        graph: A float graph with common metadata, calibrated later: what was observed before does not hold once
+            something was folded.
         args: None.
 
     Returns:
-        The graph, and ``folded`` (normalisation -> layer and ``"before"`` or ``"after"``) and ``kept``
+        The graph, and ``modified``, ``folded`` (normalisation -> layer and ``"before"`` or ``"after"``) and ``kept``
         (normalisation -> reason).
 
     Raises:
@@ -67,7 +68,8 @@ def fold_batch_norm_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
                 reasons[node.name].append(result)
     if folded:
         edit.finish(graph)
-    return graph, {"folded": folded, "kept": {name: "; ".join(found) for name, found in reasons.items()}}
+    kept = {name: "; ".join(found) for name, found in reasons.items()}
+    return graph, {"modified": bool(folded), "folded": folded, "kept": kept}
 
 
 def _fold_before(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> fx.Node | str:

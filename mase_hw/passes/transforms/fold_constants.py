@@ -36,7 +36,7 @@ def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
         args: None.
 
     Returns:
-        The graph, and ``constants``: node -> new parameter or buffer.
+        The graph, ``modified``, and ``constants``: node -> new parameter or buffer.
 
     Raises:
         GraphError: If the graph is quantised already.
@@ -45,7 +45,7 @@ def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
     constants = fold_constants(graph)
     if constants:
         edit.finish(graph)
-    return graph, {"constants": constants}
+    return graph, {"modified": bool(constants), "constants": constants}
 
 
 def fold_constants(graph: MaseGraph) -> dict[str, str]:

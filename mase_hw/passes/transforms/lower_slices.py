@@ -38,7 +38,7 @@ def lower_slices_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
         args: None.
 
     Returns:
-        The graph, and ``lowered``: node -> what it was.
+        The graph, ``modified``, and ``lowered``: node -> what it was.
 
     Raises:
         GraphError: If the graph is quantised already.
@@ -50,7 +50,7 @@ def lower_slices_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
             lowering.try_node(node)
     if lowering.lowered:
         edit.finish(graph)
-    return graph, {"lowered": lowering.lowered}
+    return graph, {"modified": bool(lowering.lowered), "lowered": lowering.lowered}
 
 
 class _Lowering:

@@ -382,6 +382,7 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
     graph.meta[DECISIONS] = {
         name: (each, args.layers(name, planner.plans[name].op.name)) for name, each in planner.decisions.items()
     }
+    info["modified"] = any((info["nodes"], info["casts"], info["inputs"]))
     return graph, info
 
 

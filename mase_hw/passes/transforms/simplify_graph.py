@@ -52,7 +52,8 @@ def simplify_graph_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
                 continue
             info["removed"][node.name] = graph.meta_of(node).common.mase_op
             edit.bypass(graph, node, source)
-    if info["removed"] or info["constants"]:
+    info["modified"] = bool(info["removed"] or info["constants"])
+    if info["modified"]:
         edit.finish(graph)
     return graph, info
 

@@ -71,8 +71,8 @@ def smooth_quant_transform_pass(graph: MaseGraph, args: SmoothQuantArgs) -> tupl
         args: ``data``, ``alpha``, ``nodes``, ``power_of_two``, ``progress``.
 
     Returns:
-        The graph, and ``smoothed`` (node -> its ``layers``, smallest and largest ``scale``) and ``skipped``
-        (node that could take factors, were it not for -> reason).
+        The graph, and ``modified``, ``smoothed`` (node -> its ``layers``, smallest and largest ``scale``) and
+        ``skipped`` (node that could take factors, were it not for -> reason).
 
     Raises:
         UnsupportedError: If a node of ``nodes`` cannot be smoothed; says why. Nothing has been changed then.
@@ -96,7 +96,7 @@ def smooth_quant_transform_pass(graph: MaseGraph, args: SmoothQuantArgs) -> tupl
         }
     if places:
         edit.finish(graph)
-    return graph, {"smoothed": smoothed, "skipped": skipped}
+    return graph, {"modified": bool(places), "smoothed": smoothed, "skipped": skipped}
 
 
 def _places(graph: MaseGraph, wanted: Iterable[str] | None) -> tuple[list[_Place], dict[str, str]]:

@@ -1,0 +1,124 @@
+"""A pass that changed nothing says so, and nothing that was known before is thrown away."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import mase_hw.emit
+import mase_hw.passes
+from mase_hw.ir import MaseGraph
+from mase_hw.passes import (
+    calibrate_analysis_pass,
+    cross_layer_equalization_transform_pass,
+    fold_batch_norm_transform_pass,
+    fold_constants_transform_pass,
+    lower_slices_transform_pass,
+    quantize_transform_pass,
+    simplify_graph_transform_pass,
+    smooth_quant_transform_pass,
+)
+from mase_hw.passes.base import GraphPass
+from mase_hw.passes.names import PASS_NAMES
+from mase_hw.passes.pipeline import Pipeline, Step
+from tests.unit.pipeline import EIGHT, annotated, inputs, seeded
+
+X = inputs(4, 6)
+
+
+class Lone(nn.Module):
+    """A layer that no transform has anything to do with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.sigmoid(self.fc(x))
+
+
+class Rich(nn.Module):
+    """Something to do for every transform: a normalisation, a constant, a part, an identity, two layers in a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.norm, self.relu, self.fc2 = nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 6)
+        self.same = nn.Identity()
+        self.scale = nn.Parameter(torch.ones(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.same(self.fc2(self.relu(self.norm(self.fc1(x)))))
+        return torch.narrow(y * self.scale.neg(), 1, 0, 4)
+
+
+NORM = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6))
+TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Module]]] = {
+    "fold_batch_norm": (fold_batch_norm_transform_pass, {}, Rich),
+    "fold_constants": (fold_constants_transform_pass, {}, Rich),
+    "lower_slices": (lower_slices_transform_pass, {}, Rich),
+    "simplify_graph": (simplify_graph_transform_pass, {}, Rich),
+    "equalize": (cross_layer_equalization_transform_pass, {}, lambda: NORM),
+    "smooth_quant": (smooth_quant_transform_pass, {"data": [X]}, lambda: NORM),
+}
+
+
+def state(graph: MaseGraph) -> list[Any]:
+    nodes = [(n.name, n.op, str(n.target), str(n.args), str(n.kwargs)) for n in graph.nodes]
+    return [nodes, {name: value.tolist() for name, value in graph.model.state_dict().items()}]
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_nothing_done_leaves_the_record_of_the_calibration(name: str) -> None:
+    transform, args, _ = TRANSFORMS[name]
+    graph, _ = calibrate_analysis_pass(annotated(seeded(Lone).eval(), X), {"data": [X]})
+    before, done = state(graph), graph.completed
+    graph, info = transform(graph, args)
+    assert info["modified"] is False and state(graph) == before
+    assert graph.completed == (*done, transform.name)
+    quantize_transform_pass(graph, EIGHT)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_something_done_is_said_and_outdates_what_it_must(name: str) -> None:
+    transform, args, model = TRANSFORMS[name]
+    graph, _ = calibrate_analysis_pass(annotated(seeded(model).eval(), X), {"data": [X]})
+    before = state(graph)
+    graph, info = transform(graph, args)
+    assert info["modified"] is True and state(graph) != before
+    assert not set(transform.invalidates) & set(graph.completed)
+
+
+def test_a_pipeline_says_which_steps_changed_the_network() -> None:
+    steps = [
+        Step("norms", fold_batch_norm_transform_pass),
+        Step("constants", fold_constants_transform_pass),
+        Step("plain", lambda graph, args: (graph, {}), {}),
+    ]
+    run = Pipeline(steps).run(annotated(seeded(lambda: nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6))).eval(), X))
+    assert run.modified == ["norms", "plain"]  # a function that does not say counts as one that did
+
+
+def all_passes() -> dict[str, GraphPass[Any]]:
+    found = {}
+    for package in (mase_hw.passes, mase_hw.emit):
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            found |= {v.name: v for v in vars(importlib.import_module(info.name)).values() if isinstance(v, GraphPass)}
+    return found
+
+
+def test_the_table_of_names_is_that_of_the_passes() -> None:
+    assert {name for each in all_passes().values() for name in each.gives} == PASS_NAMES
+
+
+def test_every_transform_that_outdates_something_is_tried_here() -> None:
+    """A new one says ``modified``, or is one that always changes the network."""
+    tried = {transform.name for transform, _, _ in TRANSFORMS.values()} | {"quantize_transform_pass"}
+    always = {"init_metadata_analysis_pass"}
+    assert {name for name, each in all_passes().items() if each.invalidates} == tried | always
