@@ -123,6 +123,8 @@ class Catalogue:
 def default_catalogue() -> Catalogue:
     """The ops of ``mase_hw.ops``: every file's ``OPS``, in order of file name; the quantised modules of ``mase_hw.nn``.
 
+    An op that is known by its name alone, without arithmetic, gives way to one of that name in a file of its own.
+
     Raises:
         CatalogueError: If a file has no ``OPS`` or an op is incomplete.
     """
@@ -136,4 +138,10 @@ def default_catalogue() -> Catalogue:
         if not isinstance(found, tuple) or not all(isinstance(op, OpDef) for op in found):
             raise CatalogueError(f"mase_hw/ops/{info.name}.py has no OPS, a tuple of OpDef", node=info.name)
         ops.extend(found)
-    return Catalogue(ops, MODULES)
+    known = {op.name for op in ops if _computes(op)}
+    return Catalogue([op for op in ops if _computes(op) or op.name not in known], MODULES)
+
+
+def _computes(op: OpDef) -> bool:
+    """Whether an op is more than a name: it has an arithmetic, or needs none."""
+    return op.golden is not None or op.implicit

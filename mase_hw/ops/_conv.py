@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.numerics import as_carrier, carrier, exact_linear, full_precision, reduced_matmul
+from mase_hw.exact_sums import exact_linear, full_precision, reduced_matmul
+from mase_hw.numerics import as_carrier, carrier
 from mase_hw.ops._window import out_size
 
 Pair = tuple[int, int]

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.opdef import Arithmetic, Case, Latency, Request
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import CAST_SLICE, format_of, lanes_within, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
+
+FILES = ("lib/elementwise_check.sv", *CAST_SLICE)
+"""Files of an elementwise module that ends in one cast and a register."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from mase_hw.streams import Direction, Stream
 
 DIMS = 3
 """Dimensions of an activation's parameters; outer ones are multiplied into the last."""
+CAST_SLICE = ("lib/fixed_cast_unit.sv", "lib/register_slice.sv", "lib/fixed_cast_slice.sv")
+"""Files of ``fixed_cast_slice``, which casts all lanes of a beat and keeps the result in a register."""
 
 
 def fold_shape(shape: tuple[int, ...], dims: int = DIMS) -> tuple[int, ...]:

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.exact_sums import exact_linear
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.numerics import carrier, exact_linear, magnitude, straight_through
+from mase_hw.numerics import carrier, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
 from mase_hw.ops._division import divide_cast, surrogate
@@ -306,6 +307,7 @@ def _op(
             file="ops/fixed_avg_pool2d.sv",
             dependence_files=(
                 "lib/window_reduce.sv",
+                "lib/window_pool.sv",
                 "lib/fixed_cast_unit.sv",
                 "lib/fixed_divide_unit.sv",
                 "lib/skid_buffer.sv",

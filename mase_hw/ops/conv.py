@@ -15,17 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mase_hw.exact_sums import reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
-from mase_hw.numerics import (
-    as_carrier,
-    carrier,
-    cast,
-    magnitude,
-    reduced_matmul,
-    shift_left,
-    straight_through,
-)
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
 from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
@@ -151,6 +144,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
                 "lib/stream_fifo.sv",
                 "lib/fixed_mac_array.sv",
                 "lib/window_control.sv",
+                "lib/window_steps.sv",
                 "lib/ring_add.sv",
                 "lib/sliding_window.sv",
                 "lib/parallel_window.sv",

@@ -202,6 +202,7 @@ def _op(function: Function) -> OpDef:
             module="fixed_function",
             file="ops/fixed_function.sv",
             dependence_files=(
+                "lib/elementwise_check.sv",
                 "lib/fixed_cast_unit.sv",
                 "lib/fixed_lookup.sv",
                 "lib/fixed_piecewise.sv",

@@ -15,18 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mase_hw.exact_sums import exact_linear, reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
-from mase_hw.numerics import (
-    as_carrier,
-    carrier,
-    cast,
-    exact_linear,
-    magnitude,
-    reduced_matmul,
-    shift_left,
-    straight_through,
-)
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps

@@ -183,7 +183,12 @@ def _op(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> 
         hardware=Hardware(
             module="fixed_max_pool2d",
             file="ops/fixed_max_pool2d.sv",
-            dependence_files=("lib/window_reduce.sv", "lib/fixed_cast_unit.sv", "lib/skid_buffer.sv"),
+            dependence_files=(
+                "lib/window_reduce.sv",
+                "lib/window_pool.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/skid_buffer.sv",
+            ),
             params=MaxPoolParams,
             build=functools.partial(_build, spatial=spatial),
             ports=image_ports,

@@ -16,7 +16,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
-from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.ops._tensors import CAST_SLICE, format_of, lanes_within
 from mase_hw.steps import Steps
 
 
@@ -167,7 +167,7 @@ OPS = (
         hardware=Hardware(
             module="fixed_zero_pad2d",
             file="ops/fixed_zero_pad2d.sv",
-            dependence_files=("lib/fixed_cast_unit.sv", "lib/register_slice.sv", "lib/stream_fifo.sv"),
+            dependence_files=(*CAST_SLICE, "lib/stream_fifo.sv"),
             params=PadParams,
             build=_build,
             ports=image_ports,

@@ -183,7 +183,7 @@ def _op(function: Pieces) -> OpDef:
         hardware=Hardware(
             module="fixed_pieces",
             file="ops/fixed_pieces.sv",
-            dependence_files=("lib/fixed_cast_unit.sv", "lib/register_slice.sv", "lib/row_end.sv"),
+            dependence_files=(*elementwise.FILES, "lib/row_end.sv"),
             params=PiecesParams,
             build=_build(name),
             ports=elementwise.ports,

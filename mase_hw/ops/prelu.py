@@ -15,6 +15,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._elementwise import FILES
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
@@ -158,7 +159,7 @@ OPS = (
         hardware=Hardware(
             module="fixed_prelu",
             file="ops/fixed_prelu.sv",
-            dependence_files=("lib/fixed_cast_unit.sv", "lib/register_slice.sv", "lib/stream_join.sv"),
+            dependence_files=(*FILES, "lib/stream_join.sv"),
             params=PreluParams,
             build=_build,
             ports=_ports,

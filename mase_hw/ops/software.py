@@ -1,7 +1,8 @@
 """Ops that common metadata knows and hardware does not have yet: one table, by the names MASE gives them.
 
-An op gets hardware by moving its entry into a file of its own with the other facets. None is implicit, although MASE
-calls many ``implicit_func``: they compute, or they move elements, so a graph that needs them is refused by name.
+An op gets hardware in a file of its own with all facets: the entry of that name here then gives way. None is implicit,
+although MASE calls many ``implicit_func``: they compute, or they move elements, so a graph that needs them is refused
+by name.
 """
 
 from __future__ import annotations

@@ -78,17 +78,20 @@ module sliding_window #(
   localparam int YW = $clog2(OUT_H * STRIDE_H + SpanH + IN_H + PAD_H + 1) + 1;
   localparam int XW = $clog2(OUT_W * STRIDE_W + SpanW + IN_W + PAD_W + 1) + 1;
 
-  // ---- Where the window is, and whether it is complete.
+  // ---- Where the window is, and which of its beats is next.
   logic                 step;
   logic                 move;
-  logic                 win_ok;
   logic signed [YW-1:0] win_y;
   logic signed [XW-1:0] win_x;
   logic                 row_end;
   logic                 image_end;
+  logic                 tile_end;
+  logic                 col_end;
+  logic                 kernel_end;
+  logic                 repeat_end;
   logic                 window_end;
 
-  window_control #(
+  window_steps #(
       .IN_H    (IN_H),
       .IN_W    (IN_W),
       .OUT_H   (OUT_H),
@@ -99,79 +102,31 @@ module sliding_window #(
       .STRIDE_W(STRIDE_W),
       .PAD_H   (PAD_H),
       .PAD_W   (PAD_W),
-      .TILES   (PixelBeats),
+      .GROUPS  (GROUPS),
+      .REPEATS (REPEATS),
+      .ROWS    (KERNEL_H),
+      .COLUMNS (KERNEL_W),
+      .TILES   (TILES),
       .DEPTH   (DEPTH)
-  ) u_control (
-      .clk      (clk),
-      .rst      (rst),
-      .in_valid (in_valid),
-      .in_ready (in_ready),
-      .win_ok   (win_ok),
-      .win_y    (win_y),
-      .win_x    (win_x),
-      .row_end  (row_end),
-      .image_end(image_end),
-      .done     (step && window_end)
+  ) u_steps (
+      .clk       (clk),
+      .rst       (rst),
+      .in_valid  (in_valid),
+      .in_ready  (in_ready),
+      .move      (move),
+      .step      (step),
+      .win_y     (win_y),
+      .win_x     (win_x),
+      .row_end   (row_end),
+      .image_end (image_end),
+      .tile_end  (tile_end),
+      .col_end   (col_end),
+      .kernel_end(kernel_end),
+      .repeat_end(repeat_end),
+      .window_end(window_end)
   );
 
   assign move = !out_valid || out_ready;
-  assign step = win_ok && move;
-
-  // ---- Place within the window: tile, column, row, repeat, group (inner to outer).
-  logic tile_end;
-  logic col_last;
-  logic col_end;
-  logic row_last;
-  logic kernel_end;
-  logic repeat_last;
-  logic repeat_end;
-  logic group_last;
-
-  loop_counter #(
-      .COUNT(TILES)
-  ) u_tile (
-      .clk (clk),
-      .rst (rst),
-      .step(step),
-      .last(tile_end)
-  );
-  loop_counter #(
-      .COUNT(KERNEL_W)
-  ) u_col (
-      .clk (clk),
-      .rst (rst),
-      .step(step && tile_end),
-      .last(col_last)
-  );
-  loop_counter #(
-      .COUNT(KERNEL_H)
-  ) u_row (
-      .clk (clk),
-      .rst (rst),
-      .step(step && col_end),
-      .last(row_last)
-  );
-  loop_counter #(
-      .COUNT(REPEATS)
-  ) u_repeat (
-      .clk (clk),
-      .rst (rst),
-      .step(step && kernel_end),
-      .last(repeat_last)
-  );
-  loop_counter #(
-      .COUNT(GROUPS)
-  ) u_group (
-      .clk (clk),
-      .rst (rst),
-      .step(step && repeat_end),
-      .last(group_last)
-  );
-
-  assign col_end    = tile_end && col_last;
-  assign kernel_end = col_end && row_last;
-  assign repeat_end = kernel_end && repeat_last;
-  assign window_end = repeat_end && group_last;
 
   // ---- Ring addresses. Each loop remembers where it began; the next address is
   // one of these plus a constant, modulo DEPTH. Places in the padding have one too.

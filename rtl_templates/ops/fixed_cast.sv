@@ -43,79 +43,38 @@ module fixed_cast #(
     input  logic                                         data_out_0_ready
 );
 
-  if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
-      DATA_IN_0_TENSOR_SIZE_DIM_2 < 1) begin : g_bad_size
-    $fatal(
-        1,
-        "fixed_cast: DATA_IN_0_TENSOR_SIZE_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
-        DATA_IN_0_TENSOR_SIZE_DIM_0,
-        DATA_IN_0_TENSOR_SIZE_DIM_1,
-        DATA_IN_0_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (DATA_IN_0_PARALLELISM_DIM_0 < 1 || DATA_IN_0_PARALLELISM_DIM_1 < 1 ||
-      DATA_IN_0_PARALLELISM_DIM_2 < 1) begin : g_bad_parallelism
-    $fatal(
-        1,
-        "fixed_cast: DATA_IN_0_PARALLELISM_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
-        DATA_IN_0_PARALLELISM_DIM_0,
-        DATA_IN_0_PARALLELISM_DIM_1,
-        DATA_IN_0_PARALLELISM_DIM_2
-    );
-  end
-  if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_size_differs
-    $fatal(
-        1,
-        "fixed_cast: DATA_OUT_0_TENSOR_SIZE %0d, %0d, %0d differs from DATA_IN_0's %0d, %0d, %0d",
-        DATA_OUT_0_TENSOR_SIZE_DIM_0,
-        DATA_OUT_0_TENSOR_SIZE_DIM_1,
-        DATA_OUT_0_TENSOR_SIZE_DIM_2,
-        DATA_IN_0_TENSOR_SIZE_DIM_0,
-        DATA_IN_0_TENSOR_SIZE_DIM_1,
-        DATA_IN_0_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (DATA_OUT_0_PARALLELISM_DIM_0 != DATA_IN_0_PARALLELISM_DIM_0 ||
-      DATA_OUT_0_PARALLELISM_DIM_1 != DATA_IN_0_PARALLELISM_DIM_1 ||
-      DATA_OUT_0_PARALLELISM_DIM_2 != DATA_IN_0_PARALLELISM_DIM_2) begin : g_parallelism_differs
-    $fatal(
-        1,
-        "fixed_cast: DATA_OUT_0_PARALLELISM %0d, %0d, %0d differs from DATA_IN_0's %0d, %0d, %0d",
-        DATA_OUT_0_PARALLELISM_DIM_0,
-        DATA_OUT_0_PARALLELISM_DIM_1,
-        DATA_OUT_0_PARALLELISM_DIM_2,
-        DATA_IN_0_PARALLELISM_DIM_0,
-        DATA_IN_0_PARALLELISM_DIM_1,
-        DATA_IN_0_PARALLELISM_DIM_2
-    );
-  end
+  elementwise_check #(
+      .NAME       ("fixed_cast"),
+      .IN_WIDTH   (DATA_IN_0_PRECISION_0),
+      .IN_SIGNED  (DATA_IN_0_SIGNED),
+      .IN_SIZE_0  (DATA_IN_0_TENSOR_SIZE_DIM_0),
+      .IN_SIZE_1  (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_SIZE_2  (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .IN_LANES_0 (DATA_IN_0_PARALLELISM_DIM_0),
+      .IN_LANES_1 (DATA_IN_0_PARALLELISM_DIM_1),
+      .IN_LANES_2 (DATA_IN_0_PARALLELISM_DIM_2),
+      .OUT_SIZE_0 (DATA_OUT_0_TENSOR_SIZE_DIM_0),
+      .OUT_SIZE_1 (DATA_OUT_0_TENSOR_SIZE_DIM_1),
+      .OUT_SIZE_2 (DATA_OUT_0_TENSOR_SIZE_DIM_2),
+      .OUT_LANES_0(DATA_OUT_0_PARALLELISM_DIM_0),
+      .OUT_LANES_1(DATA_OUT_0_PARALLELISM_DIM_1),
+      .OUT_LANES_2(DATA_OUT_0_PARALLELISM_DIM_2)
+  ) u_check ();
 
-  logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
-
-  for (genvar i = 0; i < Lanes; i++) begin : g_lane
-    fixed_cast_unit #(
-        .IN_WIDTH  (DATA_IN_0_PRECISION_0),
-        .IN_FRAC   (DATA_IN_0_PRECISION_1),
-        .IN_SIGNED (DATA_IN_0_SIGNED),
-        .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
-        .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
-        .OUT_SIGNED(DATA_OUT_0_SIGNED),
-        .ROUNDING  (ROUNDING),
-        .OVERFLOW  (OVERFLOW)
-    ) u_cast (
-        .in_data (data_in_0[i]),
-        .out_data(result[i])
-    );
-  end
-
-  register_slice #(
-      .WIDTH(Lanes * DATA_OUT_0_PRECISION_0)
-  ) u_slice (
+  fixed_cast_slice #(
+      .LANES     (Lanes),
+      .IN_WIDTH  (DATA_IN_0_PRECISION_0),
+      .IN_FRAC   (DATA_IN_0_PRECISION_1),
+      .IN_SIGNED (DATA_IN_0_SIGNED),
+      .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
+      .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
+      .OUT_SIGNED(DATA_OUT_0_SIGNED),
+      .ROUNDING  (ROUNDING),
+      .OVERFLOW  (OVERFLOW)
+  ) u_cast (
       .clk      (clk),
       .rst      (rst),
-      .in_data  (result),
+      .in_data  (data_in_0),
       .in_valid (data_in_0_valid),
       .in_ready (data_in_0_ready),
       .out_data (data_out_0),

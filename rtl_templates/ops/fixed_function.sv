@@ -53,54 +53,23 @@ module fixed_function #(
     input  logic                                         data_out_0_ready
 );
 
-  if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
-      DATA_IN_0_TENSOR_SIZE_DIM_2 < 1) begin : g_bad_size
-    $fatal(
-        1,
-        "fixed_function: DATA_IN_0_TENSOR_SIZE_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
-        DATA_IN_0_TENSOR_SIZE_DIM_0,
-        DATA_IN_0_TENSOR_SIZE_DIM_1,
-        DATA_IN_0_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (DATA_IN_0_PARALLELISM_DIM_0 < 1 || DATA_IN_0_PARALLELISM_DIM_1 < 1 ||
-      DATA_IN_0_PARALLELISM_DIM_2 < 1) begin : g_bad_parallelism
-    $fatal(
-        1,
-        "fixed_function: DATA_IN_0_PARALLELISM_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
-        DATA_IN_0_PARALLELISM_DIM_0,
-        DATA_IN_0_PARALLELISM_DIM_1,
-        DATA_IN_0_PARALLELISM_DIM_2
-    );
-  end
-  if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_size_differs
-    $fatal(
-        1,
-        "fixed_function: DATA_OUT_0_TENSOR_SIZE %0d, %0d, %0d differs, input %0d, %0d, %0d",
-        DATA_OUT_0_TENSOR_SIZE_DIM_0,
-        DATA_OUT_0_TENSOR_SIZE_DIM_1,
-        DATA_OUT_0_TENSOR_SIZE_DIM_2,
-        DATA_IN_0_TENSOR_SIZE_DIM_0,
-        DATA_IN_0_TENSOR_SIZE_DIM_1,
-        DATA_IN_0_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (DATA_OUT_0_PARALLELISM_DIM_0 != DATA_IN_0_PARALLELISM_DIM_0 ||
-      DATA_OUT_0_PARALLELISM_DIM_1 != DATA_IN_0_PARALLELISM_DIM_1 ||
-      DATA_OUT_0_PARALLELISM_DIM_2 != DATA_IN_0_PARALLELISM_DIM_2) begin : g_parallelism_differs
-    $fatal(
-        1,
-        "fixed_function: DATA_OUT_0_PARALLELISM %0d, %0d, %0d differs, input %0d, %0d, %0d",
-        DATA_OUT_0_PARALLELISM_DIM_0,
-        DATA_OUT_0_PARALLELISM_DIM_1,
-        DATA_OUT_0_PARALLELISM_DIM_2,
-        DATA_IN_0_PARALLELISM_DIM_0,
-        DATA_IN_0_PARALLELISM_DIM_1,
-        DATA_IN_0_PARALLELISM_DIM_2
-    );
-  end
+  elementwise_check #(
+      .NAME       ("fixed_function"),
+      .IN_WIDTH   (DATA_IN_0_PRECISION_0),
+      .IN_SIGNED  (DATA_IN_0_SIGNED),
+      .IN_SIZE_0  (DATA_IN_0_TENSOR_SIZE_DIM_0),
+      .IN_SIZE_1  (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_SIZE_2  (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .IN_LANES_0 (DATA_IN_0_PARALLELISM_DIM_0),
+      .IN_LANES_1 (DATA_IN_0_PARALLELISM_DIM_1),
+      .IN_LANES_2 (DATA_IN_0_PARALLELISM_DIM_2),
+      .OUT_SIZE_0 (DATA_OUT_0_TENSOR_SIZE_DIM_0),
+      .OUT_SIZE_1 (DATA_OUT_0_TENSOR_SIZE_DIM_1),
+      .OUT_SIZE_2 (DATA_OUT_0_TENSOR_SIZE_DIM_2),
+      .OUT_LANES_0(DATA_OUT_0_PARALLELISM_DIM_0),
+      .OUT_LANES_1(DATA_OUT_0_PARALLELISM_DIM_1),
+      .OUT_LANES_2(DATA_OUT_0_PARALLELISM_DIM_2)
+  ) u_check ();
 
   // What the input's fraction means is in the table.
   if (DATA_IN_0_PRECISION_1 < -512 || DATA_IN_0_PRECISION_1 > 512) begin : g_bad_frac

@@ -82,97 +82,42 @@ module fixed_max_pool2d #(
     $fatal(1, "fixed_max_pool2d: DATA_OUT_0_TENSOR_SIZE_DIM_0 or _DIM_3 differs from DATA_IN_0");
   end
 
-  // Windows of a dimension, as PyTorch counts them.
-  function automatic int windows(int size, int kernel, int stride, int padding, int dilation);
-    int room;
-    int found;
-    room  = size + 2 * padding - dilation * (kernel - 1) - 1;
-    found = ((CEIL_MODE != 0) ? (room + stride - 1) / stride : room / stride) + 1;
-    if (CEIL_MODE != 0 && (found - 1) * stride >= size + padding) begin
-      return found - 1;
-    end
-    return found;
-  endfunction
-
-  if (KERNEL_SIZE_0 < 1 || KERNEL_SIZE_1 < 1 || STRIDE_0 < 1 || STRIDE_1 < 1 || PADDING_0 < 0 ||
-      PADDING_1 < 0 || DILATION_0 < 1 || DILATION_1 < 1) begin : g_bad_window
-    $fatal(1, "fixed_max_pool2d: a kernel, stride or dilation is below 1, or a padding below 0");
-  end else if (ADAPTIVE == 0) begin : g_counted
-    localparam int Columns = windows(
-        DATA_IN_0_TENSOR_SIZE_DIM_1, KERNEL_SIZE_0, STRIDE_0, PADDING_0, DILATION_0
-    );
-    localparam int Rows = windows(
-        DATA_IN_0_TENSOR_SIZE_DIM_2, KERNEL_SIZE_1, STRIDE_1, PADDING_1, DILATION_1
-    );
-    if (DATA_OUT_0_TENSOR_SIZE_DIM_1 != Columns || DATA_OUT_0_TENSOR_SIZE_DIM_2 != Rows)
-    begin : g_bad_out
-      $fatal(
-          1,
-          "fixed_max_pool2d: DATA_OUT_0_TENSOR_SIZE_DIM_1, _2 are %0d, %0d, windows make %0d, %0d",
-          DATA_OUT_0_TENSOR_SIZE_DIM_1,
-          DATA_OUT_0_TENSOR_SIZE_DIM_2,
-          Columns,
-          Rows
-      );
-    end
-  end
-
   localparam int Width = DATA_IN_0_PRECISION_0;
   localparam int Tiles = (DATA_IN_0_TENSOR_SIZE_DIM_0 + Lanes - 1) / Lanes;
 
-  logic [Lanes-1:0][Width-1:0] across;
-  logic across_valid;
-  logic across_ready;
   logic [Lanes-1:0][Width-1:0] pooled;
   logic pooled_valid;
   logic pooled_ready;
   logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
 
-  window_reduce #(
-      .LANES    (Lanes),
-      .IN_WIDTH (Width),
-      .OUT_WIDTH(Width),
-      .SIGNED   (DATA_IN_0_SIGNED),
-      .SUM      (0),
-      .LEN      (DATA_IN_0_TENSOR_SIZE_DIM_1),
-      .OUT_LEN  (DATA_OUT_0_TENSOR_SIZE_DIM_1),
-      .KERNEL   (KERNEL_SIZE_0),
-      .STRIDE   (STRIDE_0),
-      .PADDING  (PADDING_0),
-      .DILATION (DILATION_0),
-      .ADAPTIVE (ADAPTIVE),
-      .INNER    (Tiles)
-  ) u_rows (
+  window_pool #(
+      .LANES       (Lanes),
+      .IN_WIDTH    (Width),
+      .ACROSS_WIDTH(Width),
+      .OUT_WIDTH   (Width),
+      .SIGNED      (DATA_IN_0_SIGNED),
+      .SUM         (0),
+      .TILES       (Tiles),
+      .IN_W        (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_H        (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .OUT_W       (DATA_OUT_0_TENSOR_SIZE_DIM_1),
+      .OUT_H       (DATA_OUT_0_TENSOR_SIZE_DIM_2),
+      .KERNEL_W    (KERNEL_SIZE_0),
+      .KERNEL_H    (KERNEL_SIZE_1),
+      .STRIDE_W    (STRIDE_0),
+      .STRIDE_H    (STRIDE_1),
+      .PAD_W       (PADDING_0),
+      .PAD_H       (PADDING_1),
+      .DILATION_W  (DILATION_0),
+      .DILATION_H  (DILATION_1),
+      .CEIL_MODE   (CEIL_MODE),
+      .ADAPTIVE    (ADAPTIVE)
+  ) u_pool (
       .clk      (clk),
       .rst      (rst),
       .in_data  (data_in_0),
       .in_valid (data_in_0_valid),
       .in_ready (data_in_0_ready),
-      .out_data (across),
-      .out_valid(across_valid),
-      .out_ready(across_ready)
-  );
-
-  window_reduce #(
-      .LANES    (Lanes),
-      .IN_WIDTH (Width),
-      .OUT_WIDTH(Width),
-      .SIGNED   (DATA_IN_0_SIGNED),
-      .SUM      (0),
-      .LEN      (DATA_IN_0_TENSOR_SIZE_DIM_2),
-      .OUT_LEN  (DATA_OUT_0_TENSOR_SIZE_DIM_2),
-      .KERNEL   (KERNEL_SIZE_1),
-      .STRIDE   (STRIDE_1),
-      .PADDING  (PADDING_1),
-      .DILATION (DILATION_1),
-      .ADAPTIVE (ADAPTIVE),
-      .INNER    (DATA_OUT_0_TENSOR_SIZE_DIM_1 * Tiles)
-  ) u_columns (
-      .clk      (clk),
-      .rst      (rst),
-      .in_data  (across),
-      .in_valid (across_valid),
-      .in_ready (across_ready),
       .out_data (pooled),
       .out_valid(pooled_valid),
       .out_ready(pooled_ready)

@@ -52,63 +52,24 @@ module fixed_prelu #(
     input  logic                                                            data_out_0_ready
 );
 
-  if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
-      DATA_IN_0_TENSOR_SIZE_DIM_2 < 1) begin : g_bad_size
-    $fatal(
-        1,
-        "fixed_prelu: DATA_IN_0_TENSOR_SIZE_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
-        DATA_IN_0_TENSOR_SIZE_DIM_0,
-        DATA_IN_0_TENSOR_SIZE_DIM_1,
-        DATA_IN_0_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (DATA_IN_0_PARALLELISM_DIM_0 < 1 || DATA_IN_0_PARALLELISM_DIM_1 < 1 ||
-      DATA_IN_0_PARALLELISM_DIM_2 < 1) begin : g_bad_parallelism
-    $fatal(
-        1,
-        "fixed_prelu: DATA_IN_0_PARALLELISM_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
-        DATA_IN_0_PARALLELISM_DIM_0,
-        DATA_IN_0_PARALLELISM_DIM_1,
-        DATA_IN_0_PARALLELISM_DIM_2
-    );
-  end
-  if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_size_differs
-    $fatal(
-        1,
-        "fixed_prelu: DATA_OUT_0_TENSOR_SIZE %0d, %0d, %0d differs, input %0d, %0d, %0d",
-        DATA_OUT_0_TENSOR_SIZE_DIM_0,
-        DATA_OUT_0_TENSOR_SIZE_DIM_1,
-        DATA_OUT_0_TENSOR_SIZE_DIM_2,
-        DATA_IN_0_TENSOR_SIZE_DIM_0,
-        DATA_IN_0_TENSOR_SIZE_DIM_1,
-        DATA_IN_0_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (DATA_OUT_0_PARALLELISM_DIM_0 != DATA_IN_0_PARALLELISM_DIM_0 ||
-      DATA_OUT_0_PARALLELISM_DIM_1 != DATA_IN_0_PARALLELISM_DIM_1 ||
-      DATA_OUT_0_PARALLELISM_DIM_2 != DATA_IN_0_PARALLELISM_DIM_2) begin : g_parallelism_differs
-    $fatal(
-        1,
-        "fixed_prelu: DATA_OUT_0_PARALLELISM %0d, %0d, %0d differs, input %0d, %0d, %0d",
-        DATA_OUT_0_PARALLELISM_DIM_0,
-        DATA_OUT_0_PARALLELISM_DIM_1,
-        DATA_OUT_0_PARALLELISM_DIM_2,
-        DATA_IN_0_PARALLELISM_DIM_0,
-        DATA_IN_0_PARALLELISM_DIM_1,
-        DATA_IN_0_PARALLELISM_DIM_2
-    );
-  end
+  elementwise_check #(
+      .NAME       ("fixed_prelu"),
+      .IN_WIDTH   (DATA_IN_0_PRECISION_0),
+      .IN_SIGNED  (DATA_IN_0_SIGNED),
+      .IN_SIZE_0  (DATA_IN_0_TENSOR_SIZE_DIM_0),
+      .IN_SIZE_1  (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_SIZE_2  (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .IN_LANES_0 (DATA_IN_0_PARALLELISM_DIM_0),
+      .IN_LANES_1 (DATA_IN_0_PARALLELISM_DIM_1),
+      .IN_LANES_2 (DATA_IN_0_PARALLELISM_DIM_2),
+      .OUT_SIZE_0 (DATA_OUT_0_TENSOR_SIZE_DIM_0),
+      .OUT_SIZE_1 (DATA_OUT_0_TENSOR_SIZE_DIM_1),
+      .OUT_SIZE_2 (DATA_OUT_0_TENSOR_SIZE_DIM_2),
+      .OUT_LANES_0(DATA_OUT_0_PARALLELISM_DIM_0),
+      .OUT_LANES_1(DATA_OUT_0_PARALLELISM_DIM_1),
+      .OUT_LANES_2(DATA_OUT_0_PARALLELISM_DIM_2)
+  ) u_check ();
 
-  if (DATA_IN_0_SIGNED < 0 || DATA_IN_0_SIGNED > 1) begin : g_bad_signed
-    $fatal(1, "fixed_prelu: DATA_IN_0_SIGNED must be 0 or 1, got %0d", DATA_IN_0_SIGNED);
-  end
-  if (DATA_IN_0_PRECISION_0 < 1) begin : g_bad_width
-    $fatal(
-        1, "fixed_prelu: DATA_IN_0_PRECISION_0 must be at least 1, got %0d", DATA_IN_0_PRECISION_0
-    );
-  end
   if (WEIGHT_PRECISION_0 < 1 || WEIGHT_SIGNED < 0 || WEIGHT_SIGNED > 1) begin : g_bad_weight
     $fatal(
         1,
@@ -143,13 +104,12 @@ module fixed_prelu #(
   localparam int ExactFrac = DATA_IN_0_PRECISION_1 + Up;
   localparam int ExactW = ((XW + Up > XW + WW + Down) ? XW + Up : XW + WW + Down);
 
-  logic                                         joined_valid;
-  logic                                         joined_ready;
-  logic [Lanes-1:0][                ExactW-1:0] exact;
-  logic [Lanes-1:0][                ExactW-1:0] exact_q;
-  logic                                         exact_valid;
-  logic                                         exact_ready;
-  logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
+  logic                         joined_valid;
+  logic                         joined_ready;
+  logic [Lanes-1:0][ExactW-1:0] exact;
+  logic [Lanes-1:0][ExactW-1:0] exact_q;
+  logic                         exact_valid;
+  logic                         exact_ready;
 
   stream_join #(
       .N(2)
@@ -177,20 +137,6 @@ module fixed_prelu #(
     end
 
     assign exact[i] = x[XW-1] ? (ExactW'(x) * ExactW'(w)) <<< Down : ExactW'(x) <<< Up;
-
-    fixed_cast_unit #(
-        .IN_WIDTH  (ExactW),
-        .IN_FRAC   (ExactFrac),
-        .IN_SIGNED (1),
-        .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
-        .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
-        .OUT_SIGNED(DATA_OUT_0_SIGNED),
-        .ROUNDING  (ROUNDING),
-        .OVERFLOW  (OVERFLOW)
-    ) u_cast (
-        .in_data (exact_q[i]),
-        .out_data(result[i])
-    );
   end
 
   register_slice #(
@@ -206,12 +152,20 @@ module fixed_prelu #(
       .out_ready(exact_ready)
   );
 
-  register_slice #(
-      .WIDTH(Lanes * DATA_OUT_0_PRECISION_0)
-  ) u_result (
+  fixed_cast_slice #(
+      .LANES     (Lanes),
+      .IN_WIDTH  (ExactW),
+      .IN_FRAC   (ExactFrac),
+      .IN_SIGNED (1),
+      .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
+      .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
+      .OUT_SIGNED(DATA_OUT_0_SIGNED),
+      .ROUNDING  (ROUNDING),
+      .OVERFLOW  (OVERFLOW)
+  ) u_cast (
       .clk      (clk),
       .rst      (rst),
-      .in_data  (result),
+      .in_data  (exact_q),
       .in_valid (exact_valid),
       .in_ready (exact_ready),
       .out_data (data_out_0),

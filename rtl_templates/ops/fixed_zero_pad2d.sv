@@ -111,7 +111,7 @@ module fixed_zero_pad2d #(
   logic pixel_valid;
   logic pixel_ready;
   logic [1:0] pixel_count;
-  logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] value;
+  logic [Lanes-1:0][DATA_IN_0_PRECISION_0-1:0] value;
   logic step_valid;
   logic step_ready;
   logic step;
@@ -165,26 +165,19 @@ module fixed_zero_pad2d #(
     end
   end
 
-  for (genvar i = 0; i < Lanes; i++) begin : g_lane
-    logic [DATA_OUT_0_PRECISION_0-1:0] cast;
-    fixed_cast_unit #(
-        .IN_WIDTH  (DATA_IN_0_PRECISION_0),
-        .IN_FRAC   (DATA_IN_0_PRECISION_1),
-        .IN_SIGNED (DATA_IN_0_SIGNED),
-        .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
-        .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
-        .OUT_SIGNED(DATA_OUT_0_SIGNED),
-        .ROUNDING  (ROUNDING),
-        .OVERFLOW  (OVERFLOW)
-    ) u_cast (
-        .in_data (pixel[i]),
-        .out_data(cast)
-    );
-    assign value[i] = is_pixel ? cast : '0;
-  end
+  // Zeros are cast as well: they stay zeros.
+  assign value = is_pixel ? pixel : '0;
 
-  register_slice #(
-      .WIDTH(Lanes * DATA_OUT_0_PRECISION_0)
+  fixed_cast_slice #(
+      .LANES     (Lanes),
+      .IN_WIDTH  (DATA_IN_0_PRECISION_0),
+      .IN_FRAC   (DATA_IN_0_PRECISION_1),
+      .IN_SIGNED (DATA_IN_0_SIGNED),
+      .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
+      .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
+      .OUT_SIGNED(DATA_OUT_0_SIGNED),
+      .ROUNDING  (ROUNDING),
+      .OVERFLOW  (OVERFLOW)
   ) u_out (
       .clk      (clk),
       .rst      (rst),

@@ -60,7 +60,7 @@ def read_header(path: Path) -> Header:
             kind = match[1] or kind
             parameters.append(Parameter(kind, match[2] or "", match[3], (match[4] or "").strip()))
     ports, dimensions = {}, {}
-    for item in _split(_group(rest)[0]):
+    for item in filter(None, _split(_group(rest)[0])):  # a module that only checks has no ports
         match = _PORT.fullmatch(item)
         if match is None:
             raise ValueError(f"{path.name}: cannot read the port {item!r}")

@@ -81,9 +81,15 @@ def test_new_op(workplace: Path) -> None:
     for file in ("pyproject.toml", "tests/conftest.py", "tests/unit/oracle.py"):
         shutil.copy(ROOT / file, workplace / file)
     files = shown_files(NEW_OP)
-    assert set(files) == {"mase_hw/ops/absolute.py", "rtl_templates/ops/fixed_absolute.sv"}
+    assert set(files) == {"mase_hw/ops/square.py", "rtl_templates/ops/fixed_square.sv"}
     for name, text in files.items():
         (workplace / name).write_text(text, encoding="utf-8")
+    for command in (("check",), ("format", "--check")):
+        python = str(workplace / "mase_hw" / "ops" / "square.py")
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, python], cwd=workplace, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
     (model,) = (b for b in blocks("python", page=NEW_OP) if b.note == "run with the new op")
     page = f"import mase_hw\nassert mase_hw.__file__.startswith({str(workplace)!r})\n{model.text}"
     body = "def test_page():\n" + textwrap.indent(page, "    ")
@@ -94,17 +100,21 @@ def test_new_op(workplace: Path) -> None:
     (workplace / "runtime-cache").symlink_to(workplace / "build" / "runtime-cache", target_is_directory=True)
     env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     env |= {"PYTHONPATH": str(workplace), "PYTEST_XDIST_WORKER": "gw0"}
-    # One build, and not what needs Yosys, whose first call takes minutes.
-    chosen = "test_page or (absolute and not slang and not synthesis and not rounded and not unsigned_in)"
+    # Everything there is about the op but further builds of simulators, and a synthesis beside what slang reads.
+    chosen = "test_page or (square and not synthesis and not (test_simulation and rounded))"
     options = ["-v", "-p", "no:cacheprovider", "--basetemp", str(workplace / "t"), "-k", chosen, "tests/catalogue"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options], cwd=workplace, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     for test in (
-        "test_full_rate[absolute-every_code]",
-        "test_random_stalls[absolute-every_code]",
-        "test_verible[absolute]",
+        "test_full_rate[square-every_code]",
+        "test_random_stalls[square-every_code]",
+        "test_full_rate[square-wide]",
+        "test_verible[square]",
+        "test_slang[square]",
+        "test_every_module_checks_its_parameters[fixed_square]",
+        "test_facets_build_the_parameters[square-rounded]",
         "test_page",
     ):
         assert re.search(rf"{re.escape(test)} PASSED|PASSED .*{re.escape(test)}", done.stdout), test

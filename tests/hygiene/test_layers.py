@@ -20,6 +20,7 @@ LAYERS = (
     "resources",
     "formats",
     "numerics",
+    "exact_sums",
     "layouts",
     "streams",
     "beats",

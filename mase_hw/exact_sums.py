@@ -1,0 +1,88 @@
+"""Exact sums of products on mantissas, whatever torch is allowed to do to its matrix products.
+
+Each is computed in the carrier of its largest partial sum. No device needs a matrix product of int64: what is beyond
+float64 is computed in limbs, pieces of few enough bits that float64 holds the sums of their products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from mase_hw.numerics import as_carrier, carrier
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Switch autocast off for exact arithmetic; a model may be called under ``torch.autocast``."""
+    with torch.autocast(device_type=device.type, enabled=False):
+        yield
+
+
+def reduced_matmul() -> bool:
+    """Whether torch is allowed to compute float32 products with fewer than 24 bits (TF32, bfloat16)."""
+    try:
+        return torch.get_float32_matmul_precision() != "highest" or bool(torch.backends.cuda.matmul.allow_tf32)
+    except RuntimeError:
+        # Set through the per-backend API, which the older one refuses to be asked beside; float64 is always exact.
+        return True
+
+
+def exact_linear(x: Tensor, w: Tensor, bound: int, *, name: str | None = None) -> Tensor:
+    """``x @ w.T`` on mantissas, exact.
+
+    Args:
+        x: Integers of shape ``(..., in)``.
+        w: Integers of shape ``(out, in)``.
+        bound: Largest magnitude any partial sum can reach.
+        name: Node name, for the error.
+
+    Returns:
+        Integers of shape ``(..., out)`` in the carrier of ``bound``.
+    """
+    dtype = carrier(bound, name=name)
+    if dtype == torch.float32 and reduced_matmul():
+        dtype = torch.float64
+    with full_precision(x.device):
+        if dtype != torch.int64:
+            return torch.nn.functional.linear(as_carrier(x, dtype), as_carrier(w, dtype))
+        return _linear_in_limbs(x.to(torch.int64), w.to(torch.int64))
+
+
+def shift_left(acc: Tensor, shift: Tensor) -> Tensor:
+    """Multiply integers by ``2**shift``, one shift per entry of the last dimension; exact within the carrier.
+
+    Args:
+        acc: Integers in a carrier that holds the result.
+        shift: Non-negative integers, broadcast against ``acc``.
+    """
+    # Powers of two made of integers: exp2 of a device need not be exact.
+    factor = torch.ones_like(shift, dtype=torch.int64) << shift.to(torch.int64)
+    return acc * as_carrier(factor, acc.dtype)
+
+
+def _linear_in_limbs(x: Tensor, w: Tensor) -> Tensor:
+    """Integer product beyond 53 bits from float64 products of limbs; no device needs an int64 matrix product."""
+    inner = max(1, x.shape[-1])
+    limb = (53 - (inner - 1).bit_length()) // 2
+    total: Tensor | None = None
+    for i, xi in enumerate(_limbs(x, limb)):
+        for j, wj in enumerate(_limbs(w, limb)):
+            part = torch.nn.functional.linear(xi, wj).to(torch.int64) << min(63, limb * (i + j))
+            if limb * (i + j) < 64:
+                total = part if total is None else total + part
+    assert total is not None  # there is always limb 0
+    return total
+
+
+def _limbs(value: Tensor, bits: int) -> list[Tensor]:
+    """Split integers into unsigned limbs of ``bits`` bits, the last one signed, as float64."""
+    parts: list[Tensor] = []
+    while True:
+        if bool((value.abs() < (1 << bits)).all()):
+            return [*parts, value.to(torch.float64)]
+        parts.append((value & ((1 << bits) - 1)).to(torch.float64))
+        value = value >> bits

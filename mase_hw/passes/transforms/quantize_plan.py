@@ -1,0 +1,319 @@
+"""What a quantisation will do to every node, decided before anything is changed: formats, and why each was chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from mase_hw.catalogue import Arithmetic, OpDef
+from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
+from mase_hw.formats import MAX_WIDTH, FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.nn import Quantized, QuantizeInput
+from mase_hw.passes.analysis.calibrate import CALIBRATED
+from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
+from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
+from mase_hw.passes.transforms.quantize_operands import Operands, check_data, ends_of, exact_format, operands_of
+
+
+@dataclass
+class Plan:
+    """What will happen to one node, decided before anything is changed."""
+
+    node: fx.Node
+    op: OpDef
+    arithmetic: Arithmetic
+    parameters: dict[str, Tensor]
+    inputs: list[fx.Node]
+    operands: Operands
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+class Planner:
+    """Decides the format of every tensor of a graph, and refuses what cannot be quantised; changes nothing.
+
+    Args:
+        graph: A graph with common metadata.
+        args: What was configured.
+    """
+
+    def __init__(self, graph: MaseGraph, args: QuantizeArgs) -> None:
+        self.graph = graph
+        self.args = args
+        self.plans: dict[str, Plan] = {}
+        self.formats: dict[str, FixedFormat] = {}
+        """Format of every node's result that is fixed point, by node name."""
+        self.entries: dict[str, FixedFormat] = {}
+        """Format in which a placeholder enters, by its name."""
+        self.observed: dict[tuple[str, str], str] = {}
+        """Under which name a node's input was observed: of ``3 - x`` the float node calls the constant ``data_in_0``
+        and x ``data_in_1``; the quantised node, which holds the constant, calls x ``data_in_0``."""
+        self.spent: set[fx.Node] = set()
+        """Nodes that only made a constant, which its reader now holds."""
+        self.decisions: dict[str, dict[str, Decision]] = {}
+        """Why every tensor of a node has its format, by node name."""
+
+    def run(self) -> None:
+        """Plan every node, in order of execution."""
+        for node in self.graph.nodes:
+            if isinstance(self.graph.meta_of(node).module, Quantized | QuantizeInput):
+                raise GraphError(
+                    "the graph is quantised already",
+                    node=node.name,
+                    remedy="quantize the float model instead, with all rules in one configuration",
+                )
+        nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
+        self.args.check(nodes, known_tensors(self.graph.catalogue))
+        for node in self.graph.nodes:
+            op = self.graph.op_of(node)
+            if op is None:
+                continue
+            if op.check is not None:
+                op.check(node.name, self._attributes(node))
+            if self.graph.is_implicit(node):
+                source = self._data_inputs(node)[:1]
+                if source and source[0].name in self.formats:
+                    self.formats[node.name] = self.formats[source[0].name]
+                continue
+            config, specific = self.args.config_for(node.name, op.name)
+            computes = bool(self.graph.meta_of(node).common.results.tensors)
+            if config.quantised and computes:
+                self._plan(node, op, config, specific)
+        for node in self.graph.nodes:
+            # A later reader may have widened the format in which an input enters.
+            source = self._data_inputs(node)[:1] if self.graph.op_of(node) is not None else []
+            if source and self.graph.is_implicit(node) and source[0].name in self.formats:
+                self.formats[node.name] = self.formats[source[0].name]
+
+    def _plan(self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str]) -> None:
+        if op.golden is None or op.hardware is None:
+            raise UnsupportedError(
+                f"op {op.name!r} cannot be quantised",
+                node=node.name,
+                expected="an op with hardware: "
+                + ", ".join(o.name for o in self.graph.catalogue if o.hardware and o.mase_type),
+                remedy="replace it in the model, or compile only the part before or after it "
+                f"(overrides.{node.name}.config.name = null leaves it in float, for PyTorch only)",
+            )
+        operands = operands_of(self.graph, node, op)
+        attributes = operands.attributes(self._attributes(node))
+        inputs = operands.inputs
+        check_data(self.graph, node, op, inputs)
+        self.spent.update(operands.chain)
+        formats: dict[str, FixedFormat] = {}
+        reasons: dict[str, str] = {}
+        for index, source in enumerate(inputs):
+            name = f"data_in_{index}"
+            self.observed[node.name, name] = operands.names[index]
+            formats[name], reasons[name] = self._input_format(node, op, name, source, config)
+            self._enter(source, formats[name])
+        parameters = self._parameters(node, op)
+        if op.derive is not None:
+            rank = len(self.graph.tensor(node, "data_in_0").shape)
+            parameters = op.derive(node.name, parameters, attributes, rank)
+        weights = self._per_channel(node, op, config, specific, parameters)
+        for name in parameters:
+            ends = ends_of(parameters[name]) if op.derive is not None else None
+            fmt, reason = weights[name] if name in weights else self._format(node, name, config, ends)
+            limit = op.finest(name, formats) if op.finest is not None else None
+            if limit is not None and config.of(name)[1] is None and fmt.frac_width > limit:
+                fmt, reason = dataclasses.replace(fmt, frac_width=limit), f"{reason}, no finer than the products"
+            formats[name], reasons[name] = fmt, reason
+        if operands.constant is not None:
+            parameters[op.constant] = operands.constant
+            formats[op.constant], reasons[op.constant] = self._constant(
+                node, op, config, operands.constant, operands.number
+            )
+        formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
+        decided = self.decisions.setdefault(node.name, {})
+        for name, fmt in formats.items():
+            made = decided.get(name)
+            decided[name] = dataclasses.replace(made or Decision(fmt, ""), fmt=fmt, reason=reasons[name])
+        arithmetic = Arithmetic(formats, config.rounding, config.overflow, attributes)
+        self.plans[node.name] = Plan(node, op, arithmetic, parameters, inputs, operands, reasons)
+        self.formats[node.name] = formats["data_out_0"]
+
+    def _constant(
+        self, node: fx.Node, op: OpDef, config: NodeConfig, value: Tensor, number: bool
+    ) -> tuple[FixedFormat, str]:
+        """Format of a constant operand, from its own values: a number exactly if the bits suffice."""
+        width, frac, _ = config.of(op.constant)
+        if number and frac is None and width is not None:
+            exact = exact_format(float(value), width)
+            if exact is not None:
+                return exact, "exact"
+        return self._format(node, op.constant, config, ends_of(value))
+
+    def _output_format(
+        self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], formats: Mapping[str, FixedFormat]
+    ) -> tuple[FixedFormat, str]:
+        """Format of a result: configured, as the input, or from what was observed."""
+        width, frac, signed = config.of("data_out_0")
+        given = {key for key in specific if key.startswith("data_out_")}
+        if op.default_out is not None:
+            fmt, reason = op.default_out(formats), "as its input"
+            if op.non_negative and frac is None and signed is None and fmt.signed and fmt.width > 1:
+                fmt, reason = FixedFormat(fmt.width - 1, fmt.frac_width, signed=False), "as its input, without the sign"
+            if not given or (given == {"data_out_width"} and width == fmt.width):
+                return fmt, reason
+        fmt, reason = self._format(node, "data_out_0", config)
+        open_sign = frac is None and signed is None and fmt.signed and width != MAX_WIDTH
+        if open_sign and self._sign_is_dropped(node, width):
+            wider = config.model_copy(update={"data_out_width": fmt.width + 1})
+            fmt, reason = self._format(node, "data_out_0", wider)
+            return fmt, f"{reason}, one bit more as its readers drop the sign"
+        return fmt, reason
+
+    def _sign_is_dropped(self, node: fx.Node, width: int | None) -> bool:
+        """Whether all readers of a node of this width give 0 for negative numbers, in a format without a sign."""
+        for user in node.users:
+            op = self.graph.op_of(user)
+            if op is None or not op.non_negative or user.op == "output":
+                return False
+            config, _ = self.args.config_for(user.name, op.name)
+            takes, *fixed = config.of("data_in_0")
+            if not config.quantised or takes not in (None, width) or fixed != [None, None]:
+                return False
+            if config.of("data_out_0")[1:] != (None, None):
+                return False
+        return bool(node.users)
+
+    def _per_channel(
+        self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], parameters: dict[str, Tensor]
+    ) -> dict[str, tuple[FixedFormat, str]]:
+        """Formats of the weights and their shifts, if every output channel has its own; adds the shifts."""
+        asked = "weight_granularity" in specific
+        if config.weight_granularity == "tensor" or ("weight" not in parameters and not asked):
+            return {}
+        if "weight" not in parameters or "weight_shift" not in op.parameters:
+            raise UnsupportedError(
+                f"{op.name} has no weights with a format per output channel",
+                node=node.name,
+                field="quantize.*.config.weight_granularity",
+                got="channel",
+                remedy=f"set overrides.{node.name}.config.weight_granularity = 'tensor'",
+            )
+        width = config.of("weight")[0]
+        if width is None:
+            return {}  # refused where the width is missed
+        method = (self._observed(node, "weight") or {}).get("method", "min_max")
+        decision, shift = per_channel(node.name, parameters["weight"], config, width, method)
+        found = {"weight": decision}
+        if shift is not None:
+            found["weight_shift"] = shift_decision(shift)
+            parameters["weight_shift"] = shift.to(parameters["weight"].device)
+        self.decisions.setdefault(node.name, {}).update(found)
+        return {name: (each.fmt, each.reason) for name, each in found.items()}
+
+    def _input_format(
+        self, node: fx.Node, op: OpDef, name: str, source: fx.Node, config: NodeConfig
+    ) -> tuple[FixedFormat, str]:
+        width, frac, signed = config.of(name)
+        have = self.formats.get(source.name)
+        if have is not None and frac is None and signed in (None, have.signed):
+            # Without a sign, one bit less holds as much, and one bit more is no gain to an op that drops it.
+            fits = {have.width, have.width - 1 if have.signed and op.non_negative else have.width + 1 - have.signed}
+            if width is None or width in fits:
+                return have, f"as {source.name} gives it"
+        return self._format(node, name, config)
+
+    def _format(
+        self, node: fx.Node, name: str, config: NodeConfig, ends: tuple[float, float] | None = None
+    ) -> tuple[FixedFormat, str]:
+        width, frac, signed = config.of(name)
+        key = group_of(name)
+        if width is None:
+            raise ConfigError(
+                f"no width for {name}",
+                node=node.name,
+                field=f"quantize.*.config.{key}_width",
+                expected="a number of bits",
+                remedy=f"set {key}_width in the rule for this node, or in quantize.default.config",
+            )
+        if frac is not None:
+            return FixedFormat(width, frac, signed is not False), "configured"
+        statistics = self._statistics(node, name) if ends is None else {"min": ends[0], "max": ends[1]}
+        decision = from_statistics(node.name, name, config, width, statistics)
+        self.decisions.setdefault(node.name, {})[name] = decision
+        return decision.fmt, decision.reason
+
+    def _observed(self, node: fx.Node, name: str) -> Mapping[str, Any] | None:
+        """What calibration recorded of a tensor."""
+        name = self.observed.get((node.name, name), name)
+        software = self.graph.meta_of(node).software
+        found: Mapping[str, Any] | None = {**software.args, **software.results}.get(name, {}).get(CALIBRATED)
+        return found
+
+    def _statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
+        found = self._observed(node, name)
+        if found is None:
+            key = group_of(name)
+            raise PassOrderError(
+                f"the fraction width of {name} is neither configured nor observed",
+                node=node.name,
+                field=f"quantize.*.config.{key}_frac_width",
+                remedy=f"run calibrate_analysis_pass first, or set {key}_frac_width",
+            )
+        return found
+
+    def _enter(self, source: fx.Node, fmt: FixedFormat) -> None:
+        """A placeholder that reaches a quantised node enters in that node's input format."""
+        chain = [source]
+        while chain[-1].op != "placeholder":
+            before = self._data_inputs(chain[-1]) if self.graph.is_implicit(chain[-1]) else []
+            if not before:
+                return
+            chain.append(before[0])
+        name = chain[-1].name
+        self.entries[name] = _covering_both(self.entries[name], fmt) if name in self.entries else fmt
+        for node in chain:
+            self.formats[node.name] = self.entries[name]
+
+    def _data_inputs(self, node: fx.Node) -> list[fx.Node]:
+        sources = self.graph.sources(node)
+        return [producer for name, (producer, _) in sources.items() if name.startswith("data_in_")]
+
+    def _parameters(self, node: fx.Node, op: OpDef) -> dict[str, Tensor]:
+        module = self.graph.meta_of(node).module
+        found: dict[str, Tensor] = {}
+        sources = self.graph.sources(node)
+        for name in op.parameters:
+            value: Any = getattr(module, name, None) if module is not None else None
+            if value is None and name in sources:
+                producer = sources[name][0]
+                if producer.op != "get_attr":
+                    raise UnsupportedError(
+                        f"{name} is computed by the model, not stored",
+                        node=node.name,
+                        got=producer.name,
+                        expected="a parameter or buffer of the model",
+                    )
+                value = _attribute(self.graph.model, str(producer.target))
+            if value is not None:
+                found[name] = value
+        return found
+
+    def _attributes(self, node: fx.Node) -> dict[str, Any]:
+        common = self.graph.meta_of(node).common
+        return {k: v for k, v in common.args.items() if k not in common.args.tensors}
+
+
+def _covering_both(a: FixedFormat, b: FixedFormat) -> FixedFormat:
+    """The narrowest format that holds every value of two; an input that two nodes read enters in it."""
+    signed = a.signed or b.signed
+    integer = max(f.width - f.frac_width - int(f.signed) for f in (a, b))
+    frac = max(a.frac_width, b.frac_width)
+    return FixedFormat(integer + frac + int(signed), frac, signed)
+
+
+def _attribute(model: nn.Module, path: str) -> Tensor:
+    value: Any = model
+    for part in path.split("."):
+        value = getattr(value, part)
+    if not isinstance(value, Tensor):
+        raise UnsupportedError("a parameter of the model is not a tensor", node=path, got=type(value).__name__)
+    return value
