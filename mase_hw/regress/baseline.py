@@ -1,4 +1,7 @@
-"""The committed figures of every job, and what became slower or larger."""
+"""The committed figures of every job, and what became something else.
+
+In both directions: a gain that is not recorded can be lost again without anybody noticing.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,11 @@ class Difference:
     def regression(self) -> bool:
         """Whether it fails the regression: a figure that nobody measures any more does, too."""
         return self.verdict in _WORSE
+
+    @property
+    def gain(self) -> bool:
+        """Whether it is better than what was recorded."""
+        return self.verdict == "better"
 
     @property
     def change(self) -> str:

@@ -42,9 +42,14 @@ class Report:
         return [d for d in self.differences if d.regression]
 
     @property
+    def gains(self) -> list[Difference]:
+        """What became faster or smaller without being recorded."""
+        return [d for d in self.differences if d.gain]
+
+    @property
     def passed(self) -> bool:
-        """Whether every job passed with these sources, and nothing is worse than the baseline."""
-        return bool(self.results) and not (self.failures or self.regressions or self.outdated)
+        """Whether every job passed with these sources, and every figure is that of the baseline."""
+        return bool(self.results) and not (self.failures or self.regressions or self.gains or self.outdated)
 
     def to_json(self) -> dict[str, Any]:
         """Everything as JSON types."""
@@ -54,6 +59,7 @@ class Report:
             "jobs": len(self.results),
             "failures": len(self.failures),
             "regressions": len(self.regressions),
+            "gains": len(self.gains),
             "baseline": self.baseline,
             "kept": self.kept,
             "outdated": self.outdated,

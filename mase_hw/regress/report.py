@@ -54,6 +54,9 @@ def junit(report: Report) -> str:
         if difference.regression:
             text = f"{difference.verdict}: {difference.before} became {difference.now} {difference.change}"
             _problem(case, "failure", "Regression", text)
+        elif difference.gain:
+            text = f"not recorded: {difference.before} became {difference.now} {difference.change}"
+            _problem(case, "failure", "Gain", text)
     for suite in (jobs, quality):
         cases = list(suite)
         suite.set("tests", str(len(cases)))

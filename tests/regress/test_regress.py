@@ -65,6 +65,7 @@ def test_pass_baseline_and_regression(runner: Runner, tmp_path: Path) -> None:
     committed = json.loads(baseline.read_text())
     assert set(committed["small"]) == {r["job"] for r in first.results}
 
+    original = json.loads(json.dumps(committed["small"]))
     committed["small"][one["job"]]["interval"] -= 1
     committed["small"][one["job"]]["cycles"] += 5
     committed["small"]["op.gone"] = {"cycles": 3}
@@ -78,13 +79,22 @@ def test_pass_baseline_and_regression(runner: Runner, tmp_path: Path) -> None:
         (two["job"], ""): "new",
         ("op.gone", ""): "gone",
     }
-    assert not report.passed and not report.failures and len(report.regressions) == 2
+    assert not report.passed and not report.failures and len(report.regressions) == 2 and len(report.gains) == 1
     assert document(tmp_path)["passed"] is False
     quality = ET.parse(tmp_path / "out" / "junit.xml").getroot()[1]
-    assert (quality.get("tests"), quality.get("failures")) == ("4", "2")
+    assert (quality.get("tests"), quality.get("failures")) == ("4", "3")
     page = (tmp_path / "out" / "report.html").read_text()
     check_html(page)
     assert "FAILED" in page and "worse" in page
+
+    # A gain alone fails as well, until it is recorded.
+    gained = {job: dict(figures) for job, figures in json.loads(json.dumps(original)).items()}
+    gained[one["job"]]["memory_bits"] += 1
+    baseline.write_text(json.dumps({"small": gained}))
+    report = runner(RELU, GOOD, failed=True)
+    assert [(d.figure, d.verdict) for d in report.differences] == [("memory_bits", "better")] and not report.passed
+    assert runner(RELU, GOOD, failed=True, update_baseline=True).passed
+    assert json.loads(baseline.read_text())["small"] == original and runner(RELU, GOOD, failed=True).passed
 
 
 def test_failures_and_rerun(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
