@@ -13,6 +13,7 @@ TARGET ?= xc7
 SYNTH_FLAGS ?=
 
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python scripts/install.py $(VENV)/install.log constraints.txt --
 STAMP := $(VENV)/.installed
 YOSYS_STAMP := $(VENV)/.yosys
 RUNTIME_STAMP := $(VENV)/.runtime
@@ -102,8 +103,8 @@ $(STAMP): pyproject.toml constraints.txt | check-host
 	@echo "==> Python environment in $(VENV), from $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv '$(VENV)'
 	@echo "==> Installing the pinned packages (about 2.3 GB unpacked; a few minutes, once)"
-	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt hatchling
-	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
+	@$(INSTALL) -q $(PIP_FLAGS) -c constraints.txt hatchling
+	@$(INSTALL) $(PIP_FLAGS) -c constraints.txt \
 		--no-build-isolation -e '.[dev,examples,hf,cluster,plot,search,synth]'
 	@touch '$@'
 	@echo "==> The environment is ready"
