@@ -38,7 +38,9 @@ class Bar:
         if self.moves:
             filled = round(share * WIDTH)
             bar = "#" * filled + "." * (WIDTH - filled)
-            print(f"\r    [{bar}] {done:3} of about {self.expected}  {seconds:4.0f} s  {what:<32.32}", end="", flush=True)
+            print(
+                f"\r    [{bar}] {done:3} of about {self.expected}  {seconds:4.0f} s  {what:<32.32}", end="", flush=True
+            )
         elif time.monotonic() - self.said >= EVERY_S:
             self.said = time.monotonic()
             print(f"    {done} of about {self.expected} packages, {seconds:.0f} s: {what}", flush=True)

@@ -18,6 +18,8 @@ from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build
 
 from .harness import item
 
+SHORT = 10_000
+"""Cycles of a case, about: not worth what an optimising compiler takes."""
 Builder = Callable[[Dut, str], Built]
 Yosys = Callable[[str], tuple[int, str]]
 
@@ -56,7 +58,7 @@ def builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
     """Build a design for the batch engine in a folder of its own; a second call, by any worker, finds it done."""
 
     def make(dut: Dut, name: str) -> Built:
-        return build_batch(dut, shared / "catalogue-batch" / name, cache_dir=cache, tools=tools, jobs=1)
+        return build_batch(dut, shared / "catalogue-batch" / name, cache_dir=cache, tools=tools, jobs=1, cycles=SHORT)
 
     return make
 
@@ -66,7 +68,7 @@ def cocotb_builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
     """The same for cocotb."""
 
     def make(dut: Dut, name: str) -> Built:
-        return build(dut, shared / "catalogue" / name, cache_dir=cache, tools=tools, jobs=1)
+        return build(dut, shared / "catalogue" / name, cache_dir=cache, tools=tools, jobs=1, cycles=SHORT)
 
     return make
 

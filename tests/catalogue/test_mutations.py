@@ -17,6 +17,7 @@ from mase_hw.resources import rtl_root
 from mase_hw.simulate.engines.batch.build import build
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, SimResult, Stalls
 
+from .conftest import SHORT
 from .harness import Item, check_departures, check_steps, check_timing, files_of, item, play
 
 
@@ -277,7 +278,7 @@ def play_mutated(mutation: Mutation, tools: BuildTools, cache: Path, tmp_path: P
     """Build the faulty copy and play the case on it."""
     it = item(mutation.case)
     dut = it.dut(mutated(mutation, tmp_path / "rtl"))
-    built = build(dut, tmp_path / "build", cache_dir=cache, tools=tools, jobs=1)
+    built = build(dut, tmp_path / "build", cache_dir=cache, tools=tools, jobs=1, cycles=SHORT)
     return play(built, it, tmp_path / "run", mutation.stalls, seed=4)
 
 

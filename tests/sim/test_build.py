@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError, EmitError, SimulationError, ToolError
+from mase_hw.simulate.build.simulator import LONG_RUN, SHORT_RUN
+from mase_hw.simulate.engines.batch.build import build as build_batch
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 from tests.sim.conftest import RTL, slice_dut
 from tests.sim.test_engine import play
@@ -102,3 +104,26 @@ def test_parallel_builders(work: Path, tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     children = [subprocess.Popen([sys.executable, "-c", script], cwd=root) for _ in range(3)]
     assert sorted(child.wait() for child in children) == [10, 10, 20]
+
+
+def test_short_runs_are_not_optimised_for(tools: BuildTools, work: Path, tmp_path: Path) -> None:
+    """The level is that of the cycles to come; a simulator of a higher level that is there already is taken."""
+
+    def make(folder: str, cycles: int | None) -> Built:
+        return build_batch(slice_dut(), tmp_path / folder, cache_dir=work / "levels", tools=tools, cycles=cycles)
+
+    def level(built: Built) -> str:
+        compiler = next(line for line in (built.folder / "build.log").read_text().splitlines() if "unit_0.cpp" in line)
+        return next(word for word in compiler.split() if word.startswith("-O"))
+
+    short = make("a", SHORT_RUN)
+    assert level(short) == "-O0" and not short.cached
+    assert make("a", SHORT_RUN).reused
+    middle = make("a", SHORT_RUN + 1)
+    assert level(middle) == "-O1" and not middle.reused and not middle.cached
+    assert make("a", SHORT_RUN).reused, "the faster one is there"
+    assert level(make("b", SHORT_RUN)) == "-O0" and make("b", SHORT_RUN + 1).cached
+    assert level(make("b", None)) == level(make("c", LONG_RUN + 1)) == "-O2"
+    identities = {make(name, None).identity for name in "abc"}
+    assert len(identities) == 1 and make("d", SHORT_RUN).identity == short.identity
+    assert len({short.identity, middle.identity, *identities}) == 3

@@ -101,6 +101,10 @@ class Cache:
         with self._locked("users", fcntl.LOCK_SH), self._locked(identity[:2], fcntl.LOCK_EX):
             yield
 
+    def has(self, identity: str) -> bool:
+        """Whether there is an entry, whole or not; :meth:`take` looks closer."""
+        return (self._simulators / identity / _ENTRY).is_file()
+
     def take(self, identity: str, folder: Path) -> bool:
         """Put the simulator and its log into a build folder.
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mase_hw.errors import EmitError, SimulationError, ToolError
@@ -135,6 +135,7 @@ def build(
     tools: BuildTools | None = None,
     jobs: int | None = None,
     flavour: Flavour = COCOTB,
+    cycles: int | None = None,
 ) -> Built:
     """Make sure that ``build_dir`` has the simulator of a design: it is current, or in the cache, or is built.
 
@@ -145,7 +146,9 @@ def build(
         cache_dir: The build cache; ``runtime-cache`` beside ``build_dir`` by default.
         tools: From :func:`find_build_tools`; looked up if missing.
         jobs: Compilers to run at a time; the number of cores by default.
-        flavour: What kind of simulator.
+        flavour: What kind of simulator; its level of optimisation is the highest.
+        cycles: About how many will be simulated. The C++ compiler takes most of the time of a build, so a short run is
+            over sooner with a slower simulator; a faster one that is there already is taken. None: optimise.
 
     Raises:
         ToolError: If a tool is missing or the C++ compiler fails.
@@ -155,27 +158,45 @@ def build(
     begin = time.perf_counter()
     cache_dir = cache_folder(build_dir, cache_dir)
     tools = tools or find_build_tools(memory=cache_dir)
-    identity = _identity(dut, tools, waves, flavour)
+    wanted = [(_identity(dut, tools, waves, each), each) for each in _levels(flavour, cycles)]
     build_dir, cache = build_dir.resolve(), Cache(cache_dir)
     cached = False
     with _locked(build_dir):
-        reused = _is_current(build_dir, identity)
-        if not reused:
+        identity = next((each for each, _ in wanted if _is_current(build_dir, each)), None)
+        reused = identity is not None
+        if identity is None:
+            identity, chosen = next((each for each in wanted if cache.has(each[0])), wanted[0])
             # Always in this order, build folder before cache, so that builders cannot wait for each other.
             with cache.using(identity):
                 try:
                     (build_dir / "stamp.json").unlink(missing_ok=True)
                     cached = cache.take(identity, build_dir)
                     if not cached:
-                        library = runtime(tools, cache_dir, waves=waves, optimise=flavour.optimise)
-                        _build(dut, build_dir, library, flavour, waves, jobs)
+                        library = runtime(tools, cache_dir, waves=waves, optimise=chosen.optimise)
+                        _build(dut, build_dir, library, chosen, waves, jobs)
                         about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves}
-                        cache.put(identity, build_dir, about | {"flavour": flavour.name})
+                        cache.put(identity, build_dir, about | {"flavour": chosen.name, "optimise": chosen.optimise})
                     _stamp(build_dir, identity)
                 except OSError as problem:
                     raise not_written("the build folder", build_dir, problem) from problem
     seconds = time.perf_counter() - begin
     return Built(dut, build_dir / PROGRAM, build_dir, waves, identity, reused, seconds, cached, flavour.coverage)
+
+
+SHORT_RUN, LONG_RUN = 150_000, 10_000_000
+"""Cycles up to which a simulator that was not optimised is worth it, and from which the highest level is. Measured on
+the digits networks: without, with -O1 and with -O2 a build takes 1.3, 2.4 and 3.4 s (MLP), 2.0, 3.2 and 5.3 s (CNN) of
+processor time, and a cycle 4.2, 0.7 and 0.4 us (4.0, 0.44 and 0.44 us)."""
+
+
+def _levels(flavour: Flavour, cycles: int | None) -> list[Flavour]:
+    """The flavour at the level that a run of so many cycles deserves, then at all higher levels."""
+    levels = ["-O0", "-O1", "-O2"]
+    levels = levels[: levels.index(flavour.optimise) + 1]
+    if cycles is None or cycles > LONG_RUN:
+        return [flavour]
+    begin = min(0 if cycles <= SHORT_RUN else 1, len(levels) - 1)
+    return [replace(flavour, optimise=level) for level in levels[begin:]]
 
 
 def cache_folder(build_dir: Path, cache_dir: Path | None) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 from mase_hw.errors import EmitError
 from mase_hw.formats import FixedFormat
 from mase_hw.simulate.build.runtime_cache import PREPARED, prepared_place
+from mase_hw.simulate.build.simulator import LONG_RUN, SHORT_RUN
 from mase_hw.simulate.build.tools import find_build_tools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import engine, names
@@ -67,8 +68,10 @@ def prepare(tell: Callable[[str], None] = lambda _: None) -> Path:
             for name in names():
                 for waves in (False, True):
                     begin = time.perf_counter()
-                    build = Path(place) / f"{name}-{waves}"
-                    engine(name).build(dut, build, waves=waves, cache_dir=folder, tools=tools)
+                    # The lowest level of optimisation first: a higher one would be taken for it.
+                    for cycles in (SHORT_RUN, LONG_RUN, None):
+                        build = Path(place) / f"{name}-{waves}-{cycles}"
+                        engine(name).build(dut, build, waves=waves, cache_dir=folder, tools=tools, cycles=cycles)
                     tell(f"{name}, {'with' if waves else 'without'} waves: {time.perf_counter() - begin:.1f} s")
         shutil.rmtree(folder / "simulators", ignore_errors=True)
     except OSError as problem:

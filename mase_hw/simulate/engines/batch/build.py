@@ -19,7 +19,7 @@ from mase_hw.simulate.dut import Dut
 from mase_hw.streams import Stream
 
 OPTIMISE = "-O2"
-"""Level of the model and of the runtime: this engine is for long runs."""
+"""Highest level of the model and of the runtime: this engine is for long runs."""
 
 
 def build(
@@ -34,6 +34,7 @@ def build(
     levels: Mapping[str, str] | None = None,
     coverage: bool = False,
     foreign: Sequence[str] = (),
+    cycles: int | None = None,
 ) -> Built:
     """Make sure that ``build_dir`` has the simulator of a design: it is current, or in the cache, or is built.
 
@@ -49,6 +50,7 @@ def build(
         coverage: Make a simulator that counts lines, branches and toggles.
         foreign: Warnings that the sources may give; if there are any, none about style is a refusal either. For sources
             that all were written by another tool, such as a netlist.
+        cycles: About how many will be simulated; see :func:`mase_hw.simulate.build.simulator.build`.
 
     Raises:
         ToolError: If a tool is missing or the C++ compiler fails.
@@ -77,7 +79,9 @@ def build(
         coverage=coverage,
         strict=not foreign,
     )
-    return simulators.build(dut, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, jobs=jobs, flavour=flavour)
+    return simulators.build(
+        dut, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, jobs=jobs, flavour=flavour, cycles=cycles
+    )
 
 
 def _prologue(model: Path) -> str:

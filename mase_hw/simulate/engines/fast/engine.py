@@ -44,6 +44,7 @@ def build(
     cache_dir: Path | None = None,
     tools: BuildTools | None = None,
     jobs: int | None = None,
+    cycles: int | None = None,
 ) -> Built:
     """Build the design in its harness; arguments and exceptions as :func:`mase_hw.simulate.build.simulator.build`."""
     file, text = build_dir.resolve() / f"{TOP}.sv", harness_text(dut)
@@ -55,7 +56,7 @@ def build(
         raise not_written("the build folder", build_dir, problem) from problem
     wrapped = harness(dut, file)
     return build_simulator(
-        wrapped, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, jobs=jobs, flavour=FLAVOUR
+        wrapped, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, jobs=jobs, flavour=FLAVOUR, cycles=cycles
     )
 
 
