@@ -152,7 +152,7 @@ module parallel_window #(
   assign repeat_end = tile_end && repeat_last;
   assign window_end = repeat_end && group_last;
 
-  // ---- Banks: column x is word x / Banks of bank x % Banks, each word a pixel.
+  // ---- Banks: column x is word x / Banks of bank x % Banks, each word is a pixel.
   localparam int Banks = SpanW + 1;
   localparam int BankWords = (IN_W + Banks - 1) / Banks;
   localparam int BankDepth = BankWords * PixelBeats;

@@ -56,7 +56,11 @@ class _Planner:
         self.entries: dict[str, FixedFormat] = {}
         """Format in which a placeholder enters, by its name."""
         self.observed: dict[tuple[str, str], str] = {}
-        """Under which name a node's input was observed: a constant before it shifts the names."""
+        """Name under which the range of a node's data input was observed, by node and present name.
+
+        A constant operand becomes a parameter, so the data inputs behind it have lower numbers than when they were
+        observed: of ``1 - x`` the tensor ``x`` was ``data_in_1`` and is ``data_in_0``.
+        """
         self.spent: set[fx.Node] = set()
         """Nodes that only made a constant, which its reader now holds."""
         self.decisions: dict[str, dict[str, Decision]] = {}
