@@ -11,6 +11,7 @@ MATRIX ?= regress/smoke.toml
 REGRESS_FLAGS ?=
 TARGET ?= xc7
 SYNTH_FLAGS ?=
+VERSIONS_FLAGS ?=
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python scripts/install.py $(VENV)/install.log constraints.txt --
@@ -29,7 +30,7 @@ CNN_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_cnn
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim synth test regress test-long lint doctor venv check-host clean distclean
+.PHONY: help sim synth test regress test-long lint docs versions doctor venv check-host clean distclean
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -83,6 +84,13 @@ lint: $(STAMP) ## check style and types of the Python and style of the RTL
 	@echo "==> mase-hw lint"
 	@$(BIN)/mase-hw lint
 
+versions: $(STAMP) ## try the bounds of the dependencies and every Python (VERSIONS_FLAGS='--only py3.12')
+	@$(BIN)/python -m scripts.versions $(VERSIONS_FLAGS)
+
+docs: $(STAMP) ## write the generated parts of docs/
+	@$(BIN)/python -m scripts.reference
+	@$(BIN)/python -m scripts.architecture
+
 doctor: $(STAMP) ## show every tool that was found, its version and what is wrong
 	@$(BIN)/mase-hw doctor
 
@@ -118,5 +126,5 @@ $(YOSYS_STAMP): $(STAMP)
 # Verilator's runtime, for the simulators of all designs; without it each build folder compiles its own.
 $(RUNTIME_STAMP): $(STAMP)
 	@echo "==> Compiling Verilator's runtime for all designs (about a minute, once)"
-	@$(BIN)/mase-hw prepare
+	@$(BIN)/mase-hw precompile
 	@touch '$@'

@@ -29,7 +29,7 @@ class Edge:
     """A stream with one source and any number of sinks that each take every beat once (an eager fork).
 
     Args:
-        beats: Beats a frame.
+        beats: Beats per frame.
         offered: Cycle in which a beat is first valid, of all frames solved so far.
         taken: Cycle in which its last sink takes it.
         sinks: Of every sink, when it takes each beat; ``offered`` itself for one that is always ready.
@@ -204,8 +204,8 @@ class BeatNetwork:
         """A stream into the network.
 
         Args:
-            beats: Beats a frame.
-            offered: First cycle of every beat of all frames at the earliest; one beat a cycle from 0 on if None.
+            beats: Beats per frame.
+            offered: First cycle of every beat of all frames at the earliest; one beat per cycle from 0 on if None.
 
         Returns:
             The edge.
@@ -269,7 +269,7 @@ class BeatNetwork:
         while dirty:
             rounds -= 1
             if not rounds:
-                raise CatalogueError("a network of modules stops for ever", field="steps", got=f"frame {frame}")
+                raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {frame}")
             for number in sorted(dirty, reverse=not forward):
                 if number in dirty:
                     dirty.discard(number)
@@ -284,7 +284,7 @@ class BeatNetwork:
             frames: Frames to give up after.
 
         Returns:
-            Cycles a frame from now on, for ever: every event came that much after the same one of the frame before,
+            Cycles per frame from now on, forever: every event came that much after the same one of the frame before,
             for as many frames as any event can depend on. The most where parts of the network have nothing to do
             with each other. None if it did not settle.
         """

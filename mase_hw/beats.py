@@ -103,7 +103,7 @@ def decode(stream: Stream, raw: bytes) -> IntArray:
 
 
 def to_words(stream: Stream, beats: IntArray) -> str:
-    """Write mantissas of shape ``(n, lanes)`` as ``$readmemh`` words, one beat a line, lane 0 in the low bits.
+    """Write mantissas of shape ``(n, lanes)`` as ``$readmemh`` words, one beat per line, lane 0 in the low bits.
 
     Raises:
         ConfigError: As :func:`encode`.

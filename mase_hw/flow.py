@@ -10,14 +10,15 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import sys
-import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from mase_hw.deprecation import deprecated
+
 MOVED = {
     "arguments": "simulate.arguments",
-    "attach": "design.attach",
+    "attach": "design.attach_model",
     "batch": "simulate.engines.batch.engine",
     "bench": "simulate.engines.cocotb.engine",
     "build": "simulate.build.simulator",
@@ -38,9 +39,9 @@ MOVED = {
     "judge": "simulate.judge",
     "lint": "host.lint",
     "plan": "simulate.plan",
-    "prepare": "simulate.engines.prepare",
-    "probes": "host.probes",
-    "quantised": "compiler.quantised",
+    "prepare": "simulate.engines.precompile",
+    "probes": "host.tool_checks",
+    "quantised": "compiler.quantised_graph",
     "regress": "regress.regress",
     "regress_baseline": "regress.baseline",
     "regress_job": "regress.job",
@@ -66,7 +67,7 @@ __path__: list[str] = []  # makes ``from mase_hw.flow.design import Design`` ask
 
 def _moved(name: str) -> ModuleType:
     new = f"mase_hw.{MOVED[name]}"
-    warnings.warn(f"mase_hw.flow.{name} is deprecated, use {new}", DeprecationWarning, stacklevel=3)
+    deprecated(f"mase_hw.flow.{name}", new, stacklevel=3)
     return importlib.import_module(new)
 
 
@@ -87,6 +88,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         alias = ModuleType(spec.name)
         found = _moved(spec.name.rpartition(".")[2])
         alias.__dict__.update({k: v for k, v in vars(found).items() if not k.startswith("__")})
+        # Names that changed after the move have their own way of being asked for.
+        alias.__dict__["__getattr__"] = lambda name: getattr(found, name)
         return alias
 
     def exec_module(self, module: ModuleType) -> None:

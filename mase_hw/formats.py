@@ -20,7 +20,7 @@ MAX_WIDTH = 256
 
 
 class Rounding(IntEnum):
-    """What happens to the bits below the last place of the target format."""
+    """What happens to the bits below the LSB of the target format."""
 
     HALF_EVEN = 0
     HALF_UP = 1

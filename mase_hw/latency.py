@@ -13,7 +13,7 @@ from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
 
 Cycles = npt.NDArray[np.int64]
-"""One cycle number a beat."""
+"""One cycle number per beat."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,6 @@ class Latency:
 
     @property
     def fill(self) -> int:
-        """Cycles from the first input beat accepted to the first output beat valid, one beat a cycle everywhere."""
+        """Cycles from the first input beat accepted to the first output beat valid, one beat per cycle everywhere."""
         inputs = self.steps[0].beats_in if self.steps else (self.beats,)
         return int(self.departures(*(np.arange(beats, dtype=np.int64) for beats in inputs))[0])

@@ -181,7 +181,7 @@ def cast(
         mantissa: Integers in a carrier, any shape; the value is ``mantissa * 2**-frac``.
         frac: Fraction width of ``mantissa``.
         fmt: Target format.
-        rounding: What happens to the bits below the target's last place.
+        rounding: What happens to the bits below the target's LSB.
         overflow: What happens beyond the target's range.
 
     Returns:

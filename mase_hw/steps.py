@@ -89,7 +89,7 @@ class Steps:
         """The same from the steps at which something happens, for frames of very many steps.
 
         Args:
-            steps: Steps a frame.
+            steps: Steps per frame.
             needed: Of every data input: the first step that needs beat ``n``, for the beats that are needed at all.
             freed: Of every data input: the step that frees beat ``n``.
             emitted: The step that completes output beat ``j``; a tuple for several outputs.
@@ -139,7 +139,7 @@ class Steps:
         if any((np.diff(at) == 0).any() for at in self.emit_steps):
             _fail("a step completes one output beat at most", "two in a step")
         if any(p for p, q in zip(self.pipe, self.queue, strict=True) if q == 0):
-            _fail("an output without a queue has no pipeline", self.pipe)
+            _fail("an output without a FIFO has no pipeline", self.pipe)
         for index, (need, free, room) in enumerate(zip(self.need_steps, self.free_steps, self.room, strict=True)):
             if len(need) > len(free):
                 _fail("more beats are needed than a frame has", f"input {index}: {len(need)} of {len(free)}")
@@ -169,7 +169,7 @@ class Steps:
         """Beat by beat through ``pipe`` register slices, all inputs together (``stream_join`` before the first).
 
         Args:
-            beats: Beats a frame, of every input and of the output.
+            beats: Beats per frame, of every input and of the output.
             inputs: Data inputs.
             pipe: Registers.
             skid: The last one is a ``skid_buffer``.
@@ -180,7 +180,7 @@ class Steps:
 
     @classmethod
     def queued(cls, beats: int, depth: int) -> Steps:
-        """A queue (``stream_fifo``, ``skid_buffer`` for 2): a step takes a beat out."""
+        """A FIFO (``stream_fifo``, ``skid_buffer`` for 2): a step takes a beat out."""
         each = np.arange(beats, dtype=np.int64)
         return cls.at(beats, (each,), (each,), each, (1,), 0, (depth,), 0)
 

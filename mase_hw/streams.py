@@ -40,7 +40,7 @@ class Stream:
         shape: Sizes of one frame in the order of the stream, the slowest dimension first; without a layout this is
             the tensor's shape as PyTorch writes it.
         fmt: Format of every element.
-        parallelism: Elements a beat along each dimension, innermost first; missing outer ones are 1.
+        parallelism: Elements per beat along each dimension, innermost first; missing outer ones are 1.
         valid: Name of the valid signal, ``<name>_valid`` if empty.
         ready: Name of the ready signal, ``<name>_ready`` if empty.
         repeat: How often the tensor is streamed for each frame (1); a weight is needed once a row.
@@ -119,7 +119,7 @@ class Stream:
 
     @property
     def frame_beats(self) -> int:
-        """Beats a frame, repeats included."""
+        """Beats per frame, repeats included."""
         return self.beats * self.repeat
 
     @property

@@ -33,13 +33,13 @@ class _End:
     direction: str
     row_bytes: int
     pending_at: int
-    """Where the end says since which cycle a beat waits."""
+    """Where the record of the end has the cycle since which a beat waits."""
 
     def __init__(self, folder: Path, port: dict[str, Any]) -> None:
         self.name, self.port = port["name"], port
         self.end = _words(folder / "cycles" / f"{self.name}.end")
         self.accepted, self.valid, self.ready = (int(word) for word in self.end[:3])
-        self.pending = int(self.end[self.pending_at])  # since which cycle a beat waits, or -1
+        self.pending = int(self.end[self.pending_at])  # first cycle of a beat that waits, or -1
         self.rows = (folder / "cycles" / f"{self.name}.rows").read_bytes()
         # A disk that fills up cuts the rows, and the simulator does not notice.
         if len(self.rows) != self.accepted * self.row_bytes:

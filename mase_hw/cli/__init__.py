@@ -1,4 +1,4 @@
-"""The command ``mase-hw``, a file a subcommand."""
+"""The command ``mase-hw``: one file per subcommand."""
 
 from mase_hw.cli._common import FAILED, OK, UNUSABLE
 from mase_hw.cli.main import COMMANDS, command_module, main

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     import sys
 
     from mase_hw.compiler.config import load_config
-    from mase_hw.compiler.quantised import quantised_graph
+    from mase_hw.compiler.quantised_graph import quantised_graph
     from mase_hw.host.disk import not_written
     from mase_hw.model_spec import load_model
     from mase_hw.passes.explanation import explain, explained

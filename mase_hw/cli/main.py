@@ -14,10 +14,13 @@ from typing import Any
 
 from mase_hw._version import __version__
 from mase_hw.cli._common import FAILED, UNUSABLE
+from mase_hw.deprecation import deprecated
 from mase_hw.errors import MaseHwError, SimulationError
 
-COMMANDS = ("doctor", "compile", "sim", "explain", "prepare", "cache", "regress", "synth", "lint", "ops")
+COMMANDS = ("doctor", "config", "compile", "sim", "explain", "precompile", "cache", "regress", "synth", "lint", "ops")
 """Every subcommand: a module of this package with ``HELP``, ``configure`` and ``run``."""
+FORMER = {"prepare": "precompile"}
+"""Former names of subcommands, which still work."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,8 +51,12 @@ def command_module(name: str) -> Any:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; names of nodes may also follow options, which argparse alone does not allow."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0] in FORMER:
+        deprecated(f"mase-hw {words[0]}", f"mase-hw {FORMER[words[0]]}", shown=True)
+        words[0] = FORMER[words[0]]
     parser = _parser()
-    arguments, rest = parser.parse_known_args(argv)
+    arguments, rest = parser.parse_known_args(words)
     if rest and hasattr(arguments, "nodes") and not any(word.startswith("-") for word in rest):
         arguments.nodes = [*arguments.nodes, *rest]
     elif rest:

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_options(arguments.bundle, arguments)
     design = mase_hw.load_design(arguments.bundle)
     if arguments.model is not None:
-        from mase_hw.design.attach import attach_model
+        from mase_hw.design.attach_model import attach_model
         from mase_hw.model_spec import load_model
 
         spec = load_model(arguments.model)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from mase_hw.compiler.config import CompileConfig, load_config
-from mase_hw.compiler.quantised import run_on_model, traced
+from mase_hw.compiler.quantised_graph import run_on_model, traced
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target

@@ -1,4 +1,4 @@
-"""The configuration of :func:`mase_hw.compile`: a dict or a TOML file, one table a stage."""
+"""The configuration of :func:`mase_hw.compile`: a dict or a TOML file, one table per stage."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.emit.handoff_options import HandoffOptions
 from mase_hw.errors import ConfigError
-from mase_hw.passes.analysis.add_hardware_metadata import HardwareArgs
+from mase_hw.options import commented_toml
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
+from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.base import validate
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
 
@@ -25,26 +26,32 @@ def _eight_bit() -> QuantizeArgs:
 
 
 class CompileConfig(BaseModel):
-    """How a model becomes hardware.
-
-    Args:
-        top: Module name of the top level.
-        fold_batch_norm: Fold batch normalisations into their neighbours before anything is observed.
-        calibrate: How formats are chosen: ``method`` (of activations), ``weight_method`` and their ``options``.
-        quantize: Arguments of ``quantize_transform_pass``; what ``default`` does not say is 8 bits everywhere, formats
-            from observed ranges.
-        hardware: Arguments of ``add_hardware_metadata_analysis_pass``.
-        handoff: What an integrator may choose: clock, parts, AXI4-Stream wrapper, registered boundaries.
-    """
+    """How a model becomes hardware."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    top: str = "top"
-    fold_batch_norm: bool = True
-    calibrate: CalibrateOptions = Field(default_factory=CalibrateOptions)
-    quantize: QuantizeArgs = Field(default_factory=_eight_bit)
-    hardware: HardwareArgs = Field(default_factory=HardwareArgs)
-    handoff: HandoffOptions = Field(default_factory=HandoffOptions)
+    top: str = Field(
+        default="top",
+        description="module name of the top level: an ASCII identifier that is no keyword and no name of a library "
+        "module or of a signal of the top level",
+    )
+    fold_batch_norm: bool = Field(
+        default=True, description="fold batch normalisations into their neighbours before anything is observed"
+    )
+    calibrate: CalibrateOptions = Field(
+        default_factory=CalibrateOptions, description="how formats are chosen from the observed values"
+    )
+    quantize: QuantizeArgs = Field(
+        default_factory=_eight_bit,
+        description="arguments of ``quantize_transform_pass``; widths that ``default`` does not give are 8 bits",
+    )
+    hardware: HardwareArgs = Field(
+        default_factory=HardwareArgs, description="arguments of ``add_hardware_metadata_analysis_pass``"
+    )
+    handoff: HandoffOptions = Field(
+        default_factory=HandoffOptions,
+        description="what an integrator may choose: clock, parts, AXI4-Stream wrapper, registered boundaries",
+    )
 
 
 def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -> CompileConfig:
@@ -70,6 +77,29 @@ def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -
         except tomllib.TOMLDecodeError as error:
             raise ConfigError("the configuration file is not TOML", node=where, got=str(error)) from error
     return _with_eight_bits(validate(where, CompileConfig, config))
+
+
+def default_file() -> str:
+    """A configuration file with every option, its meaning, its values and its default."""
+    return commented_toml(
+        load_config(None),
+        "Configuration of mase_hw, for mase_hw.compile and for the commands that take --config. Every value below is "
+        "the default. A line that begins with # and no space is an option without a default: remove the # to set it.",
+    )
+
+
+def schema() -> dict[str, Any]:
+    """JSON schema of a configuration, for editors and other programs.
+
+    What the schema refuses is refused by :func:`load_config` as well; the reverse does not hold, since names of nodes
+    and ops are known only with a model.
+    """
+    found = CompileConfig.model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **found,
+        "title": "Configuration of mase_hw",
+    }
 
 
 def _with_eight_bits(config: CompileConfig) -> CompileConfig:

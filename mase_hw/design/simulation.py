@@ -61,7 +61,7 @@ class Simulation:
 
     @property
     def interval(self) -> int | None:
-        """Measured cycles a frame in steady state, at the slowest output; None for a single frame."""
+        """Measured cycles per frame in steady state, at the slowest output; None for a single frame."""
         found = [t.interval for t in self.timings.values() if t.interval is not None]
         return max(found) if found else None
 

@@ -1,4 +1,4 @@
-"""Graph with hardware metadata -> netlist: one instance a node, connectors where streams need them."""
+"""Graph with hardware metadata -> netlist: one instance per node, connectors where streams need them."""
 
 from __future__ import annotations
 
@@ -338,14 +338,14 @@ def _word_port(direction: Direction, beats: int, bits: int) -> Stream:
 
 
 def build_netlist(graph: MaseGraph, name: str = "top") -> Netlist:
-    """Build and verify the netlist of a graph, queues on reconvergent paths included.
+    """Build and verify the netlist of a graph, FIFOs on reconvergent paths included.
 
     Args:
         graph: A graph on which the hardware metadata pass has run.
         name: Module name of the top level.
 
     Raises:
-        ConfigError: If a configured depth of a queue would stop the design for ever.
+        ConfigError: If a configured depth of a FIFO would deadlock the design.
         EmitError: If the netlist would be broken.
         UnsupportedError: If an input is unused or a result does not come from hardware.
     """

@@ -21,7 +21,7 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
     """Estimate look-up tables (of six inputs), flip-flops, DSP blocks and block RAMs (of 18 Kbit).
 
     Args:
-        manifest: Of a bundle; its instances, memories and queues are looked at.
+        manifest: Of a bundle; its instances, memories and FIFOs are looked at.
 
     Returns:
         ``lut``, ``ff``, ``dsp``, ``bram``.

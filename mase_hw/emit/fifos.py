@@ -1,15 +1,15 @@
-"""Queues on reconvergent paths: where a fork's branches meet again, the faster one has to wait for the slower one.
+"""FIFOs on reconvergent paths: the shorter path between a fork and a join stores what the longer one delays.
 
-A stream that is forked and joined again stands still if the short way cannot hold what has passed the fork before the
-long way gives its first beat. So every input of a join that lies on a cycle of the netlist (taken without directions;
-such an edge can be removed without taking the netlist apart) gets a queue if a beat ever waits there.
+A design with a fork and a join deadlocks if the shorter path cannot store the beats that pass the fork before the
+longer path delivers its first beat. So every input of a join that lies on a cycle of the undirected netlist, which is
+what makes the paths reconvergent, gets a FIFO if a beat ever waits there.
 
-How deep: with unlimited queues, every beat of the design is followed (1) through one frame at full rate, from idle, and
-(2) through frames offered at the pace the slowest part sustains, until the design repeats itself. The queue holds as
-much as ever waits in it. Offering beats earlier never makes any beat later, so a design that keeps this pace with these
-depths keeps it at full rate too, and its first frame is as fast as with unlimited queues. Whether a network of
-modules with static schedules stops for ever does not depend on times at all, so neither stalls nor overlapping frames
-can make it.
+Depth: with unlimited FIFOs every beat of the design is followed, (1) through one frame at full rate, from idle, and (2)
+through frames offered at the interval of the slowest module, until the design repeats itself. The FIFO gets as many
+slots as are ever in use. Offering beats earlier never makes any beat later, so a design that sustains this rate with
+these depths sustains full rate as well, and its first frame is as fast as with unlimited FIFOs. Whether a network of
+modules with static schedules deadlocks depends on the depths and not on times, so neither stalls nor overlapping frames
+can cause a deadlock.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ONE = np.zeros(1, dtype=np.int64)
 
 
 def insert_fifos(netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, int] | None = None) -> None:
-    """Put the queues into a netlist, which is verified again.
+    """Put the FIFOs into a netlist, which is verified again.
 
     Args:
         netlist: The design; changed only if nothing is refused.
@@ -41,7 +41,7 @@ def insert_fifos(netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, in
         depths: Depths that are given, by ``node.port`` of the data input they stand before; 0 for none.
 
     Raises:
-        ConfigError: If a depth names no data input, is negative, or would stop the design for ever.
+        ConfigError: If a depth names no data input, is negative, or would deadlock the design.
     """
     timeline = Timeline(netlist, catalogue)
     pins = _reconvergent(timeline)
@@ -91,10 +91,10 @@ def _connected(links: list[tuple[str, str, Pin]], start: str, end: str, without:
 
 
 def _depths(timeline: Timeline, pins: list[Pin]) -> dict[Pin, int]:
-    """Depth of the queue before every pin; 0 where no beat ever waits."""
+    """Depth of the FIFO before every pin; 0 where no beat ever waits."""
     chosen: set[Pin] = set()
     while True:
-        # A queue costs a cycle, which can make beats of another branch wait that did not before.
+        # A FIFO costs a cycle, which can make beats of another branch wait that did not before.
         buffers = {pin: _unlimited(delay=int(pin in chosen)) for pin in pins}
         depths = dict.fromkeys(pins, 0)
         for network, edges in (_one_frame(timeline, buffers), _at_pace(timeline, buffers)):
@@ -115,7 +115,7 @@ def _unlimited(delay: int) -> Steps:
 
 
 def _held(network: BeatNetwork, edges: dict[Pin, int], source: Pin, pin: Pin, real: bool) -> int:
-    """Most beats that stand in a queue; with no delay of its own, only whether any beat waits."""
+    """Most beats that stand in a FIFO; with no delay of its own, only whether any beat waits."""
     came, went = network.edges[edges[source]].offered, network.edges[edges[pin]].taken
     if not real:
         return int((went > came).any())
@@ -152,7 +152,7 @@ def _given(timeline: Timeline, depths: Mapping[str, int]) -> dict[Pin, int]:
     for name, depth in depths.items():
         if name not in names:
             raise ConfigError(
-                "a queue is asked for where there is no data input",
+                "a FIFO is asked for where there is no data input",
                 node=name,
                 field="hardware.fifo_depth",
                 got=name,
@@ -160,7 +160,7 @@ def _given(timeline: Timeline, depths: Mapping[str, int]) -> dict[Pin, int]:
             )
         if depth < 0:
             raise ConfigError(
-                "a queue cannot have a negative depth",
+                "a FIFO cannot have a negative depth",
                 node=name,
                 field="hardware.fifo_depth",
                 got=depth,
@@ -171,7 +171,7 @@ def _given(timeline: Timeline, depths: Mapping[str, int]) -> dict[Pin, int]:
 
 
 def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> None:
-    """Refuse depths with which the design stops for ever."""
+    """Refuse depths with which the design deadlocks."""
 
     def runs(depths: dict[Pin, int]) -> bool:
         return finishes(timeline, {pin: depth for pin, depth in depths.items() if depth})
@@ -186,20 +186,20 @@ def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> 
             middle = (low + high) // 2
             low, high = (low, middle) if runs(found | given | {pin: middle}) else (middle, high)
         raise ConfigError(
-            "with a queue of this depth the design would stop for ever",
+            "with a FIFO of this depth the design would deadlock",
             node=f"{timeline.parts[pin.instance].instance.node}.{pin.port}",
             field="hardware.fifo_depth",
             got=depth,
             expected=f"at least {high}; {found[pin]} for full speed",
         )
     raise ConfigError(
-        "with queues of these depths the design would stop for ever",
+        "with FIFOs of these depths the design would deadlock",
         field="hardware.fifo_depth",
         got=", ".join(f"{timeline.parts[p.instance].instance.node}.{p.port}: {d}" for p, d in given.items()),
         expected=", ".join(
             f"{timeline.parts[p.instance].instance.node}.{p.port}: {found[p]}" for p in given if p in found
         )
-        or "no queue",
+        or "no FIFO",
     )
 
 
@@ -234,7 +234,7 @@ def _free(netlist: Netlist, name: str) -> str:
 
 
 def _port(direction: Direction, beats: int, bits: int) -> Stream:
-    """A port of the queue: beats of plain bits."""
+    """A port of the FIFO: beats of plain bits."""
     bit = FixedFormat(1, 0, signed=False)
     return Stream(
         f"{direction}_data", direction, (beats, bits), bit, (bits,), f"{direction}_valid", f"{direction}_ready"

@@ -31,13 +31,11 @@ PACKER = "pack_ecp5.py"
 
 
 class HandoffArgs(EmitArgs):
-    """Arguments of ``emit_handoff_transform_pass``.
+    """Arguments of ``emit_handoff_transform_pass``."""
 
-    Args:
-        options: What an integrator may choose.
-    """
-
-    options: HandoffOptions = Field(default_factory=HandoffOptions)
+    options: HandoffOptions = Field(
+        default_factory=HandoffOptions, description="what an integrator may choose: the table ``handoff``"
+    )
 
 
 @dataclass(frozen=True)

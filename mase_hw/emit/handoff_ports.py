@@ -79,7 +79,7 @@ def _port(entry: dict[str, Any], index: int) -> HandoffPort:
     shape = "x".join(map(str, entry["shape"])) or "scalar"
     note = (
         f"{entry['name']}: {entry['tensor']}, {shape}, {entry['lanes']} lanes of {fmt['width']} bits ({sign}, "
-        f"value = integer * 2^{-fmt['frac_width']}), {entry['beats']} beats a frame"
+        f"value = integer * 2^{-fmt['frac_width']}), {entry['beats']} beats per frame"
     )
     return HandoffPort(
         name=entry["name"],

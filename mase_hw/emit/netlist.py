@@ -82,7 +82,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Fifo:
-    """A queue that balances two ways from a fork to a join.
+    """A FIFO that balances two ways from a fork to a join.
 
     Args:
         instance: Its instance.
@@ -114,7 +114,7 @@ class Netlist:
         memories: File name below ``mem`` by instance name of its ROM.
         files: RTL files below ``rtl_templates``, or ``external/`` for those of a user, dependencies first.
         external: Where the files of users lie.
-        fifos: Queues on reconvergent paths.
+        fifos: FIFOs on reconvergent paths.
     """
 
     name: str

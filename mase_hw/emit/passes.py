@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
 from torch import Tensor
 
 from mase_hw.beats import to_words
@@ -31,33 +32,25 @@ TOP = "emit_verilog_top_transform_pass"
 
 
 class EmitArgs(PassArgs):
-    """Arguments of every emit pass.
+    """Arguments of every emit pass."""
 
-    Args:
-        project_dir: Where to write the bundle as it then is; None to keep it in memory for the next pass.
-    """
-
-    project_dir: Path | None = None
+    project_dir: Path | None = Field(
+        default=None, description="where to write the bundle as it then is; None keeps it in memory for the next pass"
+    )
 
 
 class TopArgs(EmitArgs):
-    """Arguments of ``emit_verilog_top_transform_pass``.
+    """Arguments of ``emit_verilog_top_transform_pass``."""
 
-    Args:
-        top_name: Module name of the top level.
-    """
-
-    top_name: str = "top"
+    top_name: str = Field(default="top", description="module name of the top level")
 
 
 class CocotbArgs(EmitArgs):
-    """Arguments of ``emit_cocotb_transform_pass``.
+    """Arguments of ``emit_cocotb_transform_pass``."""
 
-    Args:
-        inputs: Inputs of the model whose quantised form and results become the bundle's test vectors.
-    """
-
-    inputs: Any
+    inputs: Any = Field(
+        description="inputs of the model; their quantised form and the results become the bundle's test vectors"
+    )
 
 
 def bundle_of(graph: MaseGraph) -> Bundle:
@@ -165,7 +158,7 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
 
 
 def memory_text(stream: Stream, tensor: IntArray) -> str:
-    """Tensors ``(frames, *shape)`` as ``$readmemh`` words, one beat a line."""
+    """Tensors ``(frames, *shape)`` as ``$readmemh`` words, one beat per line."""
     return to_words(stream, stream.pack(tensor))
 
 

@@ -1,4 +1,4 @@
-"""Whether a design with given queues ever stops: counts of beats without times.
+"""Whether a design with given FIFOs ever stops: counts of beats without times.
 
 Modules with static schedules that exchange beats through bounded buffers either get through every frame or stop at
 the same beat, whatever the cycle in which each step happens. So it is enough to let every module go as far as it can,
@@ -103,8 +103,8 @@ def finishes(timeline: Timeline, depths: dict[Pin, int]) -> bool:
     """Whether all frames get through.
 
     Args:
-        timeline: The design without queues.
-        depths: Depth of the queue before every data input that has one.
+        timeline: The design without FIFOs.
+        depths: Depth of the FIFO before every data input that has one.
     """
     edges = {Pin(TOP, s.name): _Edge(FRAMES * s.beats) for s in timeline.netlist.inputs}
     modules: list[_Module] = []

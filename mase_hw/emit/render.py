@@ -38,7 +38,7 @@ def describe(stream: Stream) -> str:
         shape += f" streamed as {'x'.join(map(str, stream.shape))}"
     return (
         f"{stream.name}: {shape}, {stream.fmt} (value = integer * 2^{-stream.fmt.frac_width}), "
-        f"{stream.lanes} lanes, {stream.beats} beats a frame, innermost dimension first, lane 0 in the low bits"
+        f"{stream.lanes} lanes, {stream.beats} beats per frame, innermost dimension first, lane 0 in the low bits"
     )
 
 

@@ -1,7 +1,7 @@
 """The timing of a whole design, from the latency facets of its parts.
 
 Every module says in which steps it works (:class:`mase_hw.steps.Steps`); :mod:`mase_hw.beat_times` follows every beat
-through the design: forks, joins, queues and back-pressure, frame by frame until the design repeats itself. Inputs are
+through the design: forks, joins, FIFOs and back-pressure, frame by frame until the design repeats itself. Inputs are
 offered at full rate, outputs always taken.
 
 A module that says only when its results depart (:class:`mase_hw.catalogue.Latency` without steps) is followed exactly
@@ -30,7 +30,7 @@ class NodeTiming:
     Args:
         first_in: Cycle in which the first beat is offered to it.
         first_out: Cycle in which its first beat is valid.
-        interval: Cycles a frame in steady state, by itself.
+        interval: Cycles per frame in steady state, by itself.
     """
 
     first_in: int
@@ -45,8 +45,8 @@ class Schedule:
     Args:
         fill: Cycles to the first beat of the first output.
         last: Cycles to the last beat of the first frame, over all outputs.
-        interval: Cycles a frame in steady state.
-        bottleneck: Instance or port that needs the most cycles a frame.
+        interval: Cycles per frame in steady state.
+        bottleneck: Instance or port that needs the most cycles per frame.
         instances: Timing by instance name.
         exact: Whether ``fill``, ``last`` and ``interval`` are exact.
     """
@@ -66,9 +66,9 @@ class Part:
     Args:
         instance: The instance.
         inputs: Pins that drive its data inputs, in order of ports.
-        beats: Beats a frame of the first of them.
+        beats: Beats per frame of the first of them.
         stages: Its steps.
-        interval: Cycles a frame, by itself.
+        interval: Cycles per frame, by itself.
         latency: Its facet; None for a connector.
         known: Whether the steps are its own, not assumed.
     """
@@ -129,12 +129,12 @@ class Timeline:
         return any(part.instance.branches or len(part.inputs) > 1 for part in self.parts.values())
 
     def intervals(self) -> dict[str, int]:
-        """Cycles a frame that every instance and port needs by itself."""
+        """Cycles per frame that every instance and port needs by itself."""
         ports = {s.name: s.beats for s in (*self.netlist.inputs, *self.netlist.outputs)}
         return ports | {name: part.interval for name, part in self.parts.items()}
 
     def beats(self, pin: Pin) -> int:
-        """Beats a frame of a source."""
+        """Beats per frame of a source."""
         return self._beats[pin]
 
     def network(
@@ -144,7 +144,7 @@ class Timeline:
 
         Args:
             offered: When beats of the design's inputs are offered at the earliest; at full rate if missing.
-            buffers: Queues in front of data inputs, by the input's pin; their edges are under the same pin.
+            buffers: FIFOs in front of data inputs, by the input's pin; their edges are under the same pin.
         """
         network = BeatNetwork()
         offered, buffers = offered or {}, buffers or {}
@@ -191,7 +191,7 @@ def predict(netlist: Netlist, catalogue: Catalogue) -> Schedule:
     last = max(int(out.offered[out.beats - 1]) for out in outputs) - start
     interval = settled
     if interval is None:
-        # It has not settled (branches of slightly different pace and deep queues): what the last frames took.
+        # It has not settled (branches of slightly different pace and deep FIFOs): what the last frames took.
         ends = outputs[0].offered[outputs[0].beats - 1 :: outputs[0].beats]
         half = len(ends) // 2
         interval = -(-int(ends[-1] - ends[-1 - half]) // half)

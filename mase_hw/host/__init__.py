@@ -1,1 +1,1 @@
-"""The machine below: external programs, folders that cannot be written, processes that outlive their parent."""
+"""The machine: external programs, folders, processes that outlive their parent."""

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from mase_hw.host.probes import Env, Tool
+from mase_hw.host.tool_checks import Env, Tool
 from mase_hw.host.toolchain import TOOLS, find_all
 
 

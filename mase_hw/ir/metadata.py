@@ -71,7 +71,7 @@ class HardwareMetadata(Record):
         max_parallelism: Upper bound of lanes, innermost dimension first.
         parallelism: Tensor name -> lanes along each dimension, innermost first.
         latency: Timing of the module.
-        fifo_depth: Data input -> depth of the queue before it, where one is configured.
+        fifo_depth: Data input -> depth of the FIFO before it, where one is configured.
         layouts: Tensor name -> order of its elements in the stream (:meth:`mase_hw.layouts.Layout.to_dict`).
     """
 

@@ -1,4 +1,4 @@
-"""Quantised modules."""
+"""Quantised modules: float parameters outside, exact integer arithmetic inside."""
 
 from mase_hw.nn.quantized import Quantized, QuantizeInput
 

@@ -243,13 +243,13 @@ def arithmetic(p: BinaryParams) -> Arithmetic:
 
 
 def latency(p: BinaryParams) -> Latency:
-    """One beat a cycle; a product has one register more."""
+    """One beat per cycle; a product has one register more."""
     beats = stream_of(p, "DATA_IN_0", "in").beats
     return Latency.from_steps(Steps.registered(beats, 2 - p.HAS_CONSTANT, 2 if p.OPERATION == MUL else 1, skid=True))
 
 
 def elements(p: BinaryParams) -> int:
-    """Elements a frame."""
+    """Elements per frame."""
     return math.prod(shape_of(p, "DATA_IN_0"))
 
 

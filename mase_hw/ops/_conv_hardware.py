@@ -90,17 +90,17 @@ class ConvParams:
 
     @property
     def pixel_tiles(self) -> int:
-        """Beats a pixel of the input."""
+        """Beats per pixel of the input."""
         return ceil_div(self.DATA_IN_0_TENSOR_SIZE_DIM_0, self.DATA_IN_0_PARALLELISM_DIM_0)
 
     @property
     def out_tiles(self) -> int:
-        """Beats a pixel of the output."""
+        """Beats per pixel of the output."""
         return ceil_div(self.DATA_OUT_0_TENSOR_SIZE_DIM_0, self.DATA_OUT_0_PARALLELISM_DIM_0)
 
     @property
     def run(self) -> int:
-        """Steps a result."""
+        """Steps per result."""
         elements = 1 if self.unrolled else self.KERNEL_SIZE_DIM_0 * self.KERNEL_SIZE_DIM_1
         return elements * ceil_div(self.WEIGHT_TENSOR_SIZE_DIM_0, self.WEIGHT_PARALLELISM_DIM_0)
 
@@ -291,7 +291,7 @@ def arithmetic(p: ConvParams) -> Arithmetic:
 def latency(p: ConvParams) -> Latency:
     """Windows, then products: a step a beat of the window."""
     run, steps = p.run, p.run * p.out_tiles
-    # Operand register, product register, adder tree, shift, accumulator, output queue.
+    # Operand register, product register, adder tree, shift, accumulator, output FIFO.
     pipe = 4 + math.ceil(math.log2(p.lanes_of_weight // p.DATA_OUT_0_PARALLELISM_DIM_0)) + p.HAS_WEIGHT_SHIFT
     queue = max((pipe + run) // run + 1, 2)
     return Latency.from_steps(*issue_stages(p.window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue))

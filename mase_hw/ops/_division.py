@@ -66,7 +66,7 @@ def divide_cast(
         limits: Largest magnitude of ``mantissa`` that can occur, and largest divisor.
         frac: Fraction width of ``mantissa``.
         fmt: Target format.
-        rounding: What happens to the part of the quotient below the target's last place.
+        rounding: What happens to the part of the quotient below the target's LSB.
         overflow: What happens beyond the target's range.
 
     Returns:

@@ -64,7 +64,7 @@ def arithmetic(p: ElementwiseParams) -> Arithmetic:
 
 
 def registered(p: ElementwiseParams) -> Latency:
-    """One register, one beat a cycle."""
+    """One register, one beat per cycle."""
     beats = stream_of(p, "DATA_IN_0", "in").beats
     return Latency.from_steps(Steps.registered(beats))
 

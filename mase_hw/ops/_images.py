@@ -54,7 +54,7 @@ def image_of(params: Any, prefix: str) -> Image:
 
 
 def tiles_of(params: Any, prefix: str) -> int:
-    """Beats a pixel, from the parameters."""
+    """Beats per pixel, from the parameters."""
     return ceil_div(getattr(params, f"{prefix}_TENSOR_SIZE_DIM_0"), getattr(params, f"{prefix}_PARALLELISM_DIM_0"))
 
 

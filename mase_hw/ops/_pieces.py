@@ -2,8 +2,8 @@
 
 ``f(x) = slope * x + offset``, with one pair below a threshold, one above another, and one between them. Slopes and
 offsets become integers (exactly, where they have few bits), the thresholds codes of the input, so everything is exact
-until the one cast. Where a constant is rounded, all roundings together move the result by less than 1/32 of its last
-place before the cast.
+until the one cast. Where a constant is rounded, all roundings together move the result by less than
+1/32 LSB before the cast.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Pair = tuple[float, float]
 EXACT_BITS = 24
 """A constant of up to so many bits is not rounded."""
 GUARD = 7
-"""The rounding of a constant moves the result by at most 2**-GUARD / 2 of its last place."""
+"""The rounding of a constant moves the result by at most 2**-GUARD / 2 of its LSB."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ octaves as the outer level). In a segment, with ``t`` the place of the code in i
     y = c0 + (c1 + floor(c2 * t)) * t        everything else exact; one cast at the end
 
 The coefficients interpolate the function at the Chebyshev nodes. The error of ``y`` is measured against the function
-in float64 and is at most :data:`BUDGET` of the output's last place before the cast, so the result differs by at most
-one last place from the exactly rounded one.
+in float64 and is at most :data:`BUDGET` of the output's LSB before the cast, so the result differs by at most
+1 LSB from the exactly rounded one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mase_hw.opdef import Memory
 from mase_hw.ops._lookup import Key, values
 
 BUDGET = 0.25
-"""Largest error before the cast, in last places of the output."""
+"""Largest error before the cast, in LSBs of the output."""
 GUARD = 5
 """Fraction bits of the coefficients beyond those of the output."""
 MAX_SEGMENTS = 4096
@@ -53,7 +53,7 @@ class Piecewise:
         coefficients: ``(3, segments)``: c0, c1, c2 with ``frac`` fraction bits.
         step: Bits of the place in a segment.
         frac: Fraction bits of the coefficients.
-        worst: Largest measured error before the cast, in last places of the output.
+        worst: Largest measured error before the cast, in LSBs of the output.
         exhaustive: Whether every code was measured.
     """
 
@@ -87,7 +87,7 @@ class Piecewise:
 
     def memories(self) -> dict[str, Memory]:
         """Coefficients by segment, c0 in the low bits; segment and shift by octave, the shift in the low bits."""
-        note = f"{self.segments} segments, at most {self.worst:.3f} last places off before the cast, "
+        note = f"{self.segments} segments, at most {self.worst:.3f} LSBs off before the cast, "
         note += "every input code measured" if self.exhaustive else "measured in many places of each segment"
         words = [0] * self.segments
         at = 0
@@ -124,7 +124,7 @@ def fit(key: Key) -> Piecewise:
             field="overflow",
             got="wrap",
             expected="saturate",
-            remedy="an error of one last place could wrap around; use saturate, or an input of at most 12 bits",
+            remedy="an error of 1 LSB could wrap around; use saturate, or an input of at most 12 bits",
         )
     found = [_Octave(key, sign, length) for sign in range(1 + source.signed) for length in range(_lengths(source))]
     parts = [octave.split() for octave in found]
@@ -210,7 +210,7 @@ class _Octave:
             if worst <= BUDGET:
                 return _Part(shift, coefficients, worst)
         raise FormatError(
-            f"{self.key[0]} cannot be computed to {BUDGET} last places",
+            f"{self.key[0]} cannot be computed to {BUDGET} LSBs",
             got=f"{self.key[2]} to {self.key[3]}",
             remedy="use fewer fraction bits for the output",
         )
@@ -245,7 +245,7 @@ class _Octave:
         return np.rint(c * math.ldexp(1.0, self.key[3].frac_width + GUARD)).astype(np.int64)
 
     def _error(self, shift: int, count: int, c: Ints, everywhere: Floats | None) -> float:
-        """In last places of the output, where it does not saturate."""
+        """In LSBs of the output, where it does not saturate."""
         width = 1 << shift
         if everywhere is not None:
             place = np.arange(width, dtype=np.int64)

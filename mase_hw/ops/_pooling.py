@@ -215,7 +215,7 @@ def schedule(windows: tuple[Windows, Windows], images: int, tiles: int) -> list[
     Args:
         windows: Along rows and columns of the image.
         images: Images a frame.
-        tiles: Beats a pixel.
+        tiles: Beats per pixel.
     """
     rows, columns = windows
     return [*columns.schedule(tiles, images * rows.size), *rows.schedule(tiles * columns.out, images)]

@@ -36,7 +36,7 @@ class Window:
         padding: Rows above and columns to the left of the image; below and right of it there is as much as ``out``
             needs.
         dilation: Pixels from one element of the window to the next.
-        tiles: Beats a pixel.
+        tiles: Beats per pixel.
     """
 
     size: tuple[int, int]
@@ -49,17 +49,17 @@ class Window:
 
     @property
     def positions(self) -> int:
-        """Windows an image."""
+        """Windows per image."""
         return self.out[0] * self.out[1]
 
     @property
     def image_beats(self) -> int:
-        """Beats an image."""
+        """Beats per image."""
         return self.size[0] * self.size[1] * self.tiles
 
     @property
     def row_beats(self) -> int:
-        """Beats a row of the image."""
+        """Beats per row of the image."""
         return self.size[1] * self.tiles
 
     @property
@@ -81,7 +81,8 @@ class Window:
         """For every window, beats of the image whose places are free before its first step."""
         y, x = self._corners()
         row = np.clip(y * self.row_beats, 0, self.image_beats)
-        # The first row stays while the next row of windows begins there as well.
+        # Beats of a row are freed from left to right by the last row of windows that begins in it. In the padding at
+        # the top several rows of windows begin above or in row 0: all but the last of them free nothing.
         stays = (y + self.stride[0] <= 0) | (row == self.image_beats)
         col = np.clip(x * self.tiles, 0, self.row_beats)
         return (row[:, None] + np.where(stays[:, None], 0, col[None, :])).reshape(-1)

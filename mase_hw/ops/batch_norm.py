@@ -194,7 +194,7 @@ def _cases() -> list[Case]:
 
 
 def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
-    """A bias finer than the products would widen every sum for bits below their last place."""
+    """A bias finer than the products would widen every sum for bits below their LSB."""
     return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
 
 

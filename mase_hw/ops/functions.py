@@ -2,7 +2,7 @@
 
 All of :data:`mase_hw.ops._functions.FUNCTIONS`, one op each, on one RTL module. Inputs of up to
 :data:`mase_hw.ops._lookup.TABLE_BITS` bits are looked up: the result is the exactly rounded one. Wider ones are
-computed by :mod:`mase_hw.ops._piecewise`: at most one last place from that.
+computed by :mod:`mase_hw.ops._piecewise`: at most 1 LSB from that.
 """
 
 from __future__ import annotations

@@ -184,14 +184,15 @@ def _arithmetic(p: LinearParams) -> Arithmetic:
 
 def _latency(p: LinearParams) -> Latency:
     tiles, passes, rows = p.in_tiles, p.out_tiles, p.rows
-    # Operand register, product register, adder tree, shifter, accumulator, output queue.
+    # Operand register, product register, adder tree, shifter, accumulator, output FIFO.
     pipe = 4 + math.ceil(math.log2(p.DATA_IN_0_PARALLELISM_DIM_0)) + p.HAS_WEIGHT_SHIFT
     # A step takes an activation beat: row by row, pass by pass over the row, tile by tile.
     row, turn, tile = (axis.reshape(-1) for axis in np.indices((rows, passes, tiles)))
     needs = row * tiles + np.where(turn == 0, tile + 1, tiles)
     frees = row * tiles + np.where(turn == passes - 1, tile + 1, 0)
     if passes > 1:
-        # The replay buffer writes, reads and registers; it has read a beat when the step before takes its own.
+        # The replay buffer reads its memory into an output register one step ahead: the slot of a beat is free again
+        # when the step before the one that uses the beat is done.
         frees = np.append(frees[1:], rows * tiles)
     steps = Steps(
         needs=(needs,),
@@ -270,7 +271,7 @@ def _cases() -> list[Case]:
 
 
 def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
-    """A bias finer than the products would widen every sum for bits below their last place."""
+    """A bias finer than the products would widen every sum for bits below their LSB."""
     return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
 
 

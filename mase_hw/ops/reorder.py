@@ -108,7 +108,7 @@ def _counters(address: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[list[int], 
 
 
 def reorder_ports(p: ReorderParams) -> tuple[Stream, ...]:
-    """Both sides, one element a beat."""
+    """Both sides, one element per beat."""
 
     def port(direction: Direction) -> Stream:
         fmt = FixedFormat(p.WIDTH, 0, signed=False)

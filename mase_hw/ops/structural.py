@@ -20,7 +20,7 @@ from mase_hw.steps import Steps
 from mase_hw.streams import Direction, IntArray, Stream, ceil_div
 
 _CASE_BEATS = 23
-"""Beats a frame in the test of a primitive that does not know frames; odd, to meet every counter state."""
+"""Beats per frame in the test of a primitive that does not know frames; odd, to meet every counter state."""
 
 
 @dataclass(frozen=True)

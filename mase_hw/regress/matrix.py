@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import ConfigError
 from mase_hw.passes.base import validate
-from mase_hw.simulate.engines import registry as engines
+from mase_hw.simulate.engines import registry
 from mase_hw.simulate.plan import MOST_STALLS, PATTERNS
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
@@ -41,67 +41,53 @@ Stall = Annotated[float | str, PlainValidator(_stall)]
 
 
 class Axes(BaseModel):
-    """What every entry of a matrix is multiplied with.
-
-    Args:
-        engines: Simulation engines by name.
-        seeds: Of data, stalls and initial register values.
-        stalls: Probabilities of a stall in every cycle, or names of patterns.
-        timeout: Seconds after which a simulator is killed.
-    """
+    """What every entry of a matrix is multiplied with."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    engines: tuple[str, ...] = Field((engines.DEFAULT,), min_length=1)
-    seeds: tuple[int, ...] = Field((0,), min_length=1)
-    stalls: tuple[Stall, ...] = Field((0.0,), min_length=1)
-    timeout: float = Field(600.0, gt=0)
+    engines: tuple[str, ...] = Field((registry.DEFAULT,), min_length=1, description="simulation engines by name")
+    seeds: tuple[int, ...] = Field((0,), min_length=1, description="seeds of data, stalls and initial register values")
+    stalls: tuple[Stall, ...] = Field(
+        (0.0,), min_length=1, description="probabilities of a stall in every cycle, or names of patterns"
+    )
+    timeout: float = Field(600.0, gt=0, description="seconds after which a simulator is killed")
 
 
 class OpEntry(Axes):
-    """Cases of the catalogue.
+    """Cases of the catalogue."""
 
-    Args:
-        op: Pattern of op names (``linear``, ``*``).
-        case: Pattern of case names.
-    """
-
-    op: str = "*"
-    case: str = "*"
+    op: str = Field(default="*", description="pattern of op names, such as ``linear`` or ``*pool*``")
+    case: str = Field(default="*", description="pattern of case names")
 
 
 class NetworkEntry(Axes):
-    """A network, in every configuration and folding.
+    """A network, in every configuration and folding."""
 
-    Args:
-        name: What it is called in reports.
-        model: ``FILE.py:FUNCTION``, the file relative to the matrix, or ``PACKAGE.MODULE:FUNCTION``.
-        configs: Configurations by name: a TOML file relative to the matrix, or a table.
-        foldings: Tables that replace keys of the configuration's ``hardware``, by name.
-        frames: Random frames, if the function of the model gives no test inputs.
-    """
-
-    name: Name
-    model: str
-    configs: dict[Name, str | dict[str, Any]] = Field({"default": {}}, min_length=1)
-    foldings: dict[Name, dict[str, Any]] = Field({"default": {}}, min_length=1)
-    frames: int = Field(8, ge=2)
+    name: Name = Field(description="what the network is called in reports")
+    model: str = Field(
+        description="``FILE.py:FUNCTION``, the file relative to the matrix, or ``PACKAGE.MODULE:FUNCTION``"
+    )
+    configs: dict[Name, str | dict[str, Any]] = Field(
+        {"default": {}},
+        min_length=1,
+        description="configurations by name: a TOML file relative to the matrix, or a table",
+    )
+    foldings: dict[Name, dict[str, Any]] = Field(
+        {"default": {}},
+        min_length=1,
+        description="tables by name that replace keys of ``hardware`` in the configuration",
+    )
+    frames: int = Field(8, ge=2, description="random frames, if the function of the model returns no test inputs")
 
 
 class Matrix(BaseModel):
-    """A matrix file.
-
-    Args:
-        name: Of the matrix; the baseline keeps its figures under it.
-        op: Entries of op cases.
-        network: Entries of networks.
-    """
+    """A matrix file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Name
-    op: tuple[OpEntry, ...] = ()
-    network: tuple[NetworkEntry, ...] = ()
+    name: Name = Field(description="name of the matrix, under which the baseline keeps its figures")
+    op: tuple[OpEntry, ...] = Field((), description="entries of op cases")
+    network: tuple[NetworkEntry, ...] = Field((), description="entries of networks")
 
 
 @dataclass(frozen=True)
@@ -180,7 +166,7 @@ def expand(matrix: Matrix, folder: Path) -> list[Job]:
 
 def _runs(axes: Axes, build: str, kind: str, spec: dict[str, Any]) -> Iterator[Job]:
     for engine, seed, stalls in itertools.product(axes.engines, axes.seeds, axes.stalls):
-        engines.engine(engine)
+        registry.engine(engine)
         rate: float | str = 0.0 if stalls == "none" else stalls
         suffix = "" if rate == 0 else f".{rate}" if isinstance(rate, str) else f".stalls{rate:g}"
         name = f"{build}.{engine}.seed{seed}{suffix}"

@@ -1,1 +1,1 @@
-"""Simulation of any module whose ports are streams: plan, build, run, judge, diagnose."""
+"""Simulation of any module with stream ports: plan, build, run, compare, diagnose."""

@@ -18,11 +18,11 @@ import numpy as np
 from mase_hw.beats import decode
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
 from mase_hw.host.disk import is_full
+from mase_hw.simulate.assertion_message import assertion_message, memory_line
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Plan
 from mase_hw.simulate.result import PortResult, SimResult, find_first_mismatch
 from mase_hw.simulate.run import Run
-from mase_hw.simulate.stopped import memory_line, stopped
 from mase_hw.simulate.timing import StreamCycles
 from mase_hw.streams import IntArray
 
@@ -47,7 +47,7 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimRes
     try:
         lines = _check_process(plan, run)
         if lines:
-            failure, cycle = stopped(dut, plan, run, lines, _tail(run))
+            failure, cycle = assertion_message(dut, plan, run, lines, _tail(run))
             cycles = cycle or 0
             raise failure
         unit = _check_results_xml(plan.folder / "results.xml", run) if results_xml else None

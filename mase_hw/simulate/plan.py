@@ -187,7 +187,7 @@ class Limits:
         max_cycles: Cycles after which an unfinished run is given up.
         reset_cycles: Length of reset.
         idle_cycles: Cycles between reset and the first beat, in which memories prefetch.
-        tail_cycles: Least time to wait for beats too many after the last expected one.
+        tail_cycles: Least time to wait for surplus beats after the last expected one.
     """
 
     watchdog: int

@@ -1,1 +1,1 @@
-"""Synthesis of a bundle with the open tools."""
+"""Synthesis of a bundle with the open tools: checks, netlist simulation, place and route."""

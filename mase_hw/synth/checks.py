@@ -100,9 +100,7 @@ def check_rows(rows: Sequence[Row], memories: Sequence[MappedMemory], target: Ta
     for memory in memories:
         bits = memory.words * memory.width
         if target.block_bits and bits >= target.block_bits and memory.place != "block RAM":
-            why = (
-                f"; it is wide and shallow, {memory.words} words fit one LUT a bit" if memory.words <= _SHALLOW else ""
-            )
+            why = f"; it is wide and shallow, {memory.words} words: one LUT per bit" if memory.words <= _SHALLOW else ""
             warnings.append(
                 f"{memory.instance}.{memory.name} ({memory.words} x {memory.width} bits) is in {memory.place}, "
                 f"not in block RAM{why}"

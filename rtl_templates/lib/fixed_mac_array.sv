@@ -11,7 +11,7 @@
 // result does not change.
 //
 // The pipeline behind the issue never stops. A run is issued to its end only when
-// a slot of the output queue is reserved for it (a credit), so the queue cannot
+// a slot of the output FIFO is reserved for it (a credit), so the FIFO cannot
 // overflow; it is deep enough never to throttle by itself.
 //
 // Latency:    5 + $clog2(N) cycles from the last issue of a run to its valid
@@ -19,65 +19,65 @@
 // Throughput: 1 issue per cycle, without bubbles between runs.
 // Golden:     `mase_hw/ops/linear.py` and `conv.py`.
 module fixed_mac_array #(
-    parameter int LANES      = 1,
-    parameter int N          = 1,
-    parameter int RUN        = 1,
-    parameter int A_WIDTH    = 8,
-    parameter int A_FRAC     = 0,
-    parameter int A_SIGNED   = 1,
-    parameter int B_WIDTH    = 8,
-    parameter int B_FRAC     = 0,
-    parameter int B_SIGNED   = 1,
-    parameter int HAS_BIAS   = 0,
-    parameter int BIAS_WIDTH = 8,
-    parameter int BIAS_FRAC  = 0,
-    parameter int BIAS_SIGN  = 1,
-    parameter int HAS_SHIFT  = 0,
-    parameter int SHIFT_W    = 1,
-    parameter int OUT_WIDTH  = 8,
-    parameter int OUT_FRAC   = 0,
-    parameter int OUT_SIGNED = 1,
-    parameter int ROUNDING   = 0,
-    parameter int OVERFLOW   = 0
+    parameter int LANES       = 1,
+    parameter int N           = 1,
+    parameter int RUN         = 1,
+    parameter int A_WIDTH     = 8,
+    parameter int A_FRAC      = 0,
+    parameter int A_SIGNED    = 1,
+    parameter int B_WIDTH     = 8,
+    parameter int B_FRAC      = 0,
+    parameter int B_SIGNED    = 1,
+    parameter int HAS_BIAS    = 0,
+    parameter int BIAS_WIDTH  = 8,
+    parameter int BIAS_FRAC   = 0,
+    parameter int BIAS_SIGNED = 1,
+    parameter int HAS_SHIFT   = 0,
+    parameter int SHIFT_WIDTH = 1,
+    parameter int OUT_WIDTH   = 8,
+    parameter int OUT_FRAC    = 0,
+    parameter int OUT_SIGNED  = 1,
+    parameter int ROUNDING    = 0,
+    parameter int OVERFLOW    = 0
 ) (
-    input  logic                                          clk,
-    input  logic                                          rst,
-    input  logic [LANES-1:0][         N-1:0][A_WIDTH-1:0] act,
-    input  logic                                          act_valid,
-    output logic                                          act_ready,
-    input  logic [LANES-1:0][         N-1:0][B_WIDTH-1:0] weight,
-    input  logic                                          weight_valid,
-    output logic                                          weight_ready,
-    input  logic [LANES-1:0][BIAS_WIDTH-1:0]              bias,
-    input  logic                                          bias_valid,
-    output logic                                          bias_ready,
-    input  logic [LANES-1:0][   SHIFT_W-1:0]              shift,
-    input  logic                                          shift_valid,
-    output logic                                          shift_ready,
-    output logic [LANES-1:0][ OUT_WIDTH-1:0]              out_data,
-    output logic                                          out_valid,
-    input  logic                                          out_ready
+    input  logic                                           clk,
+    input  logic                                           rst,
+    input  logic [LANES-1:0][          N-1:0][A_WIDTH-1:0] act,
+    input  logic                                           act_valid,
+    output logic                                           act_ready,
+    input  logic [LANES-1:0][          N-1:0][B_WIDTH-1:0] weight,
+    input  logic                                           weight_valid,
+    output logic                                           weight_ready,
+    input  logic [LANES-1:0][ BIAS_WIDTH-1:0]              bias,
+    input  logic                                           bias_valid,
+    output logic                                           bias_ready,
+    input  logic [LANES-1:0][SHIFT_WIDTH-1:0]              shift,
+    input  logic                                           shift_valid,
+    output logic                                           shift_ready,
+    output logic [LANES-1:0][  OUT_WIDTH-1:0]              out_data,
+    output logic                                           out_valid,
+    input  logic                                           out_ready
 );
 
   if (LANES < 1 || N < 1 || RUN < 1) begin : g_bad_size
     $fatal(1, "fixed_mac_array: LANES %0d, N %0d, RUN %0d must be at least 1", LANES, N, RUN);
   end
-  if (HAS_BIAS < 0 || HAS_BIAS > 1 || BIAS_WIDTH < 1 || BIAS_SIGN < 0 || BIAS_SIGN > 1)
+  if (HAS_BIAS < 0 || HAS_BIAS > 1 || BIAS_WIDTH < 1 || BIAS_SIGNED < 0 || BIAS_SIGNED > 1)
   begin : g_bad_bias
     $fatal(
         1,
-        "fixed_mac_array: HAS_BIAS %0d, BIAS_SIGN %0d must be 0 or 1, BIAS_WIDTH %0d at least 1",
+        "fixed_mac_array: HAS_BIAS %0d, BIAS_SIGNED %0d must be 0 or 1, BIAS_WIDTH %0d at least 1",
         HAS_BIAS,
-        BIAS_SIGN,
+        BIAS_SIGNED,
         BIAS_WIDTH
     );
   end
-  if (HAS_SHIFT < 0 || HAS_SHIFT > 1 || SHIFT_W < 1 || SHIFT_W > 6) begin : g_bad_shift
+  if (HAS_SHIFT < 0 || HAS_SHIFT > 1 || SHIFT_WIDTH < 1 || SHIFT_WIDTH > 6) begin : g_bad_shift
     $fatal(
         1,
-        "fixed_mac_array: HAS_SHIFT %0d must be 0 or 1, SHIFT_W %0d must be 1 to 6",
+        "fixed_mac_array: HAS_SHIFT %0d must be 0 or 1, SHIFT_WIDTH %0d must be 1 to 6",
         HAS_SHIFT,
-        SHIFT_W
+        SHIFT_WIDTH
     );
   end
 
@@ -85,7 +85,7 @@ module fixed_mac_array #(
   // Cycles from the issue to the dot product: operand and product registers, tree.
   localparam int DotLatency = 2 + $clog2(N);
   localparam int TermLatency = DotLatency + HAS_SHIFT;  // the shifted term is registered
-  localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and queue
+  localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and FIFO
   // A slot is taken for Pipe + 1 cycles, and one is wanted every RUN cycles.
   localparam int QueueFit = (Pipe + RUN) / RUN + 1;
   localparam int QueueDepth = (QueueFit > 2) ? QueueFit : 2;
@@ -99,14 +99,14 @@ module fixed_mac_array #(
   localparam int BiasShift = AccFrac - BiasFrac;
   localparam int ProductW = A_WIDTH + B_WIDTH + ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0);
   localparam int DotW = ProductW + $clog2(N);
-  localparam int MaxShift = (HAS_SHIFT != 0) ? (1 << SHIFT_W) - 1 : 0;
+  localparam int MaxShift = (HAS_SHIFT != 0) ? (1 << SHIFT_WIDTH) - 1 : 0;
   localparam int TermW = DotW + DotShift + MaxShift;
   localparam int SumW = TermW + $clog2(RUN);
-  localparam int InitW = BIAS_WIDTH + ((BIAS_SIGN != 0) ? 0 : 1) + BiasShift;
+  localparam int InitW = BIAS_WIDTH + ((BIAS_SIGNED != 0) ? 0 : 1) + BiasShift;
   localparam int Widest = (InitW > SumW) ? InitW : SumW;
   localparam int AccW = (HAS_BIAS != 0) ? Widest + 1 : SumW;
 
-  // ---- Issue: all operands and, for the last issue of a run, a queue slot.
+  // ---- Issue: all operands and, for the last issue of a run, a FIFO slot.
   logic first_q;
   logic last;
   logic bias_ok;
@@ -204,7 +204,7 @@ module fixed_mac_array #(
     end
     for (genvar o = 0; o < LANES; o++) begin : g_lane
       logic signed [AccW-1:0] extended;
-      if (BIAS_SIGN != 0) begin : g_signed
+      if (BIAS_SIGNED != 0) begin : g_signed
         assign extended = AccW'(signed'(bias_q[o]));
       end else begin : g_unsigned
         assign extended = AccW'(signed'({1'b0, bias_q[o]}));
@@ -214,15 +214,15 @@ module fixed_mac_array #(
   end
 
   // ---- Shifts beside the dot products: one beat serves all issues of a run.
-  logic [LANES-1:0][SHIFT_W-1:0] term_shift;
+  logic [LANES-1:0][SHIFT_WIDTH-1:0] term_shift;
 
   if (HAS_SHIFT == 0) begin : g_no_shift
     logic unused;
     assign unused     = &{1'b0, shift, shift_valid};
     assign term_shift = '0;
   end else begin : g_shift
-    logic [LANES-1:0][SHIFT_W-1:0] run_q;
-    logic [DotLatency-1:0][LANES-1:0][SHIFT_W-1:0] pipe_q;
+    logic [LANES-1:0][SHIFT_WIDTH-1:0] run_q;
+    logic [DotLatency-1:0][LANES-1:0][SHIFT_WIDTH-1:0] pipe_q;
     always_ff @(posedge clk) begin
       if (issue && first_q) begin
         run_q <= shift;
@@ -294,7 +294,7 @@ module fixed_mac_array #(
     );
   end
 
-  // ---- Output queue. Credits guarantee space, so its ready is only checked.
+  // ---- Output FIFO. Credits guarantee space, so its ready is only checked.
   logic               queue_ready;
   logic [CreditW-1:0] queue_count;
 

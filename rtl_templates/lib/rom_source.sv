@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rom_source: streams the beats of a memory file cyclically, for ever.
+// rom_source: streams the beats of a memory file cyclically, without end.
 //
 // Beat k is line k of MEM_FILE (hexadecimal, DEPTH lines, lane 0 in the low
 // bits); after beat DEPTH - 1 comes beat 0. A synchronous ROM read is followed

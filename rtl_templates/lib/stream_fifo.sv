@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// stream_fifo: first-word fall-through queue of any depth.
+// stream_fifo: first-word fall-through FIFO of any depth.
 //
 // Up to 32 words are stored in an array with an asynchronous read, which maps to
 // LUT RAM. A deeper one is read synchronously, one word ahead, which maps to
-// block RAM; a word that is written into an empty queue goes past the memory, so
+// block RAM; a word that is written into an empty FIFO goes past the memory, so
 // that both behave alike in every cycle.
-// `in_ready` depends on registered state only (a full queue does not accept in
+// `in_ready` depends on registered state only (a full FIFO does not accept in
 // the cycle in which it is popped), so it cuts the ready path.
 //
-// Latency:    1 cycle (accepted in t, valid in t + 1 when the queue was empty).
+// Latency:    1 cycle (accepted in t, valid in t + 1 when the FIFO was empty).
 // Throughput: 1 beat per cycle for DEPTH >= 2, 1 beat per 2 cycles for DEPTH 1.
 // Golden:     identity on the sequence of beats.
 module stream_fifo #(

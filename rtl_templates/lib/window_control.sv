@@ -11,7 +11,7 @@
 // cycle after `done`. Images follow each other without a gap: beats of the next
 // one are accepted as soon as there is room.
 //
-// A buffer too small for some window would wait for ever; DEPTH must hold all
+// A buffer that is too small for some window would deadlock; DEPTH must hold all
 // from the first beat that is not yet free to the last one that a window needs,
 // which `mase_hw/ops/_window.py` computes. With SPAN_H rows, SPAN_W + 1 columns
 // and some beats to load ahead there is no pause between windows, rows or images.

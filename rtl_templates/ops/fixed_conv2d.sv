@@ -17,7 +17,7 @@
 //
 // Groups: lanes of input and output divide the channels of a group. Depthwise
 // (GROUPS = channels in = channels out): as many lanes out as in, one multiplier
-// a lane and window element.
+// per lane and window element.
 //
 // Line buffer: LINE_BUFFER_DEPTH beats without UNROLL; LINE_BUFFER_DEPTH rows with.
 //
@@ -326,26 +326,26 @@ module fixed_conv2d #(
   end
 
   fixed_mac_array #(
-      .LANES     (PO),
-      .N         (N),
-      .RUN       (Run),
-      .A_WIDTH   (DATA_IN_0_PRECISION_0),
-      .A_FRAC    (DATA_IN_0_PRECISION_1),
-      .A_SIGNED  (DATA_IN_0_SIGNED),
-      .B_WIDTH   (WEIGHT_PRECISION_0),
-      .B_FRAC    (WEIGHT_PRECISION_1),
-      .B_SIGNED  (WEIGHT_SIGNED),
-      .HAS_BIAS  (HAS_BIAS),
-      .BIAS_WIDTH(BIAS_PRECISION_0),
-      .BIAS_FRAC (BIAS_PRECISION_1),
-      .BIAS_SIGN (BIAS_SIGNED),
-      .HAS_SHIFT (HAS_WEIGHT_SHIFT),
-      .SHIFT_W   (WEIGHT_SHIFT_PRECISION_0),
-      .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
-      .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
-      .OUT_SIGNED(DATA_OUT_0_SIGNED),
-      .ROUNDING  (ROUNDING),
-      .OVERFLOW  (OVERFLOW)
+      .LANES      (PO),
+      .N          (N),
+      .RUN        (Run),
+      .A_WIDTH    (DATA_IN_0_PRECISION_0),
+      .A_FRAC     (DATA_IN_0_PRECISION_1),
+      .A_SIGNED   (DATA_IN_0_SIGNED),
+      .B_WIDTH    (WEIGHT_PRECISION_0),
+      .B_FRAC     (WEIGHT_PRECISION_1),
+      .B_SIGNED   (WEIGHT_SIGNED),
+      .HAS_BIAS   (HAS_BIAS),
+      .BIAS_WIDTH (BIAS_PRECISION_0),
+      .BIAS_FRAC  (BIAS_PRECISION_1),
+      .BIAS_SIGNED(BIAS_SIGNED),
+      .HAS_SHIFT  (HAS_WEIGHT_SHIFT),
+      .SHIFT_WIDTH(WEIGHT_SHIFT_PRECISION_0),
+      .OUT_WIDTH  (DATA_OUT_0_PRECISION_0),
+      .OUT_FRAC   (DATA_OUT_0_PRECISION_1),
+      .OUT_SIGNED (DATA_OUT_0_SIGNED),
+      .ROUNDING   (ROUNDING),
+      .OVERFLOW   (OVERFLOW)
   ) u_mac (
       .clk         (clk),
       .rst         (rst),

@@ -20,7 +20,7 @@ struct Signals {
     unsigned bits;
 };
 
-// The fill level of a queue inside the design.
+// The fill level of a FIFO inside the design.
 struct Level {
     std::string name;
     unsigned long long (*read)();

@@ -3,7 +3,7 @@
 // tb_source: offers the beats of a vector file to one input stream, over and
 // over, until `total` beats are taken.
 //
-// Simulation only, plain SystemVerilog: no classes, queues or strings. While
+// Simulation only, plain SystemVerilog: no dynamic types. While
 // `valid` is low, `data` holds noise. A stall holds back a beat with the
 // probability stall / 256; `valid` never waits for `ready`.
 module tb_source #(

@@ -224,7 +224,7 @@ BAD: dict[str, Bad] = {
         ({"LANES": 0}, "MODULE: LANES 0"),
         ({"RUN": 0}, "MODULE: .*RUN 0"),
         ({"BIAS_WIDTH": 0}, "MODULE: .*BIAS_WIDTH 0"),
-        ({"SHIFT_W": 7}, "MODULE: .*SHIFT_W 7"),
+        ({"SHIFT_WIDTH": 7}, "MODULE: .*SHIFT_WIDTH 7"),
     ],
     "loop_counter": [({"COUNT": 0}, "MODULE: COUNT .* 0$")],
     "parallel_window": [

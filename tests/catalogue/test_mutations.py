@@ -228,7 +228,7 @@ SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
         check_steps,
         "data_in_0: .* beats, the first is",
     ),
-    "queue throttles the pipeline": (
+    "FIFO throttles the pipeline": (
         Mutation("linear-one_tile", ARRAY, (("(Pipe + RUN) / RUN + 1", "(Pipe + RUN) / RUN - 1"),)),
         check_timing,
         "intervals",

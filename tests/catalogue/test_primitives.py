@@ -121,7 +121,7 @@ def rom_beats(words: list[int], count: int = 60) -> dict[str, Beats]:
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_rom(builder: Builder, tmp_path: Path, depth: int) -> None:
-    """The memory over and over, a word a cycle, the first one in the second cycle after reset."""
+    """The memory over and over, a word per cycle, the first one in the second cycle after reset."""
     words = [0xA7, 0x01, 0xFE, 0x40, 0x33][:depth]
     (tmp_path / "rom.mem").write_text("".join(f"{word:02x}\n" for word in words))
     dut = rom(depth, tmp_path)

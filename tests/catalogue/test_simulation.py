@@ -52,7 +52,7 @@ def test_under_cocotb(it: Item, cocotb_builder: Builder, tmp_path: Path) -> None
 
 @every_case
 def test_late_inputs(it: Item, builder: Builder, tmp_path: Path) -> None:
-    """The latency model holds for any arrival of the data, not only for one beat a cycle."""
+    """The latency model holds for any arrival of the data, not only for one beat per cycle."""
     built = builder(it.dut(), it.id)
     for seed, stalls in ((2, Stalls(valid_low=0.5)), (3, Stalls(valid_burst=(2, 9)))):
         run_dir = tmp_path / str(seed)
@@ -90,7 +90,7 @@ def test_interval_is_the_work(it: Item) -> None:
     """The interval facet follows from work and multipliers, not from what the module happens to do."""
     work, multipliers = (f(it.case.params) for f in (it.hardware.work, it.hardware.multipliers))
     latency = it.hardware.latency(it.case.params)
-    # No stream moves more than a beat a cycle.
+    # No stream moves more than a beat per cycle.
     assert latency.interval >= max(s.frame_beats for s in it.streams)
     weight = next((s for s in it.streams if s.name == "weight"), None)
     if work and weight is not None and len(weight.shape) == 4:

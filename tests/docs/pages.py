@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.reference import REGION
+
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<note>[^\n]+) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
@@ -63,6 +65,11 @@ def blocks(*languages: str, page: Path | None = None) -> Iterator[Block]:
 def prose(page: Path) -> str:
     """A page without its blocks."""
     return _BLOCK.sub("", page.read_text(encoding="utf-8"))
+
+
+def handwritten(page: Path) -> str:
+    """A page without its generated parts."""
+    return REGION.sub("", page.read_text(encoding="utf-8"))
 
 
 def shown_files(page: Path) -> dict[str, str]:

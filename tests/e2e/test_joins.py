@@ -1,4 +1,4 @@
-"""Streams that part and meet again: every beat in its predicted cycle, queues deep enough and not too deep."""
+"""Reconvergent paths: every beat in its predicted cycle, FIFOs deep enough and not too deep."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def check_every_beat(design: mase_hw.Design, result: SimResult, frames: int) -> 
 
 @pytest.mark.parametrize("name", ["residual", "crossed", "forms", "pair"])
 def test_every_beat_comes_when_predicted(designs: Designs, workshop: Workshop, tmp_path: Path, name: str) -> None:
-    """Eight overlapping frames at full rate: forks, joins, queues and back-pressure, to the cycle."""
+    """Eight overlapping frames at full rate: forks, joins, FIFOs and back-pressure, to the cycle."""
     design = designs[name]
     simulation = design.simulate(DESIGNS[name].frames(8), work_dir=workshop.work(design, tmp_path, name))
     assert simulation.passed and design.timing["exact"]
     check_every_beat(design, simulation.result, 8)
 
 
-def test_queues_are_reported(designs: Designs) -> None:
-    """Only inputs of joins on ways that meet again, and only where a beat waits."""
+def test_fifos_are_reported(designs: Designs) -> None:
+    """Only inputs of joins on reconvergent paths, and only where a beat waits."""
     found = {fifo["before"]: fifo for fifo in designs["residual"].manifest["fifos"]}
     # The long way needs none, nor does a stream that meets itself at once.
     assert set(found) == {"add.data_in_1", "add_1.data_in_1"}
@@ -71,7 +71,7 @@ def compiled(folder: Path, depths: dict[str, int]) -> mase_hw.Design:
 
 def smallest(tmp_path: Path, place: str) -> int:
     """The least depth before a place, as the refusal of none at all gives it."""
-    with pytest.raises(ConfigError, match="would stop for ever") as caught:
+    with pytest.raises(ConfigError, match="would deadlock") as caught:
         compiled(tmp_path / "none", {place: 0})
     assert caught.value.node == place and not (tmp_path / "none").exists()
     return int(str(caught.value.expected).split()[2].rstrip(";"))
@@ -82,7 +82,7 @@ def test_the_least_depth(tmp_path: Path, workshop: Workshop, monkeypatch: pytest
     place, case = "add_1.data_in_1", DESIGNS["residual"]
     least = smallest(tmp_path, place)
     given = case.frames(6)
-    with pytest.raises(ConfigError, match="would stop for ever"):
+    with pytest.raises(ConfigError, match="would deadlock"):
         compiled(tmp_path / "refused", {place: least - 1})
     design = compiled(tmp_path / "least", {place: least})
     fifo = next(f for f in design.manifest["fifos"] if f["before"] == place)
@@ -101,11 +101,11 @@ def test_the_least_depth(tmp_path: Path, workshop: Workshop, monkeypatch: pytest
     with pytest.raises(HangError) as caught:
         stuck.simulate(given, work_dir=work, waves=False)
     (queue,) = [q for q in caught.value.diagnosis.queues if q.before == place]
-    assert queue.level == queue.most == queue.depth == least - 1, "the diagnosis shows the queue that is full"
+    assert queue.level == queue.most == queue.depth == least - 1, "the diagnosis shows the FIFO that is full"
 
 
 def test_a_design_that_waits(tmp_path: Path, workshop: Workshop) -> None:
-    """Without its queue the inner way only just holds what passes the fork: slow, and exactly as slow as predicted."""
+    """Without its FIFO the inner way only just holds what passes the fork: slow, and exactly as slow as predicted."""
     design = compiled(tmp_path / "slow", {"add.data_in_1": 0})
     full = compiled(tmp_path / "full", {}).timing["interval"]
     assert design.timing["exact"] and design.timing["interval"] > full

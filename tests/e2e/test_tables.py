@@ -45,7 +45,7 @@ def test_tables(tmp_path: Path) -> None:
         memories["mem/gelu_table.mem"],
         memories["mem/gelu_octave.mem"],
     )
-    assert pieces["words"] > 8 and "last places off" in pieces["note"] and octaves["words"] == 32
+    assert pieces["words"] > 8 and "LSBs off" in pieces["note"] and octaves["words"] == 32
     for memory in (pieces, octaves, table):
         content = (design.path / memory["file"]).read_bytes()
         assert content.count(b"\n") == memory["words"]

@@ -1,4 +1,4 @@
-"""Several inputs and outputs, a tensor used in four places, a layer called twice, queues that are too small."""
+"""Several inputs and outputs, a tensor used in four places, a layer called twice, FIFOs that are too small."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_question_about_the_shape_moves_nothing(tmp_path: Path) -> None:
 
 
 def block(out: Path, depth: int | None) -> mase_hw.Design:
-    """A residual block with a queue of a given depth on the short way."""
+    """A residual block with a FIFO of a given depth on the short way."""
     torch.manual_seed(2)
     x = torch.rand(FRAMES, 4, 5, 5) * 2 - 1
     config = {"hardware": {"fifo_depth": {} if depth is None else {"add.data_in_1": depth}}}
@@ -134,12 +134,12 @@ def block(out: Path, depth: int | None) -> mase_hw.Design:
 
 
 def test_a_queue_that_would_stop_the_design(tmp_path: Path) -> None:
-    """Refused with the queue's name and the least depth, before anything is written; with that depth it runs."""
-    with pytest.raises(ConfigError, match="would stop for ever") as caught:
+    """Refused with the FIFO's name and the least depth, before anything is written; with that depth it runs."""
+    with pytest.raises(ConfigError, match="would deadlock") as caught:
         block(tmp_path / "none", 0)
     assert caught.value.node == "add.data_in_1" and not (tmp_path / "none").exists()
     least = int(str(caught.value.expected).split()[2].rstrip(";"))
-    with pytest.raises(ConfigError, match="would stop for ever"):
+    with pytest.raises(ConfigError, match="would deadlock"):
         block(tmp_path / "below", least - 1)
     assert not (tmp_path / "below").exists()
     chosen = block(tmp_path / "chosen", None)

@@ -151,7 +151,7 @@ def test_no_end_is_invented(design: mase_hw.Design, tmp_path: Path) -> None:
     for failure, identity, folder in (
         (ResultsError("killed"), result.identity, tmp_path),
         (ResultsError("of another run"), "0", result.run_dir),
-        (SimulationError("torn"), result.identity, result.run_dir),
+        (SimulationError("incomplete"), result.identity, result.run_dir),
     ):
         given = SimResult({}, {}, 0, 0.0, folder, failure, identity=identity)
         assert with_end(given) is given
@@ -208,7 +208,7 @@ def test_a_configuration_alone(unused: mase_hw.Design, tmp_path: Path, capsys: p
         (HangError("stuck"), ["--no-diagnose"], False),
         (MismatchError("one bit"), ["--engine", "fast", "--intervene", "poke.py"], False),
         (ResultsError("the simulator was killed"), [], False),
-        (SimulationError("torn frame"), [], False),
+        (SimulationError("incomplete frame"), [], False),
         (None, [], False),
     ],
 )

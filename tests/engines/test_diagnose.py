@@ -208,7 +208,7 @@ def test_waves_of_a_window(design: mase_hw.Design, tmp_path: Path, work: Path) -
 
 
 def test_queues_of_a_hang(tmp_path: Path, work: Path) -> None:
-    """The long way around is cut before the join: the queue on the short way says how far it came."""
+    """The long way around is cut before the join: the FIFO on the short way says how far it came."""
     torch.manual_seed(1)
     x = torch.rand(4, 2, 4, 4) * 2 - 1
     whole = mase_hw.compile(nets.ready(nets.BasicBlock(2, 2)), x[:1], out=tmp_path / "whole", calibration=[x])
@@ -232,7 +232,7 @@ def test_queues_of_a_hang(tmp_path: Path, work: Path) -> None:
     assert (state.level, state.most, state.depth) == (held - left, held - left, queue["depth"])
     assert (
         state.level > 1
-        and f"queues:\n  {queue['instance']} before {queue['before']}: {state.level} of" in found.report()
+        and f"FIFOs:\n  {queue['instance']} before {queue['before']}: {state.level} of" in found.report()
     )
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw import cli
-from mase_hw.design.attach import attach_model
+from mase_hw.design.attach_model import attach_model
 from mase_hw.errors import ConfigError, HangError, MismatchError, ToolError
 from mase_hw.model_spec import load_model
 from mase_hw.simulate.diagnose import explain

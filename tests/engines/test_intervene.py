@@ -1,4 +1,4 @@
-"""A test intervenes in a run of the fast engine: what it does happens, to the cycle, and the judge sees it."""
+"""A test intervenes in a run of the fast engine: what it does happens, to the cycle, and the scoreboard sees it."""
 
 from __future__ import annotations
 

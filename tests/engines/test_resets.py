@@ -28,7 +28,7 @@ def _linear() -> tuple[nn.Module, torch.Tensor, dict[str, Any]]:
 
 
 def _residual() -> tuple[nn.Module, torch.Tensor, dict[str, Any]]:
-    """Convolutions, a fork, a queue on the way around, a join."""
+    """Convolutions, a fork, a FIFO on the way around, a join."""
     return nets.ready(nets.BasicBlock(2, 2)), torch.rand(4, 2, 4, 4) * 2 - 1, {"hardware": {"max_parallelism": 2}}
 
 

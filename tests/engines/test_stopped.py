@@ -62,7 +62,7 @@ def test_a_test_that_may_reset(builder: Builder, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_error_of_a_module(builder: Builder, tmp_path: Path, engine: str) -> None:
-    """The instance by its path in the design, whatever harness is around it. Nothing stalls: a beat a cycle."""
+    """The instance by its path in the design, whatever harness is around it. Nothing stalls: a beat per cycle."""
     result, _ = run(builder, engine, tmp_path, 8, stalls=Stalls.none())
     assert result.failure is not None and result.failure.node == "u_first"
     taken = re.findall(r"oracle: taken in cycle (\d+)", (tmp_path / "sim.log").read_text())

@@ -22,7 +22,7 @@ BEATS = np.random.default_rng(1).integers(-128, 127, (30, 2))
 
 
 def dut(source: Path, fault: int = 0) -> Dut:
-    """A pass-through of frames of 3 x 4 elements, two lanes a beat."""
+    """A pass-through of frames of 3 x 4 elements, two lanes per beat."""
     streams = (Stream("data_in_0", "in", (3, 4), S8_4, (2,)), Stream("data_out_0", "out", (3, 4), S8_4, (2,)))
     return Dut(source.stem, (source,), {"WIDTH": 8, "FAULT": fault}, streams)
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import EmitError, MaseHwError, MismatchError, ResultsError, ToolError
-from mase_hw.host import probes, toolchain
+from mase_hw.host import tool_checks, toolchain
 from mase_hw.simulate.engines.cocotb.engine import (
     BuildTools,
     Built,
@@ -206,8 +206,8 @@ def test_wrong_tool_version(tools: BuildTools, work: Path, tmp_path: Path, monke
         with pytest.raises(MaseHwError):
             build(dut(SLICE), tmp_path / "build", cache_dir=work / "cache", tools=other)
 
-    old = dataclasses.replace(toolchain.TOOLS["verilator"], find=lambda env: probes.verilator(env, (99, 0)))
-    new = dataclasses.replace(toolchain.TOOLS["cocotb"], find=lambda env: probes.package("cocotb", below=(2, 0)))
+    old = dataclasses.replace(toolchain.TOOLS["verilator"], find=lambda env: tool_checks.verilator(env, (99, 0)))
+    new = dataclasses.replace(toolchain.TOOLS["cocotb"], find=lambda env: tool_checks.package("cocotb", below=(2, 0)))
     monkeypatch.setattr(toolchain, "TOOLS", {**toolchain.TOOLS, "verilator": old, "cocotb": new})
     with pytest.raises(ToolError, match=r"(?s)verilator: too old, 99\.0 is needed; cocotb: .*pip install"):
         toolchain.require("verilator", "cocotb")

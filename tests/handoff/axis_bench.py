@@ -58,7 +58,7 @@ class Bench:
             end.set_pause_generator(pauses(seed + 50 + index, sink) if sink else itertools.repeat(False))
 
     def send(self, name: str, cut: tuple[int, ...] = ()) -> None:
-        """Queue all frames of an input; ``cut`` are the beats of the whole after which TLAST is (all, if empty)."""
+        """Send all frames of an input; ``cut`` are the beats of the whole after which TLAST is (all, if empty)."""
         beats = [beat for frame in FRAMES[name] for beat in frame]
         length = len(FRAMES[name][0])
         ends = cut or tuple(range(length, len(beats) + 1, length))
@@ -72,7 +72,7 @@ class Bench:
                 got = await with_timeout(sink.recv(compact=False), 20, "us")
                 assert bytes(got.tdata) == flat(expected), f"{name}, frame {index}"
         await ClockCycles(self.dut.aclk, 40)
-        assert all(sink.empty() for sink in self.sinks.values()), "beats too many"
+        assert all(sink.empty() for sink in self.sinks.values()), "surplus beats"
 
 
 async def rules(dut: Any, name: str) -> None:

@@ -19,7 +19,7 @@ from tests.handoff.designs import emit
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> list[mase_hw.Design]:
-    """Several ports; one beat a frame; no memory; a scalar; boundaries with and without registers."""
+    """Several ports; one beat per frame; no memory; a scalar; boundaries with and without registers."""
     folder = tmp_path_factory.mktemp("files")
     found = [emit(folder / "plain", registered=False), emit(folder / "registered"), emit(folder / "native", axis=False)]
     for name in ("small", "no_memory", "scalar"):

@@ -166,10 +166,10 @@ def test_the_order_of_pruning_and_its_limit() -> None:
     def net() -> Imagined:
         return Imagined({"a": 2.0, "b": 9.0, "c": 4.0, "d": 0.0, "e": 4.0}, {"a": 1, "b": 5, "c": 2, "d": 1, "e": 2})
 
-    # 11 in all. The dearest first, but it is worth too much; of equals the least noisy; d saves nothing.
-    full, dearest = net(), "acde"
+    # 11 in all. The most expensive first, but it is worth too much; of equals the least noisy; d saves nothing.
+    full, costly = net(), "acde"
     found = full.prune(8.0)
-    assert full.scored == [dearest, "abcd", "abd", "bcd"] and names(found) == "bcd"
+    assert full.scored == [costly, "abcd", "abd", "bcd"] and names(found) == "bcd"
     assert found.score == 8.0 and found.complete
     assert full.said[:2] == ["lowering b: not good enough", "lowering e: still good enough"]
     for trials, left, complete in ((0, "abcde", False), (1, "abcde", False), (2, "abcd", False), (4, "bcd", True)):
@@ -177,7 +177,7 @@ def test_the_order_of_pruning_and_its_limit() -> None:
         found = limited.prune(8.0, trials)
         assert (names(found), found.complete, len(limited.scored)) == (left, complete, trials)
     told = net()
-    assert names(told.prune(8.0, known=(dearest, "abcd"))) == "bcd" and told.scored == ["abd", "bcd"]
+    assert names(told.prune(8.0, known=(costly, "abcd"))) == "bcd" and told.scored == ["abd", "bcd"]
     assert names(net().prune(-1.0)) == "d"
 
 

@@ -12,7 +12,7 @@ import torch
 
 import mase_hw
 from mase_hw.compiler.config import load_config
-from mase_hw.compiler.quantised import quantised_graph
+from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.compiler.stages import compile_pipeline, quantise_pipeline
 from mase_hw.emit.passes import emit_verilog_top_transform_pass
 from mase_hw.errors import ConfigError, FormatError, GraphError, PassOrderError

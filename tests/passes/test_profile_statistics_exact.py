@@ -231,7 +231,7 @@ def test_nan_and_infinity_are_refused(name: str, bad: float, word: str) -> None:
 
 
 def test_only_dimensions_that_a_tensor_has_are_reduced() -> None:
-    """One list serves weights and biases, images and vectors: here, one number a channel."""
+    """One list serves weights and biases, images and vectors: here, one number per channel."""
     weight, bias = torch.arange(6.0).reshape(2, 3), torch.tensor([1.0, 2.0])
     assert over("range_min_max", [weight], False, dims=[1])["max"] == [2.0, 5.0]
     assert over("range_min_max", [bias], False, dims=[1]) == {"min": [1.0, 2.0], "max": [1.0, 2.0], "count": 1}

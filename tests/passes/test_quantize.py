@@ -80,7 +80,7 @@ def test_formats_from_observed_ranges(width: int, scale: float) -> None:
             bits = width + 1 if (node, name) == ("fc1", "data_out_0") else width
             frac = finest(values, bits)
             if name == "bias":
-                # Bits below the last place of the products would only widen the adder.
+                # Bits below the LSB of the products would only widen the adder.
                 frac = min(frac, products)
             if name.startswith("data_") and float(values.min()) >= 0:
                 assert found[name] == f"u{bits}.{finest(values / 2, bits)}", (node, name)

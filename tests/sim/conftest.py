@@ -17,7 +17,7 @@ S8_4 = FixedFormat(8, 4)
 
 
 def slice_dut(top: str = "faulty_slice", fmt: FixedFormat = S8_4, **parameters: int) -> Dut:
-    """A pass-through of frames of 3 x 4 elements, two lanes a beat, so 6 beats a frame."""
+    """A pass-through of frames of 3 x 4 elements, two lanes per beat, so 6 beats per frame."""
     streams = (Stream("data_in_0", "in", (3, 4), fmt, (2,)), Stream("data_out_0", "out", (3, 4), fmt, (2,)))
     return Dut(top, (RTL / f"{top}.sv",), {"WIDTH": fmt.width, **parameters}, streams)
 

@@ -82,7 +82,7 @@ def test_max_cycles(good: Built, tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match="takes too long: not finished after 20 cycles"):
         play(good, tmp_path, max_cycles=20).raise_on_failure()
     result = play(good, tmp_path, max_cycles=50).raise_on_failure()
-    assert result.cycles > 50, "the wait for beats too many does not count"
+    assert result.cycles > 50, "the wait for surplus beats does not count"
 
 
 def test_waves(builder: Builder, tmp_path: Path) -> None:

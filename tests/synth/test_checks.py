@@ -66,12 +66,12 @@ def test_wrong_names() -> None:
 
 def test_memories_that_cannot_be_block_ram_are_named() -> None:
     memories = [
-        Memory("u_fc", "queue", 1024, 32, True, False),
+        Memory("u_fc", "results", 1024, 32, True, False),
         Memory("u_fc", "good", 1024, 32, True, True),
         Memory("u_fc", "small", 64, 8, True, False),
     ]
     found = check_elaborated(Elaborated(multipliers={"u_fc": [(8, 8)] * 4}, memories=memories), MANIFEST, XC7)
-    assert found == ["u_fc.queue (1024 x 32 bits) cannot be block RAM: it is read without a clock"]
+    assert found == ["u_fc.results (1024 x 32 bits) cannot be block RAM: it is read without a clock"]
 
 
 def test_multipliers_that_are_missing_or_too_wide() -> None:

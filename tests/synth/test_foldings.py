@@ -1,4 +1,4 @@
-"""Single layers in several foldings: one DSP block a multiplier, large ROMs in block RAM, every count as recorded."""
+"""Single layers in several foldings: one DSP block per multiplier, large ROMs in block RAM, every count as recorded."""
 
 from __future__ import annotations
 

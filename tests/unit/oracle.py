@@ -54,7 +54,7 @@ def by_fixedpoint(value: Fraction, fmt: Format, rounding: str, overflow: str) ->
     """The same by the `fixedpoint` package.
 
     Its formats have no negative fraction widths and none above the width, so the value is scaled (exactly) to the
-    target's last place first and brought into a format without fraction.
+    target's LSB first and brought into a format without fraction.
     """
     scaled = value * Fraction(2) ** fmt[1]
     fraction_bits = scaled.denominator.bit_length() - 1

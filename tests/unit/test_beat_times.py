@@ -81,7 +81,7 @@ def test_a_fork_goes_with_its_slowest_reader() -> None:
 
 
 def around(depth: int) -> BeatNetwork:
-    """A sum of a stream with itself seven cycles later; the short way has a queue."""
+    """A sum of a stream with itself seven cycles later; the short way has a FIFO."""
     network = BeatNetwork()
     source = network.source(20)
     late = network.stage(Steps.registered(20, pipe=7), [source])[0]
@@ -106,7 +106,7 @@ def test_a_network_that_stops() -> None:
     source = network.source(4)
     late = network.stage(Steps.at(4, (np.full(4, 0),), (np.arange(4),), np.arange(4), (1,), 1, (8,), 4), [source])[0]
     network.sink(network.stage(Steps.registered(4, 2), [late, source])[0])
-    with pytest.raises(CatalogueError, match="stops for ever"):
+    with pytest.raises(CatalogueError, match="deadlocks"):
         network.advance()
 
 

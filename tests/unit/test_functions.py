@@ -1,4 +1,4 @@
-"""Functions of one value against mpmath: tables over every code, piecewise ones to one last place."""
+"""Functions of one value against mpmath: tables over every code, piecewise ones to 1 LSB."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ WIDE = [
 @every_function
 @pytest.mark.parametrize(("source", "target", "rounding"), WIDE, ids=str)
 def test_piecewise(name: str, source: FixedFormat, target: FixedFormat, rounding: Rounding) -> None:
-    """Every code within one last place of the exactly rounded result; half modes within 3/4 of the function itself."""
+    """Every code within 1 LSB of the exactly rounded result; half modes within 3/4 of the function itself."""
     for attributes in ATTRIBUTES.get(name, [{}]):
         a = arithmetic(source, target, rounding, attributes=attributes)
         key, inputs = key_of(name, a), all_codes(source)
@@ -192,7 +192,7 @@ def test_piecewise(name: str, source: FixedFormat, target: FixedFormat, rounding
 
 @every_function
 def test_wider_still(name: str) -> None:
-    """24 bits, sampled: no code is more than one last place off."""
+    """24 bits, sampled: no code is more than 1 LSB off."""
     a = arithmetic(FixedFormat(24, 14), FixedFormat(24, 14))
     picks = random.Random(name)
     inputs = [picks.randrange(-(1 << bits), 1 << bits) for bits in range(1, 24) for _ in range(12)]

@@ -19,7 +19,7 @@ from tests.unit.oracle import bounds, by_fixedpoint, by_fraction, resized
 MODES = list(itertools.product(Rounding, Overflow))
 MANTISSA_BITS = {torch.float32: 24, torch.float64: 53, torch.int64: 63}
 
-# By hand, in units of the last place of a signed format of 3 bits: -4 to 3.
+# By hand, in units of the LSB of a signed format of 3 bits: -4 to 3.
 BY_HAND = {
     #        -4.5 -2.5 -1.5 -1.25 -0.5 0.25 0.5 0.75 1.5 2.5 3.5
     "HALF_EVEN": (-4, -2, -2, -1, 0, 0, 0, 1, 2, 2, 4),

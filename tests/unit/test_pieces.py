@@ -83,7 +83,7 @@ def test_pieces(
     target: FixedFormat,
     rounding: Rounding,
 ) -> None:
-    """Every code: equal bits where the constants are exact, else less than one last place and 1/32 off."""
+    """Every code: equal bits where the constants are exact, else less than 1 LSB and 1/32 off."""
     a = arithmetic(source, target, rounding, attributes=attributes)
     inputs = range(source.min_mantissa, source.max_mantissa + 1)
     results = computed(name, a, torch.tensor(list(inputs)))

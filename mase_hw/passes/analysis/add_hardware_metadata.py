@@ -5,63 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic, Hardware, OpDef, Request, verilog_params
-from mase_hw.errors import ConfigError, UnsupportedError, suggest
+from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
 from mase_hw.layouts import Layout
+from mase_hw.passes.analysis.hardware_args import KERNEL, Lanes, check_places, lane_dims
+from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
 from mase_hw.passes.base import graph_pass
 from mase_hw.streams import Stream
-
-Lanes = StrictInt | list[StrictInt]
-KERNEL = "kernel"
-"""Key of the window elements of a step, beside the tensors whose lanes are given."""
-
-
-class HardwareArgs(BaseModel):
-    """Arguments of ``add_hardware_metadata_analysis_pass``.
-
-    Args:
-        max_parallelism: Most lanes along the innermost dimension of any stream (a list names the dimensions,
-            innermost first; outer ones must be 1). Each tensor takes the smaller of this and its size.
-        parallelism: Lanes by node and tensor, for example ``{"fc1": {"data_in_0": 8, "data_out_0": 4}}``; may
-            exceed the maximum. A convolution takes ``kernel`` as well: ``[height, width]`` of its window multiplies
-            all of it in one step, instead of element by element.
-        fifo_depth: Depth of the queue before a data input by ``node.tensor``, for example ``{"add.data_in_1": 32}``,
-            in place of the computed one; 0 for none. What would stop the design for ever is refused when it is emitted.
-        device_id: Device the design is for, -1 for the default one.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    max_parallelism: Lanes = 4
-    parallelism: dict[str, dict[str, Lanes]] = Field(default_factory=dict)
-    fifo_depth: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    device_id: int = -1
-
-
-def _tuple(lanes: Lanes, field: str) -> tuple[int, ...]:
-    values = tuple(lanes) if isinstance(lanes, list) else (lanes,)
-    if not values or any(v < 1 for v in values):
-        raise ConfigError("parallelism must be at least 1", field=f"hardware.{field}", got=lanes, expected="1 or more")
-    if any(v != 1 for v in values[1:]):
-        raise ConfigError(
-            "only the innermost dimension can be parallel",
-            field=f"hardware.{field}",
-            got=lanes,
-            expected="1 for every value after the first",
-        )
-    return values
 
 
 class _Mapper:
     def __init__(self, graph: MaseGraph, args: HardwareArgs) -> None:
         self.graph = graph
         self.args = args
-        self.most = _tuple(args.max_parallelism, "max_parallelism")[0]
+        self.most = lane_dims(args.max_parallelism, "max_parallelism")[0]
         self.lanes: dict[str, tuple[int, ...]] = {}
         """Lanes of every node's result, by node name."""
         self.layouts: dict[tuple[str, str], Layout] = {}
@@ -69,7 +30,7 @@ class _Mapper:
         self.found: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
-        self._check_names()
+        check_places(self.graph, self.args)
         self._enter()
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
@@ -86,39 +47,6 @@ class _Mapper:
                     "an input of the model is not used",
                     node=node.name,
                     remedy="remove it from the model's forward, or give its default instead of a tensor",
-                )
-
-    def _check_names(self) -> None:
-        mapped = {n.name: n for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None and op.hardware}
-        for name, tensors in self.args.parallelism.items():
-            if name not in mapped:
-                raise ConfigError(
-                    "parallelism for a node that is not in hardware",
-                    field=f"hardware.parallelism.{name}",
-                    remedy=suggest(name, mapped),
-                )
-            common = self.graph.meta_of(mapped[name]).common
-            known = {t for t in (*common.args.tensors, *common.results.tensors) if t.startswith("data_")}
-            op = self.graph.op_of(mapped[name])
-            if op is not None and op.hardware is not None and op.hardware.unrolls:
-                known.add(KERNEL)
-            for tensor in tensors:
-                if tensor not in known:
-                    raise ConfigError(
-                        "parallelism for a tensor the node does not have",
-                        field=f"hardware.parallelism.{name}.{tensor}",
-                        remedy=suggest(tensor, known),
-                    )
-
-        for place in self.args.fifo_depth:
-            name, _, tensor = place.rpartition(".")
-            inputs = self.graph.meta_of(mapped[name]).common.args.tensors if name in mapped else {}
-            if tensor not in inputs or not tensor.startswith("data_in_"):
-                places = [f"{n}.{t}" for n in mapped for t in self.graph.meta_of(mapped[n]).common.args.tensors]
-                raise ConfigError(
-                    "a queue is asked for where there is no data input",
-                    field=f"hardware.fifo_depth.{place}",
-                    remedy=suggest(place, [p for p in places if ".data_in_" in p]),
                 )
 
     def _implicit(self, node: fx.Node) -> None:
@@ -212,7 +140,7 @@ class _Mapper:
     def _check_chosen(self, node: fx.Node, chosen: Mapping[str, Lanes], ports: Sequence[Stream]) -> None:
         """Refuse lanes that were asked for and could not be given."""
         for port in ports:
-            if port.name in chosen and _tuple(chosen[port.name], f"parallelism.{node.name}")[0] != port.lane_dims[0]:
+            if port.name in chosen and lane_dims(chosen[port.name], f"parallelism.{node.name}")[0] != port.lane_dims[0]:
                 raise UnsupportedError(
                     "these lanes are not possible here",
                     node=node.name,
@@ -222,7 +150,7 @@ class _Mapper:
                 )
 
     def _queues(self, node: fx.Node) -> dict[str, dict[str, int]]:
-        """The metadata of configured queues; most nodes have none."""
+        """The metadata of configured FIFOs; most nodes have none."""
         places = {tensor: f"{node.name}.{tensor}" for tensor in self.graph.meta_of(node).common.args.tensors}
         depths = {t: self.args.fifo_depth[place] for t, place in places.items() if place in self.args.fifo_depth}
         return {"fifo_depth": depths} if depths else {}
@@ -277,7 +205,7 @@ class _Mapper:
             if follow is not None:
                 lanes[name] = follow
             elif name in chosen:
-                lanes[name] = _tuple(chosen[name], f"parallelism.{node.name}.{name}")
+                lanes[name] = lane_dims(chosen[name], f"parallelism.{node.name}.{name}")
             else:
                 lanes[name] = (min(self.most, shape[-1] if shape else 1),)
         return lanes
@@ -286,7 +214,7 @@ class _Mapper:
         self, node: fx.Node, chosen: Mapping[str, Lanes], streams: Mapping[str, tuple[int, ...]]
     ) -> tuple[int, ...]:
         """The lanes of an op that has as many on every side."""
-        given = {name: _tuple(lanes, f"parallelism.{node.name}.{name}") for name, lanes in chosen.items()}
+        given = {name: lane_dims(lanes, f"parallelism.{node.name}.{name}") for name, lanes in chosen.items()}
         if len(set(given.values())) > 1:
             raise ConfigError(
                 "this op has as many lanes out as in",
@@ -381,7 +309,7 @@ def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: HardwareArgs) ->
     """Choose module, parameters and lanes for every node.
 
     Returns:
-        The same graph, and per node its module, multipliers, cycles a frame and lanes.
+        The same graph, and per node its module, multipliers, cycles per frame and lanes.
 
     Raises:
         UnsupportedError: A node in float, an op that is not in hardware, an impossible parallelism.

@@ -22,16 +22,12 @@ COLUMNS = ("parameters", "macs", "bit_operations", "memory_bits", "activation_bi
 
 
 class CountArgs(ReportArgs):
-    """Arguments of :func:`count_analysis_pass`.
+    """Arguments of :func:`count_analysis_pass`; rules are described in :mod:`mase_hw.passes.analysis.count_rules`."""
 
-    Args:
-        file_name: As :class:`ReportArgs`.
-        show: As :class:`ReportArgs`.
-        rules: Rules for further ops, by ``mase_op``, see :mod:`mase_hw.passes.analysis.count_rules`; they go before
-            the package's own.
-    """
-
-    rules: dict[str, Rule] = Field(default_factory=dict)
+    rules: dict[str, Rule] = Field(
+        default_factory=dict,
+        description="functions that count further ops, by ``mase_op``; they take precedence over the package's own",
+    )
 
 
 @graph_pass("count_analysis_pass", args=CountArgs, needs=(COMMON_PASS,))

@@ -16,15 +16,11 @@ BRANCHES = ("common", "hardware", "software")
 
 
 class MetaParamArgs(ReportArgs):
-    """Arguments of :func:`report_node_meta_param_analysis_pass`.
+    """Arguments of :func:`report_node_meta_param_analysis_pass`."""
 
-    Args:
-        file_name: As :class:`ReportArgs`.
-        show: As :class:`ReportArgs`.
-        which: Branches to show.
-    """
-
-    which: tuple[Literal["all", "common", "hardware", "software"], ...] = Field(default=("all",), min_length=1)
+    which: tuple[Literal["all", "common", "hardware", "software"], ...] = Field(
+        default=("all",), min_length=1, description="branches of the metadata to show; a single name will do"
+    )
 
     @field_validator("which", mode="before")
     @classmethod

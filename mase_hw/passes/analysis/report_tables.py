@@ -26,18 +26,17 @@ from mase_hw.passes.base import PassArgs
 
 
 class ReportArgs(PassArgs):
-    """Arguments of every report.
-
-    Args:
-        file_name: File to write instead of the terminal (MASE also calls it ``save_path``): what the pass returns as
-            JSON if it ends in ``.json``, else the tables as text. Its folder is made.
-        show: Print to the terminal if there is no file.
-    """
+    """Arguments of every report."""
 
     model_config = ConfigDict(populate_by_name=True)
 
-    file_name: Path | None = Field(default=None, validation_alias=AliasChoices("file_name", "save_path"))
-    show: bool = True
+    file_name: Path | None = Field(
+        default=None,
+        validation_alias=AliasChoices("file_name", "save_path"),
+        description="file to write instead of the terminal: ``info`` as JSON if the name ends in ``.json``, else the "
+        "tables as text; its folder is made",
+    )
+    show: bool = Field(default=True, description="print to the terminal if no file is given")
 
 
 @dataclass(frozen=True)

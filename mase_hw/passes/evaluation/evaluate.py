@@ -82,7 +82,7 @@ def evaluate_statistic(
     at a time, exactly as the hardware takes them (a frame has the first dimension of ``dummy_in``, or 1 of a model
     without metadata); with it, whole batches as the data has them. A quantised graph gives the same bits in both, and
     that is checked, not assumed: in fast mode the first frame of every batch is also run alone, and a difference is
-    an error. A float model may differ in the last place of a float, as it does between any two batch sizes.
+    an error. A float model may differ in the LSB of a float, as it does between any two batch sizes.
 
     Args:
         graph_or_model: A graph, float or quantised, or a module. Its training flags and weights stay as they are.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.errors import ConfigError, SearchError
 from mase_hw.ir import MaseGraph
@@ -28,17 +28,14 @@ from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, 
 
 
 class MixedPrecisionConfig(BaseModel):
-    """The two precisions.
-
-    Args:
-        low: What every node has at first: a width, or arguments of ``quantize_transform_pass`` with all widths.
-        high: What a raised node has.
-    """
+    """The two precisions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    low: int | dict[str, Any] | QuantizeArgs
-    high: int | dict[str, Any] | QuantizeArgs
+    low: int | dict[str, Any] | QuantizeArgs = Field(
+        description="what every node has at first: a width, or arguments of ``quantize_transform_pass`` with all widths"
+    )
+    high: int | dict[str, Any] | QuantizeArgs = Field(description="what a raised node has, in the same form")
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from enum import IntEnum
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, FormatError, suggest
 from mase_hw.formats import MAX_FRAC, MAX_WIDTH, Overflow, Rounding
 from mase_hw.passes.base import validate
 
-Width = Field(default=None, ge=1, le=MAX_WIDTH)
-Frac = Field(default=None, ge=-MAX_FRAC, le=MAX_FRAC)
+
+def _width(tensors: str) -> Any:
+    return Field(default=None, ge=1, le=MAX_WIDTH, examples=[8], description=f"bits of {tensors}, sign included")
+
+
+def _frac(tensors: str) -> Any:
+    return Field(
+        default=None,
+        ge=-MAX_FRAC,
+        le=MAX_FRAC,
+        examples=[4],
+        description=f"fraction bits of {tensors}; if left out, chosen from the observed range",
+    )
+
+
+def _by_name(modes: type[IntEnum]) -> WithJsonSchema:
+    """The schema of a mode: names and codes."""
+    return WithJsonSchema({"enum": [*(m.name.lower() for m in modes), *(int(m) for m in modes)]})
+
+
+def _sign(tensors: str) -> Any:
+    return Field(
+        default=None,
+        examples=[True],
+        description=f"whether {tensors} have a sign; if this and the fraction width are left out, values that are "
+        "never negative get none where that gives a finer step",
+    )
 
 
 def group_of(tensor: str) -> str:
@@ -31,30 +57,38 @@ def known_tensors(catalogue: Catalogue) -> dict[str, Collection[str]]:
 class NodeConfig(BaseModel):
     """How one node is quantised, in MASE's keys.
 
-    A fraction width that is not given is chosen from what was observed (run ``calibrate_analysis_pass`` first), and
-    so is the sign of data if neither that nor its fraction width is given: values that are never negative get no sign
-    where that gives a finer step. ``weight_granularity`` of ``"channel"`` gives every output channel a fraction width.
-    ``name`` is ``"fixed"`` (or MASE's ``"integer"``), or null to leave the node in float.
+    What is chosen from observed ranges needs ``calibrate_analysis_pass`` before the quantisation.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["fixed", "integer", "NA"] | None = None
-    data_in_width: int | None = Width
-    data_in_frac_width: int | None = Frac
-    data_in_signed: bool | None = None
-    weight_width: int | None = Width
-    weight_frac_width: int | None = Frac
-    weight_signed: bool = True
-    weight_granularity: Literal["tensor", "channel"] = "tensor"
-    bias_width: int | None = Width
-    bias_frac_width: int | None = Frac
-    bias_signed: bool = True
-    data_out_width: int | None = Width
-    data_out_frac_width: int | None = Frac
-    data_out_signed: bool | None = None
-    rounding: Rounding = Rounding.HALF_EVEN
-    overflow: Overflow = Overflow.SATURATE
+    name: Literal["fixed", "integer", "NA"] | None = Field(
+        default=None,
+        examples=["fixed"],
+        description='``"fixed"`` (or ``"integer"``, as MASE calls it) for fixed point; ``"NA"`` or left out: float',
+    )
+    data_in_width: int | None = _width("every data input")
+    data_in_frac_width: int | None = _frac("every data input")
+    data_in_signed: bool | None = _sign("data inputs")
+    weight_width: int | None = _width("the weights, or of a stored operand")
+    weight_frac_width: int | None = _frac("the weights")
+    weight_signed: bool = Field(default=True, description="whether weights have a sign")
+    weight_granularity: Literal["tensor", "channel"] = Field(
+        default="tensor", description='``"channel"`` gives the weights of every output channel a fraction width'
+    )
+    bias_width: int | None = _width("the bias")
+    bias_frac_width: int | None = _frac("the bias")
+    bias_signed: bool = Field(default=True, description="whether the bias has a sign")
+    data_out_width: int | None = _width("the result")
+    data_out_frac_width: int | None = _frac("the result")
+    data_out_signed: bool | None = _sign("results")
+    rounding: Annotated[Rounding, _by_name(Rounding)] = Field(
+        default=Rounding.HALF_EVEN,
+        description="rounding of the cast at the end of the node; the code of a mode will do as well",
+    )
+    overflow: Annotated[Overflow, _by_name(Overflow)] = Field(
+        default=Overflow.SATURATE, description="overflow of the same cast; the code of a mode will do as well"
+    )
 
     @field_validator("rounding", "overflow", mode="before")
     @classmethod
@@ -90,7 +124,7 @@ class Rule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    config: NodeConfig
+    config: NodeConfig = Field(description="keys of the nodes to which the rule applies")
 
 
 class QuantizeArgs(BaseModel):
@@ -100,12 +134,24 @@ class QuantizeArgs(BaseModel):
     must match a whole node name. Rules refine ``default`` key by key; ``overrides``, by node name, refine both.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(
+        extra="allow",
+        frozen=True,
+        json_schema_extra={"examples": [{"relu": {"config": {"data_out_width": 7, "data_out_signed": False}}}]},
+    )
     __pydantic_extra__: dict[str, Rule]
 
-    by: Literal["type", "name", "regex_name"] = "type"
-    default: Rule | None = None
-    overrides: dict[str, Rule] = Field(default_factory=dict)
+    by: Literal["type", "name", "regex_name"] = Field(
+        default="type",
+        description="what the keys of rules are: a ``mase_op``, a node name, or a regular expression that must match a "
+        "whole node name",
+    )
+    default: Rule | None = Field(default=None, description="the rule for every node")
+    overrides: dict[str, Rule] = Field(
+        default_factory=dict,
+        examples=[{"fc2": {"config": {"weight_width": 4, "rounding": "floor"}}}],
+        description="rules by node name, which win whatever ``by`` says",
+    )
 
     def rules(self) -> dict[str, NodeConfig]:
         """The rules by key."""

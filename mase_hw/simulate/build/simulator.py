@@ -89,7 +89,7 @@ def public_ports(dut: Dut) -> str:
 
 COCOTB = Flavour(
     "cocotb",
-    # ``-O2`` costs more in the compiler than any short simulation gives back.
+    # ``-O2`` costs more in the compiler than any short simulation returns.
     "-O1",
     main=lambda tools: (sim_root() / "window.h", sim_root() / "end_with_parent.h", tools.cocotb_main),
     flags=("--vpi",),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import ToolError
-from mase_hw.host import probes
+from mase_hw.host import tool_checks
 from mase_hw.host.toolchain import require, verilator_env
 
 
@@ -116,7 +116,7 @@ def _recall(folder: Path | None, key: tuple[object, ...]) -> BuildTools | None:
 
 def _state(env: Mapping[str, str]) -> tuple[object, ...]:
     """What the answers of the tools depend on: which files are found, and that none was replaced."""
-    compiler = probes.compiler_command(env)
+    compiler = tool_checks.compiler_command(env)
     path = env.get("PATH", "")
     files = [sys.executable, *(shutil.which(word, path=path) for word in (*compiler, "make", "perl"))]
     for name, inner in (("verilator", "bin/verilator"), ("verilator", "bin/verilator_bin"), ("cocotb", "__init__.py")):
@@ -153,7 +153,7 @@ def _probe(base: dict[str, str]) -> BuildTools:
     versions["verilator revision"] = run_tool([str(found["verilator"].path), "--version"], full).stdout.strip()
     return BuildTools(
         env={name: value for name, value in full.items() if base.get(name) != value or name in _MAKE_VARIABLES},
-        compiler=tuple(probes.compiler_command(base)),
+        compiler=tuple(tool_checks.compiler_command(base)),
         verilator=Path(str(found["verilator"].path)),
         include=Path(full["VERILATOR_ROOT"]) / "include",
         cocotb_main=main,

@@ -1,7 +1,7 @@
 """Finds out where a failing design goes wrong: runs it again with a probe on every edge.
 
 After a mismatch the edges are compared with the quantised model from the inputs on, so the first one that differs
-names the node that computes wrongly. After a hang the handshakes say who waits for whom.
+names the node that computes wrongly. After a hang the handshakes say which instance waits for which.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def diagnose(
     cache_dir: Path | None = None,
     reset_at: Sequence[Reset] = (),
 ) -> Diagnosis:
-    """Run a design with a probe on every edge and say where it first differs, or who waits for whom.
+    """Run a design with a probe on every edge and say where it first differs, or which instance waits for which.
 
     Args:
         design: A compiled design, with its graph.

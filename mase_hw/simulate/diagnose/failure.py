@@ -1,4 +1,4 @@
-"""What a failed simulation asks for: whether it can be explained, how much must be played again, where to look."""
+"""After a failed simulation: whether probes can explain it, which frames show it again, which cycles to look at."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ WINDOW = 64
 
 
 def explainable(result: SimResult) -> bool:
-    """Whether probes can say more if there is a model to compare with: the bits or the handshakes are wrong."""
+    """Whether a run with probes could find the cause: bits differ, or the design hangs."""
     return isinstance(result.failure, MismatchError | HangError)
 
 
 def can_explain(design: Any, result: SimResult) -> bool:
-    """Whether probes can say more: it is explainable, and there is a model to compare with."""
+    """Whether a run with probes can find the cause: it could, and there is a model to compare the edges with."""
     return design.graph is not None and explainable(result)
 
 
 def with_end(result: SimResult) -> SimResult:
-    """The same result; of a run that ended before one of its resets, and is all right otherwise, also when it ended.
+    """The result; if the run ended before its last reset, with the cycle and the beats at which it ended.
 
-    The verdict on such a run counts nothing, but what is needed to choose another reset is in its outcome.
+    Such a run proves nothing, but whoever chose the reset needs these numbers to choose an earlier one. They are read
+    from the outcome of the run, unless anything else is wrong with it.
     """
     failure = result.failure
     if type(failure) is not ResultsError or result.cycles:
@@ -46,7 +47,7 @@ def with_end(result: SimResult) -> SimResult:
             for side in ("in", "out")
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return result  # nothing whole: the verdict says so
+        return result  # a file is missing or damaged, which the failure of the result says already
     end = f"the run ended {cycles} cycles, {moved[0]} input beats and {moved[1]} output beats after its last reset"
     told = ResultsError(
         failure.message,
@@ -60,22 +61,25 @@ def with_end(result: SimResult) -> SimResult:
 
 
 def frames_needed(result: SimResult) -> int | None:
-    """Frames that are enough to see the failure again; None for all."""
+    """Number of frames from the first one on that reproduce the failure; None for all."""
     first = result.first_mismatch
     if first is not None:
         return first.frame + 1
     if not isinstance(result.failure, HangError) or not result.ports:
         return None
-    # Beyond what moved, two frames: one that is stuck, one that pushes.
+    # Two more than moved: one that got stuck, and one behind it that keeps the inputs busy.
     return max(-(-port.beats // port.stream.frame_beats) for port in result.ports.values()) + 2
 
 
 def failure_window(result: SimResult, reach: int) -> tuple[int, int] | None:
-    """The cycles in which a failure came about: up to its first sign and ``WINDOW`` more; None if it has no place.
+    """The cycles that show how a failure came about; None if no cycle can be named.
+
+    They begin ``reach`` and :data:`WINDOW` cycles before the first sign of the failure, a wrong beat or the last
+    handshake, and end :data:`WINDOW` cycles after it.
 
     Args:
         result: How the run failed.
-        reach: Cycles that a beat is under way in the design.
+        reach: Cycles that a beat needs through the design.
     """
     first = result.first_mismatch
     if first is not None:
@@ -87,16 +91,16 @@ def failure_window(result: SimResult, reach: int) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Replay:
-    """What must be played again to see a failure again.
+    """The frames that reproduce a failure.
 
     Args:
-        seed: Of the process that saw it.
-        first: First frame of the run that it played.
+        seed: Seed of the process in which it occurred.
+        first: Number, in the whole run, of the first of these frames.
         stimulus: Mantissas of shape ``(frames, *shape)`` by input.
         beats_in: The same as beats.
         beats_out: What is expected.
-        frames: Enough of these frames; None for all.
-        window: The cycles in which it came about; None if it has no place.
+        frames: How many of these frames reproduce it; None for all.
+        window: The cycles that show how it came about; None if no cycle can be named.
         part: Whether these are the frames of one process of several.
     """
 
@@ -132,7 +136,7 @@ def replay(
         beats_in: The same as beats.
         beats_out: What was expected.
         seed: Of the run.
-        reach: Cycles that a beat is under way in the design.
+        reach: Cycles that a beat needs through the design.
         jobs: Processes of the run.
     """
     window, frames, part = failure_window(result, reach), frames_needed(result), result.part

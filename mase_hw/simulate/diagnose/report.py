@@ -53,7 +53,7 @@ class EdgeState:
 
 @dataclass(frozen=True)
 class QueueState:
-    """A queue that balances two ways, at the end of a run.
+    """A FIFO that balances two ways, at the end of a run.
 
     Args:
         instance: Its instance.
@@ -145,7 +145,7 @@ class Wait:
 
 
 def waiting(states: Iterable[EdgeState]) -> list[Wait]:
-    """Who waits for whom, by the handshakes that stand half done.
+    """Which instance waits for which, by the handshakes that are half done.
 
     Nobody waits for data where all beats have moved. A memory that offers its next word waits at all times, which says
     nothing. One that leaves a beat on one input while it lacks one on another waits for the other.
@@ -246,8 +246,8 @@ class Diagnosis:
         result: Verdict of that run.
         edges: Every edge, from the inputs on; empty if the run left no records.
         divergence: The first edge that differs; None if none does.
-        waits: Who waits for whom at the end of the run.
-        queues: Fill levels of the queues on reconvergent paths.
+        waits: Which instance waits for which at the end of the run.
+        queues: Fill levels of the FIFOs on reconvergent paths.
         first_frame: Frame of the run that is frame 0 here, if only a share of it was played again.
         losses: Instances that lost beats.
         gaps: Ports that show something else than the edges behind them.
@@ -293,7 +293,7 @@ class Diagnosis:
             elif self.waits:
                 lines += ["all wait in a circle: a deadlock"]
             if self.queues:
-                lines += ["queues:", *(f"  {queue}" for queue in self.queues)]
+                lines += ["FIFOs:", *(f"  {queue}" for queue in self.queues)]
             lines += ["edges:", *(f"  {edge}" for edge in self.edges)]
         if self.result.waves is not None:
             lines += [f"waves around it: {self.result.waves}"]

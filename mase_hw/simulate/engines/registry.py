@@ -1,4 +1,4 @@
-"""The simulation engines, by name. All play the same plan and are judged by the same judge."""
+"""The simulation engines, by name. All play the same plan and are judged by the same scoreboard."""
 
 from __future__ import annotations
 

@@ -17,17 +17,19 @@ Method = Literal["min_max", "moving_average", "percentile", "entropy", "mse"]
 
 
 class MethodOptions(BaseModel):
-    """Options of the methods.
-
-    Args:
-        momentum: Of ``moving_average``: weight of the past at every batch.
-        percentile: Of ``percentile``: the upper end; the lower one is as far from the other side.
-    """
+    """Options of the methods."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    percentile: float = Field(default=99.99, gt=50, le=100)
+    momentum: float = Field(
+        default=0.9, ge=0, lt=1, description="of ``moving_average``: weight of the past at every batch"
+    )
+    percentile: float = Field(
+        default=99.99,
+        gt=50,
+        le=100,
+        description="of ``percentile``: upper end of the range in percent; the lower end is 100 minus this",
+    )
 
 
 class Observer(ABC):

@@ -1,14 +1,15 @@
 """Statistics of tensors over a data set, each under its name in MASE's metadata tree.
 
 Every statistic takes one batch after the other. ``variance_online``, ``range_n_sigma`` (by default) and
-``range_min_max`` hold a few numbers a tensor; ``record``, ``variance_precise`` and ``range_quantile`` keep the values.
+``range_min_max`` hold a few numbers per tensor; ``record``, ``variance_precise`` and ``range_quantile`` keep all
+values.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from mase_hw.passes.analysis.statistics.base import Options, RangeOptions, Statistic, check_finite
@@ -46,12 +47,22 @@ class StatisticsConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    record: RecordOptions | None = None
-    variance_online: VarianceOptions | None = None
-    variance_precise: VarianceOptions | None = None
-    range_n_sigma: NSigmaOptions | None = None
-    range_quantile: QuantileOptions | None = None
-    range_min_max: RangeOptions | None = None
+    record: RecordOptions | None = Field(default=None, description="all values: ``data``, ``count``")
+    variance_online: VarianceOptions | None = Field(
+        default=None, description="Welford's variance with constant memory: ``variance``, ``mean``, ``count``"
+    )
+    variance_precise: VarianceOptions | None = Field(
+        default=None, description="variance from all values, which are kept: ``variance``, ``mean``, ``count``"
+    )
+    range_n_sigma: NSigmaOptions | None = Field(
+        default=None, description="mean plus and minus some standard deviations: ``min``, ``max``, ``count``"
+    )
+    range_quantile: QuantileOptions | None = Field(
+        default=None, description="two quantiles of all values, which are kept: ``min``, ``max``, ``count``"
+    )
+    range_min_max: RangeOptions | None = Field(
+        default=None, description="smallest and largest value with constant memory: ``min``, ``max``, ``count``"
+    )
 
     def chosen(self) -> dict[str, Options]:
         """The options of the statistics to take, by name."""

@@ -20,15 +20,13 @@ Dims = Literal["all"] | tuple[int, ...] | None
 
 
 class Options(BaseModel):
-    """Options of every statistic; unknown ones are refused.
-
-    Args:
-        device: Device on which the statistic is kept and computed; None for the one the tensor is on.
-    """
+    """Options of every statistic; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    device: str | None = Field(default=None, description="device of the statistic; None for that of the tensor")
+    device: str | None = Field(
+        default=None, description="device that keeps and computes it; None for that of the tensor"
+    )
 
     @field_validator("device")
     @classmethod
@@ -46,13 +44,15 @@ class Options(BaseModel):
 class ReducingOptions(Options):
     """Options of a statistic that reduces dimensions.
 
-    Args:
-        dims: ``"all"`` for one number over everything; a list for the dimensions that are reduced, of every tensor
-            those that it has; None to reduce none. The samples of an activation, its dimension 0, are reduced in
-            any case. So ``[2, 3]`` gives one number a channel of images as well as of vectors.
+    Of ``dims`` every tensor uses those that it has, so ``[2, 3]`` gives one number per channel of images as well as of
+    vectors. Dimension 0 of an activation counts samples and is always reduced.
     """
 
-    dims: Dims = "all"
+    dims: Dims = Field(
+        default="all",
+        description='dimensions that are reduced: ``"all"`` gives one number, a list keeps the other dimensions, None '
+        "keeps all",
+    )
 
     @field_validator("dims", mode="plain")
     @classmethod
@@ -66,14 +66,9 @@ class ReducingOptions(Options):
 
 
 class RangeOptions(ReducingOptions):
-    """Options of a range.
+    """Options of a range."""
 
-    Args:
-        dims: As :class:`ReducingOptions`.
-        abs: Observe absolute values.
-    """
-
-    abs: bool = False
+    abs: bool = Field(default=False, description="observe absolute values")
 
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)

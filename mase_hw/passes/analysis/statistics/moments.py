@@ -25,14 +25,13 @@ _BLOCK = 1 << 20
 
 
 class VarianceOptions(ReducingOptions):
-    """Options of a variance.
+    """Options of a variance."""
 
-    Args:
-        dims: As :class:`ReducingOptions`.
-        correction: The sum of squares is divided by ``count - correction``; 1 for the unbiased estimate.
-    """
-
-    correction: int = Field(default=0, ge=0)
+    correction: int = Field(
+        default=0,
+        ge=0,
+        description="the sum of squares is divided by ``count - correction``; 1 gives the unbiased estimate",
+    )
 
 
 AnyVariance = TypeVar("AnyVariance", bound=VarianceOptions)
@@ -56,7 +55,7 @@ class Moments(Reducing[AnyVariance]):
         return mean, squares / degrees
 
     def result(self) -> dict[str, Any]:
-        """``variance``, ``mean`` and ``count`` (values a row); both ``"NA"``, as in MASE, for too few values."""
+        """``variance``, ``mean`` and ``count`` (values per row); both ``"NA"``, as in MASE, for too few values."""
         found = self.mean_and_variance()
         if found is None:
             return {"variance": "NA", "mean": "NA", "count": self.count}
@@ -64,7 +63,7 @@ class Moments(Reducing[AnyVariance]):
 
 
 class VarianceOnline(Moments[VarianceOptions]):
-    """Welford's algorithm, batch by batch as Chan et al. merge it; holds two numbers a row."""
+    """Welford's algorithm, batch by batch as Chan et al. merge it; holds two numbers per row."""
 
     name = "variance_online"
 
@@ -126,18 +125,17 @@ def _total(parts: list[Tensor]) -> Tensor:
 
 
 class NSigmaOptions(RangeOptions, VarianceOptions):
-    """Options of the n-sigma range.
+    """Options of the n-sigma range."""
 
-    Args:
-        dims: As :class:`ReducingOptions`.
-        abs: Observe absolute values.
-        correction: As :class:`VarianceOptions`.
-        num_sigma: Half the width of the range in standard deviations.
-        var_mode: Which variance: ``"online"`` or ``"precise"``.
-    """
-
-    num_sigma: float = Field(default=3, ge=0, validation_alias=AliasChoices("num_sigma", "n_sigma"))
-    var_mode: Literal["online", "precise"] = "online"
+    num_sigma: float = Field(
+        default=3,
+        ge=0,
+        validation_alias=AliasChoices("num_sigma", "n_sigma"),
+        description="half the width of the range in standard deviations",
+    )
+    var_mode: Literal["online", "precise"] = Field(
+        default="online", description="which variance is used: one pass with constant memory, or all values kept"
+    )
 
 
 class RangeNSigma(Statistic[NSigmaOptions]):
@@ -157,7 +155,7 @@ class RangeNSigma(Statistic[NSigmaOptions]):
         self.count = self._variance.count
 
     def result(self) -> dict[str, Any]:
-        """``min``, ``max`` and ``count`` (values a row); ``"NA"``, as in MASE, for too few values."""
+        """``min``, ``max`` and ``count`` (values per row); ``"NA"``, as in MASE, for too few values."""
         found = self._variance.mean_and_variance()
         if found is None:
             return {"min": "NA", "max": "NA", "count": self.count}

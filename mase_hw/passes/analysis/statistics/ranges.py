@@ -35,21 +35,17 @@ class RangeMinMax(Reducing[RangeOptions]):
         self._high = high if self._high is None else torch.maximum(self._high, high)
 
     def result(self) -> dict[str, Any]:
-        """``min``, ``max`` and ``count`` (values a row)."""
+        """``min``, ``max`` and ``count`` (values per row)."""
         assert self._low is not None and self._high is not None  # asked only when count > 0
         return {"min": self.listed(self._low), "max": self.listed(self._high), "count": self.count}
 
 
 class QuantileOptions(RangeOptions):
-    """Options of the quantile range.
+    """Options of the quantile range."""
 
-    Args:
-        dims: As :class:`RangeOptions`.
-        abs: Observe absolute values.
-        quantile: The upper bound; the lower one is ``1 - quantile``.
-    """
-
-    quantile: float = Field(default=0.975, ge=0.5, le=1)
+    quantile: float = Field(
+        default=0.975, ge=0.5, le=1, description="the upper bound; the lower bound is ``1 - quantile``"
+    )
 
 
 class RangeQuantile(Reducing[QuantileOptions]):
@@ -70,7 +66,7 @@ class RangeQuantile(Reducing[QuantileOptions]):
         self._seen.append(rows.abs() if self.options.abs else rows.clone())
 
     def result(self) -> dict[str, Any]:
-        """``min``, ``max`` and ``count`` (values a row)."""
+        """``min``, ``max`` and ``count`` (values per row)."""
         self._seen = [torch.cat(self._seen, dim=1)]
         upper = self.options.quantile
         # numpy, because torch.quantile takes no more than 16 million values.

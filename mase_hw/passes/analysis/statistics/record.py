@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from mase_hw.errors import ConfigError
@@ -12,13 +13,11 @@ from mase_hw.passes.analysis.statistics.base import Options, Statistic
 
 
 class RecordOptions(Options):
-    """Options of the record.
+    """Options of the record."""
 
-    Args:
-        add_new_dim_before_concat: Give every sample a dimension of its own in front of its others.
-    """
-
-    add_new_dim_before_concat: bool = False
+    add_new_dim_before_concat: bool = Field(
+        default=False, description="give every sample a dimension of its own in front of its others"
+    )
 
 
 class Record(Statistic[RecordOptions]):

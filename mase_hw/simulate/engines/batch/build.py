@@ -46,7 +46,7 @@ def build(
         tools: From :func:`find_build_tools`; looked up if missing.
         jobs: Compilers to run at a time; the number of cores by default.
         probes: Nets of the top level to record, named as the signals are.
-        levels: Signals of the top level that hold the fill level of a queue, of at most 32 bits, by its name.
+        levels: Signals of the top level that hold the fill level of a FIFO, of at most 32 bits, by its name.
         coverage: Make a simulator that counts lines, branches and toggles.
         foreign: Warnings that the sources may give; if there are any, none about style is a refusal either. For sources
             that all were written by another tool, such as a netlist.

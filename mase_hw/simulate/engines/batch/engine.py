@@ -57,7 +57,7 @@ def simulate(
         stalls: How often the surroundings stall; never by default.
         waves: Write ``dump.fst``; needs a build with waves, and one process.
         idle_cycles: Cycles between reset and the first beat.
-        tail_cycles: Least number of cycles to wait for beats too many after the last expected one.
+        tail_cycles: Least number of cycles to wait for surplus beats after the last expected one.
         timeout: Seconds of wall time after which a simulator is killed.
         progress: Called now and then with the state of the run.
         jobs: Processes. Each resets the design and plays a share of the frames, with ``seed`` plus its number; cycle

@@ -52,7 +52,7 @@ def simulate(
         stalls: How often the surroundings stall; never by default.
         waves: Write ``dump.fst``; needs a build with waves.
         idle_cycles: Cycles between reset and the first beat.
-        tail_cycles: Least number of cycles to wait for beats too many after the last expected one.
+        tail_cycles: Least number of cycles to wait for surplus beats after the last expected one.
         timeout: Seconds of wall time after which the simulator is killed.
         progress: Called now and then with the state of the run.
         reset_at: Resets in the middle of the run, one after the other; each plays all frames again, and only what

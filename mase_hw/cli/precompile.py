@@ -1,11 +1,11 @@
-"""The subcommand ``prepare``."""
+"""The subcommand ``precompile``."""
 
 from __future__ import annotations
 
 import argparse
 
 from mase_hw.cli._common import OK, say
-from mase_hw.simulate.engines.prepare import prepare
+from mase_hw.simulate.engines.precompile import precompile_runtime
 
 HELP = "compile Verilator's runtime once for all designs"
 
@@ -15,6 +15,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    """Prepare the environment; see :func:`mase_hw.simulate.engines.prepare.prepare`."""
-    say(f"the runtime is ready in {prepare(tell=say)}")
+    """Compile the runtime; see :func:`mase_hw.simulate.engines.precompile.precompile_runtime`."""
+    say(f"the runtime is ready in {precompile_runtime(tell=say)}")
     return OK

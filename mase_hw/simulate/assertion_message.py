@@ -16,7 +16,9 @@ _EDGE = re.compile(r"stream (.+?): (valid dropped|data changed)(.*)")
 _MEMORY = re.compile(r"%(?:Warning|Error)[^:]*: ([^:]+):\d*: ?(.*\$readmem.*)")
 
 
-def stopped(dut: Dut, plan: Plan, run: Run, lines: Sequence[str], tail: str) -> tuple[SimulationError, int | None]:
+def assertion_message(
+    dut: Dut, plan: Plan, run: Run, lines: Sequence[str], tail: str
+) -> tuple[SimulationError, int | None]:
     """Why the design stopped the simulation, from the lines that its assertions printed.
 
     Args:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from mase_hw.deprecation import former_names
 from mase_hw.errors import EmitError
 from mase_hw.formats import FixedFormat
 from mase_hw.simulate.build.runtime_cache import PREPARED, prepared_place
@@ -41,7 +42,7 @@ endmodule
 """
 
 
-def prepare(tell: Callable[[str], None] = lambda _: None) -> Path:
+def precompile_runtime(tell: Callable[[str], None] = lambda _: None) -> Path:
     """Build the smallest design for every engine, without and with waves, and keep the runtime.
 
     Args:
@@ -80,3 +81,6 @@ def prepare(tell: Callable[[str], None] = lambda _: None) -> Path:
             remedy="set MASE_HW_RUNTIME to a folder that can be written",
         ) from problem  # fmt: skip
     return folder
+
+
+__getattr__ = former_names(__name__, {"prepare": f"{__name__}.precompile_runtime"})

@@ -1,0 +1,99 @@
+"""Arguments of the hardware metadata pass, and whether they fit the graph."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt
+
+from mase_hw.errors import ConfigError, suggest
+from mase_hw.ir import MaseGraph
+
+Lanes = StrictInt | list[StrictInt]
+KERNEL = "kernel"
+"""Key of the window elements of a step, beside the tensors whose lanes are given."""
+
+
+class HardwareArgs(BaseModel):
+    """Arguments of ``add_hardware_metadata_analysis_pass``; also the table ``hardware`` of a configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_parallelism: Lanes = Field(
+        default=4,
+        description="most lanes along the innermost dimension of any stream; each tensor takes the smaller of this and "
+        "its size",
+    )
+    parallelism: dict[str, dict[str, Lanes]] = Field(
+        default_factory=dict,
+        examples=[{"fc1": {"data_in_0": 8, "data_out_0": 4}}],
+        description="lanes by node and tensor (``data_in_0``, ``data_out_0``), which may exceed ``max_parallelism``; "
+        "of a convolution also ``kernel``, the ``[height, width]`` of the window elements multiplied in one step",
+    )
+    fifo_depth: dict[str, NonNegativeInt] = Field(
+        default_factory=dict,
+        examples=[{"add.data_in_1": 32}],
+        description="depth of the FIFO before a data input, by ``node.tensor``, instead of the computed depth; 0 for "
+        "none; a depth with which the design would deadlock is refused",
+    )
+    device_id: int = Field(default=-1, description="recorded in the metadata and not used; -1 for the default device")
+
+
+def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
+    """Configured lanes as a tuple, innermost dimension first.
+
+    Args:
+        lanes: A number for the innermost dimension, or a list.
+        field: Key in the table ``hardware``, for the message.
+
+    Raises:
+        ConfigError: If a number is below 1, or an outer dimension has more than one lane.
+    """
+    values = tuple(lanes) if isinstance(lanes, list) else (lanes,)
+    if not values or any(v < 1 for v in values):
+        raise ConfigError("parallelism must be at least 1", field=f"hardware.{field}", got=lanes, expected="1 or more")
+    if any(v != 1 for v in values[1:]):
+        raise ConfigError(
+            "only the innermost dimension can be parallel",
+            field=f"hardware.{field}",
+            got=lanes,
+            expected="1 for every value after the first",
+        )
+    return values
+
+
+def check_places(graph: MaseGraph, args: HardwareArgs) -> None:
+    """Refuse lanes and depths for what is not in the graph.
+
+    Raises:
+        ConfigError: Naming the key that stands for no node, tensor or data input.
+    """
+    mapped = {n.name: n for n in graph.nodes if (op := graph.op_of(n)) is not None and op.hardware}
+    for name, tensors in args.parallelism.items():
+        if name not in mapped:
+            raise ConfigError(
+                "parallelism for a node that is not in hardware",
+                field=f"hardware.parallelism.{name}",
+                remedy=suggest(name, mapped),
+            )
+        common = graph.meta_of(mapped[name]).common
+        known = {t for t in (*common.args.tensors, *common.results.tensors) if t.startswith("data_")}
+        op = graph.op_of(mapped[name])
+        if op is not None and op.hardware is not None and op.hardware.unrolls:
+            known.add(KERNEL)
+        for tensor in tensors:
+            if tensor not in known:
+                raise ConfigError(
+                    "parallelism for a tensor the node does not have",
+                    field=f"hardware.parallelism.{name}.{tensor}",
+                    remedy=suggest(tensor, known),
+                )
+
+    for place in args.fifo_depth:
+        name, _, tensor = place.rpartition(".")
+        inputs = graph.meta_of(mapped[name]).common.args.tensors if name in mapped else {}
+        if tensor not in inputs or not tensor.startswith("data_in_"):
+            places = [f"{n}.{t}" for n in mapped for t in graph.meta_of(mapped[n]).common.args.tensors]
+            raise ConfigError(
+                "a FIFO is asked for where there is no data input",
+                field=f"hardware.fifo_depth.{place}",
+                remedy=suggest(place, [p for p in places if ".data_in_" in p]),
+            )

@@ -1,0 +1,104 @@
+"""Tables of facets, of arguments of functions and of public names, from signatures and docstrings."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+from typing import Any
+
+import mase_hw
+from scripts import architecture
+from scripts.reference_options import markdown, table
+
+_ENTRY = re.compile(r"^ {4}(?P<names>\w+(?:, \w+)*): (?P<text>.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+def arguments_of(documented: Any) -> dict[str, str]:
+    """What a docstring of the Google style says of every argument, each on one line."""
+    text = inspect.getdoc(documented) or ""
+    section = re.search(r"^Args:\n(?P<body>(?: {4}.*\n?|\n)*)", text, re.MULTILINE)
+    found = {}
+    for entry in _ENTRY.finditer(section["body"]) if section else ():
+        for name in entry["names"].split(", "):
+            found[name] = " ".join(entry["text"].split())
+    return found
+
+
+def facets(name: str) -> str:
+    """The fields of a dataclass of the catalogue: facet, what it says, and whether it may be left out.
+
+    Args:
+        name: Class in :mod:`mase_hw.catalogue`.
+    """
+    definition = getattr(importlib.import_module("mase_hw.catalogue"), name)
+    says = arguments_of(definition)
+    rows = []
+    for field in dataclasses.fields(definition):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        rows.append(
+            [
+                f"`{field.name}`",
+                markdown(says[field.name]).rstrip("."),
+                "required" if required else shown(field.default),
+            ]
+        )
+    return table(("facet", "says", "default"), rows)
+
+
+def arguments(dotted: str) -> str:
+    """The arguments of a function, method or class: what its documentation says, and the default.
+
+    Args:
+        dotted: Where it is, from ``mase_hw`` on.
+    """
+    target: Any = mase_hw
+    for part in dotted.split(".")[1:]:
+        target = getattr(target, part)
+    says = arguments_of(target)
+    rows = []
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name not in ("self", "return"):
+            required = parameter.default is inspect.Parameter.empty
+            rows.append(
+                [f"`{name}`", markdown(says[name]).rstrip("."), "required" if required else shown(parameter.default)]
+            )
+    return table(("argument", "meaning", "default"), rows)
+
+
+def shown(default: Any) -> str:
+    """A default as a cell; what a function gives is not shown."""
+    if default is None or default in ((), ""):
+        return "none"
+    if callable(default) or default is dataclasses.MISSING:
+        return "none" if not callable(default) or default(None) == {} else f"`{default(None)}`"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def exports(module: str) -> str:
+    """The public names of a module, with the first sentence about each."""
+    home = importlib.import_module(module)
+    rows = []
+    for name in sorted(home.__all__, key=str.lower):
+        value = getattr(home, name)
+        rows.append([f"`{name}`", _first_sentence(value)])
+    return table((f"name in `{module}`", "what it is"), rows)
+
+
+def _first_sentence(value: Any) -> str:
+    if isinstance(value, str):
+        return "a string"
+    return markdown((inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " "))
+
+
+def rooms() -> str:
+    """The rooms of the package with what they do and what they import, the highest first."""
+    found = architecture.imports()
+    height = architecture.ranks(found)
+    rows = []
+    for room in sorted(found, key=lambda r: (-height[r], r)):
+        file = f"{room}.py" if room in architecture.ROOMS_OF_ONE else room
+        name = "modules beside the rooms" if room == architecture.BASE else f"`mase_hw/{file}`"
+        rows.append([name, architecture.purpose(room), ", ".join(sorted(found[room] - {architecture.BASE}))])
+    return table(("room", "what it does", "imports"), rows)
