@@ -32,6 +32,7 @@ LAYERS = (
     "ops",
     "catalogue",
     "ir",
+    "reproducible",
     "passes",
     "emit",
     "model_spec",
