@@ -19,6 +19,8 @@ from scripts import reference_claims, reference_cli, reference_code, reference_o
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 SCHEMA = ROOT / "docs" / "configuration.schema.json"
+FILES = [*PAGES, SCHEMA]
+"""Everything that is generated or has generated parts."""
 
 KINDS: dict[str, Callable[..., str]] = {
     "options": reference_options.options,
@@ -55,11 +57,11 @@ def renewed(page: str) -> str:
     )
 
 
-def files() -> dict[Path, str]:
-    """Every generated file and page, as it should be."""
-    made = {page: renewed(page.read_text(encoding="utf-8")) for page in PAGES}
-    made[SCHEMA] = json.dumps(schema(), indent=2) + "\n"
-    return made
+def expected(file: Path) -> str:
+    """A page or the schema, as it should be."""
+    if file == SCHEMA:
+        return json.dumps(schema(), indent=2) + "\n"
+    return renewed(file.read_text(encoding="utf-8"))
 
 
 def main(arguments: list[str]) -> int:
@@ -69,7 +71,8 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m scripts.reference [--check]", file=sys.stderr)
         return 2
     outdated = []
-    for file, text in files().items():
+    for file in FILES:
+        text = expected(file)
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             outdated.append(file)
             if not check:

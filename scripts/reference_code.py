@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import mase_hw
@@ -26,6 +27,18 @@ def arguments_of(documented: Any) -> dict[str, str]:
     return found
 
 
+def _all_described(documented: Any, names: Iterable[str]) -> dict[str, str]:
+    """As :func:`arguments_of`.
+
+    Raises:
+        ValueError: If the docstring says nothing of one of the names.
+    """
+    says = arguments_of(documented)
+    if silent := [name for name in names if name not in says]:
+        raise ValueError(f"the docstring of {documented.__qualname__} does not describe {', '.join(silent)}")
+    return says
+
+
 def facets(name: str) -> str:
     """The fields of a dataclass of the catalogue: facet, what it says, and whether it may be left out.
 
@@ -33,7 +46,7 @@ def facets(name: str) -> str:
         name: Class in :mod:`mase_hw.catalogue`.
     """
     definition = getattr(importlib.import_module("mase_hw.catalogue"), name)
-    says = arguments_of(definition)
+    says = _all_described(definition, [field.name for field in dataclasses.fields(definition)])
     rows = []
     for field in dataclasses.fields(definition):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
@@ -56,14 +69,12 @@ def arguments(dotted: str) -> str:
     target: Any = mase_hw
     for part in dotted.split(".")[1:]:
         target = getattr(target, part)
-    says = arguments_of(target)
+    parameters = {n: p for n, p in inspect.signature(target).parameters.items() if n != "self"}
+    says = _all_described(target, parameters)
     rows = []
-    for name, parameter in inspect.signature(target).parameters.items():
-        if name not in ("self", "return"):
-            required = parameter.default is inspect.Parameter.empty
-            rows.append(
-                [f"`{name}`", markdown(says[name]).rstrip("."), "required" if required else shown(parameter.default)]
-            )
+    for name, parameter in parameters.items():
+        default = "required" if parameter.default is inspect.Parameter.empty else shown(parameter.default)
+        rows.append([f"`{name}`", markdown(says[name]).rstrip("."), default])
     return table(("argument", "meaning", "default"), rows)
 
 

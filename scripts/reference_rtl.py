@@ -33,6 +33,8 @@ def comment_of(path: Path) -> dict[str, str]:
     found = {"what": what["what"]}
     for field in re.finditer(r"^(?P<name>[A-Z]\w+): +(?P<text>.*(?:\n .*)*)", text, re.MULTILINE):
         found[field["name"]] = field["text"]
+    if missing := [field for field in _FIELDS if field not in found]:
+        raise ValueError(f"the header of {path.name} has no line for {', '.join(missing)}")
     # Two dollar signs in a line would be a formula in Markdown.
     return {name: " ".join(value.replace("$clog2", "clog2").split()) for name, value in found.items()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 import fastjsonschema
@@ -20,14 +21,13 @@ from mase_hw.errors import ConfigError
 from mase_hw.options import models_below, options_of
 from mase_hw.passes.analysis.statistics import StatisticsConfig
 from mase_hw.resources import rtl_root
-from scripts import reference
+from scripts import reference, reference_code, reference_rtl
 from scripts.reference_options import all_passes, models
 from tests.docs.pages import PAGES, ROOT, blocks
 
 REGIONS = [
     (page, match["words"]) for page in PAGES for match in reference.REGION.finditer(page.read_text(encoding="utf-8"))
 ]
-FILES = reference.files()
 
 
 def regions(kind: str) -> list[str]:
@@ -35,9 +35,32 @@ def regions(kind: str) -> list[str]:
     return [words.removeprefix(f"{kind} ") for _, words in REGIONS if words.split()[0] == kind]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("file", reference.FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_generated_parts_are_up_to_date(file: Path) -> None:
-    assert file.read_text(encoding="utf-8") == FILES[file], "run `make docs`"
+    assert file.read_text(encoding="utf-8") == reference.expected(file), "run `make docs`"
+
+
+def test_what_is_not_described_is_named(tmp_path: Path) -> None:
+    @dataclass
+    class Facets:
+        """A definition.
+
+        Args:
+            one: Described.
+        """
+
+        one: int
+        two: int = 0
+
+    with pytest.raises(ValueError, match=r"Facets does not describe two$"):
+        reference_code._all_described(Facets, ("one", "two"))
+    module = tmp_path / "thing.sv"
+    module.write_text("// SPDX\n//\n// thing: does it.\n//\n// Latency:    1 cycle.\nmodule thing;\nendmodule\n")
+    with pytest.raises(ValueError, match=r"thing\.sv has no line for Throughput$"):
+        reference_rtl.comment_of(module)
+    module.write_text("// SPDX\n//\n// Does it.\nmodule thing;\nendmodule\n")
+    with pytest.raises(ValueError, match="does not begin with 'thing: '"):
+        reference_rtl.comment_of(module)
 
 
 def test_every_marked_part_is_read() -> None:
@@ -193,4 +216,4 @@ def test_the_schema_refuses_what_is_refused(text: str) -> None:
 
 def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["config", "--schema"]) == cli.OK
-    assert capsys.readouterr().out == FILES[reference.SCHEMA]
+    assert capsys.readouterr().out == reference.expected(reference.SCHEMA)
