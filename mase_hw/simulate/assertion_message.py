@@ -29,7 +29,7 @@ def assertion_message(
         tail: Where the log is and how it ends.
 
     Returns:
-        The error, and the cycle in which it was, as the bench counts them; None if that is not certain.
+        The error, and the cycle in which it was, as the testbench counts them; None if that is not certain.
     """
     message = "the design stopped the simulation with an error of its own"
     said = _SAID.search(lines[0])
@@ -64,7 +64,7 @@ def memory_line(plan: Plan, line: str) -> tuple[str | None, str]:
 def _when(plan: Plan, run: Run, time: int) -> tuple[str, int | None]:
     """In words when it was, and the cycle if it is certain: if nothing but the first reset came before."""
     edge, rest = divmod(time - run.period // 2, run.period)
-    if rest:  # not a rising edge of the bench's clock, so not a cycle of the bench
+    if rest:  # not a rising edge of the testbench's clock, so none of its cycles
         return (f"at time {time} of the simulator" if time else "at its start"), None
     try:
         content = json.loads(plan.path.read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from mase_hw.passes.evaluation import CriterionLike, evaluate_statistic, make_cr
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 
 
-class Bench:
+class CandidateScorer:
     """Quantises copies of a graph and scores them.
 
     Args:

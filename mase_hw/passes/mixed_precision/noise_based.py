@@ -18,7 +18,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.noise import analyse_noise
 from mase_hw.passes.base import validate
 from mase_hw.passes.evaluation import CriterionLike
-from mase_hw.passes.mixed_precision.candidates import Bench, check_graph, check_repeatable, inputs_of
+from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph, check_repeatable, inputs_of
 from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
 from mase_hw.passes.mixed_precision.groups import check_keys, groups_of
 from mase_hw.passes.mixed_precision.plan import Fact, Plan, Settings, complete, compose, settings_of
@@ -121,12 +121,12 @@ def noise_based_mixed_precision_quantization(
     config = validate(where, MixedPrecisionConfig, quantization_config)
     if math.isnan(target_accuracy):
         raise ConfigError("the target is not a number", field="target_accuracy", got=target_accuracy)
-    bench = Bench(graph, data, criterion, fast_mode)
+    scorer = CandidateScorer(graph, data, criterion, fast_mode)
     cost_name, cost_of = cost_model(cost)
     if noise_data is not None:
         check_repeatable(noise_data, "noise_data")
     low, high, fixed = _settings(graph, config, custom_quantization_configs or {})
-    ranking = _rank(bench, low, groups_of(graph, low, fixed), inputs_of(data) if noise_data is None else noise_data)
+    ranking = _rank(scorer, low, groups_of(graph, low, fixed), inputs_of(data) if noise_data is None else noise_data)
     scores: dict[int, float] = {}
 
     def quantize(groups: Sequence[Ranked]) -> dict[str, Any]:
@@ -134,8 +134,8 @@ def noise_based_mixed_precision_quantization(
         return compose(graph, {name: (high if name in raised else low)[name] for name in low})
 
     def meets(count: int) -> bool:
-        scores[count] = bench.score(bench.quantised(quantize(ranking[:count])))
-        return bench.meets(scores[count], target_accuracy)
+        scores[count] = scorer.score(scorer.quantised(quantize(ranking[:count])))
+        return scorer.meets(scores[count], target_accuracy)
 
     count = binary_search(
         meets, 0, len(ranking), procedure_name="raised nodes", progress=progress, max_iterations=max_iterations
@@ -143,10 +143,10 @@ def noise_based_mixed_precision_quantization(
     if count is None:
         raise SearchError(
             "the target cannot be met: it is missed with every node raised",
-            node=bench.name,
+            node=scorer.name,
             field="target_accuracy",
             got=f"{scores[len(ranking)]:.6g}",
-            expected=f"{'at least' if bench.higher_is_better else 'at most'} {target_accuracy:.6g}",
+            expected=f"{'at least' if scorer.higher_is_better else 'at most'} {target_accuracy:.6g}",
             remedy="raise the high precision, lower the target, or train the quantised network",
         )
     prefix, proven = ranking[:count], count == 0 or count - 1 in scores
@@ -158,21 +158,21 @@ def noise_based_mixed_precision_quantization(
         kept = lower_again(
             prefix,
             scores=known,
-            made=lambda groups: bench.quantised(quantize(groups)),
+            made=lambda groups: scorer.quantised(quantize(groups)),
             cost=cost_of,
-            score=bench.score,
-            good_enough=lambda score: bench.meets(score, target_accuracy),
+            score=scorer.score,
+            good_enough=lambda score: scorer.meets(score, target_accuracy),
             trials=left,
             tell=progress or (lambda _: None),
         )
-    made = bench.quantised(quantize(kept.groups))
+    made = scorer.quantised(quantize(kept.groups))
     others = {"prefix": prefix, "low": [], "high": ranking}
-    costs = {"mixed": cost_of(made)} | {k: cost_of(bench.quantised(quantize(g))) for k, g in others.items()}
+    costs = {"mixed": cost_of(made)} | {k: cost_of(scorer.quantised(quantize(g))) for k, g in others.items()}
     raised = {name for group in kept.groups for name in group.nodes}
     lowered = {name for group in prefix for name in group.nodes} - raised
     facts: dict[str, Fact] = {
         "found by": where,
-        bench.name: kept.score,
+        scorer.name: kept.score,
         "target": target_accuracy,
         "raised": ", ".join(name for name in low if name in raised) or "nothing",
         cost_name: f"{costs['mixed']:.9g} (low {costs['low']:.9g}, high {costs['high']:.9g})",
@@ -243,9 +243,11 @@ def _op(graph: MaseGraph, node: str) -> str:
     return op.name if op is not None else ""
 
 
-def _rank(bench: Bench, low: dict[str, Settings], groups: dict[str, list[str]], inputs: Iterable[Any]) -> list[Ranked]:
+def _rank(
+    scorer: CandidateScorer, low: dict[str, Settings], groups: dict[str, list[str]], inputs: Iterable[Any]
+) -> list[Ranked]:
     """Groups by noise, noisiest first; of equal ones the earlier first."""
-    report = analyse_noise(bench.graph, bench.quantised(compose(bench.graph, low)), inputs)
+    report = analyse_noise(scorer.graph, scorer.quantised(compose(scorer.graph, low)), inputs)
     ranked = []
     for members in groups.values():
         found = [report.nodes[name].local.sqnr_db for name in members if name in report.nodes]

@@ -12,7 +12,7 @@ import numpy as np
 from mase_hw.errors import ConfigError, ToolError, suggest
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.evaluation import CriterionLike
-from mase_hw.passes.mixed_precision.candidates import Bench, check_graph
+from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph
 from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
 from mase_hw.passes.mixed_precision.pareto import Point, WidthSearch, pareto_front
 from mase_hw.passes.mixed_precision.plan import complete
@@ -81,26 +81,26 @@ def search_widths(
         raise ConfigError("a seed is not negative", field="seed", got=seed)
     args = complete("base", base)
     space = WidthSpace(graph, args, widths)
-    bench = Bench(graph, data, criterion, fast_mode)
+    scorer = CandidateScorer(graph, data, criterion, fast_mode)
     cost_name, cost_of = cost_model(cost)
     make_sampler = _sampler(sampler)
-    identity = bench.fingerprint(args.model_dump(mode="json"), space.choices, bench.name, cost_name, seed, sampler)
+    identity = scorer.fingerprint(args.model_dump(mode="json"), space.choices, scorer.name, cost_name, seed, sampler)
 
     def attempt(chosen: Mapping[str, int]) -> tuple[float, float]:
-        made = bench.quantised(space.quantize(chosen))
-        return bench.score(made), float(cost_of(made))
+        made = scorer.quantised(space.quantize(chosen))
+        return scorer.score(made), float(cost_of(made))
 
     with _quiet():
-        study = _study(storage, bench.higher_is_better, identity)
+        study = _study(storage, scorer.higher_is_better, identity)
         _run(
             study, space, attempt, trials, lambda count: make_sampler(_seed(seed, count)), progress or (lambda _: None)
         )
         done = _completed(study)
     points = {_key(space, t.params): Point(_chosen(space, t.params), t.values[0], t.values[1]) for t in reversed(done)}
     ordered = tuple(points[key] for key in dict.fromkeys(_key(space, t.params) for t in done))
-    front = tuple(pareto_front(ordered, bench.higher_is_better))
+    front = tuple(pareto_front(ordered, scorer.higher_is_better))
     plans = tuple(space.quantize(point.widths) for point in front)
-    return WidthSearch(ordered, front, len(done), bench.name, cost_name, bench.higher_is_better, plans)
+    return WidthSearch(ordered, front, len(done), scorer.name, cost_name, scorer.higher_is_better, plans)
 
 
 def _run(
