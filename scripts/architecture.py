@@ -1,8 +1,8 @@
 """Draw the rooms of the package from their imports: ``python -m scripts.architecture``, or ``--check``.
 
-A room is a folder of ``mase_hw``; the modules beside the folders, which import no room, are one box at the bottom. An
-arrow leads from a room to what it imports. Arrows that others imply are left out, so that the order can be seen: the
-longest chain of imports stands in one column, with what a model becomes on its way from the bottom to the top.
+A room is a folder of ``mase_hw``. The modules beside the folders that import no room are one box at the bottom; one
+that imports a room has a box of its own. An arrow leads from a room to what it imports. Arrows that others imply are
+left out, so that the order can be seen: the longest chain of imports stands in one column.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ BASE = "base"
 HIDDEN = {"__init__", "_version", "flow"}
 """Names that only lead to others: the public interface, and former names."""
 
-ROOMS_OF_ONE = {"catalogue"}
-"""Modules beside the rooms that import rooms: each is a room of its own."""
-
 WIDTH, HEIGHT, GAP, MARGIN = 330, 58, 26, 14
 SIDE = 250
 """Width of the boxes beside the main column."""
@@ -32,23 +29,34 @@ Box = tuple[float, float, float, float]
 
 
 def imports() -> dict[str, set[str]]:
-    """What every room imports; all modules beside the rooms are :data:`BASE`."""
+    """What every room imports; modules beside the rooms that import none are :data:`BASE`."""
     files = (ROOT / PACKAGE).rglob("*.py")
     known = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in files}
     found: dict[str, set[str]] = {}
     for module, path in sorted(known.items()):
-        room = _room(module)
-        if room:
-            below = {_room(name) for name in _imported(path, set(known))} - {"", room}
-            found.setdefault(room, set()).update(below)
-    return found
+        if place := _place(module):
+            below = {_place(name) for name in _imported(path, set(known))} - {"", place}
+            found.setdefault(place, set()).update(below)
+    base = _base(found)
+    merged: dict[str, set[str]] = {BASE: set()}
+    for place, below in found.items():
+        if place not in base:
+            merged[place] = {BASE if other in base else other for other in below}
+    return merged
 
 
-def _room(module: str) -> str:
+def _place(module: str) -> str:
+    """The folder or the module beside the folders to which a module belongs."""
     parts = module.split(".")[1:]
-    if not parts or parts[0] in HIDDEN:
-        return ""
-    return parts[0] if (ROOT / PACKAGE / parts[0]).is_dir() or parts[0] in ROOMS_OF_ONE else BASE
+    return "" if not parts or parts[0] in HIDDEN else parts[0]
+
+
+def _base(found: Mapping[str, set[str]]) -> set[str]:
+    """Modules beside the folders that need no folder, directly or through each other."""
+    base = {place for place in found if not (ROOT / PACKAGE / place).is_dir()}
+    while outside := {place for place in base if not found[place] <= base}:
+        base -= outside
+    return base
 
 
 def _imported(path: Path, known: set[str]) -> Iterator[str]:
@@ -93,10 +101,12 @@ def reduced(rooms: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def purpose(room: str) -> str:
-    """The first sentence of a room's documentation."""
+    """The first sentence of a room's documentation; of the base, its modules."""
     if room == BASE:
-        return ", ".join(sorted(p.stem for p in (ROOT / PACKAGE).glob("*.py") if p.stem not in HIDDEN | ROOMS_OF_ONE))
-    file = ROOT / PACKAGE / (f"{room}.py" if room in ROOMS_OF_ONE else f"{room}/__init__.py")
+        rooms = imports()
+        return ", ".join(sorted(p.stem for p in (ROOT / PACKAGE).glob("*.py") if p.stem not in HIDDEN | set(rooms)))
+    folder = ROOT / PACKAGE / room
+    file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     return text.split("\n\n")[0].split(". ")[0].replace("\n", " ").replace("`", "").rstrip(".")
 
@@ -121,11 +131,15 @@ def layout(rooms: Mapping[str, set[str]]) -> dict[str, Box]:
     at: dict[str, Box] = {
         room: (MARGIN, MARGIN + row * (HEIGHT + GAP), WIDTH, HEIGHT) for row, room in enumerate(chain)
     }
-    taken: list[int] = []
-    """Of every column beside the main one, the row down to which it is in use."""
-    for row, room in sorted((_row(room, rooms, chain), room) for room in set(rooms) - set(chain) - {BASE}):
-        column = next((i for i, last in enumerate(taken) if last < row - 1), len(taken))
-        taken[column : column + 1] = [len(chain) if rooms[room] else row]
+    drawn = reduced(rooms)
+    taken: dict[int, list[range]] = {}
+    """Rows that are in use of every column beside the main one, arrows included; the lowest rooms stand innermost."""
+    beside = sorted(((_row(room, rooms, chain), room) for room in set(rooms) - set(chain) - {BASE}), reverse=True)
+    for row, room in beside:
+        ends = [chain.index(other) if other in chain else len(chain) for other in drawn[room]]
+        rows = range(row - 1, max(ends, default=row) + 1)
+        column = next(i for i in range(len(rooms)) if not any(set(rows) & set(used) for used in taken.get(i, ())))
+        taken.setdefault(column, []).append(rows)
         at[room] = (MARGIN + WIDTH + 40 + column * (SIDE + 24), MARGIN + row * (HEIGHT + GAP), SIDE, HEIGHT)
     right = max(left + width for left, _, width, _ in at.values())
     at[BASE] = (MARGIN, MARGIN + len(chain) * (HEIGHT + GAP), right - MARGIN, HEIGHT)

@@ -109,7 +109,7 @@ def rooms() -> str:
     height = architecture.ranks(found)
     rows = []
     for room in sorted(found, key=lambda r: (-height[r], r)):
-        file = f"{room}.py" if room in architecture.ROOMS_OF_ONE else room
-        name = "modules beside the rooms" if room == architecture.BASE else f"`mase_hw/{file}`"
+        single = "" if (architecture.ROOT / "mase_hw" / room).is_dir() else ".py"
+        name = "modules beside the rooms" if room == architecture.BASE else f"`mase_hw/{room}{single}`"
         rows.append([name, architecture.purpose(room), ", ".join(sorted(found[room] - {architecture.BASE}))])
     return table(("room", "what it does", "imports"), rows)

@@ -38,7 +38,7 @@ class GraphPass(Generic[A]):
         body: The work; gets validated arguments.
         args: Model of the arguments.
         needs: Passes that must have run; of a tuple of them, any one. Those of this package by name, others as they
-            are: a name that no pass has would be needed for ever.
+            are: a name that no pass has would be needed forever.
         gives: Names of further passes whose work this one does as well.
         invalidates: Passes whose results do not hold any more after this one has changed something; ``"*"`` for all
             others.

@@ -3,7 +3,7 @@
 // window_pool: sum or maximum over windows of an image, first along its rows,
 // then along its columns.
 //
-// The image streams channels-last, TILES beats a pixel. Windows are as in
+// The image streams channels-last, TILES beats per pixel. Windows are as in
 // PyTorch: KERNEL, STRIDE, PAD, DILATION of columns (_W) and rows (_H),
 // CEIL_MODE; or those of adaptive pooling. OUT_W and OUT_H must be what they
 // make. What is kept is one row of results for each of the windows that overlap

@@ -179,6 +179,7 @@ def look_up(dotted: str) -> Any:
     raise AssertionError(dotted)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a page about former names has some
 @every_page
 def test_names_exist(page: Path) -> None:
     for dotted in set(re.findall(r"\bmase_hw(?:\.[A-Za-z_]\w*)+", prose(page))):
