@@ -39,6 +39,7 @@ def simulation_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--coverage", action="store_true", help="count lines and toggles (batch engine)")
     parser.add_argument("--intervene", metavar="FILE.py[:FUNCTION]", help="a test that intervenes (fast engine)")
     parser.add_argument("--no-diagnose", action="store_true", help="do not run a failure again with probes")
+    parser.add_argument("--reproduce", type=Path, metavar="FOLDER", help="leave there what repeats a failure elsewhere")
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="where to build and run (BUNDLE.work)")
 
 
@@ -73,4 +74,9 @@ def judge(design: Design, arguments: argparse.Namespace) -> int:
     say(simulation.report())
     if diagnose and arguments.intervene is None and design.graph is None and explainable(simulation.result):
         say("no diagnosis: a bundle has no model to compare its edges with; name it with --model and --config")
+    if not simulation.passed and arguments.reproduce is not None:
+        from mase_hw.design.reproduce import reproduce_simulation
+
+        options = {**simulation_options(arguments), "diagnose": diagnose}
+        say(f"`python {reproduce_simulation(design, arguments.reproduce, **options)}` repeats it")
     return OK if simulation.passed else FAILED

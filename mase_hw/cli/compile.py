@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         calibration=spec.calibration,
         vectors=spec.vectors(arguments.frames, arguments.seed),
         progress=say,
+        reproduce=arguments.reproduce,
     )
     say(f"bundle: {design.path}")
     return judge(design, arguments) if arguments.simulate else OK

@@ -26,6 +26,7 @@ def compile(
     vectors: Inputs | None = None,
     custom_ops: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    reproduce: Path | str | None = None,
 ) -> Design:
     """Turn a model into a verified-to-be-emitted hardware bundle.
 
@@ -40,6 +41,7 @@ def compile(
         custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
             :func:`mase_hw.ir.custom_ops.with_custom_ops`.
         progress: Told what is being done.
+        reproduce: A folder that a failing step leaves, with a ``run.py`` that repeats the failure elsewhere.
 
     Returns:
         The design, ready to simulate.
@@ -53,6 +55,6 @@ def compile(
     check_target(out)
     graph, dummy = traced(model, example_inputs, custom_ops, tell)
     pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
-    graph = run_on_model(pipeline, graph, model, dummy, tell)
+    graph = run_on_model(pipeline, graph, model, dummy, tell, reproduce)
     tell(f"wrote {out}")
     return Design(out, graph)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,12 @@ def traced(
 
 
 def run_on_model(
-    pipeline: Pipeline, graph: MaseGraph, model: nn.Module, example: Mapping[str, Any], tell: Tell
+    pipeline: Pipeline,
+    graph: MaseGraph,
+    model: nn.Module,
+    example: Mapping[str, Any],
+    tell: Tell,
+    reproduce: Path | str | None = None,
 ) -> MaseGraph:
     """Run steps of ``compile`` on a traced model; as soon as it can be run, it is compared with its trace."""
 
@@ -70,7 +76,7 @@ def run_on_model(
         if step.title:
             tell(step.title)
 
-    return pipeline.inserted(Step("trace", compare), after=COMMON).run(graph, on_step=say).graph
+    return pipeline.inserted(Step("trace", compare), after=COMMON).run(graph, on_step=say, reproduce=reproduce).graph
 
 
 def _given(inputs: Any) -> int | set[str]:

@@ -18,6 +18,7 @@ from mase_hw.passes.analysis.report_tables import Table
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.base import GraphPass, Info, changed, validate
 from mase_hw.passes.diagnostics import Place, dump_diagnostic_files
+from mase_hw.passes.reproduce import Reproducer
 
 PlainPass = Callable[[MaseGraph, Mapping[str, Any]], tuple[MaseGraph, Info]]
 Arguments = Mapping[str, Any] | BaseModel | None
@@ -229,6 +230,7 @@ class Pipeline:
         progress: Callable[[str], object] | None = None,
         on_step: Callable[[Step], object] | None = None,
         verify: bool = False,
+        reproduce: str | Path | None = None,
     ) -> Run:
         """Run every step.
 
@@ -238,6 +240,9 @@ class Pipeline:
             on_step: Called with every step before it runs.
             verify: Check the graph after every step, once it has common metadata, so that a pass which leaves a broken
                 graph is the one that is named, and not a later one that trips over it.
+            reproduce: A folder that a failing step leaves: the graph as it was before the step, the step's arguments,
+                and a ``run.py`` that repeats the failure wherever this package is installed. The graph is written down
+                before every step, which takes time.
 
         Returns:
             The graph, and report and time of every step; the time of checking is not in it.
@@ -249,15 +254,31 @@ class Pipeline:
                 what it had, and :func:`failure_of` has the same as data.
         """
         self.check(graph)
+        kept = None if reproduce is None else Reproducer(reproduce)
+        try:
+            return self._run(graph, progress, on_step, verify, kept)
+        finally:
+            if kept is not None:
+                kept.close()
+
+    def _run(
+        self,
+        graph: MaseGraph,
+        progress: Callable[[str], object] | None,
+        on_step: Callable[[Step], object] | None,
+        verify: bool,
+        kept: Reproducer | None,
+    ) -> Run:
         run = Run(graph)
         for position, step in enumerate(self.steps, 1):
             if progress is not None:
                 progress(f"{step.name} ({position} of {len(self)})")
             if on_step is not None:
                 on_step(step)
+            args = step.args if kept is None else kept.before(graph, step.name, step.run, step.args)
             started = time.perf_counter()
             try:
-                graph, info = step.run(graph, step.args)  # type: ignore[arg-type]
+                graph, info = step.run(graph, args)  # type: ignore[arg-type]
                 run.seconds[step.name] = time.perf_counter() - started
                 if verify and COMMON_PASS in graph.completed:
                     graph, _ = verify_analysis_pass(graph)
@@ -265,6 +286,8 @@ class Pipeline:
                 failure = StepFailure(step, position, len(self), graph, graph.completed, dict(run.infos))
                 setattr(error, _FAILURE, failure)
                 error.add_note(str(failure))
+                if kept is not None:
+                    error.add_note(kept.failed())
                 raise
             run.infos[step.name] = info
         return dataclasses.replace(run, graph=graph)

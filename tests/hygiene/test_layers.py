@@ -34,6 +34,7 @@ LAYERS = (
     "ops",
     "catalogue",
     "ir",
+    "reproducible",
     "passes",
     "emit",
     "model_spec",
