@@ -12,6 +12,7 @@ REGRESS_FLAGS ?=
 TARGET ?= xc7
 SYNTH_FLAGS ?=
 VERSIONS_FLAGS ?=
+OPS ?=
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python scripts/install.py $(VENV)/install.log constraints.txt --
@@ -30,7 +31,7 @@ CNN_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_cnn
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim synth test regress test-long lint docs versions doctor venv check-host clean distclean
+.PHONY: help sim synth test regress coverage test-long lint docs versions doctor venv check-host clean distclean
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -73,6 +74,9 @@ test-long: $(STAMP) $(YOSYS_STAMP) $(RUNTIME_STAMP) ## run the long regressions
 
 regress: $(STAMP) $(RUNTIME_STAMP) ## run a regression matrix (MATRIX=FILE.toml, REGRESS_FLAGS=--failed)
 	@$(BIN)/mase-hw regress '$(MATRIX)' --out 'build/regress/$(notdir $(basename $(MATRIX)))' --jobs $(JOBS) $(REGRESS_FLAGS)
+
+coverage: $(STAMP) $(RUNTIME_STAMP) ## count which lines of the RTL the catalogue reaches (long; OPS="relu pad" for some)
+	@$(BIN)/python regress/coverage.py --out build/coverage $(OPS)
 
 lint: $(STAMP) ## check style and types of the Python and style of the RTL
 	@echo "==> ruff check"

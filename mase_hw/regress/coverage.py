@@ -1,0 +1,146 @@
+"""Which lines and branches of the RTL the cases of the catalogue reach, and why they reach no others.
+
+Verilator counts every block and every way of a decision, in each instance that a case elaborates. What no case reaches
+is a gap: either a case is missing, or the gap has a reason, which stands in a file beside the baselines. A reason for
+what is reached after all is as wrong as a gap without one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mase_hw.catalogue import default_catalogue
+from mase_hw.errors import ConfigError
+from mase_hw.regress.ops import OpCase
+from mase_hw.resources import rtl_root
+from mase_hw.simulate.coverage import Coverage, Point
+from mase_hw.simulate.engines.registry import engine
+from mase_hw.simulate.plan import Stalls
+
+KINDS = ("line", "branch")
+ASSERTION = "an assertion that held"
+"""The reason of every block that does nothing but stop the simulation; nobody has to write it down."""
+Place = tuple[str, str]
+"""A module, and the text of a line in it: its number would change with every line above it."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A line of the RTL of which no case reached everything.
+
+    Args:
+        module: The module.
+        line: Its number.
+        text: What stands there.
+        reason: Why that is right; empty if nobody says so.
+    """
+
+    module: str
+    line: int
+    text: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line} `{self.text}`: {self.reason or 'NO REASON'}"
+
+
+def cover(ops: Iterable[str], out: Path, tell: Callable[[str], object] = lambda _: None) -> Coverage:
+    """Play every case of some ops, at full rate and under stalls, and add up what was reached.
+
+    Args:
+        ops: Names of ops in hardware.
+        out: Folder of builds and runs.
+        tell: Told which case is played.
+
+    Raises:
+        SimulationError: If a case does not agree with its golden: what it reached proves nothing then.
+        ConfigError: If an op is not in hardware.
+        ToolError: If a tool is missing or a build fails.
+    """
+    counts: Counter[Point] = Counter()
+    for op in ops:
+        found = default_catalogue().get(op)
+        if found is None or found.hardware is None:
+            raise ConfigError("coverage is counted for ops in hardware", field="ops", got=op)
+        for case in found.hardware.cases():
+            tell(f"{op}-{case.name}")
+            for point, count in _played(OpCase(op, case.name), out / f"{op}-{case.name}", out).counts.items():
+                counts[point] += count
+    return Coverage(dict(counts))
+
+
+def _played(case: OpCase, home: Path, out: Path) -> Coverage:
+    batch = engine("batch")
+    tensors = case.stimulus(0)
+    wanted = case.expected(tensors)
+    streams = {s.name: s for s in case.streams}
+    built = batch.build(case.dut(home / "mem"), home / "build", cache_dir=out / "runtime-cache", coverage=True)
+    counts: Counter[Point] = Counter()
+    for name, stalls in (("full_rate", Stalls.none()), ("stalls", Stalls.random(0.4, 0.4))):
+        watchdog, cycles = case.limits(len(tensors[case.source.name]), stalls.slowdown)
+        result = batch.simulate(
+            built,
+            home / name,
+            {n: streams[n].pack(t) for n, t in tensors.items()},
+            {n: streams[n].pack(t) for n, t in wanted.items()},
+            watchdog=watchdog,
+            max_cycles=cycles,
+            stalls=stalls,
+        ).raise_on_failure()
+        assert result.coverage is not None  # asked for with the build
+        counts.update(result.coverage.counts)
+    return Coverage(dict(counts))
+
+
+def read_reasons(file: Path) -> dict[Place, str]:
+    """Reasons by module and text of the line, from ``[[gap]]`` tables with ``module``, ``line`` and ``reason``.
+
+    Raises:
+        ConfigError: If the file is something else, or a reason is empty.
+    """
+    try:
+        gaps = tomllib.loads(file.read_text(encoding="utf-8")).get("gap", [])
+        found = {(str(g["module"]), str(g["line"]).strip()): str(g["reason"]).strip() for g in gaps}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError("reasons of gaps cannot be read", node=str(file), got=f"{error!r}") from error
+    for place, reason in found.items():
+        if not reason:
+            raise ConfigError("a gap has an empty reason", node=str(file), got=place)
+    return found
+
+
+def gaps(coverage: Coverage, reasons: Mapping[Place, str]) -> list[Gap]:
+    """Every line with something that was never reached, in order."""
+    sources = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in rtl_root().glob("*/*.sv")}
+    places = {(p.module, p.line) for kind in KINDS for p in coverage.missed(kind) if p.module in sources}
+    return [_gap(module, line, sources[module], reasons) for module, line in sorted(places)]
+
+
+def idle(coverage: Coverage, reasons: Mapping[Place, str]) -> list[Place]:
+    """Reasons for what is reached, or is not there any more, of the modules that were covered."""
+    needed = {(gap.module, gap.text) for gap in gaps(coverage, {})}
+    return sorted(place for place in reasons if place[0] in coverage.modules and place not in needed)
+
+
+def _gap(module: str, line: int, source: Sequence[str], reasons: Mapping[Place, str]) -> Gap:
+    text = source[line - 1].strip()
+    reason = reasons.get((module, text), "")
+    if not reason and any("$fatal" in near for near in source[line - 1 : line + 1]):
+        reason = ASSERTION
+    return Gap(module, line, text, reason)
+
+
+def table(coverage: Coverage, found: Iterable[Gap]) -> str:
+    """Lines and branches of every module, then every gap; Markdown."""
+    known = {path.stem for path in rtl_root().glob("*/*.sv")}
+    lines = ["| module | lines | branches |", "|---|---|---|"]
+    for module in [*(m for m in coverage.modules if m in known)]:
+        cells = ["{} of {}".format(*coverage.share(kind, module)) for kind in KINDS]
+        lines.append(f"| `{module}` | {cells[0]} | {cells[1]} |")
+    lines += ["", "What no case reaches:", ""]
+    lines += [f"- {gap}" for gap in found] or ["- nothing"]
+    return "\n".join(lines) + "\n"

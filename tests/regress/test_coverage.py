@@ -1,0 +1,69 @@
+"""Coverage of the RTL: a small sample has no unexplained gap, and what would be one is seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mase_hw.errors import ConfigError
+from mase_hw.regress.coverage import ASSERTION, cover, gaps, idle, read_reasons, table
+from mase_hw.resources import rtl_root
+from mase_hw.simulate.coverage import Coverage, Point
+from tests.regress.conftest import out_folder
+
+SAMPLE = ("skid_buffer", "pad")
+OWN = ("skid_buffer", "fixed_zero_pad2d", "register_slice")
+"""Modules of the sample that need no other op to be reached."""
+BROKEN = ("[[gap]]\nmodule = 'a'\n", "gap = 3", "[[gap", '[[gap]]\nmodule="a"\nline="b"\nreason=" "')
+
+
+def test_a_sample_has_no_unexplained_gap(root: Path, tmp_path: Path, runtime: Path) -> None:
+    out = out_folder(tmp_path, runtime)
+    coverage = cover(SAMPLE, out)
+    reasons = read_reasons(root / "regress" / "coverage.toml")
+    assert {"skid_buffer", "fixed_zero_pad2d", "stream_fifo", "register_slice"} <= set(coverage.modules)
+    own = [gap for gap in gaps(coverage, reasons) if gap.module in OWN]
+    assert [str(gap) for gap in own if not gap.reason] == []
+    assert coverage.share("branch", "skid_buffer")[1] > 0 and "| `fixed_zero_pad2d` |" in table(coverage, own)
+
+
+def place(module: str, text: str) -> int:
+    lines = (rtl_root() / "lib" / f"{module}.sv").read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+def test_a_gap_needs_a_reason_and_a_reason_a_gap() -> None:
+    stop = place("skid_buffer", '$fatal(1, "%m: the skid word')
+    clear = place("skid_buffer", "out_valid <= 1'b0")
+    text = "out_valid <= 1'b0;"
+    counts = {
+        Point("skid_buffer", "line", clear, 7, "if"): 0,
+        Point("skid_buffer", "branch", stop - 1, 5, "if"): 0,
+        Point("skid_buffer", "toggle", 1, 1, "clk"): 0,
+        Point("bench", "line", 1, 1, "block"): 0,
+    }
+    found = gaps(Coverage(counts), {})
+    assert [(g.line, g.text, g.reason) for g in found] == [
+        (clear, text, ""), (stop - 1, found[1].text, ASSERTION),
+    ]  # fmt: skip
+    assert "NO REASON" in str(found[0]) and found[1].text.startswith("if (")
+    why = {("skid_buffer", text): "never reset here"}
+    assert gaps(Coverage(counts), why)[0].reason == "never reset here" and idle(Coverage(counts), why) == []
+    # Once it is reached, or is a line no more, the reason is idle; of modules that were not covered nothing is known.
+    reached = Coverage({point: 1 for point in counts})
+    assert gaps(reached, why) == [] and idle(reached, {**why, ("stream_fork", "x"): "y"}) == [("skid_buffer", text)]
+
+
+@pytest.mark.parametrize(
+    "text", ["[[gap]]\nmodule = 'a'\n", "gap = 3", "[[gap", '[[gap]]\nmodule="a"\nline="b"\nreason=" "']
+)
+def test_reasons_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / "reasons.toml").write_text(text)
+    with pytest.raises(ConfigError, match="reason"):
+        read_reasons(tmp_path / "reasons.toml")
+
+
+def test_an_op_without_hardware_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="in hardware"):
+        cover(["softmax"], tmp_path)
