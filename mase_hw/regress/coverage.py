@@ -24,6 +24,8 @@ from mase_hw.simulate.plan import Stalls
 KINDS = ("line", "branch")
 ASSERTION = "an assertion that held"
 """The reason of every block that does nothing but stop the simulation; nobody has to write it down."""
+CONSTANT = "computed during elaboration"
+"""That of every line in a function of type ``int``: this library computes parameters with them, and no signal."""
 Place = tuple[str, str]
 """A module, and the text of a line in it: its number would change with every line above it."""
 
@@ -131,7 +133,19 @@ def _gap(module: str, line: int, source: Sequence[str], reasons: Mapping[Place, 
     reason = reasons.get((module, text), "")
     if not reason and any("$fatal" in near for near in source[line - 1 : line + 1]):
         reason = ASSERTION
+    if not reason and _in_constant_function(source[:line]):
+        reason = CONSTANT
     return Gap(module, line, text, reason)
+
+
+def _in_constant_function(before: Sequence[str]) -> bool:
+    """Whether the last of these lines is in a function that makes an ``int``."""
+    for text in reversed(before):
+        if text.strip().startswith("function automatic int "):
+            return True
+        if "endfunction" in text or text.strip().startswith("function "):
+            return False
+    return False
 
 
 def table(coverage: Coverage, found: Iterable[Gap]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError
-from mase_hw.regress.coverage import ASSERTION, cover, gaps, idle, read_reasons, table
+from mase_hw.regress.coverage import ASSERTION, CONSTANT, cover, gaps, idle, read_reasons, table
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.coverage import Coverage, Point
 from tests.regress.conftest import out_folder
@@ -53,6 +53,18 @@ def test_a_gap_needs_a_reason_and_a_reason_a_gap() -> None:
     # Once it is reached, or is a line no more, the reason is idle; of modules that were not covered nothing is known.
     reached = Coverage({point: 1 for point in counts})
     assert gaps(reached, why) == [] and idle(reached, {**why, ("stream_fork", "x"): "y"}) == [("skid_buffer", text)]
+
+
+def test_what_is_computed_during_elaboration_never_runs() -> None:
+    inside = place("window_pool", "if (CEIL_MODE != 0 &&")
+    after = place("window_pool", "if (KERNEL_W < 1")
+    data = place("window_reduce", "both[i] = (part[i] > x[i])")  # in a function that makes a beat
+    counts = {
+        Point("window_pool", "branch", inside, 1, "if"): 0,
+        Point("window_pool", "branch", after, 1, "if"): 0,
+        Point("window_reduce", "branch", data, 1, "if"): 0,
+    }
+    assert [gap.reason for gap in gaps(Coverage(counts), {})] == [CONSTANT, "", ""]
 
 
 @pytest.mark.parametrize(
