@@ -2,8 +2,8 @@
 //
 // stream_fifo: first-word fall-through FIFO of any depth.
 //
-// Up to 32 words are stored in an array with an asynchronous read, which maps to
-// LUT RAM. A deeper one is read synchronously, one word ahead, which maps to
+// Up to LUT_DEPTH words are stored in an array with an asynchronous read, which maps
+// to LUT RAM. A deeper one is read synchronously, one word ahead, which maps to
 // block RAM; a word that is written into an empty FIFO goes past the memory, so
 // that both behave alike in every cycle.
 // `in_ready` depends on registered state only (a full FIFO does not accept in
@@ -13,9 +13,10 @@
 // Throughput: 1 beat per cycle for DEPTH >= 2, 1 beat per 2 cycles for DEPTH 1.
 // Golden:     identity on the sequence of beats.
 module stream_fifo #(
-    parameter  int WIDTH  = 8,
-    parameter  int DEPTH  = 2,
-    localparam int CountW = $clog2(DEPTH + 1)
+    parameter  int WIDTH     = 8,
+    parameter  int DEPTH     = 2,
+    parameter  int LUT_DEPTH = 32,
+    localparam int CountW    = $clog2(DEPTH + 1)
 ) (
     input  logic              clk,
     input  logic              rst,
@@ -34,11 +35,12 @@ module stream_fifo #(
   if (DEPTH < 1) begin : g_bad_depth
     $fatal(1, "stream_fifo: DEPTH must be at least 1, got %0d", DEPTH);
   end
+  if (LUT_DEPTH < 0) begin : g_bad_lut_depth
+    $fatal(1, "stream_fifo: LUT_DEPTH must not be negative, got %0d", LUT_DEPTH);
+  end
 
   localparam int PtrW = (DEPTH > 1) ? $clog2(DEPTH) : 1;
   localparam logic [PtrW-1:0] PtrLast = PtrW'(DEPTH - 1);
-
-  localparam int LutDepth = 32;
 
   logic [WIDTH-1:0] mem      [DEPTH];
   logic [ PtrW-1:0] wr_ptr_q;
@@ -77,7 +79,7 @@ module stream_fifo #(
     end
   end
 
-  if (DEPTH <= LutDepth) begin : g_lut
+  if (DEPTH <= LUT_DEPTH) begin : g_lut
     assign out_data = mem[rd_ptr_q];
   end else begin : g_block
     logic [ PtrW-1:0] rd_ptr_d;

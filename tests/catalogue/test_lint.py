@@ -328,7 +328,11 @@ BAD: dict[str, Bad] = {
     "rom_source": [({"DEPTH": 0}, "MODULE: DEPTH .* 0$"), ({"WIDTH": 0}, "MODULE: WIDTH .* 0$")],
     "skid_buffer": [({"WIDTH": -1}, "MODULE: WIDTH .* -1$")],
     "stream_check": [({"WIDTH": 0}, "MODULE.*: WIDTH .* 0$"), ({"FRAME": -1}, "MODULE.*: FRAME .* -1$")],
-    "stream_fifo": [({"DEPTH": 0}, "MODULE: DEPTH .* 0$"), ({"WIDTH": 0}, "MODULE: WIDTH .* 0$")],
+    "stream_fifo": [
+        ({"DEPTH": 0}, "MODULE: DEPTH .* 0$"),
+        ({"WIDTH": 0}, "MODULE: WIDTH .* 0$"),
+        ({"LUT_DEPTH": -1}, "MODULE: LUT_DEPTH .* -1$"),
+    ],
     "stream_fork": [({"N": 0}, "MODULE: N .* 0$"), ({"WIDTH": 0}, "MODULE: WIDTH .* 0$")],
     "stream_join": [({"N": 0}, "MODULE: N .* 0$")],
     "stream_reorder": [

@@ -1,0 +1,175 @@
+"""One fault at least for every property: the proof of the property must fail, with a counterexample.
+
+The property is the only one in the design, so that none of the others can be what fails.
+"""
+
+from __future__ import annotations
+
+from .proofs import FORK, JOIN, LINES, LOOP, ROM, ROW_END, SKID, SLICE, cast, divide, fifo, mac, repack, replay
+from .runner import Mutant, Proof
+
+LUT, BLOCK = fifo(3, 32), fifo(3, 0)
+TWICE = replay(2, 2)
+RAGGED = repack(4, 3, 10, 10)
+PLAIN = mac(N=1, RUN=1)
+ROUND = Proof(ROM, {"DEPTH": 3}, memory=LINES[:3])
+DROP = cast(5, 1, 3, 1, range(1, 3))
+UNSIGNED = cast(5, 1, 3, 0, range(1, 3))
+THIRDS = divide(IN_WIDTH=5, COL_MIN=3)
+
+
+def of(proof: Proof, property: str, old: str, new: str, cycles: int = 8, file: str = "") -> Mutant:
+    """A fault in the module of the harness, or in another one."""
+    return Mutant(proof, property, file or proof.harness.module, old, new, cycles)
+
+
+_SLICE, _SKID, _FORK, _JOIN = (Proof(SLICE), Proof(SKID), Proof(FORK, {"N": 2}), Proof(JOIN, {"N": 2}))
+
+MUTANTS: dict[str, Mutant] = {
+    # register_slice
+    "slice_drops_valid": of(_SLICE, "p_valid_stays", "end else if (in_ready) begin", "end else begin"),
+    "slice_takes_data_always": of(_SLICE, "p_data_stays", "if (in_ready && in_valid) begin", "if (in_valid) begin"),
+    "slice_survives_reset": of(_SLICE, "p_made", "out_valid <= 1'b0;", "out_valid <= out_valid;"),
+    "slice_forgets_the_second": of(_SLICE, "p_kept", "out_valid <= in_valid;", "out_valid <= in_valid && !out_valid;"),
+    "slice_spoils_the_second": of(
+        _SLICE, "p_order", "out_data <= in_data;", "out_data <= in_data ^ WIDTH'(out_valid);"
+    ),
+    "slice_waits_to_be_empty": of(_SLICE, "p_room", "!out_valid || out_ready;\n\n", "!out_valid;"),
+    # skid_buffer
+    "skid_always_advances": of(_SKID, "p_valid_stays", "advance = !out_valid || out_ready", "advance = 1'b1"),
+    "skid_overwrites_the_output": of(
+        _SKID, "p_data_stays", "if (advance && (in_valid || !in_ready))", "if (in_valid || !in_ready)"
+    ),
+    "skid_repeats": of(_SKID, "p_made", "in_valid || !in_ready;", "in_valid || !in_ready || out_valid;"),
+    "skid_loses_the_second": of(_SKID, "p_kept", "in_valid || !in_ready;", "in_valid && in_ready;"),
+    "skid_sends_the_newer": of(_SKID, "p_order", "in_ready ? in_data : skid_q", "in_data"),
+    "skid_starts_closed": of(
+        _SKID, "p_room", "in_ready  <= 1'b1;\n      out_valid <=", "in_ready <= 1'b0;\n out_valid <="
+    ),
+    # stream_fifo
+    "fifo_drops_valid": of(LUT, "p_valid_stays", "count != '0;", "count != '0 && !(in_valid && !out_ready);"),
+    "fifo_reads_ahead": of(BLOCK, "p_data_stays", "rd_ptr_d = !pop ?", "rd_ptr_d = !out_valid ?"),
+    "fifo_falls_through": of(LUT, "p_made", "count != '0;", "count != '0 || in_valid;"),
+    "fifo_keeps_the_last": of(LUT, "p_kept", "count != '0;", "count > CountW'(1);"),
+    "fifo_wraps_early": of(LUT, "p_order", "PtrLast = PtrW'(DEPTH - 1)", "PtrLast = PtrW'(DEPTH - 2)"),
+    "fifo_reads_what_is_being_written": of(
+        BLOCK, "p_order", "is_past_q <= push && (wr_ptr_q == rd_ptr_d);", "is_past_q <= 1'b0;"
+    ),
+    "fifo_holds_one_less": of(LUT, "p_room", "count != CountW'(DEPTH)", "count < CountW'(DEPTH - 1)"),
+    "fifo_counts_pops_only": of(LUT, "p_count", "else if (pop && !push)", "else if (pop)"),
+    # stream_fork
+    "fork_counts_offers": of(_FORK, "p_valid_stays", "done_q | (out_valid & out_ready)", "done_q | out_valid"),
+    "fork_changes_data": of(_FORK, "p_data_stays", "out_data  = in_data;", "out_data = in_data ^ WIDTH'(done_q);"),
+    "fork_sends_twice": of(_FORK, "p_once", "{N{in_valid}} & ~done_q", "{N{in_valid}}"),
+    "fork_forgets_the_slower": of(_FORK, "p_every", "{N{in_valid}} & ~done_q", "{N{in_valid && done_q == '0}}"),
+    "fork_inverts": of(_FORK, "p_data", "out_data  = in_data;", "out_data = ~in_data;"),
+    "fork_retires_early": of(_FORK, "p_retire", "&(done_q | out_ready)", "|(done_q | out_ready)"),
+    "fork_waits_for_all_at_once": of(_FORK, "p_accept", "&(done_q | out_ready)", "&out_ready"),
+    # stream_join
+    "join_withdraws": of(_JOIN, "p_valid_stays", "= &in_valid;", "= (&in_valid) && !out_ready;"),
+    "join_takes_any": of(_JOIN, "p_made", "= &in_valid;", "= |in_valid;"),
+    "join_waits_for_ready": of(_JOIN, "p_kept", "= &in_valid;", "= (&in_valid) && out_ready;"),
+    "join_takes_one_alone": of(_JOIN, "p_together", "{N{out_valid && out_ready}}", "{N{out_ready}}"),
+    # replay_buffer
+    "replay_drops_valid": of(TWICE, "p_valid_stays", "if (move) begin\n          out_valid <=", "begin\n out_valid <="),
+    "replay_reads_on": of(TWICE, "p_data_stays", "if (move) begin\n        out_data <=", "begin\n out_data <="),
+    "replay_reads_before_the_writer": of(TWICE, "p_made", "(!first_pass || (unread_q != '0))", "1'b1"),
+    "replay_keeps_the_last": of(TWICE, "p_kept", "(unread_q != '0)", "(unread_q > CountW'(1))"),
+    "replay_starts_over_in_the_lower_half": of(TWICE, "p_order", "high_q ? HighFirst : '0;", "'0;", 14),
+    "replay_holds_one_vector": of(TWICE, "p_room", "used_q != CountW'(Depth)", "used_q < CountW'(LEN)"),
+    "replay_takes_unasked": of(replay(1, 1), "p_wires", "assign in_ready  = out_ready;", "assign in_ready = 1'b1;"),
+    # stream_repack
+    "repack_drops_valid": of(RAGGED, "p_valid_stays", "count_q >= need;", "count_q >= need && !in_valid;"),
+    "repack_moves_on": of(RAGGED, "p_data_stays", "if (out_fire) begin\n        kept", "if (out_valid) begin\n kept"),
+    "repack_sends_early": of(RAGGED, "p_made", "count_q >= need;", "count_q >= need - CountW'(1);"),
+    "repack_waits": of(RAGGED, "p_kept", "count_q >= need;", "count_q > need;"),
+    "repack_shifts_a_short_beat_too_far": of(RAGGED, "p_order", "out_short ? store_q[FromTail] :", "1'b0 ? '0 :", 10),
+    "repack_leaves_pad_lanes": of(RAGGED, "p_pad", "out_short ? '0 : store_q[s]", "store_q[s]", 10),
+    "repack_holds_less": of(RAGGED, "p_room", "ReadyMax = 2 * OutUnits - 1", "ReadyMax = OutUnits - 1"),
+    # rom_source
+    "rom_drops_valid": of(
+        ROUND,
+        "p_valid_stays",
+        "if (out_move) begin\n        out_valid <= rom_valid_q;",
+        "begin\n out_valid <= rom_valid_q && out_move;",
+    ),
+    "rom_reads_on": of(ROUND, "p_data_stays", "if (out_move) begin\n      out_data <=", "begin\n out_data <="),
+    "rom_wraps_early": of(ROUND, "p_order", "AddrLast = AddrW'(DEPTH - 1)", "AddrLast = AddrW'(DEPTH - 2)"),
+    "rom_is_read_backwards": of(ROUND, "p_order", "mem, 0, DEPTH - 1", "mem, DEPTH - 1, 0"),
+    "rom_starts_early": of(ROUND, "p_start", "out_valid <= rom_valid_q;", "out_valid <= 1'b1;"),
+    "rom_pauses": of(ROUND, "p_endless", "out_valid <= rom_valid_q;", "out_valid <= rom_valid_q && !out_valid;"),
+    # counters
+    "loop_is_one_short": of(Proof(LOOP, {"MAX": 5}), "p_last", "last ? LeftW'(COUNT - 2)", "last ? LeftW'(COUNT - 3)"),
+    "loop_goes_on_after_reset": of(
+        Proof(LOOP, {"MAX": 3}), "p_last", "if (rst) begin\n        left_q <= LeftW'(COUNT - 2);", "if (1'b0) begin"
+    ),
+    "row_has_a_beat_too_many": of(
+        Proof(ROW_END, {"MAX_SIZE": 4, "MAX_LANES": 2}), "p_last", "(SIZE + LANES - 1) / LANES", "SIZE / LANES + 1"
+    ),
+    # fixed_mac_array
+    "mac_takes_data_without_weights": of(
+        PLAIN, "p_together", "act_ready = weight_valid && bias_ok", "act_ready = bias_ok"
+    ),
+    "mac_takes_a_bias_each_time": of(
+        mac(N=1, RUN=2, HAS_BIAS=1),
+        "p_together",
+        "bias_ready = (HAS_BIAS != 0) && first_q",
+        "bias_ready = (HAS_BIAS != 0)",
+    ),
+    "mac_keeps_a_place_free": of(PLAIN, "p_issue", "(credit_q != '0)", "(credit_q > CreditW'(1))", 14),
+    "mac_takes_no_credit": of(PLAIN, "p_space", "credit_q <= credit_q - CreditW'(1);", "credit_q <= credit_q;", 16),
+    "mac_loses_every_second_result": of(
+        PLAIN, "p_every", "{valid_q[TermLatency-2:0], issue}", "{valid_q[TermLatency-2:0], issue && !valid_q[0]}"
+    ),
+    "mac_starts_every_sum_anew": of(
+        mac(N=1, RUN=2), "p_result", "(in_first ? init : out_data)", "init", 9, "fixed_accumulator"
+    ),
+    "mac_adds_the_bias_of_the_run_before": of(
+        mac(N=1, RUN=1, HAS_BIAS=1), "p_result", "bias_q = pipe_q[TermLatency-1];", "bias_q = pipe_q[0];", 9
+    ),
+    "mac_shifts_the_first_term_only": of(
+        mac(N=1, RUN=2, HAS_SHIFT=1), "p_result", "first_q ? shift : run_q}", "first_q ? shift : '0}", 10
+    ),
+    "mac_keeps_the_last_result": of(PLAIN, "p_offer", "count != '0;", "count > CountW'(1);", 8, "stream_fifo"),
+    "mac_has_a_queue_too_short": of(
+        mac(N=2, RUN=1, FLOWING=1), "p_flow", "(Pipe + RUN) / RUN + 1", "(Pipe + RUN) / RUN - 1", 12
+    ),
+    # fixed_cast_unit
+    "cast_rounds_ties_to_odd": of(
+        DROP, "p_round", "(fraction != Half) || whole[0]", "(fraction != Half) || !whole[0]", 1
+    ),
+    "cast_rounds_every_half_up": of(DROP, "p_round", "&& ((fraction != Half) || whole[0])", "", 1),
+    "cast_rounds_half_down": of(
+        DROP,
+        "p_round",
+        "begin : g_half_up\n      assign increment =",
+        "begin : g_half_up\n assign increment = whole[0] &&",
+        1,
+    ),
+    "cast_rounds_floor_up": of(DROP, "p_round", "increment = 1'b0", "increment = fraction[0]", 1),
+    "cast_truncates_to_the_floor": of(DROP, "p_round", "ext[ExtW-1] && (fraction != '0)", "1'b0", 1),
+    "cast_saturates_too_low": of(DROP, "p_overflow", "? Lowest : ~Lowest", "? Lowest : ~Lowest - OUT_WIDTH'(1)", 1),
+    "cast_clamps_negatives_to_the_top": of(UNSIGNED, "p_overflow", "{!value[VW-1]}", "{value[VW-1]}", 1),
+    "cast_does_not_wrap": of(
+        DROP, "p_overflow", "out_data = value[OUT_WIDTH-1:0];\n  end else if", "out_data = '0;\n  end else if", 1
+    ),
+    # fixed_divide_unit
+    "divide_rounds_ties_to_odd": of(
+        divide(IN_WIDTH=5, COL_MIN=2),
+        "p_round",
+        "(rest_twice == half) && quotient_q[0]",
+        "(rest_twice == half) && !quotient_q[0]",
+    ),
+    "divide_rounds_negative_ties_up": of(
+        divide(IN_WIDTH=5, COL_MIN=2),
+        "p_round",
+        "(rest_twice == half) && !negative2_q",
+        "(rest_twice == half) && negative2_q",
+    ),
+    "divide_truncates_for_floor": of(THIRDS, "p_round", "negative2_q && (rest_twice != '0)", "1'b0"),
+    "divide_has_a_reciprocal_too_small": of(THIRDS, "p_round", "+ (RecipW + 1)'(Div - 1);", "+ '0;"),
+    "divide_moves_the_sign_alone": of(THIRDS, "p_round", "negative2_q <= negative_q;", "negative2_q <= x < 0;"),
+    "divide_saturates_too_low": of(
+        THIRDS, "p_overflow", "? Lowest : ~Lowest", "? Lowest : ~Lowest - OUT_WIDTH'(1)", 5, "fixed_cast_unit"
+    ),
+}

@@ -1,0 +1,113 @@
+"""What is proven: the harnesses with the parameters, and how deep the induction goes."""
+
+from __future__ import annotations
+
+from .runner import Harness, Proof
+
+SLICE = Harness("register_slice", parts=("stream_spec",))
+SKID = Harness("skid_buffer", parts=("stream_spec",))
+FIFO = Harness("stream_fifo", parts=("stream_spec",))
+FORK = Harness("stream_fork")
+JOIN = Harness("stream_join")
+REPLAY = Harness("replay_buffer")
+REPACK = Harness("stream_repack")
+ROM = Harness("rom_source")
+ROW_END = Harness("row_end")
+LOOP = Harness("loop_counter")
+CAST = Harness("fixed_cast_unit")
+DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
+MAC = Harness(
+    "fixed_mac_array",
+    needs=(
+        *("fixed_adder_tree", "fixed_dot_product", "fixed_accumulator"),
+        *("fixed_cast_unit", "loop_counter", "stream_fifo"),
+    ),
+)
+
+LINES = ("9", "3", "c", "1", "7")
+"""Of a memory; no two lines are equal."""
+
+
+def fifo(depth: int, lut_depth: int) -> Proof:
+    """A FIFO of that depth; with a LUT depth below it, in block memory."""
+    return Proof(FIFO, {"DEPTH": depth, "LUT_DEPTH": lut_depth}, cover=depth + 4 if depth <= 3 else 0)
+
+
+def replay(length: int, repeats: int) -> Proof:
+    """Vectors of that length, sent so often; without repetition the module is wires."""
+    cover = 3 * length * repeats + 2 if repeats > 1 and length * repeats <= 6 else 0
+    return Proof(REPLAY, {"LEN": length, "REPEATS": repeats}, cover=cover)
+
+
+def repack(in_lanes: int, out_lanes: int, in_size: int, out_size: int, cover: int = 0) -> Proof:
+    """Rows of ``in_size`` elements into rows of ``out_size``."""
+    sides = {"IN_LANES": in_lanes, "OUT_LANES": out_lanes, "IN_SIZE": in_size, "OUT_SIZE": out_size}
+    return Proof(REPACK, sides, cover=cover)
+
+
+def cast(in_width: int, in_signed: int, out_width: int, out_signed: int, shifts: range) -> Proof:
+    """One pair of formats, at those shifts."""
+    formats = {"IN_WIDTH": in_width, "IN_SIGNED": in_signed, "OUT_WIDTH": out_width, "OUT_SIGNED": out_signed}
+    return Proof(CAST, {**formats, "SHIFT_MIN": shifts.start, "SHIFTS": len(shifts)}, k=0)
+
+
+def every_shift(in_width: int) -> range:
+    """From two fraction bits more to so many fewer that one more changes nothing, and one more than that."""
+    return range(-2, in_width + 4)
+
+
+def divide(**parameters: int) -> Proof:
+    """A divider with these parameters, the others as in the harness."""
+    return Proof(DIVIDE, parameters, cover=5)
+
+
+def mac(cover: int = 0, **parameters: int) -> Proof:
+    """An array with these parameters, the others as in the harness; the induction spans its multipliers and adders."""
+    stages = 2 + (parameters["N"] - 1).bit_length() + parameters.get("HAS_SHIFT", 0)
+    return Proof(MAC, parameters, k=stages + 1, cover=cover)
+
+
+PROOFS = [
+    Proof(SLICE, cover=5),
+    Proof(SKID, cover=5),
+    *(fifo(depth, lut_depth) for lut_depth in (32, 0) for depth in range(1, 9)),
+    *(Proof(FORK, {"N": n}, cover=5) for n in range(1, 5)),
+    *(Proof(JOIN, {"N": n}, cover=4) for n in range(1, 4)),
+    *(replay(*shape) for shape in ((1, 1), (1, 2), (2, 2), (1, 3), (3, 2), (2, 3), (4, 3))),
+    *(Proof(ROM, {"DEPTH": d}, cover=d + 5, memory=LINES[:d]) for d in (1, 2, 5)),
+    # As many lanes, dividing lanes both ways, lanes without a common factor, ragged rows, rows of other lengths.
+    *(repack(1, 1, 3, 3, 8), repack(1, 4, 8, 8), repack(4, 1, 8, 8), repack(4, 2, 10, 10)),
+    *(repack(4, 3, 10, 10, 10), repack(3, 4, 10, 10), repack(7, 2, 7, 7), repack(5, 3, 16, 16)),
+    *(repack(3, 3, 5, 7, 10), repack(4, 4, 10, 30), repack(8, 3, 8, 24), repack(2, 7, 6, 21), repack(6, 4, 9, 15)),
+    Proof(LOOP, {"MAX": 17}, cover=10),
+    Proof(ROW_END, {"MAX_SIZE": 9, "MAX_LANES": 4}, cover=8),
+    mac(12, N=1, RUN=1),
+    mac(N=2, RUN=2),
+    mac(N=2, RUN=3, HAS_BIAS=1, BIAS_FRAC=3),
+    mac(N=1, RUN=4, HAS_BIAS=1, BIAS_FRAC=0, BIAS_SIGNED=0, A_SIGNED=0),
+    mac(N=2, RUN=1, LANES=2, HAS_SHIFT=1, A_SIGNED=0, B_SIGNED=0),
+    mac(N=3, RUN=2, HAS_BIAS=1, BIAS_FRAC=2, HAS_SHIFT=1),
+    *(mac(10, N=n, RUN=run, FLOWING=1) for n, run in ((2, 1), (1, 2), (2, 3))),
+    cast(12, 1, 8, 1, every_shift(12)),
+    cast(12, 0, 5, 0, every_shift(12)),
+    cast(8, 0, 12, 1, every_shift(8)),
+    cast(7, 1, 3, 0, every_shift(7)),
+    cast(3, 1, 12, 0, every_shift(3)),
+    *(cast(1, a, 1, b, every_shift(1)) for a in (0, 1) for b in (0, 1)),
+    divide(IN_WIDTH=7, IN_FRAC=3, COL_MIN=7, OUT_WIDTH=4, OUT_FRAC=1),
+    divide(IN_WIDTH=4, ROW_MIN=2, ROWS=2, COLS=2),
+    divide(IN_WIDTH=4, COL_MIN=9, OUT_FRAC=3, OUT_SIGNED=0),
+    divide(IN_WIDTH=4, IN_FRAC=9, COL_MIN=3),
+    divide(IN_WIDTH=6, IN_FRAC=4, COL_MIN=2, COLS=2, OUT_WIDTH=3),
+]
+"""Proven by `make test`."""
+
+WIDE = [
+    *(cast(a, (a + b) % 2, b, (a + b // 2) % 2, every_shift(a)) for a in range(1, 13) for b in range(1, 13)),
+    divide(IN_WIDTH=12, IN_FRAC=2, COL_MIN=7, OUT_WIDTH=8),
+    divide(IN_WIDTH=8, ROW_MIN=2, ROWS=2, COLS=3),
+    *(repack(i, o, a, b) for i in range(1, 6) for o in range(1, 6) for a, b in ((6, 6), (7, 7), (5, 8), (9, 3))),
+    *(replay(length, repeats) for length in range(1, 7) for repeats in range(2, 6)),
+    *(Proof(FORK, {"N": n}, cover=5) for n in (5, 8)),
+]
+"""Proven by `make test-long`: what differs in sizes only."""

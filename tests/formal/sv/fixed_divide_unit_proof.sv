@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fixed_divide_unit_proof: fixed_divide_unit divides exactly and rounds once, in
+// every mode, whatever its three enables do.
+//
+// The model moves the operands with the enables. As for fixed_cast_unit, the
+// specification says what a result must fulfil, and the integer to which the
+// quotient is rounded is looked up inside the unit.
+//   p_round     that integer is the right one, as the distance to the exact quotient
+//               says, and at equal distances the rule for ties
+//   p_overflow  the result is the integer of the output format that is closest to it
+//               (saturation), or equal to it modulo 2 ** OUT_WIDTH (wrap)
+module fixed_divide_unit_proof #(
+    parameter int IN_WIDTH   = 4,
+    parameter int IN_FRAC    = 0,
+    parameter int ROW_MIN    = 1,
+    parameter int ROWS       = 1,
+    parameter int COL_MIN    = 1,
+    parameter int COLS       = 1,
+    parameter int OUT_WIDTH  = 4,
+    parameter int OUT_FRAC   = 0,
+    parameter int OUT_SIGNED = 1,
+
+    localparam int RowW = (ROWS > 1) ? $clog2(ROWS) : 1,
+    localparam int ColW = (COLS > 1) ? $clog2(COLS) : 1
+) (
+    input logic                clk,
+    input logic [         2:0] enable,
+    input logic [IN_WIDTH-1:0] in_data,
+    input logic [    RowW-1:0] in_row,
+    input logic [    ColW-1:0] in_col
+);
+
+  localparam int Shift = IN_FRAC - OUT_FRAC;
+  localparam int Drop = (Shift > 0) ? Shift : 0;
+  localparam int Grow = (Shift < 0) ? -Shift : 0;
+  localparam int DivW = $clog2((ROW_MIN + ROWS) * (COL_MIN + COLS));
+  // Wide enough for the value and for every integer, each times the divisor.
+  localparam int W = IN_WIDTH + OUT_WIDTH + DivW + Drop + Grow + 4;
+  typedef logic signed [W-1:0] exact_t;
+  // And for a reciprocal times the divisor.
+  localparam int ProductW = IN_WIDTH + Grow + 2 * DivW + 4;
+
+  localparam exact_t Zero = '0;  // signed, as a bare '0 is not
+  localparam exact_t Lowest = (OUT_SIGNED != 0) ? -(exact_t'(1) <<< (OUT_WIDTH - 1)) : '0;
+  localparam exact_t Highest = (exact_t'(1) <<< (OUT_WIDTH - OUT_SIGNED)) - exact_t'(1);
+
+  always_comb begin
+    a_row : assume (int'(in_row) < ROWS);
+    a_col : assume (int'(in_col) < COLS);
+  end
+
+  // ---- Model: the operands in each of the three registers, once there are any.
+  logic [2:0]               there_q;
+  logic [2:0][IN_WIDTH-1:0] data_q;
+  logic [2:0][    RowW-1:0] row_q;
+  logic [2:0][    ColW-1:0] col_q;
+
+  initial there_q = '0;
+  always_ff @(posedge clk) begin
+    for (int s = 0; s < 3; s++) begin
+      if (enable[s]) begin
+        there_q[s] <= (s == 0) ? 1'b1 : there_q[s-1];
+        data_q[s]  <= (s == 0) ? in_data : data_q[s-1];
+        row_q[s]   <= (s == 0) ? in_row : row_q[s-1];
+        col_q[s]   <= (s == 0) ? in_col : col_q[s-1];
+      end
+    end
+  end
+
+  exact_t [2:0] value;
+  exact_t [2:0] divisor;
+
+  for (genvar s = 0; s < 3; s++) begin : g_exact
+    assign value[s]   = W'(signed'(data_q[s])) <<< Grow;
+    assign divisor[s] = W'((ROW_MIN + int'(row_q[s])) * (COL_MIN + int'(col_q[s])));
+    always_comb begin
+      inv_index : assert (!there_q[s] || (int'(row_q[s]) < ROWS && int'(col_q[s]) < COLS));
+    end
+  end
+
+  // The registers of every unit, for the invariants.
+  localparam int BitsW = 8 * W;
+  logic [3:0][1:0][BitsW-1:0] operand_bits;
+  logic [3:0][1:0][BitsW-1:0] quotient_bits;
+
+  for (genvar r = 0; r < 4; r++) begin : g_rounding
+    for (genvar v = 0; v < 2; v++) begin : g_overflow
+      logic [OUT_WIDTH-1:0] out_data;
+      fixed_divide_unit #(
+          .IN_WIDTH  (IN_WIDTH),
+          .IN_FRAC   (IN_FRAC),
+          .ROW_MIN   (ROW_MIN),
+          .ROWS      (ROWS),
+          .COL_MIN   (COL_MIN),
+          .COLS      (COLS),
+          .OUT_WIDTH (OUT_WIDTH),
+          .OUT_FRAC  (OUT_FRAC),
+          .OUT_SIGNED(OUT_SIGNED),
+          .ROUNDING  (r),
+          .OVERFLOW  (v)
+      ) dut (
+          .*
+      );
+
+      // ---- Properties.
+      exact_t whole;  // the integer to which the quotient is rounded
+      exact_t step;  // one unit of it
+      exact_t above;  // twice what the value is above it
+      exact_t result;
+      logic   tie;
+      logic   right;
+      assign whole = exact_t'(dut.value_q);
+      assign step = divisor[2] <<< Drop;
+      assign above = (value[2] - whole * step) <<< 1;
+      assign tie = above == step || above == -step;
+      assign result = (OUT_SIGNED != 0) ? W'(signed'(out_data)) : W'(signed'({1'b0, out_data}));
+
+      if (r == 0) begin : g_half_even
+        assign right = above >= -step && above <= step && !(tie && whole[0]);
+      end else if (r == 1) begin : g_half_up
+        assign right = above >= -step && above < step;
+      end else if (r == 2) begin : g_floor
+        assign right = above >= Zero && above < (step <<< 1);
+      end else begin : g_trunc
+        assign right = (value[2] < Zero) ? (above <= Zero && above > -(step <<< 1)) :
+                                           (above >= Zero && above < (step <<< 1));
+      end
+
+      always_comb begin
+        p_round : assert (!there_q[2] || right);
+      end
+
+      if (v == 0) begin : g_saturate
+        always_comb begin
+          p_overflow :
+          assert (result == ((whole < Lowest) ? Lowest : (whole > Highest) ? Highest : whole));
+        end
+      end else begin : g_wrap
+        exact_t apart;
+        assign apart = result - whole;
+        always_comb begin
+          p_overflow : assert (apart[OUT_WIDTH-1:0] == '0);
+        end
+      end
+
+      // ---- Invariants. Up to the quotient all modes are the same.
+      assign operand_bits[r][v]  = {dut.mag_q, dut.negative_q, dut.div_q, dut.recip_q};
+      assign quotient_bits[r][v] = {dut.quotient_q, dut.mag2_q, dut.negative2_q, dut.div2_q};
+      always_comb begin
+        inv_same_operands : assert (!there_q[0] || operand_bits[r][v] == operand_bits[0][0]);
+        inv_same_quotient : assert (!there_q[1] || quotient_bits[r][v] == quotient_bits[0][0]);
+      end
+    end
+  end
+
+  // ---- Invariants of one of them: magnitude and sign, the reciprocal, the quotient of
+  // magnitudes.
+  logic   [         1:0] operands;
+  logic                  reciprocal;
+  logic                  quotient;
+  logic   [ProductW-1:0] one;
+  logic   [ProductW-1:0] product;
+  exact_t                part;
+  exact_t                least;
+
+  for (genvar s = 0; s < 2; s++) begin : g_stage
+    exact_t magnitude;
+    exact_t by;
+    logic   negative;
+    if (s == 0) begin : g_operands
+      assign magnitude = exact_t'(g_rounding[0].g_overflow[0].dut.mag_q);
+      assign by        = exact_t'(g_rounding[0].g_overflow[0].dut.div_q);
+      assign negative  = g_rounding[0].g_overflow[0].dut.negative_q;
+    end else begin : g_quotient
+      assign magnitude = exact_t'(g_rounding[0].g_overflow[0].dut.mag2_q);
+      assign by        = exact_t'(g_rounding[0].g_overflow[0].dut.div2_q);
+      assign negative  = g_rounding[0].g_overflow[0].dut.negative2_q;
+    end
+    assign operands[s] = negative == (value[s] < Zero) && by == divisor[s] &&
+                         magnitude == (negative ? -value[s] : value[s]);
+  end
+
+  // The smallest reciprocal that is not too small.
+  assign one = ProductW'(1) << g_rounding[0].g_overflow[0].dut.Scale;
+  assign product = ProductW'(g_rounding[0].g_overflow[0].dut.recip_q) *
+                   ProductW'(g_rounding[0].g_overflow[0].dut.div_q);
+  assign reciprocal = product >= one &&
+                      product - ProductW'(g_rounding[0].g_overflow[0].dut.div_q) < one;
+
+  // Of the magnitude without the fraction bits that are dropped.
+  assign part = exact_t'(g_rounding[0].g_overflow[0].dut.mag2_q) >>>
+                g_rounding[0].g_overflow[0].dut.Drop;
+  assign least = exact_t'(g_rounding[0].g_overflow[0].dut.quotient_q) * divisor[1];
+  assign quotient = part >= least && part - least < divisor[1];
+
+  always_comb begin
+    inv_operands : assert (!there_q[0] || operands[0]);
+    inv_reciprocal : assert (!there_q[0] || reciprocal);
+    inv_carried : assert (!there_q[1] || operands[1]);
+    inv_quotient : assert (!there_q[1] || quotient);
+  end
+
+  always_comb begin
+    c_held : cover (there_q[2] && !enable[2] && value[2] < Zero && data_q[1] != data_q[2]);
+  end
+
+endmodule

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// replay_buffer_proof: replay_buffer sends each vector REPEATS times.
+//
+// The model knows where the input and the output stand: the index in the vector, at
+// the output the pass, and how many vectors the output is behind. It follows one
+// beat, chosen by the solver, from its acceptance to its last delivery.
+//   p_valid_stays  an offered beat is offered until it is taken
+//   p_data_stays   and its data do not change meanwhile
+//   p_made         no beat is offered that was not accepted since the last reset
+//   p_kept         the beat that is due is offered from the second cycle after its
+//                  acceptance; in every later pass at once
+//   p_order        the followed beat is what is offered at its place of every pass
+//   p_room         a beat is accepted exactly while fewer than 2 * LEN are held: one
+//                  is held until it stands at the output in the last pass
+module replay_buffer_proof #(
+    parameter int WIDTH   = 2,
+    parameter int LEN     = 2,
+    parameter int REPEATS = 2
+) (
+    input logic             clk,
+    input logic             rst,
+    input logic [WIDTH-1:0] in_data,
+    input logic             in_valid,
+    input logic             out_ready,
+    input logic             pick
+);
+
+  logic             in_ready;
+  logic [WIDTH-1:0] out_data;
+  logic             out_valid;
+
+  replay_buffer #(
+      .WIDTH  (WIDTH),
+      .LEN    (LEN),
+      .REPEATS(REPEATS)
+  ) dut (
+      .*
+  );
+
+  localparam int IndexW = $clog2(LEN + 1);
+  localparam int PassW = $clog2(REPEATS + 1);
+  localparam logic [IndexW-1:0] IndexLast = IndexW'(LEN - 1);
+  localparam logic [PassW-1:0] PassLast = PassW'(REPEATS - 1);
+
+  typedef struct packed {
+    logic [1:0]        gap;    // vectors behind the input
+    logic              half;   // of the memory, changes from vector to vector
+    logic [PassW-1:0]  pass;
+    logic [IndexW-1:0] index;
+  } place_t;
+
+  function automatic place_t advance(input place_t at);
+    place_t to;
+    to = at;
+    if (at.index != IndexLast) begin
+      to.index = at.index + IndexW'(1);
+    end else begin
+      to.index = '0;
+      to.pass  = (at.pass == PassLast) ? '0 : at.pass + PassW'(1);
+      to.half  = at.half ^ (at.pass == PassLast);
+      to.gap   = at.gap - 2'(at.pass == PassLast);
+    end
+    return to;
+  endfunction
+
+  // ---- Model.
+  logic                armed;
+  logic                in_fire;
+  logic                out_fire;
+  logic                ends;  // the output ends the last pass of a vector
+  logic   [IndexW-1:0] in_index_q;
+  place_t              out_q;
+  place_t              out_d;
+  logic                due_q;  // the beat that is due was there a cycle ago
+  logic                stalled_q;
+  logic   [ WIDTH-1:0] stalled_data_q;
+  logic                follow_q;
+  logic   [ WIDTH-1:0] beat_q;
+  logic   [IndexW-1:0] beat_index_q;
+  logic   [       1:0] beat_gap_q;  // vectors from the one at the output to the one of the beat
+
+  assign in_fire  = in_valid && in_ready;
+  assign out_fire = out_valid && out_ready;
+  assign out_d    = out_fire ? advance(out_q) : out_q;
+  assign ends     = out_fire && out_q.index == IndexLast && out_q.pass == PassLast;
+
+  initial armed = 1'b0;
+  always_ff @(posedge clk) begin
+    armed          <= armed || rst;
+    stalled_q      <= !rst && out_valid && !out_ready;
+    stalled_data_q <= out_data;
+  end
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      in_index_q <= '0;
+      out_q      <= '0;
+      due_q      <= 1'b0;
+      follow_q   <= 1'b0;
+    end else begin
+      out_q <= out_d;
+      due_q <= out_d.gap != '0 || out_d.index < in_index_q;
+      if (in_fire) begin
+        in_index_q <= (in_index_q == IndexLast) ? '0 : in_index_q + IndexW'(1);
+        out_q.gap  <= out_d.gap + 2'(in_index_q == IndexLast);
+      end
+      if (follow_q) begin
+        beat_gap_q <= beat_gap_q - 2'(ends);
+        if (out_fire && out_q.pass == PassLast && out_q.index == beat_index_q && beat_gap_q == '0)
+        begin
+          follow_q <= 1'b0;
+        end
+      end else if (in_fire && pick) begin
+        follow_q     <= 1'b1;
+        beat_q       <= in_data;
+        beat_index_q <= in_index_q;
+        beat_gap_q   <= out_d.gap;
+      end
+    end
+  end
+
+  // Beats that were accepted and do not yet stand at the output in their last pass.
+  int held;
+  assign held = LEN * int'(out_q.gap) + int'(in_index_q) -
+                ((out_q.pass == PassLast) ? int'(out_q.index) + int'(out_valid) : 0);
+
+  // ---- Properties.
+  logic check;
+  logic accepted;  // the beat that is due was accepted
+  logic turn;  // it is the followed one
+  assign check = armed && !rst;
+  assign accepted = out_q.gap != '0 || out_q.index < in_index_q;
+  assign turn = follow_q && beat_gap_q == '0 && out_q.index == beat_index_q;
+
+  if (REPEATS == 1) begin : g_wires
+    always_comb begin
+      p_wires : assert (out_data == in_data && out_valid == in_valid && in_ready == out_ready);
+    end
+  end else begin : g_replay
+    always_comb begin
+      p_valid_stays : assert (!check || !stalled_q || out_valid);
+      p_data_stays : assert (!check || !stalled_q || !out_valid || out_data == stalled_data_q);
+      p_made : assert (!check || !out_valid || accepted);
+      p_kept : assert (!check || !due_q || out_valid);
+      p_order : assert (!check || !turn || !out_valid || out_data == beat_q);
+      p_room : assert (!check || in_ready == (held < 2 * LEN));
+    end
+
+    // ---- Invariants. The reader stands at the output's place, or one further
+    // when the output register is occupied.
+    place_t reader;
+    int     unread;
+    int     slot;
+    assign reader = out_valid ? advance(out_q) : out_q;
+    assign unread = LEN * int'(reader.gap) + int'(in_index_q) -
+                    ((reader.pass == '0) ? int'(reader.index) : LEN);
+    assign slot = LEN * int'(out_q.half ^ beat_gap_q[0]) + int'(beat_index_q);
+
+    always_comb begin
+      inv_range :
+      assert (!armed || (in_index_q < IndexW'(LEN) && out_q.index < IndexW'(LEN) &&
+                         out_q.pass < PassW'(REPEATS)));
+      inv_writer :
+      assert (!armed || int'(dut.g_replay.wr_ptr_q) ==
+              LEN * int'(out_q.half ^ out_q.gap[0]) + int'(in_index_q));
+      inv_reader :
+      assert (!armed || (int'(dut.g_replay.rd_ptr_q) == LEN * int'(reader.half) + int'(reader.index)
+                         && int'(dut.g_replay.pass_q) == int'(reader.pass)
+                         && dut.g_replay.high_q == reader.half));
+      inv_used :
+      assert (!armed || (held >= 0 && held <= 2 * LEN && int'(dut.g_replay.used_q) == held));
+      inv_unread : assert (!armed || (unread >= 0 && int'(dut.g_replay.unread_q) == unread));
+      inv_whole : assert (!armed || reader.pass == '0 || reader.gap != '0);
+      inv_due : assert (!armed || out_valid == due_q);
+      inv_accepted : assert (!armed || !due_q || accepted);
+      inv_place :
+      assert (!armed || !follow_q || (beat_index_q < IndexW'(LEN) && beat_gap_q <= out_q.gap &&
+              (beat_gap_q != out_q.gap || beat_index_q < in_index_q) &&
+              (beat_gap_q != '0 || out_q.pass != PassLast || beat_index_q >= out_q.index)));
+      // In the memory until it stands at the output for the last time.
+      inv_stored :
+      assert (!armed || !follow_q || (turn && out_valid && out_q.pass == PassLast) ||
+              dut.g_replay.mem[slot] == beat_q);
+      inv_offered : assert (!armed || !turn || !out_valid || out_data == beat_q);
+    end
+
+    always_comb begin
+      c_full : cover (check && held == 2 * LEN && !in_ready);
+      c_again : cover (check && turn && out_q.pass == PassLast && out_fire);
+      c_next : cover (check && turn && out_fire && out_q.half && stalled_q);
+      c_reset : cover (armed && rst && follow_q && out_q.pass != '0);
+    end
+  end
+
+endmodule

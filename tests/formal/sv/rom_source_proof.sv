@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// rom_source_proof: rom_source sends the lines of its file in order, without end.
+//
+// The model counts the beats that were taken; the file is read here once more.
+//   p_valid_stays  an offered beat is offered until it is taken
+//   p_data_stays   and its data do not change meanwhile
+//   p_order        beat k of a round is line k
+//   p_start        nothing is offered in the two cycles after a reset
+//   p_endless      and from the third on something is in every cycle
+module rom_source_proof #(
+    parameter int WIDTH    = 4,
+    parameter int DEPTH    = 2,
+    parameter     MEM_FILE = "rom.mem"
+) (
+    input logic clk,
+    input logic rst,
+    input logic out_ready
+);
+
+  logic [WIDTH-1:0] out_data;
+  logic             out_valid;
+
+  rom_source #(
+      .WIDTH   (WIDTH),
+      .DEPTH   (DEPTH),
+      .MEM_FILE(MEM_FILE)
+  ) dut (
+      .*
+  );
+
+  localparam int IndexW = $clog2(DEPTH + 1);
+
+  logic [WIDTH-1:0] lines[DEPTH];
+  initial $readmemh(MEM_FILE, lines, 0, DEPTH - 1);
+
+  // ---- Model.
+  logic              armed;
+  logic              out_fire;
+  logic [IndexW-1:0] index_q;
+  logic [       1:0] since_q;  // cycles since the last one of the reset, up to 2
+  logic              stalled_q;
+  logic [ WIDTH-1:0] stalled_data_q;
+
+  assign out_fire = out_valid && out_ready;
+
+  initial armed = 1'b0;
+  always_ff @(posedge clk) begin
+    armed          <= armed || rst;
+    stalled_q      <= !rst && out_valid && !out_ready;
+    stalled_data_q <= out_data;
+    since_q        <= rst ? 2'd0 : (since_q == 2'd2) ? 2'd2 : since_q + 2'd1;
+    if (rst) begin
+      index_q <= '0;
+    end else if (out_fire) begin
+      index_q <= after(index_q, 1);
+    end
+  end
+
+  function automatic logic [IndexW-1:0] after(input logic [IndexW-1:0] index, input int steps);
+    return IndexW'((int'(index) + steps) % DEPTH);
+  endfunction
+
+  // ---- Properties.
+  logic check;
+  assign check = armed && !rst;
+
+  always_comb begin
+    p_valid_stays : assert (!check || !stalled_q || out_valid);
+    p_data_stays : assert (!check || !stalled_q || !out_valid || out_data == stalled_data_q);
+    p_order : assert (!check || !out_valid || out_data == lines[index_q]);
+    p_start : assert (!check || since_q == 2'd2 || !out_valid);
+    p_endless : assert (!check || since_q != 2'd2 || out_valid);
+  end
+
+  // ---- Invariants: how many lines were read ahead.
+  int ahead;
+  assign ahead = int'(out_valid) + int'(dut.rom_valid_q);
+
+  always_comb begin
+    inv_start : assert (!armed || since_q <= 2'd2);
+    inv_stages :
+    assert (!armed || (out_valid == (since_q == 2'd2) && dut.rom_valid_q == (since_q != 2'd0)));
+    inv_address : assert (!armed || (int'(index_q) < DEPTH && dut.addr_q == after(index_q, ahead)));
+    inv_read :
+    assert (!armed || !dut.rom_valid_q || dut.rom_q == lines[after(index_q, int'(out_valid))]);
+    inv_offered : assert (!armed || !out_valid || out_data == lines[index_q]);
+  end
+
+  always_comb begin
+    c_round : cover (check && out_fire && stalled_q && int'(index_q) == DEPTH - 1);
+    c_reset : cover (armed && rst && out_valid && int'(index_q) == DEPTH - 1);
+  end
+
+endmodule

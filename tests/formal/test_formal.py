@@ -1,0 +1,109 @@
+"""Proofs of library modules, without bound on time; every property is shown to be able to fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .mutants import MUTANTS
+from .proofs import PROOFS, WIDE
+from .runner import LOWER, READ, SOURCES, Harness, Proof, Verdict, base, cover, labels, run_yosys, step
+
+ProofFile = Callable[[Proof], Path]
+
+
+def check(smt2: Path, proof: Proof) -> None:
+    """Prove it.
+
+    Raises:
+        AssertionError: With smtbmc's log, and where the waves are.
+    """
+
+    def holds(verdict: Verdict, what: str) -> None:
+        assert verdict.passed, f"{proof.id}: {what} fails, waves in {smt2.with_suffix('.vcd')}\n{verdict.log}"
+
+    if proof.k:
+        holds(base(smt2, proof.k), "the base")
+    holds(step(smt2, proof.k), "the step")
+    if proof.cover:
+        holds(cover(smt2, proof.cover), "a cover statement")
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=lambda p: p.id)
+def test_proof(proof: Proof, proof_file: ProofFile) -> None:
+    """Base, step, and what must be reachable lest the assumptions exclude it."""
+    check(proof_file(proof), proof)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proof", WIDE, ids=lambda p: p.id)
+def test_wide_proof(proof: Proof, proof_file: ProofFile) -> None:
+    """The same at many more sizes."""
+    check(proof_file(proof), proof)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant(name: str, mutant_file: Callable[[str], Path]) -> None:
+    """A fault that violates the property has a counterexample from the initial state, not only a step that fails."""
+    mutant, smt2 = MUTANTS[name], mutant_file(name)
+    assert {label.split(".")[-1] for label in labels(smt2)} == {mutant.property}
+    verdict = base(smt2, mutant.cycles)
+    assert not verdict.passed, verdict.log
+    assert {label.split(".")[-1] for label in verdict.failed} == {mutant.property}, verdict.log
+
+
+def written(pattern: str, *names: str) -> set[str]:
+    """Labels of that kind in files of the harnesses."""
+    return {label for name in names for label in re.findall(pattern, (SOURCES / f"{name}.sv").read_text("utf-8"))}
+
+
+@pytest.mark.parametrize("harness", dict.fromkeys(p.harness for p in PROOFS), ids=lambda h: h.module)
+def test_every_property_is_proven_and_can_fail(harness: Harness, proof_file: ProofFile) -> None:
+    """What a harness asserts arrives in the solver, and every property has a mutant."""
+    proofs = [p for p in PROOFS if p.harness == harness]
+    files = (proofs[0].harness.top, *proofs[0].harness.parts)
+    stated = written(r"\b((?:p|inv)_\w+)\s*:", *files)
+    compiled = {label.split(".")[-1] for proof in proofs for label in labels(proof_file(proof))}
+    assert compiled == stated
+    broken = {mutant.property for mutant in MUTANTS.values() if mutant.proof.harness == harness}
+    assert broken == {label for label in stated if label.startswith("p_")}
+
+
+@pytest.mark.parametrize("harness", dict.fromkeys(p.harness for p in PROOFS), ids=lambda h: h.module)
+def test_every_assumption_is_reached(harness: Harness, proof_file: ProofFile) -> None:
+    """A harness that assumes something covers something under it, and is asked to."""
+    for proof in (p for p in PROOFS if p.harness == harness):
+        smt2 = proof_file(proof)
+        if labels(smt2, "assume"):
+            assert labels(smt2, "cover") and proof.cover, proof.id
+
+
+def test_registers_are_not_merged(tmp_path: Path) -> None:
+    """Two that are equal from the second cycle on differ in the first."""
+    registers = "logic a, b; always_ff @(posedge clk) a <= d; always_ff @(posedge clk) b <= d;"
+    text = f"module twins(input logic clk, d); {registers} always_comb p: assert (a == b); endmodule\n"
+    (tmp_path / "twins.sv").write_text(text, encoding="utf-8")
+    run_yosys([f"{READ} --top twins twins.sv", LOWER, "write_smt2 twins.smt2"], tmp_path)
+    assert base(tmp_path / "twins.smt2", 1).failed == ("p",)
+    assert step(tmp_path / "twins.smt2", 1).passed
+
+
+def test_harnesses_are_all_used() -> None:
+    used = {name for p in PROOFS for name in (p.harness.top, *p.harness.parts)}
+    assert used == {path.stem for path in SOURCES.glob("*.sv")}
+
+
+def test_the_page_says_what_is_proven(root: Path) -> None:
+    """Every harness, property and invariant is explained in the documentation, and nothing else is."""
+    text = (root / "docs" / "formal.md").read_text(encoding="utf-8")
+    names = [path.stem for path in SOURCES.glob("*.sv")]
+    stated = written(r"\b((?:p|inv)_\w+)\s*:", *names)
+    assert set(re.findall(r"`((?:p|inv)_\w+)`", text)) == stated
+    rows = re.findall(r"^\| (`.+`) \|.*\| (\d+)(?: to (\d+))? \|$", text, re.MULTILINE)
+    depths = {name: (int(k), int(top or k)) for names, k, top in rows for name in re.findall(r"`(\w+)`", names)}
+    for harness in {p.harness for p in PROOFS}:
+        used = [p.k for p in PROOFS if p.harness == harness]
+        assert depths[harness.module] == (min(used), max(used))
