@@ -4,9 +4,16 @@
 #
 #   scripts/host_check.sh              names what is missing with the remedy; exit code 1 if anything is
 #   scripts/host_check.sh --packages   prints only the Debian packages to install, nothing if complete
+#   scripts/host_check.sh --optional   prints the Debian packages without which some tests are skipped
 #
 # Reads PYTHON (default python3) and CXX (default: the first of g++, c++, clang++) from the environment.
 set -u
+
+if [ "${1:-}" = "--optional" ]; then
+    # A second simulator, independent of Verilator.
+    command -v iverilog >/dev/null 2>&1 && command -v vvp >/dev/null 2>&1 || echo iverilog
+    exit 0
+fi
 
 python=${PYTHON:-python3}
 packages=""

@@ -67,13 +67,9 @@ def refuse_options(bundle: Path, arguments: argparse.Namespace) -> None:
 
 def judge(design: Design, arguments: argparse.Namespace) -> int:
     """Simulate, report, and say with the exit code whether every bit was equal."""
-    from mase_hw.simulate.diagnose.failure import explainable
-
     diagnose = not arguments.no_diagnose
     simulation = design.simulate(check=False, progress=say, diagnose=diagnose, **simulation_options(arguments))
     say(simulation.report())
-    if diagnose and arguments.intervene is None and design.graph is None and explainable(simulation.result):
-        say("no diagnosis: a bundle has no model to compare its edges with; name it with --model and --config")
     if not simulation.passed and arguments.reproduce is not None:
         from mase_hw.design.reproduce import reproduce_simulation
 

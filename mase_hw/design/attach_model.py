@@ -6,10 +6,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from mase_hw.design.design import Design
+from mase_hw.design.design import HARDWARE, Design
 from mase_hw.errors import ConfigError
-
-_HARDWARE = ("rtl/", "mem/")
 
 
 def attach_model(design: Design, compile_into: Callable[[Path], Design]) -> None:
@@ -39,4 +37,4 @@ def attach_model(design: Design, compile_into: Callable[[Path], Design]) -> None
 
 def _hashes(design: Design) -> dict[str, str]:
     files: dict[str, str] = design.manifest["files"]
-    return {name: digest for name, digest in files.items() if name.startswith(_HARDWARE)}
+    return {name: digest for name, digest in files.items() if name.startswith(HARDWARE)}

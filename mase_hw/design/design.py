@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-import fcntl
-import shutil
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mase_hw.beats import from_words
+from mase_hw.design.attempts import Attempts, Progress
+from mase_hw.design.failures import explained
+from mase_hw.design.played import Played
 from mase_hw.design.simulation import Simulation
-from mase_hw.emit.bundle import read_manifest
+from mase_hw.design.vectors import Sides, bundle_vectors
 from mase_hw.emit.port_entry import port_stream
-from mase_hw.errors import ConfigError, ResultsError, ToolError
-from mase_hw.host.disk import not_written
+from mase_hw.emit.read_bundle import changed_files, read_manifest
+from mase_hw.errors import ConfigError, EmitError
 from mase_hw.simulate.arguments import When
 from mase_hw.simulate.arguments import check as check_arguments
-from mase_hw.simulate.diagnose.failure import can_explain, replay, with_end
-from mase_hw.simulate.engines.cocotb import engine as bench
-from mase_hw.simulate.engines.cocotb.engine import Dut, SimResult, Stalls
+from mase_hw.simulate.diagnose.failure import with_end
+from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import DEFAULT
-from mase_hw.simulate.engines.registry import engine as engine_of
-from mase_hw.streams import IntArray, Stream
+from mase_hw.simulate.limits import waits
+from mase_hw.simulate.plan import Stalls
+from mase_hw.streams import Stream
 
 if TYPE_CHECKING:
     # Torch, and all that needs it, takes seconds to load; a bundle that plays its own vectors does without.
@@ -33,10 +30,10 @@ if TYPE_CHECKING:
     from mase_hw.emit.reference import Inputs
     from mase_hw.ir import MaseGraph
 
-Progress = Callable[[str], None]
-"""Told what is being done, a line at a time."""
-PROGRESS_SECONDS = 2.0
-"""Least time between two progress lines of a running simulation."""
+__all__ = ["HARDWARE", "Design", "Progress", "load_design"]
+
+HARDWARE = ("rtl/", "mem/")
+"""Where the files lie that make the hardware."""
 
 
 class Design:
@@ -56,6 +53,10 @@ class Design:
         self.graph = graph
         self.verify = verify
         self.manifest: dict[str, Any] = read_manifest(self.path, verify=verify)
+        self._digest: str = self.manifest["digest"]
+        emitted = None if graph is None else graph.meta.get("bundle")
+        if verify and emitted is not None and emitted.digest != self._digest:
+            raise _another(self.path, self._digest, emitted.digest)
         self.streams: dict[str, Stream] = {e["name"]: port_stream(e) for e in self.manifest["ports"]}
 
     def __repr__(self) -> str:
@@ -78,12 +79,15 @@ class Design:
         return timing
 
     def dut(self) -> Dut:
-        """The top level, for the simulation engine."""
+        """The top level, for the simulation engine, which takes no other content than that of the manifest."""
+        hashes = self.manifest["files"] if self.verify else {}
         return Dut(
             top=self.manifest["top"],
             sources=tuple(self.path / file for file in self.manifest["rtl"]),
             streams=tuple(self.streams.values()),
             memory=self.path / "mem" if self.manifest["memories"] else None,
+            digests={self.path / file: digest for file, digest in hashes.items() if file.startswith(HARDWARE)},
+            edges=tuple(self.manifest["edges"]),
         )
 
     def simulate(
@@ -133,87 +137,52 @@ class Design:
             ToolError: A compiler or simulator is missing.
         """
         tell = progress or (lambda _: None)
-        chosen = engine_of(engine)
         asked = check_arguments(
             self.path, engine=engine, seed=seed, stalls=stalls, waves=waves, work_dir=work_dir, jobs=jobs,
             reset_at=reset_at, coverage=coverage, intervene=intervene,
         )  # fmt: skip
-        more, work, pattern = asked.options, asked.work, asked.stalls
-        self.manifest = read_manifest(self.path, verify=self.verify)
-        if inputs is None:
-            stimulus, expected = self._vectors()
-        else:
-            from mase_hw.emit.reference import Reference
-
-            self._check_parameters()
-            tell("running the quantised PyTorch model for the reference")
-            stimulus, expected = Reference(self._with_graph()).run(inputs)
-        beats_in = {name: self.streams[name].pack(values) for name, values in stimulus.items()}
-        beats_out = {name: self.streams[name].pack(values) for name, values in expected.items()}
-        frames = len(next(iter(stimulus.values())))
-
-        def attempt(with_waves: bool, counted: dict[str, bool], played: Any, **more: Any) -> SimResult:
-            kind = "with waves" if with_waves else "without waves"
-            suffix = ("" if engine == DEFAULT else f"-{engine}") + ("-waves" if with_waves else "")
-            suffix += "-coverage" if counted else ""
-            tell(f"building the simulator ({kind}) with Verilator")
-            built = chosen.build(
-                self.dut(),
-                work / f"build{suffix}",
-                waves=with_waves,
-                cache_dir=work.parent / "runtime-cache",
-                **counted,
-            )
-            how = "reused" if built.reused or built.cached else "built"
-            tell(f"{how} in {built.seconds:.1f} s; simulating {frames} frames")
-            return chosen.simulate(
-                built,
-                work / f"run{suffix}",
-                *played,
-                stalls=pattern,
-                waves=with_waves,
-                watchdog=self._watchdog(),
-                max_cycles=self._max_cycles(frames, pattern),
-                progress=_ticker(tell),
-                reset_at=asked.reset_at,
-                **more,
-            )
-
-        with _alone(work):
-            result = attempt(
-                bool(waves), {"coverage": True} if coverage else {}, (beats_in, beats_out), seed=asked.seed, **more
-            )
-        result = with_end(result)
-        reach = int(self.timing["last"]) + int(self.timing["interval"])
-        again = replay(result, self.streams, stimulus, beats_in, beats_out, seed=asked.seed, reach=reach, jobs=jobs)
-        if waves is None and result.failure is not None and not isinstance(result.failure, ResultsError):
-            tell(f"{type(result.failure).__name__}: running again with waves")
-            with _alone(work):
-                # The waves of what led to the failure, not of all before it.
-                played = (again.beats_in, again.beats_out)
-                traced = attempt(True, {}, played, seed=again.seed, **{**more, "window": again.window})
-            result = dataclasses.replace(result, waves=traced.waves)
-        if diagnose and intervene is None and can_explain(self, result):
-            from mase_hw.simulate.diagnose.explain import explain
-
-            tell(f"{type(result.failure).__name__}: running again with probes on every edge")
-            limits = {
-                "watchdog": self._watchdog(),
-                "max_cycles": self._max_cycles(frames, pattern),
-                "reset_at": asked.reset_at,
-                "frames": again.frames,
-                "first": again.first,
-            }
-            with _alone(work):
-                # A share is played from its mantissas, which is what its inputs became.
-                given = None if again.part else inputs
-                result = explain(
-                    self, result, given, again.stimulus, seed=again.seed, stalls=pattern, work_dir=work, **limits
-                )
+        self.reopen()
+        played = self._prepared(inputs, tell)
+        attempts = Attempts(self.dut(), asked, waits(self.timing, played.frames, asked.stalls), played.frames, tell)
+        result = with_end(attempts.run(played))
+        if result.failure is not None:
+            changed = [] if self.verify else changed_files(self.path, self.manifest)
+            result = explained(self, attempts, played, result, inputs, changed=changed, diagnose=diagnose)
         if check:
             result.raise_on_failure()
         timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
-        return Simulation(result, frames, self.timing, timings, self.streams)
+        return Simulation(result, played.frames, self.timing, timings, self.streams)
+
+    def reopen(self) -> None:
+        """Check that the folder still holds the bundle that this design is.
+
+        Raises:
+            EmitError: If it holds another bundle by now, or a file was changed or is missing.
+        """
+        manifest = read_manifest(self.path, verify=self.verify)
+        if self.verify and manifest["digest"] != self._digest:
+            raise _another(self.path, manifest["digest"], self._digest)
+        self.manifest = manifest
+
+    def vectors(self) -> Sides:
+        """The bundle's own vectors: mantissas of shape ``(frames, *tensor_shape)``, of the inputs and the outputs.
+
+        Raises:
+            ConfigError: If the bundle has none.
+            EmitError: If a file was changed or is missing.
+            ResultsError: If the files do not hold the frames that the manifest says.
+        """
+        return bundle_vectors(self.path, self.manifest, self.streams, verify=self.verify)
+
+    def _prepared(self, inputs: Inputs | None, tell: Progress) -> Played:
+        """What is played and expected: the bundle's vectors, or what the quantised model makes of the inputs."""
+        if inputs is None:
+            return Played.of(*self.vectors(), self.streams)
+        from mase_hw.emit.reference import Reference
+
+        self._check_parameters()
+        tell("running the quantised PyTorch model for the reference")
+        return Played.of(*Reference(self._with_graph()).run(inputs), self.streams)
 
     def _check_parameters(self) -> None:
         """Refuse a model whose parameters changed after emission, for example in training."""
@@ -230,26 +199,6 @@ class Design:
                     remedy="compile the model again; the bundle holds the parameters it had then",
                 )
 
-    def _watchdog(self) -> int:
-        """Cycles in which something must move: no module works longer than a whole frame without a beat."""
-        return 4 * (int(self.timing["last"]) + int(self.timing["interval"])) + 256
-
-    def _max_cycles(self, frames: int, stalls: Stalls | None) -> int:
-        slow = 1.0 if stalls is None else 4 * stalls.slowdown
-        # The watchdog lifts all stalls after its time and needs as long again to call it a hang.
-        return int(slow * (frames + 2) * int(self.timing["interval"])) + 4 * self._watchdog()
-
-    def _vectors(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
-        if "vectors" not in self.manifest:
-            raise ConfigError(
-                "the bundle has no vectors", node=str(self.path), remedy="pass inputs, or emit it with vectors"
-            )
-        sides: dict[str, dict[str, IntArray]] = {"in": {}, "out": {}}
-        for name, file in self.manifest["vectors"]["files"].items():
-            stream = self.streams[name]
-            sides[stream.direction][name] = read_vectors(self.path / file, stream)
-        return sides["in"], sides["out"]
-
     def _with_graph(self) -> MaseGraph:
         if self.graph is None:
             raise ConfigError(
@@ -260,57 +209,14 @@ class Design:
         return self.graph
 
 
-@contextmanager
-def _alone(work: Path) -> Iterator[None]:
-    """One simulation at a time in a work folder, also between processes; the lock goes with its holder."""
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-        handle = (work / ".lock").open("w")
-    except OSError as error:
-        raise not_written("the work folder", work, error) from error
-    with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        except ToolError:
-            # Nothing was built: leave nothing behind.
-            if [p.name for p in work.iterdir()] == [".lock"]:
-                shutil.rmtree(work, ignore_errors=True)
-            raise
-
-
-def _ticker(tell: Progress) -> Callable[[bench.Progress], None]:
-    """Passes on how far a simulation is, a line every few seconds."""
-    last = time.monotonic()
-
-    def tick(state: bench.Progress) -> None:
-        nonlocal last
-        if time.monotonic() - last >= PROGRESS_SECONDS:
-            last = time.monotonic()
-            share = state.beats / max(1, state.total)
-            tell(f"simulated {state.cycles:,} cycles, {state.beats:,} of {state.total:,} beats ({share:.0%})")
-
-    return tick
-
-
-def read_vectors(path: Path, stream: Stream) -> IntArray:
-    """Read a vector file back into tensors of shape ``(frames, *tensor_shape)``.
-
-    Raises:
-        ResultsError: If the file is empty or holds something else than whole frames of hexadecimal words.
-    """
-    try:
-        beats = from_words(stream, path.read_text(encoding="ascii"))
-    except (OSError, ValueError) as error:
-        raise ResultsError("a vector file cannot be read", node=str(path), got=str(error)) from error
-    if not len(beats) or len(beats) % stream.beats:
-        raise ResultsError(
-            "a vector file does not hold whole frames",
-            node=str(path),
-            got=f"{len(beats)} beats",
-            expected=f"a multiple of {stream.beats}, at least one frame",
-        )
-    return stream.unpack(beats)
+def _another(path: Path, got: str, expected: str) -> EmitError:
+    return EmitError(
+        "the folder holds another bundle than the one of this design",
+        node=str(path),
+        got=f"digest {got[:16]}...",
+        expected=f"digest {expected[:16]}...",
+        remedy="compile every design into a folder of its own; mase_hw.load_design opens the bundle that is there now",
+    )
 
 
 def load_design(path: Path | str) -> Design:

@@ -44,8 +44,16 @@ class Bundle:
 
     def manifest_text(self) -> str:
         """The manifest as JSON, with the hash of every file and of the rest of itself."""
-        manifest = {**self.manifest, "files": {path: digest(self._files[path]) for path in self}}
-        return json.dumps({**manifest, "digest": _own_digest(manifest)}, indent=2, sort_keys=True) + "\n"
+        manifest = self._whole()
+        return json.dumps({**manifest, "digest": own_digest(manifest)}, indent=2, sort_keys=True) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """What the manifest will say of itself: it changes with every byte of the bundle."""
+        return own_digest(self._whole())
+
+    def _whole(self) -> dict[str, Any]:
+        return {**self.manifest, "files": {path: digest(self._files[path]) for path in self}}
 
     def write(self, folder: Path) -> None:
         """Write the bundle beside ``folder`` and rename it into place.
@@ -144,109 +152,8 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _own_digest(manifest: Mapping[str, Any]) -> str:
+def own_digest(manifest: Mapping[str, Any]) -> str:
     """Hash of what a manifest says, but for the hash itself; no secret is in it, so it shows mistakes, not forgery."""
     said = {key: value for key, value in manifest.items() if key != "digest"}
     # As it is read back: JSON knows neither tuples nor keys that are numbers.
     return digest(json.dumps(json.loads(json.dumps(said)), sort_keys=True).encode())
-
-
-def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
-    """Read a bundle's manifest and check every file against it.
-
-    Args:
-        folder: The bundle.
-        verify: Compare contents too, not only presence, and the manifest with its own hash.
-
-    Raises:
-        EmitError: If the folder is not a bundle of a known format version, or the manifest or a file is missing or was
-            changed since emission, or the manifest names a file of which it has no hash, or its timing cannot be.
-    """
-    path = Path(folder) / MANIFEST
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise EmitError(
-            "this is not a bundle", node=str(folder), got=str(error), expected=f"a folder with {MANIFEST}"
-        ) from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files", {}), dict):
-        raise EmitError("this is not a bundle's manifest", node=str(path), expected="an object with files")
-    if manifest.get("format_version") != FORMAT_VERSION:
-        raise EmitError(
-            "the bundle has another format version",
-            node=str(path),
-            got=manifest.get("format_version"),
-            expected=FORMAT_VERSION,
-            remedy="emit it again with this version of mase_hw",
-        )
-    missing = {"generator", "top", "ports", "timing", "memories", "rtl", "files", "digest"} - manifest.keys()
-    if missing:
-        raise EmitError(
-            "the manifest is incomplete",
-            node=str(path),
-            got=f"no {', '.join(sorted(missing))}",
-            remedy="emit the bundle again with this version of mase_hw",
-        )
-    if verify:
-        _check_manifest(path, manifest)
-    for name, expected in manifest["files"].items():
-        file = Path(folder) / name
-        if not file.is_file():
-            raise EmitError("a file of the bundle is missing", node=str(file), remedy="emit the bundle again")
-        if verify and (got := digest(file.read_bytes())) != expected:
-            raise EmitError(
-                "a file of the bundle was changed after emission",
-                node=str(file),
-                got=f"sha256 {got[:16]}...",
-                expected=f"sha256 {expected[:16]}...",
-                remedy="emit the bundle again; do not edit generated files",
-            )
-    return manifest
-
-
-def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """Refuse a manifest that was edited, that leaves a file without a hash, or whose timing no design can have."""
-    again = "emit the bundle again; do not edit generated files"
-    if manifest["digest"] != (got := _own_digest(manifest)):
-        raise EmitError(
-            "the manifest was changed after emission",
-            node=str(path),
-            got=f"sha256 {got[:16]}...",
-            expected=f"sha256 {str(manifest['digest'])[:16]}...",
-            remedy=again,
-        )
-    try:
-        loose = sorted(named_files(manifest) - manifest["files"].keys())
-        fill, last, interval = (manifest["timing"][key] for key in ("fill", "last", "interval"))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise EmitError("the manifest is damaged", node=str(path), got=repr(error), remedy=again) from error
-    if loose:
-        raise EmitError(
-            "the manifest names files that it has no hash of",
-            node=str(path),
-            field="files",
-            got=f"no hash of {len(loose)} files: {', '.join(loose[:3])}",
-            expected="a hash of every file it names",
-            remedy=again,
-        )
-    if any(type(number) is not int for number in (fill, last, interval)) or interval < 1 or last < max(fill, 0):
-        raise EmitError(
-            "the manifest has a timing that no design can have",
-            node=str(path),
-            field="timing",
-            got=f"fill {fill}, last {last}, interval {interval}",
-            expected="whole cycles, an interval of at least 1, and the last beat of a frame not before its first",
-            remedy=again,
-        )
-
-
-def named_files(manifest: Mapping[str, Any]) -> set[str]:
-    """Every file that a manifest names: RTL, memories, vectors, testbenches and lists of files."""
-    handoff = manifest.get("handoff", {"testbenches": [], "tops": []})
-    return {
-        *manifest["rtl"],
-        *(entry["file"] for entry in manifest["memories"]),
-        *manifest.get("vectors", {"files": {}})["files"].values(),
-        *handoff["testbenches"],
-        *(top["list"] for top in handoff["tops"]),
-    }

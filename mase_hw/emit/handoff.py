@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from mase_hw.resources import rtl_root, sim_root
 
 FRAMES = 8
 """Least number of frames the testbenches play in a run: enough for a steady interval."""
+BENCH = ("tb_file.sv", "tb_source.sv", "tb_sink.sv")
+"""What the testbenches are made of, besides a top level of their own."""
 BOUNDARY = "lib/skid_buffer.sv"
 PACKER = "pack_ecp5.py"
 """Script of the ECP5 flow; a bundle gets the file of this package that ``mase-hw synth`` uses."""
@@ -96,10 +99,10 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
     if options.axis:
         _render(bundle, f"rtl/{tops[-1].name}.v", "top/axis.v.j2", {**context, "name": tops[-1].name})
         bundle.add(f"rtl/{tops[-1].list}", "".join(f"{file}\n" for file in tops[-1].files))
-    for file in ("tb_source.sv", "tb_sink.sv"):
+    for file in BENCH:
         bundle.add(f"sim/{file}", (sim_root() / "testbench" / file).read_bytes())
     for top in tops:
-        bench = _bench(manifest, ports, top)
+        bench = _bench(bundle, ports, top)
         _render(bundle, f"sim/{bench['name']}.sv", "testbench/testbench.sv.j2", {**context, **bench})
         _render(bundle, f"sim/{bench['name']}.f", "testbench/verilator.f.j2", {**context, **bench})
     manifest["handoff"] = _entry(options, ports, tops)
@@ -138,7 +141,7 @@ def _tops(manifest: dict[str, Any], options: HandoffOptions) -> list[Top]:
 
 def _check_names(manifest: dict[str, Any], tops: list[Top]) -> None:
     modules = {Path(file).stem for file in manifest["rtl"]}
-    added = {"tb_source", "tb_sink", f"{manifest['top']}_example", *(f"{top.name}_tb" for top in tops)}
+    added = {*(Path(file).stem for file in BENCH), f"{manifest['top']}_example", *(f"{top.name}_tb" for top in tops)}
     added |= {top.name for top in tops if top.axis}
     clash = sorted(modules & added)
     if clash:
@@ -175,8 +178,9 @@ def _context(
     }
 
 
-def _bench(manifest: dict[str, Any], ports: list[HandoffPort], top: Top) -> dict[str, Any]:
+def _bench(bundle: Bundle, ports: list[HandoffPort], top: Top) -> dict[str, Any]:
     """Figures of the testbench of a top."""
+    manifest = bundle.manifest
     first = next(p for p in ports if not p.into)
     timing, vectors = manifest["timing"], manifest["vectors"]["frames"]
     fill, interval, last = (int(timing[key]) for key in ("fill", "interval", "last"))
@@ -193,6 +197,7 @@ def _bench(manifest: dict[str, Any], ports: list[HandoffPort], top: Top) -> dict
         "watchdog": 8 * (last + interval) + 512,
         "tail": last + interval + 64,
         "cut": fill + interval + interval // 2 + 1,
+        "files": _checked_files(bundle, ports),
         "ports": [
             {
                 "name": p.name,
@@ -209,6 +214,19 @@ def _bench(manifest: dict[str, Any], ports: list[HandoffPort], top: Top) -> dict
             for p in ports
         ],
     }
+
+
+def _checked_files(bundle: Bundle, ports: list[HandoffPort]) -> list[dict[str, Any]]:
+    """The files that a testbench looks at before anything reads them: vectors, and memories with their CRC-32."""
+    frames, memories = bundle.manifest["vectors"]["frames"], bundle.manifest["memories"]
+    found: list[dict[str, Any]] = [
+        {"folder": "{VECTOR_DIR", "file": p.file, "words": p.beats * frames, "crc": ""} for p in ports
+    ]
+    for file in sorted({entry["file"] for entry in memories}):
+        content = bundle.read(file)
+        words, crc = len(content.split()), f"{zlib.crc32(content.replace(bytes([13]), b'')):08x}"
+        found.append({"folder": "{MEM_DIR", "file": file.removeprefix("mem/"), "words": words, "crc": crc})
+    return [entry | {"name": f"file_{index}"} for index, entry in enumerate(found)]
 
 
 def _entry(options: HandoffOptions, ports: list[HandoffPort], tops: list[Top]) -> dict[str, Any]:

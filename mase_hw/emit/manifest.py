@@ -10,6 +10,7 @@ from mase_hw.catalogue import Catalogue, Memory
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_entry
 from mase_hw.emit.reference import Reference
+from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
 
 
@@ -55,6 +56,7 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
         ]
         + [_table_entry(*table) for table in netlist.tables],
         "fifos": [dataclasses.asdict(fifo) for fifo in netlist.fifos],
+        "edges": counted_edges(netlist),
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }
 

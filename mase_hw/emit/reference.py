@@ -108,6 +108,10 @@ class Reference:
             )
         return tensor.shape[0] // step
 
+    def frame(self, tensors: Mapping[str, Tensor], index: int) -> dict[str, Tensor]:
+        """One frame of what :meth:`named` gives."""
+        return {p.name: tensors[p.name][index * p.shape[0] : (index + 1) * p.shape[0]] for p in self.inputs}
+
     def run(
         self, inputs: Inputs, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
@@ -135,10 +139,7 @@ class Reference:
         try:
             with torch.no_grad():
                 for frame in range(frames):
-                    slices = {
-                        p.name: tensors[p.name][frame * p.shape[0] : (frame + 1) * p.shape[0]] for p in self.inputs
-                    }
-                    values = _tensors(model(**slices))
+                    values = _tensors(model(**self.frame(tensors, frame)))
                     for port, value in zip(self.outputs, values, strict=True):
                         results[port.port].append(_integers(quantize(value, port.fmt, name=port.name)))
                     if progress is not None:

@@ -71,10 +71,19 @@ def render_top(netlist: Netlist, schedule: Schedule) -> str:
         assigns=_assigns(netlist),
         instances=[_instance(netlist, i) for i in netlist.instances],
         checks=[
-            {"name": n.name, "bits": n.stream.bits, "label": f"{n.source} to {n.sink}", "frame": _frame(netlist, n)}
+            {"name": n.name, "bits": n.stream.bits, "label": _label(n), "frame": _frame(netlist, n)}
             for n in netlist.nets
         ],
     )
+
+
+def counted_edges(netlist: Netlist) -> list[str]:
+    """The edges whose monitors count frames and say at the end of a simulation how many there were, by their names."""
+    return [_label(net) for net in netlist.nets if _frame(netlist, net)]
+
+
+def _label(net: Net) -> str:
+    return f"{net.source} to {net.sink}"
 
 
 def _frame(netlist: Netlist, net: Net) -> int:

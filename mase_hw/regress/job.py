@@ -27,7 +27,8 @@ from mase_hw.regress.matrix import Job
 from mase_hw.regress.ops import OpCase
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import engine as engine_of
-from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.limits import Waits, waits
+from mase_hw.simulate.plan import Limits, Stalls
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import IntArray
 
@@ -59,8 +60,7 @@ class _Task:
     dut: Dut
     stimulus: Mapping[str, IntArray]
     expected: Mapping[str, IntArray]
-    watchdog: int
-    max_cycles: int
+    waits: Waits
     figures: dict[str, int]
 
 
@@ -153,12 +153,11 @@ def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResul
         attempt,
         task.stimulus,
         task.expected,
-        watchdog=task.watchdog,
-        max_cycles=task.max_cycles,
         seed=job.seed,
         stalls=_stalls(job),
         waves=place.waves,
         timeout=job.timeout,
+        **task.waits,
     )
 
 
@@ -173,11 +172,12 @@ def _op(job: Job, home: Path) -> _Task:
     tensors = case.stimulus(job.seed)
     wanted = case.expected(tensors)
     by_name = {s.name: s for s in case.streams}
+    watchdog, longest = case.limits(len(tensors[case.source.name]), _stalls(job).slowdown)
     return _Task(
         case.dut(home / "mem"),
         {name: by_name[name].pack(tensor) for name, tensor in tensors.items()},
         {name: by_name[name].pack(tensor) for name, tensor in wanted.items()},
-        *case.limits(len(tensors[case.source.name]), _stalls(job).slowdown),
+        Waits(watchdog=watchdog, max_cycles=longest, tail_cycles=Limits.tail_cycles),
         {"multipliers": case.multipliers},
     )
 
@@ -199,13 +199,11 @@ def _network(job: Job, home: Path, token: str) -> _Task:
     for name, stream in design.streams.items():
         sides[stream.direction][name] = stream.pack(tensors[name])
     frames = len(next(iter(tensors.values())))
-    quiet = 4 * (int(design.timing["last"]) + int(design.timing["interval"])) + 256
-    longest = int(4 * (frames + 2) * int(design.timing["interval"]) * _stalls(job).slowdown) + 4 * quiet
     figures = {
         "multipliers": sum(int(i.get("multipliers", 0)) for i in design.manifest["instances"]),
         "memory_bits": sum(int(m["words"]) * int(m["bits"]) for m in design.manifest["memories"]),
     }
-    return _Task(design.dut(), sides["in"], sides["out"], quiet, longest, figures)
+    return _Task(design.dut(), sides["in"], sides["out"], waits(design.timing, frames, _stalls(job)), figures)
 
 
 def _compile(job: Job, home: Path) -> None:

@@ -21,21 +21,34 @@ _RESETS = "a Reset, a number of cycles, 'in:5' or 'out:3', or a list of these"
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of a simulation of a design.
+    """What is asked of a simulation of a design.
 
     Args:
+        engine: Name of the engine.
         seed: Of stalls, garbage and initial values.
         stalls: How unwilling the surroundings are; None for full rate.
+        waves: Whether to write an FST; None: only when something is wrong.
         reset_at: Resets in the middle of the run.
+        coverage: Whether lines and toggles are counted.
+        intervenes: Whether a test intervenes.
         work: The work folder.
         options: What only the engine asked for takes.
     """
 
+    engine: str
     seed: int
     stalls: Stalls | None
+    waves: bool | None
     reset_at: tuple[Reset, ...]
+    coverage: bool
+    intervenes: bool
     work: Path
     options: dict[str, Any]
+
+    @property
+    def jobs(self) -> int:
+        """Processes that share the frames."""
+        return int(self.options.get("jobs", 1))
 
 
 def check(
@@ -71,9 +84,13 @@ def check(
     """
     engine_of(engine)
     return Arguments(
+        engine=engine,
         seed=_integer("seed", seed),
         stalls=as_stalls(stalls),
+        waves=waves,
         reset_at=as_resets(reset_at),
+        coverage=bool(coverage),
+        intervenes=intervene is not None,
         work=_work_folder(bundle, work_dir),
         options=engine_options(engine, jobs, coverage, intervene, waves),
     )

@@ -24,6 +24,10 @@ class Dut:
         streams: Every port besides ``clk`` and ``rst``.
         memory: Folder that appears as ``mem`` in the run folder, for designs that read ``mem/*.mem``.
         tied: Ports without a stream and what they are tied to, empty for outputs; a harness in HDL names them all.
+        digests: SHA-256 by file, of sources and of files in ``memory``, for files that were checked before: what is
+            compiled and what the simulator reads is surely that.
+        edges: Edges inside the design whose monitors must say at the end of a run how many frames they carried; None
+            if that is not known.
 
     Raises:
         ConfigError: If a name is not an identifier, two streams share a name, or there is no input or output.
@@ -35,6 +39,8 @@ class Dut:
     streams: tuple[Stream, ...] = ()
     memory: Path | None = None
     tied: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[Path, str] = field(default_factory=dict)
+    edges: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in (self.top, *self.ports, *self.parameters):

@@ -7,7 +7,6 @@ this plan and agree. The beats are compared again here, independently of the sco
 from __future__ import annotations
 
 import json
-import re
 import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -20,6 +19,7 @@ from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, 
 from mase_hw.host.disk import is_full
 from mase_hw.simulate.assertion_message import assertion_message, memory_line
 from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.edges import Edges, check_edges, read_edges
 from mase_hw.simulate.plan import Plan
 from mase_hw.simulate.result import PortResult, SimResult, find_first_mismatch
 from mase_hw.simulate.run import Run
@@ -27,11 +27,10 @@ from mase_hw.simulate.timing import StreamCycles
 from mase_hw.streams import IntArray
 
 _TAIL_LINES = 12
-_EDGE = re.compile(r"stream_check: (\d+) frames and (\d+) of \d+ beats on (.+)")
 _OUTCOME = {"plan": str, "verdict": str, "message": str, "cycles": int, "streams": dict}
 
 
-def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimResult:
+def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True, edges: Edges | None = None) -> SimResult:
     """Judge a run; never raises for what the simulator did or did not do, see :attr:`SimResult.failure`.
 
     Args:
@@ -39,11 +38,13 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimRes
         plan: What it was to do.
         run: How its process ended.
         results_xml: Whether the engine must have left cocotb's ``results.xml`` as well.
+        edges: What the monitors inside the design counted, if it is not in the log of this run.
     """
     waves = plan.folder / "dump.fst"
     ports: dict[str, PortResult] = {}
     outputs: dict[str, IntArray] = {}
-    cycles, failure, edges = 0, None, _edges(run)
+    cycles, failure = 0, None
+    edges = read_edges(run.log) if edges is None else edges
     try:
         lines = _check_process(plan, run)
         if lines:
@@ -55,7 +56,7 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimRes
         cycles = outcome["cycles"]
         _read_ports(dut, plan, outcome, ports, outputs, run)
         _check_verdict(outcome, unit, ports, run)
-        _check_edges(edges, ports)
+        check_edges(dut, edges, ports, _tail(run))
     except SimulationError as problem:
         failure = problem
     return SimResult(
@@ -69,31 +70,6 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True) -> SimRes
         identity=plan.identity,
         edges=edges,
     )
-
-
-def _edges(run: Run) -> dict[str, tuple[int, int]]:
-    """What the monitors inside the design counted, as they print it when the simulation ends."""
-    try:
-        found = _EDGE.findall(run.log.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return {}
-    return {name.strip(): (int(frames), int(beats)) for frames, beats, name in found}
-
-
-def _check_edges(edges: dict[str, tuple[int, int]], ports: dict[str, PortResult]) -> None:
-    """Every edge carried the frames that went in, whole; what the ports do not show would spoil the next frame."""
-    played = {divmod(port.expected, port.stream.frame_beats) for port in ports.values()}
-    if len(played) != 1 or next(iter(played))[1]:
-        return  # not a run of whole frames
-    (wanted,) = played
-    wrong = {name: seen for name, seen in edges.items() if seen != wanted}
-    if wrong:
-        raise SimulationError(
-            "the results are right, but an edge inside the design did not carry a whole number of frames",
-            node=next(iter(wrong)),
-            got="\n    ".join(["", *(f"{name}: {a} frames and {b} beats" for name, (a, b) in wrong.items())]),
-            expected=f"{wanted[0]} frames on every edge",
-        )
 
 
 def _tail(run: Run) -> str:

@@ -14,9 +14,12 @@ from typing import Any
 from mase_hw.beats import encode
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.host.disk import not_written
+from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
 from mase_hw.streams import IntArray, Stream
 
+FAILURE = "failure.txt"
+"""Beside waves that were written because of a failure: what it was."""
 RESULT_FILES = (
     "results.xml",
     "outcome.json",
@@ -26,8 +29,11 @@ RESULT_FILES = (
     "dump.fst",
     "coverage.dat",
     "diagnosis.json",
+    FAILURE,
 )
 RESULT_FOLDERS = ("beats", "found", "cycles")
+MEMORY = "mem"
+"""Where the simulator finds the memory files, in its run folder."""
 
 MOST_STALLS = 0.99
 """The highest probability of a stall."""
@@ -240,8 +246,10 @@ def clean_run_folder(run_dir: Path) -> None:
             if (run_dir / name).exists():
                 shutil.rmtree(run_dir / name)
             (run_dir / name).mkdir()
-        if (run_dir / "mem").is_symlink():
-            (run_dir / "mem").unlink()
+        if (run_dir / MEMORY).is_symlink():
+            (run_dir / MEMORY).unlink()
+        elif (run_dir / MEMORY).is_dir():
+            shutil.rmtree(run_dir / MEMORY)
     except OSError as problem:
         raise not_written("the run folder", run_dir, problem) from problem
 
@@ -261,7 +269,7 @@ def write_plan(
 
     Raises:
         ConfigError: If the beats do not match the design's streams.
-        EmitError: If the folder cannot be written.
+        EmitError: If the folder cannot be written, or a memory file is not what the design says it is.
     """
     clean_run_folder(run_dir)
     raw: dict[str, bytes] = {}
@@ -298,13 +306,25 @@ def write_plan(
     try:
         for name, data in raw.items():
             (run_dir / "beats" / f"{name}.bin").write_bytes(data)
-        if dut.memory is not None:
-            (run_dir / "mem").symlink_to(dut.memory.resolve(), target_is_directory=True)
+        _place_memory(dut, run_dir / MEMORY)
         path = run_dir / "plan.json"
         path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     except OSError as problem:
         raise not_written("the plan", run_dir, problem) from problem
     return Plan(path, plan["id"], raw, len(reset_at))
+
+
+def _place_memory(dut: Dut, folder: Path) -> None:
+    """Let the simulator find its memory files: copies of those that were checked before, so that it reads these."""
+    if dut.memory is None:
+        return
+    kept = [path for path in dut.digests if path.parent == dut.memory]
+    if not kept:
+        folder.symlink_to(dut.memory.resolve(), target_is_directory=True)
+        return
+    folder.mkdir()
+    for path in kept:
+        (folder / path.name).write_bytes(checked(path, read_source(path), dut.digests))
 
 
 def _same_names(what: str, given: Mapping[str, IntArray], streams: tuple[Stream, ...]) -> None:

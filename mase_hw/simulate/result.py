@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,27 @@ from mase_hw.errors import SimulationError
 from mase_hw.simulate.coverage import Coverage
 from mase_hw.simulate.timing import StreamCycles, Timing, measure
 from mase_hw.streams import IntArray, Stream
+
+
+@dataclass(frozen=True)
+class LaneDifference:
+    """A lane that differs.
+
+    Args:
+        lane: The lane, 0 in the low bits.
+        index: Index in the tensor, outermost dimension first; None for a pad lane.
+        expected: Mantissa of the reference.
+        found: Mantissa of the hardware.
+    """
+
+    lane: int
+    index: tuple[int, ...] | None
+    expected: int
+    found: int
+
+    def __str__(self) -> str:
+        where = "pad" if self.index is None else str(list(self.index))
+        return f"lane {self.lane} {where} expected {self.expected} found {self.found}"
 
 
 @dataclass(frozen=True)
@@ -30,7 +52,7 @@ class Mismatch:
         found: Mantissa of the hardware.
         expected_value: What ``expected`` stands for.
         found_value: What ``found`` stands for.
-        lanes_wrong: Lanes of this beat that differ.
+        lanes: Every lane of this beat that differs.
         hint: What the neighbouring beats suggest, if anything.
     """
 
@@ -44,8 +66,17 @@ class Mismatch:
     found: int
     expected_value: float
     found_value: float
-    lanes_wrong: int
+    lanes: tuple[LaneDifference, ...]
     hint: str | None = None
+
+    @property
+    def lanes_wrong(self) -> int:
+        """How many lanes of this beat differ."""
+        return len(self.lanes)
+
+    def lanes_text(self) -> str:
+        """Every lane of this beat that differs, with both values."""
+        return "; ".join(map(str, self.lanes))
 
     def __str__(self) -> str:
         where = "a pad lane" if self.index is None else f"element {list(self.index)}"
@@ -57,7 +88,7 @@ class Mismatch:
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON types."""
-        data = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        data = dataclasses.asdict(self) | {"lanes_wrong": self.lanes_wrong}
         return data | {"index": None if self.index is None else list(self.index)}
 
 
@@ -283,7 +314,12 @@ def find_first_mismatch(stream: Stream, expected: IntArray, found: IntArray) -> 
         found=got,
         expected_value=want * stream.fmt.scale,
         found_value=got * stream.fmt.scale,
-        lanes_wrong=int(wrong[at].sum()),
+        lanes=tuple(
+            LaneDifference(
+                int(i), stream.index_of(beat % stream.beats, int(i)), int(expected[at, i]), int(found[at, i])
+            )
+            for i in np.flatnonzero(wrong[at])
+        ),
         hint=_hint(expected, found, at),
     )
     return int(beats.size), first

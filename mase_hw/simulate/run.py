@@ -26,7 +26,7 @@ HOST = "MASE_HW_HOST"
 _POLL_S = 0.05
 _PERIOD = 10_000
 """Of cocotb's clock, in ps: 10 ns."""
-_FOREIGN = ("COCOTB_", "GPI_", "PYGPI_", "MASE_HW_")
+_FOREIGN = ("COCOTB_", "GPI_", "PYGPI_", "MASE_HW_", "PYTHONOPTIMIZE")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Run:
 def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int) -> dict[str, str]:
     """The environment in which cocotb plays a plan.
 
-    Variables of cocotb in ``base`` are dropped: a test filter set in a shell must not empty a run.
+    Variables of cocotb in ``base`` are dropped: a test filter set in a shell must not empty a run. So is the one that
+    optimises Python: it would take the assertions out of a test that intervenes.
 
     Raises:
         ToolError: If cocotb or the shared library of Python is missing.

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mase_hw.design.design import Design, read_vectors
+from mase_hw.design.design import Design
+from mase_hw.design.played import Played
+from mase_hw.design.vectors import Sides
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.resources import sim_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.batch.build import build
 from mase_hw.simulate.engines.batch.engine import BATCH
+from mase_hw.simulate.limits import waits
 from mase_hw.simulate.plan import Stalls
-from mase_hw.streams import IntArray
 from mase_hw.synth.targets import Target
 from mase_hw.synth.tools import Tell, yosys_data
 
@@ -122,22 +124,17 @@ def replay(
     dut = Dut(top=design.manifest["top"], sources=sources, streams=tuple(design.streams.values()))
     tell("building the simulator of the netlist")
     built = build(dut, folder / "build", cache_dir=cache, foreign=tuple(FOREIGN))
-    vectors = _vectors(design)
-    frames = len(next(iter(vectors.values())))
-    packed = {name: design.streams[name].pack(values) for name, values in vectors.items()}
-    interval, last = int(design.timing["interval"]), int(design.timing["last"])
-    quiet = 4 * (last + interval) + 256
+    played = Played.of(*_vectors(design), design.streams)
     beats, cycles = 0, 0
     for name, stalls in (("full", Stalls.none()), ("stalls", Stalls.random(STALLS, STALLS))):
         result = BATCH.simulate(
             built,
             folder / f"run-{name}",
-            {stream.name: packed[stream.name] for stream in dut.inputs},
-            {stream.name: packed[stream.name] for stream in dut.outputs},
+            played.beats_in,
+            played.beats_out,
             seed=1,
             stalls=stalls,
-            watchdog=quiet,
-            max_cycles=int(4 * (frames + 2) * interval / (1 - STALLS)) + 4 * quiet,
+            **waits(design.timing, played.frames, stalls),
         )
         result.raise_on_failure()
         beats, cycles = beats + result.beats_compared, cycles + result.cycles
@@ -145,17 +142,16 @@ def replay(
     return {"beats": beats, "cycles": cycles, "mismatches": 0, "text": text}
 
 
-def _vectors(design: Design) -> dict[str, IntArray]:
-    """The bundle's own vectors: mantissas by port.
+def _vectors(design: Design) -> Sides:
+    """The bundle's own vectors.
 
     Raises:
         ConfigError: If it has none.
     """
-    files = design.manifest.get("vectors", {}).get("files")
-    if not files:
+    if "vectors" not in design.manifest:
         raise ConfigError(
             "the bundle has no vectors, so the netlist cannot be checked",
             node=str(design.path),
             remedy="compile it with vectors, or synthesise without replay",
         )
-    return {name: read_vectors(design.path / file, design.streams[name]) for name, file in files.items()}
+    return design.vectors()

@@ -24,6 +24,7 @@ from mase_hw.emit.pack_ecp5 import pack_multipliers
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
 from mase_hw.regress.job import write_json
+from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.synth.checks import check_capacity, check_elaborated, check_outputs, check_rows
 from mase_hw.synth.elaborate import Elaborated, read_elaborated
 from mase_hw.synth.place import PARTS, place
@@ -211,6 +212,7 @@ class _Run:
         self, name: str, facts: list[str], inputs: Mapping[str, Path], made: tuple[str, ...], make: Callable[[], None]
     ) -> None:
         """Run a stage unless its inputs and its results are what they were."""
+        self.design.reopen()
         identity = content_hash([name, self.tools, *facts], inputs)
         path = self.work / _STAGES
         stages = _read_stages(path)
@@ -225,6 +227,8 @@ class _Run:
             shutil.rmtree(self.work / folder, ignore_errors=True)
             if (self.design.path / folder).is_dir():
                 shutil.copytree(self.design.path / folder, self.work / folder)
+        for file, path in self.sources.items():
+            checked(path, read_source(self.work / file), self.design.dut().digests)
         for file in files.values():
             file.unlink(missing_ok=True)
         make()

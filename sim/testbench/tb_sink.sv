@@ -6,6 +6,7 @@
 // Simulation only, plain SystemVerilog. A stall lowers `ready` with the
 // probability stall / 256. It also checks that a beat that waits does not
 // change, and where `last` stands (tie it to `last_due` if there is none).
+// Errors are counted from the last reset on.
 module tb_sink #(
     parameter int BITS        = 8,
     parameter int BEATS       = 1,   // beats in the file
@@ -46,8 +47,7 @@ module tb_sink #(
     end
     $fclose(fd);
     $readmemh(FILE, beats, 0, BEATS - 1);
-    noise  = SEED;
-    errors = '0;
+    noise = SEED;
   end
 
   // 32-bit xorshift (Marsaglia, 2003): the same stalls with every simulator.
@@ -67,6 +67,7 @@ module tb_sink #(
     waits   <= !rst && valid === 1'b1 && !ready;
     waiting <= data;
     if (rst) begin
+      errors   <= '0;
       taken    <= '0;
       seen     <= 1'b0;
       first    <= '0;

@@ -21,6 +21,7 @@ from mase_hw.simulate.build import runtime_cache as running
 from mase_hw.simulate.build import simulator as building
 from mase_hw.simulate.build import tools as tooling
 from mase_hw.simulate.build.cache import Cache
+from mase_hw.simulate.build.snapshot import take
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, build, find_build_tools
 from tests.cache.conftest import Builder
 from tests.sim.conftest import slice_dut
@@ -52,11 +53,12 @@ def test_what_is_part_of_the_key(make: Builder, folder: Path, tools: BuildTools,
     seen.add(make("a", dataclasses.replace(base, parameters={**base.parameters, "AT": 6})).identity)
     other = dataclasses.replace(tools, versions={**tools.versions, "verilator": "0"})
     slower = dataclasses.replace(building.COCOTB, optimise="-O0")
+    given = take(base.sources, building.COCOTB.main(tools), (), (), {})
     for changed in (
-        building._identity(base, other, False, building.COCOTB),
-        building._identity(base, tools, True, building.COCOTB),
-        building._identity(base, tools, False, slower),
-        building._identity(base, tools, False, dataclasses.replace(slower, name="other")),
+        building.identity_of(base, other, False, building.COCOTB, given),
+        building.identity_of(base, tools, True, building.COCOTB, given),
+        building.identity_of(base, tools, False, slower, given),
+        building.identity_of(base, tools, False, dataclasses.replace(slower, name="other"), given),
     ):
         seen.add(changed)
     assert len(seen) == 7

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import sys
@@ -18,7 +20,7 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw import MaseGraph
 from mase_hw.catalogue import OpDef, default_catalogue
-from mase_hw.design.design import read_vectors
+from mase_hw.design.vectors import read_vectors
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,
     calibrate_analysis_pass,
@@ -104,6 +106,24 @@ def _edited() -> object:
     return mase_hw.load_design("build/edited")
 
 
+def _another_bundle() -> object:
+    first = mase_hw.compile(net(), EXAMPLE, out="build/twice")
+    mase_hw.compile(net(fc1=nn.Linear(8, 3)), EXAMPLE, out="build/twice")
+    return first.simulate()
+
+
+def _contradiction() -> object:
+    mase_hw.compile(net(), EXAMPLE, out="build/strange")
+    path = Path("build/strange/manifest.json")
+    manifest = json.loads(path.read_text())
+    manifest["ports"][0]["lanes"] = 3
+    manifest["vectors"]["frames"] = 0
+    del manifest["digest"]
+    manifest["digest"] = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps(manifest))
+    return mase_hw.load_design("build/strange")
+
+
 def _again() -> object:
     graph, _ = calibrate_analysis_pass(_initialised(), {"data": [EXAMPLE]})
     for _ in range(2):
@@ -158,6 +178,8 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "transformers": _no_transformers,
     "other folder": _other_folder,
     "edited": _edited,
+    "another bundle": _another_bundle,
+    "contradiction": _contradiction,
     "device": lambda: check_capacity(
         {"lut": 9000, "ff": 6000, "dsp": 104, "bram": 15}, DEVICES["lfe5u-25f"], "counted after mapping"
     ),

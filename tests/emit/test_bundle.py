@@ -16,7 +16,6 @@ import pytest
 
 import mase_hw
 from mase_hw import CompileConfig
-from mase_hw.emit.bundle import read_manifest
 from mase_hw.emit.handoff import emit_handoff_transform_pass
 from mase_hw.emit.passes import (
     emit_bram_transform_pass,
@@ -24,8 +23,9 @@ from mase_hw.emit.passes import (
     emit_internal_rtl_transform_pass,
     emit_verilog_top_transform_pass,
 )
+from mase_hw.emit.read_bundle import read_manifest
 from mase_hw.errors import EmitError
-from tests.emit.bundles import CONFIG, content, emit
+from tests.emit.bundles import CONFIG, content, emit, rewrite
 from tests.unit.pipeline import MLP, inputs, mapped, seeded
 
 
@@ -40,7 +40,14 @@ def test_what_is_in_it(emitted: Path) -> None:
     added = {"rtl/top_axis.v", "rtl/lib/skid_buffer.sv"}
     assert set(manifest["rtl"]) | added == {n for n in files if n.startswith("rtl/") and n.endswith((".sv", ".v"))}
     assert {"README.md", "top.core", "rtl/files_axis.f", "examples/top_example.v"} <= set(files)
-    assert {"sim/top_tb.sv", "sim/top_tb.f", "sim/top_axis_tb.sv", "sim/tb_source.sv", "sim/tb_sink.sv"} <= set(files)
+    assert {
+        "sim/top_tb.sv",
+        "sim/top_tb.f",
+        "sim/top_axis_tb.sv",
+        "sim/tb_file.sv",
+        "sim/tb_source.sv",
+        "sim/tb_sink.sv",
+    } <= set(files)
     assert {"synth/vivado.tcl", "synth/quartus.tcl", "synth/clock.xdc", "synth/yosys_ecp5.ys"} <= set(files)
 
 
@@ -143,17 +150,6 @@ def test_broken_manifest(older: Path, text: str) -> None:
         mase_hw.load_design(older)
     if "99" in text:
         assert "another format version" in str(caught.value) and "emit it again" in str(caught.value)
-
-
-def rewrite(folder: Path, change: Callable[[dict[str, Any]], object], *, honest: bool) -> None:
-    """Edit the manifest; an honest edit leaves the hash of the manifest as it was, a forged one computes it anew."""
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    change(manifest)
-    if not honest:
-        said = {key: value for key, value in manifest.items() if key != "digest"}
-        manifest["digest"] = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    path.write_text(json.dumps(manifest))
 
 
 NOT_SAID = [

@@ -80,7 +80,11 @@ def test_flipped_bit_of_a_memory(design: mase_hw.Design, tmp_path: Path, work: P
     first = found.divergence.mismatch
     assert (first.beat, first.lane) == (2, 0) and abs(first.expected - first.found) == 1
     assert len(found.divergence.neighbours) == 5
+    driver = found.divergence.driver
+    assert (driver.module, driver.file) == ("rom_source", "rtl/lib/rom_source.sv")
+    assert (driver.memory, driver.line) == ("mem/left_weight.mem", 3) and found.divergence.inputs == ()
     assert "parameter weight of node left" in found.report()
+    assert "module rom_source in rtl/lib/rom_source.sv, which reads line 3 of mem/left_weight.mem" in found.report()
 
 
 def test_wrong_module(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:
@@ -91,7 +95,24 @@ def test_wrong_module(design: mase_hw.Design, tmp_path: Path, work: Path) -> Non
     found = _run(broken, tmp_path, work, frames=2)
     assert found.divergence is not None
     assert found.divergence.node == "relu" and found.divergence.source == "u_relu"
-    assert found.divergence.mismatch.index is not None
+    first = found.divergence.mismatch
+    assert first.index is not None and found.divergence.driver.file == "rtl/ops/fixed_relu.sv"
+    # What went into the layer in PyTorch; in the hardware the last bit of lane 0 of every beat was flipped on its way.
+    assert design.graph is not None
+    went_in: list[torch.Tensor] = []
+    layer = design.graph.meta_of(design.graph.node("relu")).module
+    hook = layer.register_forward_pre_hook(lambda _, args: went_in.append(args[0]))
+    with torch.no_grad():
+        design.model(INPUTS[first.frame : first.frame + 1])
+    hook.remove()
+    (values,) = found.divergence.inputs
+    assert (values.port, values.tensor, values.elements) == ("data_in_0", "first", (first.index,))
+    (mantissa,) = values.mantissas
+    assert mantissa * values.scale == float(went_in[0][first.index])
+    assert (first.expected, first.found) == (max(mantissa, 0), max(mantissa ^ 1, 0))
+    assert [(lane.lane, lane.index) for lane in first.lanes] == [(0, first.index)]
+    assert f"it was computed from data_in_0 (first): {list(first.index)} = {mantissa} (" in found.report()
+    assert "u_relu is module fixed_relu in rtl/ops/fixed_relu.sv" in found.report()
 
 
 def test_hang(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:

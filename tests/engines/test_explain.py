@@ -15,6 +15,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw import cli
+from mase_hw.cli._common import judge
 from mase_hw.design.attach_model import attach_model
 from mase_hw.errors import ConfigError, HangError, MismatchError, ToolError
 from mase_hw.model_spec import load_model
@@ -96,7 +97,7 @@ def test_hang(
     }
     arguments = Namespace(**options, work=design.path.parent / "explain-hang.work")
     stuck.simulate = _without_waves(stuck.simulate)  # type: ignore[method-assign]
-    assert cli._judge(stuck, arguments) == cli.FAILED
+    assert judge(stuck, arguments) == cli.FAILED
     text = capsys.readouterr().out
     assert "HangError" in text and "everything waits for data_in_0" in text and "nothing moved after cycle" in text
     stuck.graph = None

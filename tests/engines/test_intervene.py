@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,22 @@ def test_a_reset_that_never_comes(builder: Builder, tmp_path: Path) -> None:
         assert type(result.failure) is ResultsError
         with pytest.raises(ResultsError, match=r"ended before a reset.*\n  got: 1 resets\n  expected: 2"):
             result.raise_on_failure()
+
+
+def test_assertions_count(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Python is told to leave them out."""
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    with pytest.raises(SimulationError, match="this assertion was made"):
+        run("assertions_count").raise_on_failure()
+
+
+def test_what_runs_is_what_the_file_says_now(builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what it said before, although its time and its size are the same."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    built, file = builder("fast", slice_dut(), "faulty_slice"), tmp_path / "poke.py"
+    for beat in (3, 4):
+        file.write_text(f"async def intervene(bench):\n    bench.corrupt('data_in_0', {beat})\n")
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        result = play("fast", built, tmp_path / "run", intervene=file)
+        assert result.first_mismatch is not None and result.first_mismatch.beat_index == beat
+    assert [path.name for path in tmp_path.iterdir() if path.name != "run"] == ["poke.py"], "nothing beside it"

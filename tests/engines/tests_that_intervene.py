@@ -103,3 +103,9 @@ async def stall_an_input_of_no_range(bench: Any) -> None:
 
 async def change_an_output(bench: Any) -> None:
     bench.corrupt(OUT, beat=20)
+
+
+async def assertions_count(bench: Any) -> None:
+    """One that fails."""
+    await bench.cycle(3)
+    assert bench.now < 0, "this assertion was made"

@@ -59,7 +59,7 @@ def test_literal_widths(bundles: list[mase_hw.Design]) -> None:
 def test_style_of_the_testbenches(bundles: list[mase_hw.Design]) -> None:
     files = sorted((sim_root() / "testbench").glob("*.sv"))
     generated = [f for d in bundles for f in d.path.glob("sim/*_tb.sv")]
-    assert len(files) == 2 and len(generated) == 11
+    assert len(files) == 3 and len(generated) == 11
     assert lint(files) == []
     assert [c for c in lint(generated) if "not formatted" not in c] == []
 

@@ -103,6 +103,25 @@ def test_a_complete_machine_is_silent(root: Path, clean_env: dict[str, str]) -> 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_what_some_tests_need_is_named_apart(root: Path, clean_env: dict[str, str], tmp_path: Path) -> None:
+    """The second simulator: CI installs it, nobody else must."""
+
+    def optional(*present: str) -> str:
+        folder = tmp_path / "_".join(present)
+        folder.mkdir()
+        for name in present:
+            (folder / name).write_text("#!/bin/sh\n", encoding="utf-8")
+            (folder / name).chmod(0o755)
+        command = [str(shutil.which("sh")), "scripts/host_check.sh", "--optional"]
+        env = {**clean_env, "PATH": str(folder)}
+        done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert optional("iverilog", "vvp") == "" and optional("iverilog") == "iverilog" and optional("vvp") == "iverilog"
+    ci = (root / ".ci/run").read_text(encoding="utf-8")
+    assert "host_check.sh --optional" in ci and 'apt-get install -y -qq --no-install-recommends "${optional[@]}"' in ci
+
+
 def test_the_command_of_another_model(root: Path, clean_env: dict[str, str], tmp_path: Path) -> None:
     arguments = ("sim", "-n", "MODEL=nets/tiny.py:build", "CONFIG=tiny.toml", f"VENV={tmp_path}")
     done = make(*arguments, root=root, env=clean_env)

@@ -68,7 +68,7 @@ class Runtime:
         """Return the object of C++ that is the same for every design, compiling it if the cache has none.
 
         Args:
-            sources: What is compiled, in this order, as one unit.
+            sources: What is compiled, in this order, as one unit; private copies, beside which the unit is written.
             folders: Where the headers lie that it includes.
             macros: First lines of the unit.
 
@@ -81,7 +81,7 @@ class Runtime:
             content = path.read_bytes()
             digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
         name = f"driver-{digest.hexdigest()[:20]}"
-        unit = self.folder / f"{name}.cpp"
+        unit = sources[0].with_name(f"{name}.cpp")
         _write_atomic(unit, (macros + "".join(f'#include "{path}"\n' for path in sources)).encode())
         include = [f"-I{folder}" for folder in folders]
         return self._make(f"{name}.o", [*include, "-include", str(self.header()), "-c", str(unit)])

@@ -19,11 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mase_hw.errors import EmitError, SimulationError, ToolError
+from mase_hw.errors import SimulationError, ToolError
 from mase_hw.host.disk import full_disk, not_written
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
 from mase_hw.simulate.build.runtime_cache import Runtime, runtime
+from mase_hw.simulate.build.snapshot import Copies, Snapshot, take
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools, first_errors, run_tool
 from mase_hw.simulate.dut import Dut
 
@@ -153,12 +154,14 @@ def build(
     Raises:
         ToolError: If a tool is missing or the C++ compiler fails.
         SimulationError: If Verilator refuses the design; a warning is a refusal.
-        EmitError: If a folder cannot be written, or a source cannot be read.
+        EmitError: If a folder cannot be written, or a source cannot be read or is not what the design says it is.
     """
     begin = time.perf_counter()
     cache_dir = cache_folder(build_dir, cache_dir)
     tools = tools or find_build_tools(memory=cache_dir)
-    wanted = [(_identity(dut, tools, waves, each), each) for each in _levels(flavour, cycles)]
+    # From here on nothing is read again: whatever happens to the sources, program and identity belong together.
+    given = take(dut.sources, flavour.main(tools), flavour.driver, flavour.folders, dut.digests)
+    wanted = [(identity_of(dut, tools, waves, each, given), each) for each in _levels(flavour, cycles)]
     build_dir, cache = build_dir.resolve(), Cache(cache_dir)
     cached = False
     with _locked(build_dir):
@@ -173,7 +176,7 @@ def build(
                     cached = cache.take(identity, build_dir)
                     if not cached:
                         library = runtime(tools, cache_dir, waves=waves, optimise=chosen.optimise)
-                        _build(dut, build_dir, library, chosen, waves, jobs)
+                        _build(dut, build_dir, library, chosen, waves, jobs, given)
                         about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves}
                         cache.put(identity, build_dir, about | {"flavour": chosen.name, "optimise": chosen.optimise})
                     _stamp(build_dir, identity)
@@ -204,7 +207,8 @@ def cache_folder(build_dir: Path, cache_dir: Path | None) -> Path:
     return (cache_dir or build_dir.resolve().parent / "runtime-cache").resolve()
 
 
-def _identity(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour) -> str:
+def identity_of(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour, given: Snapshot) -> str:
+    """Hash of everything that goes into a simulator."""
     digest = hashlib.sha256()
     facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.flags, *flavour.link(tools), flavour.optimise]
     facts += [f"{waves=}", f"{flavour.coverage=}", f"{flavour.strict=}", flavour.rules(dut), dut.top, *dut.ports]
@@ -212,13 +216,7 @@ def _identity(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour) -> str
     facts += [text for file in flavour.generated for text in file]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
-    headers = [path for folder in flavour.folders for path in sorted(folder.glob("*.h"))]
-    for source in (*dut.sources, *flavour.main(tools), *flavour.driver, *headers):
-        try:
-            content = source.read_bytes()
-        except OSError as problem:
-            raise EmitError("a source file cannot be read", node=str(source), got=str(problem)) from problem
-        digest.update(f"{source.name}\0{len(content)}\0".encode() + content)
+    given.feed(digest)
     return digest.hexdigest()
 
 
@@ -255,22 +253,25 @@ def _stamp(build_dir: Path, identity: str) -> None:
     os.replace(partial, build_dir / "stamp.json")
 
 
-def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves: bool, jobs: int | None) -> None:
+def _build(
+    dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves: bool, jobs: int | None, given: Snapshot
+) -> None:
     tools, model = library.tools, build_dir / "model"
     shutil.rmtree(model, ignore_errors=True)
     model.mkdir()
     log: list[str] = []
     try:
-        listing = _verilate(dut, model, tools, flavour, waves, log)
-        units = _units(model, listing, flavour, flavour.main(tools), waves)
-        flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in flavour.folders), "-Winvalid-pch"]
+        copies = given.write(model)
+        listing = _verilate(dut, model, tools, flavour, waves, log, copies)
+        units = _units(model, listing, flavour, copies.main, waves)
+        flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in copies.folders), "-Winvalid-pch"]
         with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
             # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
             header = pool.submit(library.header)
             fixed = [pool.submit(library.object, Path(source)) for source in listing["global"]]
             if flavour.driver:
                 macros = _macros(waves, flavour.coverage)
-                fixed.append(pool.submit(library.driver, flavour.driver, flavour.folders, macros))
+                fixed.append(pool.submit(library.driver, copies.driver, copies.folders, macros))
             include = ["-include", str(header.result())]
             compiled = [pool.submit(_compile, [*tools.compiler, *flags, *include], unit, tools) for unit in units]
             objects = []
@@ -289,7 +290,7 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
 
 
 def _verilate(
-    dut: Dut, model: Path, tools: BuildTools, flavour: Flavour, waves: bool, log: list[str]
+    dut: Dut, model: Path, tools: BuildTools, flavour: Flavour, waves: bool, log: list[str], copies: Copies
 ) -> dict[str, list[str]]:
     rules = model / "rules.vlt"
     rules.write_text(f"`verilator_config\n{flavour.rules(dut)}", encoding="utf-8")
@@ -297,16 +298,17 @@ def _verilate(
     command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
     command += ["--trace-fst"] if waves else []
     command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
-    command += [str(rules), *(str(source.resolve()) for source in dut.sources)]
+    command += [str(rules), *map(str, copies.sources)]
     done = run_tool(command, tools.env, model)
-    log.append(f"$ {' '.join(command)}\n{done.stdout}")
-    if done.returncode and (full := full_disk(model, done.stdout)):
-        raise ToolError("Verilator cannot finish", node=dut.design, got=first_errors(done.stdout), remedy=full)
+    said = copies.named(done.stdout)
+    log.append(f"$ {' '.join(command)}\n{said}")
+    if done.returncode and (full := full_disk(model, said)):
+        raise ToolError("Verilator cannot finish", node=dut.design, got=first_errors(said), remedy=full)
     if done.returncode:
         raise SimulationError(
             f"Verilator refuses {dut.design}",
             node=dut.design,
-            got=first_errors(done.stdout),
+            got=first_errors(said),
             remedy=f"the full log is {model.parent / 'build.log'}",
         )
     sources = json.loads((model / "Vtop.json").read_text(encoding="utf-8"))["sources"]

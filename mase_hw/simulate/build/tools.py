@@ -33,7 +33,7 @@ class BuildTools:
         include: Verilator's include folder.
         cocotb_main: The ``main`` of a simulation, from cocotb.
         cocotb_libs: Folder of cocotb's shared libraries.
-        versions: Version of every tool by name.
+        versions: Version of every tool by name, and what of the environment changes what it does.
     """
 
     env: Mapping[str, str]
@@ -64,7 +64,9 @@ def find_build_tools(env: Mapping[str, str] | None = None, memory: Path | None =
     Raises:
         ToolError: Names what is missing and what to install.
     """
-    base = dict(os.environ if env is None else env)
+    given = os.environ if env is None else env
+    # Not what would put another Verilator, or other flags, behind the name of the one that was looked up.
+    base = {name: value for name, value in given.items() if not name.startswith(_FOREIGN)}
     key = _state(base)
     facts = _KNOWN.get(key)
     if facts is None:
@@ -73,10 +75,14 @@ def find_build_tools(env: Mapping[str, str] | None = None, memory: Path | None =
         _remember(memory, key, facts)
     # The environment itself is always the caller's; only what Verilator needs is put into it.
     full = {name: value for name, value in base.items() if name not in _MAKE_VARIABLES}
-    return dataclasses.replace(facts, env={**full, **facts.env})
+    surroundings = {f"${name}": base[name] for name in _SURROUNDINGS if base.get(name)}
+    return dataclasses.replace(facts, env={**full, **facts.env}, versions={**facts.versions, **surroundings})
 
 
 _MAKE_VARIABLES = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+_FOREIGN = ("VERILATOR_", "SYSTEMC")
+_SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
+"""Variables that change what a C++ compiler makes of the same source: a part of its version."""
 _KNOWN: dict[tuple[object, ...], BuildTools] = {}
 _MEMORY = "tools.json"
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from torch import Tensor
 
 from mase_hw.beats import decode
 from mase_hw.emit.netlist import TOP, Netlist
@@ -20,21 +21,14 @@ from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, ResultsError
 from mase_hw.ir import MaseGraph
-from mase_hw.simulate.diagnose.edges import Edge, expected_beats, find_edges
+from mase_hw.simulate.diagnose.divergence import Divergence, Driver, Neighbour
+from mase_hw.simulate.diagnose.edges import CONNECTORS, Edge, expected_beats, find_edges
 from mase_hw.simulate.diagnose.failure import WINDOW
-from mase_hw.simulate.diagnose.report import (
-    Diagnosis,
-    Divergence,
-    EdgeState,
-    Gap,
-    Neighbour,
-    QueueState,
-    losses,
-    waiting,
-)
+from mase_hw.simulate.diagnose.inputs import InputValues, input_values
+from mase_hw.simulate.diagnose.report import Diagnosis, EdgeState, Gap, QueueState, losses, waiting
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.plan import Reset, Stalls
+from mase_hw.simulate.plan import Limits, Reset, Stalls
 from mase_hw.simulate.result import SimResult, find_first_mismatch
 from mase_hw.streams import IntArray, Stream
 
@@ -59,6 +53,7 @@ def diagnose(
     *,
     watchdog: int,
     max_cycles: int,
+    tail_cycles: int = Limits.tail_cycles,
     frames: int | None = None,
     first: int = 0,
     seed: int = 0,
@@ -75,6 +70,7 @@ def diagnose(
         inputs: As given to the simulation that failed.
         watchdog: Of that simulation.
         max_cycles: Of that simulation.
+        tail_cycles: Of that simulation.
         frames: Only the first so many frames: up to the one that failed is enough.
         first: Number in the run of the first frame of ``inputs``, for the report.
         seed: Of that simulation.
@@ -126,6 +122,7 @@ def diagnose(
             {name: design.streams[name].pack(values) for name, values in results.items()},
             watchdog=watchdog,
             max_cycles=max_cycles,
+            tail_cycles=tail_cycles,
             seed=seed,
             stalls=stalls,
             waves=window is not None,
@@ -143,6 +140,8 @@ def diagnose(
         states.append(state)
         if divergence is None:
             divergence = _compare(edge, expected[edge.net.name], found, accepted)
+            if divergence is not None:
+                divergence = _with_causes(graph, edge, divergence, named)
     levels = outcome["levels"]
     queues = [QueueState(f.instance, f.before, f.depth, **levels[f.instance]) for f in netlist.fifos]
     lost = losses(states, {edge.net.name: edge.stream.frame_beats for edge in edges})
@@ -234,6 +233,31 @@ def _compare(edge: Edge, expected: IntArray, found: IntArray, accepted: IntArray
         neighbours=tuple(Neighbour(i, _lanes(expected[i]), _lanes(found[i])) for i in near),
         cycle=int(accepted[at]),
     )
+
+
+def _with_causes(graph: MaseGraph, edge: Edge, found: Divergence, inputs: Mapping[str, Tensor]) -> Divergence:
+    """With the module that drives the net, and what the element was computed from."""
+    netlist: Netlist = graph.meta["netlist"]
+    if edge.net.source.instance == TOP:
+        return found
+    instance, first = netlist.instance(edge.net.source.instance), found.mismatch
+    file = next(f"rtl/{file}" for file in netlist.files if Path(file).stem == instance.module)
+    if edge.parameter is not None:
+        memory = netlist.memories.get(instance.name)
+        line = first.beat_index % edge.stream.beats + 1
+        driver = Driver(instance.module, file, *((f"mem/{memory}", line) if memory else ()))
+        return dataclasses.replace(found, driver=driver)
+    driver = Driver(instance.module, file)
+    if first.index is None:
+        return dataclasses.replace(found, driver=driver)
+    if instance.op in CONNECTORS:
+        # It only passes on, and what it took was right.
+        scale = edge.stream.fmt.scale
+        taken: tuple[InputValues, ...] = (InputValues("in_data", edge.node, (first.index,), (first.expected,), scale),)
+    else:
+        element = int(np.ravel_multi_index(first.index, edge.stream.tensor_shape)) if first.index else 0
+        taken = input_values(graph, edge.node, element, Reference(graph).frame(inputs, first.frame))
+    return dataclasses.replace(found, driver=driver, inputs=taken)
 
 
 def _lanes(beat: Sequence[Any] | IntArray) -> tuple[int, ...]:

@@ -18,6 +18,9 @@ from mase_hw.nn.quantized import Quantized
 from mase_hw.numerics import quantize
 from mase_hw.streams import IntArray, Stream
 
+CONNECTORS = ("fork", "repack", "fifo", "reorder")
+"""Instances of the netlist that pass a tensor on as it is."""
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -71,7 +74,7 @@ def find_edges(graph: MaseGraph) -> list[Edge]:
 
 def _root(netlist: Netlist, net: Net) -> Net:
     """The net on which the tensor leaves the module that computes it: back through forks and re-packers."""
-    while net.source.instance != TOP and netlist.instance(net.source.instance).op in ("fork", "repack", "fifo"):
+    while net.source.instance != TOP and netlist.instance(net.source.instance).op in CONNECTORS[:3]:
         net = netlist.net_into(net.source.instance, "in_data")
     return net
 

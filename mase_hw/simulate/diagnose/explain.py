@@ -36,7 +36,7 @@ def explain(
     A run with probes that fails by itself explains nothing and hides nothing: the failure says so in a note.
     """
     failure, graph = result.failure, design.graph
-    assert failure is not None and graph is not None  # can_explain
+    assert failure is not None and graph is not None  # the caller looked
     try:
         if inputs is None:
             inputs = floats(graph, design.streams, stimulus)

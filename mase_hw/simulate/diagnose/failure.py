@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from mase_hw.errors import HangError, MismatchError, ResultsError
 from mase_hw.simulate.result import SimResult
@@ -19,11 +18,6 @@ WINDOW = 64
 def explainable(result: SimResult) -> bool:
     """Whether a run with probes could find the cause: bits differ, or the design hangs."""
     return isinstance(result.failure, MismatchError | HangError)
-
-
-def can_explain(design: Any, result: SimResult) -> bool:
-    """Whether a run with probes can find the cause: it could, and there is a model to compare the edges with."""
-    return design.graph is not None and explainable(result)
 
 
 def with_end(result: SimResult) -> SimResult:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mase_hw.errors import HangError
-from mase_hw.simulate.result import Mismatch, SimResult
+from mase_hw.simulate.diagnose.divergence import Divergence
+from mase_hw.simulate.result import SimResult
 
 
 @dataclass(frozen=True)
@@ -72,56 +73,6 @@ class QueueState:
     def __str__(self) -> str:
         full = ", full" if self.level == self.depth else ""
         return f"{self.instance} before {self.before}: {self.level} of {self.depth} beats{full}, {self.most} at most"
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A beat near the first difference.
-
-    Args:
-        beat_index: Beat since the start of the run.
-        expected: Mantissas of the reference, lane 0 first.
-        found: Mantissas of the hardware.
-    """
-
-    beat_index: int
-    expected: tuple[int, ...]
-    found: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """The first edge, from the inputs on, that differs from the quantised model.
-
-    Args:
-        net: Signal name.
-        node: Graph node whose values are wrong.
-        parameter: The parameter, if a memory holds the wrong value.
-        source: Instance that drives the net.
-        sink: Instance that takes it.
-        mismatch: Place and both values of the first difference.
-        neighbours: The beats around it.
-        cycle: Cycle in which the beat moved.
-    """
-
-    net: str
-    node: str
-    parameter: str | None
-    source: str
-    sink: str
-    mismatch: Mismatch
-    neighbours: tuple[Neighbour, ...]
-    cycle: int
-
-    def lines(self) -> list[str]:
-        """The text."""
-        what = f"parameter {self.parameter} of node {self.node}" if self.parameter else f"node {self.node}"
-        way = f"on the way from {self.source} to {self.sink}, in cycle {self.cycle}"
-        text = [f"first divergence: {what}, {way}", f"  {self.mismatch}"]
-        for beat in self.neighbours:
-            mark = " " if beat.expected == beat.found else "*"
-            text.append(f"  {mark} beat {beat.beat_index}: expected {list(beat.expected)}, found {list(beat.found)}")
-        return text
 
 
 @dataclass(frozen=True)
@@ -301,9 +252,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON types."""
-        divergence = None
-        if self.divergence is not None:
-            divergence = dataclasses.asdict(self.divergence) | {"mismatch": self.divergence.mismatch.to_json()}
+        divergence = None if self.divergence is None else self.divergence.to_json()
         failure = self.result.failure
         return {
             "passed": self.result.passed,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mase_hw.errors import SimulationError
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
 from mase_hw.simulate.build.simulator import Built, Flavour
@@ -74,7 +75,7 @@ def build(
         rules=rules,
         folders=(sim_root() / "batch",),
         generated=(("glue.cpp", _glue(dut, probes, levels)),),
-        prologue=_prologue,
+        prologue=lambda model: _prologue(dut, model),
         unit_bytes=800_000,
         coverage=coverage,
         strict=not foreign,
@@ -84,8 +85,23 @@ def build(
     )
 
 
-def _prologue(model: Path) -> str:
-    """What the driver must know of the model, and functions that the compiler translates better than Verilator's."""
+def _prologue(dut: Dut, model: Path) -> str:
+    """What the driver must know of the model, and functions that the compiler translates better than Verilator's.
+
+    Raises:
+        SimulationError: If a port is not as wide as its stream: the driver copies whole beats to and from it.
+    """
+    ports = (model / "Vtop.h").read_text(encoding="utf-8")
+    for stream in dut.streams:
+        found = re.search(rf"\bVL_(?:IN|OUT)(?:8|16|64|W)?\(&{_mangled(stream.name)},(\d+),0", ports)
+        bits = int(found[1]) + 1 if found else None
+        if bits != stream.bits:
+            raise SimulationError(
+                "a port of the design is not as wide as its stream",
+                node=f"{dut.design}.{stream.name}",
+                got="no such port" if bits is None else f"{bits} bits",
+                expected=f"{stream.lanes} lanes of {stream.fmt.width} bits",
+            )
     direct = has_plain_eval((model / "Vtop.cpp").read_text(encoding="utf-8"))
     return f'#define BATCH_DIRECT {int(direct)}\n#include "extend.h"\n'
 

@@ -19,7 +19,7 @@ from mase_hw.simulate.engines.batch.parts import clean_parts, cut, join
 from mase_hw.simulate.engines.batch.plan import write_batch_plan
 from mase_hw.simulate.engines.batch.run import run_batch
 from mase_hw.simulate.judge import judge
-from mase_hw.simulate.plan import Limits, Plan, Reset, Stalls, write_plan
+from mase_hw.simulate.plan import MEMORY, Limits, Plan, Reset, Stalls, write_plan
 from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.run import Progress
 from mase_hw.streams import IntArray
@@ -85,10 +85,13 @@ def simulate(
         (run,) = run_batch(built, [whole], seeds=[seed], waves=waves, timeout=timeout, progress=progress, window=window)
         return _covered(built, judge(built.dut, whole, run, results_xml=False), [whole])
     plans: list[Plan] = []
+    # All read the memory files of the whole run, which were checked once.
+    memory = run_dir / MEMORY if built.dut.memory is not None else None
+    sharing = dataclasses.replace(built.dut, memory=memory, digests={})
     seeds = [seed + number for number in range(len(shares))]
     for share, own_seed in zip(shares, seeds, strict=True):
         folder = run_dir / "parts" / str(len(plans))
-        plan = write_plan(built.dut, folder, share.stimulus, share.expected, seed=own_seed, **common)
+        plan = write_plan(sharing, folder, share.stimulus, share.expected, seed=own_seed, **common)
         write_batch_plan(plan)
         plans.append(plan)
     runs = run_batch(built, plans, seeds=seeds, timeout=timeout, progress=progress)

@@ -99,11 +99,11 @@ def join(dut: Dut, whole: Plan, shares: Sequence[Share], plans: Sequence[Plan], 
         log.write_text("".join(f"see {run.log}\n" for run in runs), encoding="utf-8")
     except OSError as problem:
         raise not_written("the merged results", whole.folder, problem) from problem
-    result = judge(dut, whole, Run(0, False, log, seconds), results_xml=False)
     names = dict.fromkeys(name for share in results for name in share.edges)
     edges = {name: [share.edges.get(name, (0, 0)) for share in results] for name in names}
     sums = {name: (sum(f for f, _ in seen), sum(b for _, b in seen)) for name, seen in edges.items()}
-    return dataclasses.replace(result, edges=sums, part=_failing(result, shares, results))
+    result = judge(dut, whole, Run(0, False, log, seconds), results_xml=False, edges=sums)
+    return dataclasses.replace(result, part=_failing(result, shares, results))
 
 
 def _failing(whole: SimResult, shares: Sequence[Share], results: Sequence[SimResult]) -> Part | None:

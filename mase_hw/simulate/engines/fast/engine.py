@@ -6,6 +6,7 @@ runs the clock, cocotb is woken now and then and at the end.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -51,7 +52,9 @@ def build(
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
-            file.write_text(text, encoding="utf-8")
+            partial = file.with_name(f".{file.name}.{os.getpid()}")
+            partial.write_text(text, encoding="utf-8")
+            os.replace(partial, file)  # whole at any time: another process may read it
     except OSError as problem:
         raise not_written("the build folder", build_dir, problem) from problem
     wrapped = harness(dut, file)

@@ -5,6 +5,7 @@ Everything that depends on the design is here, everything that depends on the ru
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +70,9 @@ def _ins(index: int, stream: Stream) -> dict[str, str]:
 def harness(dut: Dut, file: Path) -> HarnessDut:
     """Describe the design in its harness, whose source will be ``file``."""
     library = [sim_root() / "hdl" / f"{name}.sv" for name in MODULES]
-    return HarnessDut(TOP, (*dut.sources, *library, file), {}, dut.streams, dut.memory, wrapped=dut.top)
+    sources = (*dut.sources, *library, file)
+    digests = {**dut.digests, file: hashlib.sha256(harness_text(dut).encode()).hexdigest()}
+    return HarnessDut(TOP, sources, {}, dut.streams, dut.memory, digests=digests, edges=dut.edges, wrapped=dut.top)
 
 
 def harness_text(dut: Dut) -> str:

@@ -1,0 +1,138 @@
+"""The runs of one simulation of a design: the one that counts, and the one with waves if that fails."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mase_hw.design.played import Played
+from mase_hw.errors import ToolError
+from mase_hw.host.disk import not_written
+from mase_hw.simulate.arguments import Arguments
+from mase_hw.simulate.diagnose.failure import Replay
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.registry import DEFAULT
+from mase_hw.simulate.engines.registry import engine as engine_of
+from mase_hw.simulate.limits import Waits
+from mase_hw.simulate.plan import FAILURE, clean_run_folder
+from mase_hw.simulate.result import SimResult
+from mase_hw.simulate.run import Progress as State
+
+Progress = Callable[[str], None]
+"""Told what is being done, a line at a time."""
+PROGRESS_SECONDS = 2.0
+"""Least time between two progress lines of a running simulation."""
+
+
+class Attempts:
+    """Builds and runs a design in its work folder, as it was asked.
+
+    Args:
+        dut: The design.
+        asked: What was asked.
+        waits: How long to wait for the design.
+        frames: Frames to play.
+        tell: Told what is being done.
+    """
+
+    def __init__(self, dut: Dut, asked: Arguments, waits: Waits, frames: int, tell: Progress) -> None:
+        self.dut, self.asked, self.waits, self.frames, self.tell = dut, asked, waits, frames, tell
+
+    def run(self, played: Played) -> SimResult:
+        """The run that counts. Waves that an earlier failure left by itself in the work folder are gone afterwards.
+
+        Raises:
+            EmitError: If a file of the design is not what it was, or the work folder cannot be written.
+            SimulationError: If Verilator refuses the design.
+            ToolError: If a tool is missing or fails.
+        """
+        asked = self.asked
+        with alone(asked.work):
+            for left in asked.work.glob(f"run*/{FAILURE}"):
+                clean_run_folder(left.parent)
+            beats = (played.beats_in, played.beats_out)
+            return self._attempt(bool(asked.waves), asked.coverage, beats, seed=asked.seed, **asked.options)
+
+    def again_with_waves(self, again: Replay, failure: Exception) -> SimResult:
+        """Run what led to a failure once more, and write waves of that only, with what they are of beside them.
+
+        Raises:
+            EmitError: As :meth:`run`.
+            SimulationError: As :meth:`run`.
+            ToolError: As :meth:`run`.
+        """
+        with alone(self.asked.work):
+            beats, options = (again.beats_in, again.beats_out), {**self.asked.options, "window": again.window}
+            result = self._attempt(True, False, beats, seed=again.seed, **options)
+            (result.run_dir / FAILURE).write_text(f"{type(failure).__name__}: {failure}\n", encoding="utf-8")
+            return result
+
+    def _suffix(self) -> str:
+        return "" if self.asked.engine == DEFAULT else f"-{self.asked.engine}"
+
+    def _attempt(self, waves: bool, coverage: bool, beats: tuple[Any, Any], **more: Any) -> SimResult:
+        asked, engine = self.asked, engine_of(self.asked.engine)
+        suffix = self._suffix() + ("-waves" if waves else "") + ("-coverage" if coverage else "")
+        self.tell(f"building the simulator ({'with' if waves else 'without'} waves) with Verilator")
+        built = engine.build(
+            self.dut,
+            asked.work / f"build{suffix}",
+            waves=waves,
+            cache_dir=asked.work.parent / "runtime-cache",
+            **({"coverage": True} if coverage else {}),
+        )
+        how = "reused" if built.reused or built.cached else "built"
+        self.tell(f"{how} in {built.seconds:.1f} s; simulating {self.frames} frames")
+        return engine.simulate(
+            built,
+            asked.work / f"run{suffix}",
+            *beats,
+            stalls=asked.stalls,
+            waves=waves,
+            progress=_ticker(self.tell),
+            reset_at=asked.reset_at,
+            **self.waits,
+            **more,
+        )
+
+
+@contextmanager
+def alone(work: Path) -> Iterator[None]:
+    """One simulation at a time in a work folder, also between processes; the lock goes with its holder.
+
+    Raises:
+        EmitError: If the folder cannot be written.
+    """
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        handle = (work / ".lock").open("w")
+    except OSError as error:
+        raise not_written("the work folder", work, error) from error
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield
+        except ToolError:
+            # Nothing was built: leave nothing behind.
+            if [p.name for p in work.iterdir()] == [".lock"]:
+                shutil.rmtree(work, ignore_errors=True)
+            raise
+
+
+def _ticker(tell: Progress) -> Callable[[State], None]:
+    """Passes on how far a simulation is, a line every few seconds."""
+    last = time.monotonic()
+
+    def tick(state: State) -> None:
+        nonlocal last
+        if time.monotonic() - last >= PROGRESS_SECONDS:
+            last = time.monotonic()
+            share = state.beats / max(1, state.total)
+            tell(f"simulated {state.cycles:,} cycles, {state.beats:,} of {state.total:,} beats ({share:.0%})")
+
+    return tick

@@ -1,0 +1,153 @@
+"""Opens a bundle: every file must be what its manifest says, and the manifest must not contradict itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mase_hw.emit.bundle import FORMAT_VERSION, MANIFEST, digest, own_digest
+from mase_hw.emit.contradictions import contradictions, named_files
+from mase_hw.errors import EmitError
+
+_AGAIN = "emit the bundle again; do not edit generated files"
+_FIELDS = {"generator", "top", "ports", "timing", "memories", "rtl", "edges", "files", "digest"}
+
+
+def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
+    """Read a bundle's manifest and check every file against it.
+
+    Args:
+        folder: The bundle.
+        verify: Compare contents too, not only presence, and the manifest with its own hash and with itself.
+
+    Raises:
+        EmitError: If the folder is not a bundle of a known format version, or the manifest or a file is missing or was
+            changed since emission, or the manifest names a file of which it has no hash, or what it says cannot be.
+    """
+    path = Path(folder) / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise EmitError(
+            "this is not a bundle", node=str(folder), got=str(error), expected=f"a folder with {MANIFEST}"
+        ) from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files", {}), dict):
+        raise EmitError("this is not a bundle's manifest", node=str(path), expected="an object with files")
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise EmitError(
+            "the bundle has another format version",
+            node=str(path),
+            got=manifest.get("format_version"),
+            expected=FORMAT_VERSION,
+            remedy="emit it again with this version of mase_hw",
+        )
+    missing = _FIELDS - manifest.keys()
+    if missing:
+        raise EmitError(
+            "the manifest is incomplete",
+            node=str(path),
+            got=f"no {', '.join(sorted(missing))}",
+            remedy="emit the bundle again with this version of mase_hw",
+        )
+    if verify:
+        _check_manifest(path, manifest)
+    gone = [name for name in manifest["files"] if not (Path(folder) / name).is_file()]
+    changed = [name for name in changed_files(folder, manifest) if name not in gone] if verify else []
+    if gone or changed:
+        raise _refused(Path(folder), manifest, changed, gone)
+    return manifest
+
+
+def changed_files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """The files whose content is not what the manifest says, or that cannot be read, in the order of the manifest."""
+    return [name for name, expected in manifest["files"].items() if _hash(Path(folder) / name) != expected]
+
+
+def read_file(folder: Path, manifest: Mapping[str, Any], name: str) -> bytes:
+    """Content of one file, which is surely what the manifest says: the bytes that are returned were hashed.
+
+    Raises:
+        EmitError: If the file is missing or was changed since emission.
+    """
+    try:
+        content = (Path(folder) / name).read_bytes()
+    except OSError as error:
+        raise _refused(Path(folder), manifest, [], [name]) from error
+    if digest(content) != manifest["files"].get(name):
+        raise _refused(Path(folder), manifest, [name], [])
+    return content
+
+
+def _hash(path: Path) -> str | None:
+    try:
+        return digest(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _refused(folder: Path, manifest: Mapping[str, Any], changed: list[str], gone: list[str]) -> EmitError:
+    """The error that names every file that is not what was emitted."""
+    if len(changed) + len(gone) > 1:
+        lists = (("changed", changed), ("missing", gone))
+        return EmitError(
+            f"{len(changed) + len(gone)} files of the bundle are missing or were changed after emission",
+            node=str(folder),
+            got="; ".join(f"{what}: {', '.join(names)}" for what, names in lists if names),
+            expected="the files of which the manifest has the hashes",
+            remedy=_AGAIN,
+        )
+    if gone:
+        return EmitError("a file of the bundle is missing", node=str(folder / gone[0]), remedy="emit the bundle again")
+    (name,) = changed
+    return EmitError(
+        "a file of the bundle was changed after emission",
+        node=str(folder / name),
+        got=f"sha256 {str(_hash(folder / name))[:16]}...",
+        expected=f"sha256 {str(manifest['files'].get(name))[:16]}...",
+        remedy=_AGAIN,
+    )
+
+
+def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    """Refuse a manifest that was edited, that leaves a file without a hash, or that says what cannot be."""
+    if manifest["digest"] != (got := own_digest(manifest)):
+        raise EmitError(
+            "the manifest was changed after emission",
+            node=str(path),
+            got=f"sha256 {got[:16]}...",
+            expected=f"sha256 {str(manifest['digest'])[:16]}...",
+            remedy=_AGAIN,
+        )
+    try:
+        loose = sorted(named_files(manifest) - manifest["files"].keys())
+        fill, last, interval = (manifest["timing"][key] for key in ("fill", "last", "interval"))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise EmitError("the manifest is damaged", node=str(path), got=repr(error), remedy=_AGAIN) from error
+    if loose:
+        raise EmitError(
+            "the manifest names files that it has no hash of",
+            node=str(path),
+            field="files",
+            got=f"no hash of {len(loose)} files: {', '.join(loose[:3])}",
+            expected="a hash of every file it names",
+            remedy=_AGAIN,
+        )
+    if any(type(number) is not int for number in (fill, last, interval)) or interval < 1 or last < max(fill, 0):
+        raise EmitError(
+            "the manifest has a timing that no design can have",
+            node=str(path),
+            field="timing",
+            got=f"fill {fill}, last {last}, interval {interval}",
+            expected="whole cycles, an interval of at least 1, and the last beat of a frame not before its first",
+            remedy=_AGAIN,
+        )
+    if found := contradictions(manifest):
+        raise EmitError(
+            "the manifest contradicts itself",
+            node=str(path),
+            got="".join(f"\n    {problem}" for problem in found),
+            expected="lanes, bits, shapes, ports, frames and files that fit each other",
+            remedy=_AGAIN,
+        )

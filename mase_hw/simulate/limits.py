@@ -1,0 +1,44 @@
+"""How long a simulation of a design waits, from the timing that was predicted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from mase_hw.simulate.plan import Limits, Stalls
+
+
+class Waits(TypedDict):
+    """Arguments of an engine's ``simulate``, in clock cycles.
+
+    Args:
+        watchdog: Cycles without a beat on any port after which stalls are lifted; as many again are a hang.
+        max_cycles: Cycles after which an unfinished run is given up.
+        tail_cycles: Least number of cycles to wait for beats too many after the last expected one.
+    """
+
+    watchdog: int
+    max_cycles: int
+    tail_cycles: int
+
+
+def waits(timing: Mapping[str, Any], frames: int, stalls: Stalls | None = None) -> Waits:
+    """How long to wait for a design.
+
+    Args:
+        timing: ``last`` and ``interval`` of the manifest, in cycles.
+        frames: Frames to play.
+        stalls: How unwilling the surroundings are; None for full rate.
+
+    A module works at most a whole frame without a beat, hence the watchdog. A beat too many may follow as long after
+    the last one as a whole frame takes through the design, and as one frame follows another, hence the tail.
+    """
+    last, interval = int(timing["last"]), int(timing["interval"])
+    watchdog = 4 * (last + interval) + 256
+    slow = 1.0 if stalls is None else 4 * stalls.slowdown
+    return Waits(
+        watchdog=watchdog,
+        # The watchdog lifts all stalls after its time and needs as long again to call it a hang.
+        max_cycles=int(slow * (frames + 2) * interval) + 4 * watchdog,
+        tail_cycles=max(Limits.tail_cycles, last + interval),
+    )

@@ -1,0 +1,197 @@
+"""A manifest whose hashes were computed anew, but that says what cannot all be true at once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mase_hw
+from mase_hw.emit.contradictions import contradictions
+from mase_hw.errors import EmitError, ResultsError
+from tests.emit.bundles import emit, rewrite
+from tests.emit.designs import DESIGNS
+from tests.unit.pipeline import inputs
+
+Manifest = dict[str, Any]
+FRAMES = 4
+
+
+def port(m: Manifest, name: str = "data_in_0") -> dict[str, Any]:
+    return next(p for p in m["ports"] if p["name"] == name)
+
+
+def without(m: Manifest, name: str) -> None:
+    m["ports"] = [p for p in m["ports"] if p["name"] != name]
+
+
+CONTRADICTIONS: list[tuple[str, Callable[[Manifest], object]]] = [
+    (r"data_in_0\.lanes: 2, .*make 3", lambda m: port(m).update(lanes=2)),
+    (r"data_in_0\.lanes: 3\.0, .*make 3", lambda m: port(m).update(lanes=3.0)),
+    (r"data_in_0\.bits: 16, .*make 24", lambda m: port(m).update(bits=16)),
+    (r"data_in_0\.beats: 1, .*make 2", lambda m: port(m).update(beats=1)),
+    (r"data_in_0\.beats: 2, .*make 3", lambda m: port(m).update(parallelism=[2, 1])),
+    (r"data_in_0\.bits: 24, .*make 27", lambda m: port(m)["format"].update(width=9)),
+    (r"data_in_0\.format: .*'scale': 0\.5", lambda m: port(m)["format"].update(scale=0.5)),
+    (r"data_in_0\.format: .*'type': 'float'", lambda m: port(m)["format"].update(type="float")),
+    (r"data_in_0\.shape: \[2, 3\], .*make \[1, 6\]", lambda m: port(m).update(shape=[2, 3])),
+    (r"data_in_0\.beats: 2, .*make 1", lambda m: port(m).update(streamed=[1, 3])),
+    (r"data_in_0: .*different numbers of elements", lambda m: port(m).update(layout=LAYOUT)),
+    (r"data_in_0\.valid: '', .*'data_in_0_valid'", lambda m: port(m).update(valid="")),
+    (r"ports\.data_in_0\.extra: 1", lambda m: port(m).update(extra=1)),
+    ("data_in_0 is named 2 times", lambda m: m["ports"].append(port(m))),
+    ("none has the direction 'in'.*vectors.files", lambda m: without(m, "data_in_0")),
+    ("none has the direction 'out'.*vectors.files", lambda m: without(m, "data_out_0")),
+    ("wrong kind: KeyError", lambda m: port(m).pop("parallelism")),
+    ("wrong kind: TypeError", lambda m: port(m).update(streamed=6)),
+    (r"vectors\.frames: 0 is no number", lambda m: m["vectors"].update(frames=0)),
+    (r"vectors\.frames: True is no number", lambda m: m["vectors"].update(frames=True)),
+    (r"vectors\.frames: '4' is no number", lambda m: m["vectors"].update(frames="4")),
+    (r"vectors\.files", lambda m: m["vectors"]["files"].pop("data_out_0")),
+    (r"vectors\.files", lambda m: m["vectors"]["files"].update(data_out_0="vectors/data_in_0.mem")),
+    ("edges: not a list", lambda m: m.update(edges=[])),
+    ("edges: not a list", lambda m: m["edges"].append(m["edges"][0])),
+    ("edges: not a list", lambda m: m["edges"].append(7)),
+    ("clock: 'clock'", lambda m: m.update(clock="clock")),
+    ("reset: .*'low'", lambda m: m["reset"].update(active="low")),
+    (r"parameters: \{\}", lambda m: m.update(parameters={})),
+    ("memories: mem/fc1_bias.mem has 0 words", lambda m: m["memories"][0].update(words=0)),
+    ("memories: mem/fc1_bias.mem has 2 words of 2.5 bits", lambda m: m["memories"][0].update(bits=2.5)),
+    (r"rtl: no rtl/other\.sv", lambda m: m.update(top="other")),
+    ("axis_ports: .*the port has 24 bits", lambda m: m["handoff"]["axis_ports"][0].update(tdata=32)),
+    ("wrong kind: KeyError", lambda m: m["handoff"]["axis_ports"][0].update(port="data_in_9")),
+]
+LAYOUT = {"shape": [1, 7], "factors": [7], "order": [0]}
+
+
+@pytest.mark.parametrize(("message", "change"), CONTRADICTIONS)
+def test_refused(older: Path, message: str, change: Callable[[Manifest], object]) -> None:
+    rewrite(older, change, honest=False)
+    with pytest.raises(EmitError, match=f"(?s)contradicts itself.*{message}.*what to do: emit") as caught:
+        mase_hw.load_design(older)
+    assert caught.value.node == str(older / "manifest.json")
+
+
+@pytest.mark.parametrize("name", ["../b/rtl/top.sv", "manifest.json", "ABSOLUTE"])
+def test_files_of_others(older: Path, name: str) -> None:
+    """Also with the right hash."""
+    name = str(older / "rtl/top.sv") if name == "ABSOLUTE" else name
+    rewrite(older, lambda m: m["files"].update({name: m["files"]["rtl/top.sv"]}), honest=False)
+    with pytest.raises(EmitError, match="is no file of this bundle"):
+        mase_hw.load_design(older)
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_no_design_contradicts_itself(name: str, tmp_path: Path) -> None:
+    model, example, config = DESIGNS[name]
+    design = mase_hw.compile(model, example, config, out=tmp_path / "b")
+    assert contradictions(design.manifest) == []
+    assert contradictions(json.loads((design.path / "manifest.json").read_text())) == []
+
+
+def test_every_changed_file_is_named(older: Path) -> None:
+    """Not only the first one."""
+    for name in ("rtl/top.sv", "mem/fc1_bias.mem"):
+        (older / name).write_text("changed")
+    (older / "mem/fc2_bias.mem").unlink()
+    with pytest.raises(EmitError, match="3 files of the bundle are missing or were changed") as caught:
+        mase_hw.load_design(older)
+    assert caught.value.got == "changed: mem/fc1_bias.mem, rtl/top.sv; missing: mem/fc2_bias.mem"
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
+    """A bundle with more frames than one; rows of five on three lanes, so that there are pad lanes."""
+    model, example, config = DESIGNS["no_memory"]
+    return mase_hw.compile(
+        model, example, config, out=tmp_path_factory.mktemp("v") / "b", vectors=inputs(2 * FRAMES, 5)
+    )
+
+
+def shorter(text: str) -> str:
+    """Without its last frame."""
+    words = text.splitlines(keepends=True)
+    return "".join(words[: len(words) // FRAMES * (FRAMES - 1)])
+
+
+def longer(text: str) -> str:
+    """With its first frame once more."""
+    words = text.splitlines(keepends=True)
+    return "".join(words + words[: len(words) // FRAMES])
+
+
+def padded(text: str) -> str:
+    """Bits in the pad lane of the third beat, the last one of the first row."""
+    words = text.splitlines()
+    words[2] = f"{int(words[2], 16) | 1 << 8:0{len(words[2])}x}"
+    return "\n".join(words) + "\n"
+
+
+def unknown(text: str) -> str:
+    return "x" + text[1:]
+
+
+SPOILT: dict[str, tuple[Callable[[str], str], tuple[str, ...], str]] = {
+    "fewer results than stimuli": (shorter, ("data_out_0",), "data_in_0: 4, data_out_0: 3.*expected: 4 frames"),
+    "fewer stimuli than results": (shorter, ("data_in_0",), "data_in_0: 3, data_out_0: 4.*expected: 4 frames"),
+    "fewer of both than said": (shorter, ("data_in_0", "data_out_0"), "data_in_0: 3, data_out_0: 3.*expected: 4"),
+    "more of both than said": (longer, ("data_in_0", "data_out_0"), "data_in_0: 5, data_out_0: 5.*expected: 4"),
+    "a pad lane of a result": (padded, ("data_out_0",), "something in a pad lane.*line 3: "),
+    "a pad lane of a stimulus": (padded, ("data_in_0",), "something in a pad lane.*line 3: "),
+    "unknown bits": (unknown, ("data_out_0",), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("name", SPOILT)
+def test_vectors_that_do_not_fit(several: mase_hw.Design, tmp_path: Path, name: str, verify: bool) -> None:
+    """Whoever computes every hash anew is still not told that all was compared."""
+    change, ports, message = SPOILT[name]
+    folder = tmp_path / "b"
+    shutil.copytree(several.path, folder)
+    for one in ports:
+        file = folder / f"vectors/{one}.mem"
+        file.write_text(change(file.read_text()))
+        rewrite(folder, lambda m, f=file: m["files"].update({f"vectors/{f.name}": _hash(f)}), honest=False)  # type: ignore[misc]
+    design = mase_hw.Design(folder, verify=verify)
+    with pytest.raises(ResultsError, match=f"(?s){message}"):
+        design.simulate(work_dir=tmp_path / "work")
+    assert not (tmp_path / "work").exists(), "nothing was built"
+
+
+def _hash(path: Path) -> str:
+    import hashlib
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_vector_of_no_port(several: mase_hw.Design, tmp_path: Path) -> None:
+    """Without the checks of hashes: no KeyError either."""
+    shutil.copytree(several.path, tmp_path / "b")
+    rewrite(tmp_path / "b", lambda m: without(m, "data_out_0"), honest=False)
+    design = mase_hw.Design(tmp_path / "b", verify=False)
+    with pytest.raises(ResultsError, match="the vectors are not those of the ports"):
+        design.vectors()
+
+
+def test_another_bundle_in_the_folder(tmp_path: Path) -> None:
+    """A design is the bundle that it emitted, or opened; what was written there since is another."""
+    first = emit(tmp_path / "b", vectors=inputs(3, 6))
+    opened = mase_hw.load_design(tmp_path / "b")
+    second = emit(tmp_path / "b", vectors=inputs(3, 6, seed=9))
+    for design in (first, opened):
+        for given in (None, inputs(2, 6)):
+            with pytest.raises(EmitError, match="holds another bundle than the one of this design") as caught:
+                design.simulate(given, work_dir=tmp_path / "work")
+            assert caught.value.node == str(tmp_path / "b")
+    with pytest.raises(EmitError, match="holds another bundle"):
+        mase_hw.Design(tmp_path / "b", first.graph)
+    assert not (tmp_path / "work").exists(), "nothing was built"
+    second.reopen()
+    shutil.rmtree(tmp_path / "b")
+    emit(tmp_path / "b", vectors=inputs(3, 6)).reopen()
+    first.reopen()  # the same bytes are the same bundle

@@ -1,0 +1,191 @@
+"""What a simulation of a design says holds of the very bundle, of all of it, and of a run that lasted long enough."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import mase_hw
+from mase_hw.errors import EmitError, MismatchError, ResultsError, SimulationError, ToolError
+from mase_hw.formats import FixedFormat
+from mase_hw.simulate.engines.batch.engine import BATCH
+from mase_hw.simulate.limits import waits
+from mase_hw.simulate.plan import FAILURE, Stalls
+from tests.emit.bundles import rewrite
+from tests.engines.conftest import Builder
+from tests.sim.conftest import slice_dut
+
+FRAMES = 4
+X = torch.rand(FRAMES, 8, generator=torch.Generator().manual_seed(4)) - 0.5
+QUIET = 100
+
+
+def net(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Linear(8, 8).eval()
+
+
+def compiled(model: nn.Module, out: Path, lanes: int = 1) -> mase_hw.Design:
+    return mase_hw.compile(model, X[:1], {"hardware": {"max_parallelism": lanes}}, out=out, vectors=X)
+
+
+@pytest.fixture(scope="module")
+def design(work: Path) -> mase_hw.Design:
+    """One lane, so that a frame takes longer than the 64 cycles that every run waits."""
+    made = compiled(net(0), work / "trust")
+    assert made.timing["last"] + made.timing["interval"] > QUIET + 16
+    return made
+
+
+@pytest.fixture
+def options(work: Path) -> dict[str, Any]:
+    return {"engine": "batch", "work_dir": work / "trust.work", "waves": False}
+
+
+@pytest.fixture
+def copy(design: mase_hw.Design, tmp_path: Path) -> Path:
+    shutil.copytree(design.path, tmp_path / "bundle")
+    return tmp_path / "bundle"
+
+
+def test_it_passes(design: mase_hw.Design, options: dict[str, Any]) -> None:
+    for more in ({}, {"jobs": 2}, {"stalls": 0.3}):
+        simulation = design.simulate(**options, **more)
+        assert simulation.passed and simulation.frames == design.manifest["vectors"]["frames"] == FRAMES
+        assert set(simulation.result.edges) == set(design.manifest["edges"])
+
+
+@pytest.mark.parametrize("more", [{}, {"jobs": 2}])
+def test_an_edge_that_says_nothing(copy: Path, options: dict[str, Any], more: dict[str, int]) -> None:
+    rewrite(copy, lambda m: m["edges"].append("u_lost.data_out_0 to u_found.data_in_0"), honest=False)
+    with pytest.raises(ResultsError, match=r"(?s)said nothing: u_lost\.data_out_0 to u_found\.data_in_0") as caught:
+        mase_hw.Design(copy).simulate(**options, **more)
+    assert caught.value.node == "u_lost.data_out_0 to u_found.data_in_0"
+
+
+def test_an_edge_of_another_design(copy: Path, options: dict[str, Any]) -> None:
+    gone: list[str] = []
+    rewrite(copy, lambda m: gone.append(m["edges"].pop()), honest=False)
+    with pytest.raises(ResultsError, match=f"(?s)not in the manifest: {re.escape(gone[0])}"):
+        mase_hw.Design(copy).simulate(**options)
+
+
+class Exchange:
+    """Told of progress; puts another bundle into the folder when it hears a word."""
+
+    def __init__(self, word: str, replace: Callable[[], object]) -> None:
+        self.word, self.replace, self.done = word, replace, False
+
+    def __call__(self, line: str) -> None:
+        if self.word in line and not self.done:
+            self.done = True
+            self.replace()
+
+
+@pytest.mark.parametrize(
+    ("word", "lanes", "file"),
+    [("building", 2, "rtl/top.sv"), ("simulating", 1, "_bias.mem")],
+)
+def test_compiled_again_meanwhile(tmp_path: Path, options: dict[str, Any], word: str, lanes: int, file: str) -> None:
+    """The files were checked, and are others by the time they are compiled, or read by the simulator."""
+    first = compiled(net(0), tmp_path / "b")
+    (name,) = (name for name in first.manifest["files"] if name.endswith(file))
+    exchange = Exchange(word, lambda: compiled(net(1), tmp_path / "b", lanes))
+    with pytest.raises(EmitError, match="was changed while it was being used") as caught:
+        first.simulate(**options, progress=exchange)
+    assert exchange.done and caught.value.node == str(tmp_path / "b" / name)
+
+
+def late(text: str) -> str:
+    """A beat too many, so many quiet cycles after the last one of the run."""
+    found = re.search(r"assign data_out_0_valid = (\w+);", text)
+    assert found is not None
+    return text.replace(
+        found[0],
+        f"""int beats_q, quiet_q;
+  assign data_out_0_valid = {found[1]} || (beats_q == {8 * FRAMES} && quiet_q >= {QUIET});
+  always_ff @(posedge clk) begin
+    if (rst) {{beats_q, quiet_q}} <= '0;
+    else begin
+      quiet_q <= {found[1]} ? 0 : quiet_q + 1;
+      if (data_out_0_valid && data_out_0_ready) beats_q <= beats_q + 1;
+    end
+  end""",
+    )
+
+
+@pytest.mark.parametrize("engine", ["batch", "cocotb", "fast"])
+def test_a_beat_too_many_after_a_while(copy: Path, work: Path, engine: str) -> None:
+    """Seen by every engine; what the exception cannot tell without a model, and how to be told, is in it."""
+    top = copy / "rtl/top.sv"
+    top.write_text(late(top.read_text()))
+    broken = mase_hw.Design(copy, verify=False)
+    with pytest.raises(MismatchError, match="data_out_0 produced 1 beats more than expected") as caught:
+        broken.simulate(engine=engine, waves=False, work_dir=work / "trust-late.work")
+    text = str(caught.value)
+    assert text.index("files that are not what was emitted: rtl/top.sv\n") < text.index(f"{8 * FRAMES + 1}")
+    assert "no diagnosis was possible" in text and "--model FILE.py:FUNCTION --config FILE.toml" in text
+    assert "no diagnosis was possible" in "".join(traceback.format_exception(caught.value))
+
+
+def test_how_long_is_waited(design: mase_hw.Design, options: dict[str, Any]) -> None:
+    last, interval = design.timing["last"], design.timing["interval"]
+    assert waits(design.timing, 1)["tail_cycles"] == last + interval
+    assert waits({"last": 3, "interval": 2}, 1)["tail_cycles"] == 64
+    assert waits(design.timing, 1)["watchdog"] > waits(design.timing, 1)["tail_cycles"]
+    slow = waits(design.timing, 10, Stalls.random(0.5, 0.5))
+    assert slow["max_cycles"] > waits(design.timing, 10)["max_cycles"] > 10 * interval
+    result = design.simulate(**options).result
+    assert result.cycles - max(result.accepted["data_out_0"]) == last + interval
+
+
+def flipped(copy: Path) -> mase_hw.Design:
+    """The bundle with a wrong weight, which no hash is asked about."""
+    path = next((copy / "mem").glob("*weight.mem"))
+    first, rest = path.read_text().split("\n", 1)
+    path.write_text(f"{int(first, 16) ^ 0x80:0{len(first)}x}\n{rest}")
+    return mase_hw.Design(copy, verify=False)
+
+
+def test_waves_of_an_earlier_failure(copy: Path, options: dict[str, Any], work: Path) -> None:
+    """They say of what they are, and are gone after the next run; waves that were asked for stay."""
+    options |= {"waves": None, "diagnose": False, "work_dir": work / "trust-waves.work"}
+    waves = flipped(copy).simulate(**options, check=False).result.waves
+    assert waves is not None and waves.is_file()
+    assert "MismatchError: hardware and reference differ" in (waves.parent / FAILURE).read_text()
+    right = mase_hw.load_design(work / "trust")
+    assert right.simulate(**options).passed and not waves.exists() and not (waves.parent / FAILURE).exists()
+    asked = right.simulate(**options | {"waves": True}).result.waves
+    assert asked == waves and right.simulate(**options).passed and waves.is_file()
+
+
+def test_waves_that_cannot_be_written(copy: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failure is what it was; and a failure that waves do not show says so."""
+    broken, real = flipped(copy), BATCH.build
+
+    def no_waves(*arguments: Any, waves: bool, **more: Any) -> Any:
+        if waves:
+            raise ToolError("no compiler")
+        return real(*arguments, waves=waves, **more)
+
+    monkeypatch.setattr(type(BATCH), "build", staticmethod(no_waves))
+    with pytest.raises(MismatchError) as caught:
+        broken.simulate(**options | {"waves": None}, diagnose=False)
+    assert caught.value.__notes__ == ["no waves, the run with them failed: no compiler"]
+
+
+def test_a_port_of_another_width(builder: Builder) -> None:
+    """The driver of the batch engine copies whole beats."""
+    wrong = slice_dut()
+    streams = tuple(dataclasses.replace(s, fmt=FixedFormat(9, 4)) for s in wrong.streams)
+    with pytest.raises(SimulationError, match=r"(?s)not as wide as its stream.*16 bits.*2 lanes of 9 bits"):
+        builder("batch", dataclasses.replace(wrong, streams=streams), "wide")
