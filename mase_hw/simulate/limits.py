@@ -14,7 +14,7 @@ class Waits(TypedDict):
     Args:
         watchdog: Cycles without a beat on any port after which stalls are lifted; as many again are a hang.
         max_cycles: Cycles after which an unfinished run is given up.
-        tail_cycles: Least number of cycles to wait for beats too many after the last expected one.
+        tail_cycles: Least number of cycles to wait for surplus beats after the last expected one.
     """
 
     watchdog: int
