@@ -13,6 +13,8 @@ from .proofs import PROOFS, WIDE
 from .runner import LOWER, READ, SOURCES, Harness, Proof, Verdict, base, cover, labels, run_yosys, step
 
 ProofFile = Callable[[Proof], Path]
+SEARCHED = 12
+"""Cycles in which a counterexample is looked for when an induction fails."""
 
 
 def check(smt2: Path, proof: Proof) -> None:
@@ -27,7 +29,11 @@ def check(smt2: Path, proof: Proof) -> None:
 
     if proof.k:
         holds(base(smt2, proof.k), "the base")
-    holds(step(smt2, proof.k), "the step")
+    verdict = step(smt2, proof.k)
+    if not verdict.passed and proof.k:
+        # Whether it is a fault of the module or a missing invariant is the first that anybody wants to know.
+        holds(base(smt2, SEARCHED), "after power-up the base")
+    holds(verdict, f"the step, but nothing in the first {SEARCHED} cycles,")
     if proof.cover:
         holds(cover(smt2, proof.cover), "a cover statement")
 
