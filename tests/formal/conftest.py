@@ -13,8 +13,6 @@ from .mutants import MUTANTS
 from .proofs import PROOFS, WIDE
 from .runner import Proof, compile_mutants, compile_proofs
 
-Compiled = Callable[[str], Path]
-
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:

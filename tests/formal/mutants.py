@@ -75,7 +75,7 @@ MUTANTS: dict[str, Mutant] = {
     "replay_reads_on": of(TWICE, "p_data_stays", "if (move) begin\n        out_data <=", "begin\n out_data <="),
     "replay_reads_before_the_writer": of(TWICE, "p_made", "(!first_pass || (unread_q != '0))", "1'b1"),
     "replay_keeps_the_last": of(TWICE, "p_kept", "(unread_q != '0)", "(unread_q > CountW'(1))"),
-    "replay_starts_over_in_the_lower_half": of(TWICE, "p_order", "high_q ? HighFirst : '0;", "'0;", 14),
+    "replay_starts_over_in_the_lower_half": of(replay(1, 2), "p_order", "high_q ? HighFirst : '0;", "'0;", 9),
     "replay_holds_one_vector": of(TWICE, "p_room", "used_q != CountW'(Depth)", "used_q < CountW'(LEN)"),
     "replay_takes_unasked": of(replay(1, 1), "p_wires", "assign in_ready  = out_ready;", "assign in_ready = 1'b1;"),
     # stream_repack
