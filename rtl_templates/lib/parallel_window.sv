@@ -129,7 +129,7 @@ module parallel_window #(
   assign move = !out_valid || out_ready;
   assign done = step && window_end;
 
-  // ---- Banks: column x is word x / Banks of bank x % Banks, each word per pixel.
+  // ---- Banks: column x is word x / Banks of bank x % Banks, each word is a pixel.
   localparam int Banks = SpanW + 1;
   localparam int BankWords = (IN_W + Banks - 1) / Banks;
   localparam int BankDepth = BankWords * PixelBeats;
