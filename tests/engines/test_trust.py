@@ -82,6 +82,18 @@ def test_an_edge_of_another_design(copy: Path, options: dict[str, Any]) -> None:
         mase_hw.Design(copy).simulate(**options)
 
 
+def test_a_latency_that_is_not_kept(copy: Path, options: dict[str, Any]) -> None:
+    """All bits are right; yet who counts cycles by the manifest reads garbage."""
+    rewrite(copy, lambda m: m["timing"].update(fill=m["timing"]["fill"] - 1), honest=False)
+    told = mase_hw.Design(copy)
+    with pytest.raises(SimulationError, match=r"(?s)every bit is right, but the first result does not come") as caught:
+        told.simulate(**options)
+    assert caught.value.field == "timing.fill" and f"{told.timing['fill'] + 1} cycles after" in str(caught.value.got)
+    assert told.simulate(**options, stalls=0.3).passed, "nothing is promised of a run with stalls"
+    rewrite(copy, lambda m: m["timing"].update(exact=False), honest=False)
+    assert mase_hw.Design(copy).simulate(**options).passed, "it does not say that it is exact"
+
+
 class Exchange:
     """Told of progress; puts another bundle into the folder when it hears a word."""
 
