@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from mase_hw.design.played import Played
 from mase_hw.errors import ToolError
@@ -109,12 +110,10 @@ def alone(work: Path) -> Iterator[None]:
         EmitError: If the folder cannot be written.
     """
     try:
-        work.mkdir(parents=True, exist_ok=True)
-        handle = (work / ".lock").open("w")
+        handle = _locked(work)
     except OSError as error:
         raise not_written("the work folder", work, error) from error
     with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         try:
             yield
         except ToolError:
@@ -122,6 +121,20 @@ def alone(work: Path) -> Iterator[None]:
             if [p.name for p in work.iterdir()] == [".lock"]:
                 shutil.rmtree(work, ignore_errors=True)
             raise
+
+
+def _locked(work: Path) -> TextIO:
+    """The lock of a work folder, held. Whoever had it may have removed the folder: then this lock is nobody's."""
+    while True:
+        work.mkdir(parents=True, exist_ok=True)
+        handle = (work / ".lock").open("w")
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            if os.path.samestat(os.fstat(handle.fileno()), (work / ".lock").stat()):
+                return handle
+        except FileNotFoundError:
+            pass
+        handle.close()
 
 
 def _ticker(tell: Progress) -> Callable[[State], None]:

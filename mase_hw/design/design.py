@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mase_hw.design.attempts import Attempts, Progress
 from mase_hw.design.failures import explained
 from mase_hw.design.played import Played
+from mase_hw.design.promises import kept
 from mase_hw.design.simulation import Simulation
 from mase_hw.design.vectors import Sides, bundle_vectors
 from mase_hw.emit.port_entry import port_stream
@@ -145,7 +146,9 @@ class Design:
         played = self._prepared(inputs, tell)
         attempts = Attempts(self.dut(), asked, waits(self.timing, played.frames, asked.stalls), played.frames, tell)
         result = with_end(attempts.run(played))
-        if result.failure is not None:
+        if result.failure is None:
+            result = kept(result, self.timing, asked)
+        else:
             changed = [] if self.verify else changed_files(self.path, self.manifest)
             result = explained(self, attempts, played, result, inputs, changed=changed, diagnose=diagnose)
         if check:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
+import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ import torch
 from torch import nn
 
 import mase_hw
+from mase_hw.design.attempts import alone
 from mase_hw.errors import EmitError, MismatchError, ResultsError, SimulationError, ToolError
 from mase_hw.formats import FixedFormat
 from mase_hw.simulate.engines.batch.engine import BATCH
@@ -77,6 +80,18 @@ def test_an_edge_of_another_design(copy: Path, options: dict[str, Any]) -> None:
     rewrite(copy, lambda m: gone.append(m["edges"].pop()), honest=False)
     with pytest.raises(ResultsError, match=f"(?s)not in the manifest: {re.escape(gone[0])}"):
         mase_hw.Design(copy).simulate(**options)
+
+
+def test_a_latency_that_is_not_kept(copy: Path, options: dict[str, Any]) -> None:
+    """All bits are right; yet who counts cycles by the manifest reads garbage."""
+    rewrite(copy, lambda m: m["timing"].update(fill=m["timing"]["fill"] - 1), honest=False)
+    told = mase_hw.Design(copy)
+    with pytest.raises(SimulationError, match=r"(?s)every bit is right, but the first result does not come") as caught:
+        told.simulate(**options)
+    assert caught.value.field == "timing.fill" and f"{told.timing['fill'] + 1} cycles after" in str(caught.value.got)
+    assert told.simulate(**options, stalls=0.3).passed, "nothing is promised of a run with stalls"
+    rewrite(copy, lambda m: m["timing"].update(exact=False), honest=False)
+    assert mase_hw.Design(copy).simulate(**options).passed, "it does not say that it is exact"
 
 
 class Exchange:
@@ -189,3 +204,33 @@ def test_a_port_of_another_width(builder: Builder) -> None:
     streams = tuple(dataclasses.replace(s, fmt=FixedFormat(9, 4)) for s in wrong.streams)
     with pytest.raises(SimulationError, match=r"(?s)not as wide as its stream.*16 bits.*2 lanes of 9 bits"):
         builder("batch", dataclasses.replace(wrong, streams=streams), "wide")
+
+
+def test_one_at_a_time_in_a_work_folder(tmp_path: Path) -> None:
+    """Also after the one before failed for a tool and took the folder away, with the lock that others wait for."""
+    work, order = tmp_path / "work", []
+    inside, leave = threading.Event(), threading.Event()
+
+    def waiting() -> None:
+        with alone(work):
+            order.append("second in")
+            inside.set()
+            leave.wait(20)
+            order.append("second out")
+
+    def last() -> None:
+        with alone(work):
+            order.append("third in")
+
+    second, third = threading.Thread(target=waiting), threading.Thread(target=last)
+    with pytest.raises(ToolError, match="nothing was built"), alone(work):
+        second.start()
+        time.sleep(0.3)  # it waits for the lock by now; if not, this test only shows less
+        raise ToolError("nothing was built")
+    assert inside.wait(20)
+    third.start()
+    third.join(0.5)
+    leave.set()
+    for thread in (second, third):
+        thread.join(20)
+    assert order == ["second in", "second out", "third in"]
