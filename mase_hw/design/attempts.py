@@ -85,6 +85,7 @@ class Attempts:
             asked.work / f"build{suffix}",
             waves=waves,
             cache_dir=asked.work.parent / "runtime-cache",
+            cycles=self.waits["max_cycles"] * (1 + len(asked.reset_at)),
             **({"coverage": True} if coverage else {}),
         )
         how = "reused" if built.reused or built.cached else "built"

@@ -147,6 +147,7 @@ def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResul
         home / ("simulator-waves" if place.waves else "simulator"),
         waves=place.waves,
         cache_dir=builds / "runtime-cache",
+        cycles=task.waits["max_cycles"],
     )
     return engine.simulate(
         built,

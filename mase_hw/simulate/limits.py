@@ -14,7 +14,7 @@ class Waits(TypedDict):
     Args:
         watchdog: Cycles without a beat on any port after which stalls are lifted; as many again are a hang.
         max_cycles: Cycles after which an unfinished run is given up.
-        tail_cycles: Least number of cycles to wait for beats too many after the last expected one.
+        tail_cycles: Least number of cycles to wait for surplus beats after the last expected one.
     """
 
     watchdog: int
@@ -30,7 +30,7 @@ def waits(timing: Mapping[str, Any], frames: int, stalls: Stalls | None = None) 
         frames: Frames to play.
         stalls: How unwilling the surroundings are; None for full rate.
 
-    A module works at most a whole frame without a beat, hence the watchdog. A beat too many may follow as long after
+    A module works at most a whole frame without a beat, hence the watchdog. A surplus beat may follow as long after
     the last one as a whole frame takes through the design, and as one frame follows another, hence the tail.
     """
     last, interval = int(timing["last"]), int(timing["interval"])

@@ -123,8 +123,9 @@ def replay(
     sources = (library, netlist)
     dut = Dut(top=design.manifest["top"], sources=sources, streams=tuple(design.streams.values()))
     tell("building the simulator of the netlist")
-    built = build(dut, folder / "build", cache_dir=cache, foreign=tuple(FOREIGN))
     played = Played.of(*_vectors(design), design.streams)
+    expected = waits(design.timing, played.frames)["max_cycles"]
+    built = build(dut, folder / "build", cache_dir=cache, foreign=tuple(FOREIGN), cycles=expected)
     beats, cycles = 0, 0
     for name, stalls in (("full", Stalls.none()), ("stalls", Stalls.random(STALLS, STALLS))):
         result = BATCH.simulate(

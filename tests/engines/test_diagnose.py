@@ -143,8 +143,9 @@ def test_lost_beat(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:
   always_ff @(posedge clk) begin
     taken_q <= rst ? 0 : taken_q + 32'(data_in_0_valid && data_in_0_ready);
   end
-  register_slice #("""
-    file.write_text(file.read_text().replace("  register_slice #(", count, 1))
+  fixed_cast_slice #("""
+    assert file.read_text().count("  fixed_cast_slice #(") == 1
+    file.write_text(file.read_text().replace("  fixed_cast_slice #(", count))
     found = _run(broken, tmp_path, work)
     assert found.divergence is None and not found.result.passed and found.hangs
     assert [(loss.who, loss.gave, loss.frame) for loss in found.losses] == [("u_relu", last - 1, len(INPUTS) - 1)]

@@ -82,7 +82,7 @@ def test_formats_from_observed_ranges(width: int, scale: float) -> None:
             if name == "bias":
                 # Bits below the LSB of the products would only widen the adder.
                 frac = min(frac, products)
-            if name.startswith("data_") and float(values.min()) >= 0:
+            if name.startswith("data_") and float(values.detach().min()) >= 0:
                 assert found[name] == f"u{bits}.{finest(values / 2, bits)}", (node, name)
                 continue
             assert found[name] == f"s{bits}.{frac}", (node, name)

@@ -114,6 +114,7 @@ def diagnose(
             cache_dir=cache_dir or work.parent / "runtime-cache",
             probes=[edge.stream for edge in edges],
             levels={fifo.instance: unused_name(fifo.instance, "count") for fifo in netlist.fifos},
+            cycles=max_cycles,
         )
         return BATCH.simulate(
             built,
