@@ -1,0 +1,30 @@
+"""Watches queues and edges in the simulator: monitors that are bound into the modules of the library from outside."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from mase_hw.resources import sim_root
+from mase_hw.simulate.dut import Dut
+
+MONITORS = ("exercise_edge", "exercise_queue", "exercise_replay")
+WATCHED = ("replay_buffer", "skid_buffer", "stream_check", "stream_fifo")
+"""Modules of the library that have a monitor."""
+
+
+def watched(dut: Dut) -> Dut:
+    """The same design with monitors in the modules that it has, for the simulator only.
+
+    Args:
+        dut: A design.
+    """
+    there = {source.stem for source in dut.sources}
+    bound = [f"bind_{module}" for module in WATCHED if module in there]
+    monitors = MONITORS if bound else ()
+    return dataclasses.replace(dut, sources=(*(file(name) for name in (*monitors, *bound)), *dut.sources))
+
+
+def file(name: str) -> Path:
+    """A source of the simulator."""
+    return sim_root() / "exercise" / f"{name}.sv"
