@@ -1,5 +1,5 @@
 // The word before the output register is occupied while ready is low.
-bind skid_buffer exercise_queue #(
+bind skid_buffer exercise_buffer #(
     .DEPTH(2)
 ) exercise (
     .clk,

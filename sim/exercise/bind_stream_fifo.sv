@@ -1,4 +1,4 @@
-bind stream_fifo exercise_queue #(
+bind stream_fifo exercise_buffer #(
     .DEPTH(DEPTH)
 ) exercise (
     .clk,

@@ -9,7 +9,7 @@ module exercise_replay #(
     input logic in_ready
 );
   if (REPEATS > 1) begin : g_memory
-    exercise_queue #(
+    exercise_buffer #(
         .DEPTH(2 * LEN)
     ) exercise (
         .clk,

@@ -17,7 +17,7 @@ READY, FULL, TIE = 1, 2, 3
 MUTANTS: dict[str, dict[int, tuple[str, str]]] = {
     # The skid buffer never says that it is not ready: a beat that comes then is lost.
     "skid_buffer": {READY: ("        in_ready <= 1'b0;\n", "        in_ready <= (mutant[0] == {n});\n")},
-    # The queue takes a beat when it is full, and loses it.
+    # The FIFO takes a beat when it is full, and loses it.
     "stream_fifo": {
         FULL: (
             "  assign in_ready  = count != CountW'(DEPTH);\n  assign out_valid = count != '0;\n"

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import mase_hw
-from mase_hw.simulate.exercise.record import Exercise, QueueUse
+from mase_hw.simulate.exercise.record import BufferUse, Exercise
+from mase_hw.simulate.exercise.watch import ADDED
 from mase_hw.vectors.casts import CastUse
 
 from .conftest import images
@@ -18,9 +19,9 @@ from .conftest import images
 LOG = """
 exercise: edge 1 on data_in_0 to u_a.data_in_0
 exercise: edge 0 on u_a.data_out_0 to data_out_0
-exercise: queue 2 of 2, 1 in top.u_a.u_out.exercise
-exercise: queue 3 of 8, 0 in top.u_a.u_replay.exercise.g_memory.exercise
-a line of something else: exercise: queue 9 of 9, 1 in nowhere.exercise
+exercise: buffer 2 of 2, 1 in top.u_a.u_out.exercise
+exercise: buffer 3 of 8, 0 in top.u_a.u_replay.exercise.g_memory.exercise
+a line of something else: exercise: buffer 9 of 9, 1 in nowhere.exercise
 """
 
 
@@ -29,10 +30,10 @@ def test_reading_what_the_monitors_print(tmp_path: Path) -> None:
     log.write_text(LOG)
     found = Exercise.read(log, "top.")
     assert found is not None
-    assert found.queues == {"u_a.u_out": QueueUse(2, 2, True), "u_a.u_replay": QueueUse(3, 8, False)}
+    assert found.buffers == {"u_a.u_out": BufferUse(2, 2, True), "u_a.u_replay": BufferUse(3, 8, False)}
     assert found.edges == {"data_in_0 to u_a.data_in_0": True, "u_a.data_out_0 to data_out_0": False}
     assert found.missing == {
-        "queue never full": ["u_a.u_replay (3 of 8)"],
+        "buffer never full": ["u_a.u_replay (3 of 8)"],
         "edge never stalled": ["u_a.data_out_0 to data_out_0"],
     }
     log.write_text("nothing of the kind")
@@ -41,13 +42,13 @@ def test_reading_what_the_monitors_print(tmp_path: Path) -> None:
 
 def test_several_processes() -> None:
     parts = [
-        Exercise({"a": QueueUse(1, 4, False), "b": QueueUse(2, 2, True)}, {"x": False, "y": False}),
+        Exercise({"a": BufferUse(1, 4, False), "b": BufferUse(2, 2, True)}, {"x": False, "y": False}),
         None,
-        Exercise({"a": QueueUse(4, 4, True), "b": QueueUse(0, 2, False)}, {"x": True, "y": False}),
+        Exercise({"a": BufferUse(4, 4, True), "b": BufferUse(0, 2, False)}, {"x": True, "y": False}),
     ]
     found = Exercise.merged(parts)
     assert found is not None
-    assert found.queues == {"a": QueueUse(4, 4, True), "b": QueueUse(2, 2, True)}
+    assert found.buffers == {"a": BufferUse(4, 4, True), "b": BufferUse(2, 2, True)}
     assert found.edges == {"x": True, "y": False} and Exercise.merged([None]) is None
 
 
@@ -65,7 +66,7 @@ def test_what_casts_did_not_meet() -> None:
 
 @pytest.fixture(scope="module")
 def mlp(work: Path) -> mase_hw.Design:
-    """Two layers: queues and a replay buffer."""
+    """Two layers: FIFOs and a replay buffer."""
     torch.manual_seed(1)
     x = torch.rand(12, 8) * 2 - 1
     net = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 4)).eval()
@@ -80,7 +81,7 @@ def test_engines_agree(mlp: mase_hw.Design, inner: float) -> None:
     found = {}
     for engine in ("batch", "cocotb", "fast"):
         result = mlp.simulate(engine=engine, seed=5, inner_stalls=inner, stalls=0.2).result
-        assert result.exercise is not None and result.exercise.queues
+        assert result.exercise is not None and result.exercise.buffers
         found[engine] = (result.exercise.to_json(), result.cycles, result.accepted["data_out_0"].tolist())
     assert found["batch"] == found["cocotb"] == found["fast"]
     assert {path: path.read_bytes() for path in mlp.path.rglob("*") if path.is_file()} == before
@@ -99,7 +100,7 @@ def test_what_a_report_says(mlp: mase_hw.Design) -> None:
     assert exercise is not None and exercise.casts is not None
     faults = mlp.manifest["vectors"]["faults"]["memory"]
     assert f"the vectors show {faults['seen']} of {faults['tried']} wrong bits" in text
-    assert f"{sum(q.full for q in exercise.queues.values())} of {len(exercise.queues)} queues full" in text
+    assert f"{sum(q.full for q in exercise.buffers.values())} of {len(exercise.buffers)} buffers full" in text
     assert "not exercised: edge never stalled: " in text
     document = json.loads(json.dumps(own.result.to_json()))["exercised"]
     assert document["frames"] == own.frames and document["faults"]["memory"] == faults
@@ -115,7 +116,7 @@ def test_processes_are_added(cnn: mase_hw.Design, work: Path) -> None:
     assert (
         one is not None
         and two is not None
-        and set(one.queues) == set(two.queues)
+        and set(one.buffers) == set(two.buffers)
         and two.edges.keys() == one.edges.keys()
     )
     assert one.casts == two.casts and one.frames == 6 and one.vectors is None
@@ -140,3 +141,11 @@ def test_counting_since_the_last_reset(mlp: mase_hw.Design, tmp_path: Path) -> N
     (tmp_path / "fill.py").write_text(held)
     stuck = mlp.simulate(engine="fast", intervene=tmp_path / "fill.py").result.exercise
     assert stuck is not None and sum(stuck.edges.values()) > sum(plain.edges.values()), "it does fill them"
+
+
+def test_monitors_are_no_part_of_the_design(mlp: mase_hw.Design) -> None:
+    """Neither of its coverage, nor of the bundle."""
+    coverage = mlp.simulate(engine="batch", coverage=True, inner_stalls=0.2).result.coverage
+    assert coverage is not None and "stream_fifo" in coverage.modules
+    assert not [name for name in coverage.modules if name in ADDED]
+    assert not [name for name in mlp.manifest["files"] if Path(name).stem in ADDED]

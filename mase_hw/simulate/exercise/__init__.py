@@ -1,1 +1,1 @@
-"""What a simulation exercised: queues, edges and casts, and the stalls inside a design that exercise them."""
+"""What a simulation exercised: buffers, edges and casts, and the stalls inside a design that exercise them."""

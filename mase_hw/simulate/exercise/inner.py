@@ -17,7 +17,7 @@ from mase_hw.errors import EmitError
 from mase_hw.host.disk import not_written
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.exercise.watch import file as monitor
+from mase_hw.simulate.exercise.watch import CONNECTOR, file_of
 
 _CHECK = re.compile(
     r"stream_check #\(\s*\.WIDTH\((?P<bits>\d+)\),\s*\.NAME \(\"(?P<source>[^\"]*?) to (?P<sink>[^\"]*)\"\),"
@@ -51,7 +51,7 @@ def with_inner_stalls(dut: Dut, folder: Path) -> Dut:
     except OSError as problem:
         raise not_written("the stalled top level", folder, problem) from problem
     sources = tuple(file if path == source else path for path in dut.sources)
-    return dataclasses.replace(dut, sources=(monitor("exercise_stall"), *sources))
+    return dataclasses.replace(dut, sources=(file_of(CONNECTOR), *sources))
 
 
 def stalled(text: str, source: Path) -> str:

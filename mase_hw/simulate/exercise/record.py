@@ -1,4 +1,4 @@
-"""What a simulation exercised, and what it did not: queues, edges, casts, and the faults that its vectors show."""
+"""What a simulation exercised, and what it did not: buffers, edges, casts, and the faults that its vectors show."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from mase_hw.vectors.casts import CastUse
 
 _EDGE = re.compile(r"^exercise: edge ([01]) on (.+)$", re.MULTILINE)
-_QUEUE = re.compile(r"^exercise: queue (\d+) of (\d+), ([01]) in (\S+?)(?:\.exercise|\.g_memory)+$", re.MULTILINE)
+_BUFFER = re.compile(r"^exercise: buffer (\d+) of (\d+), ([01]) in (\S+?)(?:\.exercise|\.g_memory)+$", re.MULTILINE)
 _SHOWN = 4
 """Names that a report gives of each kind; the JSON has all."""
 
 
 @dataclass(frozen=True)
-class QueueUse:
-    """How full a queue was.
+class BufferUse:
+    """How full a buffer was.
 
     Args:
         peak: Most words in it.
@@ -42,14 +42,14 @@ class Exercise:
     """What the runs of a result exercised, counted since the last reset.
 
     Args:
-        queues: By instance: queues, skid buffers (two words) and replay buffers.
+        buffers: By instance: FIFOs, skid buffers (two words) and replay buffers.
         edges: By the two ends of an edge inside the design: whether a beat on it ever had to wait.
         casts: By node of the model; None if there is no model and no vectors of which it is known.
         frames: Frames over which casts were counted; fewer than were played in a long run.
         vectors: What the manifest says of the bundle's own vectors, if these were played.
     """
 
-    queues: Mapping[str, QueueUse] = field(default_factory=dict)
+    buffers: Mapping[str, BufferUse] = field(default_factory=dict)
     edges: Mapping[str, bool] = field(default_factory=dict)
     casts: Mapping[str, CastUse] | None = None
     frames: int = 0
@@ -67,12 +67,12 @@ class Exercise:
             said = log.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
-        queues = {
-            path.removeprefix(inside): QueueUse(int(peak), int(depth), waited == "1")
-            for peak, depth, waited, path in _QUEUE.findall(said)
+        buffers = {
+            path.removeprefix(inside): BufferUse(int(peak), int(depth), waited == "1")
+            for peak, depth, waited, path in _BUFFER.findall(said)
         }
         edges = {name.strip(): stalled == "1" for stalled, name in _EDGE.findall(said)}
-        return cls(dict(sorted(queues.items())), edges) if queues or edges else None
+        return cls(dict(sorted(buffers.items())), edges) if buffers or edges else None
 
     @classmethod
     def merged(cls, parts: Sequence[Exercise | None]) -> Exercise | None:
@@ -80,22 +80,22 @@ class Exercise:
         found = [part for part in parts if part is not None]
         if not found:
             return None
-        queues: dict[str, QueueUse] = {}
+        buffers: dict[str, BufferUse] = {}
         edges: dict[str, bool] = {}
         for part in found:
-            for name, use in part.queues.items():
-                before = queues.get(name, use)
-                queues[name] = QueueUse(max(before.peak, use.peak), use.depth, before.waited or use.waited)
+            for name, use in part.buffers.items():
+                before = buffers.get(name, use)
+                buffers[name] = BufferUse(max(before.peak, use.peak), use.depth, before.waited or use.waited)
             for name, stalled in part.edges.items():
                 edges[name] = edges.get(name, False) or stalled
-        return dataclasses.replace(found[0], queues=queues, edges=edges)
+        return dataclasses.replace(found[0], buffers=buffers, edges=edges)
 
     @property
     def missing(self) -> dict[str, list[str]]:
         """What was not exercised: names by what did not happen to them."""
         found: dict[str, list[str]] = {
-            "queue never full": [
-                f"{name} ({use.peak} of {use.depth})" for name, use in self.queues.items() if not use.full
+            "buffer never full": [
+                f"{name} ({use.peak} of {use.depth})" for name, use in self.buffers.items() if not use.full
             ],
             "edge never stalled": [name for name, stalled in self.edges.items() if not stalled],
         }
@@ -110,8 +110,8 @@ class Exercise:
     def report(self) -> list[str]:
         """Lines for people."""
         done = []
-        if self.queues:
-            done.append(f"{sum(use.full for use in self.queues.values())} of {len(self.queues)} queues full")
+        if self.buffers:
+            done.append(f"{sum(use.full for use in self.buffers.values())} of {len(self.buffers)} buffers full")
         if self.edges:
             done.append(f"{sum(self.edges.values())} of {len(self.edges)} edges stalled")
         if self.casts is not None:
@@ -133,7 +133,7 @@ class Exercise:
     def to_json(self) -> dict[str, Any]:
         """The same as JSON types."""
         return {
-            "queues": {name: {**dataclasses.asdict(use), "full": use.full} for name, use in self.queues.items()},
+            "buffers": {name: {**dataclasses.asdict(use), "full": use.full} for name, use in self.buffers.items()},
             "edges": dict(self.edges),
             "casts": None if self.casts is None else {node: use.to_json() for node, use in self.casts.items()},
             "frames": self.frames,

@@ -1,6 +1,6 @@
-// Notes how many words a queue held at most, and whether its writer ever had to wait. Bound into the queues of the
+// Notes how many words a buffer held at most, and whether its writer ever had to wait. Bound into the buffers of the
 // library, so it is in the simulator only.
-module exercise_queue #(
+module exercise_buffer #(
     parameter int DEPTH = 1
 ) (
     input logic clk,
@@ -19,5 +19,5 @@ module exercise_queue #(
       if (waits) waited <= 1'b1;
     end
   end
-  final $display("exercise: queue %0d of %0d, %0d in %m", peak, DEPTH, waited);
+  final $display("exercise: buffer %0d of %0d, %0d in %m", peak, DEPTH, waited);
 endmodule
