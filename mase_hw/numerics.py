@@ -20,6 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.integer_cast import cast_int, observed_cast
+from mase_hw.observing import cast_observer
 
 _LIMITS: tuple[tuple[torch.dtype, int], ...] = (
     (torch.float32, 1 << 24),
@@ -75,7 +77,7 @@ class _Cast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
         if m.dtype == torch.int64:
-            result, clipped = _cast_int(m, shift, fmt, rounding, overflow)
+            result, clipped = cast_int(m, shift, fmt, rounding, overflow)
         else:
             result, clipped = _cast_float(m, shift, fmt, rounding, overflow)
         ctx.shift = shift
@@ -115,48 +117,6 @@ def _cast_float(
     return x, torch.zeros_like(x, dtype=torch.bool)
 
 
-def _cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> tuple[Tensor, Tensor]:
-    x = m
-    if shift > 0:
-        if shift <= 62:
-            floor = x >> shift
-            rem = x - (floor << shift)
-            half = 1 << (shift - 1)
-            up, tie = rem > half, rem == half
-        else:
-            # The divisor is at least 2**63: the quotient's floor is 0 or -1 and the fraction needs no remainder.
-            floor = torch.where(x < 0, -torch.ones_like(x), torch.zeros_like(x))
-            half = 1 << 62
-            if shift == 63:
-                up = (x > half) | ((x < 0) & (x > -half))
-                tie = (x == half) | (x == -half)
-            else:
-                up, tie = x < 0, torch.zeros_like(x, dtype=torch.bool)
-            rem = x
-        if rounding is Rounding.HALF_EVEN:
-            x = floor + (up | (tie & ((floor & 1) == 1))).to(x.dtype)
-        elif rounding is Rounding.HALF_UP:
-            x = floor + (up | tie).to(x.dtype)
-        elif rounding is Rounding.FLOOR:
-            x = floor
-        else:
-            x = floor + ((floor < 0) & (rem != 0)).to(x.dtype)
-    low, high, left = fmt.min_mantissa, fmt.max_mantissa, max(0, -shift)
-    if overflow is Overflow.SATURATE:
-        # Compare before shifting left, so that nothing leaves int64.
-        over, under = x > (high >> left), x < -((-low) >> left)
-        x = x << left if left < 63 else torch.zeros_like(x)
-        x = torch.where(over, torch.full_like(x, high), torch.where(under, torch.full_like(x, low), x))
-        return x, over | under
-    if left >= fmt.width:
-        x = torch.zeros_like(x)
-    else:
-        x = (x & ((1 << (fmt.width - left)) - 1)) << left if fmt.width < 64 else x << left
-        if fmt.signed and fmt.width < 64:
-            x = torch.where(x > high, x - (1 << fmt.width), x)
-    return x, torch.zeros_like(x, dtype=torch.bool)
-
-
 def _nearest(x: Tensor, shift: int, fmt: FixedFormat) -> Tensor:
     """What :func:`_cast_float` gives for half-even and saturate, in as few passes over memory as possible."""
     if shift:
@@ -190,6 +150,11 @@ def cast(
     """
     if mantissa.dtype not in (torch.float32, torch.float64):
         mantissa = mantissa.to(torch.int64)
+    observer = cast_observer()
+    if observer is not None:
+        narrow = carrier(magnitude(fmt))
+        seen = observed_cast(observer, mantissa.to(torch.int64), frac - fmt.frac_width, fmt, rounding, overflow)
+        return as_carrier(seen, narrow)
     dtype = _wider(mantissa.dtype, carrier(magnitude(fmt)))
     plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64
     if plain and not (torch.is_grad_enabled() and mantissa.requires_grad):

@@ -104,6 +104,10 @@ class Memory:
     note: str = ""
 
 
+Golden = Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]
+"""Integer mantissas in, integer mantissas out; tensors by name, any carrier dtype."""
+
+
 @dataclass(frozen=True)
 class Hardware:
     """The hardware facets of an op; every one is required.
@@ -131,6 +135,8 @@ class Hardware:
         broadcast: The parameters that are broadcast to ``data_in_0`` and come in the order of its elements.
         memories: Content of the memories inside the module, by the name of the string parameter that takes the path of
             the file; these parameters are not among ``params``.
+        reads: What the golden is if the memory of this name held something else; None for one of which that is not
+            known. For simulating faults.
         unrolls: The configuration may give ``kernel``, the window elements of a step as ``[height, width]``; ``build``
             finds them as dimensions 1 and 2 of the parallelism of ``weight``, width first.
         toolchain: ``INTERNAL`` for the RTL of this package, ``EXTERNAL`` for a user's own.
@@ -155,6 +161,7 @@ class Hardware:
     permuted: tuple[str, ...] = ()
     unrolls: bool = False
     memories: Callable[[Arithmetic], Mapping[str, Memory]] = lambda _: {}
+    reads: Callable[[Arithmetic, str, Memory], Golden | None] | None = None
     broadcast: tuple[str, ...] = ()
     toolchain: str = "INTERNAL"
     root: Path | None = None
@@ -170,9 +177,6 @@ class Hardware:
             return None
         return self.root / file.removeprefix(EXTERNAL)
 
-
-Golden = Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]
-"""Integer mantissas in, integer mantissas out; tensors by name, any carrier dtype."""
 
 MASE_TYPES = (
     "module", "module_related_func", "builtin_func", "implicit_func", "placeholder", "get_attr", "output"

@@ -18,6 +18,7 @@ def say(message: object) -> None:
 
 
 _STALLS_HELP = "probability of a stall a cycle (0), or none, random, single, long, slow_input or slow_output"
+_INNER_HELP = "probability of a stall a cycle on every edge inside the design (0)"
 _RESET_HELP = "reset after so many cycles (40), input beats (in:5) or output beats (out:3); may be repeated"
 
 
@@ -33,6 +34,7 @@ def simulation_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="cocotb", metavar="NAME", help="cocotb, fast or batch (cocotb)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and initial values (0)")
     parser.add_argument("--stalls", type=_stalls, default=0.0, metavar="P", help=_STALLS_HELP)
+    parser.add_argument("--inner-stalls", type=float, default=0.0, metavar="P", help=_INNER_HELP)
     parser.add_argument("--reset-at", action="append", default=[], metavar="WHEN", help=_RESET_HELP)
     parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes of the batch engine (1)")
@@ -49,6 +51,7 @@ def simulation_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "engine": arguments.engine,
         "seed": arguments.seed,
         "stalls": arguments.stalls,
+        "inner_stalls": arguments.inner_stalls,
         "waves": True if arguments.waves else None,
         "work_dir": arguments.work,
         "jobs": arguments.jobs,

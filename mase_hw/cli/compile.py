@@ -20,9 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML: quantisation, parallelism (8 bits each)")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the bundle is written")
-    parser.add_argument(
-        "--frames", type=int, default=16, metavar="N", help="random test vectors if the function gives none (16)"
-    )
+    parser.add_argument("--frames", type=int, metavar="N", help="test vectors at most, if the function gives none (16)")
     parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
     simulation_arguments(parser)
 
@@ -30,18 +28,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compile a model, and simulate it if asked to."""
     import mase_hw
+    from mase_hw.compiler.config import load_config
     from mase_hw.model_spec import load_model
+    from mase_hw.passes.base import validate
+    from mase_hw.vectors.passes import VectorOptions
 
+    settings = load_config(arguments.config)
+    asked = settings.vectors.model_dump()
+    asked |= {} if arguments.frames is None else {"frames": arguments.frames}
+    asked |= {"seed": arguments.seed} if arguments.seed else {}  # 0 may be what nobody asked for
+    settings = settings.model_copy(update={"vectors": validate("compile", VectorOptions, asked)})
     if arguments.simulate:
         refuse_options(arguments.out, arguments)
     spec = load_model(arguments.model)
     design = mase_hw.compile(
         spec.model,
         spec.example_inputs,
-        arguments.config,
+        settings,
         out=arguments.out,
         calibration=spec.calibration,
-        vectors=spec.vectors(arguments.frames, arguments.seed),
+        vectors=spec.test_inputs,
         progress=say,
         reproduce=arguments.reproduce,
     )

@@ -37,7 +37,8 @@ def compile(
         config: Configuration: a dict, a TOML file, or None for 8 bits everywhere.
         out: Folder of the bundle; an older bundle there is replaced, anything else is refused.
         calibration: Batches (tensors, tuples or dicts) from which value ranges are observed; the example if None.
-        vectors: Inputs whose results become the bundle's test vectors; the example if None.
+        vectors: Inputs whose results become the bundle's test vectors, as they are. If None, extreme frames and frames
+            chosen from calibration data and random ones; see the table ``vectors`` of the configuration.
         custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
             :func:`mase_hw.ir.custom_ops.with_custom_ops`.
         progress: Told what is being done.
@@ -57,4 +58,8 @@ def compile(
     pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
     graph = run_on_model(pipeline, graph, model, dummy, tell, reproduce)
     tell(f"wrote {out}")
-    return Design(out, graph)
+    design = Design(out, graph)
+    vectors_of = design.manifest["vectors"]
+    bits = vectors_of["faults"]["memory"]
+    tell(f"{vectors_of['frames']} test vectors show {bits['seen']} of {bits['tried']} wrong bits that were tried")
+    return design

@@ -16,6 +16,7 @@ from mase_hw.passes.analysis.calibrate import CalibrateOptions
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.base import validate
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
+from mase_hw.vectors.passes import VectorOptions
 
 
 def _eight_bit() -> QuantizeArgs:
@@ -47,6 +48,9 @@ class CompileConfig(BaseModel):
     )
     hardware: HardwareArgs = Field(
         default_factory=HardwareArgs, description="arguments of ``add_hardware_metadata_analysis_pass``"
+    )
+    vectors: VectorOptions = Field(
+        default_factory=VectorOptions, description="how test vectors are chosen, and how what they show is measured"
     )
     handoff: HandoffOptions = Field(
         default_factory=HandoffOptions,

@@ -29,6 +29,7 @@ from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.vectors.passes import choose_vectors_analysis_pass
 
 COMMON = "common"
 """The step after which the graph is as the model was traced."""
@@ -87,7 +88,8 @@ def compile_pipeline(
         ConfigError: If the configuration or the arguments of a pass are wrong.
     """
     settings = load_config(config)
-    shown = dict(example_inputs) if vectors is None else vectors
+    chosen = {**settings.vectors.model_dump(), "inputs": vectors, "example": dict(example_inputs)}
+    choosing = "choosing test vectors" if vectors is None else "simulating faults on the test vectors"
     steps = [
         *quantise_pipeline(example_inputs, settings, calibration=calibration),
         Step("verify", verify_analysis_pass),
@@ -95,7 +97,8 @@ def compile_pipeline(
         Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}, "emitting SystemVerilog"),
         Step("rtl", emit_internal_rtl_transform_pass),
         Step("memories", emit_bram_transform_pass),
-        Step("vectors", emit_cocotb_transform_pass, {"inputs": shown}),
+        Step("choose", choose_vectors_analysis_pass, chosen, choosing),
+        Step("vectors", emit_cocotb_transform_pass),
         Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
     ]
     return Pipeline(steps, "compile")

@@ -19,6 +19,9 @@ from mase_hw.simulate.diagnose.failure import Replay
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import DEFAULT
 from mase_hw.simulate.engines.registry import engine as engine_of
+from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
+from mase_hw.simulate.exercise.watch import watched
+from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.limits import Waits
 from mase_hw.simulate.plan import FAILURE, clean_run_folder
 from mase_hw.simulate.result import SimResult
@@ -39,10 +42,20 @@ class Attempts:
         waits: How long to wait for the design.
         frames: Frames to play.
         tell: Told what is being done.
+        inner: Stalls inside the design.
     """
 
-    def __init__(self, dut: Dut, asked: Arguments, waits: Waits, frames: int, tell: Progress) -> None:
+    def __init__(
+        self,
+        dut: Dut,
+        asked: Arguments,
+        waits: Waits,
+        frames: int,
+        tell: Progress,
+        inner: InnerStalls | None = None,
+    ) -> None:
         self.dut, self.asked, self.waits, self.frames, self.tell = dut, asked, waits, frames, tell
+        self.inner = inner
 
     def run(self, played: Played) -> SimResult:
         """The run that counts. Waves that an earlier failure left by itself in the work folder are gone afterwards.
@@ -74,14 +87,20 @@ class Attempts:
             return result
 
     def _suffix(self) -> str:
-        return "" if self.asked.engine == DEFAULT else f"-{self.asked.engine}"
+        engine = "" if self.asked.engine == DEFAULT else f"-{self.asked.engine}"
+        return engine if self.inner is None else f"{engine}-inner"
+
+    def simulated(self) -> Dut:
+        """What is built: the design with monitors, and with connectors on its edges if these are stalled."""
+        dut = self.dut if self.inner is None else with_inner_stalls(self.dut, self.asked.work / INNER)
+        return watched(dut)
 
     def _attempt(self, waves: bool, coverage: bool, beats: tuple[Any, Any], **more: Any) -> SimResult:
         asked, engine = self.asked, engine_of(self.asked.engine)
         suffix = self._suffix() + ("-waves" if waves else "") + ("-coverage" if coverage else "")
         self.tell(f"building the simulator ({'with' if waves else 'without'} waves) with Verilator")
         built = engine.build(
-            self.dut,
+            self.simulated(),
             asked.work / f"build{suffix}",
             waves=waves,
             cache_dir=asked.work.parent / "runtime-cache",
@@ -98,6 +117,7 @@ class Attempts:
             waves=waves,
             progress=_ticker(self.tell),
             reset_at=asked.reset_at,
+            inner=self.inner,
             **self.waits,
             **more,
         )

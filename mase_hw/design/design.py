@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mase_hw.design.attempts import Attempts, Progress
+from mase_hw.design.exercise import with_casts
 from mase_hw.design.failures import explained
 from mase_hw.design.played import Played
 from mase_hw.design.promises import kept
@@ -20,6 +21,7 @@ from mase_hw.simulate.arguments import check as check_arguments
 from mase_hw.simulate.diagnose.failure import with_end
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import DEFAULT
+from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.limits import waits
 from mase_hw.simulate.plan import Stalls
 from mase_hw.streams import Stream
@@ -107,6 +109,7 @@ class Design:
         reset_at: When | Sequence[When] = (),
         coverage: bool = False,
         intervene: Path | str | None = None,
+        inner_stalls: float = 0.0,
     ) -> Simulation:
         """Run the RTL in Verilator under cocotb against the quantised model, every bit of every beat.
 
@@ -128,6 +131,8 @@ class Design:
             coverage: Count lines, branches and toggles; only with the batch engine.
             intervene: ``FILE.py`` or ``FILE.py:FUNCTION``, a test that intervenes in the run; only with the fast
                 engine. Its failures are not diagnosed, since the run with probes does not intervene.
+            inner_stalls: Probability with which each edge inside the design closes in a cycle, also for long now and
+                then; 0 for the design as it is. Simulated on a copy of the top level with a connector on every edge.
 
         Raises:
             ConfigError: If an argument does not fit the model or the engine; then nothing was built.
@@ -140,12 +145,14 @@ class Design:
         tell = progress or (lambda _: None)
         asked = check_arguments(
             self.path, engine=engine, seed=seed, stalls=stalls, waves=waves, work_dir=work_dir, jobs=jobs,
-            reset_at=reset_at, coverage=coverage, intervene=intervene,
+            reset_at=reset_at, coverage=coverage, intervene=intervene, inner_stalls=inner_stalls,
         )  # fmt: skip
         self.reopen()
         played = self._prepared(inputs, tell)
-        attempts = Attempts(self.dut(), asked, waits(self.timing, played.frames, asked.stalls), played.frames, tell)
-        result = with_end(attempts.run(played))
+        inner = InnerStalls(asked.inner_stalls, int(self.timing["interval"])) if asked.inner_stalls else None
+        patience = waits(self.timing, played.frames, asked.stalls, inner)
+        attempts = Attempts(self.dut(), asked, patience, played.frames, tell, inner)
+        result = with_casts(with_end(attempts.run(played)), self.manifest, self.graph, inputs)
         if result.failure is None:
             result = kept(result, self.timing, asked)
         else:

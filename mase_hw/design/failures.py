@@ -95,5 +95,6 @@ def _with_probes(design: Any, attempts: Attempts, again: Replay, result: SimResu
             reset_at=asked.reset_at,
             frames=again.frames,
             first=again.first,
+            inner=attempts.inner,
             **attempts.waits,
         )

@@ -26,7 +26,8 @@ def kept(result: SimResult, timing: Mapping[str, Any], asked: Arguments) -> SimR
         timing: ``fill`` of the manifest, in cycles, and whether it is ``exact``.
         asked: How it was run.
     """
-    at_full_rate = asked.stalls in (None, Stalls.none()) and not asked.reset_at and not asked.intervenes
+    stalled = asked.stalls not in (None, Stalls.none()) or bool(asked.inner_stalls)
+    at_full_rate = not stalled and not asked.reset_at and not asked.intervenes
     measured = result.timing(SOURCE, SINK)
     if not (timing["exact"] and at_full_rate) or measured is None or measured.fill == timing["fill"]:
         return result

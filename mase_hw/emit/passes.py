@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import environment, render_top
 from mase_hw.emit.schedule import predict
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes.base import PassArgs, graph_pass
@@ -29,6 +30,21 @@ from mase_hw.streams import IntArray, Stream
 
 HARDWARE = "add_hardware_metadata_analysis_pass"
 TOP = "emit_verilog_top_transform_pass"
+VECTORS = "vectors"
+"""Where a graph has the test vectors that were chosen for it: ``graph.meta[VECTORS]``, :class:`Vectors`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Vectors:
+    """Test vectors and what is known of them.
+
+    Args:
+        inputs: By name of the model's input, frames along the first dimension.
+        entry: What the manifest says of them.
+    """
+
+    inputs: Mapping[str, Tensor]
+    entry: Mapping[str, Any]
 
 
 class EmitArgs(PassArgs):
@@ -49,7 +65,9 @@ class CocotbArgs(EmitArgs):
     """Arguments of ``emit_cocotb_transform_pass``."""
 
     inputs: Any = Field(
-        description="inputs of the model; their quantised form and the results become the bundle's test vectors"
+        default=None,
+        description="inputs of the model; their quantised form and the results become the bundle's test vectors; "
+        "those that ``choose_vectors_analysis_pass`` chose if none are given",
     )
 
 
@@ -97,6 +115,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue)
     bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule))
     graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule
+    graph.meta.pop(VECTORS, None)  # what they show was measured on another netlist
     return graph, {**write_bundle(graph, args), "timing": bundle.manifest["timing"]}
 
 
@@ -168,15 +187,28 @@ def memory_text(stream: Stream, tensor: IntArray) -> str:
     needs=(TOP, "emit_internal_rtl_transform_pass", "emit_bram_transform_pass"),
 )
 def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[MaseGraph, dict[str, Any]]:
-    """Write test vectors of the given inputs, and the script that simulates the bundle against them."""
+    """Write test vectors, given or chosen before, and the script that simulates the bundle against them.
+
+    Raises:
+        PassOrderError: If there are none, and none were chosen.
+    """
     bundle = bundle_of(graph)
-    inputs: dict[str, Tensor] | Any = args.inputs
+    chosen: Vectors | None = graph.meta.get(VECTORS)
+    if args.inputs is None and chosen is None:
+        raise PassOrderError(
+            "there are no test vectors",
+            field="inputs",
+            got=f"passes run so far: {', '.join(graph.completed)}",
+            remedy="give inputs, or run choose_vectors_analysis_pass first",
+        )
+    known = {} if args.inputs is not None or chosen is None else dict(chosen.entry)
+    inputs = args.inputs if chosen is None or args.inputs is not None else chosen.inputs
     stimulus, expected = Reference(graph).run(inputs)
     frames = len(next(iter(stimulus.values())))
     streams = {entry["name"]: port_stream(entry) for entry in bundle.manifest["ports"]}
     for name, tensor in {**stimulus, **expected}.items():
         bundle.add(f"vectors/{name}.mem", memory_text(streams[name], tensor))
-    bundle.manifest["vectors"] = {"frames": frames, "files": {n: f"vectors/{n}.mem" for n in streams}}
+    bundle.manifest["vectors"] = {"frames": frames, "files": {n: f"vectors/{n}.mem" for n in streams}, **known}
     script = environment().get_template("top/simulate.py.j2").render(top=bundle.manifest["top"])
     bundle.add("sim/simulate.py", script)
     return graph, {**write_bundle(graph, args), "frames": frames}

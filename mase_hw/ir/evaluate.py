@@ -36,7 +36,7 @@ def evaluate(model: fx.GraphModule, inputs: Mapping[str, Any], on_node: OnNode, 
     last_use: dict[fx.Node, fx.Node] = {n: user for user in model.graph.nodes for n in user.all_input_nodes}
     env: dict[fx.Node, Any] = {}
     versions: dict[fx.Node, list[int]] = {}
-    with _undisturbed(model), contextlib.ExitStack() as stack:
+    with undisturbed(model), contextlib.ExitStack() as stack:
         shadow = _Shadow() if symbolic else None
         if shadow is not None:
             stack.enter_context(shadow.mode)
@@ -116,7 +116,8 @@ def _attribute(model: nn.Module, path: str) -> Any:
 
 
 @contextlib.contextmanager
-def _undisturbed(model: nn.Module) -> Iterator[None]:
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; training flags and random states are as before afterwards."""
     training = [(m, m.training) for m in model.modules()]
     devices = {t.device.index or 0 for t in model.parameters() if t.device.type == "cuda"}
     model.eval()

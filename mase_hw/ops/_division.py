@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import carrier, cast
+from mase_hw.observing import CastObserver, cast_observer
 
 _EXACT = 1 << 52
 """Below this the floor of a float64 quotient is exact: it is at least one place away from the next integer."""
@@ -84,7 +85,19 @@ def divide_cast(
     carrier(2 * most, name="division")
     dtype = torch.float64 if most <= _EXACT else torch.int64
     quotient: Tensor = _Divide.apply(mantissa.to(dtype), divisor.to(mantissa.device, dtype), shift, rounding)  # type: ignore[no-untyped-call]
+    observer = cast_observer()
+    if observer is not None:
+        quotient = _observed(observer, quotient, mantissa, divisor, shift, rounding)
     return cast(quotient, fmt.frac_width, fmt, Rounding.FLOOR, overflow)
+
+
+def _observed(observer: CastObserver, quotient: Tensor, n: Tensor, d: Tensor, shift: int, rounding: Rounding) -> Tensor:
+    """Show the rounding to an observer, with what it may give instead; the range comes with the cast."""
+    whole = n.to(torch.int64) << max(0, shift)
+    div = d.to(n.device, torch.int64) << max(0, -shift)
+    floor = torch.div(whole, div, rounding_mode="floor")
+    tie = 2 * (whole - floor * div) == div
+    return observer.rounded(quotient.to(torch.int64), floor, tie, rounding)
 
 
 def surrogate(total: Tensor, divisor: Tensor, frac: int, fmt: FixedFormat, overflow: Overflow) -> Tensor:

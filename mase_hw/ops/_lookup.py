@@ -51,13 +51,21 @@ def table(key: Key) -> Tensor:
     return quantize(exact, target, rounding, overflow, name=name)
 
 
-def look_up(key: Key, mantissas: Tensor) -> Tensor:
-    """The table's entries for mantissas of any shape, on their device."""
+def look_up(key: Key, mantissas: Tensor, given: Tensor | None = None) -> Tensor:
+    """The table's entries for mantissas of any shape, on their device; those of another table if one is given."""
     address = mantissas.to(torch.int64) & ((1 << key[2].width) - 1)
-    return table(key).to(mantissas.device)[address]
+    return (table(key) if given is None else given).to(mantissas.device)[address]
 
 
 def memory(key: Key) -> Memory:
     """The table as the hardware reads it."""
     width = key[3].width
     return Memory(tuple(int(v) & ((1 << width) - 1) for v in table(key).to(torch.int64).tolist()), width)
+
+
+def entries(key: Key, stored: Memory) -> Tensor:
+    """Output mantissas by address, in their carrier, of a memory as the hardware reads it."""
+    target = key[3]
+    words = torch.tensor(stored.words, dtype=torch.int64)
+    mantissas = torch.where(words > target.max_mantissa, words - (1 << target.width), words)
+    return mantissas.to(table(key).dtype)

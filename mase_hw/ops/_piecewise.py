@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,15 @@ class Piecewise:
     def left_width(self) -> int:
         """Bits of a shift."""
         return max(1, self.step.bit_length())
+
+    def with_coefficients(self, stored: Memory) -> Piecewise:
+        """The same with the coefficients of a memory like that of :meth:`memories`."""
+        rows, at = [], 0
+        for width in self.widths:
+            codes = [word >> at & ((1 << width) - 1) for word in stored.words]
+            rows.append([code - (code >> (width - 1) << width) for code in codes])
+            at += width
+        return replace(self, coefficients=np.array(rows, dtype=np.int64))
 
     def memories(self) -> dict[str, Memory]:
         """Coefficients by segment, c0 in the low bits; segment and shift by octave, the shift in the low bits."""
@@ -260,10 +269,10 @@ class _Octave:
         return float(np.abs(got - exact).max(where=~saturated, initial=0.0)) * math.ldexp(1.0, self.key[3].frac_width)
 
 
-def evaluate(key: Key, mantissas: Tensor) -> Tensor:
-    """Output mantissas of :func:`fit` for mantissas of any shape, on their device; integers only."""
+def evaluate(key: Key, mantissas: Tensor, given: Piecewise | None = None) -> Tensor:
+    """Output mantissas of :func:`fit`, or of what is given, for mantissas of any shape, on their device."""
     _, _, source, target, rounding, overflow = key
-    plan = fit(key)
+    plan = fit(key) if given is None else given
     m = mantissas.to(torch.int64)
 
     def stored(values: Ints) -> Tensor:

@@ -22,7 +22,7 @@ from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, s
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._functions import BY_NAME, FUNCTIONS, Function
-from mase_hw.ops._lookup import TABLE_BITS, key_of, look_up, memory
+from mase_hw.ops._lookup import TABLE_BITS, entries, key_of, look_up, memory
 from mase_hw.ops._piecewise import evaluate, fit
 from mase_hw.ops._tensors import stream_of
 from mase_hw.steps import Steps
@@ -59,6 +59,23 @@ def golden(name: str) -> Golden:
         return {"data_out_0": out}
 
     return compute
+
+
+def _reads(name: str) -> Callable[[Arithmetic, str, Memory], Golden | None]:
+    """What a function gives with another table, or with other coefficients."""
+
+    def reads(a: Arithmetic, memory: str, content: Memory) -> Golden | None:
+        if memory != "TABLE_FILE":
+            return None  # where the segments lie: with another content, places beyond the coefficients are read
+        key, target = key_of(name, a), a.formats["data_out_0"]
+        if a.formats["data_in_0"].width <= TABLE_BITS:
+            table = entries(key, content)
+            return lambda _, t: {"data_out_0": look_up(key, t["data_in_0"], table)}
+        plan = fit(key).with_coefficients(content)
+        dtype = carrier(magnitude(target))
+        return lambda _, t: {"data_out_0": as_carrier(evaluate(key, t["data_in_0"], plan), dtype)}
+
+    return reads
 
 
 def _surrogate(function: Function, a: Arithmetic, x: Tensor) -> Tensor:
@@ -216,6 +233,7 @@ def _op(function: Function) -> OpDef:
             cases=_cases(name),
             follows_input=True,
             memories=_memories(name),
+            reads=_reads(name),
         ),
     )
 

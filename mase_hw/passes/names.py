@@ -6,6 +6,7 @@ PASS_NAMES = frozenset(
         "add_hardware_metadata_analysis_pass",
         "add_software_metadata_analysis_pass",
         "calibrate_analysis_pass",
+        "choose_vectors_analysis_pass",
         "count_analysis_pass",
         "cross_layer_equalization_transform_pass",
         "emit_bram_transform_pass",
@@ -31,4 +32,4 @@ PASS_NAMES = frozenset(
         "verify_analysis_pass",
     }
 )
-"""What the passes of :mod:`mase_hw.passes` and :mod:`mase_hw.emit` are called, and what else they give."""
+"""What the passes of :mod:`mase_hw.passes`, ``emit`` and ``vectors`` are called, and what else they give."""

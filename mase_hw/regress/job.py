@@ -27,6 +27,9 @@ from mase_hw.regress.matrix import Job
 from mase_hw.regress.ops import OpCase
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import engine as engine_of
+from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
+from mase_hw.simulate.exercise.watch import watched
+from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.limits import Waits, waits
 from mase_hw.simulate.plan import Limits, Stalls
 from mase_hw.simulate.result import SimResult
@@ -62,6 +65,7 @@ class _Task:
     expected: Mapping[str, IntArray]
     waits: Waits
     figures: dict[str, int]
+    inner: InnerStalls | None = None
 
 
 def run_job(job: Job, place: Place) -> Result:
@@ -110,6 +114,7 @@ def blank(job: Job, place: Place) -> Result:
         "engine": job.engine,
         "seed": job.seed,
         "stalls": job.stalls,
+        "inner_stalls": job.inner_stalls,
         "identity": job.identity,
         "token": place.token,
         "sources": place.sources,
@@ -121,6 +126,7 @@ def blank(job: Job, place: Place) -> Result:
         "seconds": 0.0,
         "folder": "",
         "waves": None,
+        "exercised": None,
         "host": socket.gethostname(),
         "pid": os.getpid(),
     }
@@ -144,7 +150,7 @@ def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResul
     engine = engine_of(job.engine)
     built = engine.build(
         task.dut,
-        home / ("simulator-waves" if place.waves else "simulator"),
+        home / f"simulator{'-waves' if place.waves else ''}{'-inner' if task.inner else ''}",
         waves=place.waves,
         cache_dir=builds / "runtime-cache",
         cycles=task.waits["max_cycles"],
@@ -156,6 +162,7 @@ def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResul
         task.expected,
         seed=job.seed,
         stalls=_stalls(job),
+        inner=task.inner,
         waves=place.waves,
         timeout=job.timeout,
         **task.waits,
@@ -204,7 +211,11 @@ def _network(job: Job, home: Path, token: str) -> _Task:
         "multipliers": sum(int(i.get("multipliers", 0)) for i in design.manifest["instances"]),
         "memory_bits": sum(int(m["words"]) * int(m["bits"]) for m in design.manifest["memories"]),
     }
-    return _Task(design.dut(), sides["in"], sides["out"], waits(design.timing, frames, _stalls(job)), figures)
+    dut, inner = design.dut(), None
+    if job.inner_stalls:
+        dut, inner = with_inner_stalls(dut, home / INNER), InnerStalls(job.inner_stalls, design.timing["interval"])
+    patience = waits(design.timing, frames, _stalls(job), inner)
+    return _Task(watched(dut), sides["in"], sides["out"], patience, figures, inner)
 
 
 def _compile(job: Job, home: Path) -> None:
@@ -240,12 +251,13 @@ def _judge(result: Result, run: SimResult, job: Job) -> None:
     result["compared"] = run.beats_compared
     result["waves"] = str(run.waves.name) if run.waves else None
     result["simulation_seconds"] = round(run.seconds, 3)
+    result["exercised"] = None if run.exercise is None else run.exercise.to_json()
     if run.failure is not None:
         result["status"], result["kind"], result["message"] = "failed", type(run.failure).__name__, str(run.failure)
         return
     result["status"], result["kind"], result["message"] = "passed", None, ""
     result["figures"]["cycles"] = run.cycles
-    if job.stalls:
+    if job.stalls or job.inner_stalls:
         return
     # Outputs are counted from the first input that is data, which is the first port.
     source = next(name for name, port in run.ports.items() if port.stream.direction == "in")

@@ -36,6 +36,9 @@ def _stall(value: object) -> float | str:
     raise ValueError(f"expected a probability from 0 to {MOST_STALLS} or one of {', '.join(PATTERNS)}")
 
 
+Inner = Annotated[float, Field(ge=0, le=MOST_STALLS)]
+"""A probability of stalls inside a design."""
+
 Stall = Annotated[float | str, PlainValidator(_stall)]
 """A probability, or a name of :data:`mase_hw.simulate.plan.PATTERNS`."""
 
@@ -78,6 +81,9 @@ class NetworkEntry(Axes):
         description="tables by name that replace keys of ``hardware`` in the configuration",
     )
     frames: int = Field(8, ge=2, description="random frames, if the function of the model returns no test inputs")
+    inner_stalls: tuple[Inner, ...] = Field(
+        (0.0,), min_length=1, description="probabilities with which each edge inside the design closes in a cycle"
+    )
 
 
 class Matrix(BaseModel):
@@ -103,6 +109,7 @@ class Job:
         seed: Of data, stalls and initial register values.
         stalls: Probability of a stall in every cycle, or the name of a pattern; 0 for none.
         timeout: Seconds after which the simulator is killed.
+        inner_stalls: Probability with which each edge inside the design closes in a cycle.
     """
 
     name: str
@@ -113,6 +120,7 @@ class Job:
     seed: int
     stalls: float | str
     timeout: float
+    inner_stalls: float = 0.0
 
     @property
     def identity(self) -> str:
@@ -164,13 +172,14 @@ def expand(matrix: Matrix, folder: Path) -> list[Job]:
     return [job for *_, job in sorted(order, key=lambda item: item[:2])]
 
 
-def _runs(axes: Axes, build: str, kind: str, spec: dict[str, Any]) -> Iterator[Job]:
-    for engine, seed, stalls in itertools.product(axes.engines, axes.seeds, axes.stalls):
+def _runs(axes: Axes, build: str, kind: str, spec: dict[str, Any], inside: tuple[float, ...] = (0.0,)) -> Iterator[Job]:
+    for engine, seed, stalls, inner in itertools.product(axes.engines, axes.seeds, axes.stalls, inside):
         registry.engine(engine)
         rate: float | str = 0.0 if stalls == "none" else stalls
         suffix = "" if rate == 0 else f".{rate}" if isinstance(rate, str) else f".stalls{rate:g}"
+        suffix += f".inner{inner:g}" if inner else ""
         name = f"{build}.{engine}.seed{seed}{suffix}"
-        yield Job(name, f"{build}.{engine}", kind, spec, engine, seed, rate, axes.timeout)
+        yield Job(name, f"{build}.{engine}", kind, spec, engine, seed, rate, axes.timeout, inner)
 
 
 def _op_jobs(entry: OpEntry) -> Iterator[Job]:
@@ -198,7 +207,8 @@ def _network_jobs(entry: NetworkEntry, folder: Path) -> Iterator[Job]:
             "frames": entry.frames,
             "seeds": sorted(set(entry.seeds)),
         }
-        yield from _runs(entry, f"net.{entry.name}.{config}.{folding}", "network", spec)
+        build = f"net.{entry.name}.{config}.{folding}"
+        yield from _runs(entry, build, "network", spec, entry.inner_stalls)
 
 
 def _safe(name: str) -> str:

@@ -33,6 +33,7 @@ class Arguments:
         intervenes: Whether a test intervenes.
         work: The work folder.
         options: What only the engine asked for takes.
+        inner_stalls: Probability that an edge inside the design closes in a cycle.
     """
 
     engine: str
@@ -44,6 +45,7 @@ class Arguments:
     intervenes: bool
     work: Path
     options: dict[str, Any]
+    inner_stalls: float = 0.0
 
     @property
     def jobs(self) -> int:
@@ -63,6 +65,7 @@ def check(
     reset_at: When | Sequence[When],
     coverage: bool,
     intervene: Path | str | None,
+    inner_stalls: float = 0.0,
 ) -> Arguments:
     """Check the arguments of :meth:`mase_hw.design.design.Design.simulate`, which says what they mean.
 
@@ -77,6 +80,7 @@ def check(
         reset_at: For :func:`as_resets`.
         coverage: Whether lines and toggles are to be counted.
         intervene: The test that intervenes.
+        inner_stalls: Probability of a stall inside the design.
 
     Raises:
         ConfigError: If one of them is of the wrong kind or out of range, does not fit the engine, or if two of them
@@ -93,6 +97,7 @@ def check(
         intervenes=intervene is not None,
         work=_work_folder(bundle, work_dir),
         options=engine_options(engine, jobs, coverage, intervene, waves),
+        inner_stalls=_probability("inner_stalls", inner_stalls),
     )
 
 
@@ -171,6 +176,18 @@ def as_stalls(stalls: Any) -> Stalls | None:
             remedy=f"give a probability, or the name of a pattern: {', '.join(PATTERNS)}",
         )
     return Stalls.random(float(stalls), float(stalls)) if stalls else Stalls.none()
+
+
+def _probability(field: str, value: Any) -> float:
+    if isinstance(value, numbers.Real) and 0 <= float(value) <= MOST_STALLS:
+        return float(value)
+    raise ConfigError(
+        "not a probability of stalls inside the design",
+        field=field,
+        got=_shown(value),
+        expected=f"a number from 0 to {MOST_STALLS}",
+        remedy=f"give the probability that an edge closes in a cycle, for example {field}=0.2",
+    )
 
 
 def as_resets(reset_at: Any) -> tuple[Reset, ...]:

@@ -20,6 +20,7 @@ from mase_hw.host.disk import is_full
 from mase_hw.simulate.assertion_message import assertion_message, memory_line
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.edges import Edges, check_edges, read_edges
+from mase_hw.simulate.exercise.record import Exercise
 from mase_hw.simulate.plan import Plan
 from mase_hw.simulate.result import PortResult, SimResult, find_first_mismatch
 from mase_hw.simulate.run import Run
@@ -69,6 +70,7 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True, edges: Ed
         waves=waves if waves.is_file() else None,
         identity=plan.identity,
         edges=edges,
+        exercise=Exercise.read(run.log, dut.inside),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.plan import Limits, Stalls
 
 
@@ -22,23 +23,27 @@ class Waits(TypedDict):
     tail_cycles: int
 
 
-def waits(timing: Mapping[str, Any], frames: int, stalls: Stalls | None = None) -> Waits:
+def waits(
+    timing: Mapping[str, Any], frames: int, stalls: Stalls | None = None, inner: InnerStalls | None = None
+) -> Waits:
     """How long to wait for a design.
 
     Args:
         timing: ``last`` and ``interval`` of the manifest, in cycles.
         frames: Frames to play.
         stalls: How unwilling the surroundings are; None for full rate.
+        inner: How unwilling the edges inside are; None if they are as they are.
 
     A module works at most a whole frame without a beat, hence the watchdog. A surplus beat may follow as long after
     the last one as a whole frame takes through the design, and as one frame follows another, hence the tail.
     """
     last, interval = int(timing["last"]), int(timing["interval"])
-    watchdog = 4 * (last + interval) + 256
-    slow = 1.0 if stalls is None else 4 * stalls.slowdown
+    inside = 1.0 if inner is None else inner.slowdown
+    watchdog = int(inside * (4 * (last + interval) + 256))
+    slow = inside * (1.0 if stalls is None else 4 * stalls.slowdown)
     return Waits(
         watchdog=watchdog,
         # The watchdog lifts all stalls after its time and needs as long again to call it a hang.
         max_cycles=int(slow * (frames + 2) * interval) + 4 * watchdog,
-        tail_cycles=max(Limits.tail_cycles, last + interval),
+        tail_cycles=max(Limits.tail_cycles, int(inside * (last + interval))),
     )

@@ -16,6 +16,7 @@ from mase_hw.errors import ConfigError, suggest
 from mase_hw.host.disk import not_written
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.streams import IntArray, Stream
 
 FAILURE = "failure.txt"
@@ -124,6 +125,7 @@ PATTERNS: dict[str, Stalls] = {
 }
 """Stall patterns by name: back-to-back frames, random stalls, stalls of one cycle, long ones, one slow side."""
 
+
 RESET_UNITS = ("cycles", "in", "out")
 _LATEST = (1 << 31) - 1
 """As far as every engine counts."""
@@ -217,12 +219,14 @@ class Plan:
         identity: Hash of the plan and all beats; the outcome must repeat it.
         raw: The encoded beats by stream: stimulus of inputs, reference of outputs.
         resets: Resets in the middle of the run; the outcome must report as many.
+        plusargs: What the simulator is told besides.
     """
 
     path: Path
     identity: str
     raw: Mapping[str, bytes]
     resets: int = 0
+    plusargs: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -264,6 +268,7 @@ def write_plan(
     stalls: Stalls,
     limits: Limits,
     reset_at: Sequence[Reset] = (),
+    inner: InnerStalls | None = None,
 ) -> Plan:
     """Clean the run folder and write the plan.
 
@@ -296,6 +301,7 @@ def write_plan(
         "seed": int(seed),
         **{name: int(getattr(limits, name)) for name in Limits.__dataclass_fields__},
         "reset_at": [asdict(reset) for reset in reset_at],
+        "inner_stalls": None if inner is None else asdict(inner),
         "inputs": ports["in"],
         "outputs": ports["out"],
     }
@@ -311,7 +317,7 @@ def write_plan(
         path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     except OSError as problem:
         raise not_written("the plan", run_dir, problem) from problem
-    return Plan(path, plan["id"], raw, len(reset_at))
+    return Plan(path, plan["id"], raw, len(reset_at), () if inner is None else inner.plusargs(int(seed)))
 
 
 def _place_memory(dut: Dut, folder: Path) -> None:

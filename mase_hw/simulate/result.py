@@ -12,6 +12,7 @@ import numpy as np
 
 from mase_hw.errors import SimulationError
 from mase_hw.simulate.coverage import Coverage
+from mase_hw.simulate.exercise.record import Exercise
 from mase_hw.simulate.timing import StreamCycles, Timing, measure
 from mase_hw.streams import IntArray, Stream
 
@@ -180,6 +181,7 @@ class SimResult:
             if the run did not end, or if nothing inside the design is watched.
         coverage: Lines, branches and toggles reached, if the simulator counts them.
         part: The share that failed, if several processes shared the frames.
+        exercise: What the run exercised inside the design; None if it did not end, or if nothing is watched.
     """
 
     ports: Mapping[str, PortResult]
@@ -194,6 +196,7 @@ class SimResult:
     edges: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
     coverage: Coverage | None = field(default=None, repr=False)
     part: Part | None = field(default=None, repr=False)
+    exercise: Exercise | None = field(default=None, repr=False)
 
     @property
     def passed(self) -> bool:
@@ -258,6 +261,8 @@ class SimResult:
         lines += [f"  {port.state()}" for port in self.ports.values()]
         if self.edges and self.passed:
             lines += [f"  {len(self.edges)} edges inside, every one carried {max(self.edges.values())[0]} whole frames"]
+        if self.exercise is not None:
+            lines += [f"  {line}" for line in self.exercise.report()]
         if self.failure is not None:
             lines += [str(self.failure)]
         if self.diagnosis is not None:
@@ -285,6 +290,7 @@ class SimResult:
             "waves": None if self.waves is None else str(self.waves),
             "streams": {name: port.to_json() for name, port in self.ports.items()},
             "coverage": None if self.coverage is None else self.coverage.to_json(),
+            "exercised": None if self.exercise is None else self.exercise.to_json(),
             "edges": {name: {"frames": frames, "beats": beats} for name, (frames, beats) in self.edges.items()},
         }
 

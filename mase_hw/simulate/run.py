@@ -155,6 +155,7 @@ def run_simulator(
         "+verilator+rand+reset+2",
         f"+verilator+seed+{seed % 0x7FFFFFFE + 1}",
         "+stream_check=1",
+        *plan.plusargs,
     ]
     command += ["--trace"] if waves else []
     command += [f"+window={_time(window[0])},{_time(window[1] + 1)}"] if waves and window else []

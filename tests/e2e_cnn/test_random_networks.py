@@ -15,6 +15,8 @@ from .random_nets import Case, random_case
 
 CI = (1, 2, 9, 22, 26)
 """Networks of every run."""
+INSIDE = (1, 26)
+"""Of them, those whose inner edges are stalled too, which takes a simulator of its own."""
 LONG = range(100, 150)
 """Networks of the long run."""
 MOST_REFUSED = 0.3
@@ -49,8 +51,8 @@ def reference(design: mase_hw.Design, case: Case) -> list[Tensor]:
     return [torch.cat(outputs) for outputs in zip(*frames, strict=True)]
 
 
-def check(seed: int, folder: Path) -> mase_hw.Design | MaseHwError:
-    """Frames at full rate and under stalls; returns the design, or why there is none."""
+def check(seed: int, folder: Path, inside: bool = True) -> mase_hw.Design | MaseHwError:
+    """Frames at full rate, under stalls of the ports, and of all edges; returns the design, or why there is none."""
     case = random_case(seed)
     design = compiled(case, folder / f"net{seed}")
     if isinstance(design, MaseHwError):
@@ -66,6 +68,8 @@ def check(seed: int, folder: Path) -> mase_hw.Design | MaseHwError:
         assert torch.equal(got.reshape(want.shape), want.double()), case
     stalled = design.simulate(tuple(case.inputs), engine="batch", stalls=0.4, seed=seed, waves=False, check=False)
     assert stalled.passed and stalled.result.mismatches == 0, f"{stalled.report()}\n{case}"
+    if inside:
+        check_inside(design, case, seed)
     # The interval of a design that does not repeat itself is an average; all else is exact.
     loose = 0.0 if design.timing["exact"] else 0.01
     assert full.interval == pytest.approx(design.timing["interval"], rel=loose, abs=0), case
@@ -73,9 +77,19 @@ def check(seed: int, folder: Path) -> mase_hw.Design | MaseHwError:
     return design
 
 
+def check_inside(design: mase_hw.Design, case: Case, seed: int) -> None:
+    """Frames, and the bundle's own vectors, with stalls on every edge."""
+    for inputs, stalls in ((tuple(case.inputs), 0.2), (None, None)):
+        options = {"engine": "batch", "seed": seed, "waves": False, "check": False, "stalls": stalls}
+        found = design.simulate(inputs, inner_stalls=0.3, **options)
+        assert found.passed and found.result.mismatches == 0, f"{found.report()}\n{case}"
+    exercise = found.result.exercise
+    assert exercise is not None and all(exercise.edges.values()), f"{found.report()}\n{case}"
+
+
 @pytest.mark.parametrize("seed", CI)
 def test_random_network(seed: int, folder: Path) -> None:
-    design = check(seed, folder)
+    design = check(seed, folder, inside=seed in INSIDE)
     assert isinstance(design, mase_hw.Design), f"the networks of every run are none that is refused: {design}"
 
 

@@ -24,7 +24,8 @@ from mase_hw.emit.passes import (
     emit_verilog_top_transform_pass,
 )
 from mase_hw.emit.read_bundle import read_manifest
-from mase_hw.errors import EmitError
+from mase_hw.errors import EmitError, PassOrderError
+from mase_hw.vectors.passes import choose_vectors_analysis_pass
 from tests.emit.bundles import CONFIG, content, emit, rewrite
 from tests.unit.pipeline import MLP, inputs, mapped, seeded
 
@@ -91,8 +92,12 @@ def test_compile_is_the_passes_in_order(emitted: Path, tmp_path: Path) -> None:
     assert "rtl/ops/fixed_linear.sv" in info["files"]
     graph, info = emit_bram_transform_pass(graph)
     assert info["words"]["mem/fc1_weight.mem"] == 4
-    graph, info = emit_cocotb_transform_pass(graph, {"inputs": inputs(1, 6)})
-    assert info["frames"] == 1
+    with pytest.raises(PassOrderError, match="no test vectors") as caught:
+        emit_cocotb_transform_pass(graph)
+    assert "choose_vectors_analysis_pass" in str(caught.value.remedy)
+    graph, chosen = choose_vectors_analysis_pass(graph, {"example": {"x": inputs(1, 6)}})
+    graph, info = emit_cocotb_transform_pass(graph)
+    assert info["frames"] == chosen["frames"] <= 16
     graph, info = emit_handoff_transform_pass(graph, {"project_dir": tmp_path / "b"})
     assert info["handoff"]["options"]["clock_mhz"] == 100 and info["project_dir"] == str(tmp_path / "b")
     assert content(tmp_path / "b") == content(emitted)

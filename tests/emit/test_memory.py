@@ -106,10 +106,9 @@ def test_files(tmp_path: Path, formats: dict[str, tuple[int, int, bool]], p_in: 
 def test_vectors(tmp_path: Path, formats: dict[str, tuple[int, int, bool]]) -> None:
     """Three frames of two rows; the results are those of Python integers."""
     design, model, x = emit(tmp_path, formats, 3, 2), seeded(Layer), inputs(6, 7, seed=5)
-    assert design.manifest["vectors"] == {
-        "frames": 3,
-        "files": {"data_in_0": "vectors/data_in_0.mem", "data_out_0": "vectors/data_out_0.mem"},
-    }
+    entry = design.manifest["vectors"]
+    assert (entry["frames"], entry["sources"]) == (3, {"given": 3})
+    assert entry["files"] == {"data_in_0": "vectors/data_in_0.mem", "data_out_0": "vectors/data_out_0.mem"}
     stimulus = decode_rows((design.path / "vectors/data_in_0.mem").read_text(), formats["data_in"], 6, 7, 3)
     assert stimulus == mantissas(x.tolist(), formats["data_in"])
     w, b = (mantissas(getattr(model.fc, n).tolist(), formats[n]) for n in ("weight", "bias"))

@@ -21,6 +21,7 @@ from mase_hw.passes.analysis.calibration import (
     MethodOptions,
     Observer,
 )
+from mase_hw.passes.analysis.calibration.frames import KEPT, FrameSample
 from mase_hw.passes.analysis.statistics import RangeMinMax
 from mase_hw.passes.analysis.statistics.base import check_finite
 from mase_hw.passes.analysis.statistics.batches import batches, empty
@@ -80,12 +81,14 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     _check_state(graph, state)
     before = state.batches
     total = len(args.data) if hasattr(args.data, "__len__") else None
+    sample = FrameSample(graph)
     with _progress(args, total) as report:
         for index, inputs in batches(graph, args.data):
             for name, value in inputs.items():
                 if isinstance(value, Tensor):
                     check_finite(value, f"input {name} of batch {index}")
             evaluate(graph.model, inputs, lambda node, value: _observe(state, node, value))
+            sample.add(inputs)
             state.batches += 1
             report(state.batches - before, total)
     if not state.batches:
@@ -101,6 +104,7 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
             if (node, name) in seen:
                 _record(software.results, name, seen[node, name])
     given.take(state)
+    graph.meta[KEPT] = sample.stacked()
     info = {"batches": state.batches, "tensors": len(seen) + len(parameters), "method": args.method}
     return graph, info
 

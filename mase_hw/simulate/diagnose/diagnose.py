@@ -28,6 +28,8 @@ from mase_hw.simulate.diagnose.inputs import InputValues, input_values
 from mase_hw.simulate.diagnose.report import Diagnosis, EdgeState, Gap, QueueState, losses, waiting
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.batch.engine import BATCH
+from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
+from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.plan import Limits, Reset, Stalls
 from mase_hw.simulate.result import SimResult, find_first_mismatch
 from mase_hw.streams import IntArray, Stream
@@ -62,6 +64,7 @@ def diagnose(
     work_dir: Path | None = None,
     cache_dir: Path | None = None,
     reset_at: Sequence[Reset] = (),
+    inner: InnerStalls | None = None,
 ) -> Diagnosis:
     """Run a design with a probe on every edge and say where it first differs, or which instance waits for which.
 
@@ -79,6 +82,7 @@ def diagnose(
         work_dir: Where the probed simulator is built and run; ``<bundle>.work`` beside the bundle by default.
         cache_dir: The build cache; ``runtime-cache`` beside ``work_dir`` by default.
         reset_at: Of that simulation.
+        inner: Of that simulation.
 
     Returns:
         What was found, also if nothing was.
@@ -104,12 +108,13 @@ def diagnose(
     expected = expected_beats(graph, edges, named)
     work = work_dir or design.path.with_name(f"{design.path.name}.work")
     netlist: Netlist = graph.meta["netlist"]
+    kind = "probes" if inner is None else "probes-inner"
 
     def run(window: tuple[int, int] | None) -> SimResult:
         suffix = "-waves" if window else ""
         built = BATCH.build(
-            design.dut(),
-            work / f"build-probes{suffix}",
+            design.dut() if inner is None else with_inner_stalls(design.dut(), work / INNER),
+            work / f"build-{kind}{suffix}",
             waves=window is not None,
             cache_dir=cache_dir or work.parent / "runtime-cache",
             probes=[edge.stream for edge in edges],
@@ -118,7 +123,7 @@ def diagnose(
         )
         return BATCH.simulate(
             built,
-            work / f"run-probes{suffix}",
+            work / f"run-{kind}{suffix}",
             {name: design.streams[name].pack(values) for name, values in stimulus.items()},
             {name: design.streams[name].pack(values) for name, values in results.items()},
             watchdog=watchdog,
@@ -129,6 +134,7 @@ def diagnose(
             waves=window is not None,
             reset_at=reset_at,
             window=window,
+            inner=inner,
         )
 
     result = run(None)

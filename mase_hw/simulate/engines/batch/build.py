@@ -17,6 +17,7 @@ from mase_hw.simulate.build.simulator import Built, Flavour
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.coverage import FLAGS as COVERAGE_FLAGS
 from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.exercise.watch import ADDED
 from mase_hw.streams import Stream
 
 OPTIMISE = "-O2"
@@ -64,6 +65,8 @@ def build(
     def rules(dut: Dut) -> str:
         lines = [f'public_flat_rd -module "{dut.top}" -var "{name}"' for name in public]
         lines += [f'lint_off -rule {rule} -file "*/{file.name}"' for rule in foreign for file in dut.sources]
+        # The monitors and connectors of a simulation are no part of the design.
+        lines += [f'coverage_off -file "*/{name}.sv"' for name in ADDED] if coverage else []
         return "".join(f"{line}\n" for line in lines)
 
     flavour = Flavour(

@@ -18,6 +18,7 @@ from mase_hw.simulate.engines.batch.build import build
 from mase_hw.simulate.engines.batch.parts import clean_parts, cut, join
 from mase_hw.simulate.engines.batch.plan import write_batch_plan
 from mase_hw.simulate.engines.batch.run import run_batch
+from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import MEMORY, Limits, Plan, Reset, Stalls, write_plan
 from mase_hw.simulate.result import SimResult
@@ -43,6 +44,7 @@ def simulate(
     jobs: int = 1,
     reset_at: Sequence[Reset] = (),
     window: tuple[int, int] | None = None,
+    inner: InnerStalls | None = None,
 ) -> SimResult:
     """Play stimulus against a built design and judge what comes out.
 
@@ -65,6 +67,7 @@ def simulate(
         window: First and last cycle to write waves of; all if None.
         reset_at: Resets in the middle of the run (of each process), one after the other; each plays all frames again,
             and only what comes after the last one is recorded and judged.
+        inner: Stalls inside the design, which must have been built with them; none by default.
 
     Returns:
         The verdict, also when it is a bad one; call :meth:`SimResult.raise_on_failure`.
@@ -76,7 +79,7 @@ def simulate(
     """
     limits = Limits(watchdog, max_cycles, idle_cycles=idle_cycles, tail_cycles=tail_cycles)
     stalls, run_dir = stalls or Stalls.none(), run_dir.resolve()
-    common: dict[str, Any] = {"stalls": stalls, "limits": limits, "reset_at": reset_at}
+    common: dict[str, Any] = {"stalls": stalls, "limits": limits, "reset_at": reset_at, "inner": inner}
     whole = write_plan(built.dut, run_dir, stimulus, expected, seed=seed, **common)
     clean_parts(run_dir)
     shares = cut(built.dut, stimulus, expected, 1 if waves else jobs)

@@ -14,6 +14,7 @@ from typing import Any
 from mase_hw.errors import ConfigError, MismatchError, SimulationError
 from mase_hw.host.disk import not_written
 from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.exercise.record import Exercise
 from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import Plan
 from mase_hw.simulate.result import Part, SimResult
@@ -103,7 +104,8 @@ def join(dut: Dut, whole: Plan, shares: Sequence[Share], plans: Sequence[Plan], 
     edges = {name: [share.edges.get(name, (0, 0)) for share in results] for name in names}
     sums = {name: (sum(f for f, _ in seen), sum(b for _, b in seen)) for name, seen in edges.items()}
     result = judge(dut, whole, Run(0, False, log, seconds), results_xml=False, edges=sums)
-    return dataclasses.replace(result, part=_failing(result, shares, results))
+    exercise = Exercise.merged([share.exercise for share in results])
+    return dataclasses.replace(result, exercise=exercise, part=_failing(result, shares, results))
 
 
 def _failing(whole: SimResult, shares: Sequence[Share], results: Sequence[SimResult]) -> Part | None:

@@ -97,6 +97,7 @@ def _start(built: Built, plan: Plan, seed: int, waves: bool, window: tuple[int, 
         "+verilator+rand+reset+2",
         f"+verilator+seed+{seed % _MOST_SEEDS + 1}",
         "+stream_check=1",
+        *plan.plusargs,
     ]
     command += ["--trace"] if waves else []
     command += [f"--window={max(0, window[0])},{window[1]}"] if waves and window else []

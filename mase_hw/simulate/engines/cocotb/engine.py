@@ -12,6 +12,7 @@ from pathlib import Path
 from mase_hw.simulate.build.simulator import Built, build
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools
 from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import Limits, Plan, Reset, Stalls, write_plan
 from mase_hw.simulate.result import Mismatch, PortResult, SimResult
@@ -37,6 +38,7 @@ def simulate(
     progress: Callable[[Progress], None] | None = None,
     reset_at: Sequence[Reset] = (),
     window: tuple[int, int] | None = None,
+    inner: InnerStalls | None = None,
 ) -> SimResult:
     """Play stimulus against a built design and judge what comes out.
 
@@ -58,6 +60,7 @@ def simulate(
         reset_at: Resets in the middle of the run, one after the other; each plays all frames again, and only what
             comes after the last one is recorded and judged.
         window: First and last cycle to write waves of; all if None, or if there is a reset in the middle of the run.
+        inner: Stalls inside the design, which must have been built with them; none by default.
 
     Returns:
         The verdict, also when it is a bad one; call :meth:`SimResult.raise_on_failure`.
@@ -77,6 +80,7 @@ def simulate(
         stalls=stalls or Stalls.none(),
         limits=limits,
         reset_at=reset_at,
+        inner=inner,
     )
     window = None if reset_at else window
     run = run_simulator(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress, window=window)

@@ -19,6 +19,7 @@ from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.fast.harness import TOP, harness, harness_text
 from mase_hw.simulate.engines.fast.plan import write_fast_plan
 from mase_hw.simulate.engines.fast.run import run_fast
+from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.intervene import Intervention
 from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import Limits, Reset, Stalls, write_plan
@@ -81,6 +82,7 @@ def simulate(
     reset_at: Sequence[Reset] = (),
     intervene: Path | str | None = None,
     window: tuple[int, int] | None = None,
+    inner: InnerStalls | None = None,
 ) -> SimResult:
     """Play stimulus and judge what comes out; arguments as :func:`mase_hw.simulate.engines.cocotb.engine.simulate`.
 
@@ -101,6 +103,7 @@ def simulate(
         stalls=stalls or Stalls.none(),
         limits=limits,
         reset_at=reset_at,
+        inner=inner,
     )
     write_fast_plan(built.dut, plan, test)
     run = run_fast(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress, window=window)

@@ -42,6 +42,7 @@ def run_fast(
         "+verilator+rand+reset+2",
         f"+verilator+seed+{seed % 0x7FFFFFFE + 1}",
         "+stream_check=1",
+        *plan.plusargs,
     ]
     command += ["--trace"] if waves else []
     command += [f"--window={max(0, window[0])},{window[1]},{plan.resets}"] if waves and window else []

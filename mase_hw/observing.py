@@ -1,0 +1,68 @@
+"""Watching the casts of a golden: what was rounded and what did not fit; the watcher may also give another result.
+
+For counting what frames exercise, and for simulating faults of the arithmetic. Nothing is watched by default. The
+watcher belongs to the context (``contextvars``) in which it was set, so threads do not see each other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from torch import Tensor
+
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+
+
+class CastObserver(Protocol):
+    """Is shown every cast, all tensors int64 and of the shape of what is cast."""
+
+    def rounded(self, value: Tensor, floor: Tensor, tie: Tensor, rounding: Rounding) -> Tensor:
+        """Where bits are dropped.
+
+        Args:
+            value: The rounded integers.
+            floor: The integers below.
+            tie: Whether the exact value was halfway between two integers.
+            rounding: What was done with what was dropped.
+
+        Returns:
+            What goes on instead of ``value``.
+        """
+
+    def fitted(
+        self, result: Tensor, value: Tensor, low: Tensor, high: Tensor, fmt: FixedFormat, overflow: Overflow
+    ) -> Tensor:
+        """Where a rounded number is brought into a format.
+
+        Args:
+            result: Mantissas of the format.
+            value: The integers before, in its last place; only the low 64 bits.
+            low: Whether it was below the format's range.
+            high: Whether it was above it.
+            fmt: The format.
+            overflow: What was done with what did not fit.
+
+        Returns:
+            What goes on instead of ``result``.
+        """
+
+
+_OBSERVER: ContextVar[CastObserver | None] = ContextVar("cast_observer", default=None)
+
+
+def cast_observer() -> CastObserver | None:
+    """Who watches the casts of this context; None if nobody does."""
+    return _OBSERVER.get()
+
+
+@contextmanager
+def observing(observer: CastObserver) -> Iterator[None]:
+    """Show every cast within to an observer, and to no other."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)

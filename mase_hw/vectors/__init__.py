@@ -1,0 +1,1 @@
+"""Test vectors: which frames show that a design is right, and what they exercise."""

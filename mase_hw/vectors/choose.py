@@ -1,0 +1,247 @@
+"""Chooses test vectors, and measures which faults the vectors of a design would show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mase_hw.emit.netlist import Netlist
+from mase_hw.ir import MaseGraph
+from mase_hw.vectors.candidates import extreme_frames, pick, random_frames, real_frames
+from mase_hw.vectors.casts import CastUse
+from mase_hw.vectors.faults import Fault, Memories, WrongCast, detected
+from mase_hw.vectors.playback import cut, frames_of, playbacks, stackable
+from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, count_casts
+
+RANDOM = 40
+"""Random frames to choose from."""
+ROUNDS, ROUND = 4, 128
+"""How often as many random frames are searched for what no frame has shown so far."""
+CHOOSING = 128
+"""Bits of memories for which vectors are chosen."""
+LEAST = 16
+"""Bits that are simulated however large the network is, and frames below which there is no choice."""
+BUDGET = 800_000_000
+"""Multiplications and results that may be spent on choosing, and again on measuring."""
+HEAVY = 64
+"""Bits of memories that one wrong cast counts for: it stands for all the casts of a node."""
+SHOWN = 20
+"""Faults that no vector shows, listed by name."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the vectors of a design show of its faults.
+
+    Args:
+        bits: Bits in memories, those that only fill words up not counted.
+        tried: How many of them were simulated, one at a time, as the other one.
+        seen: How many of these change an output.
+        unseen: Some of the others.
+        casts: Faults of rounding and saturation that were simulated.
+        casts_seen: How many of these change an output.
+        casts_unseen: The others.
+        left_out: Memories whose bits are not among ``bits``.
+    """
+
+    bits: int
+    tried: int
+    seen: int
+    unseen: tuple[str, ...]
+    casts: int
+    casts_seen: int
+    casts_unseen: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+    def to_json(self, seed: int) -> dict[str, Any]:
+        """The fields as JSON types, with the seed of the sample."""
+        return {
+            "memory": {
+                "bits": self.bits,
+                "tried": self.tried,
+                "seen": self.seen,
+                "seed": seed,
+                "unseen": list(self.unseen),
+                "left_out": list(self.left_out),
+            },
+            "casts": {"tried": self.casts, "seen": self.casts_seen, "unseen": list(self.casts_unseen)},
+        }
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Test vectors.
+
+    Args:
+        inputs: By name of the model's input, frames along the first dimension.
+        sources: How many frames come from where: ``extreme``, ``calibration``, ``random``.
+    """
+
+    inputs: dict[str, Tensor]
+    sources: dict[str, int]
+
+
+def choose(
+    graph: MaseGraph, kept: Mapping[str, Tensor], example: Mapping[str, Tensor], frames: int, seed: int
+) -> Chosen:
+    """Choose frames so that faults show: extreme ones first, then whichever shows most that is not seen yet.
+
+    A greedy cover: W. J. Chvatal, "A greedy heuristic for the set-covering problem", Math. Oper. Res. 4, 1979.
+
+    Args:
+        graph: A graph whose top level was emitted.
+        kept: Frames of the calibration data.
+        example: The inputs with which the graph was traced, if there is no calibration data.
+        frames: How many at most.
+        seed: Of random frames, and of the bits for which is chosen.
+    """
+    extreme, real = extreme_frames(graph), real_frames(graph, kept, example)
+    memories = Memories(graph)
+    given = frames_of(graph, extreme) + frames_of(graph, real)
+    wanted, tries = _affordable(min(CHOOSING, memories.bits), given + RANDOM, BUDGET // _cost(graph))
+    drawn = random_frames(graph, max(1, tries - given), seed)
+    parts = {"extreme": extreme, "calibration": real, "random": drawn}
+    counts = {name: frames_of(graph, part) for name, part in parts.items()}
+    pool = {name: torch.cat([part[name].to(extreme[name].dtype) for part in parts.values()]) for name in extreme}
+    if not wanted:
+        # Too large to try them: what is given, as far as it goes.
+        picked = list(range(min(frames, given)))
+    else:
+        stacks = stackable(graph, pool)
+        faults: list[Fault] = [*memories.sample(wanted, f"choose {seed}")]
+        faults += cast_faults(count_casts(graph, pool, stacks))
+        table = detected(memories, playbacks(graph, pool, stacks=stacks), faults)
+        more, shown = _search(memories, faults, table, seed, stacks)
+        pool = {name: torch.cat([part, more[name]]) for name, part in pool.items()} if more else pool
+        counts["random"] += shown.shape[1]
+        weights = torch.tensor([HEAVY if isinstance(fault, WrongCast) else 1 for fault in faults])
+        picked = cover(torch.cat([table, shown], dim=1), list(range(min(counts["extreme"], frames))), frames, weights)
+    starts = {"extreme": 0, "calibration": counts["extreme"], "random": counts["extreme"] + counts["calibration"]}
+    sources = {n: sum(starts[n] <= i < starts[n] + counts[n] for i in picked) for n in parts}
+    return Chosen(pick(graph, pool, picked), sources)
+
+
+def _affordable(faults: int, frames: int, room: int) -> tuple[int, int]:
+    """How many faults and frames can be tried with each other; none if these were too few."""
+    scale = min(1.0, math.sqrt(room / max(1, faults * frames)))
+    faults, frames = int(faults * scale), int(frames * scale)
+    return (faults, frames) if scale == 1.0 or (faults >= LEAST and frames >= LEAST) else (0, 0)
+
+
+def _search(
+    memories: Memories, faults: Sequence[Fault], table: Tensor, seed: int, stacks: bool
+) -> tuple[dict[str, Tensor], Tensor]:
+    """More random frames that show a fault which no column of the table shows, and their columns."""
+    graph, parts, columns = memories.graph, [], [table[:, :0]]
+    unseen = [i for i, row in enumerate(table.any(1).tolist()) if not row]
+    room = BUDGET // _cost(graph)
+    for number in range(ROUNDS if stacks else 0):
+        room -= ROUND * len(unseen)
+        if not unseen or room < 0:
+            break
+        drawn = random_frames(graph, ROUND, (seed << 32) + number + 1)
+        shown = detected(memories, playbacks(graph, drawn, stacks=stacks), [faults[i] for i in unseen])
+        found = torch.tensor(cover(shown, [], ROUND) if bool(shown.any()) else [], dtype=torch.long)
+        column = torch.zeros(len(faults), len(found), dtype=torch.bool)
+        column[torch.tensor(unseen)] = shown[:, found]
+        parts.append(pick(graph, drawn, found.tolist()))
+        columns.append(column)
+        unseen = [i for i, row in zip(unseen, shown.tolist(), strict=True) if not any(row)]
+    joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]} if parts else {}
+    return joined, torch.cat(columns, dim=1)
+
+
+def cover(table: Tensor, first: Sequence[int], most: int, weights: Tensor | None = None) -> list[int]:
+    """Columns that together have as many rows with a True as a greedy choice gives.
+
+    Args:
+        table: Booleans of shape ``(faults, frames)``.
+        first: Columns to begin with.
+        most: How many columns at most.
+        weights: What each row counts; 1 if None.
+
+    Returns:
+        Columns in the order in which they were chosen; of several that are as good, the first. At least one.
+    """
+    picked = list(first)
+    open_rows = ~table[:, picked].any(1) if picked else torch.ones(table.shape[0], dtype=torch.bool)
+    worth = torch.ones(table.shape[0], dtype=torch.long) if weights is None else weights
+    while len(picked) < most:
+        gain = (table & open_rows[:, None]).long().T @ worth
+        best = int(gain.argmax()) if gain.numel() else 0
+        if not int(gain[best]):
+            break
+        picked.append(best)
+        open_rows &= ~table[:, best]
+    return picked or [0]
+
+
+def cast_faults(uses: Mapping[str, CastUse]) -> list[Fault]:
+    """The faults of rounding and saturation that can be told from the right casts at all.
+
+    Args:
+        uses: By node, over many frames.
+    """
+    found: list[Fault] = []
+    for node, use in uses.items():
+        found += [WrongCast(node, TIES_POSITIVE)] if use.rounds and use.values > use.negative else []
+        found += [WrongCast(node, TIES_NEGATIVE)] if use.rounds and use.negative else []
+        found += [WrongCast(node, RANGE)] if use.grows else []
+    return found
+
+
+def measure(
+    graph: MaseGraph, inputs: Mapping[str, Tensor], uses: Mapping[str, CastUse], most: int, seed: int, stacks: bool
+) -> Seen:
+    """What share of the faults frames show, by simulating a sample of them.
+
+    Args:
+        graph: A graph whose top level was emitted.
+        inputs: The frames.
+        uses: What they exercise of the casts.
+        most: Bits of memories to simulate at most; fewer in a large network.
+        seed: Of the sample, which is drawn independently of that for which vectors are chosen.
+        stacks: What :func:`mase_hw.vectors.playback.stackable` said.
+    """
+    memories, casts = Memories(graph), cast_faults(uses)
+    room = BUDGET // (_cost(graph) * frames_of(graph, inputs))
+    bits = memories.sample(max(LEAST, min(most, room)), f"measure {seed}")
+    faults: list[Fault] = [*bits, *casts]
+    open_faults = list(range(len(faults)))
+    # What few frames show need not be simulated on all others.
+    begin, size, total = 0, 4, frames_of(graph, inputs)
+    while begin < total and open_faults:
+        parts = playbacks(graph, cut(graph, inputs, begin, begin + size), stacks=stacks)
+        shown = detected(memories, parts, [faults[i] for i in open_faults]).any(1)
+        open_faults = [i for i, seen in zip(open_faults, shown.tolist(), strict=True) if not seen]
+        begin, size = begin + size, 2 * size
+    unseen = [str(faults[i]) for i in open_faults if i < len(bits)]
+    unseen_casts = [str(faults[i]) for i in open_faults if i >= len(bits)]
+    return Seen(
+        memories.bits,
+        len(bits),
+        len(bits) - len(unseen),
+        tuple(unseen[:SHOWN]),
+        len(casts),
+        len(casts) - len(unseen_casts),
+        tuple(unseen_casts),
+        tuple(memories.left_out),
+    )
+
+
+def _cost(graph: MaseGraph) -> int:
+    """About what one frame costs: multiplications, and elements of the results."""
+    netlist: Netlist = graph.meta["netlist"]
+    cost = 1
+    for instance in netlist.instances:
+        op = graph.catalogue.get(instance.op)
+        if op is None or op.hardware is None or not op.mase_type:
+            continue
+        cost += op.hardware.work(op.hardware.params(**instance.parameters))
+        cost += sum(port.beats * port.lanes for port in instance.ports if port.direction == "out")
+    return cost

@@ -1,0 +1,247 @@
+"""Faults of a design that leave its handshakes alone: a wrong bit of a memory, a cast that rounds or saturates wrongly.
+
+A fault is simulated in the quantised model, which computes what the hardware does: the golden of one node runs with the
+fault, and what depends on it is computed again (serial fault simulation from the fault's place on; see M. Abramovici et
+al., "Digital Systems Testing and Testable Design", ch. 5).
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from mase_hw.catalogue import Golden, Memory
+from mase_hw.emit.netlist import Netlist
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.layouts import Layout
+from mase_hw.nn import Quantized
+from mase_hw.observing import observing
+from mase_hw.streams import Stream
+from mase_hw.vectors.playback import Playback
+from mase_hw.vectors.watch import FaultyCast
+
+
+@dataclass(frozen=True)
+class MemoryBit:
+    """One bit of a stored parameter is the other one.
+
+    Args:
+        node: The node that reads it.
+        parameter: Which of its parameters.
+        index: Number of the element, as it is stored.
+        bit: Number of the bit, 0 the last.
+    """
+
+    node: str
+    parameter: str
+    index: int
+    bit: int
+
+    def __str__(self) -> str:
+        return f"{self.node}.{self.parameter}[{self.index}] bit {self.bit}"
+
+
+@dataclass(frozen=True)
+class WrongCast:
+    """All casts of a node have a fault.
+
+    Args:
+        node: The node.
+        kind: One of :data:`mase_hw.vectors.watch.CAST_FAULTS`.
+    """
+
+    node: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.kind}"
+
+
+Fault = MemoryBit | WrongCast
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a memory holds of a node: ``count`` elements of ``bits`` bits.
+
+    A parameter comes on ``port``; without one it is a memory inside the module, with what it holds.
+    """
+
+    node: str
+    parameter: str
+    count: int
+    bits: int
+    port: Stream | None = None
+    memory: Memory | None = None
+
+
+class Memories:
+    """Every bit that a design has stored; lanes that only fill a word up are not counted.
+
+    Args:
+        graph: A graph whose top level was emitted.
+
+    Attributes:
+        left_out: Files whose bits are not counted: the op does not say what it computes with another content.
+    """
+
+    def __init__(self, graph: MaseGraph) -> None:
+        self.graph = graph
+        self.left_out: list[str] = []
+        netlist: Netlist = graph.meta["netlist"]
+        stored: list[_Stored] = []
+        for net in netlist.nets:
+            if net.source.instance not in netlist.memories:
+                continue
+            reader = netlist.instance(net.sink.instance)
+            port = next(p for p in reader.ports if p.name == net.sink.port)
+            stored.append(_Stored(reader.node, port.name, math.prod(port.tensor_shape), port.fmt.width, port))
+        for instance in netlist.instances:
+            for name, (file, memory) in instance.memories.items():
+                if self._golden(instance.node, name, memory) is None:
+                    self.left_out.append(f"mem/{file}")
+                else:
+                    stored.append(_Stored(instance.node, name, len(memory.words), memory.bits, memory=memory))
+        self._stored = {(s.node, s.parameter): s for s in stored}
+        self._ends = list(itertools.accumulate(s.count * s.bits for s in stored))
+
+    @property
+    def bits(self) -> int:
+        """How many there are."""
+        return self._ends[-1] if self._ends else 0
+
+    def sample(self, count: int, seed: str) -> list[MemoryBit]:
+        """Different bits, drawn evenly from all; all of them if there are no more."""
+        if count >= self.bits:
+            return [self._bit(number) for number in range(self.bits)]
+        return [self._bit(number) for number in sorted(random.Random(seed).sample(range(self.bits), count))]
+
+    def _bit(self, number: int) -> MemoryBit:
+        place = bisect.bisect_right(self._ends, number)
+        stored = list(self._stored.values())[place]
+        index, bit = divmod(number - (self._ends[place] - stored.count * stored.bits), stored.bits)
+        return MemoryBit(stored.node, stored.parameter, index, bit)
+
+    def faulty(self, part: Playback, node: fx.Node, fault: Fault, mantissas: Mapping[str, Tensor]) -> Tensor:
+        """What a node gives with a fault.
+
+        Args:
+            part: The frames.
+            node: The node of the fault.
+            fault: The fault.
+            mantissas: What its golden takes.
+
+        Returns:
+            Mantissas of the node's result.
+        """
+        module = part.module(node)
+        if isinstance(fault, WrongCast):
+            with observing(FaultyCast(fault.kind)):
+                return _result(module.op.golden, module, mantissas)
+        stored = self._stored[fault.node, fault.parameter]
+        if stored.memory is not None:
+            words = list(stored.memory.words)
+            words[fault.index] ^= 1 << fault.bit
+            changed = dataclasses.replace(stored.memory, words=tuple(words))
+            return _result(self._golden(fault.node, fault.parameter, changed), module, mantissas)
+        flipped = self._flipped(part, node, fault, mantissas[fault.parameter])
+        return _result(module.op.golden, module, {**mantissas, fault.parameter: flipped})
+
+    def _golden(self, node: str, name: str, memory: Memory) -> Golden | None:
+        """What a node computes if a memory inside its module holds this."""
+        module = self.graph.meta_of(self.graph.node(node)).module
+        facets = module.op.hardware if isinstance(module, Quantized) else None
+        if not isinstance(module, Quantized) or facets is None or facets.reads is None:
+            return None
+        return facets.reads(module.arithmetic, name, memory)
+
+    def _flipped(self, part: Playback, node: fx.Node, fault: MemoryBit, mantissa: Tensor) -> Tensor:
+        """A parameter with one bit of one stored element changed."""
+        module = part.module(node)
+        fmt, facets = module.arithmetic.formats[fault.parameter], module.op.hardware
+        if facets is None or fault.parameter not in facets.broadcast:
+            changed = mantissa.clone().reshape(-1)
+            changed[fault.index] = _flip(int(changed[fault.index]), fmt, fault.bit)
+            return changed.reshape(mantissa.shape)
+        # It is stored as often as it does not repeat itself along the stream of the data.
+        shape = tuple(self.graph.tensor(node, "data_in_0").shape)
+        places = self._places(node, fault, shape)
+        changed = torch.broadcast_to(mantissa, shape).clone().reshape(-1)
+        changed[places] = _flip(int(changed[places[0]]), fmt, fault.bit)
+        return changed.reshape(shape).repeat(part.frames, *[1] * (len(shape) - 1))
+
+    def _places(self, node: fx.Node, fault: MemoryBit, shape: tuple[int, ...]) -> Tensor:
+        """The elements of the data that meet one stored element of a constant."""
+        stored = self._stored[fault.node, fault.parameter]
+        described = self.graph.meta_of(node).hardware.layouts.get("data_in_0")
+        layout = Layout.from_dict(described) if described else Layout.row_major(shape)
+        numbers = layout.to_stream(np.arange(math.prod(shape)).reshape(1, *shape))
+        return torch.from_numpy(numbers.reshape(-1, stored.count)[:, fault.index].copy())
+
+
+def detected(memories: Memories, parts: Sequence[Playback], faults: Sequence[Fault]) -> Tensor:
+    """Which frames show which faults at an output.
+
+    Args:
+        memories: Of the design.
+        parts: The frames.
+        faults: The faults.
+
+    Returns:
+        Booleans of shape ``(faults, frames)``.
+    """
+    table = torch.zeros(len(faults), sum(part.frames for part in parts), dtype=torch.bool)
+    by_node: dict[str, list[int]] = {}
+    for number, fault in enumerate(faults):
+        by_node.setdefault(fault.node, []).append(number)
+    at = 0
+    for part in parts:
+        for name, numbers in by_node.items():
+            seen = _detected(memories, part, name, [faults[n] for n in numbers])
+            table[torch.tensor(numbers), at : at + part.frames] = seen
+        at += part.frames
+    return table
+
+
+def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fault]) -> Tensor:
+    """The same for the faults of one node."""
+    node = memories.graph.node(name)
+    module, mantissas = part.module(node), part.mantissas(node)
+    table = torch.zeros(len(faults), part.frames, dtype=torch.bool)
+    values: list[Tensor] = []
+    rows: list[Tensor] = []
+    with torch.no_grad():
+        right = _result(module.op.golden, module, mantissas)
+        for number, fault in enumerate(faults):
+            wrong = memories.faulty(part, node, fault, mantissas)
+            differs = (wrong != right).reshape(part.frames, -1).any(1).nonzero().flatten()
+            if len(differs):
+                # Only frames in which the node gives something else can show it.
+                values.append(part.rows(wrong, differs))
+                rows.append(torch.stack([torch.full_like(differs, number), differs]).cpu())
+    if rows:
+        of, frames = torch.cat(rows, dim=1)
+        seen = part.differing(node, torch.cat(values), frames)
+        table[of[seen], frames[seen]] = True
+    return table
+
+
+def _result(golden: Golden | None, module: Quantized, given: Mapping[str, Tensor]) -> Tensor:
+    assert golden is not None  # a quantised module has one, and memories without one are left out
+    return golden(module.arithmetic, given)["data_out_0"]
+
+
+def _flip(mantissa: int, fmt: FixedFormat, bit: int) -> int:
+    """The number whose code differs in one bit."""
+    code = (mantissa & ((1 << fmt.width) - 1)) ^ (1 << bit)
+    return code - (1 << fmt.width) if code > fmt.max_mantissa else code

@@ -1,0 +1,235 @@
+"""A quantised graph over a stack of frames with every value kept, so that a part of it can be computed again."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils import _pytree as pytree
+
+from mase_hw.emit.reference import Reference
+from mase_hw.errors import MaseHwError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.evaluate import undisturbed
+from mase_hw.nn import Quantized
+from mase_hw.numerics import dequantize, quantize
+from mase_hw.observing import CastObserver, observing
+
+_ROOM = 1 << 22
+"""Elements of the largest value that is computed again at a time."""
+
+
+class Playback:
+    """The values of all nodes for some frames.
+
+    Args:
+        graph: A quantised graph.
+        inputs: Frames by name of the model's input, along the first dimension, as :class:`Reference` takes them.
+        watch: Who watches the casts of a node, if anybody does.
+        alone: Whether the graph gives something else for several frames at a time, so that there is only one here.
+
+    Attributes:
+        frames: How many there are.
+        values: What each node gives; floats, as the quantised model has them.
+    """
+
+    def __init__(
+        self,
+        graph: MaseGraph,
+        inputs: Mapping[str, Tensor],
+        watch: Callable[[fx.Node], CastObserver] | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
+        self.graph = graph
+        self.frames = frames_of(graph, inputs)
+        self.values: dict[fx.Node, Any] = {}
+        self._alone = alone
+        self._of_data: set[fx.Node] = set()
+        self._orders: dict[fx.Node, list[fx.Node]] = {}
+        (output,) = (node for node in graph.nodes if node.op == "output")
+        self._results = list(output.all_input_nodes)
+        with undisturbed(graph.model):
+            for node in graph.nodes:
+                if node.op == "placeholder":
+                    self.values[node] = inputs.get(str(node.target), node.args[0] if node.args else None)
+                    self._of_data.add(node)
+                elif node.op == "get_attr":
+                    self.values[node] = reduce(getattr, str(node.target).split("."), graph.model)
+                elif node.op != "output":
+                    self.values[node] = self._computed(node, self.values, watch)
+                    if not self._of_data.isdisjoint(node.all_input_nodes):
+                        self._of_data.add(node)
+
+    @property
+    def results(self) -> list[Tensor]:
+        """What the outputs of the graph give, one after the other."""
+        return [t for node in self._results for t in _tensors(self.values[node])]
+
+    def mantissas(self, node: fx.Node) -> dict[str, Tensor]:
+        """What the golden of a quantised node takes, parameters included."""
+        module = self.module(node)
+        formats = module.arithmetic.formats
+        args: Any = fx.node.map_arg(node.args, self.values.__getitem__)
+        found = {n: quantize(value, formats[n], name=node.name) for n, value in zip(_inputs(), args, strict=False)}
+        return found | {name: module.mantissa(name) for name in module.parameter_names}
+
+    def module(self, node: fx.Node) -> Quantized:
+        """The quantised module of a node."""
+        module = self.graph.model.get_submodule(str(node.target))
+        assert isinstance(module, Quantized)  # only these have a golden
+        return module
+
+    def rows(self, value: Tensor, frames: Tensor) -> Tensor:
+        """Some frames of a value, one after the other; a frame may come several times."""
+        if self._alone:
+            return value
+        return value.reshape(self.frames, -1, *value.shape[1:])[frames].flatten(0, 1)
+
+    def differing(self, node: fx.Node, value: Tensor, frames: Tensor) -> Tensor:
+        """Which results change if a node gave something else.
+
+        Args:
+            node: The node.
+            value: What it gives, mantissas, for the given frames one after the other.
+            frames: Number of each frame, of shape ``(rows,)``.
+
+        Returns:
+            For each row, whether any output of the graph differs.
+        """
+        floats = dequantize(value, self.module(node).arithmetic.formats["data_out_0"])
+        most = max((v.numel() // self.frames for n in self._after(node) for v in _tensors(self.values[n])), default=1)
+        step = 1 if self._alone else max(1, _ROOM // max(1, most))
+        per_row = floats.shape[0] // max(1, len(frames))
+        parts = []
+        with undisturbed(self.graph.model):
+            for begin in range(0, len(frames), step):
+                part = floats[begin * per_row : (begin + step) * per_row]
+                parts.append(self._differing(node, part, frames[begin : begin + step]))
+        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
+
+    def _differing(self, node: fx.Node, value: Tensor, frames: Tensor) -> Tensor:
+        found: dict[fx.Node, Any] = {node: value}
+
+        def kept(other: fx.Node) -> Any:
+            if other in found or other not in self._of_data:
+                return found.get(other, self.values[other])
+            return pytree.tree_map(lambda v: self.rows(v, frames) if isinstance(v, Tensor) else v, self.values[other])
+
+        for after in self._after(node):
+            args = fx.node.map_arg((after.args, after.kwargs), kept)
+            found[after] = _call(self.graph.model, after, *args)
+        differs = torch.zeros(len(frames), dtype=torch.bool)
+        for result in self._results:
+            if result in found:
+                pairs = zip(_tensors(found[result]), _tensors(self.values[result]), strict=True)
+                for new, old in pairs:
+                    differs |= (new != self.rows(old, frames)).reshape(len(frames), -1).any(1).cpu()
+        return differs
+
+    def _after(self, node: fx.Node) -> list[fx.Node]:
+        """What depends on a node, and the numbers about shapes that go with it, in order."""
+        if node not in self._orders:
+            behind: set[fx.Node] = {node}
+            for other in self.graph.nodes:
+                if other.op != "output" and not behind.isdisjoint(other.all_input_nodes):
+                    behind.add(other)
+            wanted = set(behind)
+            for other in reversed(list(self.graph.nodes)):
+                if other in wanted:
+                    wanted |= {n for n in other.all_input_nodes if n in self._of_data and not _tensors(self.values[n])}
+            self._orders[node] = [n for n in self.graph.nodes if n in wanted and n is not node]
+        return self._orders[node]
+
+    def _computed(
+        self, node: fx.Node, values: Mapping[fx.Node, Any], watch: Callable[[fx.Node], CastObserver] | None
+    ) -> Any:
+        given: Any = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+        args, kwargs = given
+        module = self.graph.model.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if watch is None or not isinstance(module, Quantized):
+            return _call(self.graph.model, node, args, kwargs)
+        with observing(watch(node)):
+            return module.in_mantissas(args)
+
+
+def playbacks(
+    graph: MaseGraph,
+    inputs: Mapping[str, Tensor],
+    watch: Callable[[fx.Node], CastObserver] | None = None,
+    *,
+    stacks: bool,
+) -> list[Playback]:
+    """One for all frames if the graph gives for a stack of them what it gives for each alone; else one a frame.
+
+    Args:
+        graph: A quantised graph.
+        inputs: As for :class:`Playback`.
+        watch: As for :class:`Playback`.
+        stacks: What :func:`stackable` said.
+    """
+    if stacks:
+        return [Playback(graph, inputs, watch)]
+    return [Playback(graph, cut(graph, inputs, i, i + 1), watch, alone=True) for i in range(frames_of(graph, inputs))]
+
+
+def stackable(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> bool:
+    """Whether two frames at a time give the same as each alone.
+
+    A shape that is written into a graph forbids it, and an operation over the first dimension.
+
+    Args:
+        graph: A quantised graph.
+        inputs: Frames by name of the model's input.
+    """
+    first = cut(graph, inputs, 0, 1)
+    second = cut(graph, inputs, 1, 2) if frames_of(graph, inputs) > 1 else {n: _other(t) for n, t in first.items()}
+    both = {name: torch.cat([first[name], second[name]]) for name in first}
+    try:
+        together = Playback(graph, both)
+        for index, one in enumerate((first, second)):
+            for a, b in zip(together.results, Playback(graph, one).results, strict=True):
+                if a.shape[0] != 2 * b.shape[0] or not torch.equal(together.rows(a, torch.tensor([index])), b):
+                    return False
+    except (RuntimeError, ValueError, TypeError, IndexError, MaseHwError):
+        return False
+    return True
+
+
+def frames_of(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> int:
+    """How many frames inputs hold."""
+    first = Reference(graph).inputs[0]
+    return inputs[first.name].shape[0] // (first.shape[0] if first.shape else 1)
+
+
+def cut(graph: MaseGraph, inputs: Mapping[str, Tensor], begin: int, end: int) -> dict[str, Tensor]:
+    """The frames from ``begin`` to before ``end``."""
+    steps = {port.name: port.shape[0] if port.shape else 1 for port in Reference(graph).inputs}
+    return {name: inputs[name][begin * step : end * step] for name, step in steps.items()}
+
+
+def _other(tensor: Tensor) -> Tensor:
+    """Another frame of the same shape."""
+    return tensor.flatten().roll(1).reshape(tensor.shape)
+
+
+def _inputs() -> Iterator[str]:
+    return (f"data_in_{index}" for index in itertools.count())
+
+
+def _call(model: fx.GraphModule, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if node.op == "call_module":
+        return model.get_submodule(str(node.target))(*args, **kwargs)
+    if node.op == "call_method":
+        return operator.methodcaller(str(node.target), *args[1:], **kwargs)(args[0])
+    assert callable(node.target)  # a call_function
+    return node.target(*args, **kwargs)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]

@@ -1,0 +1,9 @@
+bind stream_check exercise_edge #(
+    .NAME (NAME),
+    .FRAME(FRAME)
+) exercise (
+    .clk,
+    .rst,
+    .valid,
+    .ready
+);
