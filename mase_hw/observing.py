@@ -39,7 +39,7 @@ class CastObserver(Protocol):
 
         Args:
             result: Mantissas of the format.
-            value: The integers before, in its last place; only the low 64 bits.
+            value: The integers before, in its LSB; only the low 64 bits.
             low: Whether it was below the format's range.
             high: Whether it was above it.
             fmt: The format.

@@ -9,7 +9,7 @@
 // plusargs are those of `InnerStalls` in mase_hw/simulate/inner_stalls.py; without them it is always open.
 module exercise_stall #(
     parameter int              WIDTH = 8,
-    parameter int              FRAME = 0,  // beats a frame; 0 from a memory, a beat a cycle
+    parameter int              FRAME = 0,  // beats per frame; 0 from a memory, a beat per cycle
     parameter longint unsigned SALT  = 0,  // differs between the connectors
     parameter int              EDGES = 1   // connectors of the design
 ) (
