@@ -17,7 +17,7 @@ class InnerStalls:
     Args:
         probability: In each cycle, for each edge that is open and holds no offered beat back, to close. Of the cycles
             in which edges are closed for long, there is one at a time on average.
-        interval: Cycles a frame; no long stall is longer than about that.
+        interval: Cycles per frame; no long stall is longer than about that.
 
     Raises:
         ConfigError: If an edge would be closed always, or never could.
