@@ -104,8 +104,8 @@ PROOFS = [
 
 WIDE = [
     *(cast(a, (a + b) % 2, b, (a + b // 2) % 2, every_shift(a)) for a in range(1, 13) for b in range(1, 13)),
-    divide(IN_WIDTH=12, IN_FRAC=2, COL_MIN=7, OUT_WIDTH=8),
-    divide(IN_WIDTH=8, ROW_MIN=2, ROWS=2, COLS=3),
+    divide(IN_WIDTH=10, IN_FRAC=2, COL_MIN=7, OUT_WIDTH=8),
+    divide(IN_WIDTH=6, ROW_MIN=2, ROWS=2, COLS=3),
     *(repack(i, o, a, b) for i in range(1, 6) for o in range(1, 6) for a, b in ((6, 6), (7, 7), (5, 8), (9, 3))),
     *(replay(length, repeats) for length in range(1, 7) for repeats in range(2, 6)),
     *(Proof(FORK, {"N": n}, cover=5) for n in (5, 8)),
