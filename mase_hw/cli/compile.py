@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from mase_hw.cli._common import OK, judge, refuse_options, say, simulation_arguments
+from mase_hw.cli._common import OK, judge, path, refuse_options, say, settle, simulation_arguments, whole
 
 HELP = "turn a model into a bundle of SystemVerilog"
 
@@ -18,10 +17,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION; the function returns (model, example_inputs"
         "[, calibration_batches[, test_inputs]])",
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML: quantisation, parallelism (8 bits each)")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the bundle is written")
+    parser.add_argument("--config", type=path, metavar="FILE", help="TOML: quantisation, parallelism (8 bits each)")
+    parser.add_argument("--out", type=path, required=True, metavar="FOLDER", help="where the bundle is written")
     parser.add_argument(
-        "--frames", type=int, default=16, metavar="N", help="random test vectors if the function gives none (16)"
+        "--frames", type=whole, default=16, metavar="N", help="random test vectors if the function gives none (16)"
     )
     parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
     simulation_arguments(parser)
@@ -32,8 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     import mase_hw
     from mase_hw.model_spec import load_model
 
-    if arguments.simulate:
-        refuse_options(arguments.out, arguments)
+    settle(arguments)
+    refuse_options(arguments.out, arguments)
     spec = load_model(arguments.model)
     design = mase_hw.compile(
         spec.model,
