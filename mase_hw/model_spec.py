@@ -1,4 +1,4 @@
-"""Loading a model from the command line: ``path/to/file.py:function`` or ``package.module:function``."""
+"""A model that is named on the command line, as a file or a module and a function in it."""
 
 from __future__ import annotations
 

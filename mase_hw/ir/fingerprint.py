@@ -82,6 +82,8 @@ def _tensor(value: Tensor) -> str:
 
 def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What a value holds, with the paths of all of it."""
+    if isinstance(value, types.ModuleType):
+        return  # only what a function uses of it counts
     if isinstance(value, nn.Module):
         yield from _module(path, value)
     elif isinstance(value, Mapping):
@@ -142,23 +144,26 @@ def _class(cls: type) -> Iterator[tuple[str, Any]]:
 def _function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     if not is_users(function.__code__.co_filename):
         return
-    name = function.__qualname__
+    name, names = function.__qualname__, _names(function.__code__)
     for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield f"{name}: {variable}", cell.cell_contents
+            yield from _variable(f"{name}: {variable}", cell.cell_contents, names)
         except ValueError:  # not assigned yet
             continue
     yield f"{name}.__defaults__", function.__defaults__
     yield f"{name}.__kwdefaults__", function.__kwdefaults__
     yield from ((f"{name}.{key}", value) for key, value in vars(function).items())
-    names = _names(function.__code__)
     for variable in names:
-        value = function.__globals__.get(variable)
-        if isinstance(value, types.ModuleType):
-            if is_users(getattr(value, "__file__", None)):
-                yield from ((f"{variable}.{n}", vars(value)[n]) for n in names if n in vars(value))
-        elif variable in function.__globals__:
-            yield f"{function.__module__}.{variable}", value
+        if variable in function.__globals__:
+            yield from _variable(f"{function.__module__}.{variable}", function.__globals__[variable], names)
+
+
+def _variable(path: str, value: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
+    """A variable of a function; of a module of the user's, what the function may use of it."""
+    if not isinstance(value, types.ModuleType):
+        yield path, value
+    elif is_users(getattr(value, "__file__", None)) and value.__name__ not in sys.stdlib_module_names:
+        yield from ((f"{path}.{name}", vars(value)[name]) for name in names if name in vars(value))
 
 
 def _names(code: types.CodeType) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from mase_hw.compiler.quantised import quantised_graph
 from torch import Tensor, nn
 
 from mase_hw.compiler.config import load_config
 from mase_hw.compiler.exact import Exact
+from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
 from tests.e2e.designs import DESIGNS

@@ -134,6 +134,18 @@ class Closure(Base):
         self.count()
 
 
+class Imported(Base):
+    """A variable of a module, which is a variable of a function around it."""
+
+    def start(self) -> None:
+        from tests.faithful import counted
+
+        self.count = lambda: setattr(counted, "CALLS", counted.CALLS + 1)
+
+    def step(self, x: Any) -> None:
+        self.count()
+
+
 class Default(Base):
     def step(self, x: Any, box: list[int] = [0]) -> None:  # noqa: B006
         box[0] += 1
@@ -226,6 +238,7 @@ STATE: dict[type[Base], str] = {
     Global: "test_state.COUNT",
     Helper: "test_state.BOX",
     Closure: "count: n",
+    Imported: "counted.CALLS",
     Default: "step.__defaults__[0][0]",
     Listed: "model.calls",
     Nested: "model.of['inner'].n[0]",
@@ -309,6 +322,19 @@ class Trains(Base):
         self.n += int(self.training)
 
 
+class Around(Base):
+    """Python's and PyTorch's own modules in a closure remember much, and nothing of it is the model's."""
+
+    def start(self) -> None:
+        import encodings
+        import linecache
+
+        self.used = lambda x: (encodings, linecache, nn, x)[3]
+
+    def step(self, x: Any) -> None:
+        self.used(b"".decode(f"iso8859_{random.randint(1, 9)}"))
+
+
 class Merges(Base):
     """As adapters do: weights are merged in evaluation mode, and taken apart again."""
 
@@ -325,7 +351,7 @@ class Merges(Base):
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("kind", [Base, Table, Last, Trains, Merges])
+@pytest.mark.parametrize("kind", [Base, Table, Last, Trains, Around, Merges])
 def test_what_is_no_state(kind: type[Base], training: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = kind().train(training)
