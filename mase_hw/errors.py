@@ -102,6 +102,10 @@ class ResourceError(MaseHwError):
     """A design that a device cannot hold, or that synthesis would turn into something else."""
 
 
+class OutputError(MaseHwError):
+    """Something that was to be printed and could not be: a closed pipe, a full device."""
+
+
 class SimulationError(MaseHwError):
     """A simulation that did not end with a complete and correct comparison."""
 

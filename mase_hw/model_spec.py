@@ -1,4 +1,4 @@
-"""Loading a model from the command line: ``path/to/file.py:function`` or ``package.module:function``."""
+"""A model that is named on the command line, as a file or a module and a function in it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mase_hw.errors import ConfigError, MaseHwError
+from mase_hw.errors import ConfigError
+from mase_hw.ir.inputs import as_tensor, frame_tensor
+from mase_hw.user_code import user_code
 
+MOST_NUMBERS = 1 << 28
+"""Random numbers of test inputs: a gigabyte of float32."""
+MOST_SEED = 1 << 64
 FORMS = "FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
 
 
@@ -45,12 +50,27 @@ class ModelSpec:
             seed: Of the random values.
 
         Raises:
-            ConfigError: If the number of frames is not positive.
+            ConfigError: If the number of frames is not positive, or beyond reason, or the seed is; if the example is
+                none.
         """
         if self.test_inputs is not None:
             return self.test_inputs
-        if frames < 1:
-            raise ConfigError("at least one frame is needed", field="frames", got=frames, expected="1 or more")
+        example = self.example_inputs
+        if isinstance(example, Mapping):
+            named: dict[Any, Any] = {name: self._example(value, str(name)) for name, value in example.items()}
+        else:
+            alone = isinstance(example, Tensor | np.ndarray) or not isinstance(example, Sequence)
+            named = {i: self._example(value, i) for i, value in enumerate([example] if alone else example)}
+        numbers = frames * sum(value.numel() for value in named.values())
+        if frames < 1 or numbers > MOST_NUMBERS:
+            raise ConfigError(
+                "a number of frames that cannot be",
+                field="frames",
+                got=frames if frames < 1 << 64 else "a number of more than 64 bits",
+                expected=f"1 or more, of at most {MOST_NUMBERS} numbers together",
+            )
+        if not MOST_SEED // -2 <= seed < MOST_SEED:
+            raise ConfigError("a seed of more bits than a generator has", field="seed", expected="at most 64 bits")
         generator = torch.Generator().manual_seed(seed)
 
         def draw(example: Tensor) -> Tensor:
@@ -59,10 +79,14 @@ class ModelSpec:
             shape = (frames * example.shape[0], *example.shape[1:])
             return torch.rand(shape, generator=generator).to(example.dtype) * (high - low) + low
 
-        example = self.example_inputs
+        drawn = {name: draw(value) for name, value in named.items()}
         if isinstance(example, Mapping):
-            return {name: draw(tensor) for name, tensor in example.items()}
-        return draw(example) if isinstance(example, Tensor) else tuple(draw(tensor) for tensor in example)
+            return drawn
+        return drawn[0] if isinstance(example, Tensor | np.ndarray) else tuple(drawn.values())
+
+    def _example(self, value: Any, name: object) -> Tensor:
+        where = f"example_inputs[{name!r}]"
+        return frame_tensor(as_tensor(value, self.model, None, where), where)
 
 
 def load_model(spec: str) -> ModelSpec:
@@ -77,13 +101,16 @@ def load_model(spec: str) -> ModelSpec:
     """
     place, _, name = spec.rpartition(":")
     if not place or not name.isidentifier():
-        raise ConfigError("not a model specification", field="MODEL", got=spec, expected=FORMS)
+        raise ConfigError("not a model specification", field="MODEL", got=f"{spec:.200}", expected=FORMS)
     module = _from_file(Path(place), spec) if place.endswith(".py") else _from_package(place, spec)
     function = getattr(module, name, None)
     if not callable(function):
         there = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
         raise ConfigError(
-            f"{place} has no function {name!r}", field="MODEL", got=spec, expected=", ".join(there) or "a function"
+            f"{place} has no function {name[:80]!r}",
+            field="MODEL",
+            got=f"{spec:.200}",
+            expected=", ".join(there) or "a function",
         )
     return _checked(function, spec)
 
@@ -95,14 +122,8 @@ def _checked(function: Callable[[], Any], spec: str) -> ModelSpec:
         raise ConfigError(
             "the function of the model cannot be called without arguments", node=spec, field="MODEL", got=str(error)
         ) from error
-    try:
+    with user_code("the function of the model failed", ConfigError, node=spec, field="MODEL"):
         returned = function()
-    except MaseHwError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise ConfigError(
-            "the function of the model failed", node=spec, field="MODEL", got=traceback.format_exc(limit=-3).strip()
-        ) from error
     if not isinstance(returned, tuple) or not 2 <= len(returned) <= 4 or not isinstance(returned[0], nn.Module):
         kinds = [type(item).__name__ for item in returned] if isinstance(returned, tuple) else type(returned).__name__
         raise ConfigError(
@@ -116,8 +137,10 @@ def _checked(function: Callable[[], Any], spec: str) -> ModelSpec:
 
 
 def _from_file(path: Path, spec: str) -> ModuleType:
-    if not path.is_file():
-        raise ConfigError("there is no such file", field="MODEL", got=spec, expected="an existing Python file")
+    if not _is_file(path):
+        raise ConfigError(
+            "there is no such file", field="MODEL", got=f"{spec:.200}", expected="an existing Python file"
+        )
     name = f"mase_hw_model_{path.stem}"
     module_spec = importlib.util.spec_from_file_location(name, path)
     if module_spec is None or module_spec.loader is None:
@@ -126,22 +149,33 @@ def _from_file(path: Path, spec: str) -> ModuleType:
     # Registered, because dataclasses and pickles in the file look their module up by name.
     sys.modules[name] = module
     try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:  # the user's code may raise anything, a syntax error included
+        # The user's code may raise anything, a syntax error and sys.exit included.
+        with user_code("the model's file cannot be run", ConfigError, node=spec, field="MODEL"):
+            module_spec.loader.exec_module(module)
+    except BaseException:
         del sys.modules[name]
-        raise ConfigError(
-            "the model's file cannot be run", node=spec, field="MODEL", got=traceback.format_exc(limit=-3).strip()
-        ) from error
+        raise
     return module
 
 
-def _from_package(place: str, spec: str) -> ModuleType:
+def _is_file(path: Path) -> bool:
     try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        # A missing dependency of the user's module is the user's to see in full.
-        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigError(
-            f"there is no module {error.name!r}", field="MODEL", got=spec, expected=FORMS, remedy="name a file instead"
-        ) from error
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file system takes
+        return False
+
+
+def _from_package(place: str, spec: str) -> ModuleType:
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise ConfigError("not a model specification", field="MODEL", got=f"{spec:.200}", expected=FORMS)
+    with user_code("the model's module cannot be imported", ConfigError, node=spec, field="MODEL"):
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            # A missing dependency of the user's module is reported at its line.
+            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+                raise
+            raise ConfigError(
+                f"there is no module {error.name[:200]!r}", field="MODEL", got=f"{spec:.200}", expected=FORMS,
+                remedy="name a file instead",
+            ) from error  # fmt: skip

@@ -3,13 +3,56 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mase_hw.design.design import Design
 
-OK, FAILED, UNUSABLE = 0, 1, 2
+OK, FAILED, UNUSABLE, UNWRITABLE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
+"""Exit codes; ``docs/simulation.md`` says what each means."""
+
+
+MOST_NAME, MOST_PATH = 255, 4096
+"""Bytes of a name and of a whole path on Linux."""
+
+
+def path(text: str) -> Path:
+    """A path on the command line that a file system can have.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is empty, or longer than any file system takes.
+    """
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError("a name without characters, or with one that no name has")
+    made = Path(text)
+    longest = max((len(os.fsencode(part)) for part in made.parts), default=0)
+    if longest > MOST_NAME or len(os.fsencode(made.absolute())) >= MOST_PATH:
+        raise argparse.ArgumentTypeError(f"{text[:40]}... is longer than file systems take")
+    return made
+
+
+def settle(arguments: argparse.Namespace) -> None:
+    """Make all paths absolute, because the file of a model, which is about to run, may change the folder."""
+    for name, value in vars(arguments).items():
+        if isinstance(value, Path):
+            setattr(arguments, name, value.absolute())
+
+
+def whole(text: str) -> int:
+    """A whole number on the command line, of 64 bits: a seed, a number of frames.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    try:
+        number = int(text)
+    except ValueError:  # also for thousands of digits
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number") from None
+    if not -(1 << 63) <= number < 1 << 64:
+        raise argparse.ArgumentTypeError(f"{text[:40]} has more than 64 bits")
+    return number
 
 
 def say(message: object) -> None:
@@ -32,17 +75,17 @@ def _stalls(text: str) -> float | str:
 def simulation_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a simulation."""
     parser.add_argument("--engine", default="cocotb", metavar="NAME", help="cocotb, fast or batch (cocotb)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and initial values (0)")
+    parser.add_argument("--seed", type=whole, default=0, metavar="N", help="of vectors, stalls and initial values (0)")
     parser.add_argument("--stalls", type=_stalls, default=0.0, metavar="P", help=_STALLS_HELP)
     parser.add_argument("--inner-stalls", type=float, default=0.0, metavar="P", help=_INNER_HELP)
     parser.add_argument("--reset-at", action="append", default=[], metavar="WHEN", help=_RESET_HELP)
     parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes of the batch engine (1)")
+    parser.add_argument("--jobs", type=whole, default=1, metavar="N", help="processes of the batch engine (1)")
     parser.add_argument("--coverage", action="store_true", help="count lines and toggles (batch engine)")
     parser.add_argument("--intervene", metavar="FILE.py[:FUNCTION]", help="a test that intervenes (fast engine)")
     parser.add_argument("--no-diagnose", action="store_true", help="do not run a failure again with probes")
-    parser.add_argument("--reproduce", type=Path, metavar="FOLDER", help="leave there what repeats a failure elsewhere")
-    parser.add_argument("--work", type=Path, metavar="FOLDER", help="where to build and run (BUNDLE.work)")
+    parser.add_argument("--reproduce", type=path, metavar="FOLDER", help="leave there what repeats a failure elsewhere")
+    parser.add_argument("--work", type=path, metavar="FOLDER", help="where to build and run (BUNDLE.work)")
 
 
 def simulation_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mase_hw.cli._common import path
 from mase_hw.errors import ConfigError
 from mase_hw.simulate.build.cache import Cache, Entry
 
@@ -23,7 +25,7 @@ _SIZE = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the cache, such as build/runtime-cache")
+    parser.add_argument("folder", type=path, metavar="FOLDER", help="the cache, such as build/runtime-cache")
     parser.add_argument("--older-than", metavar="AGE", help="remove what was not used for so long: 12h, 30d")
     parser.add_argument("--larger-than", metavar="SIZE", help="remove the least recently used down to: 500M, 2G")
     parser.add_argument("--all", action="store_true", help="remove everything")
@@ -72,10 +74,15 @@ def _number(option: str, text: str, units: dict[str, int]) -> float:
     match = re.fullmatch(rf"(\d+(?:\.\d+)?)([{''.join(units)}])", text)
     if match is None:
         raise ConfigError(
-            "not an amount", field=option, got=text, expected=f"a number and one of {' '.join(units)}, such as 10"
-            f"{list(units)[2]}",
-        )  # fmt: skip
-    return float(match[1]) * units[match[2]]
+            "not an amount",
+            field=option,
+            got=f"{text:.80}",
+            expected=f"a number and one of {' '.join(units)}, such as 10{list(units)[2]}",
+        )
+    amount = float(match[1]) * units[match[2]]
+    if not math.isfinite(amount):
+        raise ConfigError("an amount beyond all numbers", field=option, got=f"{len(text)} characters")
+    return amount
 
 
 def _plain(entries: Sequence[Entry]) -> list[dict[str, object]]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from mase_hw.cli._common import OK, judge, refuse_options, say, simulation_arguments
+from mase_hw.cli._common import OK, judge, path, refuse_options, say, settle, simulation_arguments, whole
 
 HELP = "turn a model into a bundle of SystemVerilog"
 
@@ -18,9 +17,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION; the function returns (model, example_inputs"
         "[, calibration_batches[, test_inputs]])",
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML: quantisation, parallelism (8 bits each)")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the bundle is written")
-    parser.add_argument("--frames", type=int, metavar="N", help="test vectors at most, if the function gives none (16)")
+    parser.add_argument("--config", type=path, metavar="FILE", help="TOML: quantisation, parallelism (8 bits each)")
+    parser.add_argument("--out", type=path, required=True, metavar="FOLDER", help="where the bundle is written")
+    parser.add_argument(
+        "--frames", type=whole, metavar="N", help="test vectors at most, if the function gives none (16)"
+    )
     parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
     simulation_arguments(parser)
 
@@ -33,13 +34,13 @@ def run(arguments: argparse.Namespace) -> int:
     from mase_hw.passes.base import validate
     from mase_hw.vectors.passes import VectorOptions
 
+    settle(arguments)
     settings = load_config(arguments.config)
     asked = settings.vectors.model_dump()
     asked |= {} if arguments.frames is None else {"frames": arguments.frames}
     asked |= {"seed": arguments.seed} if arguments.seed else {}  # 0 may be what nobody asked for
     settings = settings.model_copy(update={"vectors": validate("compile", VectorOptions, asked)})
-    if arguments.simulate:
-        refuse_options(arguments.out, arguments)
+    refuse_options(arguments.out, arguments)
     spec = load_model(arguments.model)
     design = mase_hw.compile(
         spec.model,

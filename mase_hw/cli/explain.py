@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from mase_hw.cli._common import path, settle
 
 HELP = "say why the tensors of nodes have their formats"
 
@@ -12,8 +13,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("model", metavar="MODEL", help="as for compile: FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION")
     parser.add_argument("nodes", nargs="*", metavar="NODE", help="names of nodes (all that are quantised)")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration, TOML, or a plan (8 bits each)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write JSON to a file instead of printing text")
+    parser.add_argument("--config", type=path, metavar="FILE", help="the configuration, TOML, or a plan (8 bits each)")
+    parser.add_argument("--json", type=path, metavar="FILE", help="write JSON to a file instead of printing text")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(line, flush=True, file=sys.stderr)
 
+    settle(arguments)
     settings, spec = load_config(arguments.config), load_model(arguments.model)
     graph = quantised_graph(spec.model, spec.example_inputs, settings, spec.calibration, None, say)
     found = [explain(graph, name) for name in arguments.nodes or explained(graph)]

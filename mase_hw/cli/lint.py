@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from mase_hw.cli._common import FAILED, OK, say
+from mase_hw.cli._common import FAILED, OK, path, say
 
 HELP = "check the style of SystemVerilog files"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of ``lint``."""
-    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help=".sv files or folders (default: our RTL)")
+    parser.add_argument("paths", nargs="*", type=path, metavar="PATH", help=".sv files or folders (default: our RTL)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,26 +1,31 @@
 """The command ``mase-hw``.
 
 Exit codes: 0 success; 1 the hardware is not proven equal to PyTorch, or a check found something; 2 the input or the
-environment is not usable. Heavy imports (torch) happen in the commands that need them.
+environment is not usable; 3 the standard output cannot be written; 4 an error of mase-hw itself; 130 interrupted.
+Heavy imports (torch) happen in the commands that need them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
 from mase_hw._version import __version__
-from mase_hw.cli._common import FAILED, UNUSABLE
+from mase_hw.cli._common import BROKEN, FAILED, INTERRUPTED, UNUSABLE, UNWRITABLE
+from mase_hw.cli.output import abandon, guarded
 from mase_hw.deprecation import deprecated
-from mase_hw.errors import MaseHwError, SimulationError
+from mase_hw.errors import MaseHwError, OutputError, SimulationError
 
 COMMANDS = ("doctor", "config", "compile", "sim", "explain", "precompile", "cache", "regress", "synth", "lint", "ops")
 """Every subcommand: a module of this package with ``HELP``, ``configure`` and ``run``."""
 FORMER = {"prepare": "precompile"}
 """Former names of subcommands, which still work."""
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,16 +36,50 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code.
+
+    Raises:
+        SystemExit: From the arguments, as of argparse: 0 for help, 2 for an error.
     """
-    arguments = _arguments(argv)
+    try:
+        with guarded():
+            return _run(argv)
+    except OutputError as error:
+        abandon()
+        return _say(error, UNWRITABLE)
+    except MaseHwError as error:
+        return _say(error, FAILED if isinstance(error, SimulationError) else UNUSABLE)
+    except KeyboardInterrupt:
+        return _say("interrupted", INTERRUPTED)
+    except Exception as error:  # whatever it is, it is no verdict
+        return _unexpected(error)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        arguments = _arguments(argv)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
     try:
         code: int = arguments.run(arguments)
-    except MaseHwError as error:
-        print(f"mase-hw: {error}", file=sys.stderr)
-        return FAILED if isinstance(error, SimulationError) else UNUSABLE
-    except KeyboardInterrupt:
-        print("mase-hw: interrupted", file=sys.stderr)
-        return 130
+    except SystemExit as error:
+        # A model's own code is asked for its line where it runs; this is for whatever else ends the program.
+        return _say(f"ended with sys.exit({error.code!r}) before the command was done", UNUSABLE)
+    return code
+
+
+def _unexpected(error: Exception) -> int:
+    if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
+        return _say(f"there is not enough memory\n  got: {error}", UNUSABLE)
+    with contextlib.suppress(OSError, ValueError):
+        traceback.print_exception(error)
+    return _say("this is an error in mase-hw itself; please report it with the lines above", BROKEN)
+
+
+def _say(message: object, code: int) -> int:
+    """Explain an exit code, if anybody can be told."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"mase-hw: {message}", file=sys.stderr, flush=True)
     return code
 
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 from contextlib import nullcontext
-from pathlib import Path
 
-from mase_hw.cli._common import FAILED, OK, say
+from mase_hw.cli._common import FAILED, OK, path, say, whole
 
 HELP = "run a matrix of ops and networks and compare with the baseline"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="the matrix, TOML")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="builds, runs and reports")
+    parser.add_argument("file", type=path, metavar="FILE", help="the matrix, TOML")
+    parser.add_argument("--out", type=path, required=True, metavar="FOLDER", help="builds, runs and reports")
     parser.add_argument("--failed", action="store_true", help="run only what has not passed in FOLDER, with waves")
     parser.add_argument("--waves", action="store_true", help="write an FST of every run")
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes (one a core, at most 8)")
+    parser.add_argument("--jobs", type=whole, metavar="N", help="processes (one a core, at most 8)")
     parser.add_argument("--dask", metavar="SCHEDULER", help="run on this Dask cluster: its address or scheduler file")
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="figures to compare with (beside the matrix)")
+    parser.add_argument("--baseline", type=path, metavar="FILE", help="figures to compare with (beside the matrix)")
     parser.add_argument("--update-baseline", action="store_true", help="write these figures as the new baseline")
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from mase_hw.cli._common import judge, refuse_options, simulation_arguments
+from mase_hw.cli._common import judge, path, refuse_options, settle, simulation_arguments
 from mase_hw.errors import ConfigError
 
 HELP = "simulate a bundle and compare with PyTorch bit for bit"
@@ -13,9 +12,9 @@ HELP = "simulate a bundle and compare with PyTorch bit for bit"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of ``sim``."""
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder written by compile")
+    parser.add_argument("bundle", type=path, metavar="BUNDLE", help="folder written by compile")
     parser.add_argument("--model", metavar="MODEL", help="what it was compiled from, so that a failure is diagnosed")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration it was compiled with")
+    parser.add_argument("--config", type=path, metavar="FILE", help="the configuration it was compiled with")
     simulation_arguments(parser)
 
 
@@ -31,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
             expected="--model beside it",
             remedy="name the model too, or leave out --config; the bundle keeps the formats it was compiled with",
         )
+    settle(arguments)
     refuse_options(arguments.bundle, arguments)
     design = mase_hw.load_design(arguments.bundle)
     if arguments.model is not None:

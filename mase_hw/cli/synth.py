@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from mase_hw.cli._common import path, whole
 
 HELP = "synthesise a bundle with the open tools and check what comes out"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder written by compile")
+    parser.add_argument("bundle", type=path, metavar="BUNDLE", help="folder written by compile")
     parser.add_argument("--target", default="xc7", metavar="NAME", help="xc7, xcup, ecp5, ice40, gowin, generic (xc7)")
     parser.add_argument("--device", metavar="NAME", help="refuse what this device cannot hold, such as xc7a35t")
     parser.add_argument("--place", action="store_true", help="place and route too, and write a bitstream (ecp5)")
     parser.add_argument("--mhz", type=float, metavar="F", help="clock to aim at (the bundle's, else 100)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the placement (1)")
+    parser.add_argument("--seed", type=whole, default=1, metavar="N", help="of the placement (1)")
     parser.add_argument("--no-replay", action="store_true", help="do not simulate the netlist")
-    parser.add_argument("--work", type=Path, metavar="FOLDER", help="where to work (BUNDLE.work/synth/TARGET)")
+    parser.add_argument("--work", type=path, metavar="FOLDER", help="where to work (BUNDLE.work/synth/TARGET)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

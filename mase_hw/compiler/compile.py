@@ -14,6 +14,8 @@ from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
 from mase_hw.emit.reference import Inputs
+from mase_hw.errors import ConfigError
+from mase_hw.ir.surroundings import ordinary
 
 
 def compile(
@@ -52,14 +54,25 @@ def compile(
     """
     tell = progress or (lambda _: None)
     settings = load_config(config)
-    out = Path(out)
+    out = _folder(out)
     check_target(out)
-    graph, dummy = traced(model, example_inputs, custom_ops, tell)
-    pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
-    graph = run_on_model(pipeline, graph, model, dummy, tell, reproduce)
+    with ordinary():
+        graph, dummy = traced(model, example_inputs, custom_ops, tell)
+        pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
+        graph = run_on_model(pipeline, graph, model, dummy, tell, reproduce)
     tell(f"wrote {out}")
     design = Design(out, graph)
     vectors_of = design.manifest["vectors"]
     bits = vectors_of["faults"]["memory"]
     tell(f"{vectors_of['frames']} test vectors show {bits['seen']} of {bits['tried']} wrong bits that were tried")
     return design
+
+
+def _folder(out: Any) -> Path:
+    """The output folder, as it is now: what runs later may change the working folder."""
+    try:
+        return Path(out).absolute()
+    except (TypeError, OSError) as error:
+        raise ConfigError(
+            "not a folder", field="out", got=f"{out!r:.200}", expected="a path", remedy="give a str or a Path"
+        ) from error

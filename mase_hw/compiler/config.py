@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mase_hw.documents import parse_toml
 from mase_hw.emit.handoff_options import HandoffOptions
 from mase_hw.errors import ConfigError
 from mase_hw.options import commented_toml
@@ -71,14 +71,16 @@ def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -
         return config
     where = "the configuration"
     if isinstance(config, str | Path):
-        where = str(config)
+        where = f"{config!s:.200}"
         try:
-            config = tomllib.loads(Path(config).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
+            text = Path(config).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:  # a NUL in its name, or bytes that are no text
             raise ConfigError(
                 "the configuration file cannot be read", node=where, got=str(error), expected="a TOML file"
             ) from error
-        except tomllib.TOMLDecodeError as error:
+        try:
+            config = parse_toml(text)
+        except ValueError as error:
             raise ConfigError("the configuration file is not TOML", node=where, got=str(error)) from error
     return _with_eight_bits(validate(where, CompileConfig, config))
 

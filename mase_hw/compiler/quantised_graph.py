@@ -10,13 +10,16 @@ import numpy as np
 from torch import Tensor, nn
 
 from mase_hw.compiler.config import CompileConfig
-from mase_hw.compiler.stages import COMMON, quantise_pipeline
+from mase_hw.compiler.faithful import beside_model
+from mase_hw.compiler.stages import quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.inputs import as_tensor
-from mase_hw.ir.same_function import check_trace, fixed_arguments
-from mase_hw.passes.base import Info
+from mase_hw.ir.inputs import as_tensor, frame_tensor
+from mase_hw.ir.models import check_model, check_tensors
+from mase_hw.ir.parametrized import settle_weights
+from mase_hw.ir.same_function import fixed_arguments
+from mase_hw.ir.surroundings import ordinary
 from mase_hw.passes.pipeline import Pipeline, Step
 
 Tell = Callable[[str], object]
@@ -43,8 +46,9 @@ def quantised_graph(
     Raises:
         MaseHwError: Whatever is wrong with the model or the configuration.
     """
-    graph, dummy = traced(model, example_inputs, custom_ops, tell)
-    return run_on_model(quantise_pipeline(dummy, settings, calibration=calibration), graph, model, dummy, tell)
+    with ordinary():
+        graph, dummy = traced(model, example_inputs, custom_ops, tell)
+        return run_on_model(quantise_pipeline(dummy, settings, calibration=calibration), graph, model, dummy, tell)
 
 
 def traced(
@@ -52,9 +56,12 @@ def traced(
 ) -> tuple[MaseGraph, dict[str, Any]]:
     """The graph of a model, and the example by name of the model's input."""
     tell("tracing the model")
+    check_model(model)
+    check_tensors(model)
     given = _given(example_inputs)
     # What the example leaves at its default is fixed: tracing would take it for a tensor.
     graph = MaseGraph(model, cf_args=fixed_arguments(model, given) or None, custom_ops=custom_ops)
+    settle_weights(graph.model)
     return graph, name_inputs(graph, example_inputs)
 
 
@@ -66,17 +73,13 @@ def run_on_model(
     tell: Tell,
     reproduce: Path | str | None = None,
 ) -> MaseGraph:
-    """Run steps of ``compile`` on a traced model; as soon as it can be run, it is compared with its trace."""
-
-    def compare(graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
-        check_trace(model, graph.model, example)
-        return graph, {"modified": False}
+    """Run steps of ``compile`` on a traced model, and compare with the model all the way."""
 
     def say(step: Step) -> None:
         if step.title:
             tell(step.title)
 
-    return pipeline.inserted(Step("trace", compare), after=COMMON).run(graph, on_step=say, reproduce=reproduce).graph
+    return beside_model(pipeline, model, example).run(graph, on_step=say, reproduce=reproduce).graph
 
 
 def _given(inputs: Any) -> int | set[str]:
@@ -85,7 +88,7 @@ def _given(inputs: Any) -> int | set[str]:
         return set(inputs)
     if isinstance(inputs, Tensor | np.ndarray):
         return 1
-    if not isinstance(inputs, Sequence) or isinstance(inputs, str):
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes):
         raise ConfigError(
             "the example is no input of a model",
             field="example_inputs",
@@ -102,11 +105,15 @@ def name_inputs(graph: MaseGraph, inputs: Inputs) -> dict[str, Any]:
         ConfigError: If there are more tensors than inputs, or an array that is no tensor.
     """
     if isinstance(inputs, Mapping):
-        return {name: as_tensor(value, graph.model, None, str(name)) for name, value in inputs.items()}
+        return {name: _example(value, graph, str(name)) for name, value in inputs.items()}
     tensors: Sequence[Any] = (inputs,) if isinstance(inputs, Tensor | np.ndarray) else tuple(inputs)
     names = [str(n.target) for n in graph.nodes if n.op == "placeholder"]
     if len(tensors) > len(names):
         raise ConfigError(
             "more example inputs than the model takes", field="example_inputs", got=len(tensors), expected=names
         )
-    return {n: as_tensor(t, graph.model, None, n) for n, t in zip(names, tensors, strict=False)}
+    return {n: _example(t, graph, n) for n, t in zip(names, tensors, strict=False)}
+
+
+def _example(value: Any, graph: MaseGraph, name: str) -> Tensor:
+    return frame_tensor(as_tensor(value, graph.model, None, name), f"example_inputs.{name}")

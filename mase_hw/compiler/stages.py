@@ -31,8 +31,8 @@ from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 
-COMMON = "common"
-"""The step after which the graph is as the model was traced."""
+COMMON, CALIBRATE, QUANTIZE = "common", "calibrate", "quantize"
+"""The steps after which the graph is as the model was traced, its values are observed, and it is quantised."""
 Config = CompileConfig | Mapping[str, Any] | str | Path | None
 
 
@@ -58,8 +58,8 @@ def quantise_pipeline(
         *fold,
         Step("fold_constants", fold_constants_transform_pass),
         Step("lower_slices", lower_slices_transform_pass),
-        Step("calibrate", calibrate_analysis_pass, observed, "observing value ranges"),
-        Step("quantize", quantize_transform_pass, settings.quantize, "quantising"),
+        Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),
+        Step(QUANTIZE, quantize_transform_pass, settings.quantize, "quantising"),
     ]
     return Pipeline(steps, "quantise")
 
@@ -75,7 +75,8 @@ def compile_pipeline(
     """The passes of :func:`mase_hw.compile`, in its order and with its arguments.
 
     Run it on a fresh ``MaseGraph(model)``: the bundle is the same, byte for byte. What ``compile`` does besides is
-    tracing, a comparison of the trace with the model, and loading the bundle (``mase_hw.load_design``).
+    tracing, comparisons with the model (:func:`mase_hw.compiler.faithful.beside_model`), and loading the bundle
+    (``mase_hw.load_design``).
 
     Args:
         example_inputs: One frame, tensors by name of the model's input.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -11,11 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mase_hw.documents import parse_json
 from mase_hw.errors import EmitError
 
 FORMAT_VERSION = 1
 """Version of the manifest's layout."""
 MANIFEST = "manifest.json"
+MOST_NAME = 255
+"""Bytes of a file's name on every file system that matters."""
 
 
 class Bundle:
@@ -63,6 +67,30 @@ class Bundle:
         """
         folder = Path(folder)
         check_target(folder)
+        self._check_names()
+        made = [parent for parent in folder.parents if not parent.exists()]
+        try:
+            self._write(folder)
+        except BaseException:
+            for parent in made:  # the innermost first; what somebody else has put there stays
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+            raise
+
+    def _check_names(self) -> None:
+        """Refuse files with longer names than file systems take."""
+        for path in self:
+            name = max(path.split("/"), key=lambda part: len(part.encode()))
+            if len(name.encode()) > MOST_NAME:
+                raise EmitError(
+                    "a file of the bundle would have a longer name than file systems take",
+                    node=f"{name:.80}...",
+                    got=f"{len(name.encode())} bytes",
+                    expected=f"at most {MOST_NAME}",
+                    remedy="give the layers of the model shorter names",
+                )
+
+    def _write(self, folder: Path) -> None:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -107,6 +135,18 @@ def check_target(folder: Path) -> None:
         EmitError: If it is a file, a folder with other content, or cannot be written.
     """
     folder = Path(folder)
+    try:
+        _check_target(folder)
+    except (OSError, ValueError) as error:  # a name that no file system takes
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise EmitError(
+            "the output folder cannot be used", node=f"{folder!s:.200}", got=reason, remedy="choose another name"
+        ) from error
+
+
+def _check_target(folder: Path) -> None:
+    if "\0" in str(folder):  # which pathlib takes for a folder that is not there
+        raise ValueError("a NUL in the name")
     if folder.is_dir():
         if any(folder.iterdir()) and not _is_bundle(folder):
             raise EmitError(
@@ -132,7 +172,7 @@ def check_target(folder: Path) -> None:
 def _is_bundle(folder: Path) -> bool:
     """Whether a folder holds a bundle of any version, and not something else with a manifest."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = parse_json((folder / MANIFEST).read_text())
         return "mase_hw" in manifest["generator"] and "format_version" in manifest
     except (OSError, ValueError, KeyError, TypeError):
         return False

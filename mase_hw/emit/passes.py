@@ -30,6 +30,9 @@ from mase_hw.streams import IntArray, Stream
 
 HARDWARE = "add_hardware_metadata_analysis_pass"
 TOP = "emit_verilog_top_transform_pass"
+MOST_TOP = 128
+"""Characters of the top's name; longer ones are cut by other tools."""
+
 VECTORS = "vectors"
 """Where a graph has the test vectors that were chosen for it: ``graph.meta[VECTORS]``, :class:`Vectors`."""
 
@@ -100,8 +103,15 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         raise ConfigError(
             "the top's name is no identifier that SystemVerilog allows",
             field="top_name",
-            got=args.top_name,
+            got=f"{args.top_name:.80}",
             expected="letters, digits and underscores, no keyword and no name of a library module",
+        )
+    if len(args.top_name) > MOST_TOP:
+        raise ConfigError(
+            "the top's name is too long for the files that carry it",
+            field="top_name",
+            got=f"{len(args.top_name)} characters",
+            expected=f"at most {MOST_TOP}",
         )
     if args.project_dir is not None:
         check_target(args.project_dir)

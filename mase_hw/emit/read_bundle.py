@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mase_hw.documents import parse_json
 from mase_hw.emit.bundle import FORMAT_VERSION, MANIFEST, digest, own_digest
 from mase_hw.emit.contradictions import contradictions, named_files
 from mase_hw.errors import EmitError
@@ -28,7 +28,7 @@ def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     """
     path = Path(folder) / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
+        manifest: dict[str, Any] = parse_json(path.read_text())
     except (OSError, ValueError) as error:
         raise EmitError(
             "this is not a bundle", node=str(folder), got=str(error), expected=f"a folder with {MANIFEST}"

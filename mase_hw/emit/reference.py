@@ -14,7 +14,7 @@ from torch import Tensor
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.inputs import as_tensor, input_dtype
+from mase_hw.ir.inputs import as_tensor, frame_tensor, input_dtype
 from mase_hw.nn.witness import forget
 from mase_hw.numerics import quantize
 from mase_hw.streams import IntArray
@@ -88,7 +88,8 @@ class Reference:
         if set(inputs) != set(names):
             raise ConfigError("wrong names of inputs", field="inputs", got=sorted(map(str, inputs)), expected=names)
         tensors: dict[str, Tensor] = {
-            name: as_tensor(inputs[name], self.graph.model, self._dtypes[name], name) for name in names
+            name: frame_tensor(as_tensor(inputs[name], self.graph.model, self._dtypes[name], name), name)
+            for name in names
         }
         frames = {name: self._frames(port, tensors[name]) for name, port in zip(names, self.inputs, strict=True)}
         if len(set(frames.values())) != 1:

@@ -19,7 +19,7 @@ def sources(paths: Iterable[Path]) -> list[Path]:
     """The SystemVerilog files among files and folders, sorted.
 
     Raises:
-        ConfigError: If a path does not exist, or there is not one file.
+        ConfigError: If a path does not exist or is no text, or there is not one file.
     """
     found: list[Path] = []
     for path in paths:
@@ -28,7 +28,23 @@ def sources(paths: Iterable[Path]) -> list[Path]:
         found += [path] if path.is_file() else path.rglob("*.sv")
     if not found:
         raise ConfigError("there is nothing to lint", expected="at least one .sv file")
-    return sorted(set(found))
+    files = sorted(set(found))
+    for file in files:
+        _check_text(file)
+    return files
+
+
+def _check_text(file: Path) -> None:
+    """Refuse what is no text, before a tool is asked about it."""
+    try:
+        content = file.read_bytes()
+        content.decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            "this file is no source", node=str(file), got=str(error), expected="SystemVerilog, as text in UTF-8"
+        ) from error
+    if b"\0" in content:
+        raise ConfigError("this file is no source", node=str(file), got="a NUL", expected="SystemVerilog, as text")
 
 
 def lint(files: Iterable[Path]) -> list[str]:
@@ -57,6 +73,12 @@ def lint(files: Iterable[Path]) -> list[str]:
 
 def _complaints(command: list[str]) -> list[str]:
     done = subprocess.run(
-        command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        env=os.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
     )
     return (done.stdout.splitlines() or [f"{command[0]} failed"]) if done.returncode else []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.user_code import user_code
 
 Facet = Callable[..., Any] | None
 
@@ -57,6 +59,28 @@ class CustomOp(BaseModel):
     tied: Facet = Field(default=None, description="ports without a stream, and what an instance ties them to")
 
 
+@dataclass(frozen=True)
+class _Users:
+    """A user's function; what it raises names the user's line.
+
+    Args:
+        function: The function.
+        field: Which facet it is.
+    """
+
+    function: Callable[..., Any]
+    field: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with user_code("a function of a custom op failed", ConfigError, field=self.field):
+            return self.function(*args, **kwargs)
+
+
+def _is_users(facet: Any) -> bool:
+    own = str(getattr(facet, "__module__", None)).split(".")[0] == "mase_hw"
+    return callable(facet) and not isinstance(facet, type) and not own
+
+
 def read_entry(entry: Mapping[str, Any], where: str) -> CustomOp:
     """Check an entry.
 
@@ -64,7 +88,9 @@ def read_entry(entry: Mapping[str, Any], where: str) -> CustomOp:
         ConfigError: Lists every key that is missing, unknown or wrong.
     """
     try:
-        return CustomOp.model_validate(dict(entry))
+        made = CustomOp.model_validate(dict(entry))
+        facets = {name: getattr(made, name) for name in CustomOp.model_fields}
+        return made.model_copy(update={n: _Users(f, f"{where}.{n}") for n, f in facets.items() if _is_users(f)})
     except (ValidationError, TypeError, ValueError) as error:
         if not isinstance(error, ValidationError):
             raise ConfigError("an entry of custom_ops is not a dict", field=where, got=type(entry).__name__) from error

@@ -12,7 +12,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
-from mase_hw.errors import GraphError
+from mase_hw.errors import GraphError, MaseHwError
+from mase_hw.user_code import first_line, place, reason
 
 OnNode = Callable[[fx.Node, Any], None]
 
@@ -47,7 +48,12 @@ def evaluate(model: fx.GraphModule, inputs: Mapping[str, Any], on_node: OnNode, 
                     raise _overwritten(used, node)
             try:
                 env[node] = _value(model, node, env, inputs, shadow)
-            except Exception as error:  # the model's own code may raise anything
+            except MaseHwError as error:  # of a golden
+                error.node = error.node or node.name
+                raise
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:  # the model's own code may raise anything
                 raise _failed(node, env, error, symbolic) from error
             versions[node] = _versions(env[node])
             on_node(node, env[node])
@@ -145,17 +151,18 @@ def _overwritten(node: fx.Node, reader: fx.Node) -> GraphError:
     )
 
 
-def _failed(node: fx.Node, env: dict[fx.Node, Any], error: Exception, symbolic: bool) -> GraphError:
+def _failed(node: fx.Node, env: dict[fx.Node, Any], error: BaseException, symbolic: bool) -> GraphError:
     shapes = [f"{n.name} {_shape(env[n])}" for n in node.all_input_nodes]
     module = node.graph.owning_module
     if node.op == "call_module" and module is not None:
         layer = module.get_submodule(str(node.target))
         shapes += [f"{name} {list(p.shape)}" for name, p in layer.named_parameters()]
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    said = reason(error) if isinstance(error, SystemExit) else first_line(error) or type(error).__name__
+    line = place(error)
     hint = " or set force_device_meta to false if the node needs real values" if symbolic else ""
     return GraphError(
-        f"node {node.name!r} cannot be evaluated: {reason}",
-        node=f"{node.name} ({node.op} {node._pretty_print_target(node.target)})",
+        f"node {node.name!r} cannot be evaluated: {said}",
+        node=f"{node.name} ({node.op} {node._pretty_print_target(node.target)}){f', {line}' if line else ''}",
         got=", ".join(shapes) or "no arguments",
         expected="shapes, types and devices that fit each other",
         remedy=f"check the shapes of dummy_in and of the layers in front of this node{hint}",

@@ -9,15 +9,15 @@ from typing import Any
 from torch import fx, nn
 
 from mase_hw.catalogue import Catalogue
-from mase_hw.errors import GraphError
 from mase_hw.ir import annotate, propagate
 from mase_hw.ir.annotated import INIT_PASS, AnnotatedGraph
 from mase_hw.ir.checkpoint import export, load
 from mase_hw.ir.custom_ops import with_custom_ops
 from mase_hw.ir.draw import draw
 from mase_hw.ir.inplace import follow_writes
-from mase_hw.ir.inputs import refuse_hooks
+from mase_hw.ir.models import check_model
 from mase_hw.ir.program import attach
+from mase_hw.ir.replaced import refuse_hooks, refuse_replaced
 from mase_hw.ir.tracer import private_copy, trace_torch_module
 
 COMMON_PASS = "add_common_metadata_analysis_pass"
@@ -44,6 +44,7 @@ class MaseGraph(AnnotatedGraph):
 
     Raises:
         GraphError: (a ValueError) If ``model`` is neither, or cannot be traced.
+        UnsupportedError: If hooks, or replaced methods of a module, change what it computes.
         ConfigError: If ``custom_ops`` is incomplete or wrong, or one of its files is missing.
     """
 
@@ -58,13 +59,7 @@ class MaseGraph(AnnotatedGraph):
         catalogue: Catalogue | None = None,
         share_weights: bool = False,
     ) -> None:
-        if not isinstance(model, nn.Module):
-            raise GraphError(
-                "a MaseGraph is made from a module",
-                got=type(model).__name__,
-                expected="torch.nn.Module or torch.fx.GraphModule",
-                remedy="pass an instance of the model, not its class" if isinstance(model, type) else None,
-            )
+        check_model(model)
         refuse_hooks(model)
         known = with_custom_ops(catalogue, custom_ops)
         if isinstance(model, fx.GraphModule) and not (cf_args or hf_input_names):
@@ -73,6 +68,7 @@ class MaseGraph(AnnotatedGraph):
             traced.recompile()
         else:
             traced = trace_torch_module(model, cf_args, None, hf_input_names, known, share_weights)
+        refuse_replaced(model, traced.graph)
         super().__init__(traced, known, cf_args)
         if add_metadata_args is not None and not skip_init_metadata:
             self.init_metadata()

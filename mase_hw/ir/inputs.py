@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.ir.annotated import AnnotatedGraph
@@ -40,23 +41,6 @@ def refuse_unknown(graph: AnnotatedGraph) -> None:
         expected=f"one of the {len(names)} ops that `mase-hw ops` lists",
         remedy=f"replace the layer, add the op to the catalogue, or pass it with custom_ops{near}",
     )
-
-
-def refuse_hooks(model: nn.Module) -> None:
-    """Refuse a model with forward hooks: they change what it computes, and no graph would show it.
-
-    Raises:
-        UnsupportedError: Names every module that has one.
-    """
-    hooked = [
-        name or "the model itself" for name, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks
-    ]
-    if hooked:
-        raise UnsupportedError(
-            "the model has forward hooks, which no graph can follow",
-            node=", ".join(hooked),
-            remedy="remove the hooks, or write what they do into forward",
-        )
 
 
 def _target(graph: AnnotatedGraph, node: fx.Node) -> str:
@@ -102,6 +86,46 @@ def as_tensor(value: Any, model: nn.Module, dtype: torch.dtype | None, name: str
             remedy="convert it to the type that the model takes",
         )
     return made
+
+
+def frame_tensor(value: Any, name: str) -> Tensor:
+    """A tensor of frames as an ordinary tensor: no subclass, no gradient.
+
+    Args:
+        value: What a user gave, arrays already converted.
+        name: Name of the input, for errors.
+
+    Raises:
+        ConfigError: If it is no tensor, or none of real numbers in rows: complex, quantised, sparse, nested, without
+            values, without dimensions or without elements.
+    """
+    if not isinstance(value, Tensor):
+        raise ConfigError(
+            f"{name}: not a tensor but {type(value).__name__}",
+            node=name,
+            got=type(value).__name__,
+            expected="a tensor, or a numpy array",
+            remedy="convert it, for example with torch.tensor(values); what is no tensor belongs into the model",
+        )
+    problem = _no_frame(value)
+    if problem is not None:
+        raise ConfigError(
+            "a tensor holds no frames",
+            node=name,
+            got=problem,
+            expected="real numbers, one frame or several along the first dimension",
+        )
+    return value.detach().as_subclass(Tensor)
+
+
+def _no_frame(value: Tensor) -> str | None:
+    if value.is_nested or value.layout is not torch.strided:
+        return "a nested tensor" if value.is_nested else f"a sparse tensor ({value.layout})"
+    if value.is_meta or isinstance(value, FakeTensor):
+        return "a tensor without values, on the meta device"
+    if value.is_complex() or value.is_quantized:
+        return f"dtype {value.dtype}"
+    return None if value.dim() and value.numel() else f"shape {list(value.shape)}"
 
 
 def input_dtype(graph: AnnotatedGraph, node: fx.Node) -> torch.dtype | None:

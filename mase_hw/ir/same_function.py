@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import GraphError
+from mase_hw.ir.models import refuse_own_arithmetic
+from mase_hw.user_code import user_code
 
 
 def fixed_arguments(model: nn.Module, given: int | set[str]) -> dict[str, Any]:
@@ -34,33 +37,63 @@ def check_trace(model: nn.Module, graph: nn.Module, example: Mapping[str, Any]) 
     Raises:
         GraphError: If they differ: the code branches on something that tracing cannot see.
     """
-    wanted, found = _run(model, example), _run(graph, example)
-    (a, shape_a), (b, shape_b) = pytree.tree_flatten(wanted), pytree.tree_flatten(found)
-    same = shape_a == shape_b and all(_equal(x, y) for x, y in zip(a, b, strict=True))
-    if not same:
+    wanted, found = run(model, example), run(graph, example)
+    if not equal(wanted, found):
         raise GraphError(
             "the traced graph computes something else than the model",
-            got=f"{len(b)} results: {_describe(b)}",
-            expected=f"{len(a)} results: {_describe(a)}",
+            got=describe(found),
+            expected=describe(wanted),
             remedy="forward probably branches on the type of an argument or on whether it is None; fix that argument "
             "with cf_args, or take the branch out of forward",
         )
 
 
-def _run(model: nn.Module, example: Mapping[str, Any]) -> Any:
+def run(model: nn.Module, inputs: Mapping[str, Any], what: str = "the example") -> Any:
+    """As :func:`call`; random numbers are afterwards as before."""
+    with torch.random.fork_rng(devices=[]):
+        return call(model, inputs, what)
+
+
+def call(model: nn.Module, inputs: Mapping[str, Any], what: str = "the example") -> Any:
+    """The result of a model in evaluation mode, for copies of the inputs, without gradients.
+
+    Flags are set one by one: ``eval()`` of a user's own may change more than flags.
+
+    Args:
+        model: The model.
+        inputs: By name of the arguments of ``forward``.
+        what: What the inputs are, for errors.
+
+    Raises:
+        GraphError: If it cannot be run; names the user's line. If a result is no ordinary tensor.
+    """
+    copies = {name: value.detach().clone() if isinstance(value, Tensor) else value for name, value in inputs.items()}
+    problem = f"the model cannot be run on {what}"
+    with in_evaluation(model), torch.no_grad(), user_code(problem, remedy="check its inputs"):
+        result = model(**copies)
+    for value in pytree.tree_leaves(result):
+        if isinstance(value, Tensor):
+            refuse_own_arithmetic(value, "a result of the model")
+    return result
+
+
+@contextmanager
+def in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Run a block with all training flags off; they are then as before."""
     flags = [(module, module.training) for module in model.modules()]
-    copies = {name: value.clone() if isinstance(value, Tensor) else value for name, value in example.items()}
-    model.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            return model(**copies)
-    except Exception as error:  # the user's code may raise anything
-        raise GraphError(
-            "the model cannot be run on the example", got=f"{type(error).__name__}: {error}", remedy="check its inputs"
-        ) from error
+        for module, _ in flags:
+            module.training = False
+        yield
     finally:
         for module, flag in flags:
             module.training = flag
+
+
+def equal(wanted: Any, found: Any) -> bool:
+    """Whether two results have the same structure and, but for the noise of parallel sums, the same values."""
+    (a, shape_a), (b, shape_b) = pytree.tree_flatten(wanted), pytree.tree_flatten(found)
+    return shape_a == shape_b and all(_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _equal(x: Any, y: Any) -> bool:
@@ -70,5 +103,14 @@ def _equal(x: Any, y: Any) -> bool:
     return x.shape == y.shape and x.dtype == y.dtype and torch.allclose(x, y, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
-def _describe(values: list[Any]) -> str:
-    return ", ".join(str(list(v.shape)) if isinstance(v, Tensor) else repr(v) for v in values)
+def describe(result: Any) -> str:
+    """The tensors of a result in a few words, with their first values."""
+    values = pytree.tree_leaves(result)
+    return f"{len(values)} results: {', '.join(map(_described, values))}"
+
+
+def _described(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return repr(value)
+    first = ", ".join(f"{v:.4g}" for v in value.detach().flatten()[:3].tolist()) if value.numel() else ""
+    return f"{list(value.shape)} ({first}{', ...' if value.numel() > 3 else ''})"

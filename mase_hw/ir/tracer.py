@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import copy
 import inspect
-import linecache
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import fx, nn
 from torch.fx.proxy import TraceError
 
 from mase_hw.catalogue import Catalogue
-from mase_hw.errors import ConfigError, GraphError, suggest
+from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
 from mase_hw.ir import huggingface
 from mase_hw.ir.custom_ops import with_custom_ops
 from mase_hw.ir.inplace import follow_writes
-
-_OWN = tuple(str(path.resolve()) for path in (Path(torch.__file__).parent, Path(__file__).parents[1]))
-"""Folders whose lines are not the user's: PyTorch and this package."""
-_TRACER = str(Path("transformers", "utils", "fx.py"))
+from mase_hw.user_code import first_line, place, user_code
+from mase_hw.user_code import reason as reason_of
 
 
 class MaseTracer(fx.Tracer):
@@ -128,7 +123,9 @@ def trace_torch_module(
     root.eval()
     try:
         graph = tracer.trace(root, fixed or None)
-    except Exception as error:  # the model's own code runs here, so anything may come out of it
+    except (KeyboardInterrupt, GeneratorExit, MaseHwError):
+        raise
+    except BaseException as error:  # the model's own code runs here, so anything may come out of it
         raise _untraceable(model, error, huggingface.is_model(model)) from error
     finally:
         for module, flag in training:
@@ -143,15 +140,31 @@ def trace_torch_module(
 def private_copy(model: nn.Module, share_weights: bool = False) -> Any:
     """A deep copy of a model; with ``share_weights`` the parameters and buffers stay the caller's tensors."""
     shared = [*model.parameters(), *model.buffers()] if share_weights else []
-    try:
-        return copy.deepcopy(model, {id(t): t for t in shared})
-    except Exception as error:
+    problem = "the model cannot be copied"
+    remedy = "keep only parameters, buffers and plain values as attributes of the modules"
+    with user_code(problem, node=type(model).__name__, remedy=remedy):
+        made = copy.deepcopy(model, {id(t): t for t in shared})
+    _check_copy(model, made, share_weights)
+    return made
+
+
+def _check_copy(model: nn.Module, made: Any, share_weights: bool) -> None:
+    """Refuse what a ``__deepcopy__`` of the user's own gives if it is the model itself, or another one."""
+    problem = None
+    if type(made) is not type(model) and not isinstance(model, fx.GraphModule):
+        problem = f"a {type(made).__name__}"
+    elif {id(m) for m in model.modules()} & {id(m) for m in made.modules()}:
+        problem = "one that shares modules with it"
+    elif not share_weights and {id(t) for t in model.parameters()} & {id(t) for t in made.parameters()}:
+        problem = "one that shares parameters with it"
+    if problem is not None:
         raise GraphError(
-            "the model cannot be copied",
+            "a copy of the model is no copy",
             node=type(model).__name__,
-            got=f"{type(error).__name__}: {error}",
-            remedy="keep only parameters, buffers and plain values as attributes of the modules",
-        ) from error
+            got=problem,
+            expected=f"an independent {type(model).__name__}",
+            remedy="look at __deepcopy__ and __reduce__ of its classes",
+        )
 
 
 def _is_torch(function: Callable[..., Any]) -> bool:
@@ -162,20 +175,12 @@ def _is_torch(function: Callable[..., Any]) -> bool:
     )
 
 
-def _untraceable(model: nn.Module, error: Exception, theirs: bool) -> GraphError:
+def _untraceable(model: nn.Module, error: BaseException, theirs: bool) -> GraphError:
     """Say where in the user's code tracing stopped, and what to do about it."""
-    where, line = type(model).__name__, ""
-    trace = error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith("<") and not str(Path(file).resolve()).startswith(_OWN) and not file.endswith(_TRACER):
-            where = f"{file}:{trace.tb_lineno}"
-            line = linecache.getline(file, trace.tb_lineno).strip()
-        trace = trace.tb_next
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reason = reason_of(error) if isinstance(error, SystemExit) else first_line(error) or type(error).__name__
     if "__bool__ should return bool" in reason:  # what the tracer of transformers says
         reason = "the value of a tensor decides which way to go"
-    symbolic = isinstance(error, TraceError) or "Proxy" in str(error) or "value of a tensor" in reason
+    symbolic = isinstance(error, TraceError) or "Proxy" in reason or "value of a tensor" in reason
     remedy = (
         "a tensor's value cannot steer Python code: fix an argument of forward with cf_args={...}, use tensor "
         "operations (torch.where), or move the line into a module whose class says mase_leaf = True"
@@ -187,7 +192,7 @@ def _untraceable(model: nn.Module, error: Exception, theirs: bool) -> GraphError
         remedy += "; other hf_input_names, or attn_implementation='eager' or 'sdpa' in the configuration, may help"
     return GraphError(
         f"the model cannot be traced: {reason}",
-        node=f"{where}: {line}" if line else where,
+        node=place(error) or type(model).__name__,
         got=type(error).__name__,
         expected="a forward that does the same tensor operations for every input",
         remedy=remedy,

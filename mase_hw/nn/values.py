@@ -199,6 +199,8 @@ def operands(
     for channel in range(channels):
         more = used + reach[:, channel]
         if float(more.max()) > _EXACT:
+            if not channel:
+                return None  # the bias leaves no room, and a part without channels computes nothing
             begins.append(channel)
             more = reach[:, channel]
         used = more

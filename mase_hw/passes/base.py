@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -170,13 +171,19 @@ def validate(where: str, model: type[A], given: Mapping[str, Any] | A | None) ->
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f"the arguments of {where} are not a dict", node=where, got=type(given).__name__)
     try:
-        return model.model_validate(dict(given or {}))
+        made = model.model_validate(dict(given or {}))
     except ValidationError as error:
         found = error.errors(include_url=False)
         # A sequence whose only item was refused is called empty as well, which it is not.
         refused = [p["loc"] for p in found]
         found = [p for p in found if p["type"] != "too_short" or not any(_inside(p["loc"], loc) for loc in refused)]
         problems = [_problem(model, dict(p)) for p in found]
+    except RecursionError:
+        problems = [("(all)", "nested too deeply")]
+    else:
+        problems = list(_converted(dict(given or {}), made, ""))
+        if not problems:
+            return made
     paths = [path for path, _ in problems]
     raise ConfigError(
         f"{len(problems)} problem(s) in the arguments of {where}:\n  "
@@ -187,14 +194,42 @@ def validate(where: str, model: type[A], given: Mapping[str, Any] | A | None) ->
     )
 
 
+def _converted(given: Any, made: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Numbers and booleans that pydantic made of something else: ``true`` is no width, and neither is ``"8"``."""
+    if isinstance(made, BaseModel) and isinstance(given, Mapping):
+        made = {**{name: getattr(made, name) for name in type(made).model_fields}, **(made.__pydantic_extra__ or {})}
+    if isinstance(made, Mapping) and isinstance(given, Mapping):
+        for key, value in given.items():
+            if key in made:
+                yield from _converted(value, made[key], f"{path}.{key}" if path else str(key))
+    elif isinstance(made, list | tuple) and isinstance(given, list | tuple) and len(made) == len(given):
+        for index, value in enumerate(given):
+            yield from _converted(value, made[index], f"{path}.{index}")
+    elif isinstance(made, int | float) and not isinstance(made, Enum):
+        wanted = "a boolean" if isinstance(made, bool) else "a whole number" if isinstance(made, int) else "a number"
+        if isinstance(made, int) and made.bit_length() > 64:
+            yield path, "has more than 64 bits"
+        elif isinstance(given, str) or isinstance(given, bool) != isinstance(made, bool):
+            yield path, f"should be {wanted} (got {_shown(given)})"
+        elif isinstance(given, float) and isinstance(made, int):
+            yield path, f"should be {wanted}, without a point (got {_shown(given)})"
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # thousands of digits, or of nested tables
+        return f"a {type(value).__name__} beyond reason"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def _inside(outer: tuple[Any, ...], inner: tuple[Any, ...]) -> bool:
     return len(inner) > len(outer) and inner[: len(outer)] == outer
 
 
 def _problem(model: type[BaseModel], problem: dict[str, Any]) -> tuple[str, str]:
     path = ".".join(str(p) for p in problem["loc"]) or "(all)"
-    kind, value = problem["type"], repr(problem.get("input"))
-    shown = value if len(value) <= 60 else f"{value[:57]}..."
+    kind, shown = problem["type"], _shown(problem.get("input"))
     if kind == "extra_forbidden":
         known = _fields_at(model, problem["loc"][:-1])
         return path, f"unknown key; {suggest(str(problem['loc'][-1]), known) or 'no keys are known here'}"

@@ -13,10 +13,11 @@ import torch
 from pydantic import BaseModel
 
 from mase_hw.catalogue import default_catalogue
-from mase_hw.errors import MaseHwError
+from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import GraphPass
 from mase_hw.reproducible import SCRIPT, NotData, as_data, reproducible, script
+from mase_hw.user_code import user_code
 
 
 class Reproducer:
@@ -86,11 +87,12 @@ class Reproducer:
 
 def _twice(args: Any) -> Any:
     """Arguments whose iterators are lists, which the step and a reproducer can both read."""
-    if isinstance(args, BaseModel):
-        again = {n: list(v) for n in args.model_fields_set if isinstance(v := getattr(args, n), Iterator)}
-        return args.model_copy(update=again) if again else args
-    if isinstance(args, Mapping):
-        return {name: list(value) if isinstance(value, Iterator) else value for name, value in args.items()}
+    with user_code("the data of a step cannot be read", ConfigError):
+        if isinstance(args, BaseModel):
+            again = {n: list(v) for n in args.model_fields_set if isinstance(v := getattr(args, n), Iterator)}
+            return args.model_copy(update=again) if again else args
+        if isinstance(args, Mapping):
+            return {name: list(value) if isinstance(value, Iterator) else value for name, value in args.items()}
     return args
 
 

@@ -5,12 +5,12 @@ In both directions: a gain that is not recorded can be lost again without anybod
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mase_hw.documents import parse_json
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
 from mase_hw.regress.job import Result, write_json
@@ -110,7 +110,7 @@ def compare(baseline: Figures, results: Iterable[Result]) -> list[Difference]:
 
 def _read(path: Path) -> dict[str, dict[str, dict[str, int]]] | None:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as problem:

@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import json
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from mase_hw.catalogue import default_catalogue
+from mase_hw.documents import parse_toml
 from mase_hw.errors import ConfigError
 from mase_hw.passes.base import validate
 from mase_hw.simulate.engines import registry
@@ -135,12 +135,14 @@ def load_matrix(path: Path) -> Matrix:
         ConfigError: If it cannot be read, is not TOML, or any key or value is wrong.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # a NUL in its name, or bytes that are no text
         raise ConfigError(
             "the matrix cannot be read", node=str(path), got=str(error), expected="a TOML file"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    try:
+        document = parse_toml(text)
+    except ValueError as error:
         raise ConfigError("the matrix is not TOML", node=str(path), got=str(error)) from error
     return validate(str(path), Matrix, document)
 

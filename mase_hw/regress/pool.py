@@ -7,7 +7,6 @@ takes no other with it.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+from mase_hw.documents import parse_json
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.host.orphans import be_a_worker
 from mase_hw.regress.job import Place, Result, blank, run_job
@@ -93,7 +93,7 @@ def dask_pool(scheduler: str, timeout: float = 30.0) -> Iterator[DaskPool]:
     try:
         address = scheduler
         if scheduler.endswith(".json"):
-            address = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
+            address = str(parse_json(Path(scheduler).read_text(encoding="utf-8"))["address"])
         client = distributed.Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise ToolError("the Dask scheduler does not answer", node=scheduler, got=str(problem)) from problem

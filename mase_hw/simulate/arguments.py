@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +90,7 @@ def check(
     engine_of(engine)
     return Arguments(
         engine=engine,
-        seed=_integer("seed", seed),
+        seed=_seed(seed),
         stalls=as_stalls(stalls),
         waves=waves,
         reset_at=as_resets(reset_at),
@@ -225,15 +226,17 @@ def _work_folder(bundle: Path, work_dir: Path | str | None) -> Path:
         return bundle.parent / f"{bundle.name}.work"
     try:
         work = Path(work_dir)
-    except TypeError:
+        inside = work.resolve().is_relative_to(bundle)
+        blocked = _in_the_way(work)
+    except (TypeError, ValueError, OSError) as error:  # no path, or one that no file system takes
         raise ConfigError(
             "not a folder",
             field="work_dir",
-            got=_shown(work_dir),
+            got=f"{_shown(work_dir):.200}",
             expected="a path, or None for <bundle>.work",
             remedy="give the folder as a str or a Path",
-        ) from None
-    if work.resolve().is_relative_to(bundle):
+        ) from error
+    if inside:
         raise ConfigError(
             "the work folder is in the bundle, which a simulation must not change",
             node=str(bundle),
@@ -242,7 +245,30 @@ def _work_folder(bundle: Path, work_dir: Path | str | None) -> Path:
             expected="a folder outside the bundle",
             remedy=f"leave it out for {bundle.name}.work beside the bundle, or name another folder",
         )
+    if blocked is not None:
+        raise ConfigError(
+            "the work folder cannot be made",
+            field="work_dir",
+            got=f"{blocked} is not a folder one may write to",
+            expected="a folder, or a place for one",
+            remedy="name another folder, or change the permissions",
+        )
     return work
+
+
+def _in_the_way(folder: Path) -> Path | None:
+    """What keeps a folder from being made, or from being written to if it is there; None if nothing does."""
+    while not folder.exists():
+        folder = folder.parent
+    return None if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK) else folder
+
+
+def _seed(value: Any) -> int:
+    """An integer of 64 bits, signed or not."""
+    seed = _integer("seed", value)
+    if not -(1 << 63) <= seed < 1 << 64:
+        raise ConfigError("a seed of more bits than a generator has", field="seed", expected="at most 64 bits")
+    return seed
 
 
 def _integer(field: str, value: Any) -> int:

@@ -86,6 +86,13 @@ def synthesise(
     if not 1.0 <= mhz <= 1000.0:
         raise ConfigError("not a frequency in MHz", field="mhz", got=mhz, expected="1 to 1000")
     work = (work_dir or _default_work(design) / target).resolve()
+    if work.is_relative_to(design.path):
+        raise ConfigError(
+            "the work folder is in the bundle, which synthesis must not change",
+            field="work_dir",
+            got=str(work),
+            expected="a folder outside the bundle",
+        )
     run = _Run(design, kind, work, tell)
     try:
         return run.all(part, replay_netlist, place_netlist, mhz, seed)

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -60,6 +60,38 @@ class Branch(nn.Module):
         if x.sum() > 0:
             return x
         return torch.relu(x)
+
+
+class Counts(nn.Module):
+    """Keeps count of its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.calls = nn.Linear(8, 2), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.fc(x)
+
+
+class OtherWeights(nn.Linear):
+    """Gives its forward other weights than anybody else."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        return value * 2 if name == "weight" and sys._getframe(1).f_code.co_name == "forward" else value
+
+
+def _replaced() -> object:
+    model = net()
+    plain = model.fc1.forward
+    model.fc1.forward = lambda x: plain(x) * 2
+    return compiling(model)()
+
+
+def _images() -> Iterator[Tensor]:
+    raise LookupError("no such image")
+    yield EXAMPLE
 
 
 class Shares(nn.Module):
@@ -164,6 +196,12 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "no node": compiling(config={"quantize": {"by": "name", "fc3": {"config": WIDTHS}}}),
     "unsigned": compiling(config=quantized(data_in_signed=False)),
     "control flow": compiling(Branch()),
+    "replaced": _replaced,
+    "state": lambda: compiling(Counts())(),
+    "something else": lambda: compiling(net(fc1=nn.Linear(8, 4), relu=nn.ReLU(), fc2=OtherWeights(4, 2)))(),
+    "own code": lambda: mase_hw.compile(net(), EXAMPLE, out="build/refused", calibration=_images()),
+    "no number": compiling(config=quantized(data_in_width=True)),
+    "no frames": compiling(example=EXAMPLE.to(torch.complex64)),
     "shape": compiling(example=torch.zeros(1, 7)),
     "metadata key": lambda: _initialised().node("fc1").meta["mase"]["common"]["args"]["weigth"],
     "too early": _early,

@@ -75,18 +75,23 @@ def test_hooks(out: Path, kind: str, where: str) -> None:
 
 
 class AlwaysDrops(nn.Module):
-    """Dropout that is on in evaluation, too: its result is random."""
+    """Dropout that is on in evaluation, too: its result is random, unless nothing is dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float) -> None:
         super().__init__()
-        self.fc = nn.Linear(6, 3)
+        self.fc, self.share = nn.Linear(6, 3), share
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(F.dropout(x, 0.5, training=True))
+        return self.fc(F.dropout(x, self.share, training=True))
 
 
 def test_attribute_that_hardware_cannot_have(out: Path) -> None:
-    refused(out, UnsupportedError, ["dropout", "training"], AlwaysDrops().eval(), X)
+    refused(out, UnsupportedError, ["dropout", "training"], AlwaysDrops(0.0).eval(), X)
+
+
+def test_a_random_result(out: Path) -> None:
+    texts = ["different results for the same input", "AlwaysDrops", "random numbers", "dropout"]
+    refused(out, GraphError, texts, AlwaysDrops(0.5).eval(), X)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ LAYERS = (
     "deprecation",
     "errors",
     "options",
+    "user_code",
+    "documents",
     "resources",
     "formats",
     "observing",

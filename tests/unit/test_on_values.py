@@ -179,6 +179,19 @@ def test_sums_beyond_float32_are_cut(name: str) -> None:
     assert operands(module.arithmetic, t, wide) is None
 
 
+@pytest.mark.parametrize("name", ["linear", "conv2d"])
+def test_a_bias_that_leaves_no_room_for_the_first_channel(name: str) -> None:
+    """Every channel and the bias are exact alone, and no two of them together: there is no first part to begin with."""
+    formats = {"data_in_0": FixedFormat(12, 0, False), "weight": FixedFormat(13, 0), "data_out_0": FixedFormat(22, 2)}
+    shape = (3, 2, 1, 1) if name == "conv2d" else (3, 2)
+    parameters = {"weight": torch.full(shape, 4000.0), "bias": torch.tensor([2.0**20, -7.0, 5.0])}
+    a = Arithmetic({**formats, "bias": FixedFormat(22, 0)}, attributes=CONV if name == "conv2d" else {})
+    module = Quantized(CATALOGUE[name], a, parameters)
+    x = torch.randint(0, 4096, (4, 2, 3, 3) if name == "conv2d" else (4, 2)).float()
+    with torch.no_grad():
+        assert same(module(x), golden(module, x))
+
+
 def linear(**formats: FixedFormat) -> Quantized:
     torch.manual_seed(3)
     base = {"data_in_0": FixedFormat(8, 5), "weight": FixedFormat(8, 7), "data_out_0": FixedFormat(8, 4)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
+from mase_hw.ir.inputs import frame_tensor
 from mase_hw.passes.analysis.calibration import (
     OBSERVERS,
     CalibrationState,
@@ -26,6 +27,7 @@ from mase_hw.passes.analysis.statistics import RangeMinMax
 from mase_hw.passes.analysis.statistics.base import check_finite
 from mase_hw.passes.analysis.statistics.batches import batches, empty
 from mase_hw.passes.base import Info, PassArgs, graph_pass
+from mase_hw.user_code import user_code
 
 CALIBRATE_PASS = "calibrate_analysis_pass"
 CALIBRATED = "calibrated"
@@ -54,6 +56,9 @@ class CalibrateArgs(CalibrateOptions):
         description="True for a progress bar, or a function called after every batch with the number done and the "
         "total, if known",
     )
+    watch: Callable[[Mapping[str, Any], Any], Any] | None = Field(
+        default=None, description="called after every batch with the inputs by node and the result of the model"
+    )
 
 
 @graph_pass(CALIBRATE_PASS, args=CalibrateArgs, needs=(COMMON_PASS,))
@@ -80,15 +85,19 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     state = given.begin(args.method, args.options)
     _check_state(graph, state)
     before = state.batches
-    total = len(args.data) if hasattr(args.data, "__len__") else None
+    with user_code("calibration data cannot be counted", ConfigError, field="data"):
+        total = len(args.data) if hasattr(args.data, "__len__") else None
     sample = FrameSample(graph)
     with _progress(args, total) as report:
         for index, inputs in batches(graph, args.data):
             for name, value in inputs.items():
                 if isinstance(value, Tensor):
+                    frame_tensor(value, f"data[{index}].{name}")
                     check_finite(value, f"input {name} of batch {index}")
-            evaluate(graph.model, inputs, lambda node, value: _observe(state, node, value))
+            last = _observed(graph, inputs, state)
             sample.add(inputs)
+            if args.watch is not None:
+                args.watch(inputs, last)
             state.batches += 1
             report(state.batches - before, total)
     if not state.batches:
@@ -162,6 +171,19 @@ def _parameters(graph: MaseGraph, args: CalibrateArgs) -> dict[tuple[fx.Node, st
                 found[node, name] = OBSERVERS[args.weight_method](args.options)
                 found[node, name].update(parameter, f"{node.name}.{name}")
     return found
+
+
+def _observed(graph: MaseGraph, inputs: Mapping[str, Any], state: CalibrationState) -> Any:
+    """Observe a batch; the result of the model."""
+    result: list[Any] = []
+
+    def look(node: fx.Node, value: Any) -> None:
+        _observe(state, node, value)
+        if node.op == "output":
+            result.append(value)
+
+    evaluate(graph.model, inputs, look)
+    return result[0]
 
 
 def _observe(state: CalibrationState, node: fx.Node, value: Any) -> None:

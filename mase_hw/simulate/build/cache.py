@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mase_hw.documents import parse_json
 from mase_hw.errors import EmitError
 from mase_hw.host.disk import not_written
 
@@ -116,7 +117,7 @@ class Cache:
         """
         place = self._simulators / identity
         try:
-            entry = json.loads((place / _ENTRY).read_text(encoding="utf-8"))
+            entry = parse_json((place / _ENTRY).read_text(encoding="utf-8"))
             whole = entry["identity"] == identity and entry["executable"] == file_hash(place / PROGRAM)
             whole = whole and (place / LOG).is_file()
         except (OSError, ValueError, KeyError, TypeError):
@@ -204,7 +205,7 @@ class Cache:
 
     def _simulator(self, place: Path) -> Entry:
         try:
-            about = dict(json.loads((place / _ENTRY).read_text(encoding="utf-8"))["about"])
+            about = dict(parse_json((place / _ENTRY).read_text(encoding="utf-8"))["about"])
         except (OSError, ValueError, KeyError, TypeError):
             about = {}
         return Entry("simulator", place.name, place, _size(place), _time(place / _ENTRY), about)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mase_hw.documents import parse_json
 from mase_hw.errors import ConfigError
 from mase_hw.passes.analysis.calibration.observers import OBSERVERS, MethodOptions, Observer
 
@@ -105,7 +106,7 @@ class CalibrationState:
             ConfigError: If it cannot be read or is no such file.
         """
         try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            document = parse_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError("the calibration state cannot be read", field="state", got=str(error)) from error
         if not isinstance(document, dict):

@@ -11,6 +11,7 @@ from torch import Tensor, fx
 from mase_hw.errors import ConfigError
 from mase_hw.ir.graph import MaseGraph
 from mase_hw.ir.inputs import as_tensor, check_inputs, input_dtype
+from mase_hw.user_code import user_code
 
 
 def batches(
@@ -38,7 +39,7 @@ def batches(
     places = [n for n in graph.nodes if n.op == "placeholder"]
     names = [str(n.target) for n in places if not str(n.target).startswith("*")]
     dtypes = {name: input_dtype(graph, n) for n in places for name in (str(n.target), n.name)}
-    for index, batch in enumerate(data):
+    for index, batch in _each(data, field, subject):
         what = f"{field}[{index}]"
         if isinstance(batch, Tensor | np.ndarray):
             batch = (batch,)
@@ -59,6 +60,19 @@ def batches(
         for node in places:
             _check_shape(graph, node, inputs[node.name], what)
         yield index, inputs
+
+
+def _each(data: Any, field: str, subject: str) -> Iterator[tuple[int, Any]]:
+    """What the user's iterable gives; what it raises, ``SystemExit`` included, names the user's line."""
+    end, index, source = object(), 0, None
+    while True:
+        with user_code(f"{subject} cannot be read, at batch {index}", ConfigError, field=f"{field}[{index}]"):
+            source = iter(data) if source is None else source
+            batch = next(source, end)
+        if batch is end:
+            return
+        yield index, batch
+        index += 1
 
 
 def empty(field: str = "data", subject: str = "calibration data") -> ConfigError:

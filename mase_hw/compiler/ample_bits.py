@@ -1,0 +1,132 @@
+"""One quantised node beside its float node, with so many bits that no rounding is left.
+
+A golden is exact but for its formats. Given the same inputs, weights with 24 bits and a result with as many bits as it
+needs, it must compute what the float node computes, however few bits the design has: so there is no threshold to be
+chosen between honest noise of two bits and a layer that computes something else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+from torch import Tensor
+
+from mase_hw.catalogue import default_catalogue
+from mase_hw.errors import GraphError, MaseHwError
+from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.nn import Quantized
+from mase_hw.passes.evaluation.criteria import decibels
+
+WEIGHT_BITS = (24, 16)
+"""Bits of every parameter; fewer where the exact sums would not fit otherwise."""
+RESULT_BITS = 32
+FINE = 12
+"""Functions of more bits than this are made for their formats alone."""
+SHARE = 1e-3
+"""Largest difference, as a share of the largest result."""
+NOISE = 1e-5
+"""Share of the largest possible sum that the rounding of float32 may leave."""
+ROUGH = 0.3
+"""The same in root mean squares where weights cannot have more bits, and for a user's own op, which may approximate."""
+
+
+def known(module: Quantized) -> bool:
+    """Whether the op is one of the package, whose golden is exact; a user's own may be an approximation."""
+    return module.op.name in default_catalogue()
+
+
+def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> None:
+    """Refuse a node whose golden is not its float node.
+
+    Args:
+        name: The node.
+        module: Its quantised module.
+        wanted: What the float node gives.
+        inputs: What both were given, values of the module's input formats.
+
+    Raises:
+        GraphError: If they differ by more than floats do.
+    """
+    exact = _with_bits(module, wanted, inputs) if known(module) else None
+    if exact is None:
+        with torch.no_grad():
+            found = module(*inputs)
+    else:
+        found = exact
+    if wanted.shape != found.shape:
+        raise _parted(name, module, f"results of shape {list(wanted.shape)}", f"{list(found.shape)}")
+    # Where a function has a pole, hardware saturates.
+    a, b = (value.double()[wanted.isfinite()] for value in (wanted, found))
+    step = 0.0
+    if exact is None:
+        fmt = module.arithmetic.formats["data_out_0"]
+        step = fmt.scale
+        inside = (a >= fmt.min_value) & (a <= fmt.max_value)
+        a, b = (a.clamp(fmt.min_value, fmt.max_value), b) if _saturates(module) else (a[inside], b[inside])
+    if not a.numel():
+        return
+    error = (a - b).abs()
+    if exact is None and (module.parameter_names or not known(module)):
+        worst, allowed = float(error.square().mean().sqrt()), ROUGH * float(a.square().mean().sqrt()) + 2 * step
+    else:
+        eps = torch.finfo(wanted.dtype).eps if wanted.dtype.is_floating_point else 0.0
+        share = max(SHARE, 4 * eps) * float(a.abs().max())
+        worst, allowed = float(error.max()), share + max(NOISE, eps) * _reach(module, inputs) + step
+    if not worst <= allowed:
+        snr = decibels(float(a.square().sum()), float(error.square().sum()))
+        limit = SHARE if exact is not None else ROUGH
+        raise _parted(name, module, f"a signal-to-noise ratio of {snr:.1f} dB", f"{-20 * math.log10(limit):.0f} dB")
+
+
+def _saturates(module: Quantized) -> bool:
+    return module.arithmetic.overflow is Overflow.SATURATE
+
+
+def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tensor | None:
+    """The golden with ample bits in parameters and result; None if it cannot have them."""
+    formats = module.arithmetic.formats
+    names = [name for name in module.parameter_names if getattr(module, name).dtype.is_floating_point]
+    if not names and formats["data_in_0"].width > FINE:
+        return None
+    finite = wanted[wanted.isfinite()].double()
+    low, high = (float(finite.min()), float(finite.max())) if finite.numel() else (0.0, 0.0)
+    for bits in WEIGHT_BITS:
+        try:
+            ample = {name: _covering(getattr(module, name), bits) for name in names}
+            result = FixedFormat.covering(min(2 * low, 0.0), max(2 * high, 0.0), RESULT_BITS)
+            arithmetic = dataclasses.replace(module.arithmetic, formats={**formats, **ample, "data_out_0": result})
+            parameters = {name: getattr(module, name) for name in module.parameter_names}
+            with torch.no_grad():
+                return Quantized(module.op, arithmetic, parameters).in_mantissas(inputs)
+        except MaseHwError:
+            continue
+    return None
+
+
+def _covering(value: Tensor, bits: int) -> FixedFormat:
+    value = value.detach().double()
+    low, high = (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
+    return FixedFormat.covering(low, high, bits)
+
+
+def _reach(module: Quantized, inputs: list[Tensor]) -> float:
+    """A bound of the magnitudes that are added up in one result."""
+    largest = max([float(x.double().abs().max()) for x in inputs if x.numel()], default=0.0)
+    factor = 1.0
+    for name in module.parameter_names:
+        value = getattr(module, name).detach().double().abs()
+        factor += float((value.flatten(1).sum(1) if value.dim() > 1 else value).max()) if value.numel() else 0.0
+    return largest * factor
+
+
+def _parted(name: str, module: Quantized, got: str, expected: str) -> GraphError:
+    return GraphError(
+        "a layer of the model computes something else than the hardware for it, which no number of bits explains",
+        node=name,
+        got=f"{got} between the layer and {module.op.name}, of exact weights and inputs",
+        expected=expected,
+        remedy="look at what this layer of the model really computes: a forward, a weight or a class may have been "
+        "replaced; or at the golden of a custom op",
+    )

@@ -1,0 +1,141 @@
+"""Every quantised node beside the float node it was made of; what differs is named at the first node.
+
+Each node gets what flows in the quantised graph, whatever happened before it, and then any values of its input
+formats: a fault behind a ReLU that happens to give zeros, or for numbers that the data does not have, would be a fault
+of the hardware all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from mase_hw.compiler.ample_bits import compare, known
+from mase_hw.compiler.float_nodes import FloatNode, first_tensor
+from mase_hw.errors import GraphError
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.evaluate import evaluate
+from mase_hw.nn import Quantized
+from mase_hw.numerics import dequantize, quantize
+from mase_hw.user_code import user_code
+
+MOST_ELEMENTS = 1 << 24
+MOST_FRAMES = 8
+"""Frames that are looked at, as long as all activations together have no more elements."""
+
+
+class Exact:
+    """Compares a quantised graph with the float graph it was made of, node by node.
+
+    Args:
+        graph: The float graph, with common metadata; may be quantised in place afterwards.
+    """
+
+    def __init__(self, graph: MaseGraph) -> None:
+        self.nodes = [FloatNode.of(graph, node) for node in graph.nodes if node.op not in ("placeholder", "output")]
+        self._names = {node.name for node in graph.nodes}
+        tensors = {n: list(graph.meta_of(n).common.results.tensors.values()) for n in graph.nodes}
+        inputs = [t.shape for n in graph.nodes if n.op == "placeholder" for t in tensors[n] if t.shape]
+        self._frame = max([shape[0] for shape in inputs], default=1)
+        elements = max(1, sum(math.prod(t.shape) for found in tensors.values() for t in found))
+        self._frames = max(1, min(MOST_FRAMES, MOST_ELEMENTS // elements))
+
+    def check(self, graph: MaseGraph, batches: Sequence[Mapping[str, Any]]) -> None:
+        """Compare the quantised graph with the float nodes.
+
+        Args:
+            graph: The quantised graph.
+            batches: Inputs by name of the graph's input; the first rows of each are used.
+
+        Raises:
+            GraphError: Names the first node that computes something else than the float node did.
+        """
+        values: dict[str, Any] = {}
+
+        def keep(node: fx.Node, value: Any) -> None:
+            values[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
+
+        evaluate(graph.model, self._some(batches), keep)
+        found = {node.name: node for node in graph.nodes}
+        for each in self.nodes:
+            self._check(graph, each, found.get(each.name), values)
+
+    def _some(self, batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The first frames of all batches as one batch."""
+        frames = max(1, self._frames // len(batches))
+        return {
+            name: torch.cat([batch[name][: frames * self._frame] for batch in batches]) if _has_rows(value) else value
+            for name, value in batches[0].items()
+        }
+
+    def _check(self, graph: MaseGraph, each: FloatNode, node: fx.Node | None, values: dict[str, Any]) -> None:
+        if node is None:  # it only made a constant, which another node holds now
+            values[each.name] = each.run(values)
+            return
+        module = graph.meta_of(node).module
+        if isinstance(module, Quantized):
+            sources = [arg for arg in node.args if isinstance(arg, fx.Node)]
+            self._alike(each, module, sources, [values[source.name] for source in sources], values)
+            if known(module):
+                formats = [module.arithmetic.formats[f"data_in_{index}"] for index in range(len(sources))]
+                generator = torch.Generator().manual_seed(0)
+                drawn = {s: _anything(values[s.name], fmt, generator) for s, fmt in zip(sources, formats, strict=True)}
+                self._alike(each, module, sources, [drawn[source] for source in sources], values)
+        elif node.op not in ("get_attr", "placeholder") and graph.is_implicit(node):
+            _check_order(graph, node, values)
+
+    def _alike(
+        self,
+        each: FloatNode,
+        module: Quantized,
+        sources: Sequence[fx.Node],
+        given: Sequence[Tensor],
+        values: Mapping[str, Any],
+    ) -> None:
+        """Compare a node for certain inputs."""
+        # What comes from a node that was left in float is on no grid yet.
+        formats = [module.arithmetic.formats[f"data_in_{index}"] for index in range(len(given))]
+        inputs = [dequantize(quantize(value, fmt), fmt) for value, fmt in zip(given, formats, strict=True)]
+        read = {self._origin(source): value for source, value in zip(sources, inputs, strict=True)}
+        with user_code("a layer of the model cannot be run on values of its input format", node=each.name):
+            wanted = first_tensor(each.run({**values, **read}))
+        if wanted is not None:
+            compare(each.name, module, wanted, inputs)
+
+    def _origin(self, node: fx.Node) -> str:
+        """The float node whose value a node stands for: quantisation puts casts and entries between nodes."""
+        while node.name not in self._names:
+            node = node.all_input_nodes[0]
+        return node.name
+
+
+def _anything(like: Tensor, fmt: FixedFormat, generator: torch.Generator) -> Tensor:
+    """Any values of a format, in the shape of a tensor."""
+    drawn = torch.randint(fmt.min_mantissa, fmt.max_mantissa + 1, like.shape, generator=generator)
+    return (drawn.double() * fmt.scale).to(like.device)
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 0
+
+
+def _check_order(graph: MaseGraph, node: fx.Node, values: Mapping[str, Any]) -> None:
+    """Refuse a node without hardware that changes numbers: all it may do is to put them in another order."""
+    sources = [n for n in node.all_input_nodes if isinstance(values.get(n.name), Tensor)]
+    before, after = values[sources[0].name] if sources else None, first_tensor(values[node.name])
+    if before is None or after is None:
+        return
+    same = before.numel() == after.numel()
+    if not same or not torch.equal(before.flatten().double().sort()[0], after.flatten().double().sort()[0]):
+        raise GraphError(
+            "a node that has no hardware changes the numbers that pass through it",
+            node=node.name,
+            got=f"{graph.meta_of(node).common.mase_op}, which gives other numbers than it gets",
+            expected="the same numbers, in another shape or order",
+            remedy="look at what this layer of the model really computes",
+        )

@@ -1,0 +1,72 @@
+"""The steps of ``compile`` that hold what is made of a model against the model itself, and where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from mase_hw.compiler.exact import Exact
+from mase_hw.compiler.original import Original
+from mase_hw.compiler.stages import CALIBRATE, COMMON, QUANTIZE
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.inputs import check_inputs
+from mase_hw.ir.same_function import check_trace, run
+from mase_hw.ir.state import check_stateless
+from mase_hw.passes.base import Info
+from mase_hw.passes.pipeline import Pipeline, Step
+
+_UNCHANGED: Info = {"modified": False}
+
+
+def beside_model(pipeline: Pipeline, model: nn.Module, example: Mapping[str, Any]) -> Pipeline:
+    """Steps of ``compile``, with comparisons between them.
+
+    As soon as the graph can be run: the model leaves itself as it is, and its trace gives what it gives. While value
+    ranges are observed: it gives what the simplified graph gives, batch by batch. Once the graph is quantised: every
+    node computes what its float node did.
+
+    Args:
+        pipeline: Steps that trace, observe and quantise.
+        model: The model as it was given.
+        example: Its inputs by name.
+    """
+    beside = _Beside(model, example)
+    observed = pipeline[CALIBRATE].args
+    assert isinstance(observed, Mapping)  # as the stages make it
+    made = pipeline.replaced(CALIBRATE, {**observed, "watch": beside.watch})
+    made = made.inserted(Step("trace", beside.traced), after=COMMON)
+    made = made.inserted(Step("model", beside.simplified), before=CALIBRATE)
+    made = made.inserted(Step("same", beside.observed), after=CALIBRATE)
+    return made.inserted(Step("exact", beside.quantised), after=QUANTIZE)
+
+
+class _Beside:
+    """What is kept from one comparison to the next."""
+
+    def __init__(self, model: nn.Module, example: Mapping[str, Any]) -> None:
+        self.model = model
+        self.example = example
+
+    def traced(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
+        check_stateless(self.model, self.example)
+        check_trace(self.model, graph.model, self.example)
+        return graph, _UNCHANGED
+
+    def simplified(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
+        self._original = Original(self.model, graph)
+        self.watch(check_inputs(graph, self.example), run(graph.model, self.example))
+        return graph, _UNCHANGED
+
+    def watch(self, inputs: Mapping[str, Any], found: Any) -> None:
+        self._original.watch(inputs, found)
+
+    def observed(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
+        self._original.check()
+        self._exact = Exact(graph)
+        return graph, _UNCHANGED
+
+    def quantised(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
+        self._exact.check(graph, self._original.batches)
+        return graph, _UNCHANGED

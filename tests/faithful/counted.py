@@ -1,0 +1,3 @@
+"""A variable that a model changes."""
+
+CALLS = 0
