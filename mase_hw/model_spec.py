@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -136,13 +137,21 @@ def _checked(function: Callable[[], Any], spec: str) -> ModelSpec:
     return ModelSpec(*returned)
 
 
+class _FromText(SourceFileLoader):
+    """Runs a file as it is now: bytecode is found by the time and the size of a file, which an edit need not change."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """Nothing by which bytecode could be found, or kept."""
+        raise OSError(path)
+
+
 def _from_file(path: Path, spec: str) -> ModuleType:
     if not _is_file(path):
         raise ConfigError(
             "there is no such file", field="MODEL", got=f"{spec:.200}", expected="an existing Python file"
         )
     name = f"mase_hw_model_{path.stem}"
-    module_spec = importlib.util.spec_from_file_location(name, path)
+    module_spec = importlib.util.spec_from_file_location(name, path, loader=_FromText(name, str(path)))
     if module_spec is None or module_spec.loader is None:
         raise ConfigError("not a Python file", field="MODEL", got=spec, expected=FORMS)
     module = importlib.util.module_from_spec(module_spec)

@@ -17,7 +17,7 @@ from mase_hw.host.disk import not_written
 from mase_hw.simulate.arguments import Arguments
 from mase_hw.simulate.diagnose.failure import Replay
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.registry import DEFAULT
+from mase_hw.simulate.engines.registry import DEFAULT, names
 from mase_hw.simulate.engines.registry import engine as engine_of
 from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
 from mase_hw.simulate.exercise.watch import watched
@@ -67,8 +67,8 @@ class Attempts:
         """
         asked = self.asked
         with alone(asked.work):
-            for left in asked.work.glob(f"run*/{FAILURE}"):
-                clean_run_folder(left.parent)
+            for left in self._waves_of_failures():
+                clean_run_folder(left)
             beats = (played.beats_in, played.beats_out)
             return self._attempt(bool(asked.waves), asked.coverage, beats, seed=asked.seed, **asked.options)
 
@@ -85,6 +85,12 @@ class Attempts:
             result = self._attempt(True, False, beats, seed=again.seed, **options)
             (result.run_dir / FAILURE).write_text(f"{type(failure).__name__}: {failure}\n", encoding="utf-8")
             return result
+
+    def _waves_of_failures(self) -> list[Path]:
+        """The run folders, of any engine, with waves that nobody asked for."""
+        engines = ("" if name == DEFAULT else f"-{name}" for name in names())
+        folders = (self.asked.work / f"run{engine}{inner}-waves" for engine in engines for inner in ("", "-inner"))
+        return [folder for folder in folders if (folder / FAILURE).is_file()]
 
     def _suffix(self) -> str:
         engine = "" if self.asked.engine == DEFAULT else f"-{self.asked.engine}"

@@ -48,7 +48,7 @@ def explained(
         played.beats_in,
         played.beats_out,
         seed=asked.seed,
-        reach=attempts.waits["tail_cycles"],
+        reach=int(design.timing["last"]) + int(design.timing["interval"]),
         jobs=asked.jobs,
     )
     if changed:

@@ -32,7 +32,9 @@ RESULT_FILES = (
     "diagnosis.json",
     FAILURE,
 )
-RESULT_FOLDERS = ("beats", "found", "cycles")
+COPIES = "memory"
+"""Copies of the memory files that were checked."""
+RESULT_FOLDERS = ("beats", "found", "cycles", COPIES)
 MEMORY = "mem"
 """Where the simulator finds the memory files, in its run folder."""
 
@@ -252,8 +254,6 @@ def clean_run_folder(run_dir: Path) -> None:
             (run_dir / name).mkdir()
         if (run_dir / MEMORY).is_symlink():
             (run_dir / MEMORY).unlink()
-        elif (run_dir / MEMORY).is_dir():
-            shutil.rmtree(run_dir / MEMORY)
     except OSError as problem:
         raise not_written("the run folder", run_dir, problem) from problem
 
@@ -328,9 +328,9 @@ def _place_memory(dut: Dut, folder: Path) -> None:
     if not kept:
         folder.symlink_to(dut.memory.resolve(), target_is_directory=True)
         return
-    folder.mkdir()
     for path in kept:
-        (folder / path.name).write_bytes(checked(path, read_source(path), dut.digests))
+        (folder.with_name(COPIES) / path.name).write_bytes(checked(path, read_source(path), dut.digests))
+    folder.symlink_to(COPIES, target_is_directory=True)
 
 
 def _same_names(what: str, given: Mapping[str, IntArray], streams: tuple[Stream, ...]) -> None:

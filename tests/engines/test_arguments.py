@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw import cli
+from mase_hw.design.attempts import Attempts
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
 from mase_hw.simulate.arguments import as_resets, as_stalls
 from mase_hw.simulate.diagnose.failure import with_end
@@ -224,7 +224,8 @@ def test_a_model_is_asked_for_where_it_helps(
     monkeypatch.chdir(tmp_path)
     Path("poke.py").write_text("async def intervene(bench): pass\n")
     result = SimResult({}, {}, 0, 0.0, tmp_path, failure)
-    shown = SimpleNamespace(result=result, passed=result.passed, report=result.report)
-    monkeypatch.setattr(mase_hw.Design, "simulate", lambda *_, **__: shown)
+    monkeypatch.setattr(Attempts, "run", lambda *_: result)
+    monkeypatch.setattr(Attempts, "again_with_waves", lambda *_: result)
     assert cli.main(["sim", str(unused.path), *more]) == (cli.OK if failure is None else cli.FAILED)
-    assert ("name it with --model" in capsys.readouterr().out) == asks
+    assert ("no diagnosis was possible" in capsys.readouterr().out) == asks
+    assert failure is None or ("--model FILE.py:FUNCTION" in str(failure)) == asks

@@ -94,6 +94,7 @@ def test_hang(
         "reset_at": [],
         "coverage": False,
         "intervene": None,
+        "reproduce": None,
     }
     arguments = Namespace(**options, work=design.path.parent / "explain-hang.work")
     stuck.simulate = _without_waves(stuck.simulate)  # type: ignore[method-assign]

@@ -183,6 +183,16 @@ def test_waves_of_an_earlier_failure(copy: Path, options: dict[str, Any], work: 
     assert asked == waves and right.simulate(**options).passed and waves.is_file()
 
 
+def test_what_is_not_ours_stays(design: mase_hw.Design, options: dict[str, Any], tmp_path: Path) -> None:
+    """In a work folder that somebody else uses as well."""
+    theirs = [tmp_path / "run1" / name for name in (FAILURE, "plan.json", "mem/a.mem")]
+    for path in theirs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("theirs")
+    assert design.simulate(**options | {"work_dir": tmp_path}).passed
+    assert [path.read_text() for path in theirs] == ["theirs"] * 3
+
+
 def test_waves_that_cannot_be_written(copy: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The failure is what it was; and a failure that waves do not show says so."""
     broken, real = flipped(copy), BATCH.build

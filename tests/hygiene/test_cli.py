@@ -1,5 +1,7 @@
 """The command line: what a user types wrongly is explained, and the exit code says what kind of failure it is."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,19 @@ def test_a_wrong_model_specification_is_explained(
     message = capsys.readouterr().err
     assert said in message and "MODEL" in message
     assert not out.exists()
+
+
+def test_the_model_is_what_its_file_says_now(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what it said before, although its time and its size are the same; and nothing is written beside it."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for features in (3, 5):
+        model_file.write_text(
+            MODEL.replace("Linear(3, 2), torch.zeros(1, 3)", f"Linear({features}, 2), torch.zeros(1, 3)")
+        )
+        os.utime(model_file, (1_000_000_000, 1_000_000_000))
+        assert load_model(f"{model_file}:build").model.in_features == features
+    assert [path.name for path in model_file.parent.iterdir()] == [model_file.name]
 
 
 def test_random_vectors_span_the_range_of_the_example() -> None:
