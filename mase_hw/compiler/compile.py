@@ -60,11 +60,11 @@ def compile(
         graph, dummy = traced(model, example_inputs, custom_ops, tell)
         pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
         graph = run_on_model(pipeline, graph, model, dummy, tell, reproduce)
-    tell(f"wrote {out}")
     design = Design(out, graph)
-    vectors_of = design.manifest["vectors"]
-    bits = vectors_of["faults"]["memory"]
-    tell(f"{vectors_of['frames']} test vectors show {bits['seen']} of {bits['tried']} wrong bits that were tried")
+    known = design.manifest["vectors"]
+    bits = known["faults"]["memory"]
+    tell(f"{known['frames']} test vectors show {bits['seen']} of {bits['tried']} wrong bits that were tried")
+    tell(f"wrote {out}")
     return design
 
 

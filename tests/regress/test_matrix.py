@@ -58,6 +58,8 @@ def test_committed_matrices(name: str) -> None:
         (RELU + "engines = []\n", "engines"),
         (RELU + "stalls = [1.0]\n", "stalls"),
         (RELU + "seed = [1]\n", "seed"),
+        (RELU + "inner_stalls = [0.2]\n", "inner_stalls"),  # nothing inside
+        (network("n", "good", inner_stalls="[1.0]"), "inner_stalls"),
         (network("a b", "good"), "name"),
         (RELU + RELU + "timeout = 5\n", "two entries of the matrix make the same job"),
         ("[[", "not TOML"),
@@ -78,6 +80,19 @@ def test_one_problem_is_told_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^1 problem.*(?s:.*)op\.0\.stalls\.0: ") as refused:
         jobs_of(tmp_path, RELU + "stalls = [1.0]\n")
     assert "at least 1 item" not in str(refused.value)
+
+
+def test_stalls_inside(tmp_path: Path) -> None:
+    """Of networks only; they share the compiled bundle with the others."""
+    jobs = jobs_of(tmp_path, network("n", "good", inner_stalls="[0.0, 0.2]", stalls="[0.0, 0.3]"))
+    found = {job.name: (job.inner_stalls, job.build) for job in jobs}
+    build = "net.n.default.default.cocotb"
+    assert found == {
+        f"{build}.seed0": (0.0, build),
+        f"{build}.seed0.inner0.2": (0.2, build),
+        f"{build}.seed0.stalls0.3": (0.0, build),
+        f"{build}.seed0.stalls0.3.inner0.2": (0.2, build),
+    }
 
 
 def test_named_stalls(tmp_path: Path) -> None:
