@@ -13,6 +13,7 @@ import pytest
 
 import mase_hw
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, build, find_build_tools
+from mase_hw.simulate.exercise.watch import watched
 from tests.e2e.designs import DESIGNS
 
 
@@ -45,7 +46,8 @@ class Workshop:
     def work(self, design: mase_hw.Design, folder: Path, name: str) -> Path:
         """A work folder for one test, with the simulator already in it: only the folder of the run is its own."""
         with self.alone():
-            built = build(design.dut(), self.shared / name, cache_dir=self.shared / "runtime-cache", tools=self.tools)
+            dut, cache = watched(design.dut()), self.shared / "runtime-cache"
+            built = build(dut, self.shared / name, cache_dir=cache, tools=self.tools)
         target = folder / "work" / "build"
         target.mkdir(parents=True)
         for file in (built.executable, built.folder / "stamp.json"):
