@@ -234,13 +234,22 @@ class _Run:
             shutil.rmtree(self.work / folder, ignore_errors=True)
             if (self.design.path / folder).is_dir():
                 shutil.copytree(self.design.path / folder, self.work / folder)
-        for file, path in self.sources.items():
-            checked(path, read_source(self.work / file), self.design.dut().digests)
+        self._check_copies()
         for file in files.values():
             file.unlink(missing_ok=True)
         make()
         stages[name] = {"inputs": identity, "made": content_hash([], files)}
         write_json(path, stages)
+
+    def _check_copies(self) -> None:
+        """What Yosys will read is what the manifest says.
+
+        Raises:
+            EmitError: If the bundle was changed since its files were checked.
+        """
+        digests = self.design.dut().digests
+        for file, source in self.sources.items():
+            checked(source, read_source(self.work / file), digests)
 
 
 def _read_stages(path: Path) -> dict[str, dict[str, str]]:
