@@ -34,10 +34,10 @@ def with_casts(
         return result
     if inputs is None:
         vectors = manifest.get("vectors", {})
-        found = None
         if "casts" in vectors:
             found = {node: CastUse.from_json(use) for node, use in vectors["casts"].items()}
-        exercise = dataclasses.replace(exercise, casts=found, frames=int(vectors["frames"]), vectors=vectors)
+            frames = int(vectors["faults"]["frames"])
+            exercise = dataclasses.replace(exercise, casts=found, frames=frames, vectors=vectors)
     elif graph is not None:
         exercise = _counted(exercise, graph, inputs)
     return dataclasses.replace(result, exercise=exercise)
@@ -45,8 +45,10 @@ def with_casts(
 
 def _counted(exercise: Exercise, graph: MaseGraph, inputs: Inputs) -> Exercise:
     from mase_hw.emit.reference import Reference
+    from mase_hw.vectors.choose import frames_to_try
     from mase_hw.vectors.playback import cut, frames_of
     from mase_hw.vectors.watch import count_casts
 
-    some = cut(graph, Reference(graph).named(inputs), 0, FRAMES)
-    return dataclasses.replace(exercise, casts=count_casts(graph, some), frames=frames_of(graph, some))
+    named = Reference(graph).named(inputs)
+    frames = frames_to_try(graph, min(FRAMES, frames_of(graph, named)))
+    return dataclasses.replace(exercise, casts=count_casts(graph, cut(graph, named, 0, frames)), frames=frames)

@@ -15,7 +15,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.vectors.candidates import extreme_frames, pick, random_frames, real_frames
 from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.faults import Fault, Memories, WrongCast, detected
-from mase_hw.vectors.playback import cut, frames_of, playbacks, stackable
+from mase_hw.vectors.playback import at_a_time, cut, frames_of, playbacks, stackable
 from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, count_casts
 
 RANDOM = 40
@@ -26,6 +26,8 @@ CHOOSING = 128
 """Bits of memories for which vectors are chosen."""
 LEAST = 16
 """Bits that are simulated however large the network is, and frames below which there is no choice."""
+FEWEST = 4
+"""Frames that are looked at however large the network is."""
 BUDGET = 800_000_000
 """Multiplications and results that may be spent on choosing, and again on measuring."""
 HEAVY = 64
@@ -47,6 +49,7 @@ class Seen:
         casts_seen: How many of these change an output.
         casts_unseen: The others.
         left_out: Memories whose bits are not among ``bits``.
+        frames: How many frames were looked at.
     """
 
     bits: int
@@ -57,10 +60,12 @@ class Seen:
     casts_seen: int
     casts_unseen: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    frames: int = 0
 
     def to_json(self, seed: int) -> dict[str, Any]:
         """The fields as JSON types, with the seed of the sample."""
         return {
+            "frames": self.frames,
             "memory": {
                 "bits": self.bits,
                 "tried": self.tried,
@@ -101,16 +106,19 @@ def choose(
         seed: Of random frames, and of the bits for which is chosen.
     """
     extreme, real = extreme_frames(graph), real_frames(graph, kept, example)
-    memories = Memories(graph)
-    given = frames_of(graph, extreme) + frames_of(graph, real)
-    wanted, tries = _affordable(min(CHOOSING, memories.bits), given + RANDOM, BUDGET // _cost(graph))
-    drawn = random_frames(graph, max(1, tries - given), seed)
+    memories, ends = Memories(graph), frames_of(graph, extreme)
+    wanted, tries = _affordable(min(CHOOSING, memories.bits), ends + frames_of(graph, real) + RANDOM, cost_of(graph))
+    # Half of what can be tried besides the extreme ones is real, spread evenly.
+    rest = max(2, tries - ends)
+    step = -(-frames_of(graph, real) // max(1, rest - min(RANDOM, rest // 2)))
+    real = pick(graph, real, list(range(0, frames_of(graph, real), step)))
+    drawn = random_frames(graph, max(1, rest - frames_of(graph, real)), seed)
     parts = {"extreme": extreme, "calibration": real, "random": drawn}
     counts = {name: frames_of(graph, part) for name, part in parts.items()}
     pool = {name: torch.cat([part[name].to(extreme[name].dtype) for part in parts.values()]) for name in extreme}
-    if not wanted:
-        # Too large to try them: what is given, as far as it goes.
-        picked = list(range(min(frames, given)))
+    if not tries:
+        # Too large to try them, and to simulate many: the extreme ones, and a real one.
+        picked = list(range(min(frames, ends + 1)))
     else:
         stacks = stackable(graph, pool)
         faults: list[Fault] = [*memories.sample(wanted, f"choose {seed}")]
@@ -120,17 +128,22 @@ def choose(
         pool = {name: torch.cat([part, more[name]]) for name, part in pool.items()} if more else pool
         counts["random"] += shown.shape[1]
         weights = torch.tensor([HEAVY if isinstance(fault, WrongCast) else 1 for fault in faults])
-        picked = cover(torch.cat([table, shown], dim=1), list(range(min(counts["extreme"], frames))), frames, weights)
-    starts = {"extreme": 0, "calibration": counts["extreme"], "random": counts["extreme"] + counts["calibration"]}
+        picked = cover(torch.cat([table, shown], dim=1), list(range(min(ends, frames))), frames, weights)
+    starts = {"extreme": 0, "calibration": ends, "random": ends + counts["calibration"]}
     sources = {n: sum(starts[n] <= i < starts[n] + counts[n] for i in picked) for n in parts}
     return Chosen(pick(graph, pool, picked), sources)
 
 
-def _affordable(faults: int, frames: int, room: int) -> tuple[int, int]:
+def _affordable(faults: int, frames: int, cost: int) -> tuple[int, int]:
     """How many faults and frames can be tried with each other; none if these were too few."""
-    scale = min(1.0, math.sqrt(room / max(1, faults * frames)))
+    scale = min(1.0, math.sqrt(BUDGET / (cost * max(LEAST, faults) * frames)))
     faults, frames = int(faults * scale), int(frames * scale)
-    return (faults, frames) if scale == 1.0 or (faults >= LEAST and frames >= LEAST) else (0, 0)
+    return (faults, frames) if scale == 1.0 or frames >= LEAST else (0, 0)
+
+
+def frames_to_try(graph: MaseGraph, frames: int) -> int:
+    """Of so many frames, how many can be looked at: all, but for large networks."""
+    return min(frames, max(FEWEST, BUDGET // (cost_of(graph) * LEAST)))
 
 
 def _search(
@@ -139,7 +152,7 @@ def _search(
     """More random frames that show a fault which no column of the table shows, and their columns."""
     graph, parts, columns = memories.graph, [], [table[:, :0]]
     unseen = [i for i, row in enumerate(table.any(1).tolist()) if not row]
-    room = BUDGET // _cost(graph)
+    room = BUDGET // cost_of(graph)
     for number in range(ROUNDS if stacks else 0):
         room -= ROUND * len(unseen)
         if not unseen or room < 0:
@@ -202,20 +215,22 @@ def measure(
 
     Args:
         graph: A graph whose top level was emitted.
-        inputs: The frames.
+        inputs: The frames; only the first ones of many in a large network.
         uses: What they exercise of the casts.
         most: Bits of memories to simulate at most; fewer in a large network.
         seed: Of the sample, which is drawn independently of that for which vectors are chosen.
         stacks: What :func:`mase_hw.vectors.playback.stackable` said.
     """
     memories, casts = Memories(graph), cast_faults(uses)
-    room = BUDGET // (_cost(graph) * frames_of(graph, inputs))
+    total = frames_to_try(graph, frames_of(graph, inputs))
+    room = BUDGET // (cost_of(graph) * total)
     bits = memories.sample(max(LEAST, min(most, room)), f"measure {seed}")
     faults: list[Fault] = [*bits, *casts]
     open_faults = list(range(len(faults)))
     # What few frames show need not be simulated on all others.
-    begin, size, total = 0, 4, frames_of(graph, inputs)
+    begin, size, most = 0, 4, at_a_time(graph)
     while begin < total and open_faults:
+        size = min(size, most, total - begin)
         parts = playbacks(graph, cut(graph, inputs, begin, begin + size), stacks=stacks)
         shown = detected(memories, parts, [faults[i] for i in open_faults]).any(1)
         open_faults = [i for i, seen in zip(open_faults, shown.tolist(), strict=True) if not seen]
@@ -231,10 +246,11 @@ def measure(
         len(casts) - len(unseen_casts),
         tuple(unseen_casts),
         tuple(memories.left_out),
+        total,
     )
 
 
-def _cost(graph: MaseGraph) -> int:
+def cost_of(graph: MaseGraph) -> int:
     """About what one frame costs: multiplications, and elements of the results."""
     netlist: Netlist = graph.meta["netlist"]
     cost = 1

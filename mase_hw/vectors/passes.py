@@ -11,8 +11,8 @@ from mase_hw.emit.reference import Reference
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.calibration.frames import KEPT
 from mase_hw.passes.base import Info, PassArgs, graph_pass
-from mase_hw.vectors.choose import choose, measure
-from mase_hw.vectors.playback import frames_of, stackable
+from mase_hw.vectors.choose import choose, frames_to_try, measure
+from mase_hw.vectors.playback import cut, frames_of, stackable
 from mase_hw.vectors.watch import count_casts
 
 
@@ -50,7 +50,7 @@ def choose_vectors_analysis_pass(graph: MaseGraph, args: VectorArgs) -> tuple[Ma
         inputs = Reference(graph).named(args.inputs)
         sources = {"given": frames_of(graph, inputs)}
     stacks = stackable(graph, inputs)
-    uses = count_casts(graph, inputs, stacks)
+    uses = count_casts(graph, cut(graph, inputs, 0, frames_to_try(graph, frames_of(graph, inputs))), stacks)
     seen = measure(graph, inputs, uses, args.faults, args.seed, stacks)
     entry = {
         "sources": sources,

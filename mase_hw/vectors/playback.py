@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
@@ -22,6 +23,8 @@ from mase_hw.observing import CastObserver, observing
 
 _ROOM = 1 << 22
 """Elements of the largest value that is computed again at a time."""
+_KEPT = 1 << 25
+"""Elements of all values that are kept at a time."""
 
 
 class Playback:
@@ -199,6 +202,12 @@ def stackable(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> bool:
     except (RuntimeError, ValueError, TypeError, IndexError, MaseHwError):
         return False
     return True
+
+
+def at_a_time(graph: MaseGraph) -> int:
+    """Frames whose values fit into memory together."""
+    shapes = (t.shape for node in graph.nodes for t in graph.meta_of(node).common.results.tensors.values())
+    return max(1, min(64, _KEPT // max(1, sum(math.prod(shape) for shape in shapes))))
 
 
 def frames_of(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> int:

@@ -11,11 +11,9 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.vectors.casts import CastUse
-from mase_hw.vectors.playback import cut, frames_of, playbacks, stackable
+from mase_hw.vectors.playback import at_a_time, cut, frames_of, playbacks, stackable
 
 _HALVES = (Rounding.HALF_EVEN, Rounding.HALF_UP)
-_TOGETHER = 64
-"""Frames at a time."""
 
 
 class CastCounter:
@@ -107,9 +105,9 @@ def count_casts(graph: MaseGraph, inputs: Mapping[str, Tensor], stacks: bool | N
     def watch(node: fx.Node) -> CastCounter:
         return counters.setdefault(node.name, CastCounter(_grows(graph, node)))
 
-    stacks = stackable(graph, inputs) if stacks is None else stacks
-    for begin in range(0, frames_of(graph, inputs), _TOGETHER):
-        playbacks(graph, cut(graph, inputs, begin, begin + _TOGETHER), watch, stacks=stacks)
+    stacks, step = stackable(graph, inputs) if stacks is None else stacks, at_a_time(graph)
+    for begin in range(0, frames_of(graph, inputs), step):
+        playbacks(graph, cut(graph, inputs, begin, begin + step), watch, stacks=stacks)
     return {name: use for name, counter in counters.items() if (use := counter.use()).values}
 
 

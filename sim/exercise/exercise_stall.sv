@@ -25,6 +25,7 @@ module exercise_stall #(
   longint unsigned seed, state;
   longint unsigned share;
   int unsigned closes, long_ones, interval, span, kinds, left;
+  logic held;  // an offered beat waits
 
   function automatic longint unsigned next(longint unsigned from);
     return from * 64'd6364136223846793005 + 64'd1442695040888963407;
@@ -51,6 +52,7 @@ module exercise_stall #(
     seed = next(next(seed ^ SALT));
     state = seed;
     left = 0;
+    held = 1'b0;
   end
 
   // One less than the most beats of the next long stall, a power of two.
@@ -64,6 +66,10 @@ module exercise_stall #(
   assign in_ready = out_ready && open;
 
   always_ff @(posedge clk) begin
+    held <= !rst && out_valid && !out_ready;
+    if (!rst && held && !out_valid && in_valid) begin
+      $fatal(1, "%m: a connector has taken back a beat that it had offered");
+    end
     if (rst) begin
       state <= seed;
       left  <= 0;

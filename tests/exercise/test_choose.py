@@ -145,8 +145,11 @@ def test_a_large_network_costs_little(tmp_path: Path, monkeypatch: pytest.Monkey
     """Extreme frames and real ones without a choice, and few bits tried, which the manifest says."""
     monkeypatch.setattr(choosing, "BUDGET", 1000)
     entry = compiled(tmp_path / "b").manifest["vectors"]
-    assert entry["sources"] == {"extreme": 4, "calibration": 12, "random": 0}
-    assert entry["faults"]["memory"]["tried"] == choosing.LEAST
+    assert entry["sources"] == {"extreme": 4, "calibration": 1, "random": 0}
+    assert entry["faults"]["memory"]["tried"] == choosing.LEAST and entry["faults"]["frames"] == choosing.FEWEST
+    monkeypatch.setattr(choosing, "BUDGET", 40_000)  # enough for a choice among few
+    entry = compiled(tmp_path / "c").manifest["vectors"]
+    assert 4 < entry["frames"] <= 16 and entry["faults"]["memory"]["tried"] < 256
 
 
 def test_greedy_cover() -> None:
