@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 import mase_hw
 from mase_hw.cli import main
-from mase_hw.errors import ConfigError, MismatchError, ResourceError, ToolError
+from mase_hw.errors import ConfigError, EmitError, MismatchError, ResourceError, ToolError
 from mase_hw.synth.replay import model_files, replay
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
@@ -73,6 +74,23 @@ def test_nothing_is_done_twice(tiny: mase_hw.Design, mapped: Report) -> None:
     said.clear()
     synthesise(tiny, "xc7", replay_netlist=False, progress=said.append)
     assert said[0] == "elaborating the design", "a damaged result is made again"
+
+
+def test_a_bundle_that_changes_meanwhile(tiny: mase_hw.Design, tmp_path: Path) -> None:
+    """What is mapped is what was elaborated, and what the manifest says; and nothing is written into the bundle."""
+    shutil.copytree(tiny.path, tmp_path / "bundle")
+    top = tmp_path / "bundle/rtl/top.sv"
+    before = top.read_text()
+
+    def exchange(line: str) -> None:
+        if line == "elaborating the design":
+            top.write_text(before.replace("\n  assign ", "\n  // changed\n  assign ", 1))
+
+    with pytest.raises(EmitError, match="was changed after emission") as caught:
+        synthesise(mase_hw.load_design(tmp_path / "bundle"), "xc7", replay_netlist=False, progress=exchange)
+    assert caught.value.node == str(top) and top.read_text() != before
+    top.write_text(before)
+    mase_hw.load_design(tmp_path / "bundle")  # every other file is as it was
 
 
 def test_a_device_that_cannot_hold_it_is_refused_before_mapping(
