@@ -89,6 +89,13 @@ def _lists(manifest: Mapping[str, Any]) -> Iterator[str]:
     edges = manifest["edges"]
     if not edges or any(type(name) is not str for name in edges) or len(set(edges)) != len(edges):
         yield "edges: not a list of different names, at least one"
+    else:
+        # The end of an edge is a port of an instance, or of the design.
+        ends = {end for name in edges for end in name.split(" to ") if "." not in end}
+        for end in sorted(ends ^ ports.keys()):
+            yield f"edges: {end} is " + (
+                "the end of one, but no port" if end in ends else "a port, but the end of none"
+            )
     if "vectors" in manifest:
         frames, files = manifest["vectors"]["frames"], manifest["vectors"]["files"]
         if type(frames) is not int or frames < 1:

@@ -29,6 +29,13 @@ def without(m: Manifest, name: str) -> None:
     m["ports"] = [p for p in m["ports"] if p["name"] != name]
 
 
+def removed(m: Manifest, name: str) -> None:
+    """A port and every mention of it but one."""
+    without(m, name)
+    m["vectors"]["files"].pop(name)
+    m["handoff"]["axis_ports"] = [p for p in m["handoff"]["axis_ports"] if p["port"] != name]
+
+
 CONTRADICTIONS: list[tuple[str, Callable[[Manifest], object]]] = [
     (r"data_in_0\.lanes: 2, .*make 3", lambda m: port(m).update(lanes=2)),
     (r"data_in_0\.lanes: 3\.0, .*make 3", lambda m: port(m).update(lanes=3.0)),
@@ -56,6 +63,8 @@ CONTRADICTIONS: list[tuple[str, Callable[[Manifest], object]]] = [
     ("edges: not a list", lambda m: m.update(edges=[])),
     ("edges: not a list", lambda m: m["edges"].append(m["edges"][0])),
     ("edges: not a list", lambda m: m["edges"].append(7)),
+    ("edges: data_out_0 is a port, but the end of none", lambda m: m["edges"].pop()),
+    ("edges: data_in_0 is the end of one, but no port", lambda m: removed(m, "data_in_0")),
     ("clock: 'clock'", lambda m: m.update(clock="clock")),
     ("reset: .*'low'", lambda m: m["reset"].update(active="low")),
     (r"parameters: \{\}", lambda m: m.update(parameters={})),
