@@ -8,7 +8,7 @@ of the hardware all the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -55,23 +55,28 @@ class Exact:
         Raises:
             GraphError: Names the first node that computes something else than the float node did.
         """
-        values: dict[str, Any] = {}
-
-        def keep(node: fx.Node, value: Any) -> None:
-            values[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
-
-        evaluate(graph.model, self._some(batches), keep)
         found = {node.name: node for node in graph.nodes}
-        for each in self.nodes:
-            self._check(graph, each, found.get(each.name), values)
+        for inputs in self._some(batches):
+            values: dict[str, Any] = {}
 
-    def _some(self, batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The first frames of all batches as one batch."""
-        frames = max(1, self._frames // len(batches))
-        return {
-            name: torch.cat([batch[name][: frames * self._frame] for batch in batches]) if _has_rows(value) else value
-            for name, value in batches[0].items()
-        }
+            def keep(node: fx.Node, value: Any, values: dict[str, Any] = values) -> None:
+                values[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
+
+            evaluate(graph.model, inputs, keep)
+            for each in self.nodes:
+                self._check(graph, each, found.get(each.name), values)
+
+    def _some(self, batches: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The first frames of the batches, one at a time: a model may have the size of its example written in it."""
+        each = max(1, self._frames // len(batches))
+        for batch in batches[: self._frames]:
+            rows = min((len(value) for value in batch.values() if _has_rows(value)), default=self._frame)
+            if rows < self._frame:
+                yield dict(batch)
+            for begin in range(0, each * self._frame, self._frame):
+                if begin + self._frame <= rows:
+                    end = begin + self._frame
+                    yield {name: value[begin:end] if _has_rows(value) else value for name, value in batch.items()}
 
     def _check(self, graph: MaseGraph, each: FloatNode, node: fx.Node | None, values: dict[str, Any]) -> None:
         if node is None:  # it only made a constant, which another node holds now

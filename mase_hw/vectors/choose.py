@@ -183,7 +183,7 @@ def cover(table: Tensor, first: Sequence[int], most: int, weights: Tensor | None
     """
     picked = list(first)
     open_rows = ~table[:, picked].any(1) if picked else torch.ones(table.shape[0], dtype=torch.bool)
-    worth = torch.ones(table.shape[0], dtype=torch.long) if weights is None else weights
+    worth = torch.ones(table.shape[0], dtype=torch.long) if weights is None else weights.long()
     while len(picked) < most:
         gain = (table & open_rows[:, None]).long().T @ worth
         best = int(gain.argmax()) if gain.numel() else 0

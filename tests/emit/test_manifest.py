@@ -108,7 +108,7 @@ def test_frames_by_shape(designs: dict[str, mase_hw.Design]) -> None:
         ((inputs(3, 5), inputs(2, 2, 3)), ["shape of the example", "where: x", "[3, 5]"]),
         ((inputs(3, 4), inputs(2, 6)), ["shape of the example", "where: y", "[2, 6]"]),
         ((inputs(6, 4), inputs(2, 2, 3)), ["different numbers of frames", "'x': 2", "'y': 1"]),
-        ((torch.zeros(0, 4), torch.zeros(0, 2, 3)), ["shape of the example", "[0, 4]", "at least one"]),
+        ((torch.zeros(0, 4), torch.zeros(0, 2, 3)), ["holds no frames", "where: x", "[0, 4]", "one frame or several"]),
     ],
 )
 def test_inputs_that_do_not_fit(
