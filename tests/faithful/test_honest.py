@@ -172,6 +172,14 @@ def test_a_graph_that_is_wired_otherwise() -> None:
         exact.check(graph, [{"x": VECTORS[0]}])
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_model_with_the_size_of_its_example(rows: int) -> None:
+    """Written into it: batches of another size do not go through, and the first frames of several are no batch."""
+    model = nn.Sequential(Of(lambda x: x.reshape(rows, 12)), nn.Linear(12, 3))
+    data = [inputs(rows, 3, 4, seed=seed) for seed in range(6)]
+    quantised(model.eval(), data[0], data)
+
+
 def test_custom_ops() -> None:
     """A user's golden may be an approximation, but not of something else."""
     leaky = load("examples/custom_op/leaky_shift.py")
