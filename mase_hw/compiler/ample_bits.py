@@ -27,7 +27,7 @@ FINE = 12
 SHARE = 1e-3
 """Largest difference, as a share of the largest result."""
 NOISE = 1e-5
-"""Share of the largest possible sum that the rounding of float32 may leave."""
+"""Share of the largest possible sum that the rounding of float32, or of weights to 16 bits, may leave."""
 ROUGH = 0.3
 """The same in root mean squares where weights cannot have more bits, and for a user's own op, which may approximate."""
 

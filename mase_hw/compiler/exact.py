@@ -67,16 +67,19 @@ class Exact:
                 self._check(graph, each, found.get(each.name), values)
 
     def _some(self, batches: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """The first frames of the batches, one at a time: a model may have the size of its example written in it."""
-        each = max(1, self._frames // len(batches))
-        for batch in batches[: self._frames]:
-            rows = min((len(value) for value in batch.values() if _has_rows(value)), default=self._frame)
-            if rows < self._frame:
-                yield dict(batch)
-            for begin in range(0, each * self._frame, self._frame):
-                if begin + self._frame <= rows:
-                    end = begin + self._frame
-                    yield {name: value[begin:end] if _has_rows(value) else value for name, value in batch.items()}
+        """The first frames of all batches together; one batch after the other if none has more frames than the example.
+
+        A model may have the size of its example written in it. One that has taken more frames has not.
+        """
+        rows = [min((len(v) for v in batch.values() if _has_rows(v)), default=self._frame) for batch in batches]
+        if max(rows) <= self._frame:
+            yield from map(dict, batches[: self._frames])
+            return
+        most = max(1, self._frames // len(batches)) * self._frame
+        yield {
+            name: torch.cat([batch[name][:most] for batch in batches]) if _has_rows(value) else value
+            for name, value in batches[0].items()
+        }
 
     def _check(self, graph: MaseGraph, each: FloatNode, node: fx.Node | None, values: dict[str, Any]) -> None:
         if node is None:  # it only made a constant, which another node holds now

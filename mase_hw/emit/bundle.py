@@ -93,7 +93,7 @@ class Bundle:
     def _write(self, folder: Path) -> None:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name:.40}.", dir=folder.parent))
         except OSError as error:
             raise _cannot_write(folder, error) from error
         try:
@@ -115,7 +115,7 @@ def _swap(new: Path, folder: Path) -> None:
     if not folder.exists():
         os.rename(new, folder)
         return
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name:.40}.old.", dir=folder.parent))
     try:
         os.rename(folder, aside / "bundle")
         os.rename(new, folder)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from mase_hw.compiler.exact import Exact
 from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
+from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from tests.e2e.designs import DESIGNS
 from tests.e2e_cnn.nets import MobileNetV2, ResNet, ready
 from tests.e2e_cnn.random_nets import random_case
@@ -118,12 +122,18 @@ def norm_of(channels: int) -> nn.BatchNorm2d:
 
 
 def test_sums_that_cancel() -> None:
-    """A Laplacian of nearly constant images: the float result is rounding alone."""
-    model = nn.Sequential(nn.Conv2d(1, 1, 3, bias=False), nn.Flatten(), nn.Linear(36, 2)).eval()
-    kernel = torch.tensor([[0.0, -0.1, 0.0], [-0.1, 0.4, -0.1], [0.0, -0.1, 0.0]])
-    model[0].weight.data = kernel.reshape(1, 1, 3, 3)  # type: ignore[union-attr]
-    flat = torch.full((3, 1, 8, 8), 255.0) + torch.tensor([0.0, -1.0, 1e-3]).reshape(3, 1, 1, 1)
-    quantised(model, flat[:1], [flat])
+    """Every product comes twice with nearly opposite weights: much of the float result is rounding."""
+    torch.manual_seed(1)
+    model = nn.Linear(128, 3, bias=False)
+    half, order = torch.randn(3, 64), torch.randperm(128)
+    model.weight.data = torch.cat([half, 1e-5 - half], 1)[:, order]
+    data = (torch.randn(5, 64) * 1000).repeat(1, 2)[:, order]
+    with torch.no_grad():
+        error = (model(data).double() - data.double() @ model.weight.double().T).abs().max()
+        assert error > 1e-3 * model(data).abs().max(), "floats are exact enough here"
+    quantised(nn.Sequential(model).eval(), data[:1], [data], bits(12))
+    # With inputs as wide as these, weights have 16 bits for the comparison, and no more.
+    quantised(nn.Sequential(model).eval(), data[:1], [data], bits(12, data_in_width=40))
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
@@ -143,7 +153,6 @@ def test_float_nodes_in_between() -> None:
 def test_a_graph_that_is_wired_otherwise() -> None:
     """The comparison follows the float graph's edges: a reader that is connected to something else is found."""
     torch.manual_seed(1)
-    from mase_hw.passes.transforms.quantize import quantize_transform_pass
 
     class Two(nn.Module):
         def __init__(self) -> None:
@@ -161,6 +170,44 @@ def test_a_graph_that_is_wired_otherwise() -> None:
     graph.model.recompile()
     with pytest.raises(GraphError, match="computes something else"):
         exact.check(graph, [{"x": VECTORS[0]}])
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_model_with_the_size_of_its_example(rows: int) -> None:
+    """Written into it: batches of another size do not go through, and the first frames of several are no batch."""
+    model = nn.Sequential(Of(lambda x: x.reshape(rows, 12)), nn.Linear(12, 3))
+    data = [inputs(rows, 3, 4, seed=seed) for seed in range(6)]
+    quantised(model.eval(), data[0], data)
+
+
+def test_custom_ops() -> None:
+    """A user's golden may be an approximation, but not of something else."""
+    leaky = load("examples/custom_op/leaky_shift.py")
+    entry = next(iter(leaky.CUSTOM_OPS["modules"].values()))
+    data = inputs(40, 12)
+
+    def times(factor: int, of: int) -> Any:
+        def golden(a: Any, t: Any) -> Any:
+            return {name: (value * factor / of).round() for name, value in leaky.golden(a, t).items()}
+
+        ops = {"modules": {leaky.LeakyShift: {**entry, "golden": golden}}}
+        return quantised_graph(leaky.network(), data[:1], load_config(None), [data], ops, lambda _: None)
+
+    for factor, of in ((1, 1), (7, 8), (9, 8)):
+        times(factor, of)
+    for factor, of in ((-1, 1), (1, 2), (3, 2)):
+        with pytest.raises(GraphError, match="golden of a custom op") as caught:
+            times(factor, of)
+        assert caught.value.expected == "10 dB" and caught.value.node == "_1"
+
+
+def load(file: str) -> ModuleType:
+    """A file of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(Path(file).stem, Path(__file__).resolve().parents[2] / file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_functional_models() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings
 import itertools
 import random
 import types
@@ -286,8 +287,24 @@ class Latched(Base):
         return self.fc(x) * self.first
 
 
+class Delayed(Base):
+    """Adds its last input to this one; the first time there is none, and it takes this one twice."""
+
+    last: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = x if self.last is None or isinstance(x, fx.Proxy) else self.last
+        self.last = None if isinstance(x, fx.Proxy) else x
+        return self.fc(x) + before[:, :3]
+
+
 @pytest.mark.parametrize(
-    ("kind", "says"), [(Noisy, "different results for the same input"), (Latched, "something else than the model")]
+    ("kind", "says"),
+    [
+        (Delayed, "different results for the same input"),
+        (Noisy, "different results for the same input"),
+        (Latched, "something else than the model"),
+    ],
 )
 def test_what_shows_only_in_results(kind: type[Base], says: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -323,10 +340,11 @@ class Trains(Base):
 
 
 class Around(Base):
-    """Python's and PyTorch's own modules in a closure remember much, and nothing of it is the model's."""
+    """Python's and PyTorch's own modules, in a closure or a class, remember much, and nothing is the model's."""
+
+    holds = encodings
 
     def start(self) -> None:
-        import encodings
         import linecache
 
         self.used = lambda x: (encodings, linecache, nn, x)[3]

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import mase_hw
 from mase_hw.errors import ConfigError, GraphError
+from mase_hw.ir.surroundings import ordinary
 from tests.faithful.tampering import DATA, Net, X, net
 
 
@@ -78,6 +79,13 @@ def test_nothing_changes(name: str, plain: dict[str, bytes], tmp_path: Path) -> 
     with QUIET[name]():
         mase_hw.compile(model, X, out=tmp_path / "b", calibration=[DATA])
     assert content(tmp_path / "b") == plain
+
+
+def test_autocast_is_off_inside() -> None:
+    with torch.autocast("cpu", torch.bfloat16), ordinary():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.is_autocast_enabled("cpu")
 
 
 @pytest.mark.parametrize("name", LOUD)

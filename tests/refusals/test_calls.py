@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +147,25 @@ def _layer(length: int, out: Path) -> mase_hw.Design:
     net = nn.Sequential()
     net.add_module("n" * length, nn.Linear(6, 3))
     return mase_hw.compile(net.eval(), X, out=out)
+
+
+def test_a_bundle_with_the_longest_name(tmp_path: Path) -> None:
+    for _ in range(2):  # the second takes the first one's place
+        assert mase_hw.compile(seeded(MLP), X, out=tmp_path / ("b" * 255)).path.is_dir()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_parents_are_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the disk is full, say, when the first file is written."""
+
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(EmitError, match="No space left"):
+        mase_hw.compile(seeded(MLP), X, out=tmp_path / "there/parent/inner/bundle")
+    assert [p.name for p in tmp_path.rglob("*")] == ["there"]
 
 
 def test_parents_that_were_there_stay(tmp_path: Path) -> None:
