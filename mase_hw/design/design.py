@@ -148,6 +148,7 @@ class Design:
             reset_at=reset_at, coverage=coverage, intervene=intervene, inner_stalls=inner_stalls,
         )  # fmt: skip
         self.reopen()
+        self._complete()
         played = self._prepared(inputs, tell)
         inner = InnerStalls(asked.inner_stalls, int(self.timing["interval"])) if asked.inner_stalls else None
         patience = waits(self.timing, played.frames, asked.stalls, inner)
@@ -173,6 +174,13 @@ class Design:
         if self.verify and manifest["digest"] != self._digest:
             raise _another(self.path, manifest["digest"], self._digest)
         self.manifest = manifest
+
+    def _complete(self) -> None:
+        """Build the netlist anew for a graph that was loaded: a checkpoint keeps what decides it, not the netlist."""
+        if self.graph is not None and "netlist" not in self.graph.meta:
+            from mase_hw.emit.build import build_netlist
+
+            self.graph.meta["netlist"] = build_netlist(self.graph, self.manifest["top"])
 
     def vectors(self) -> Sides:
         """The bundle's own vectors: mantissas of shape ``(frames, *tensor_shape)``, of the inputs and the outputs.

@@ -88,6 +88,7 @@ def test_hang(
         "engine": "batch",
         "seed": 0,
         "stalls": 0.0,
+        "inner_stalls": 0.0,
         "waves": False,
         "jobs": 1,
         "no_diagnose": False,

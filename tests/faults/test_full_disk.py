@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import mase_hw
-from mase_hw.errors import EmitError, SimulationError, ToolError
+from mase_hw.errors import ConfigError, SimulationError, ToolError
 from mase_hw.host.disk import full_disk, not_written
 from mase_hw.simulate.build import runtime_cache
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, build
@@ -75,7 +75,7 @@ def test_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
     design = mase_hw.compile(torch.nn.Linear(4, 3), torch.randn(1, 4), out=tmp_path / "bundle")
     (tmp_path / "file").write_text("")
-    with pytest.raises(EmitError, match=r"(?s)work folder cannot be written.*what to do: check.*choose another folder"):
+    with pytest.raises(ConfigError, match=r"(?s)folder cannot be made.*not a folder.*to do: name another folder"):
         design.simulate(work_dir=tmp_path / "file" / "work")
     for number in (errno.ENOSPC, errno.EDQUOT):
         error = not_written("the build folder", tmp_path, OSError(number, os.strerror(number)), ToolError)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import mase_hw.emit
 import mase_hw.passes
+import mase_hw.vectors
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import (
     calibrate_analysis_pass,
@@ -107,7 +108,7 @@ def test_a_pipeline_says_which_steps_changed_the_network() -> None:
 
 def all_passes() -> dict[str, GraphPass[Any]]:
     found = {}
-    for package in (mase_hw.passes, mase_hw.emit):
+    for package in (mase_hw.passes, mase_hw.emit, mase_hw.vectors):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             found |= {v.name: v for v in vars(importlib.import_module(info.name)).values() if isinstance(v, GraphPass)}
     return found
