@@ -11,6 +11,7 @@ MATRIX ?= regress/smoke.toml
 REGRESS_FLAGS ?=
 TARGET ?= xc7
 SYNTH_FLAGS ?=
+MUTATION_FLAGS ?=
 VERSIONS_FLAGS ?=
 OPS ?=
 
@@ -31,7 +32,7 @@ CNN_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_cnn
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim synth test regress coverage test-long lint docs versions doctor venv check-host clean distclean
+.PHONY: help sim synth test regress coverage mutation test-long lint docs versions doctor venv check-host clean distclean
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -77,6 +78,9 @@ regress: $(STAMP) $(RUNTIME_STAMP) ## run a regression matrix (MATRIX=FILE.toml,
 
 coverage: $(STAMP) $(RUNTIME_STAMP) ## count which lines of the RTL the catalogue reaches (long; OPS="relu pad" for some)
 	@$(BIN)/python regress/coverage.py --out build/coverage $(OPS)
+
+mutation: $(STAMP) $(RUNTIME_STAMP) ## judge mutants of RTL and goldens (long; MUTATION_FLAGS=--changed for some)
+	@$(BIN)/python -m tests.mutation run --jobs $(JOBS) $(MUTATION_FLAGS)
 
 lint: $(STAMP) ## check style and types of the Python and style of the RTL
 	@echo "==> ruff check"

@@ -28,7 +28,7 @@ module elementwise_check #(
 ) ();
 
   if (IN_WIDTH < 1) begin : g_bad_width
-    // Refuses IN_WIDTH=0
+    // Refuses IN_WIDTH=0; takes IN_WIDTH=1
     $fatal(
         1,
         "elementwise_check of %s: DATA_IN_0_PRECISION_0 must be at least 1, got %0d",

@@ -26,6 +26,7 @@ module fixed_accumulator #(
 );
 
   if (IN_WIDTH < 1 || ACC_WIDTH < IN_WIDTH) begin : g_bad_width
+    // Refuses IN_WIDTH=0; ACC_WIDTH=7; takes IN_WIDTH=1; takes ACC_WIDTH=8
     $fatal(
         1,
         "fixed_accumulator: need 1 <= IN_WIDTH <= ACC_WIDTH, got %0d and %0d",

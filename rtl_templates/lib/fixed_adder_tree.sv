@@ -21,9 +21,11 @@ module fixed_adder_tree #(
 );
 
   if (N < 1) begin : g_bad_n
+    // Refuses N=0; takes N=1
     $fatal(1, "fixed_adder_tree: N must be at least 1, got %0d", N);
   end
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "fixed_adder_tree: WIDTH must be at least 1, got %0d", WIDTH);
   end
 

@@ -27,19 +27,23 @@ module fixed_cast_unit #(
 );
 
   if (IN_WIDTH < 1 || OUT_WIDTH < 1) begin : g_bad_width
+    // Refuses *_WIDTH=0; takes *_WIDTH=1
     $fatal(
         1, "fixed_cast_unit: IN_WIDTH %0d and OUT_WIDTH %0d must be at least 1", IN_WIDTH, OUT_WIDTH
     );
   end
   if (IN_SIGNED < 0 || IN_SIGNED > 1 || OUT_SIGNED < 0 || OUT_SIGNED > 1) begin : g_bad_signed
+    // Refuses *_SIGNED=-1; *_SIGNED=2
     $fatal(
         1, "fixed_cast_unit: IN_SIGNED %0d and OUT_SIGNED %0d must be 0 or 1", IN_SIGNED, OUT_SIGNED
     );
   end
   if (ROUNDING < 0 || ROUNDING > 3) begin : g_bad_rounding
+    // Refuses ROUNDING=-1; ROUNDING=4
     $fatal(1, "fixed_cast_unit: ROUNDING must be 0, 1, 2 or 3, got %0d", ROUNDING);
   end
   if (OVERFLOW < 0 || OVERFLOW > 1) begin : g_bad_overflow
+    // Refuses OVERFLOW=-1; OVERFLOW=2
     $fatal(1, "fixed_cast_unit: OVERFLOW must be 0 or 1, got %0d", OVERFLOW);
   end
 

@@ -39,9 +39,11 @@ module fixed_divide_unit #(
 );
 
   if (IN_WIDTH < 1) begin : g_bad_width
+    // Refuses IN_WIDTH=0; takes IN_WIDTH=1
     $fatal(1, "fixed_divide_unit: IN_WIDTH must be at least 1, got %0d", IN_WIDTH);
   end
   if (ROW_MIN < 1 || COL_MIN < 1 || ROWS < 1 || COLS < 1) begin : g_bad_divisor
+    // Refuses ROW_MIN=0; COL_MIN=0; ROWS=0; COLS=0
     $fatal(
         1,
         "fixed_divide_unit: ROW_MIN %0d, ROWS %0d, COL_MIN %0d, COLS %0d must be at least 1",
@@ -52,6 +54,7 @@ module fixed_divide_unit #(
     );
   end
   if (ROUNDING < 0 || ROUNDING > 3) begin : g_bad_rounding
+    // Refuses ROUNDING=-1; ROUNDING=4
     $fatal(1, "fixed_divide_unit: ROUNDING must be 0, 1, 2 or 3, got %0d", ROUNDING);
   end
 

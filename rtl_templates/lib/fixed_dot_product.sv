@@ -26,14 +26,17 @@ module fixed_dot_product #(
 );
 
   if (N < 1) begin : g_bad_n
+    // Refuses N=0; takes N=1
     $fatal(1, "fixed_dot_product: N must be at least 1, got %0d", N);
   end
   if (A_WIDTH < 1 || B_WIDTH < 1) begin : g_bad_width
+    // Refuses *_WIDTH=0; takes *_WIDTH=1
     $fatal(
         1, "fixed_dot_product: A_WIDTH %0d and B_WIDTH %0d must be at least 1", A_WIDTH, B_WIDTH
     );
   end
   if (A_SIGNED < 0 || A_SIGNED > 1 || B_SIGNED < 0 || B_SIGNED > 1) begin : g_bad_signed
+    // Refuses *_SIGNED=-1; *_SIGNED=2
     $fatal(
         1, "fixed_dot_product: A_SIGNED %0d and B_SIGNED %0d must be 0 or 1", A_SIGNED, B_SIGNED
     );

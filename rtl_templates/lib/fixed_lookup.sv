@@ -21,6 +21,8 @@ module fixed_lookup #(
 );
 
   if (IN_WIDTH < 1 || IN_WIDTH > 24 || OUT_WIDTH < 1) begin : g_bad_width
+    // Refuses IN_WIDTH=0; IN_WIDTH=25; OUT_WIDTH=0; takes IN_WIDTH=1; takes IN_WIDTH=24; takes
+    // OUT_WIDTH=1
     $fatal(
         1, "fixed_lookup: IN_WIDTH %0d must be 1 to 24, OUT_WIDTH %0d positive", IN_WIDTH, OUT_WIDTH
     );

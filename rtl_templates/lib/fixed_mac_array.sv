@@ -60,10 +60,13 @@ module fixed_mac_array #(
 );
 
   if (LANES < 1 || N < 1 || RUN < 1) begin : g_bad_size
+    // Refuses LANES=0; N=0; RUN=0
     $fatal(1, "fixed_mac_array: LANES %0d, N %0d, RUN %0d must be at least 1", LANES, N, RUN);
   end
   if (HAS_BIAS < 0 || HAS_BIAS > 1 || BIAS_WIDTH < 1 || BIAS_SIGNED < 0 || BIAS_SIGNED > 1)
   begin : g_bad_bias
+    // Refuses HAS_BIAS=-1; HAS_BIAS=2; BIAS_WIDTH=0; BIAS_SIGNED=-1; BIAS_SIGNED=2; takes
+    // BIAS_WIDTH=1
     $fatal(
         1,
         "fixed_mac_array: HAS_BIAS %0d, BIAS_SIGNED %0d must be 0 or 1, BIAS_WIDTH %0d at least 1",
@@ -73,6 +76,7 @@ module fixed_mac_array #(
     );
   end
   if (HAS_SHIFT < 0 || HAS_SHIFT > 1 || SHIFT_WIDTH < 1 || SHIFT_WIDTH > 6) begin : g_bad_shift
+    // Refuses HAS_SHIFT=-1; HAS_SHIFT=2; SHIFT_WIDTH=0; SHIFT_WIDTH=7; takes SHIFT_WIDTH=6
     $fatal(
         1,
         "fixed_mac_array: HAS_SHIFT %0d must be 0 or 1, SHIFT_WIDTH %0d must be 1 to 6",

@@ -37,13 +37,17 @@ module fixed_piecewise #(
 );
 
   if (IN_SIGNED < 0 || IN_SIGNED > 1) begin : g_bad_signed
+    // Refuses IN_SIGNED=-1; IN_SIGNED=2
     $fatal(1, "fixed_piecewise: IN_SIGNED must be 0 or 1, got %0d", IN_SIGNED);
   end
   if (IN_WIDTH < 2) begin : g_bad_width
+    // Refuses IN_WIDTH=1; takes IN_WIDTH=2
     $fatal(1, "fixed_piecewise: IN_WIDTH must be at least 2, got %0d", IN_WIDTH);
   end
   if (SEGMENTS < 1 || STEP_WIDTH < 1 || C0_WIDTH < 1 || C1_WIDTH < 1 || C2_WIDTH < 1)
   begin : g_bad_table
+    // Refuses SEGMENTS=0; STEP_WIDTH=0; C[012]_WIDTH=0; takes SEGMENTS=1; takes STEP_WIDTH=1; takes
+    // C[012]_WIDTH=1
     $fatal(
         1,
         "fixed_piecewise: SEGMENTS %0d, STEP_WIDTH %0d, C0..2_WIDTH %0d, %0d, %0d must be positive",

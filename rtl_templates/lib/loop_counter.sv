@@ -18,6 +18,7 @@ module loop_counter #(
 );
 
   if (COUNT < 1) begin : g_bad_count
+    // Refuses COUNT=0
     $fatal(1, "loop_counter: COUNT must be at least 1, got %0d", COUNT);
   end
 

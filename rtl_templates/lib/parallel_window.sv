@@ -48,9 +48,11 @@ module parallel_window #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "parallel_window: WIDTH must be at least 1, got %0d", WIDTH);
   end
   if (KERNEL_H < 1 || KERNEL_W < 1 || DILATION_H < 1 || DILATION_W < 1) begin : g_bad_kernel
+    // Refuses KERNEL_[HW]=0; DILATION_[HW]=0
     $fatal(
         1,
         "parallel_window: kernel %0d x %0d and dilation %0d, %0d must be at least 1",
@@ -61,6 +63,7 @@ module parallel_window #(
     );
   end
   if (GROUPS < 1 || TILES < 1 || REPEATS < 1 || ROWS < 1) begin : g_bad_order
+    // Refuses GROUPS=0; TILES=0; REPEATS=0; ROWS=0
     $fatal(
         1,
         "parallel_window: GROUPS %0d, TILES %0d, REPEATS %0d and ROWS %0d must be at least 1",

@@ -22,6 +22,7 @@ module register_slice #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "register_slice: WIDTH must be at least 1, got %0d", WIDTH);
   end
 

@@ -30,12 +30,15 @@ module replay_buffer #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "replay_buffer: WIDTH must be at least 1, got %0d", WIDTH);
   end
   if (LEN < 1) begin : g_bad_len
+    // Refuses LEN=0
     $fatal(1, "replay_buffer: LEN must be at least 1, got %0d", LEN);
   end
   if (REPEATS < 1) begin : g_bad_repeats
+    // Refuses REPEATS=0
     $fatal(1, "replay_buffer: REPEATS must be at least 1, got %0d", REPEATS);
   end
 

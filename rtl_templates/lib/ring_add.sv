@@ -18,6 +18,7 @@ module ring_add #(
 );
 
   if (SIZE < 1) begin : g_bad_size
+    // Refuses SIZE=0
     $fatal(1, "ring_add: SIZE must be at least 1, got %0d", SIZE);
   end
 

@@ -23,9 +23,11 @@ module rom_source #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "rom_source: WIDTH must be at least 1, got %0d", WIDTH);
   end
   if (DEPTH < 1) begin : g_bad_depth
+    // Refuses DEPTH=0
     $fatal(1, "rom_source: DEPTH must be at least 1, got %0d", DEPTH);
   end
 

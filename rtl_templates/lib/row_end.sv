@@ -19,6 +19,7 @@ module row_end #(
 );
 
   if (SIZE < 1 || LANES < 1) begin : g_bad_size
+    // Refuses SIZE=0; LANES=0
     $fatal(1, "row_end: SIZE %0d and LANES %0d must be at least 1", SIZE, LANES);
   end
 

@@ -23,6 +23,7 @@ module skid_buffer #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "skid_buffer: WIDTH must be at least 1, got %0d", WIDTH);
   end
 

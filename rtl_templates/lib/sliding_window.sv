@@ -53,15 +53,19 @@ module sliding_window #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "sliding_window: WIDTH must be at least 1, got %0d", WIDTH);
   end
   if (KERNEL_H < 1 || KERNEL_W < 1) begin : g_bad_kernel
+    // Refuses KERNEL_[HW]=0
     $fatal(1, "sliding_window: kernel must be at least 1 x 1, got %0d x %0d", KERNEL_H, KERNEL_W);
   end
   if (DILATION_H < 1 || DILATION_W < 1) begin : g_bad_dilation
+    // Refuses DILATION_[HW]=0
     $fatal(1, "sliding_window: dilation must be at least 1, got %0d, %0d", DILATION_H, DILATION_W);
   end
   if (GROUPS < 1 || TILES < 1 || REPEATS < 1) begin : g_bad_order
+    // Refuses GROUPS=0; TILES=0; REPEATS=0
     $fatal(
         1,
         "sliding_window: GROUPS %0d, TILES %0d and REPEATS %0d must be at least 1",

@@ -24,9 +24,11 @@ module stream_check #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "stream_check %s: WIDTH must be at least 1, got %0d", NAME, WIDTH);
   end
   if (FRAME < 0) begin : g_bad_frame
+    // Refuses FRAME=-1
     $fatal(1, "stream_check %s: FRAME must not be negative, got %0d", NAME, FRAME);
   end
 

@@ -30,12 +30,15 @@ module stream_fifo #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "stream_fifo: WIDTH must be at least 1, got %0d", WIDTH);
   end
   if (DEPTH < 1) begin : g_bad_depth
+    // Refuses DEPTH=0
     $fatal(1, "stream_fifo: DEPTH must be at least 1, got %0d", DEPTH);
   end
   if (LUT_DEPTH < 0) begin : g_bad_lut_depth
+    // Refuses LUT_DEPTH=-1; takes LUT_DEPTH=0
     $fatal(1, "stream_fifo: LUT_DEPTH must not be negative, got %0d", LUT_DEPTH);
   end
 

@@ -25,9 +25,11 @@ module stream_fork #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "stream_fork: WIDTH must be at least 1, got %0d", WIDTH);
   end
   if (N < 1) begin : g_bad_n
+    // Refuses N=0; takes N=1
     $fatal(1, "stream_fork: N must be at least 1, got %0d", N);
   end
 

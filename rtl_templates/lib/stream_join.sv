@@ -19,6 +19,7 @@ module stream_join #(
 );
 
   if (N < 1) begin : g_bad_n
+    // Refuses N=0; takes N=1
     $fatal(1, "stream_join: N must be at least 1, got %0d", N);
   end
 

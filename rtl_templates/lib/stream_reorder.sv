@@ -42,10 +42,12 @@ module stream_reorder #(
   localparam int AddrW = (Elements > 1) ? $clog2(Elements) : 1;
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "stream_reorder: WIDTH must be at least 1, got %0d", WIDTH);
   end
   if (SIZE_0 < 1 || SIZE_1 < 1 || SIZE_2 < 1 || SIZE_3 < 1 || SIZE_4 < 1 || SIZE_5 < 1)
   begin : g_bad_size
+    // Refuses SIZE_*=0
     $fatal(1, "stream_reorder: every SIZE must be at least 1");
   end
 
@@ -84,6 +86,7 @@ module stream_reorder #(
   if ((SIZE_0 - 1) * STEP_0 + (SIZE_1 - 1) * STEP_1 + (SIZE_2 - 1) * STEP_2 + (SIZE_3 - 1) * STEP_3
       + (SIZE_4 - 1) * STEP_4 + (SIZE_5 - 1) * STEP_5 != Elements - 1)
   begin : g_bad_step
+    // Refuses STEP_0=0; STEP_0=2; SIZE_[12345]=2
     $fatal(1, "stream_reorder: the counters do not end at the last of %0d elements", Elements);
   end
 

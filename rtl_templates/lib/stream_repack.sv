@@ -49,14 +49,17 @@ module stream_repack #(
 );
 
   if (WIDTH < 1) begin : g_bad_width
+    // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "stream_repack: WIDTH must be at least 1, got %0d", WIDTH);
   end
   if (IN_LANES < 1 || OUT_LANES < 1) begin : g_bad_lanes
+    // Refuses *_LANES=0
     $fatal(
         1, "stream_repack: IN_LANES %0d and OUT_LANES %0d must be at least 1", IN_LANES, OUT_LANES
     );
   end
   if (IN_SIZE < 1 || OUT_SIZE < 1) begin : g_bad_size
+    // Refuses *_SIZE=0
     $fatal(1, "stream_repack: IN_SIZE %0d and OUT_SIZE %0d must be at least 1", IN_SIZE, OUT_SIZE);
   end
 

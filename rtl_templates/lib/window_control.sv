@@ -52,6 +52,7 @@ module window_control #(
 );
 
   if (IN_H < 1 || IN_W < 1 || OUT_H < 1 || OUT_W < 1 || TILES < 1) begin : g_bad_size
+    // Refuses IN_[HW]=0; OUT_[HW]=0; TILES=0
     $fatal(
         1,
         "window_control: sizes must be at least 1, got in %0d x %0d, out %0d x %0d, tiles %0d",
@@ -63,6 +64,7 @@ module window_control #(
     );
   end
   if (SPAN_H < 0 || SPAN_W < 0 || STRIDE_H < 1 || STRIDE_W < 1) begin : g_bad_window
+    // Refuses SPAN_[HW]=-1; STRIDE_[HW]=0
     $fatal(
         1,
         "window_control: need SPAN_H %0d, SPAN_W %0d >= 0, STRIDE_H %0d, STRIDE_W %0d >= 1",
@@ -73,9 +75,11 @@ module window_control #(
     );
   end
   if (PAD_H < 0 || PAD_W < 0) begin : g_bad_pad
+    // Refuses PAD_[HW]=-1
     $fatal(1, "window_control: PAD_H %0d and PAD_W %0d must not be negative", PAD_H, PAD_W);
   end
   if (DEPTH < 1) begin : g_bad_depth
+    // Refuses DEPTH=0
     $fatal(1, "window_control: DEPTH must be at least 1, got %0d", DEPTH);
   end
 

@@ -44,6 +44,7 @@ module window_reduce #(
 );
 
   if (LANES < 1 || IN_WIDTH < 1 || OUT_WIDTH < IN_WIDTH) begin : g_bad_width
+    // Refuses LANES=0; IN_WIDTH=0; OUT_WIDTH=7; takes IN_WIDTH=1; takes OUT_WIDTH=8
     $fatal(
         1,
         "window_reduce: LANES %0d, IN_WIDTH %0d must be at least 1, OUT_WIDTH %0d IN_WIDTH or more",
@@ -54,16 +55,19 @@ module window_reduce #(
   end
   if (SIGNED < 0 || SIGNED > 1 || SUM < 0 || SUM > 1 || ADAPTIVE < 0 || ADAPTIVE > 1)
   begin : g_bad_flag
+    // Refuses SIGNED=-1; SIGNED=2; SUM=-1; SUM=2; ADAPTIVE=-1; ADAPTIVE=2
     $fatal(
         1, "window_reduce: SIGNED %0d, SUM %0d, ADAPTIVE %0d must be 0 or 1", SIGNED, SUM, ADAPTIVE
     );
   end
   if (LEN < 1 || OUT_LEN < 1 || INNER < 1) begin : g_bad_size
+    // Refuses LEN=0; OUT_LEN=0; INNER=0
     $fatal(
         1, "window_reduce: LEN %0d, OUT_LEN %0d, INNER %0d must be at least 1", LEN, OUT_LEN, INNER
     );
   end
   if (KERNEL < 1 || STRIDE < 1 || DILATION < 1 || PADDING < 0) begin : g_bad_window
+    // Refuses KERNEL=0; STRIDE=0; DILATION=0; PADDING=-1
     $fatal(
         1,
         "window_reduce: KERNEL %0d, STRIDE %0d, DILATION %0d must be at least 1, PADDING %0d 0",
@@ -76,11 +80,13 @@ module window_reduce #(
 
   localparam int Span = (KERNEL - 1) * DILATION + 1;
   if (ADAPTIVE != 0 && OUT_LEN > LEN) begin : g_bad_adaptive
+    // Refuses ADAPTIVE=1, OUT_LEN=2
     $fatal(1, "window_reduce: OUT_LEN %0d is more than LEN %0d", OUT_LEN, LEN);
   end
   if (ADAPTIVE == 0 &&
       (PADDING >= Span || (OUT_LEN - 1) * STRIDE - PADDING >= LEN ||
        OUT_LEN * STRIDE - PADDING + Span - 1 < LEN)) begin : g_bad_out
+    // Refuses PADDING=1, OUT_LEN=2; OUT_LEN=2; LEN=2; KERNEL=2, PADDING=1, LEN=2
     $fatal(
         1,
         "window_reduce: OUT_LEN %0d windows of %0d positions do not fit LEN %0d, PADDING %0d",

@@ -71,15 +71,18 @@ module fixed_affine #(
   // ---- Parameter checks: everything that appears twice must agree.
   if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
       DATA_IN_0_TENSOR_SIZE_DIM_2 < 1) begin : g_bad_size
+    // Refuses DATA_IN_0_TENSOR_SIZE_DIM_*=0
     $fatal(1, "fixed_affine: DATA_IN_0_TENSOR_SIZE_DIM_0..2 must be at least 1");
   end
   if (Lanes < 1 || DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1)
   begin : g_bad_lanes
+    // Refuses DATA_IN_0_PARALLELISM_DIM_0=0; DATA_IN_0_PARALLELISM_DIM_[123]=2
     $fatal(1, "fixed_affine: DATA_IN_0_PARALLELISM must be 1 or more, 1, 1, got %0d", Lanes);
   end
   if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_data_out_0_size
+    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_*=2
     $fatal(
         1,
         "fixed_affine: DATA_OUT_0_TENSOR_SIZE %0d, %0d, %0d does not go with DATA_IN_0's",
@@ -90,6 +93,7 @@ module fixed_affine #(
   end
   if (DATA_OUT_0_PARALLELISM_DIM_0 != Lanes || DATA_OUT_0_PARALLELISM_DIM_1 != 1 ||
       DATA_OUT_0_PARALLELISM_DIM_2 != 1) begin : g_data_out_0_lanes
+    // Refuses DATA_OUT_0_PARALLELISM_DIM_*=2
     $fatal(
         1,
         "fixed_affine: DATA_OUT_0_PARALLELISM %0d must be DATA_IN_0's %0d",
@@ -102,6 +106,7 @@ module fixed_affine #(
        WEIGHT_TENSOR_SIZE_DIM_1 != 1) ||
       (WEIGHT_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2 &&
        WEIGHT_TENSOR_SIZE_DIM_2 != 1)) begin : g_weight_size
+    // Refuses WEIGHT_TENSOR_SIZE_DIM_*=2
     $fatal(
         1,
         "fixed_affine: WEIGHT_TENSOR_SIZE %0d, %0d, %0d does not go with DATA_IN_0's",
@@ -112,6 +117,7 @@ module fixed_affine #(
   end
   if (WEIGHT_PARALLELISM_DIM_0 != Lanes || WEIGHT_PARALLELISM_DIM_1 != 1 ||
       WEIGHT_PARALLELISM_DIM_2 != 1) begin : g_weight_lanes
+    // Refuses WEIGHT_PARALLELISM_DIM_*=2
     $fatal(
         1,
         "fixed_affine: WEIGHT_PARALLELISM %0d must be DATA_IN_0's %0d",
@@ -124,6 +130,7 @@ module fixed_affine #(
        BIAS_TENSOR_SIZE_DIM_1 != 1) ||
       (BIAS_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2 &&
        BIAS_TENSOR_SIZE_DIM_2 != 1)) begin : g_bias_size
+    // Refuses BIAS_TENSOR_SIZE_DIM_*=2
     $fatal(
         1,
         "fixed_affine: BIAS_TENSOR_SIZE %0d, %0d, %0d does not go with DATA_IN_0's",
@@ -134,6 +141,7 @@ module fixed_affine #(
   end
   if (BIAS_PARALLELISM_DIM_0 != Lanes || BIAS_PARALLELISM_DIM_1 != 1 ||
       BIAS_PARALLELISM_DIM_2 != 1) begin : g_bias_lanes
+    // Refuses BIAS_PARALLELISM_DIM_*=2
     $fatal(
         1,
         "fixed_affine: BIAS_PARALLELISM %0d must be DATA_IN_0's %0d",
@@ -143,12 +151,26 @@ module fixed_affine #(
   end
   if (DATA_IN_0_PRECISION_0 < 1 || WEIGHT_PRECISION_0 < 1 || BIAS_PRECISION_0 < 1)
   begin : g_bad_width
+    // Refuses DATA_IN_0_PRECISION_0=0; WEIGHT_PRECISION_0=0; BIAS_PRECISION_0=0; takes
+    // DATA_IN_0_PRECISION_0=1; takes WEIGHT_PRECISION_0=1; takes BIAS_PRECISION_0=1
     $fatal(
         1,
         "fixed_affine: widths must be at least 1, got %0d, %0d, %0d",
         DATA_IN_0_PRECISION_0,
         WEIGHT_PRECISION_0,
         BIAS_PRECISION_0
+    );
+  end
+  if (DATA_IN_0_SIGNED < 0 || DATA_IN_0_SIGNED > 1 || WEIGHT_SIGNED < 0 || WEIGHT_SIGNED > 1 ||
+      BIAS_SIGNED < 0 || BIAS_SIGNED > 1) begin : g_bad_signed
+    // Refuses DATA_IN_0_SIGNED=-1; DATA_IN_0_SIGNED=2; WEIGHT_SIGNED=-1; WEIGHT_SIGNED=2;
+    // BIAS_SIGNED=-1; BIAS_SIGNED=2
+    $fatal(
+        1,
+        "fixed_affine: SIGNED must be 0 or 1, got %0d, %0d, %0d",
+        DATA_IN_0_SIGNED,
+        WEIGHT_SIGNED,
+        BIAS_SIGNED
     );
   end
 

@@ -70,6 +70,7 @@ module fixed_binary #(
   // ---- Parameter checks: everything that appears twice must agree.
   if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
       DATA_IN_0_TENSOR_SIZE_DIM_2 < 1) begin : g_bad_size
+    // Refuses DATA_IN_0_TENSOR_SIZE_DIM_*=0
     $fatal(
         1,
         "fixed_binary: DATA_IN_0_TENSOR_SIZE_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
@@ -80,6 +81,7 @@ module fixed_binary #(
   end
   if (Lanes < 1 || DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1)
   begin : g_bad_parallelism
+    // Refuses DATA_IN_0_PARALLELISM_DIM_0=0; DATA_IN_0_PARALLELISM_DIM_[123]=2
     $fatal(
         1,
         "fixed_binary: DATA_IN_0_PARALLELISM_DIM_0..2 must be 1 or more, 1, 1, got %0d, %0d, %0d",
@@ -91,6 +93,7 @@ module fixed_binary #(
   if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_size_differs
+    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_*=2
     $fatal(
         1,
         "fixed_binary: DATA_OUT_0_TENSOR_SIZE %0d, %0d, %0d differs from DATA_IN_0's",
@@ -105,6 +108,8 @@ module fixed_binary #(
        (HAS_CONSTANT == 0 || DATA_IN_1_TENSOR_SIZE_DIM_1 != 1)) ||
       (DATA_IN_1_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2 &&
        (HAS_CONSTANT == 0 || DATA_IN_1_TENSOR_SIZE_DIM_2 != 1))) begin : g_operands_differ
+    // Refuses DATA_IN_1_TENSOR_SIZE_DIM_*=2; HAS_CONSTANT=1, DATA_IN_1_TENSOR_SIZE_DIM_*=2;
+    // DATA_IN_0_TENSOR_SIZE_DIM_[12]=2
     $fatal(
         1,
         "fixed_binary: DATA_IN_1_TENSOR_SIZE %0d, %0d, %0d does not go with DATA_IN_0's",
@@ -117,6 +122,7 @@ module fixed_binary #(
       DATA_OUT_0_PARALLELISM_DIM_2 != 1 || DATA_IN_1_PARALLELISM_DIM_0 != Lanes ||
       DATA_IN_1_PARALLELISM_DIM_1 != 1 || DATA_IN_1_PARALLELISM_DIM_2 != 1)
   begin : g_parallelism_differs
+    // Refuses DATA_OUT_0_PARALLELISM_DIM_*=2; DATA_IN_1_PARALLELISM_DIM_*=2
     $fatal(
         1,
         "fixed_binary: lanes of DATA_IN_1 %0d and DATA_OUT_0 %0d must be those of DATA_IN_0 %0d",
@@ -126,12 +132,15 @@ module fixed_binary #(
     );
   end
   if (HAS_CONSTANT < 0 || HAS_CONSTANT > 1) begin : g_bad_has_constant
+    // Refuses HAS_CONSTANT=-1; HAS_CONSTANT=2
     $fatal(1, "fixed_binary: HAS_CONSTANT must be 0 or 1, got %0d", HAS_CONSTANT);
   end
   if (OPERATION < 0 || OPERATION > 5) begin : g_bad_operation
+    // Refuses OPERATION=-1; OPERATION=6
     $fatal(1, "fixed_binary: OPERATION must be 0 to 5, got %0d", OPERATION);
   end
   if (DATA_IN_0_PRECISION_0 < 1 || DATA_IN_1_PRECISION_0 < 1) begin : g_bad_width
+    // Refuses DATA_IN_[01]_PRECISION_0=0; takes DATA_IN_[01]_PRECISION_0=1
     $fatal(
         1,
         "fixed_binary: DATA_IN_0_PRECISION_0 %0d and DATA_IN_1_PRECISION_0 %0d must be at least 1",
@@ -141,6 +150,7 @@ module fixed_binary #(
   end
   if (DATA_IN_0_SIGNED < 0 || DATA_IN_0_SIGNED > 1 || DATA_IN_1_SIGNED < 0 ||
       DATA_IN_1_SIGNED > 1) begin : g_bad_signed
+    // Refuses DATA_IN_[01]_SIGNED=-1; DATA_IN_[01]_SIGNED=2
     $fatal(
         1,
         "fixed_binary: DATA_IN_0_SIGNED %0d and DATA_IN_1_SIGNED %0d must be 0 or 1",

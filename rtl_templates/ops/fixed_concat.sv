@@ -124,14 +124,17 @@ module fixed_concat #(
 
   // ---- Parameter checks.
   if (INPUTS < 2 || INPUTS > 4) begin : g_bad_inputs
+    // Refuses INPUTS=1; INPUTS=5
     $fatal(1, "fixed_concat: INPUTS must be 2 to 4, got %0d", INPUTS);
   end
   if (Lanes < 1 || DATA_OUT_0_PARALLELISM_DIM_1 != 1 || DATA_OUT_0_PARALLELISM_DIM_2 != 1)
   begin : g_bad_lanes
+    // Refuses DATA_OUT_0_PARALLELISM_DIM_0=0; DATA_OUT_0_PARALLELISM_DIM_[12]=2
     $fatal(1, "fixed_concat: DATA_OUT_0_PARALLELISM must be 1 or more, 1, 1, got %0d", Lanes);
   end
   for (genvar k = 0; k < INPUTS; k++) begin : g_check
     if (Size0[k] < 1 || Size1[k] < 1 || Size2[k] != DATA_OUT_0_TENSOR_SIZE_DIM_2) begin : g_bad_size
+      // Refuses DATA_IN_[01]_TENSOR_SIZE_DIM_[01]=0; DATA_IN_[01]_TENSOR_SIZE_DIM_2=2
       $fatal(
           1,
           "fixed_concat: TENSOR_SIZE of DATA_IN_%0d is %0d, %0d, %0d, the output has %0d rounds",
@@ -143,6 +146,7 @@ module fixed_concat #(
       );
     end
     if (Par0[k] != Lanes || Par1[k] != 1 || Par2[k] != 1) begin : g_bad_parallelism
+      // Refuses DATA_IN_[01]_PARALLELISM_DIM_*=2
       $fatal(
           1,
           "fixed_concat: PARALLELISM of DATA_IN_%0d is %0d, DATA_OUT_0 has %0d",
@@ -163,6 +167,7 @@ module fixed_concat #(
                             ((INPUTS > 3) ? Beats[3] : 0);
 
   if (AllBeats != OutBeats) begin : g_bad_sum
+    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_0=3
     $fatal(
         1, "fixed_concat: the inputs have %0d beats a round, DATA_OUT_0 has %0d", AllBeats, OutBeats
     );

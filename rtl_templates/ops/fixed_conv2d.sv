@@ -129,6 +129,7 @@ module fixed_conv2d #(
   // ---- Parameter checks: everything that appears twice must agree.
   if (InC < 1 || InW < 1 || InH < 1 || OutC < 1 || OutW < 1 || OutH < 1 ||
       DATA_IN_0_TENSOR_SIZE_DIM_3 < 1) begin : g_bad_size
+    // Refuses DATA_IN_0_TENSOR_SIZE_DIM_*=0; DATA_OUT_0_TENSOR_SIZE_DIM_[012]=0
     $fatal(
         1,
         "fixed_conv2d: tensor sizes must be at least 1, in %0d x %0d x %0d, out %0d x %0d x %0d",
@@ -141,24 +142,33 @@ module fixed_conv2d #(
     );
   end
   if (DATA_OUT_0_TENSOR_SIZE_DIM_3 != DATA_IN_0_TENSOR_SIZE_DIM_3) begin : g_bad_images
+    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_3=2
     $fatal(1, "fixed_conv2d: TENSOR_SIZE_DIM_3 of DATA_IN_0 and DATA_OUT_0 must agree");
   end
   if (PI < 1 || PO < 1) begin : g_bad_lanes
+    // Refuses DATA_IN_0_PARALLELISM_DIM_0=0; DATA_OUT_0_PARALLELISM_DIM_0=0
     $fatal(1, "fixed_conv2d: parallelism must be at least 1, got in %0d, out %0d", PI, PO);
   end
   if (DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1 ||
       DATA_IN_0_PARALLELISM_DIM_3 != 1) begin : g_bad_in_dims
+    // Refuses DATA_IN_0_PARALLELISM_DIM_[123]=2
     $fatal(1, "fixed_conv2d: DATA_IN_0_PARALLELISM_DIM_1 to _3 must be 1");
   end
   if (DATA_OUT_0_PARALLELISM_DIM_1 != 1 || DATA_OUT_0_PARALLELISM_DIM_2 != 1 ||
       DATA_OUT_0_PARALLELISM_DIM_3 != 1) begin : g_bad_out_dims
+    // Refuses DATA_OUT_0_PARALLELISM_DIM_[123]=2
     $fatal(1, "fixed_conv2d: DATA_OUT_0_PARALLELISM_DIM_1 to _3 must be 1");
   end
   if (GROUPS < 1 || InC % GROUPS != 0 || OutC % GROUPS != 0) begin : g_bad_groups
+    // Refuses GROUPS=0; GROUPS=2, DATA_IN_0_TENSOR_SIZE_DIM_0=2; GROUPS=2,
+    // DATA_OUT_0_TENSOR_SIZE_DIM_0=2
     $fatal(1, "fixed_conv2d: GROUPS %0d does not divide channels %0d and %0d", GROUPS, InC, OutC);
   end
   if (Depthwise ? PI != PO : (GROUPS > 1 && (GroupIn % PI != 0 || GroupOut % PO != 0)))
   begin : g_bad_group_lanes
+    // Refuses GROUPS=2, DATA_IN_0_TENSOR_SIZE_DIM_0=2, DATA_OUT_0_TENSOR_SIZE_DIM_0=2,
+    // DATA_IN_0_PARALLELISM_DIM_0=2; GROUPS=2, DATA_IN_0_TENSOR_SIZE_DIM_0=4,
+    // DATA_OUT_0_TENSOR_SIZE_DIM_0=4, DATA_*_0_PARALLELISM_DIM_0=3
     $fatal(
         1,
         "fixed_conv2d: lanes %0d, %0d do not fit groups of %0d to %0d channels (depthwise: equal)",
@@ -170,6 +180,7 @@ module fixed_conv2d #(
   end
   if (WEIGHT_TENSOR_SIZE_DIM_0 != GroupIn || WEIGHT_TENSOR_SIZE_DIM_1 != KW ||
       WEIGHT_TENSOR_SIZE_DIM_2 != KH || WEIGHT_TENSOR_SIZE_DIM_3 != OutC) begin : g_bad_weight
+    // Refuses WEIGHT_TENSOR_SIZE_DIM_*=2
     $fatal(
         1,
         "fixed_conv2d: WEIGHT_TENSOR_SIZE must be %0d, %0d, %0d, %0d, got %0d, %0d, %0d, %0d",
@@ -184,6 +195,7 @@ module fixed_conv2d #(
     );
   end
   if (WEIGHT_PARALLELISM_DIM_0 != LaneIn || WEIGHT_PARALLELISM_DIM_3 != PO) begin : g_bad_tile
+    // Refuses WEIGHT_PARALLELISM_DIM_[03]=2
     $fatal(
         1,
         "fixed_conv2d: WEIGHT_PARALLELISM_DIM_0, _3 are %0d, %0d, data needs %0d, %0d",
@@ -195,6 +207,7 @@ module fixed_conv2d #(
   end
   if (Unroll && (WEIGHT_PARALLELISM_DIM_1 != KW || WEIGHT_PARALLELISM_DIM_2 != KH))
   begin : g_bad_unroll
+    // Refuses WEIGHT_PARALLELISM_DIM_[12]=2
     $fatal(
         1,
         "fixed_conv2d: WEIGHT_PARALLELISM_DIM_1, _2 are %0d, %0d, must be 1, 1 or %0d, %0d",
@@ -206,6 +219,7 @@ module fixed_conv2d #(
   end
   if (HAS_BIAS != 0 && (BIAS_TENSOR_SIZE_DIM_0 != OutC || BIAS_PARALLELISM_DIM_0 != PO))
   begin : g_bad_bias
+    // Refuses HAS_BIAS=1, BIAS_TENSOR_SIZE_DIM_0=2; HAS_BIAS=1, BIAS_PARALLELISM_DIM_0=2
     $fatal(
         1,
         "fixed_conv2d: BIAS_TENSOR_SIZE_DIM_0 %0d, BIAS_PARALLELISM_DIM_0 %0d, need %0d, %0d",
@@ -216,11 +230,14 @@ module fixed_conv2d #(
     );
   end
   if (WEIGHT_SHIFT_PRECISION_1 != 0 || WEIGHT_SHIFT_SIGNED != 0) begin : g_bad_shift_format
+    // Refuses WEIGHT_SHIFT_PRECISION_1=1; WEIGHT_SHIFT_SIGNED=1
     $fatal(1, "fixed_conv2d: WEIGHT_SHIFT_PRECISION_1 and WEIGHT_SHIFT_SIGNED must be 0");
   end
   if (HAS_WEIGHT_SHIFT != 0 &&
       (WEIGHT_SHIFT_TENSOR_SIZE_DIM_0 != OutC || WEIGHT_SHIFT_PARALLELISM_DIM_0 != PO))
   begin : g_bad_shift
+    // Refuses HAS_WEIGHT_SHIFT=1, WEIGHT_SHIFT_TENSOR_SIZE_DIM_0=2; HAS_WEIGHT_SHIFT=1,
+    // WEIGHT_SHIFT_PARALLELISM_DIM_0=2
     $fatal(
         1,
         "fixed_conv2d: WEIGHT_SHIFT_TENSOR_SIZE_DIM_0 %0d, _PARALLELISM_DIM_0 %0d, need %0d, %0d",

@@ -73,13 +73,17 @@ module fixed_function #(
 
   // What the input's fraction means is in the table.
   if (DATA_IN_0_PRECISION_1 < -512 || DATA_IN_0_PRECISION_1 > 512) begin : g_bad_frac
+    // Refuses DATA_IN_0_PRECISION_1=-513; DATA_IN_0_PRECISION_1=513; takes
+    // DATA_IN_0_PRECISION_1=-512; takes DATA_IN_0_PRECISION_1=512
     $fatal(1, "fixed_function: DATA_IN_0_PRECISION_1 %0d is beyond 512", DATA_IN_0_PRECISION_1);
   end
   if (SEGMENTS < 0) begin : g_bad_segments
+    // Refuses SEGMENTS=-1
     $fatal(1, "fixed_function: SEGMENTS must not be negative, got %0d", SEGMENTS);
   end
   if (DATA_IN_0_SIGNED < 0 || DATA_IN_0_SIGNED > 1 || DATA_OUT_0_SIGNED < 0 ||
       DATA_OUT_0_SIGNED > 1) begin : g_bad_signed
+    // Refuses DATA_*_0_SIGNED=-1; DATA_*_0_SIGNED=2
     $fatal(
         1,
         "fixed_function: DATA_IN_0_SIGNED %0d and DATA_OUT_0_SIGNED %0d must be 0 or 1",

@@ -94,39 +94,53 @@ module fixed_linear #(
   // ---- Parameter checks: everything that appears twice must agree.
   if (InSize < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_2 < 1 ||
       OutSize < 1 || PI < 1 || PO < 1) begin : g_bad_size
+    // Refuses DATA_IN_0_TENSOR_SIZE_DIM_*=0; DATA_OUT_0_TENSOR_SIZE_DIM_0=0;
+    // DATA_*_0_PARALLELISM_DIM_0=0
     $fatal(1, "fixed_linear: tensor sizes and parallelism must be at least 1");
   end
   if (DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1 ||
       DATA_OUT_0_PARALLELISM_DIM_1 != 1 || DATA_OUT_0_PARALLELISM_DIM_2 != 1) begin : g_bad_dims
+    // Refuses DATA_*_0_PARALLELISM_DIM_[12]=2
     $fatal(1, "fixed_linear: PARALLELISM_DIM_1 and _DIM_2 of DATA_IN_0 and DATA_OUT_0 must be 1");
   end
   if (DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_bad_rows
+    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_[12]=2
     $fatal(1, "fixed_linear: TENSOR_SIZE_DIM_1 and _DIM_2 of DATA_IN_0 and DATA_OUT_0 must agree");
   end
   if (WEIGHT_TENSOR_SIZE_DIM_0 != InSize || WEIGHT_TENSOR_SIZE_DIM_1 != OutSize)
   begin : g_bad_weight
+    // Refuses WEIGHT_TENSOR_SIZE_DIM_*=2
     $fatal(1, "fixed_linear: WEIGHT_TENSOR_SIZE_DIM_0, _1 must be %0d, %0d", InSize, OutSize);
   end
   if (WEIGHT_PARALLELISM_DIM_0 != PI || WEIGHT_PARALLELISM_DIM_1 != PO) begin : g_bad_tile
+    // Refuses WEIGHT_PARALLELISM_DIM_*=2
     $fatal(1, "fixed_linear: WEIGHT_PARALLELISM_DIM_0, _1 must be %0d, %0d", PI, PO);
   end
   if (HAS_BIAS < 0 || HAS_BIAS > 1 || HAS_WEIGHT_SHIFT < 0 || HAS_WEIGHT_SHIFT > 1 ||
       BIAS_SIGNED < 0 || BIAS_SIGNED > 1) begin : g_bad_flag
+    // Refuses HAS_*=-1; HAS_*=2; BIAS_SIGNED=-1; BIAS_SIGNED=2
     $fatal(1, "fixed_linear: flags: HAS_BIAS %0d, BIAS_SIGNED %0d", HAS_BIAS, BIAS_SIGNED);
   end
   if (BL < 1 || BIAS_PRECISION_0 < 1) begin : g_bad_bias_port
+    // Refuses BIAS_PARALLELISM_DIM_0=0; BIAS_PRECISION_0=0; takes BIAS_PRECISION_0=1
     $fatal(1, "fixed_linear: BIAS_PARALLELISM_DIM_0, BIAS_PRECISION_0 must be at least 1");
   end
   if (HAS_BIAS != 0 && (BIAS_TENSOR_SIZE_DIM_0 != OutSize || BL != PO)) begin : g_bad_bias
+    // Refuses HAS_BIAS=1, BIAS_TENSOR_SIZE_DIM_0=2; HAS_BIAS=1, BIAS_PARALLELISM_DIM_0=2
     $fatal(1, "fixed_linear: BIAS_TENSOR_SIZE_DIM_0, BIAS_PARALLELISM_DIM_0 differ from data");
   end
   if (SL < 1 || SW < 1 || SW > 6 || WEIGHT_SHIFT_PRECISION_1 != 0 || WEIGHT_SHIFT_SIGNED != 0)
   begin : g_bad_shift_port
+    // Refuses WEIGHT_SHIFT_PARALLELISM_DIM_0=0; WEIGHT_SHIFT_PRECISION_0=0;
+    // WEIGHT_SHIFT_PRECISION_0=7; WEIGHT_SHIFT_PRECISION_1=1; WEIGHT_SHIFT_SIGNED=1; takes
+    // WEIGHT_SHIFT_PRECISION_0=6
     $fatal(1, "fixed_linear: WEIGHT_SHIFT must be unsigned, 1 to 6 bits, no fraction, 1 lane up");
   end
   if (HAS_WEIGHT_SHIFT != 0 && (WEIGHT_SHIFT_TENSOR_SIZE_DIM_0 != OutSize || SL != PO))
   begin : g_bad_shift
+    // Refuses HAS_WEIGHT_SHIFT=1, WEIGHT_SHIFT_TENSOR_SIZE_DIM_0=2; HAS_WEIGHT_SHIFT=1,
+    // WEIGHT_SHIFT_PARALLELISM_DIM_0=2
     $fatal(1, "fixed_linear: WEIGHT_SHIFT_TENSOR_SIZE_DIM_0, _PARALLELISM_DIM_0 differ from data");
   end
 

@@ -75,6 +75,7 @@ module fixed_pieces #(
   ) u_check ();
 
   if (SLOPE_FRAC < 0 || OFFSET_FRAC < 0) begin : g_bad_frac
+    // Refuses SLOPE_FRAC=-1; OFFSET_FRAC=-1
     $fatal(
         1,
         "fixed_pieces: SLOPE_FRAC %0d and OFFSET_FRAC %0d must not be negative",

@@ -71,6 +71,7 @@ module fixed_prelu #(
   ) u_check ();
 
   if (WEIGHT_PRECISION_0 < 1 || WEIGHT_SIGNED < 0 || WEIGHT_SIGNED > 1) begin : g_bad_weight
+    // Refuses WEIGHT_PRECISION_0=0; WEIGHT_SIGNED=-1; WEIGHT_SIGNED=2; takes WEIGHT_PRECISION_0=1
     $fatal(
         1,
         "fixed_prelu: WEIGHT_PRECISION_0 %0d must be at least 1, WEIGHT_SIGNED %0d 0 or 1",
@@ -80,12 +81,15 @@ module fixed_prelu #(
   end
   if (WEIGHT_TENSOR_SIZE_DIM_0 == 1) begin : g_one_weight
     if (WEIGHT_PARALLELISM_DIM_0 != 1) begin : g_bad_lanes
+      // Refuses WEIGHT_PARALLELISM_DIM_0=2
       $fatal(
           1, "fixed_prelu: WEIGHT_PARALLELISM_DIM_0 must be 1, got %0d", WEIGHT_PARALLELISM_DIM_0
       );
     end
   end else if (WEIGHT_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
                WEIGHT_PARALLELISM_DIM_0 != Lanes) begin : g_bad_channels
+    // Refuses WEIGHT_TENSOR_SIZE_DIM_0=2; DATA_IN_0_TENSOR_SIZE_DIM_0=2,
+    // WEIGHT_TENSOR_SIZE_DIM_0=2, WEIGHT_PARALLELISM_DIM_0=2
     $fatal(
         1,
         "fixed_prelu: WEIGHT_TENSOR_SIZE_DIM_0 %0d, WEIGHT_PARALLELISM_DIM_0 %0d, need %0d, %0d",

@@ -55,24 +55,29 @@ module fixed_slice #(
   // ---- Parameter checks.
   if (DATA_OUT_0_TENSOR_SIZE_DIM_0 < 1 || DATA_OUT_0_TENSOR_SIZE_DIM_1 < 1 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_2 < 1 || DATA_OUT_0_TENSOR_SIZE_DIM_3 < 1) begin : g_bad_size
+    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_*=0
     $fatal(1, "fixed_slice: DATA_OUT_0_TENSOR_SIZE_DIM_0 to _3 must be at least 1");
   end
   if (Lanes < 1 || DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1 ||
       DATA_IN_0_PARALLELISM_DIM_3 != 1) begin : g_bad_lanes
+    // Refuses DATA_IN_0_PARALLELISM_DIM_0=0; DATA_IN_0_PARALLELISM_DIM_[123]=2
     $fatal(1, "fixed_slice: DATA_IN_0_PARALLELISM must be 1 or more, 1, 1, 1, got %0d", Lanes);
   end
   if (DATA_OUT_0_PARALLELISM_DIM_0 != Lanes || DATA_OUT_0_PARALLELISM_DIM_1 != 1 ||
       DATA_OUT_0_PARALLELISM_DIM_2 != 1 || DATA_OUT_0_PARALLELISM_DIM_3 != 1)
   begin : g_lanes_differ
+    // Refuses DATA_OUT_0_PARALLELISM_DIM_*=2
     $fatal(1, "fixed_slice: DATA_OUT_0_PARALLELISM differs from DATA_IN_0_PARALLELISM");
   end
   if (DIM != 0 && DIM != 2) begin : g_bad_dim
+    // Refuses DIM=1
     $fatal(1, "fixed_slice: DIM must be 0 or 2, got %0d", DIM);
   end
   if ((DIM != 0 && DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0) ||
       (DIM != 2 && DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) ||
       DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_3 != DATA_IN_0_TENSOR_SIZE_DIM_3) begin : g_size_differs
+    // Refuses DIM=2, DATA_OUT_0_TENSOR_SIZE_DIM_0=2; DIM=0; DATA_OUT_0_TENSOR_SIZE_DIM_[13]=2
     $fatal(
         1, "fixed_slice: DATA_OUT_0_TENSOR_SIZE differs from DATA_IN_0 in more than DIM %0d", DIM
     );
@@ -83,6 +88,8 @@ module fixed_slice #(
   localparam int OutSize = Inside ? DATA_OUT_0_TENSOR_SIZE_DIM_0 : DATA_OUT_0_TENSOR_SIZE_DIM_2;
 
   if (BEGIN < 0 || STEP < 1 || BEGIN + (OutSize - 1) * STEP >= InSize) begin : g_bad_range
+    // Refuses BEGIN=-1; STEP=0; BEGIN=2; DIM=0, DATA_IN_0_TENSOR_SIZE_DIM_0=3,
+    // DATA_OUT_0_TENSOR_SIZE_DIM_0=2, STEP=3
     $fatal(
         1,
         "fixed_slice: BEGIN %0d, STEP %0d and %0d elements do not fit a size of %0d",
@@ -94,6 +101,11 @@ module fixed_slice #(
   end
   if (Inside && Lanes > 1 && (STEP != 1 || BEGIN % Lanes != 0 ||
       (BEGIN + OutSize != InSize && OutSize % Lanes != 0))) begin : g_bad_beats
+    // Refuses DIM=0, DATA_IN_0_PARALLELISM_DIM_0=2, DATA_OUT_0_PARALLELISM_DIM_0=2,
+    // DATA_IN_0_TENSOR_SIZE_DIM_0=8, DATA_OUT_0_TENSOR_SIZE_DIM_0=4, STEP=2; DIM=0,
+    // DATA_IN_0_PARALLELISM_DIM_0=2, DATA_OUT_0_PARALLELISM_DIM_0=2, DATA_IN_0_TENSOR_SIZE_DIM_0=3,
+    // DATA_OUT_0_TENSOR_SIZE_DIM_0=2, BEGIN=1; DIM=0, DATA_IN_0_PARALLELISM_DIM_0=2,
+    // DATA_OUT_0_PARALLELISM_DIM_0=2, DATA_IN_0_TENSOR_SIZE_DIM_0=4, DATA_OUT_0_TENSOR_SIZE_DIM_0=1
     $fatal(
         1,
         "fixed_slice: BEGIN %0d, STEP %0d and %0d elements are no whole beats of %0d lanes",

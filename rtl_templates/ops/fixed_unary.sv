@@ -71,14 +71,17 @@ module fixed_unary #(
   ) u_check ();
 
   if (OPERATION < 0 || OPERATION > 2) begin : g_bad_operation
+    // Refuses OPERATION=-1; OPERATION=3
     $fatal(1, "fixed_unary: OPERATION must be 0, 1 or 2, got %0d", OPERATION);
   end
   if (HAS_LOWEST < 0 || HAS_LOWEST > 1 || HAS_HIGHEST < 0 || HAS_HIGHEST > 1) begin : g_bad_limits
+    // Refuses HAS_*=-1; HAS_*=2
     $fatal(
         1, "fixed_unary: HAS_LOWEST %0d and HAS_HIGHEST %0d must be 0 or 1", HAS_LOWEST, HAS_HIGHEST
     );
   end
   if (DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1) begin : g_bad_outer
+    // Refuses DATA_IN_0_PARALLELISM_DIM_[12]=2
     $fatal(1, "fixed_unary: DATA_IN_0_PARALLELISM_DIM_1 and _DIM_2 must be 1");
   end
 

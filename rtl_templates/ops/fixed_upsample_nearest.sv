@@ -54,10 +54,12 @@ module fixed_upsample_nearest #(
 
   if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
       DATA_IN_0_TENSOR_SIZE_DIM_2 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_3 < 1) begin : g_bad_size
+    // Refuses DATA_IN_0_TENSOR_SIZE_DIM_*=0
     $fatal(1, "fixed_upsample_nearest: DATA_IN_0_TENSOR_SIZE_DIM_0 to _3 must be at least 1");
   end
   if (Lanes < 1 || DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1 ||
       DATA_IN_0_PARALLELISM_DIM_3 != 1) begin : g_bad_lanes
+    // Refuses DATA_IN_0_PARALLELISM_DIM_0=0; DATA_IN_0_PARALLELISM_DIM_[123]=2
     $fatal(
         1,
         "fixed_upsample_nearest: DATA_IN_0_PARALLELISM_DIM_0 %0d must be at least 1, the others 1",
@@ -67,10 +69,12 @@ module fixed_upsample_nearest #(
   if (DATA_OUT_0_PARALLELISM_DIM_0 != Lanes || DATA_OUT_0_PARALLELISM_DIM_1 != 1 ||
       DATA_OUT_0_PARALLELISM_DIM_2 != 1 || DATA_OUT_0_PARALLELISM_DIM_3 != 1)
   begin : g_lanes_differ
+    // Refuses DATA_OUT_0_PARALLELISM_DIM_*=2
     $fatal(1, "fixed_upsample_nearest: DATA_OUT_0_PARALLELISM differs from DATA_IN_0_PARALLELISM");
   end
   if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_3 != DATA_IN_0_TENSOR_SIZE_DIM_3) begin : g_size_differs
+    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_[03]=2
     $fatal(
         1, "fixed_upsample_nearest: DATA_OUT_0_TENSOR_SIZE_DIM_0 or _DIM_3 differs from DATA_IN_0"
     );
@@ -79,6 +83,8 @@ module fixed_upsample_nearest #(
   if (FACTOR_0 < 1 || FACTOR_1 < 1 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_1 != FACTOR_0 * DATA_IN_0_TENSOR_SIZE_DIM_1 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_2 != FACTOR_1 * DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_bad_factor
+    // Refuses FACTOR_*=0; FACTOR_0=0, DATA_OUT_0_TENSOR_SIZE_DIM_1=0; FACTOR_1=0,
+    // DATA_OUT_0_TENSOR_SIZE_DIM_2=0; DATA_OUT_0_TENSOR_SIZE_DIM_[12]=2; FACTOR_*=2
     $fatal(
         1,
         "fixed_upsample_nearest: FACTOR_0 %0d, FACTOR_1 %0d do not make the size of data_out_0",

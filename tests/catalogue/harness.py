@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from mase_hw.simulate.engines.cocotb.engine import (
     Built,
     Dut,
     Limits,
+    Plan,
+    Reset,
     SimResult,
     Stalls,
     judge,
@@ -178,6 +181,7 @@ def play(
     seed: int = 1,
     stall_static: bool = True,
     engine: str = "batch",
+    reset_at: Sequence[Reset] = (),
 ) -> SimResult:
     """Stream the stimulus of an item through a build of it.
 
@@ -190,23 +194,36 @@ def play(
         stall_static: Whether parameter streams stall like the others; the latency model knows only data.
         engine: What it was built for. The batch engine needs no Python in the simulator, which costs half a second
             a run under cocotb; ``tests/engines`` holds the two equal to the cycle.
+        reset_at: Resets in the middle; what is recorded comes after the last one.
     """
-    stalls = stalls or Stalls.none()
+    plan = plan_of(built.dut, it, run_dir, stalls or Stalls.none(), seed, stall_static, reset_at)
+    if engine == "cocotb":
+        return judge(built.dut, plan, run_simulator(built, plan, seed=seed))
+    write_batch_plan(plan)
+    (run,) = run_batch(built, [plan], seeds=[seed])
+    return judge(built.dut, plan, run, results_xml=False)
+
+
+def plan_of(
+    dut: Dut, it: Item, run_dir: Path, stalls: Stalls, seed: int, stall_static: bool, reset_at: Sequence[Reset]
+) -> Plan:
+    """Write what :func:`play` plays: arguments as there."""
     tensors = stimulus(it, seed)
     wanted = expected(it, tensors)
-    by_name = {s.name: s for s in built.dut.streams}
+    by_name = {s.name: s for s in dut.streams}
     beats = {name: by_name[name].pack(tensor) for name, tensor in (tensors | wanted).items()}
     latency = it.hardware.latency(it.case.params)
     quiet = latency.interval + latency.fill + max(*stalls.ready_burst, *stalls.valid_burst)
     longest = 40 * (len(tensors[it.source.name]) + 1) * quiet + 4000
     plan = write_plan(
-        built.dut,
+        dut,
         run_dir,
         {name: beats[name] for name in tensors},
         {name: beats[name] for name in wanted},
         seed=seed,
         stalls=stalls,
         limits=Limits(watchdog=8 * quiet + 200, max_cycles=longest),
+        reset_at=reset_at,
     )
     if not stall_static:
         document = json.loads(plan.path.read_text())
@@ -214,11 +231,7 @@ def play(
             if port["name"] in it.hardware.static:
                 port["stalls"] = Stalls.none().entry("in")
         plan.path.write_text(json.dumps(document))
-    if engine == "cocotb":
-        return judge(built.dut, plan, run_simulator(built, plan, seed=seed))
-    write_batch_plan(plan)
-    (run,) = run_batch(built, [plan], seeds=[seed])
-    return judge(built.dut, plan, run, results_xml=False)
+    return plan
 
 
 def multiply_steps(it: Item, otherwise: int) -> int:

@@ -12,8 +12,8 @@ from mase_hw.simulate.engines.cocotb.engine import BuildTools
 from .harness import HARDWARE_OPS, ITEMS, files_of
 from .test_lint import verilate
 
-# A generate block is labelled g_...; one that begins with $fatal is a parameter check, for test_lint.py.
-BLOCK = re.compile(r"begin : (g_\w+)(?!\s*\$fatal)\b")
+# A generate block is labelled g_...; one that begins with $fatal is a parameter check, for test_guards.py.
+BLOCK = re.compile(r"begin : (g_\w+)\b(?!(?:\s*//[^\n]*)*\s*\$fatal)")
 
 # Branches that no case reaches, and what proves them instead.
 ELSEWHERE: dict[str, str] = {}

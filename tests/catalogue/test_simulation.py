@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from mase_hw.simulate.engines.cocotb.engine import SimResult, Stalls
+from mase_hw.simulate.engines.cocotb.engine import Built
 
+from .checks import CHECKS, Check, all_compared
 from .conftest import Builder
-from .harness import ITEMS, Item, check_departures, check_steps, check_timing, expected, play, stimulus
+from .harness import ITEMS, Item, expected, play, stimulus
 
 every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
 
@@ -23,66 +25,49 @@ def _place(it: Item) -> int:
     return [other.id for other in ITEMS if other.hardware.module == it.hardware.module].index(it.id)
 
 
-def all_compared(it: Item, result: SimResult) -> SimResult:
-    """Raise unless every beat of every frame was compared and equal."""
-    frames = it.case.frames + 4
-    assert result.raise_on_failure().beats_compared == frames * sum(s.frame_beats for s in it.sinks)
-    return result
+def run(check: Check, it: Item, built: Built, folder: Path, **options: Any) -> None:
+    """Play everything of a check."""
+    for seed, stalls in check.runs(it):
+        more = {"seed": seed, "stall_static": check.stall_static, "reset_at": check.resets(it)} | options
+        check.holds(it, all_compared(it, play(built, it, folder / str(seed), stalls, **more)))
 
 
 @every_case
 def test_full_rate(it: Item, builder: Builder, tmp_path: Path) -> None:
     """Bits, fill latency, interval, the departures of the first frame, the cycle of every beat of all frames."""
-    result = all_compared(it, play(builder(it.dut(), it.id), it, tmp_path))
-    check_timing(it, result)
-    check_departures(it, result)
-    check_steps(it, result)
+    run(CHECKS["full_rate"], it, builder(it.dut(), it.id), tmp_path)
 
 
 @pytest.mark.parametrize("it", [it for it in ITEMS if _place(it) < UNDER_COCOTB], ids=lambda it: it.id)
 def test_under_cocotb(it: Item, cocotb_builder: Builder, tmp_path: Path) -> None:
     """The engine with a Python driver says the same of a module of each kind, to the bit and the cycle."""
     built = cocotb_builder(it.dut(), it.id)
-    result = all_compared(it, play(built, it, tmp_path / "full", engine="cocotb"))
-    check_timing(it, result)
-    check_departures(it, result)
-    stalled = play(built, it, tmp_path / "stalls", Stalls.random(0.1, 0.8), seed=5, stall_static=False, engine="cocotb")
-    check_steps(it, all_compared(it, stalled))
+    for name in ("full_rate", "back_pressure"):
+        run(CHECKS[name], it, built, tmp_path / name, engine="cocotb")
 
 
 @every_case
 def test_late_inputs(it: Item, builder: Builder, tmp_path: Path) -> None:
     """The latency model holds for any arrival of the data, not only for one beat per cycle."""
-    built = builder(it.dut(), it.id)
-    for seed, stalls in ((2, Stalls(valid_low=0.5)), (3, Stalls(valid_burst=(2, 9)))):
-        run_dir = tmp_path / str(seed)
-        result = all_compared(it, play(built, it, run_dir, stalls, seed=seed, stall_static=False))
-        check_departures(it, result)
-        check_steps(it, result)
+    run(CHECKS["late_inputs"], it, builder(it.dut(), it.id), tmp_path)
 
 
 @every_case
 def test_random_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
-    """The same bits when every stream stalls at random."""
-    all_compared(it, play(builder(it.dut(), it.id), it, tmp_path, Stalls.random(0.4, 0.4), seed=4))
+    """The same bits when every stream stalls at random, after resets of one cycle in the middle of frames."""
+    run(CHECKS["random_stalls"], it, builder(it.dut(), it.id), tmp_path)
 
 
 @every_case
 def test_back_pressure(it: Item, builder: Builder, tmp_path: Path) -> None:
     """Every beat in the cycle that the latency model says when the data comes and goes at random."""
-    stalls = Stalls.random(0.1, 0.8)
-    result = play(builder(it.dut(), it.id), it, tmp_path, stalls, seed=5, stall_static=False)
-    check_steps(it, all_compared(it, result))
+    run(CHECKS["back_pressure"], it, builder(it.dut(), it.id), tmp_path)
 
 
 @every_case
 def test_long_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
     """The same bits when the output stops until everything behind it is full, and runs until it is empty."""
-    fill = it.hardware.latency(it.case.params).fill
-    stalls = Stalls(ready_burst=(2 * fill + 5, 3 * fill + it.sink.beats + 20))
-    result = all_compared(it, play(builder(it.dut(), it.id), it, tmp_path, stalls, seed=6))
-    assert (result.accepted[it.sink.name] > result.presented[it.sink.name]).any()
-    check_steps(it, result)
+    run(CHECKS["long_stalls"], it, builder(it.dut(), it.id), tmp_path)
 
 
 @every_case

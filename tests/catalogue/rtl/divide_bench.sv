@@ -8,7 +8,7 @@
 //
 // Latency:    3 cycles.
 // Throughput: 1 word per cycle.
-// Golden:     fractions, in `test_division.py`.
+// Golden:     fractions, in `dividers.py`.
 module divide_bench #(
     parameter int IN_WIDTH   = 8,
     parameter int IN_FRAC    = 0,

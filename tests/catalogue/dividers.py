@@ -1,19 +1,16 @@
-"""The exact division by constants: every numerator, divisor and mode of some formats, against fractions."""
+"""The exact division by constants behind a bench: every numerator, divisor and mode of some formats, by fractions."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.streams import Stream
+from mase_hw.simulate.engines.cocotb.engine import SimResult
 from tests.unit.oracle import by_fraction
 
-from .conftest import Builder
-from .test_primitives import STALLS, bench, port, run
+from .benches import STALLS, Bench, Play, on_library, port
 
 FILES = ("fixed_cast_unit.sv", "fixed_divide_unit.sv")
 MODES = [(rounding.name, overflow.name) for overflow in Overflow for rounding in Rounding]
@@ -27,8 +24,8 @@ DIVIDERS: dict[str, tuple[int, int, tuple[int, int, int, int], FixedFormat]] = {
 }
 
 
-@pytest.mark.parametrize("name", DIVIDERS)
-def test_every_numerator(builder: Builder, tmp_path: Path, name: str) -> None:
+def divider(name: str) -> Bench:
+    """Every numerator by every divisor, in all modes at once; three cycles each."""
     width, frac, (row_min, rows, col_min, cols), fmt = DIVIDERS[name]
     words, quotients = [], []
     for column in range(cols):
@@ -39,18 +36,22 @@ def test_every_numerator(builder: Builder, tmp_path: Path, name: str) -> None:
                 value = Fraction(numerator, divisor) / Fraction(2) ** frac
                 target = (fmt.width, fmt.frac_width, fmt.signed)
                 quotients.append([by_fraction(value, target, *mode) for mode in MODES])
-    streams: tuple[Stream, ...] = (
+    streams = (
         port("in_data", "in", 1, FixedFormat(width + 8, 0, signed=False)),
         port("out_data", "out", 1, fmt, len(MODES)),
     )
-    dut = bench(
+    dut = on_library(
         "divide_bench", FILES, streams,
         IN_WIDTH=width, IN_FRAC=frac, ROW_MIN=row_min, ROWS=rows, COL_MIN=col_min, COLS=cols,
         OUT_WIDTH=fmt.width, OUT_FRAC=fmt.frac_width, OUT_SIGNED=int(fmt.signed),
     )  # fmt: skip
     beats = {"in_data": np.array(words), "out_data": np.array(quotients)}
-    result = run(builder, dut, tmp_path / "quick", beats).raise_on_failure()
-    assert result.beats_compared == len(words)
-    assert (result.presented["out_data"] == result.accepted["in_data"] + 3).all()
     some = {stream: values[:: max(1, len(words) // 500)] for stream, values in beats.items()}
-    run(builder, dut, tmp_path / "stalled", some, stalls=STALLS["both"]).raise_on_failure()
+
+    def holds(run: str, result: SimResult) -> None:
+        if run == "full rate":
+            assert result.beats_compared == len(words)
+            assert (result.presented["out_data"] == result.accepted["in_data"] + 3).all()
+
+    plays = {"full rate": Play(STALLS["full rate"], beats), "both": Play(STALLS["both"], some)}
+    return Bench(dut, plays, holds)

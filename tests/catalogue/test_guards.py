@@ -1,0 +1,83 @@
+"""Every check of parameters refuses what it says it refuses, and nothing that is legal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mase_hw.resources import rtl_root
+from mase_hw.simulate.engines.cocotb.engine import BuildTools
+
+from .elaborate import elaborate, with_parts
+from .guards import GUARD, Guard, guards_of
+from .harness import HARDWARE_OPS, hardware_of
+from .headers import read_header
+from .test_lint import verilate
+
+FILES = sorted(rtl_root().glob("*/*.sv"))
+GUARDS = [guard for path in FILES for guard in guards_of(path)]
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+
+# What no format, shape, rounding or overflow may be, by the parameter. Often it is a part of the module that refuses.
+NEVER = {
+    r"\w+_PRECISION_0": (0, -3),
+    r"\w+_SIGNED": (2, -1),
+    r"DATA_IN_0_(?:TENSOR_SIZE|PARALLELISM)_DIM_\d": (0,),
+    r"DATA_OUT_0_(?:TENSOR_SIZE|PARALLELISM)_DIM_\d": (0,),
+    "ROUNDING": (4, -1),
+    "OVERFLOW": (2, -1),
+}
+# Parameters that mean nothing in the smallest design: of inputs that it does not have; of a cast that is in its table.
+UNUSED = {"fixed_concat": r"DATA_IN_[23]_\w+", "fixed_function": "ROUNDING|OVERFLOW"}
+
+
+def paths(module: str) -> list[Path]:
+    """The files of a module and its parts."""
+    return [rtl_root() / file for file in with_parts(rtl_root(), f"{module}.sv")]
+
+
+@every_file
+def test_default_parameters_are_legal(path: Path) -> None:
+    """They are the smallest ones of most modules: one lane, one element. What is refused differs from them."""
+    assert elaborate(paths(path.stem), path.stem, {}).accepted
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.id)
+def test_guard(guard: Guard, tools: BuildTools) -> None:
+    """Each set of parameters ends at this very ``$fatal``, in the words of its module; Verilator ends too."""
+    files = paths(guard.module)
+    for refused in guard.refused:
+        fatal = elaborate(files, guard.module, refused).fatal
+        own = [
+            message
+            for (file, offset), message in fatal.items()
+            if Path(file) == files[-1] and guard.begin < offset < guard.end
+        ]
+        assert own, f"{refused} is not refused; what is: {list(fatal.values())}"
+        assert all(re.match(rf"{guard.module}\b.*: ", message) for message in own)
+    for taken in guard.taken:
+        assert (found := elaborate(files, guard.module, taken)).accepted, f"{taken}: {found}"
+    relative = with_parts(rtl_root(), f"{guard.module}.sv")
+    code, output = verilate(tools, rtl_root(), guard.module, relative, guard.refused[0])
+    # It may stop at a consequence before it comes to the guard.
+    assert code != 0 and re.search(r"USERFATAL|^%Error", output, re.MULTILINE), output
+
+
+@every_file
+def test_every_fatal_is_a_guard_or_an_assertion(path: Path) -> None:
+    """None is written in a way that these tests do not see; every module has guards."""
+    outside = re.sub(r"`ifndef SYNTHESIS.*?`(?:else|endif)", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert outside.count("$fatal") == len(GUARD.findall(outside)) == len(guards_of(path))
+
+
+@pytest.mark.parametrize("file", sorted({hardware_of(op).file for op in HARDWARE_OPS}))
+def test_no_op_takes_what_cannot_be(file: str) -> None:
+    module = Path(file).stem
+    for parameter in read_header(rtl_root() / file).parameters:
+        unused = re.fullmatch(UNUSED.get(module, "-"), parameter.name)
+        for pattern, values in NEVER.items():
+            if parameter.kind == "parameter" and re.fullmatch(pattern, parameter.name):
+                refused = [bool(elaborate(paths(module), module, {parameter.name: v}).fatal) for v in values]
+                assert all(refused) != bool(unused), f"{parameter.name} of {values}"

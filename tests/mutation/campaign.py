@@ -1,0 +1,78 @@
+"""Chooses mutants of every file, has them judged, and brings the score up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mase_hw.resources import PACKAGE, rtl_root
+
+from . import golden_campaign, rtl_campaign, score
+from .golden_reach import GOLDEN
+from .ledger import Outcome
+from .mutant import Mutant, sample
+
+ROOT = PACKAGE.parent
+SEED = 1
+SHARE, FEWEST, MOST = 0.12, 6, 40
+"""Of the mutants of a file: which part is chosen, and at least and at most how many."""
+GUARDS = 3
+"""Mutants of parameter checks that are chosen of a module; there are more of them than of anything else."""
+
+
+def sources() -> list[Path]:
+    """Every file that is mutated."""
+    return [*sorted(rtl_root().glob("*/*.sv")), *GOLDEN]
+
+
+def mutants_of(path: Path) -> list[Mutant]:
+    """Every mutant of a file."""
+    return golden_campaign.mutants_of(path) if path.suffix == ".py" else rtl_campaign.mutants_of(path)
+
+
+def chosen(path: Path, seed: int = SEED) -> list[Mutant]:
+    """The mutants of a file that count."""
+    every = mutants_of(path)
+    guards = [m for m in every if m.edit.guard]
+    others = [m for m in every if not m.edit.guard]
+    count = max(FEWEST, min(MOST, round(SHARE * len(others))))
+    return sorted([*sample(others, count, seed), *sample(guards, GUARDS, seed)], key=lambda m: (m.edit.start, m.id))
+
+
+def judge(mutants: Sequence[Mutant], work: Path, jobs: int, say: Callable[[str], None]) -> dict[str, Outcome]:
+    """Decide about mutants of both kinds."""
+    python = [m for m in mutants if m.file.endswith(".py")]
+    verilog = [m for m in mutants if not m.file.endswith(".py")]
+    found: dict[str, Outcome] = {}
+    if python:
+        found |= golden_campaign.run(python, work, jobs, say)
+    if verilog:
+        found |= rtl_campaign.run(verilog, work, jobs, say)
+    return found
+
+
+def update(
+    files: Sequence[Path], kept: Path, work: Path, jobs: int, say: Callable[[str], None], seed: int = SEED
+) -> score.Score:
+    """Judge the chosen mutants of some files and write the score with what was known of the others.
+
+    Args:
+        files: Which to judge.
+        kept: The score; made if there is none.
+        work: Scratch. What it holds of an interrupted campaign is used.
+        jobs: Processes.
+        say: Told what is done.
+        seed: Of the choice.
+    """
+    mutants = {path: chosen(path, seed) for path in files}
+    outcomes = judge([m for some in mutants.values() for m in some], work, jobs, say)
+    reasons = score.read_reasons(ROOT / score.REASONS)
+    result = score.read(kept) if kept.is_file() else {}
+    names = {path.relative_to(ROOT).as_posix() for path in sources()}
+    result = {file: part for file, part in result.items() if file in names}
+    for path, some in mutants.items():
+        file = path.relative_to(ROOT).as_posix()
+        text = path.read_text(encoding="utf-8")
+        result[file] = (score.digest_of(path), score.entries(some, outcomes, reasons.get(file, {}), text))
+    score.write(result, kept, seed)
+    return result

@@ -1,0 +1,44 @@
+"""Mutants of parameter checks: judged by elaboration alone, as ``tests/catalogue/test_guards.py`` judges the checks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mase_hw.resources import rtl_root
+from tests.catalogue.elaborate import elaborate, with_parts
+from tests.catalogue.guards import guards_of
+
+from .ledger import Outcome
+from .mutant import Mutant
+from .rtl_run import source_of
+from .rtl_trials import Trial
+
+
+def judge_guard(mutant: Mutant, trials: Sequence[Trial]) -> Outcome:
+    """Decide about a mutant of a check: it must refuse what it declares, and nothing that is legal.
+
+    Args:
+        mutant: In the condition of a guard.
+        trials: Every design of the catalogue.
+    """
+    path = source_of(mutant)
+    text = mutant.apply(path.read_text(encoding="utf-8"))
+    files = [rtl_root() / file for file in with_parts(rtl_root(), path.name)]
+    changed = [(str(file), text if file == path else file.read_text(encoding="utf-8")) for file in files]
+    if not (found := elaborate(changed, path.stem, {})).accepted:
+        return Outcome("killed", f"refuses the default parameters: {[*found.fatal.values(), *found.errors][0]}"[:160])
+    # The label of a block follows its condition.
+    guard = next(guard for guard in guards_of(path, text) if guard.begin > mutant.edit.start)
+    for refused in guard.refused:
+        places = elaborate(changed, path.stem, refused).fatal
+        if not any(file == str(path) and guard.begin < at < guard.end for file, at in places):
+            return Outcome("killed", f"takes {refused}")
+    for taken in guard.taken:
+        if not elaborate(changed, path.stem, taken).accepted:
+            return Outcome("killed", f"refuses {taken}")
+    for trial in trials:
+        if path in trial.dut.sources:
+            sources = [(str(p), text if p == path else p.read_text(encoding="utf-8")) for p in trial.dut.sources]
+            if not elaborate(sources, trial.dut.top, trial.dut.parameters).accepted:
+                return Outcome("killed", f"refuses {trial.id}")
+    return Outcome("survived", "")

@@ -1,0 +1,177 @@
+"""Every golden with hardware against its definition in Python's fractions, on every case of the catalogue.
+
+What a case computes is taken from its formats and attributes alone; nothing of the package computes here. Ops with an
+oracle in a test of their own are named with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mase_hw.catalogue import Arithmetic
+from mase_hw.formats import FixedFormat
+from tests.catalogue.harness import ITEMS, Item, expected, stimulus
+from tests.unit.oracle import by_fraction
+
+Values = npt.NDArray[Any]
+"""Fractions of any shape."""
+Inputs = Mapping[str, Values]
+
+
+def fractions(mantissas: npt.NDArray[np.int64], fmt: FixedFormat) -> Values:
+    """What mantissas stand for."""
+    unit = Fraction(2) ** -fmt.frac_width
+    return np.array([int(m) * unit for m in mantissas.reshape(-1)], dtype=object).reshape(mantissas.shape)
+
+
+def cast(values: Values, a: Arithmetic, name: str = "data_out_0") -> Values:
+    """The mantissas of values in the format of a port."""
+    fmt = a.formats[name]
+    target, modes = (fmt.width, fmt.frac_width, fmt.signed), (a.rounding.name, a.overflow.name)
+    codes = [by_fraction(v, target, *modes) for v in values.reshape(-1)]
+    return np.array(codes, dtype=object).reshape(values.shape)
+
+
+def two(combine: Callable[[Any, Any], Any]) -> Callable[[Arithmetic, Inputs], Values]:
+    """An op of two operands, the second one a stream, a stored tensor or a number."""
+
+    def run(a: Arithmetic, t: Inputs) -> Values:
+        x, y = np.broadcast_arrays(t["data_in_0"], next(v for name, v in t.items() if name != "data_in_0"))
+        if a.attributes.get("reversed"):
+            x, y = y, x
+        return cast(np.frompyfunc(combine, 2, 1)(x, y), a)
+
+    return run
+
+
+def one(function: Callable[[Any], Any]) -> Callable[[Arithmetic, Inputs], Values]:
+    """An op of every element."""
+    return lambda a, t: cast(np.frompyfunc(function, 1, 1)(t["data_in_0"]), a)
+
+
+def linear(a: Arithmetic, t: Inputs) -> Values:
+    """Weights have one power of two for every output, if they have shifts."""
+    weight = t["weight"]
+    if "weight_shift" in t:
+        weight = weight * (2 ** t["weight_shift"].astype(int)).astype(object)[:, None]
+    sums = np.tensordot(t["data_in_0"], weight, axes=([-1], [1]))
+    return cast(sums + t.get("bias", Fraction(0)), a)
+
+
+def clamp(a: Arithmetic, t: Inputs) -> Values:
+    """The limits are numbers, brought into the format of the output; they hold after the cast."""
+    codes, fmt = cast(t["data_in_0"], a), a.formats["data_out_0"]
+    for name, keep in (("min", max), ("max", min)):
+        if (value := a.attributes.get(name)) is not None:
+            limit = by_fraction(Fraction(value), (fmt.width, fmt.frac_width, fmt.signed), "HALF_EVEN", "SATURATE")
+            codes = np.array([keep(code, limit) for code in codes.reshape(-1)], dtype=object)
+    return codes
+
+
+def cat(a: Arithmetic, t: Inputs) -> Values:
+    names = sorted(t, key=lambda name: int(name.removeprefix("data_in_")))
+    return np.concatenate([cast(t[name], a) for name in names], axis=a.attributes["dim"])
+
+
+def range_of(a: Arithmetic, t: Inputs) -> Values:
+    dim, begin, length, step = (a.attributes[name] for name in ("dim", "begin", "length", "step"))
+    return cast(np.take(t["data_in_0"], [begin + i * step for i in range(length)], axis=dim), a)
+
+
+def pad(a: Arithmetic, t: Inputs) -> Values:
+    left, right, top, bottom = a.attributes["pad"]
+    return np.pad(cast(t["data_in_0"], a), ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=0)
+
+
+def enlarged(a: Arithmetic, t: Inputs) -> Values:
+    rows, columns = (int(factor) for factor in a.attributes["scale_factor"])
+    return cast(t["data_in_0"].repeat(rows, axis=2).repeat(columns, axis=3), a)
+
+
+def reordered(a: Arithmetic, t: Inputs) -> Values:
+    words = t["in_data"].reshape(-1)
+    return cast(np.array([words[i] for i in a.attributes["sequence"]], dtype=object), a, "out_data")
+
+
+def windows(a: Arithmetic, t: Inputs) -> Values:
+    """The window at every position, cut out of an image with a margin of zeros; channels in groups, each repeated."""
+    p = a.attributes
+    margin = ((p["PAD_H"], 99), (p["PAD_W"], 99), (0, 0))
+    image = np.pad(t["in_data"], margin, constant_values=Fraction(0))
+    places = []
+    for y in range(0, p["OUT_H"] * p["STRIDE_H"], p["STRIDE_H"]):
+        for x in range(0, p["OUT_W"] * p["STRIDE_W"], p["STRIDE_W"]):
+            window = image[y :: p["DILATION_H"], x :: p["DILATION_W"]][: p["KERNEL_H"], : p["KERNEL_W"]]
+            for group in np.split(window, p["GROUPS"], axis=2):
+                places += [group.reshape(-1)] * p["REPEATS"]
+    return cast(np.concatenate(places), a, "out_data")
+
+
+ORACLES: dict[str, Callable[[Arithmetic, Inputs], Values]] = {
+    "add": two(lambda x, y: x + y),
+    "sub": two(lambda x, y: x - y),
+    "mul": two(lambda x, y: x * y),
+    "minimum": two(min),
+    "maximum": two(max),
+    "neg": one(lambda x: -x),
+    "abs": one(abs),
+    "relu": one(lambda x: max(x, Fraction(0))),
+    "cast": one(lambda x: x),
+    "clamp": clamp,
+    **dict.fromkeys(
+        ("batch_norm", "batch_norm1d", "batch_norm2d"),
+        lambda a, t: cast(t["data_in_0"] * t["weight"] + t["bias"], a),
+    ),
+    "linear": linear,
+    "cat": cat,
+    "slice": range_of,
+    "pad": pad,
+    "interpolate": enlarged,
+    "reorder": reordered,
+    "sliding_window": windows,
+    **dict.fromkeys(
+        ("skid_buffer", "register_slice", "fifo", "repack"), lambda a, t: cast(t["in_data"], a, "out_data")
+    ),
+}
+
+# Ops that another file holds against definitions of its own.
+ELSEWHERE = {
+    "test_conv_golden.py": r"conv\dd",
+    "test_pooling.py": r"\w*pool\dd|mean",
+    "test_pieces.py": r"prelu|relu6|hardtanh|leaky_relu|threshold|(?:hard|soft)shrink|hardsigmoid",
+    "test_functions.py": r"\w*sigmoid|tanh\w*|\w*elu|silu|mish|hardswish|soft\w+|exp|reciprocal|r?sqrt|log|erf",
+}
+PROVEN = [it for it in ITEMS if it.op.name in ORACLES]
+HERE = Path(__file__).parent
+
+
+def test_every_golden_has_an_oracle() -> None:
+    """An op that is added needs one, here or in a file of its own."""
+    for name in {it.op.name for it in ITEMS} - set(ORACLES):
+        files = [file for file, pattern in ELSEWHERE.items() if re.fullmatch(pattern, name)]
+        assert files, f"{name} has no oracle"
+        assert all("Fraction" in (HERE / file).read_text(encoding="utf-8") for file in files)
+
+
+@pytest.mark.parametrize("it", PROVEN, ids=lambda it: it.id)
+def test_golden(it: Item) -> None:
+    """All bits of the random frames of a case and of its extremes."""
+    tensors = stimulus(it, seed=11)
+    if it.case.frames > 2:
+        # Two random frames, and the four of extremes behind them.
+        tensors = {name: tensor[it.case.frames - 2 :] for name, tensor in tensors.items()}
+    results = expected(it, tensors)
+    formats = {stream.name: stream.fmt for stream in it.streams}
+    (sink,) = it.sinks
+    for frame in range(len(results[sink.name])):
+        inputs = {name: fractions(tensor[frame], formats[name]) for name, tensor in tensors.items()}
+        wanted = ORACLES[it.op.name](it.arithmetic, inputs)
+        assert results[sink.name][frame].reshape(-1).tolist() == wanted.reshape(-1).tolist()
