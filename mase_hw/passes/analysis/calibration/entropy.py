@@ -102,5 +102,6 @@ def _smoothed(counts: Counts) -> Floats:
     """Shares of the bins, where every empty one gets a little at the others' expense, so that logarithms exist."""
     empty = counts == 0
     taken = SMOOTHING * empty.sum() / (~empty).sum()
-    smoothed: Floats = counts + np.where(empty, SMOOTHING, -taken)
-    return smoothed / smoothed.sum()
+    smoothed: Floats = counts.astype(np.float64) + np.where(empty, SMOOTHING, -taken)
+    smoothed /= smoothed.sum()
+    return smoothed
