@@ -39,7 +39,9 @@ def copy_graph(graph: MaseGraph, share_weights: bool = True) -> MaseGraph:
 def _copy(old: MaseMetadata, new: MaseMetadata) -> MaseMetadata:
     common, software, hardware = old.common, old.software, old.hardware
     new.tree.common = dataclasses.replace(common, args=_tensors(common.args), results=_tensors(common.results))
-    new.tree.software = SoftwareMetadata(_branches(software.args), _branches(software.results))
+    new.tree.software = SoftwareMetadata(
+        *(_branches(part) for part in (software.args, software.results, software.quantization))
+    )
     values = {f.name: _branches(getattr(hardware, f.name)) for f in dataclasses.fields(hardware)}
     new.tree.hardware = HardwareMetadata(**values)
     return new

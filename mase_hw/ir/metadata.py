@@ -50,10 +50,17 @@ class CommonMetadata(Record):
 
 @dataclass
 class SoftwareMetadata(Record):
-    """What was observed: ``args[name]["stat"]["range_min_max"]`` and the like; free below the names."""
+    """What was observed: ``args[name]["stat"]["range_min_max"]`` and the like; free below the names.
+
+    Args:
+        args: By name of an argument.
+        results: By name of a result.
+        quantization: Keys of the node's quantisation, if a configuration was recorded.
+    """
 
     args: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
+    quantization: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

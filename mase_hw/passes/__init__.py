@@ -27,6 +27,7 @@ from mase_hw.passes.analysis import (
 from mase_hw.passes.base import GraphPass, NoArgs, PassArgs, graph_pass
 from mase_hw.passes.transforms import (
     QuantizeArgs,
+    calibration_quantization_transform_pass,
     cross_layer_equalization_transform_pass,
     fold_batch_norm_transform_pass,
     fold_constants_transform_pass,
@@ -42,6 +43,8 @@ from mase_hw.passes.explanation import Explanation, explain  # isort: skip
 from mase_hw.passes.diagnostics import dump_diagnostic_files  # isort: skip
 from mase_hw.passes.evaluation import evaluate_statistic  # isort: skip
 from mase_hw.passes.mixed_precision import (  # isort: skip
+    MIXED_PRECISION_SEARCH_LIMIT,
+    BinarySearchState,
     Plan,
     binary_search,
     noise_based_mixed_precision_quantization,
@@ -50,6 +53,8 @@ from mase_hw.passes.mixed_precision import (  # isort: skip
 from mase_hw.passes.pipeline import Pipeline, Step  # isort: skip
 
 __all__ = [
+    "MIXED_PRECISION_SEARCH_LIMIT",
+    "BinarySearchState",
     "CalibrationState",
     "Explanation",
     "GraphPass",
@@ -65,6 +70,7 @@ __all__ = [
     "analyse_noise",
     "binary_search",
     "calibrate_analysis_pass",
+    "calibration_quantization_transform_pass",
     "choose_format",
     "count_analysis_pass",
     "cross_layer_equalization_transform_pass",

@@ -59,12 +59,15 @@ def dump_diagnostic_files(
 ) -> list[Path]:
     """Write what a graph holds: four files, the same bytes for the same graph.
 
-    - ``{prefix}graph{suffix}.json``: passes that have run, and every node with its op, target, inputs, common and
-      hardware metadata.
-    - ``{prefix}configuration{suffix}.json``: formats and cast modes of every quantised node, and ``configuration``.
-    - ``{prefix}statistics{suffix}.json``: what was observed, by node and tensor.
-    - ``{prefix}arrays{suffix}.npz``: ``state/NAME`` for parameters and buffers of the model, ``mantissas/NODE.NAME``
-      for the integers that stand for them in hardware, ``values/NODE.NAME`` for tensors kept in metadata, and
+    Their names are ``{prefix}{model}_NAME{suffix}``, with the name of the model's class, so that graphs of several
+    models can share a folder. ``NAME`` is
+
+    - ``graph``, a JSON file: passes that have run, and every node with its op, target, inputs, common and hardware
+      metadata.
+    - ``configuration``, a JSON file: formats and cast modes of every quantised node, and ``configuration``.
+    - ``statistics``, a JSON file: what was observed, by node and tensor.
+    - ``arrays``, a npz file: ``state/NAME`` for parameters and buffers of the model, ``mantissas/NODE.NAME`` for the
+      integers that stand for them in hardware, ``values/NODE.NAME`` for tensors kept in metadata, and
       ``statistics/NODE.NAME.STATISTIC`` for statistics that are arrays.
 
     A graph without metadata is written as far as it goes, so that this also works on what a failed step left.
@@ -95,7 +98,13 @@ def dump_diagnostic_files(
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     files[f"arrays{suffix}.npz"] = buffer.getvalue()
-    return [_write(place.folder, f"{prefix}{name}", content) for name, content in files.items()]
+    start = f"{prefix}{model_name(graph)}_"
+    return [_write(place.folder, f"{start}{name}", content) for name, content in files.items()]
+
+
+def model_name(graph: MaseGraph) -> str:
+    """The model's class, as a part of a file's name."""
+    return re.sub(r"[^\w.+=-]", "_", type(graph.model).__name__)
 
 
 def _write(folder: Path, name: str, content: bytes) -> Path:

@@ -6,6 +6,7 @@ PASS_NAMES = frozenset(
         "add_hardware_metadata_analysis_pass",
         "add_software_metadata_analysis_pass",
         "calibrate_analysis_pass",
+        "calibration_quantization_transform_pass",
         "choose_vectors_analysis_pass",
         "count_analysis_pass",
         "cross_layer_equalization_transform_pass",

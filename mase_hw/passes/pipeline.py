@@ -166,23 +166,44 @@ class Pipeline:
         return Pipeline([*self.steps[:index], step, *self.steps[index + 1 :]], self.name)
 
     def dump_diagnostic_files_after(
-        self, step: str, folder: str | Path, prefix: str = "", suffix: str = ""
+        self,
+        step: str | Callable[[Step], bool],
+        folder: str | Path,
+        prefix: str = "",
+        suffix: str = "",
+        *,
+        condition: Callable[[MaseGraph], bool] | None = None,
     ) -> Pipeline:
-        """With a step that writes diagnostic files right after another one.
+        """With a step that writes diagnostic files right after another one, or after every one that fulfils something.
 
         Args:
-            step: Name of the step after which they are written.
+            step: Name of the step after which they are written, or whether they are to be written after a step.
             folder: Where to; as :func:`~mase_hw.passes.diagnostics.dump_diagnostic_files`.
             prefix: Begins every file's name.
-            suffix: Ends it, before the extension; ``_`` and the step's name if empty.
-        """
-        place = Place(Path(folder), prefix, suffix or f"_{step}")
+            suffix: Ends it, before the extension; ``_`` and the step's name stand before it.
+            condition: Whether to write them, asked with the graph when the step is done; None for always.
 
+        Raises:
+            ConfigError: If there is no such step, or none that fulfils the condition, or a name cannot be a file's.
+        """
+        if callable(step):
+            found = [each.name for each in self.steps if step(each)]
+            if not found:
+                raise ConfigError(f"no step of {self.name} fulfils the condition", field="step", expected=self.names)
+            made = self
+            for name in found:
+                made = made.dump_diagnostic_files_after(name, folder, prefix, suffix, condition=condition)
+            return made
+        return self._dumped(step, Place(Path(folder), prefix, f"_{step}{suffix}"), condition)
+
+    def _dumped(self, step: str, place: Place, condition: Callable[[MaseGraph], bool] | None) -> Pipeline:
         def dump(graph: MaseGraph, args: Mapping[str, Any]) -> tuple[MaseGraph, Info]:
+            if condition is not None and not condition(graph):
+                return graph, {"files": [], "modified": False}
             files = dump_diagnostic_files(
                 graph, place.folder, place.prefix, place.suffix, configuration=self.configuration()
             )
-            return graph, {"files": [str(file) for file in files]}
+            return graph, {"files": [str(file) for file in files], "modified": False}
 
         return self.inserted(Step(f"{step}_dump", dump, {}), after=step)
 
@@ -190,7 +211,7 @@ class Pipeline:
         """With diagnostic files after every step; the place and name of the step stand before the suffix."""
         made = self
         for position, name in enumerate(self.names, 1):
-            made = made.dump_diagnostic_files_after(name, folder, prefix, f"_{position:02d}_{name}{suffix}")
+            made = made._dumped(name, Place(Path(folder), prefix, f"_{position:02d}_{name}{suffix}"), None)
         return made
 
     def configuration(self) -> dict[str, Any]:

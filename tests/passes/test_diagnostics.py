@@ -25,7 +25,7 @@ def test_what_is_in_the_files(tmp_path: Path) -> None:
     config = {**EIGHT, "overrides": {"fc1": rule(weight_frac_width=3, rounding="floor")}}
     graph, _ = quantize_transform_pass(calibrated(model, x), config)
     files = dump_diagnostic_files(graph, tmp_path / "new" / "dump", "net_", ".q", configuration={"note": 1})
-    assert [f.name for f in files] == [f"net_{n}.q.{'npz' if n == 'arrays' else 'json'}" for n in NAMES]
+    assert [f.name for f in files] == [f"net_MLP_{n}.q.{'npz' if n == 'arrays' else 'json'}" for n in NAMES]
     assert sorted(p.name for p in (tmp_path / "new" / "dump").iterdir()) == sorted(f.name for f in files)
     described, configuration, statistics = (json.loads(f.read_text()) for f in files[:3])
 
@@ -89,11 +89,11 @@ def test_after_a_step(tmp_path: Path) -> None:
     assert pipeline.names == ["init", "common", "calibrate", "calibrate_dump", "quantize"]
     run = pipeline.run(MaseGraph(seeded(MLP)))
     assert [Path(f).name for f in run.infos["calibrate_dump"]["files"]] == [
-        f"a_{name}_calibrate.{'npz' if name == 'arrays' else 'json'}" for name in NAMES
+        f"a_MLP_{name}_calibrate.{'npz' if name == 'arrays' else 'json'}" for name in NAMES
     ]
-    dumped = json.loads((tmp_path / "a_graph_calibrate.json").read_text())
+    dumped = json.loads((tmp_path / "a_MLP_graph_calibrate.json").read_text())
     assert "x_quantize" not in [n["name"] for n in dumped["nodes"]], "as it was after that step, not at the end"
-    configuration = json.loads((tmp_path / "a_configuration_calibrate.json").read_text())["configuration"]
+    configuration = json.loads((tmp_path / "a_MLP_configuration_calibrate.json").read_text())["configuration"]
     assert configuration["quantize"] == {"pass": "quantize_transform_pass", "args": EIGHT}
 
 
@@ -104,8 +104,28 @@ def test_after_every_step(tmp_path: Path) -> None:
     assert torch.equal(run.graph.model(inputs(3, 6)), plain.graph.model(inputs(3, 6)))
     places = ["01_init", "02_common", "03_calibrate", "04_quantize"]
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
-        f"p_{name}_{place}_s.{'npz' if name == 'arrays' else 'json'}" for name in NAMES for place in places
+        f"p_MLP_{name}_{place}_s.{'npz' if name == 'arrays' else 'json'}" for name in NAMES for place in places
     )
+
+
+def test_after_steps_that_fulfil_a_condition(tmp_path: Path) -> None:
+    """Which steps: by what they are. Whether: by what the graph has become, asked when the step is done."""
+    asked: list[int] = []
+
+    def quantised(graph: MaseGraph) -> bool:
+        asked.append(len(graph.completed))
+        return "fixed_point" in graph.completed
+
+    pipeline = whole().dump_diagnostic_files_after(
+        lambda step: step.name in ("calibrate", "quantize"), tmp_path, suffix="_x", condition=quantised
+    )
+    assert pipeline.names == ["init", "common", "calibrate", "calibrate_dump", "quantize", "quantize_dump"]
+    run = pipeline.run(MaseGraph(seeded(MLP)))
+    assert len(asked) == 2 and run.infos["calibrate_dump"] == {"files": [], "modified": False}
+    assert {p.name for p in tmp_path.iterdir()} == {Path(f).name for f in run.infos["quantize_dump"]["files"]}
+    assert (tmp_path / "MLP_graph_quantize_x.json").exists()
+    with pytest.raises(ConfigError, match="no step of eight bits fulfils"):
+        whole().dump_diagnostic_files_after(lambda step: False, tmp_path)
 
 
 def test_files_before_a_failure_stay(tmp_path: Path) -> None:

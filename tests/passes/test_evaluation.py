@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from mase_hw.passes.evaluation import (
     make_criterion,
 )
 from mase_hw.passes.evaluation.criteria import Mse, decibels
+from mase_hw.passes.mixed_precision.candidates import CandidateScorer
 from tests.ir.nets import ConvNet, untouched
 from tests.unit.pipeline import MLP, Heads, annotated, inputs, quantised, seeded
 
@@ -179,6 +181,45 @@ class Mixes(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.relu(self.fc(x)) + x.mean()
+
+
+class Confusion:
+    """How often which class was taken for which."""
+
+    name, higher_is_better = "confusion", True
+
+    def __init__(self, shape: tuple[int, ...] = (3, 3)) -> None:
+        self.counts = torch.zeros(shape, dtype=torch.int64)
+
+    def update(self, outputs: Tensor, targets: Tensor) -> None:
+        for want, got in zip(targets.tolist(), outputs.argmax(-1).tolist(), strict=True):
+            self.counts[min(want, len(self.counts) - 1), got % self.counts.shape[1]] += 1
+
+    def result(self) -> Any:
+        return {"matrix": self.counts} if len(self.counts) == 2 else self.counts
+
+
+def test_a_criterion_may_give_anything() -> None:
+    model, x = seeded(MLP), inputs(30, 6)
+    with torch.no_grad():
+        found = model(x).argmax(-1)
+    data = [(x, labels(30, 3))]
+    matrix = evaluate_statistic(model, data, Confusion)
+    want = np.zeros((3, 3), dtype=int)
+    np.add.at(want, (data[0][1].numpy(), found.numpy()), 1)
+    assert matrix.tolist() == want.tolist()
+    assert set(evaluation(lambda: Confusion((2, 3)))(model, data)) == {"matrix"}
+
+
+def test_only_numbers_can_be_compared() -> None:
+    model, x = seeded(MLP), inputs(30, 6)
+    data = [(x, labels(30, 3))]
+    graph = annotated(model, x[:1])
+    assert CandidateScorer(graph, data, lambda: Confusion((1, 1)), True).score(graph) == 30.0
+    for shape, got in (((3, 3), r"Tensor \[3, 3\]"), ((2, 3), "dict")):
+        with pytest.raises(ConfigError, match="cannot be compared") as caught:
+            CandidateScorer(graph, data, lambda s=shape: Confusion(s), True).score(graph)
+        assert re.fullmatch(got, str(caught.value.got))
 
 
 def test_fast_mode_never_gives_other_bits() -> None:

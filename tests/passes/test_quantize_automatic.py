@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from mase_hw.errors import ConfigError, GraphError
+from mase_hw.passes import calibration_quantization_transform_pass, quantize_transform_pass, update_quantization_configs
 from mase_hw.passes.analysis import calibrate_analysis_pass
 from mase_hw.passes.explanation import explain, explained
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
-from mase_hw.passes.transforms.quantize_config import update_quantization_configs
 from tests.ir.nets import annotated
-from tests.unit.pipeline import EIGHT, FIXED, MLP, WIDTHS, formats, inputs, quantised, rule, seeded
+from tests.unit.pipeline import EIGHT, FIXED, MLP, WIDTHS, calibrated, formats, inputs, quantised, rule, seeded
 
 
 def test_signs_of_an_mlp() -> None:
@@ -86,6 +85,42 @@ def test_global_values_override_nothing_and_custom_ones_win() -> None:
         quantised(
             seeded(MLP), inputs(2, 6), config=update_quantization_configs(EIGHT, None, {"fc9": WIDTHS}).model_dump()
         )
+
+
+def test_a_configuration_is_recorded_on_the_nodes_and_used() -> None:
+    model, x = seeded(MLP), inputs(20, 6)
+    graph = calibrated(model, x)
+    with pytest.raises(ConfigError, match="fc9: no such node"):
+        update_quantization_configs(EIGHT, None, {"fc9": WIDTHS}, graph=graph)
+    assert not any(graph.meta_of(n).software.quantization for n in graph.nodes), "nothing is recorded of what is wrong"
+    args = update_quantization_configs(EIGHT, {"rounding": "floor"}, {"fc2": {"weight_width": 5}}, graph=graph)
+    recorded = {n: graph.node(n).meta["mase"]["software"]["quantization"] for n in ("fc1", "relu", "fc2")}
+    assert recorded["fc1"] == {"name": "fixed", **WIDTHS, "rounding": "floor"}
+    assert recorded["fc2"] == {**recorded["fc1"], "weight_width": 5}
+    made, _ = quantize_transform_pass(graph)
+    by_hand, _ = quantize_transform_pass(calibrated(model, x), args)
+    assert made.modules["fc2"].arithmetic.formats["weight"].width == 5
+    assert all(made.modules[n].arithmetic == by_hand.modules[n].arithmetic for n in recorded)
+
+
+def test_calibration_and_quantisation_as_one_pass() -> None:
+    model, x = seeded(MLP), inputs(40, 6)
+    batches = [x[:30], x[30:]]
+    two = annotated(model, {"x": x[:1]})
+    calibrate_analysis_pass(two, {"data": batches, "method": "mse"})
+    quantize_transform_pass(two, EIGHT)
+    one, info = calibration_quantization_transform_pass(
+        annotated(model, {"x": x[:1]}), {"data": batches, "method": "mse", "quantize": EIGHT}
+    )
+    assert info["calibration"]["batches"] == 2 and set(info["nodes"]) == {"fc1", "relu", "fc2"}
+    assert torch.equal(one.model(x), two.model(x)) and not torch.equal(one.model(x), model(x))
+    assert {"calibrate_analysis_pass", "fixed_point"} <= set(one.completed)
+    recorded = annotated(model, {"x": x[:1]})
+    with pytest.raises(ConfigError, match="nothing says how to quantise"):
+        calibration_quantization_transform_pass(recorded, {"data": batches})
+    update_quantization_configs(EIGHT, graph=recorded)
+    again, _ = calibration_quantization_transform_pass(recorded, {"data": batches, "method": "mse"})
+    assert torch.equal(again.model(x), two.model(x))
 
 
 def test_explain() -> None:

@@ -31,8 +31,8 @@ class Criterion(Protocol):
     def update(self, outputs: Any, targets: Any) -> None:
         """Take in one batch: what the model gave, and what the data has beside the inputs, on the same device."""
 
-    def result(self) -> float:
-        """The statistic over everything taken in so far."""
+    def result(self) -> Any:
+        """The statistic over everything taken in so far; a number where models are to be compared by it."""
 
 
 class TopK:

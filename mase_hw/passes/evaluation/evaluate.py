@@ -39,7 +39,7 @@ class Evaluation:
     device: torch.device | str | None = None
     progress: Progress | None = None
 
-    def __call__(self, graph_or_model: MaseGraph | nn.Module, data: Iterable[Any]) -> float:
+    def __call__(self, graph_or_model: MaseGraph | nn.Module, data: Iterable[Any]) -> Any:
         """The statistic of a model over data; as :func:`evaluate_statistic`."""
         return evaluate_statistic(
             graph_or_model,
@@ -75,7 +75,7 @@ def evaluate_statistic(
     device: torch.device | str | None = None,
     fast_mode: bool = False,
     progress: Progress | None = None,
-) -> float:
+) -> Any:
     """Run a model over a data set, in evaluation mode and without gradients, and return a statistic.
 
     There is one arithmetic. ``fast_mode`` only says how many frames go through the model at once: without it one frame
@@ -95,7 +95,8 @@ def evaluate_statistic(
         progress: Called after every batch with the number done and the total, if known.
 
     Returns:
-        The criterion's result.
+        The criterion's result, as it gives it: a number from those of the package, whatever it likes from others (a
+        confusion matrix, a dict of rates).
 
     Raises:
         ConfigError: If there is no data, or a batch or the criterion does not fit.
@@ -121,7 +122,7 @@ def evaluate_statistic(
             _update(statistic, outputs, targets, index)
             if progress is not None:
                 progress(index + 1, total)
-    return float(statistic.result())
+    return statistic.result()
 
 
 def _update(statistic: Criterion, outputs: Any, targets: Any, index: int) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import ConfigError
@@ -48,8 +50,13 @@ class CandidateScorer:
         return made
 
     def score(self, graph: MaseGraph) -> float:
-        """The criterion of a graph over the data."""
-        return evaluate_statistic(graph, self.data, self.criterion, fast_mode=self.fast_mode)
+        """The criterion of a graph over the data.
+
+        Raises:
+            ConfigError: If it gives anything but a number, by which alone graphs can be compared.
+        """
+        found = evaluate_statistic(graph, self.data, self.criterion, fast_mode=self.fast_mode)
+        return number(found, self.name)
 
     def meets(self, score: float, target: float) -> bool:
         """Whether a score is as good as a target; NaN never is."""
@@ -67,6 +74,29 @@ class CandidateScorer:
             digest.update(repr((node.name, node.op, str(node.target), ranges)).encode())
         digest.update(json.dumps(more, sort_keys=True, default=repr).encode())
         return digest.hexdigest()
+
+
+def number(found: Any, name: str) -> float:
+    """A statistic as a number.
+
+    Raises:
+        ConfigError: If it is none; a tensor or array of one element is.
+    """
+    value = found.item() if isinstance(found, Tensor | np.ndarray | np.generic) and _alone(found) else found
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        shape = f" {list(found.shape)}" if hasattr(found, "shape") else ""
+        raise ConfigError(
+            f"graphs cannot be compared by what {name} gives",
+            field="criterion",
+            got=f"{type(found).__name__}{shape}",
+            expected="a number",
+            remedy="give a criterion whose result() is one number, such as the mean of a matrix's diagonal",
+        )
+    return float(value)
+
+
+def _alone(found: Any) -> bool:
+    return bool(math.prod(found.shape) == 1)
 
 
 def check_graph(graph: MaseGraph, where: str) -> None:

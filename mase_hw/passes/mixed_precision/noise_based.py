@@ -23,7 +23,7 @@ from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
 from mase_hw.passes.mixed_precision.groups import check_keys, groups_of
 from mase_hw.passes.mixed_precision.plan import Fact, Plan, Settings, complete, compose, settings_of
 from mase_hw.passes.mixed_precision.prune import Pruned, Ranked, lower_again
-from mase_hw.passes.mixed_precision.search import Tell, binary_search
+from mase_hw.passes.mixed_precision.search import MIXED_PRECISION_SEARCH_LIMIT, Tell, binary_search
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, known_tensors
 
 
@@ -75,8 +75,8 @@ def noise_based_mixed_precision_quantization(
     data: Iterable[Any],
     noise_data: Iterable[Any] | None = None,
     custom_quantization_configs: Mapping[str, Mapping[str, Any]] | None = None,
-    max_iterations: int | None = None,
-    fast_mode: bool = False,
+    max_iterations: int = MIXED_PRECISION_SEARCH_LIMIT,
+    fast_mode: bool = True,
     cost: str | CostModel = "bit_operations",
     prune: bool = True,
     progress: Tell | None = None,
@@ -103,7 +103,8 @@ def noise_based_mixed_precision_quantization(
         noise_data: Iterable of inputs for the ranking; the inputs of ``data`` if None.
         custom_quantization_configs: Keys of :class:`NodeConfig` by node, which hold for that node in both precisions;
             it is never raised.
-        max_iterations: Halvings of the search and trials of the pruning at most, together.
+        max_iterations: Halvings of the search and trials of the pruning at most, together; what is found without
+            either, with everything low and with everything high, is not counted.
         fast_mode: Evaluate whole batches at once instead of frame by frame.
         cost: A name of :data:`~mase_hw.passes.mixed_precision.cost.COSTS` or a function, for pruning and the report.
         prune: Lower again what the prefix need not have raised; without it the result is the prefix.
@@ -119,6 +120,8 @@ def noise_based_mixed_precision_quantization(
     where = "noise_based_mixed_precision_quantization"
     check_graph(graph, where)
     config = validate(where, MixedPrecisionConfig, quantization_config)
+    if max_iterations < 0:
+        raise ConfigError("the number of iterations is negative", field="max_iterations", got=max_iterations)
     if math.isnan(target_accuracy):
         raise ConfigError("the target is not a number", field="target_accuracy", got=target_accuracy)
     scorer = CandidateScorer(graph, data, criterion, fast_mode)
@@ -133,13 +136,11 @@ def noise_based_mixed_precision_quantization(
         raised = {name for group in groups for name in group.nodes}
         return compose(graph, {name: (high if name in raised else low)[name] for name in low})
 
-    def meets(count: int) -> bool:
+    def meets(count: int) -> tuple[bool, int]:
         scores[count] = scorer.score(scorer.quantised(quantize(ranking[:count])))
-        return scorer.meets(scores[count], target_accuracy)
+        return scorer.meets(scores[count], target_accuracy), count
 
-    count = binary_search(
-        meets, 0, len(ranking), procedure_name="raised nodes", progress=progress, max_iterations=max_iterations
-    )
+    count = binary_search(meets, 0, len(ranking), max_iterations, "raised nodes", progress=progress)
     if count is None:
         raise SearchError(
             "the target cannot be met: it is missed with every node raised",
@@ -152,8 +153,7 @@ def noise_based_mixed_precision_quantization(
     prefix, proven = ranking[:count], count == 0 or count - 1 in scores
     kept = Pruned(prefix, scores[count], True)
     if prune:
-        # The first of the search's scores is that of everything raised, the others are its halvings.
-        left = None if max_iterations is None else max_iterations - (len(scores) - 1)
+        left = max_iterations - max(0, len(scores) - 2)  # without the two ends, all are halvings
         known = {tuple(ranking[:n]): score for n, score in scores.items()}
         kept = lower_again(
             prefix,

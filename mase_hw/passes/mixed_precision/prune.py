@@ -46,7 +46,7 @@ def lower_again(
     cost: CostModel,
     score: Callable[[MaseGraph], float],
     good_enough: Callable[[float], bool],
-    trials: int | None,
+    trials: int,
     tell: Tell,
 ) -> Pruned:
     """Lower every group that need not be raised, each tried once: the one that saves most first.
@@ -61,7 +61,7 @@ def lower_again(
         cost: What a graph costs.
         score: The criterion of a graph.
         good_enough: Whether a score is.
-        trials: Graphs to score at most; None for as many as there are groups.
+        trials: Graphs to score at most.
         tell: Told what was tried.
     """
     known, left = dict(scores), trials
@@ -76,7 +76,7 @@ def lower_again(
         if tuple(without) not in known:
             if left == 0:
                 return Pruned(kept, known[tuple(kept)], False)
-            left = None if left is None else left - 1
+            left -= 1
             known[tuple(without)] = score(candidate)
         enough = good_enough(known[tuple(without)])
         tell(f"lowering {', '.join(group.nodes)}: {'still good enough' if enough else 'not good enough'}")

@@ -1,100 +1,165 @@
-"""Bisection over a whole number, as AFE documents ``binary_search``."""
+"""Bisection over a whole number, with the contract of AFE's ``binary_search``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from mase_hw.errors import ConfigError, SearchError
 
+T = TypeVar("T")
 Tell = Callable[[str], object]
+
+MIXED_PRECISION_SEARCH_LIMIT = 20
+"""Halvings that a search may take; enough for a million values."""
+
+
+@dataclass(frozen=True)
+class BinarySearchState(Generic[T]):
+    """Where a search stands.
+
+    Args:
+        lo: Largest number known to fail, or the lower end while none is.
+        hi: Smallest number known to succeed.
+        value: What came with ``hi``.
+        steps: Halvings so far.
+    """
+
+    lo: int
+    hi: int
+    value: T
+    steps: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left between what fails and what succeeds."""
+        return self.hi - self.lo <= 1
+
+    @property
+    def middle(self) -> int:
+        """The number to try next."""
+        return (self.lo + self.hi) // 2
+
+    def after(self, succeeded: bool, value: T) -> BinarySearchState[T]:
+        """The state once the middle was tried."""
+        if succeeded:
+            return BinarySearchState(self.lo, self.middle, value, self.steps + 1)
+        return BinarySearchState(self.middle, self.hi, self.value, self.steps + 1)
 
 
 def binary_search(
-    procedure: Callable[[int], bool],
-    low: int,
-    high: int,
-    *,
+    get_result: Callable[[int], tuple[bool, T]],
+    lo: int,
+    hi: int,
+    limit: int = MIXED_PRECISION_SEARCH_LIMIT,
     procedure_name: str = "binary search",
+    *,
     progress: Tell | None = None,
-    max_iterations: int | None = None,
     check_monotonic: bool = False,
-) -> int | None:
-    """The smallest value within limits that satisfies a procedure.
+) -> T | None:
+    """The value that belongs to the smallest number within limits that succeeds.
 
-    The procedure is assumed to be monotonic: if it is satisfied by a value, then by every larger one. If it is not, the
-    result still satisfies it, but need not be the smallest. Results are monotonic in the procedure in any case: one
-    that is satisfied by more values never yields a larger result (with the same limits).
+    The procedure is assumed to be monotonic: if it succeeds with a number, then with every larger one. If it does not,
+    the number found succeeds still, but need not be the smallest; and of two procedures one of which succeeds wherever
+    the other does, it finds no larger number (with the same limits).
 
-    ``high`` is tried first, then at most ``ceil(log2(high - low + 1))`` values more; no value is tried twice.
+    Both ends are tried, ``hi`` first; then there are at most ``min(limit, ceil(log2(hi - lo)))`` halvings. No number is
+    tried twice.
 
     Args:
-        procedure: Whether a value satisfies.
-        low: Smallest value to try.
-        high: Largest value to try.
+        get_result: Whether a number succeeds, and a value to be returned if it is the one.
+        lo: Smallest number to try.
+        hi: Largest number to try.
+        limit: Halvings at most; then the smallest number known to succeed is the one.
         procedure_name: What is being searched, for progress and errors.
         progress: Told after every call of the procedure what was tried and what is left.
-        max_iterations: Halvings at most; then the smallest value known to satisfy is the result.
-        check_monotonic: Try every value within the limits and refuse a procedure that is not monotonic.
+        check_monotonic: Try every number within the limits and refuse a procedure that is not monotonic.
 
     Returns:
-        The value, or None if ``high`` does not satisfy, and thus nothing does.
+        The value, or None if no number that was tried succeeds.
 
     Raises:
-        ConfigError: If the limits are no whole numbers or in the wrong order, or ``max_iterations`` is not positive.
-        SearchError: If ``check_monotonic`` finds a value that satisfies below one that does not.
+        ConfigError: If the limits are no whole numbers or in the wrong order, or the procedure does not return a pair
+            that begins with a bool.
+        SearchError: If ``check_monotonic`` finds a number that succeeds below one that does not.
     """
-    _check(low, high, procedure_name, max_iterations)
-    tell = progress or (lambda _: None)
-    known: dict[int, bool] = {}
+    _check(lo, hi, limit, procedure_name)
+    known: dict[int, tuple[bool, T]] = {}
 
-    def holds(value: int, first: int, last: int) -> bool:
-        if value not in known:
-            known[value] = bool(procedure(value))
-            said = "satisfied" if known[value] else "not satisfied"
-            tell(f"{procedure_name}: {value} {said} (searching {first} to {last})")
-        return known[value]
+    def tried(number: int, first: int, last: int) -> tuple[bool, T]:
+        if number not in known:
+            known[number] = _pair(get_result(number), procedure_name)
+            if progress is not None:
+                said = "satisfied" if known[number][0] else "not satisfied"
+                progress(f"{procedure_name}: {number} {said} (searching {first} to {last})")
+        return known[number]
 
     if check_monotonic:
-        satisfied = [value for value in range(low, high + 1) if holds(value, low, high)]
-        if satisfied and satisfied != list(range(satisfied[0], high + 1)):
-            raise SearchError(
-                f"{procedure_name}: the procedure is not monotonic",
-                node=procedure_name,
-                got="satisfied by " + ", ".join(map(str, satisfied)),
-                expected=f"satisfied by every value from {satisfied[0]} to {high}",
-                remedy="search all values instead of bisecting, or leave out check_monotonic to accept a value that "
-                "satisfies but may not be the smallest",
-            )
-    if not holds(high, low, high):
+        _monotonic([number for number in range(lo, hi + 1) if tried(number, lo, hi)[0]], hi, procedure_name)
+    top, bottom = tried(hi, lo, hi), tried(lo, lo, hi)
+    if bottom[0]:
+        return bottom[1]
+    if not top[0]:
         return None
-    first, last, halvings = low, high, 0
-    while first < last and (max_iterations is None or halvings < max_iterations):
-        middle = (first + last) // 2
-        if holds(middle, first, last):
-            last = middle
-        else:
-            first = middle + 1
-        halvings += 1
-    return last
+    state = BinarySearchState(lo, hi, top[1])
+    while not state.finished and state.steps < limit:
+        state = state.after(*tried(state.middle, state.lo + 1, state.hi))
+    return state.value
 
 
-def _check(low: int, high: int, procedure_name: str, max_iterations: int | None) -> None:
-    for name, value in (("low", low), ("high", high)):
+def _pair(given: Any, procedure_name: str) -> tuple[bool, Any]:
+    """What a procedure returned, if it is what it should be: a pair would be true whatever it says."""
+    if not (isinstance(given, tuple | list) and len(given) == 2 and _is_bool(given[0])):
+        raise ConfigError(
+            f"{procedure_name}: the procedure does not say whether a number succeeds",
+            field="get_result",
+            got=f"{type(given).__name__} {given!r:.60}",
+            expected="a pair: whether it succeeds (a bool), and the value to return if it is the one",
+            remedy="return (score >= target, score), for example",
+        )
+    return bool(given[0]), given[1]
+
+
+def _is_bool(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.dtype is torch.bool and value.numel() == 1
+    return isinstance(value, bool | np.bool_)
+
+
+def _monotonic(satisfied: list[int], hi: int, procedure_name: str) -> None:
+    if satisfied and satisfied != list(range(satisfied[0], hi + 1)):
+        raise SearchError(
+            f"{procedure_name}: the procedure is not monotonic",
+            node=procedure_name,
+            got="satisfied by " + ", ".join(map(str, satisfied)),
+            expected=f"satisfied by every value from {satisfied[0]} to {hi}",
+            remedy="search all values instead of bisecting, or leave out check_monotonic to accept a value that "
+            "satisfies but may not be the smallest",
+        )
+
+
+def _check(lo: int, hi: int, limit: int, procedure_name: str) -> None:
+    for name, value in (("lo", lo), ("hi", hi), ("limit", limit)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise ConfigError(
                 f"{procedure_name}: a limit is no whole number", field=name, got=repr(value), expected="an int"
             )
-    if low > high:
+    if lo > hi:
         raise ConfigError(
             f"{procedure_name}: the limits are in the wrong order",
-            field="low, high",
-            got=f"{low}, {high}",
-            expected="low <= high",
+            field="lo, hi",
+            got=f"{lo}, {hi}",
+            expected="lo <= hi",
         )
-    if max_iterations is not None and max_iterations < 1:
+    if limit < 0:
         raise ConfigError(
-            f"{procedure_name}: no iteration is allowed",
-            field="max_iterations",
-            got=max_iterations,
-            expected="1 or more",
+            f"{procedure_name}: the number of halvings is negative",
+            field="limit",
+            got=limit,
+            expected="0 or more",
         )

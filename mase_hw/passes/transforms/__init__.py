@@ -1,16 +1,19 @@
 """Passes that change the graph."""
 
+from mase_hw.passes.transforms.calibration_quantization import calibration_quantization_transform_pass
 from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
-from mase_hw.passes.transforms.quantize_config import QuantizeArgs, update_quantization_configs
+from mase_hw.passes.transforms.quantize_config import QuantizeArgs
+from mase_hw.passes.transforms.quantize_record import update_quantization_configs
 from mase_hw.passes.transforms.simplify_graph import simplify_graph_transform_pass
 from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
 
 __all__ = [
     "QuantizeArgs",
+    "calibration_quantization_transform_pass",
     "cross_layer_equalization_transform_pass",
     "fold_batch_norm_transform_pass",
     "fold_constants_transform_pass",

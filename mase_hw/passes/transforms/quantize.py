@@ -17,6 +17,7 @@ from mase_hw.passes.transforms.quantize_operands import (
     hold_derived,
 )
 from mase_hw.passes.transforms.quantize_plan import Planner
+from mase_hw.passes.transforms.quantize_record import recorded_quantization
 from mase_hw.passes.transforms.quantize_rewrite import Rewriter
 
 DECISIONS = "quantization_decisions"
@@ -33,6 +34,8 @@ DECISIONS = "quantization_decisions"
 def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseGraph, dict[str, Any]]:
     """Replace float nodes by bit-true fixed-point ones.
 
+    Without any argument, those that :func:`update_quantization_configs` recorded on the graph are used.
+
     Formats come from the configuration or, where a fraction width is not given, from the observed range. Inputs of
     the model are quantised where they enter; a cast is put wherever a producer's format is not the one its consumer
     wants. Everything is decided, and refused if need be, before the graph is touched.
@@ -46,6 +49,8 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
         UnsupportedError: A node that cannot be quantised.
         FormatError: NaN in a parameter.
     """
+    if not args.model_fields_set and not args.rules():
+        args = recorded_quantization(graph) or args
     planner = Planner(graph, args)
     planner.run()
     modules = {name: Quantized(p.op, p.arithmetic, p.parameters) for name, p in planner.plans.items()}

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validat
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, FormatError, suggest
 from mase_hw.formats import MAX_FRAC, MAX_WIDTH, Overflow, Rounding
-from mase_hw.passes.base import validate
 
 
 def _width(tensors: str) -> Any:
@@ -174,7 +173,7 @@ class QuantizeArgs(BaseModel):
             op = key if self.by == "type" and key in ops else nodes.get(key.removeprefix("overrides."), "")
             has = {group_of(tensor) for tensor in ops.get(op, ("weight", "bias"))}
             for group in {"weight", "bias"} - has:
-                idle = [k for k in _given(config) if k.startswith(f"{group}_") and k != "weight_granularity"]
+                idle = [k for k in given_keys(config) if k.startswith(f"{group}_") and k != "weight_granularity"]
                 problems += [f"{key}.config.{k}: {op} has no {group}" for k in sorted(idle)]
         for key in self.rules():
             if self.by == "type" and key not in ops:
@@ -214,48 +213,16 @@ class QuantizeArgs(BaseModel):
         """What is configured for a node, the weakest first: where it stands, and the keys given there."""
         found: list[tuple[str, dict[str, Any]]] = []
         if self.default is not None:
-            found.append(("default", _given(self.default.config)))
+            found.append(("default", given_keys(self.default.config)))
         for key, config in self.rules().items():
             wanted = {"type": key == op, "name": key == node}.get(self.by)
             if wanted is None:
                 wanted = re.fullmatch(key, node) is not None
             if wanted:
-                found.append((key, _given(config)))
+                found.append((key, given_keys(config)))
         if node in self.overrides:
-            found.append((f"overrides.{node}", _given(self.overrides[node].config)))
+            found.append((f"overrides.{node}", given_keys(self.overrides[node].config)))
         return found
-
-
-def update_quantization_configs(
-    configs: QuantizeArgs | Mapping[str, Any],
-    global_config: NodeConfig | Mapping[str, Any] | None = None,
-    custom_configs: Mapping[str, NodeConfig | Mapping[str, Any]] | None = None,
-) -> QuantizeArgs:
-    """Add to a configuration: values for all nodes that override nothing, and values for single nodes that win.
-
-    Args:
-        configs: Arguments of ``quantize_transform_pass``; not changed.
-        global_config: Keys for every node. What was set before, for all nodes, a kind of node or one node, stays.
-        custom_configs: Keys by node name. They replace what was set for these nodes, key by key.
-
-    Returns:
-        The new arguments.
-
-    Raises:
-        ConfigError: If a key or value is wrong; lists all problems.
-    """
-    args = validate("the quantisation configuration", QuantizeArgs, configs)
-    base = _given(validate("global_config", NodeConfig, global_config))
-    before = {} if args.default is None else _given(args.default.config)
-    changes: dict[str, Any] = {}
-    if base or args.default is not None:
-        changes["default"] = Rule(config=NodeConfig(**{**base, **before}))
-    overrides = dict(args.overrides)
-    for node, custom in (custom_configs or {}).items():
-        own = _given(overrides[node].config) if node in overrides else {}
-        new = _given(validate(f"custom_configs.{node}", NodeConfig, custom))
-        overrides[node] = Rule(config=NodeConfig(**{**own, **new}))
-    return args.model_copy(update={**changes, "overrides": overrides})
 
 
 def _regex_fault(pattern: str) -> str | None:
@@ -266,5 +233,6 @@ def _regex_fault(pattern: str) -> str | None:
     return None
 
 
-def _given(config: NodeConfig) -> dict[str, Any]:
+def given_keys(config: NodeConfig) -> dict[str, Any]:
+    """The keys that were given, with their values."""
     return {key: getattr(config, key) for key in config.model_fields_set}

@@ -54,6 +54,8 @@ def from_statistics(node: str, tensor: str, config: NodeConfig, width: int, stat
         reason += f", {method}"
         if (choice.low, choice.high) != (low, high):
             reason += f" [{choice.low:.6g}, {choice.high:.6g}]"
+    if choice.note:
+        reason += f", {choice.note}"
     return Decision(choice.fmt, reason, choice, method)
 
 

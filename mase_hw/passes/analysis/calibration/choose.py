@@ -6,9 +6,10 @@ an error over all fraction widths:
 - ``range``: the worst rounding error inside the range, ``step / 2``, of the formats that clip nothing of it. That is
   the finest step that holds both ends, rounded half-even.
 - ``mse``: the mean squared error, rounding and clipping together.
-- ``entropy``: the Kullback-Leibler divergence of the observed distribution from what is left of it after quantisation,
-  where every code's share is spread evenly over the occupied bins that it stands for. After S. Migacz, "8-bit Inference
-  with TensorRT", GTC 2017, but the clipped part stays in both distributions, so that candidates are comparable.
+- ``entropy``: the divergence of what a threshold leaves of the distribution, by the published algorithm (see
+  :mod:`~mase_hw.passes.analysis.calibration.entropy`); then the finest step whose format holds the threshold. That
+  algorithm knows of no distances, so there is a guard: the step is doubled until the mean squared error is no larger
+  than that of the format that ``range`` takes. Outliers that are far enough are kept by it.
 
 Of equal errors the smaller mean squared error wins, then the finer step that clips nothing, then the finer step.
 """
@@ -24,6 +25,7 @@ import numpy as np
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import MAX_FRAC, FixedFormat
+from mase_hw.passes.analysis.calibration.entropy import Symmetric
 from mase_hw.passes.analysis.calibration.histogram import Floats, Histogram, Points
 
 CRITERIA = ("range", "mse", "entropy")
@@ -54,8 +56,9 @@ class Choice:
         fmt: The format.
         criterion: What was minimised.
         low: Lower end of the range that was used.
-        high: Upper end of the range that was used.
+        high: Upper end of the range that was used; of ``entropy``, of what its threshold leaves.
         candidates: Formats of the chosen sign around the chosen one, coarsest first.
+        note: What else decided, if anything did.
     """
 
     fmt: FixedFormat
@@ -63,6 +66,7 @@ class Choice:
     low: float
     high: float
     candidates: tuple[Candidate, ...]
+    note: str = ""
 
 
 def choose_format(
@@ -74,8 +78,8 @@ def choose_format(
         statistics: What calibration recorded of a tensor (``low``, ``high`` or else ``min``, ``max``, and perhaps
             ``criterion`` and ``histogram``), or the values themselves.
         width: Bits.
-        signed: Whether the format has a sign; None to leave it out where nothing negative was observed and that gives
-            a finer step.
+        signed: Whether the format has a sign; None to leave it out where nothing negative was observed and that makes
+            the error smaller.
         criterion: ``range``, ``mse`` or ``entropy``; None for that of the statistics, else ``range``.
 
     Raises:
@@ -101,12 +105,25 @@ def choose_format(
             expected=" | ".join(CRITERIA if points is not None else CRITERIA[:1]),
             remedy="calibrate with method mse or entropy, which observe a histogram",
         )
-    if signed is None:
-        signed = smallest < 0
-        if not signed:
-            plain, plus = (_best(points, low, high, width, s, criterion) for s in (False, True))
-            return plain if plain.fmt.frac_width > plus.fmt.frac_width else plus
-    return _best(points, low, high, width, signed, criterion)
+    if signed is None and smallest >= 0:
+        return _of_either_sign(points, low, high, width, criterion)
+    return _best(points, low, high, width, signed is not False, criterion)
+
+
+def _of_either_sign(points: Points | None, low: float, high: float, width: int, criterion: str) -> Choice:
+    """Without a sign if that errs less; what was observed has no negative values.
+
+    Of the same width and step, a format without a sign has every number that is not negative of the one with a sign,
+    and others, so its error is never larger. A divergence says nothing about numbers that are the same but for a sign
+    bit; with ``entropy`` the squared errors at the step of the format without a sign are compared.
+    """
+    plain, plus = (_best(points, low, high, width, sign, criterion) for sign in (False, True))
+    if criterion == "entropy" and points is not None and points.values.size:
+        same = FixedFormat(width, plain.fmt.frac_width, signed=True)
+        better = mean_squared_error(points, plain.fmt)[0] < mean_squared_error(points, same)[0]
+        return plain if better or plus.fmt != same else plus
+    errors = [next(c.error for c in choice.candidates if c.fmt == choice.fmt) for choice in (plain, plus)]
+    return plain if errors[0] < errors[1] else plus
 
 
 def _best(points: Points | None, low: float, high: float, width: int, signed: bool, criterion: str) -> Choice:
@@ -115,11 +132,32 @@ def _best(points: Points | None, low: float, high: float, width: int, signed: bo
         fracs = range(cover.frac_width - 2, cover.frac_width + 4)
         found = [_candidate(points, FixedFormat(width, f, signed), low, high, "range") for f in fracs if _allowed(f)]
         return Choice(cover, criterion, low, high, tuple(found))
+    if criterion == "entropy":
+        return _by_entropy(points, low, high, cover)
     fracs = range(cover.frac_width - width - 1, cover.frac_width + width + 9)
     found = [_candidate(points, FixedFormat(width, f, signed), low, high, criterion) for f in fracs if _allowed(f)]
     best = min(found, key=lambda c: (c.error, c.mse, c.clipped > 0, -c.fmt.frac_width))
     near = tuple(c for c in found if abs(c.fmt.frac_width - best.fmt.frac_width) <= 3)
     return Choice(best.fmt, criterion, low, high, near)
+
+
+def _by_entropy(points: Points, low: float, high: float, cover: FixedFormat) -> Choice:
+    """The finest format that holds the threshold, made coarser until it errs no more than the one of all values."""
+    histogram, width, signed = Symmetric.of(points), cover.width, cover.signed
+    levels = 2 ** (width if signed else width + 1)
+    threshold = histogram.threshold(levels)
+    low, high = (min(max(end, -threshold), threshold) for end in (low, high))
+    first = chosen = FixedFormat.covering(low, high, width, signed)
+    limit = mean_squared_error(points, cover)[0]
+    while chosen.frac_width > cover.frac_width and mean_squared_error(points, chosen)[0] > limit:
+        chosen = FixedFormat(width, chosen.frac_width - 1, signed)
+    near = range(chosen.frac_width - 3, max(chosen.frac_width, first.frac_width) + 4)
+    found = []
+    for fmt in (FixedFormat(width, frac, signed) for frac in near if _allowed(frac)):
+        error = histogram.divergence(-fmt.min_value if signed else fmt.max_value, levels)
+        found.append(Candidate(fmt, error, *mean_squared_error(points, fmt)))
+    note = "" if chosen == first else f"coarser than {first}, whose squared error is above that of {cover}"
+    return Choice(chosen, "entropy", low, high, tuple(found), note)
 
 
 def _allowed(frac: int) -> bool:
@@ -132,9 +170,6 @@ def _candidate(points: Points | None, fmt: FixedFormat, low: float, high: float,
         mse, clipped = mean_squared_error(points, fmt)
     if criterion == "mse":
         return Candidate(fmt, mse, mse, clipped)
-    if criterion == "entropy":
-        assert points is not None  # the caller looked
-        return Candidate(fmt, divergence(points, fmt), mse, clipped)
     fits = fmt.min_mantissa <= round(math.ldexp(low, fmt.frac_width)) and (
         round(math.ldexp(high, fmt.frac_width)) <= fmt.max_mantissa
     )
@@ -161,13 +196,3 @@ def mean_squared_error(points: Points, fmt: FixedFormat) -> tuple[float, float]:
     total = points.counts.sum()
     mean = float((errors * points.counts).sum() / total)
     return mean * fmt.scale**2, float(points.counts[clipped].sum() / total)
-
-
-def divergence(points: Points, fmt: FixedFormat) -> float:
-    """Kullback-Leibler divergence in nats of the distribution from its quantised form; see the module."""
-    _, codes = _codes(points, fmt)
-    _, group = np.unique(codes, return_inverse=True)
-    mass = np.bincount(group, weights=points.counts)
-    spread = mass[group] / np.bincount(group)[group]
-    total = points.counts.sum()
-    return max(0.0, float((points.counts / total * np.log(points.counts / spread)).sum()))
