@@ -91,7 +91,7 @@ def public_ports(dut: Dut) -> str:
 COCOTB = Flavour(
     "cocotb",
     # ``-O2`` costs more in the compiler than any short simulation returns.
-    "-O1",
+    "-Og",
     main=lambda tools: (sim_root() / "window.h", sim_root() / "end_with_parent.h", tools.cocotb_main),
     flags=("--vpi",),
     link=lambda tools: (f"-L{tools.cocotb_libs}", f"-Wl,-rpath,{tools.cocotb_libs}", "-lcocotbvpi_verilator"),
@@ -186,15 +186,17 @@ def build(
     return Built(dut, build_dir / PROGRAM, build_dir, waves, identity, reused, seconds, cached, flavour.coverage)
 
 
-SHORT_RUN, LONG_RUN = 150_000, 10_000_000
-"""Cycles up to which a simulator that was not optimised is worth it, and from which the highest level is. Measured on
-the digits networks: without, with -O1 and with -O2 a build takes 1.3, 2.4 and 3.4 s (MLP), 2.0, 3.2 and 5.3 s (CNN) of
-processor time, and a cycle 4.2, 0.7 and 0.4 us (4.0, 0.44 and 0.44 us)."""
+SHORT_RUN, LONG_RUN = 10_000, 10_000_000
+"""Cycles up to which a simulator that was not optimised is worth it, and from which the highest level is.
+
+Processor seconds of build and run without, with -Og, -O1 and -O2: digits MLP 1.4, 1.6, 2.1 and 3.1; digits CNN 2.0, 2.4,
+3.0 and 4.6; MobileNet with 16 lanes 34, 35, 54 and 105, of which 18,000 cycles are 5.9, 0.3, 0.3 and 0.2; a cycle of
+ResNet-8 with 4 lanes takes 1.7 us with -Og, 1.5 with -O1 (``benchmarks/time_to_verdict.py``)."""
 
 
 def _levels(flavour: Flavour, cycles: int | None) -> list[Flavour]:
     """The flavour at the level that a run of so many cycles deserves, then at all higher levels."""
-    levels = ["-O0", "-O1", "-O2"]
+    levels = ["-O0", "-Og", "-O2"]
     levels = levels[: levels.index(flavour.optimise) + 1]
     if cycles is None or cycles > LONG_RUN:
         return [flavour]
