@@ -190,8 +190,8 @@ SHORT_RUN, LONG_RUN = 10_000, 10_000_000
 """Cycles up to which a simulator that was not optimised is worth it, and from which the highest level is.
 
 Processor seconds of build and run without, with -Og, -O1 and -O2: digits MLP 1.4, 1.6, 2.1 and 3.1; digits CNN 2.0,
-2.4, 3.0 and 4.6; MobileNet with 16 lanes 34, 35, 54 and 105, of which 18,000 cycles are 5.9, 0.3, 0.3 and 0.2; a cycle of
-ResNet-8 with 4 lanes takes 1.7 us with -Og, 1.5 with -O1 (``benchmarks/time_to_verdict.py``)."""
+2.4, 3.0 and 4.6; MobileNet with 16 lanes 34, 35, 54 and 105, of which 18,000 cycles are 5.9, 0.3, 0.3 and 0.2;
+a cycle of ResNet-8 with 4 lanes takes 1.7 us with -Og, 1.5 with -O1 (``benchmarks/time_to_verdict.py``)."""
 
 
 def _levels(flavour: Flavour, cycles: int | None) -> list[Flavour]:
