@@ -23,6 +23,8 @@ from mase_hw.streams import Stream
 
 EXTERNAL = "external/"
 """Where RTL files that are not of this package stand, in place of ``rtl_templates``."""
+SUPPORT = ("lib/unread.sv", "lib/invariant.sv")
+"""Files below ``rtl_templates`` that every design has: any module may use these without listing them."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ class Hardware:
     Args:
         module: Name of the SystemVerilog module; it lives in ``file``.
         file: Path of the module below ``rtl_templates``.
-        dependence_files: Every other file below ``rtl_templates`` it needs, dependencies first.
+        dependence_files: Every other file below ``rtl_templates`` it needs, dependencies first, but for those of
+            :data:`SUPPORT`, which every op has.
         params: The parameter dataclass.
         build: Makes the parameters for a node, or refuses with :class:`~mase_hw.errors.UnsupportedError`.
         ports: The streams of the module.
@@ -169,7 +172,7 @@ class Hardware:
     @property
     def files(self) -> tuple[str, ...]:
         """Every file the module needs, dependencies first."""
-        return (*self.dependence_files, self.file)
+        return tuple(dict.fromkeys((*SUPPORT, *self.dependence_files, self.file)))
 
     def external(self, file: str) -> Path | None:
         """Where a file of the user lies; None for a file of this package."""

@@ -136,7 +136,7 @@ def _tops(manifest: dict[str, Any], options: HandoffOptions) -> list[Top]:
     name = f"{native.name}_axis"
     boundary = [f"rtl/{BOUNDARY}"] if options.registered and f"rtl/{BOUNDARY}" not in files else []
     delay = 2 if options.registered else 0
-    return [native, Top(name, True, [*boundary, *files, f"rtl/{name}.v"], "files_axis.f", "aclk", delay)]
+    return [native, Top(name, True, [*files, *boundary, f"rtl/{name}.v"], "files_axis.f", "aclk", delay)]
 
 
 def _check_names(manifest: dict[str, Any], tops: list[Top]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
+from mase_hw.opdef import SUPPORT
 from mase_hw.streams import Stream
 
 TOP = ""
@@ -123,7 +124,7 @@ class Netlist:
     instances: list[Instance] = field(default_factory=list)
     nets: list[Net] = field(default_factory=list)
     memories: dict[str, str] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=lambda: list(SUPPORT))
     external: dict[str, Path] = field(default_factory=dict)
     fifos: list[Fifo] = field(default_factory=list)
 

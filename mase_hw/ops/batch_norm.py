@@ -212,6 +212,8 @@ def _op(name: str, kind: str, cases: Callable[[], list[Case]], **targets: Any) -
             module="fixed_affine",
             file="ops/fixed_affine.sv",
             dependence_files=(
+                "lib/elementwise_check.sv",
+                "lib/operand_check.sv",
                 "lib/fixed_cast_unit.sv",
                 "lib/register_slice.sv",
                 "lib/skid_buffer.sv",

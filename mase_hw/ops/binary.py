@@ -138,6 +138,8 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
             module="fixed_binary",
             file="ops/fixed_binary.sv",
             dependence_files=(
+                "lib/elementwise_check.sv",
+                "lib/operand_check.sv",
                 "lib/fixed_cast_unit.sv",
                 "lib/register_slice.sv",
                 "lib/skid_buffer.sv",

@@ -184,6 +184,7 @@ def _op(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> 
             module="fixed_max_pool2d",
             file="ops/fixed_max_pool2d.sv",
             dependence_files=(
+                "lib/image_check.sv",
                 "lib/window_reduce.sv",
                 "lib/window_pool.sv",
                 "lib/fixed_cast_unit.sv",

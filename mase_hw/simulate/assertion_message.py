@@ -42,6 +42,9 @@ def assertion_message(
     text = text.removeprefix(f"{path}: ")
     edge = _EDGE.fullmatch(text) if place.startswith("stream_check.sv:") else None
     if edge is None:
+        if place.startswith("invariant.sv:"):
+            # The module at fault is the one around it, and says what must hold by the name of this instance.
+            path, _, place = path.rpartition(".")
         node = path.removeprefix(dut.inside)
         return SimulationError(message, node=node, got=f"{when}: {text} ({place})", remedy=tail), cycle
     error = SimulationError(

@@ -63,8 +63,7 @@ module fixed_adder_tree #(
   end
 
   if (Levels == 0) begin : g_wires
-    logic unused;
-    assign unused   = &{1'b0, clk};
+    unread u_unread (.unused(clk));
     assign out_data = signed'(in_data[0]);
   end else begin : g_result
     assign out_data = g_level[Levels-1].g_pair[0].sum_q;

@@ -93,15 +93,13 @@ module fixed_cast_unit #(
       assign increment = ext[ExtW-1] && (fraction != '0);
     end
     // Some roundings look at only a part of the fraction.
-    logic unused;
-    assign unused = &{1'b0, fraction};
+    unread u_unread (.unused(&fraction));
   end
 
   assign value = VW'(rounded);
 
   if (OVERFLOW != 0) begin : g_wrap
-    logic unused;
-    assign unused   = &{1'b0, value[VW-1:OUT_WIDTH]};
+    unread u_unread (.unused(&value[VW-1:OUT_WIDTH]));
     assign out_data = value[OUT_WIDTH-1:0];
   end else if (OUT_SIGNED != 0) begin : g_saturate_signed
     localparam logic [OUT_WIDTH-1:0] Lowest = OUT_WIDTH'(1) << (OUT_WIDTH - 1);

@@ -164,8 +164,7 @@ module fixed_divide_unit #(
   end
 
   // Some roundings look at only a part of these.
-  logic unused;
-  assign unused = &{1'b0, rest_twice, half, mag2_q};
+  unread u_unread (.unused(&{rest_twice, half, mag2_q}));
 
   fixed_cast_unit #(
       .IN_WIDTH  (ValueW),

@@ -187,9 +187,8 @@ module fixed_mac_array #(
   logic [LANES-1:0][AccW-1:0] init;
 
   if (HAS_BIAS == 0) begin : g_no_bias
-    logic unused;
-    assign unused = &{1'b0, bias, bias_valid};
-    assign init   = '0;
+    unread u_unread (.unused(&{bias, bias_valid}));
+    assign init = '0;
   end else begin : g_bias
     logic [LANES-1:0][BIAS_WIDTH-1:0] bias_q;
     if (RUN >= TermLatency) begin : g_hold
@@ -221,8 +220,7 @@ module fixed_mac_array #(
   logic [LANES-1:0][SHIFT_WIDTH-1:0] term_shift;
 
   if (HAS_SHIFT == 0) begin : g_no_shift
-    logic unused;
-    assign unused     = &{1'b0, shift, shift_valid};
+    unread u_unread (.unused(&{shift, shift_valid}));
     assign term_shift = '0;
   end else begin : g_shift
     logic [LANES-1:0][SHIFT_WIDTH-1:0] run_q;
@@ -259,9 +257,8 @@ module fixed_mac_array #(
     );
 
     if (HAS_SHIFT == 0) begin : g_fixed_term
-      logic unused;
-      assign unused = &{1'b0, term_shift[o]};
-      assign term   = TermW'(dot) <<< DotShift;
+      unread u_unread (.unused(&term_shift[o]));
+      assign term = TermW'(dot) <<< DotShift;
     end else begin : g_shifted_term
       always_ff @(posedge clk) begin
         term <= (TermW'(dot) <<< DotShift) <<< term_shift[o];
@@ -318,21 +315,22 @@ module fixed_mac_array #(
   );
 
   // All lanes finish together: lane 0 speaks for them.
-  logic unused_flags;
-  assign unused_flags = &{1'b0, sum_valid, queue_ready, queue_count};
+  unread u_unread_valid (.unused(&sum_valid));
 
-`ifndef SYNTHESIS
-  logic armed_q;  // registers hold anything before the first reset
-  initial armed_q = 1'b0;
-  always_ff @(posedge clk) begin
-    if (armed_q && !rst && sum_valid[0] && !queue_ready) begin
-      $fatal(1, "%m: a result met a full output queue");
-    end
-    if (armed_q && !rst && (int'(credit_q) + int'(queue_count) > QueueDepth)) begin
-      $fatal(1, "%m: %0d credits and %0d queued, depth %0d", credit_q, queue_count, QueueDepth);
-    end
-    armed_q <= armed_q || rst;
-  end
-`endif
+  invariant #(
+      .MESSAGE("a result meets a full output FIFO")
+  ) u_room (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(sum_valid[0] && !queue_ready)
+  );
+
+  invariant #(
+      .MESSAGE("more credits and queued results than the FIFO is deep")
+  ) u_credits (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(int'(credit_q) + int'(queue_count) > QueueDepth)
+  );
 
 endmodule

@@ -186,8 +186,7 @@ module fixed_piecewise #(
     end
   end
 
-  logic unused;
-  assign unused = &{1'b0, place, p2_q};
+  unread u_unread (.unused(&{place, p2_q}));
 
   // ---- 8: the one cast.
   fixed_cast_unit #(

@@ -23,9 +23,8 @@ module loop_counter #(
   end
 
   if (COUNT == 1) begin : g_always
-    logic unused;
-    assign unused = &{1'b0, clk, rst, step};
-    assign last   = 1'b1;
+    unread u_unread (.unused(&{clk, rst, step}));
+    assign last = 1'b1;
   end else begin : g_count
     // Runs COUNT-2 .. 0, -1: the sign bit says "last".
     localparam int LeftW = $clog2(COUNT - 1) + 1;

@@ -297,12 +297,10 @@ module parallel_window #(
         end
       end
     end
-    logic unused;
-    assign unused = &{1'b0, rd_addr};
+    unread u_unread (.unused(&rd_addr));
   end
 
-  logic unused;
-  assign unused = &{1'b0, wr_addr};
+  unread u_unread (.unused(&wr_addr));
 
   // ---- Which row and bank an element is in, and whether it is in the image.
   logic [KERNEL_H-1:0][SlotW-1:0] row_slot_q;

@@ -43,8 +43,7 @@ module replay_buffer #(
   end
 
   if (REPEATS == 1) begin : g_wires
-    logic unused;
-    assign unused    = &{1'b0, clk, rst};
+    unread u_unread (.unused(&{clk, rst}));
     assign out_data  = in_data;
     assign out_valid = in_valid;
     assign in_ready  = out_ready;
@@ -135,16 +134,13 @@ module replay_buffer #(
       end
     end
 
-`ifndef SYNTHESIS
-    logic armed_q;  // registers hold anything before the first reset
-    initial armed_q = 1'b0;
-    always_ff @(posedge clk) begin
-      if (armed_q && !rst && (unread_q > used_q || int'(used_q) > Depth)) begin
-        $fatal(1, "%m: unread %0d, used %0d, depth %0d", unread_q, used_q, Depth);
-      end
-      armed_q <= armed_q || rst;
-    end
-`endif
+    invariant #(
+        .MESSAGE("more beats unread than used, or more used than there are")
+    ) u_slots (
+        .clk   (clk),
+        .rst   (rst),
+        .broken(unread_q > used_q || int'(used_q) > Depth)
+    );
   end
 
 endmodule

@@ -24,9 +24,8 @@ module ring_add #(
 
   if (SIZE == 1) begin : g_one_place
     // Every jump goes all the way round.
-    logic unused;
-    assign unused = &{1'b0, base, jump};
-    assign next   = '0;
+    unread u_unread (.unused(&{base, jump}));
+    assign next = '0;
   end else begin : g_ring
     logic [Width:0] sum;
     logic [Width:0] wrapped;

@@ -26,9 +26,8 @@ module row_end #(
   localparam int Tiles = (SIZE + LANES - 1) / LANES;
 
   if (Tiles == 1) begin : g_one_tile
-    logic unused;
-    assign unused = &{1'b0, clk, rst, step};
-    assign last   = 1'b1;
+    unread u_unread (.unused(&{clk, rst, step}));
+    assign last = 1'b1;
   end else begin : g_tiles
     // Runs Tiles-2 .. 0, -1: the sign bit says "last".
     localparam int LeftW = $clog2(Tiles - 1) + 1;

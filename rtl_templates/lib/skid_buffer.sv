@@ -56,15 +56,12 @@ module skid_buffer #(
     end
   end
 
-`ifndef SYNTHESIS
-  logic armed_q;  // registers hold anything before the first reset
-  initial armed_q = 1'b0;
-  always_ff @(posedge clk) begin
-    if (armed_q && !rst && !in_ready && !out_valid) begin
-      $fatal(1, "%m: the skid word is occupied while the output word is empty");
-    end
-    armed_q <= armed_q || rst;
-  end
-`endif
+  invariant #(
+      .MESSAGE("the skid word is occupied while the output word is empty")
+  ) u_order (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(!in_ready && !out_valid)
+  );
 
 endmodule

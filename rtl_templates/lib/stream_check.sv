@@ -76,8 +76,7 @@ module stream_check #(
     armed_q   <= armed_q || rst;
   end
 `else
-  logic unused;
-  assign unused = &{1'b0, clk, rst, data, valid, ready};
+  unread u_unread (.unused(&{clk, rst, data, valid, ready}));
 `endif
 
 endmodule

@@ -98,15 +98,12 @@ module stream_fifo #(
     end
   end
 
-`ifndef SYNTHESIS
-  logic armed_q;  // registers hold anything before the first reset
-  initial armed_q = 1'b0;
-  always_ff @(posedge clk) begin
-    if (armed_q && !rst && (int'(count) > DEPTH)) begin
-      $fatal(1, "%m: count %0d is above the depth %0d", count, DEPTH);
-    end
-    armed_q <= armed_q || rst;
-  end
-`endif
+  invariant #(
+      .MESSAGE("the count is above the depth")
+  ) u_level (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(int'(count) > DEPTH)
+  );
 
 endmodule

@@ -49,15 +49,12 @@ module stream_fork #(
     end
   end
 
-`ifndef SYNTHESIS
-  logic armed_q;  // registers hold anything before the first reset
-  initial armed_q = 1'b0;
-  always_ff @(posedge clk) begin
-    if (armed_q && !rst && (&done_q)) begin
-      $fatal(1, "%m: every output is done, yet the beat was not retired");
-    end
-    armed_q <= armed_q || rst;
-  end
-`endif
+  invariant #(
+      .MESSAGE("every output is done, yet the beat was not retired")
+  ) u_retired (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(&done_q)
+  );
 
 endmodule

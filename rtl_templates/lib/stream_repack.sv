@@ -199,15 +199,12 @@ module stream_repack #(
     end
   end
 
-`ifndef SYNTHESIS
-  logic armed_q;  // registers hold anything before the first reset
-  initial armed_q = 1'b0;
-  always_ff @(posedge clk) begin
-    if (armed_q && !rst && (int'(count_q) > Capacity)) begin
-      $fatal(1, "%m: count %0d is above the capacity %0d", count_q, Capacity);
-    end
-    armed_q <= armed_q || rst;
-  end
-`endif
+  invariant #(
+      .MESSAGE("the count is above the capacity")
+  ) u_level (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(int'(count_q) > Capacity)
+  );
 
 endmodule

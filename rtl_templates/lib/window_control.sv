@@ -238,23 +238,29 @@ module window_control #(
     end
   end
 
-`ifndef SYNTHESIS
-  logic armed_q;  // registers hold anything before the first reset
-  initial armed_q = 1'b0;
-  always_ff @(posedge clk) begin
-    if (armed_q && !rst && done && !win_ok) begin
-      $fatal(1, "%m: a window was taken before it was there");
-    end
-    if (armed_q && !rst && (room_q < 0)) begin
-      $fatal(1, "%m: more beats are kept than the %0d of the buffer", DEPTH);
-    end
-    // Only a buffer that is too small is full while its window still needs beats.
-    if (armed_q && !rst && valid_q && !win_ok && (room_q + release_q <= 0)) begin
-      $fatal(1, "%m: DEPTH %0d does not hold the window at row %0d, column %0d", DEPTH, win_y,
-             win_x);
-    end
-    armed_q <= armed_q || rst;
-  end
-`endif
+  invariant #(
+      .MESSAGE("a window was taken before it was there")
+  ) u_taken (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(done && !win_ok)
+  );
+
+  invariant #(
+      .MESSAGE("more beats are kept than DEPTH")
+  ) u_kept (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(room_q < 0)
+  );
+
+  // Only a buffer that is too small is full while its window still needs beats.
+  invariant #(
+      .MESSAGE("DEPTH beats do not hold the window")
+  ) u_depth (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(valid_q && !win_ok && (room_q + release_q <= 0))
+  );
 
 endmodule

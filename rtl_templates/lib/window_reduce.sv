@@ -100,8 +100,7 @@ module window_reduce #(
   localparam bit Wires = (ADAPTIVE != 0) ? (OUT_LEN == LEN) : (Span == 1 && STRIDE == 1);
 
   if (Wires) begin : g_wires
-    logic unused;
-    assign unused    = &{1'b0, clk, rst};
+    unread u_unread (.unused(&{clk, rst}));
     assign out_valid = in_valid;
     assign in_ready  = out_ready;
     for (genvar i = 0; i < LANES; i++) begin : g_lane

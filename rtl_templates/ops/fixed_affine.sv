@@ -68,109 +68,63 @@ module fixed_affine #(
     input logic data_out_0_ready
 );
 
-  // ---- Parameter checks: everything that appears twice must agree.
-  if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
-      DATA_IN_0_TENSOR_SIZE_DIM_2 < 1) begin : g_bad_size
-    // Refuses DATA_IN_0_TENSOR_SIZE_DIM_*=0
-    $fatal(1, "fixed_affine: DATA_IN_0_TENSOR_SIZE_DIM_0..2 must be at least 1");
-  end
-  if (Lanes < 1 || DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1)
-  begin : g_bad_lanes
-    // Refuses DATA_IN_0_PARALLELISM_DIM_0=0; DATA_IN_0_PARALLELISM_DIM_[123]=2
-    $fatal(1, "fixed_affine: DATA_IN_0_PARALLELISM must be 1 or more, 1, 1, got %0d", Lanes);
-  end
-  if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_data_out_0_size
-    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_*=2
+  // ---- Parameter checks.
+  elementwise_check #(
+      .NAME       ("fixed_affine"),
+      .IN_WIDTH   (DATA_IN_0_PRECISION_0),
+      .IN_SIGNED  (DATA_IN_0_SIGNED),
+      .IN_SIZE_0  (DATA_IN_0_TENSOR_SIZE_DIM_0),
+      .IN_SIZE_1  (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_SIZE_2  (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .IN_LANES_0 (DATA_IN_0_PARALLELISM_DIM_0),
+      .IN_LANES_1 (DATA_IN_0_PARALLELISM_DIM_1),
+      .IN_LANES_2 (DATA_IN_0_PARALLELISM_DIM_2),
+      .OUT_SIZE_0 (DATA_OUT_0_TENSOR_SIZE_DIM_0),
+      .OUT_SIZE_1 (DATA_OUT_0_TENSOR_SIZE_DIM_1),
+      .OUT_SIZE_2 (DATA_OUT_0_TENSOR_SIZE_DIM_2),
+      .OUT_LANES_0(DATA_OUT_0_PARALLELISM_DIM_0),
+      .OUT_LANES_1(DATA_OUT_0_PARALLELISM_DIM_1),
+      .OUT_LANES_2(DATA_OUT_0_PARALLELISM_DIM_2)
+  ) u_check ();
+  operand_check #(
+      .NAME      ("fixed_affine WEIGHT"),
+      .BROADCAST (1),
+      .WIDTH     (WEIGHT_PRECISION_0),
+      .SIGNED    (WEIGHT_SIGNED),
+      .SIZE_0    (WEIGHT_TENSOR_SIZE_DIM_0),
+      .SIZE_1    (WEIGHT_TENSOR_SIZE_DIM_1),
+      .SIZE_2    (WEIGHT_TENSOR_SIZE_DIM_2),
+      .LANES_0   (WEIGHT_PARALLELISM_DIM_0),
+      .LANES_1   (WEIGHT_PARALLELISM_DIM_1),
+      .LANES_2   (WEIGHT_PARALLELISM_DIM_2),
+      .IN_SIZE_0 (DATA_IN_0_TENSOR_SIZE_DIM_0),
+      .IN_SIZE_1 (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_SIZE_2 (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .IN_LANES_0(Lanes)
+  ) u_check_weight ();
+  operand_check #(
+      .NAME      ("fixed_affine BIAS"),
+      .BROADCAST (1),
+      .WIDTH     (BIAS_PRECISION_0),
+      .SIGNED    (BIAS_SIGNED),
+      .SIZE_0    (BIAS_TENSOR_SIZE_DIM_0),
+      .SIZE_1    (BIAS_TENSOR_SIZE_DIM_1),
+      .SIZE_2    (BIAS_TENSOR_SIZE_DIM_2),
+      .LANES_0   (BIAS_PARALLELISM_DIM_0),
+      .LANES_1   (BIAS_PARALLELISM_DIM_1),
+      .LANES_2   (BIAS_PARALLELISM_DIM_2),
+      .IN_SIZE_0 (DATA_IN_0_TENSOR_SIZE_DIM_0),
+      .IN_SIZE_1 (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_SIZE_2 (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .IN_LANES_0(Lanes)
+  ) u_check_bias ();
+  if (DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1) begin : g_bad_lanes
+    // Refuses DATA_IN_0_PARALLELISM_DIM_[12]=2
     $fatal(
         1,
-        "fixed_affine: DATA_OUT_0_TENSOR_SIZE %0d, %0d, %0d does not go with DATA_IN_0's",
-        DATA_OUT_0_TENSOR_SIZE_DIM_0,
-        DATA_OUT_0_TENSOR_SIZE_DIM_1,
-        DATA_OUT_0_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (DATA_OUT_0_PARALLELISM_DIM_0 != Lanes || DATA_OUT_0_PARALLELISM_DIM_1 != 1 ||
-      DATA_OUT_0_PARALLELISM_DIM_2 != 1) begin : g_data_out_0_lanes
-    // Refuses DATA_OUT_0_PARALLELISM_DIM_*=2
-    $fatal(
-        1,
-        "fixed_affine: DATA_OUT_0_PARALLELISM %0d must be DATA_IN_0's %0d",
-        DATA_OUT_0_PARALLELISM_DIM_0,
-        Lanes
-    );
-  end
-  if (WEIGHT_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
-      (WEIGHT_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 &&
-       WEIGHT_TENSOR_SIZE_DIM_1 != 1) ||
-      (WEIGHT_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2 &&
-       WEIGHT_TENSOR_SIZE_DIM_2 != 1)) begin : g_weight_size
-    // Refuses WEIGHT_TENSOR_SIZE_DIM_*=2
-    $fatal(
-        1,
-        "fixed_affine: WEIGHT_TENSOR_SIZE %0d, %0d, %0d does not go with DATA_IN_0's",
-        WEIGHT_TENSOR_SIZE_DIM_0,
-        WEIGHT_TENSOR_SIZE_DIM_1,
-        WEIGHT_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (WEIGHT_PARALLELISM_DIM_0 != Lanes || WEIGHT_PARALLELISM_DIM_1 != 1 ||
-      WEIGHT_PARALLELISM_DIM_2 != 1) begin : g_weight_lanes
-    // Refuses WEIGHT_PARALLELISM_DIM_*=2
-    $fatal(
-        1,
-        "fixed_affine: WEIGHT_PARALLELISM %0d must be DATA_IN_0's %0d",
-        WEIGHT_PARALLELISM_DIM_0,
-        Lanes
-    );
-  end
-  if (BIAS_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
-      (BIAS_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 &&
-       BIAS_TENSOR_SIZE_DIM_1 != 1) ||
-      (BIAS_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2 &&
-       BIAS_TENSOR_SIZE_DIM_2 != 1)) begin : g_bias_size
-    // Refuses BIAS_TENSOR_SIZE_DIM_*=2
-    $fatal(
-        1,
-        "fixed_affine: BIAS_TENSOR_SIZE %0d, %0d, %0d does not go with DATA_IN_0's",
-        BIAS_TENSOR_SIZE_DIM_0,
-        BIAS_TENSOR_SIZE_DIM_1,
-        BIAS_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (BIAS_PARALLELISM_DIM_0 != Lanes || BIAS_PARALLELISM_DIM_1 != 1 ||
-      BIAS_PARALLELISM_DIM_2 != 1) begin : g_bias_lanes
-    // Refuses BIAS_PARALLELISM_DIM_*=2
-    $fatal(
-        1,
-        "fixed_affine: BIAS_PARALLELISM %0d must be DATA_IN_0's %0d",
-        BIAS_PARALLELISM_DIM_0,
-        Lanes
-    );
-  end
-  if (DATA_IN_0_PRECISION_0 < 1 || WEIGHT_PRECISION_0 < 1 || BIAS_PRECISION_0 < 1)
-  begin : g_bad_width
-    // Refuses DATA_IN_0_PRECISION_0=0; WEIGHT_PRECISION_0=0; BIAS_PRECISION_0=0; takes
-    // DATA_IN_0_PRECISION_0=1; takes WEIGHT_PRECISION_0=1; takes BIAS_PRECISION_0=1
-    $fatal(
-        1,
-        "fixed_affine: widths must be at least 1, got %0d, %0d, %0d",
-        DATA_IN_0_PRECISION_0,
-        WEIGHT_PRECISION_0,
-        BIAS_PRECISION_0
-    );
-  end
-  if (DATA_IN_0_SIGNED < 0 || DATA_IN_0_SIGNED > 1 || WEIGHT_SIGNED < 0 || WEIGHT_SIGNED > 1 ||
-      BIAS_SIGNED < 0 || BIAS_SIGNED > 1) begin : g_bad_signed
-    // Refuses DATA_IN_0_SIGNED=-1; DATA_IN_0_SIGNED=2; WEIGHT_SIGNED=-1; WEIGHT_SIGNED=2;
-    // BIAS_SIGNED=-1; BIAS_SIGNED=2
-    $fatal(
-        1,
-        "fixed_affine: SIGNED must be 0 or 1, got %0d, %0d, %0d",
-        DATA_IN_0_SIGNED,
-        WEIGHT_SIGNED,
-        BIAS_SIGNED
+        "fixed_affine: DATA_IN_0_PARALLELISM_DIM_1 %0d and _2 %0d must be 1",
+        DATA_IN_0_PARALLELISM_DIM_1,
+        DATA_IN_0_PARALLELISM_DIM_2
     );
   end
 

@@ -67,68 +67,48 @@ module fixed_binary #(
     input  logic                                         data_out_0_ready
 );
 
-  // ---- Parameter checks: everything that appears twice must agree.
-  if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
-      DATA_IN_0_TENSOR_SIZE_DIM_2 < 1) begin : g_bad_size
-    // Refuses DATA_IN_0_TENSOR_SIZE_DIM_*=0
+  // ---- Parameter checks.
+  elementwise_check #(
+      .NAME       ("fixed_binary"),
+      .IN_WIDTH   (DATA_IN_0_PRECISION_0),
+      .IN_SIGNED  (DATA_IN_0_SIGNED),
+      .IN_SIZE_0  (DATA_IN_0_TENSOR_SIZE_DIM_0),
+      .IN_SIZE_1  (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_SIZE_2  (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .IN_LANES_0 (DATA_IN_0_PARALLELISM_DIM_0),
+      .IN_LANES_1 (DATA_IN_0_PARALLELISM_DIM_1),
+      .IN_LANES_2 (DATA_IN_0_PARALLELISM_DIM_2),
+      .OUT_SIZE_0 (DATA_OUT_0_TENSOR_SIZE_DIM_0),
+      .OUT_SIZE_1 (DATA_OUT_0_TENSOR_SIZE_DIM_1),
+      .OUT_SIZE_2 (DATA_OUT_0_TENSOR_SIZE_DIM_2),
+      .OUT_LANES_0(DATA_OUT_0_PARALLELISM_DIM_0),
+      .OUT_LANES_1(DATA_OUT_0_PARALLELISM_DIM_1),
+      .OUT_LANES_2(DATA_OUT_0_PARALLELISM_DIM_2)
+  ) u_check ();
+  // A constant may be shorter along outer dimensions: it is then streamed again.
+  operand_check #(
+      .NAME      ("fixed_binary DATA_IN_1"),
+      .BROADCAST (HAS_CONSTANT),
+      .WIDTH     (DATA_IN_1_PRECISION_0),
+      .SIGNED    (DATA_IN_1_SIGNED),
+      .SIZE_0    (DATA_IN_1_TENSOR_SIZE_DIM_0),
+      .SIZE_1    (DATA_IN_1_TENSOR_SIZE_DIM_1),
+      .SIZE_2    (DATA_IN_1_TENSOR_SIZE_DIM_2),
+      .LANES_0   (DATA_IN_1_PARALLELISM_DIM_0),
+      .LANES_1   (DATA_IN_1_PARALLELISM_DIM_1),
+      .LANES_2   (DATA_IN_1_PARALLELISM_DIM_2),
+      .IN_SIZE_0 (DATA_IN_0_TENSOR_SIZE_DIM_0),
+      .IN_SIZE_1 (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_SIZE_2 (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .IN_LANES_0(Lanes)
+  ) u_check_data_in_1 ();
+  if (DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1) begin : g_bad_lanes
+    // Refuses DATA_IN_0_PARALLELISM_DIM_[12]=2
     $fatal(
         1,
-        "fixed_binary: DATA_IN_0_TENSOR_SIZE_DIM_0..2 must be at least 1, got %0d, %0d, %0d",
-        DATA_IN_0_TENSOR_SIZE_DIM_0,
-        DATA_IN_0_TENSOR_SIZE_DIM_1,
-        DATA_IN_0_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (Lanes < 1 || DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1)
-  begin : g_bad_parallelism
-    // Refuses DATA_IN_0_PARALLELISM_DIM_0=0; DATA_IN_0_PARALLELISM_DIM_[123]=2
-    $fatal(
-        1,
-        "fixed_binary: DATA_IN_0_PARALLELISM_DIM_0..2 must be 1 or more, 1, 1, got %0d, %0d, %0d",
-        DATA_IN_0_PARALLELISM_DIM_0,
+        "fixed_binary: DATA_IN_0_PARALLELISM_DIM_1 %0d and _2 %0d must be 1",
         DATA_IN_0_PARALLELISM_DIM_1,
         DATA_IN_0_PARALLELISM_DIM_2
-    );
-  end
-  if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2) begin : g_size_differs
-    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_*=2
-    $fatal(
-        1,
-        "fixed_binary: DATA_OUT_0_TENSOR_SIZE %0d, %0d, %0d differs from DATA_IN_0's",
-        DATA_OUT_0_TENSOR_SIZE_DIM_0,
-        DATA_OUT_0_TENSOR_SIZE_DIM_1,
-        DATA_OUT_0_TENSOR_SIZE_DIM_2
-    );
-  end
-  // A constant may be shorter along outer dimensions: it is then streamed again.
-  if (DATA_IN_1_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
-      (DATA_IN_1_TENSOR_SIZE_DIM_1 != DATA_IN_0_TENSOR_SIZE_DIM_1 &&
-       (HAS_CONSTANT == 0 || DATA_IN_1_TENSOR_SIZE_DIM_1 != 1)) ||
-      (DATA_IN_1_TENSOR_SIZE_DIM_2 != DATA_IN_0_TENSOR_SIZE_DIM_2 &&
-       (HAS_CONSTANT == 0 || DATA_IN_1_TENSOR_SIZE_DIM_2 != 1))) begin : g_operands_differ
-    // Refuses DATA_IN_1_TENSOR_SIZE_DIM_*=2; HAS_CONSTANT=1, DATA_IN_1_TENSOR_SIZE_DIM_*=2;
-    // DATA_IN_0_TENSOR_SIZE_DIM_[12]=2
-    $fatal(
-        1,
-        "fixed_binary: DATA_IN_1_TENSOR_SIZE %0d, %0d, %0d does not go with DATA_IN_0's",
-        DATA_IN_1_TENSOR_SIZE_DIM_0,
-        DATA_IN_1_TENSOR_SIZE_DIM_1,
-        DATA_IN_1_TENSOR_SIZE_DIM_2
-    );
-  end
-  if (DATA_OUT_0_PARALLELISM_DIM_0 != Lanes || DATA_OUT_0_PARALLELISM_DIM_1 != 1 ||
-      DATA_OUT_0_PARALLELISM_DIM_2 != 1 || DATA_IN_1_PARALLELISM_DIM_0 != Lanes ||
-      DATA_IN_1_PARALLELISM_DIM_1 != 1 || DATA_IN_1_PARALLELISM_DIM_2 != 1)
-  begin : g_parallelism_differs
-    // Refuses DATA_OUT_0_PARALLELISM_DIM_*=2; DATA_IN_1_PARALLELISM_DIM_*=2
-    $fatal(
-        1,
-        "fixed_binary: lanes of DATA_IN_1 %0d and DATA_OUT_0 %0d must be those of DATA_IN_0 %0d",
-        DATA_IN_1_PARALLELISM_DIM_0,
-        DATA_OUT_0_PARALLELISM_DIM_0,
-        Lanes
     );
   end
   if (HAS_CONSTANT < 0 || HAS_CONSTANT > 1) begin : g_bad_has_constant
@@ -138,25 +118,6 @@ module fixed_binary #(
   if (OPERATION < 0 || OPERATION > 5) begin : g_bad_operation
     // Refuses OPERATION=-1; OPERATION=6
     $fatal(1, "fixed_binary: OPERATION must be 0 to 5, got %0d", OPERATION);
-  end
-  if (DATA_IN_0_PRECISION_0 < 1 || DATA_IN_1_PRECISION_0 < 1) begin : g_bad_width
-    // Refuses DATA_IN_[01]_PRECISION_0=0; takes DATA_IN_[01]_PRECISION_0=1
-    $fatal(
-        1,
-        "fixed_binary: DATA_IN_0_PRECISION_0 %0d and DATA_IN_1_PRECISION_0 %0d must be at least 1",
-        DATA_IN_0_PRECISION_0,
-        DATA_IN_1_PRECISION_0
-    );
-  end
-  if (DATA_IN_0_SIGNED < 0 || DATA_IN_0_SIGNED > 1 || DATA_IN_1_SIGNED < 0 ||
-      DATA_IN_1_SIGNED > 1) begin : g_bad_signed
-    // Refuses DATA_IN_[01]_SIGNED=-1; DATA_IN_[01]_SIGNED=2
-    $fatal(
-        1,
-        "fixed_binary: DATA_IN_0_SIGNED %0d and DATA_IN_1_SIGNED %0d must be 0 or 1",
-        DATA_IN_0_SIGNED,
-        DATA_IN_1_SIGNED
-    );
   end
 
   localparam bit Product = (OPERATION == 3);
@@ -169,15 +130,13 @@ module fixed_binary #(
   logic                                        pair_ready;
 
   if (HAS_CONSTANT != 0) begin : g_constant
-    logic unused;
-    assign unused          = &{1'b0, data_in_1, data_in_1_valid};
+    unread u_unread (.unused(&{data_in_1, data_in_1_valid}));
     assign data_in_1_ready = 1'b0;
     assign second          = constant;
     assign second_valid    = constant_valid;
     assign constant_ready  = second_ready;
   end else begin : g_stream
-    logic unused;
-    assign unused          = &{1'b0, constant, constant_valid};
+    unread u_unread (.unused(&{constant, constant_valid}));
     assign constant_ready  = 1'b0;
     assign second          = data_in_1;
     assign second_valid    = data_in_1_valid;

@@ -276,8 +276,7 @@ module fixed_concat #(
       );
     end
   end else begin : g_no_in_2
-    logic unused;
-    assign unused  = &{1'b0, data_in_2};
+    unread u_unread (.unused(&data_in_2));
     assign part[2] = '0;
     assign done[2] = 1'b0;
   end
@@ -307,8 +306,7 @@ module fixed_concat #(
       );
     end
   end else begin : g_no_in_3
-    logic unused;
-    assign unused  = &{1'b0, data_in_3};
+    unread u_unread (.unused(&data_in_3));
     assign part[3] = '0;
     assign done[3] = 1'b0;
   end

@@ -325,8 +325,7 @@ module fixed_conv2d #(
         .out_ready(window_ready)
     );
     // Zeros need no flag, and the array counts by itself.
-    logic unused;
-    assign unused = &{1'b0, pad, last};
+    unread u_unread (.unused(&{pad, last}));
   end
 
   // ---- What each result lane multiplies.

@@ -191,7 +191,6 @@ module fixed_function #(
   end
 
   // A table has rounding in it, and not every shape has pad lanes.
-  logic unused;
-  assign unused = &{1'b0, last_q};
+  unread u_unread (.unused(&last_q));
 
 endmodule

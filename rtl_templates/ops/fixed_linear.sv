@@ -173,16 +173,14 @@ module fixed_linear #(
   if (HAS_BIAS != 0) begin : g_bias
     assign bias_lanes = bias;
   end else begin : g_no_bias
-    logic unused;
-    assign unused     = &{1'b0, bias};
+    unread u_unread (.unused(&bias));
     assign bias_lanes = '0;
   end
 
   if (HAS_WEIGHT_SHIFT != 0) begin : g_shift
     assign shift_lanes = weight_shift;
   end else begin : g_no_shift
-    logic unused;
-    assign unused      = &{1'b0, weight_shift};
+    unread u_unread (.unused(&weight_shift));
     assign shift_lanes = '0;
   end
 

@@ -60,31 +60,23 @@ module fixed_max_pool2d #(
     input  logic                                         data_out_0_ready
 );
 
-  if (DATA_IN_0_TENSOR_SIZE_DIM_0 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_1 < 1 ||
-      DATA_IN_0_TENSOR_SIZE_DIM_2 < 1 || DATA_IN_0_TENSOR_SIZE_DIM_3 < 1) begin : g_bad_size
-    // Refuses DATA_IN_0_TENSOR_SIZE_DIM_*=0
-    $fatal(1, "fixed_max_pool2d: DATA_IN_0_TENSOR_SIZE_DIM_0 to _3 must be at least 1");
-  end
-  if (Lanes < 1 || DATA_IN_0_PARALLELISM_DIM_1 != 1 || DATA_IN_0_PARALLELISM_DIM_2 != 1 ||
-      DATA_IN_0_PARALLELISM_DIM_3 != 1) begin : g_bad_lanes
-    // Refuses DATA_IN_0_PARALLELISM_DIM_0=0; DATA_IN_0_PARALLELISM_DIM_[123]=2
-    $fatal(
-        1,
-        "fixed_max_pool2d: DATA_IN_0_PARALLELISM_DIM_0 %0d must be at least 1, the others 1",
-        Lanes
-    );
-  end
-  if (DATA_OUT_0_PARALLELISM_DIM_0 != Lanes || DATA_OUT_0_PARALLELISM_DIM_1 != 1 ||
-      DATA_OUT_0_PARALLELISM_DIM_2 != 1 || DATA_OUT_0_PARALLELISM_DIM_3 != 1)
-  begin : g_lanes_differ
-    // Refuses DATA_OUT_0_PARALLELISM_DIM_*=2
-    $fatal(1, "fixed_max_pool2d: DATA_OUT_0_PARALLELISM differs from DATA_IN_0_PARALLELISM");
-  end
-  if (DATA_OUT_0_TENSOR_SIZE_DIM_0 != DATA_IN_0_TENSOR_SIZE_DIM_0 ||
-      DATA_OUT_0_TENSOR_SIZE_DIM_3 != DATA_IN_0_TENSOR_SIZE_DIM_3) begin : g_size_differs
-    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_[03]=2
-    $fatal(1, "fixed_max_pool2d: DATA_OUT_0_TENSOR_SIZE_DIM_0 or _DIM_3 differs from DATA_IN_0");
-  end
+  image_check #(
+      .NAME       ("fixed_max_pool2d"),
+      .IN_SIZE_0  (DATA_IN_0_TENSOR_SIZE_DIM_0),
+      .IN_SIZE_1  (DATA_IN_0_TENSOR_SIZE_DIM_1),
+      .IN_SIZE_2  (DATA_IN_0_TENSOR_SIZE_DIM_2),
+      .IN_SIZE_3  (DATA_IN_0_TENSOR_SIZE_DIM_3),
+      .IN_LANES_0 (DATA_IN_0_PARALLELISM_DIM_0),
+      .IN_LANES_1 (DATA_IN_0_PARALLELISM_DIM_1),
+      .IN_LANES_2 (DATA_IN_0_PARALLELISM_DIM_2),
+      .IN_LANES_3 (DATA_IN_0_PARALLELISM_DIM_3),
+      .OUT_SIZE_0 (DATA_OUT_0_TENSOR_SIZE_DIM_0),
+      .OUT_SIZE_3 (DATA_OUT_0_TENSOR_SIZE_DIM_3),
+      .OUT_LANES_0(DATA_OUT_0_PARALLELISM_DIM_0),
+      .OUT_LANES_1(DATA_OUT_0_PARALLELISM_DIM_1),
+      .OUT_LANES_2(DATA_OUT_0_PARALLELISM_DIM_2),
+      .OUT_LANES_3(DATA_OUT_0_PARALLELISM_DIM_3)
+  ) u_check ();
 
   localparam int Width = DATA_IN_0_PRECISION_0;
   localparam int Tiles = (DATA_IN_0_TENSOR_SIZE_DIM_0 + Lanes - 1) / Lanes;

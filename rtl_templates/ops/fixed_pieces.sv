@@ -163,8 +163,7 @@ module fixed_pieces #(
   end
 
   // Not every shape has pad lanes.
-  logic unused;
-  assign unused = last;
+  unread u_unread (.unused(last));
 
   register_slice #(
       .WIDTH(Lanes * ExactW)

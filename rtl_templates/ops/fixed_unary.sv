@@ -158,13 +158,11 @@ module fixed_unary #(
       end else begin : g_data
         assign result[i] = limited[DATA_OUT_0_PRECISION_0-1:0];
       end
-      logic unused;
-      assign unused = &{1'b0, limited};
+      unread u_unread (.unused(&limited));
     end
   end
 
-  logic unused_last;
-  assign unused_last = &{1'b0, last_tile};
+  unread u_unread_last (.unused(last_tile));
 
   register_slice #(
       .WIDTH(Lanes * DATA_OUT_0_PRECISION_0)

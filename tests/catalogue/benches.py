@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.formats import FixedFormat
+from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Reset, Stalls
@@ -75,7 +76,8 @@ def port(name: str, direction: Direction, beats: int, fmt: FixedFormat, lanes: i
 def on_library(top: str, files: tuple[str, ...], streams: tuple[Stream, ...], **parameters: int) -> Dut:
     """A bench of this folder on library files, or a library module by itself."""
     own = (FOLDER / f"{top}.sv",) if (FOLDER / f"{top}.sv").is_file() else ()
-    return Dut(top, tuple(rtl_root() / "lib" / f for f in files) + own, parameters, streams)
+    library = (*SUPPORT, *(f"lib/{file}" for file in files))
+    return Dut(top, tuple(rtl_root() / file for file in library) + own, parameters, streams)
 
 
 def noise(count: int, fmt: FixedFormat, lanes: int = 1, seed: int = 0) -> npt.NDArray[np.int64]:

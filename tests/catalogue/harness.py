@@ -49,7 +49,7 @@ HARDWARE_OPS = [op for op in default_catalogue() if op.hardware is not None]
 
 def files_of(op: OpDef) -> list[str]:
     """The declared files of an op below ``rtl_templates``, dependencies first."""
-    return [*hardware_of(op).dependence_files, hardware_of(op).file]
+    return list(hardware_of(op).files)
 
 
 @dataclass(frozen=True)

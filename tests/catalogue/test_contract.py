@@ -11,6 +11,7 @@ import pytest
 
 from mase_hw.catalogue import OpDef, Request, default_catalogue, verilog_params
 from mase_hw.errors import UnsupportedError
+from mase_hw.opdef import SUPPORT
 from mase_hw.resources import PACKAGE, rtl_root
 
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
@@ -93,8 +94,9 @@ def test_declared_files(op: OpDef) -> None:
         bodies[file] = without_comments((rtl_root() / file).read_text(encoding="utf-8"))
     names = {file: read_header(rtl_root() / file).name for file in files}
     for at, file in enumerate(files):
-        users = [other for other in files if re.search(rf"\b{names[file]}\s+#?\s*\(", bodies[other]) and other != file]
-        assert users or file == hardware.file, f"{file} is declared but not used"
+        instance = re.compile(rf"^\s*{names[file]}\s+(?:#|u_\w+)\s*\(", re.MULTILINE)
+        users = [other for other in files if instance.search(bodies[other]) and other != file]
+        assert users or file == hardware.file or file in SUPPORT, f"{file} is declared but not used"
         assert all(files.index(user) > at for user in users), f"{file} comes after what needs it"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from mase_hw.errors import SimulationError
 from mase_hw.host.lint import lint
+from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.engines.batch.engine import simulate
@@ -77,7 +78,8 @@ def test_registers_cut_paths(top: str, yosys: Yosys) -> None:
     if module == "rom_source":
         # Unlike simulators, synthesis reads the memory; below the folder that Yosys runs in.
         top += f' -GMEM_FILE="{(FOLDER / "one_word.mem").relative_to(rtl_root().parent)}"'
-    read = f"read_slang -j 1 --ignore-assertions --top {top} {rtl_root().name}/lib/{module}.sv"
+    files = " ".join(f"{rtl_root().name}/{file}" for file in (*SUPPORT, f"lib/{module}.sv"))
+    read = f"read_slang -j 1 --ignore-assertions --top {top} {files}"
     cut = "proc; flatten; opt_clean; delete t:$*ff* t:$mem*"
     inputs = ["clk", "rst", "in_data", "in_valid", "out_ready"]
     queries = "; ".join(f"log <{name}>; select -list i:{name} %co* o:* %i; log </{name}>" for name in inputs)

@@ -15,6 +15,7 @@ from mase_hw.catalogue import Arithmetic, OpDef, default_catalogue
 from mase_hw.errors import CatalogueError, ConfigError, EmitError, MaseHwError, UnsupportedError
 from mase_hw.ir import MaseGraph, custom_op
 from mase_hw.ir.custom_ops import with_custom_ops
+from mase_hw.opdef import SUPPORT
 from mase_hw.passes.analysis import (
     add_common_metadata_analysis_pass,
     init_metadata_analysis_pass,
@@ -70,7 +71,7 @@ def test_defaults(rtl: Path) -> None:
     )
     hardware = op.hardware
     assert hardware is not None and hardware.toolchain == "EXTERNAL"
-    assert hardware.files == ("lib/register_slice.sv", "external/parts/helper.sv", "external/my_abs.sv")
+    assert hardware.files == (*SUPPORT, "lib/register_slice.sv", "external/parts/helper.sv", "external/my_abs.sv")
     assert hardware.external("external/parts/helper.sv") == rtl / "parts/helper.sv"
     assert hardware.external("lib/register_slice.sv") is None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import SimulationError
+from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.engines.cocotb.engine import Dut, SimResult, Stalls
 from mase_hw.simulate.plan import Reset
@@ -19,7 +20,8 @@ BREAKS = {5: "valid dropped before ready", 6: r"data changed from [0-9a-f]{4} to
 
 
 def watched(fault: int) -> Dut:
-    sources = (rtl_root() / "lib" / "stream_check.sv", RTL / "faulty_slice.sv", HERE / "rtl" / "watched_slice.sv")
+    library = (rtl_root() / file for file in (*SUPPORT, "lib/stream_check.sv"))
+    sources = (*library, RTL / "faulty_slice.sv", HERE / "rtl" / "watched_slice.sv")
     return Dut("watched_slice", sources, {"WIDTH": 8, "FAULT": fault}, slice_dut().streams)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mase_hw.host.toolchain import require
+from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
 from mase_hw.synth.tools import yosys_data
 
@@ -144,7 +145,8 @@ def _compile(jobs: Sequence[tuple[Proof, str, Path, str | None]], folder: Path) 
         if seen != library:
             shutil.copytree(library, seen, dirs_exist_ok=True)
         harness = proof.harness
-        files = [seen / f"{module}.sv" for module in (*harness.needs, harness.module)]
+        support = (Path(file).stem for file in SUPPORT)
+        files = [seen / f"{module}.sv" for module in (*support, *harness.needs, harness.module)]
         files += [folder / "harness" / f"{file}.sv" for file in (*harness.parts, harness.top)]
         values = [f"-G {key}={value}" for key, value in proof.parameters.items()]
         if proof.memory:

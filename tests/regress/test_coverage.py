@@ -34,12 +34,12 @@ def place(module: str, text: str) -> int:
 
 
 def test_a_gap_needs_a_reason_and_a_reason_a_gap() -> None:
-    stop = place("skid_buffer", '$fatal(1, "%m: the skid word')
+    stop = place("stream_check", "valid dropped before ready")
     clear = place("skid_buffer", "out_valid <= 1'b0")
     text = "out_valid <= 1'b0;"
     counts = {
         Point("skid_buffer", "line", clear, 7, "if"): 0,
-        Point("skid_buffer", "branch", stop - 1, 5, "if"): 0,
+        Point("stream_check", "branch", stop - 1, 5, "if"): 0,
         Point("skid_buffer", "toggle", 1, 1, "clk"): 0,
         Point("bench", "line", 1, 1, "block"): 0,
     }

@@ -19,7 +19,16 @@ from mase_hw.synth.tools import run_yosys
 
 TOP = "memories"
 INSIDE = {"u_window": ("loop_counter", "ring_add", "window_steps", "window_control", "row_end")}
-LIBRARY = ("stream_fifo", "stream_reorder", "sliding_window", "replay_buffer", "fixed_lookup", "rom_source")
+LIBRARY = (
+    "unread",
+    "invariant",
+    "stream_fifo",
+    "stream_reorder",
+    "sliding_window",
+    "replay_buffer",
+    "fixed_lookup",
+    "rom_source",
+)
 LARGE = {"u_fifo", "u_reorder", "u_window", "u_replay", "u_lookup", "u_rom", "u_wide"}
 BLOCKS = {
     "xc7": {"RAMB18E1", "RAMB36E1"},

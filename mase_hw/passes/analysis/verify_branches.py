@@ -71,7 +71,7 @@ def check_hardware(graph: MaseGraph, node: fx.Node) -> None:
     facts = {
         "module": op.hardware.module,
         "toolchain": op.hardware.toolchain,
-        "dependence_files": [*op.hardware.dependence_files, op.hardware.file],
+        "dependence_files": list(op.hardware.files),
     }
     for key, expected in facts.items():
         if getattr(hardware, key) != expected:
