@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--frames", type=whole, metavar="N", help="test vectors at most, if the function gives none (16)"
     )
+    parser.add_argument("--equalize", action="store_true", help="even out channels before quantising, where it helps")
     parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
     simulation_arguments(parser)
 
@@ -40,6 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     asked |= {} if arguments.frames is None else {"frames": arguments.frames}
     asked |= {"seed": arguments.seed} if arguments.seed else {}  # 0 may be what nobody asked for
     settings = settings.model_copy(update={"vectors": validate("compile", VectorOptions, asked)})
+    if arguments.equalize:
+        steps = dict.fromkeys(("cross_layer", "absorb_bias", "smooth_quant"), True)
+        settings = settings.model_copy(update={"equalization": settings.equalization.model_copy(update=steps)})
     refuse_options(arguments.out, arguments)
     spec = load_model(arguments.model)
     design = mase_hw.compile(

@@ -15,6 +15,7 @@ from mase_hw.options import commented_toml
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.base import validate
+from mase_hw.passes.transforms.equalization import EqualizationOptions
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
 from mase_hw.vectors.passes import VectorOptions
 
@@ -38,6 +39,9 @@ class CompileConfig(BaseModel):
     )
     fold_batch_norm: bool = Field(
         default=True, description="fold batch normalisations into their neighbours before anything is observed"
+    )
+    equalization: EqualizationOptions = Field(
+        default_factory=EqualizationOptions, description="what is evened out before anything is observed"
     )
     calibrate: CalibrateOptions = Field(
         default_factory=CalibrateOptions, description="how formats are chosen from the observed values"

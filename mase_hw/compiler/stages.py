@@ -6,7 +6,7 @@ step by step as pipelines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.pipeline import Pipeline, Step
+from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
@@ -50,6 +51,8 @@ def quantise_pipeline(
         ConfigError: If the configuration or the arguments of a pass are wrong.
     """
     settings, dummy = load_config(config), dict(example_inputs)
+    if settings.equalization.enabled and isinstance(calibration, Iterator):
+        calibration = list(calibration)  # gone through several times
     observed = {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()}
     fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
     steps = [
@@ -58,10 +61,23 @@ def quantise_pipeline(
         *fold,
         Step("fold_constants", fold_constants_transform_pass),
         Step("lower_slices", lower_slices_transform_pass),
+        *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),
         Step(QUANTIZE, quantize_transform_pass, settings.quantize, "quantising"),
     ]
     return Pipeline(steps, "quantise")
+
+
+def _equalization(settings: CompileConfig, data: Any) -> list[Step]:
+    if not settings.equalization.enabled:
+        return []
+    given = {
+        **settings.equalization.model_dump(),
+        "data": data,
+        "calibrate": settings.calibrate,
+        "quantize": settings.quantize,
+    }
+    return [Step("equalization", equalization_transform_pass, given, "evening out channels")]
 
 
 def compile_pipeline(

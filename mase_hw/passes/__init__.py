@@ -27,8 +27,10 @@ from mase_hw.passes.analysis import (
 from mase_hw.passes.base import GraphPass, NoArgs, PassArgs, graph_pass
 from mase_hw.passes.transforms import (
     QuantizeArgs,
+    absorb_bias_transform_pass,
     calibration_quantization_transform_pass,
     cross_layer_equalization_transform_pass,
+    equalization_transform_pass,
     fold_batch_norm_transform_pass,
     fold_constants_transform_pass,
     lower_slices_transform_pass,
@@ -64,6 +66,7 @@ __all__ = [
     "Plan",
     "QuantizeArgs",
     "Step",
+    "absorb_bias_transform_pass",
     "add_common_metadata_analysis_pass",
     "add_hardware_metadata_analysis_pass",
     "add_software_metadata_analysis_pass",
@@ -75,6 +78,7 @@ __all__ = [
     "count_analysis_pass",
     "cross_layer_equalization_transform_pass",
     "dump_diagnostic_files",
+    "equalization_transform_pass",
     "evaluate_statistic",
     "explain",
     "fold_batch_norm_transform_pass",

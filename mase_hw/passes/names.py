@@ -2,6 +2,7 @@
 
 PASS_NAMES = frozenset(
     {
+        "absorb_bias_transform_pass",
         "add_common_metadata_analysis_pass",
         "add_hardware_metadata_analysis_pass",
         "add_software_metadata_analysis_pass",
@@ -15,6 +16,7 @@ PASS_NAMES = frozenset(
         "emit_handoff_transform_pass",
         "emit_internal_rtl_transform_pass",
         "emit_verilog_top_transform_pass",
+        "equalization_transform_pass",
         "fixed_point",
         "fold_batch_norm_transform_pass",
         "fold_constants_transform_pass",

@@ -10,6 +10,7 @@ import torch
 from mase_hw import cli
 from mase_hw._version import __version__
 from mase_hw.catalogue import default_catalogue
+from mase_hw.compiler.config import CompileConfig
 from mase_hw.errors import ConfigError, MismatchError
 from mase_hw.model_spec import ModelSpec, load_model
 
@@ -47,6 +48,24 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--help"])
     text = capsys.readouterr().out
     assert all(name in text and cli.command_module(name).HELP in text for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_equalization_on_request(model_file: Path, monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
+    """All three steps with the flag, those of the file without it; the rest of the table is the file's."""
+    file = model_file.with_suffix(".toml")
+    file.write_text("[equalization]\nabsorb_bias = true\nalpha = 0.25\n", encoding="utf-8")
+    seen = []
+
+    def stop(model: object, example: object, settings: CompileConfig, **others: object) -> None:
+        seen.append(settings.equalization)
+        raise ConfigError("far enough")
+
+    monkeypatch.setattr("mase_hw.compile", stop)
+    options = ["--config", str(file), "--out", str(model_file.parent / "out"), *(["--equalize"] if asked else [])]
+    assert cli.main(["compile", f"{model_file}:build", *options]) == cli.UNUSABLE
+    assert (seen[0].cross_layer, seen[0].absorb_bias, seen[0].smooth_quant) == (asked, True, asked)
+    assert seen[0].alpha == 0.25 and seen[0].keep == "better"
 
 
 def test_ops_lists_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:

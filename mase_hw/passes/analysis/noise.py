@@ -11,10 +11,11 @@ from pydantic import Field
 from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic
-from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import evaluate
+from mase_hw.passes.analysis.network_noise import Method, network_noise
+from mase_hw.passes.analysis.noise_pair import arithmetic_of, origins, stranger
 from mase_hw.passes.analysis.noise_record import NodeNoise
 from mase_hw.passes.analysis.noise_report import NoiseReport
 from mase_hw.passes.analysis.noise_sums import NoiseSums
@@ -79,43 +80,15 @@ class _Pair:
     def __init__(self, exact: MaseGraph, quantised: MaseGraph) -> None:
         self.exact = exact
         self.quantised = quantised
-        self.origin = {n.name: n.name for n in exact.nodes}
-        """Node of the quantised graph -> node of the float graph whose value it stands for."""
+        self.origin = origins(exact, quantised)
         self.nodes: dict[str, tuple[fx.Node, Arithmetic | None]] = {}
-        self._check()
-        self.local = {name: NoiseSums.of(arithmetic) for name, (_, arithmetic) in self.nodes.items()}
-        self.cumulative = {name: NoiseSums.of(arithmetic) for name, (_, arithmetic) in self.nodes.items()}
-
-    def _check(self) -> None:
-        for node in self.quantised.nodes:
-            module = self.quantised.meta_of(node).module
-            arithmetic = getattr(module, "arithmetic", None)
-            arithmetic = arithmetic if isinstance(arithmetic, Arithmetic) else None
-            if node.name not in self.origin:
-                # What quantisation inserted (casts, inputs of the hardware) stands for the tensor that enters it.
-                before = [n for n in node.all_input_nodes if n.name in self.origin]
-                if arithmetic is None or set(arithmetic.formats) - {"data_in_0", "data_out_0"} or len(before) != 1:
-                    raise _stranger(node)
-                self.origin[node.name] = self.origin[before[0].name]
-            computes = node.op not in ("placeholder", "get_attr", "output") and not self.quantised.is_implicit(node)
+        for node in quantised.nodes:
+            arithmetic = arithmetic_of(quantised, node)
+            computes = node.op not in ("placeholder", "get_attr", "output") and not quantised.is_implicit(node)
             if arithmetic is not None or computes:
                 self.nodes[node.name] = (node, arithmetic)
-        if all(arithmetic is None for _, arithmetic in self.nodes.values()):
-            raise GraphError(
-                "the graph is not quantised, so there is no noise to analyse",
-                node="quantised_graph",
-                remedy="run quantize_transform_pass on it; give the float graph first and the quantised one second",
-            )
-        for node in self.exact.nodes:
-            if isinstance(getattr(self._module(node), "arithmetic", None), Arithmetic):
-                raise GraphError(
-                    "the float graph is quantised itself",
-                    node=node.name,
-                    remedy="quantisation changes a graph in place: make a second MaseGraph of the float model",
-                )
-
-    def _module(self, node: fx.Node) -> nn.Module | None:
-        return self.exact.model.get_submodule(str(node.target)) if node.op == "call_module" else None
+        self.local = {name: NoiseSums.of(arithmetic) for name, (_, arithmetic) in self.nodes.items()}
+        self.cumulative = {name: NoiseSums.of(arithmetic) for name, (_, arithmetic) in self.nodes.items()}
 
     def update(self, inputs: dict[str, Any]) -> None:
         exact: dict[str, Any] = {}
@@ -141,7 +114,7 @@ class _Pair:
 
     def _compare(self, sums: NoiseSums, want: Tensor, got: Tensor, node: fx.Node) -> None:
         if want.shape != got.shape:
-            raise _stranger(node, got=list(got.shape), expected=list(want.shape))
+            raise stranger(node, got=list(got.shape), expected=list(want.shape))
         sums.update(want, got, node.name)
 
     def _alone(self, node: fx.Node, exact: dict[str, Any]) -> Any:
@@ -166,16 +139,6 @@ class _Pair:
         return NoiseReport(found, done)
 
 
-def _stranger(node: fx.Node, got: Any = None, expected: Any = None) -> GraphError:
-    return GraphError(
-        "the two graphs do not belong together",
-        node=node.name,
-        got=got or "no node of that name in the float graph",
-        expected=expected,
-        remedy="give the float graph from which the quantised one was made, with the same folding and simplifications",
-    )
-
-
 class NoiseArgs(ReportArgs):
     """Arguments of :func:`noise_analysis_pass`."""
 
@@ -183,6 +146,9 @@ class NoiseArgs(ReportArgs):
     data: Any = Field(description="iterable of batches of inputs, as for calibration")
     progress: Progress | None = Field(default=None, description="called after every batch")
     plot: Path | None = Field(default=None, description="file for the plot; needs matplotlib")
+    network: Method | None = Field(
+        default=None, description="what the network loses at its outputs by every node alone: measured or estimated"
+    )
     show: bool = Field(default=False, description="print the table if there is no file for it")
 
 
@@ -192,10 +158,10 @@ def noise_analysis_pass(graph: MaseGraph, args: NoiseArgs) -> tuple[MaseGraph, I
 
     Args:
         graph: The quantised graph; it is not changed.
-        args: ``float_graph``, ``data``, ``progress``, ``plot``, ``file_name`` and ``show`` for the table.
+        args: ``float_graph``, ``data``, ``network``, ``progress``, ``plot``, ``file_name`` and ``show`` for the table.
 
     Returns:
-        The graph, and the report as plain dicts: ``batches``, ``nodes``.
+        The graph, and the report as plain dicts: ``batches``, ``nodes``, and ``network`` if it was asked for.
 
     Raises:
         MaseHwError: As :func:`analyse_noise`; if a file cannot be written.
@@ -203,7 +169,14 @@ def noise_analysis_pass(graph: MaseGraph, args: NoiseArgs) -> tuple[MaseGraph, I
     report = analyse_noise(args.float_graph, graph, args.data, progress=args.progress)
     info = report.to_dict()
     headings, rows = report.rows()
-    publish([ReportTable("Quantisation noise", headings, rows)], info, args)
+    tables = [ReportTable("Quantisation noise", headings, rows)]
+    if args.network is not None:
+        exact = args.float_graph if isinstance(args.float_graph, MaseGraph) else _traced(args.float_graph, graph)
+        found = network_noise(exact, graph, args.data, method=args.network)
+        info["network"] = found.to_dict()
+        lines = [[name, f"{found.sqnr_db(name):.1f}"] for name in found.ranking()]
+        tables.append(ReportTable(f"At the outputs by one node alone ({args.network})", ["node", ">SQNR dB"], lines))
+    publish(tables, info, args)
     if args.plot is not None:
         report.plot(args.plot)
     return graph, info

@@ -8,7 +8,7 @@ from mase_hw.passes.mixed_precision.noise_based import (
 )
 from mase_hw.passes.mixed_precision.pareto import Point, WidthSearch, pareto_front
 from mase_hw.passes.mixed_precision.plan import Plan, uniform
-from mase_hw.passes.mixed_precision.prune import Ranked
+from mase_hw.passes.mixed_precision.rank import Ranked
 from mase_hw.passes.mixed_precision.search import MIXED_PRECISION_SEARCH_LIMIT, BinarySearchState, binary_search
 from mase_hw.passes.mixed_precision.width_search import search_widths
 

@@ -1,7 +1,8 @@
 """Mixed precision by noise, as AFE documents it: everything low, then raise what hurts most until it is good enough.
 
-The ranking knows noise but not cost, and a prefix of it holds whatever is noisier than the last node that is needed. So
-the prefix is pruned afterwards: what costs most is lowered again, one after the other, wherever the target holds.
+What hurts is what the network loses at its outputs by a group of nodes alone, and what counts is the loss for the price
+of raising it. The prefix of that ranking is pruned afterwards: what costs most is lowered again, one after the other,
+wherever the target holds; and what is left of the iterations goes into other sets that cost less.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.errors import ConfigError, SearchError
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.noise import analyse_noise
 from mase_hw.passes.base import validate
 from mase_hw.passes.evaluation import CriterionLike
 from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph, check_repeatable, inputs_of
 from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
+from mase_hw.passes.mixed_precision.exchange import exchange
 from mase_hw.passes.mixed_precision.groups import check_keys, groups_of
 from mase_hw.passes.mixed_precision.plan import Fact, Plan, Settings, complete, compose, settings_of
-from mase_hw.passes.mixed_precision.prune import Pruned, Ranked, lower_again
+from mase_hw.passes.mixed_precision.prune import Pruned, lower_again
+from mase_hw.passes.mixed_precision.rank import Ranked, rank
 from mase_hw.passes.mixed_precision.search import MIXED_PRECISION_SEARCH_LIMIT, Tell, binary_search
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, known_tensors
 
@@ -46,13 +48,13 @@ class MixedPrecision:
         graph: The quantised graph.
         plan: Its configuration, to be saved or compiled.
         raised: The raised nodes.
-        ranking: All groups, noisiest first; those raised by the search are the first ones.
-        lowered: The nodes of that prefix that pruning lowered again.
+        ranking: All groups, those most worth raising first; those raised by the search are the first ones.
+        lowered: The nodes of that prefix that are low in the end.
         score: The criterion of the graph.
         scores: The criterion by the number of raised groups, for every number that the search tried.
         cost: Cost of the graph, of the whole prefix, and of everything low and everything high: ``mixed``, ``prefix``,
             ``low``, ``high``.
-        proven: Search and pruning ran to their end; False if ``max_iterations`` stopped one of them.
+        proven: Search, pruning and exchange ran to their end; False if ``max_iterations`` stopped one of them.
     """
 
     graph: MaseGraph
@@ -83,15 +85,16 @@ def noise_based_mixed_precision_quantization(
 ) -> MixedPrecision:
     """Find a small set of nodes to raise from low to high precision so that a target is met.
 
-    Everything is quantised low; nodes are ranked by their own noise (what quantising this node alone adds to its
-    result, inputs exact), noisiest first; and :func:`~mase_hw.passes.mixed_precision.search.binary_search` finds the
-    shortest prefix of the ranking that meets the target when it is raised. Nodes that take their format from their
-    input are raised with the node before them. With all nodes raised, the result is that of ``high`` alone, bit for
-    bit. The search assumes that raising more is never worse; where that is not so the target is still met, and a lower
-    target never raises more nodes, but a shorter prefix may exist.
+    Groups of nodes are ranked by what the network loses at its outputs when they alone are low and everything else is
+    in float, less what it loses when they are high, for what raising them costs; and
+    :func:`~mase_hw.passes.mixed_precision.search.binary_search` finds the shortest prefix of the ranking that meets the
+    target when it is raised. Nodes that take their format from their input are raised with the node before them. With
+    all nodes raised, the result is that of ``high`` alone, bit for bit. The search assumes that raising more is never
+    worse; where that is not so the target is still met, but a shorter prefix may exist.
 
     Then, with ``prune``, each raised group is lowered again if that costs less and the target still holds, the one that
-    saves most first; so the cost is never above that of the prefix.
+    saves most first; and the iterations that are left go into other sets that cost less, those first that are expected
+    to lose least. With up to 12 groups every set is considered. The cost is never above that of the prefix.
 
     Args:
         graph: A float graph, calibrated unless all fraction widths are configured. It is not changed.
@@ -103,11 +106,11 @@ def noise_based_mixed_precision_quantization(
         noise_data: Iterable of inputs for the ranking; the inputs of ``data`` if None.
         custom_quantization_configs: Keys of :class:`NodeConfig` by node, which hold for that node in both precisions;
             it is never raised.
-        max_iterations: Halvings of the search and trials of the pruning at most, together; what is found without
-            either, with everything low and with everything high, is not counted.
+        max_iterations: Halvings of the search and sets that are tried after it at most, together; what is tried without
+            either, everything low and everything high, is not counted.
         fast_mode: Evaluate whole batches at once instead of frame by frame.
         cost: A name of :data:`~mase_hw.passes.mixed_precision.cost.COSTS` or a function, for pruning and the report.
-        prune: Lower again what the prefix need not have raised; without it the result is the prefix.
+        prune: Look for something cheaper than the prefix; without it the result is the prefix.
         progress: Told what was tried.
 
     Returns:
@@ -129,12 +132,22 @@ def noise_based_mixed_precision_quantization(
     if noise_data is not None:
         check_repeatable(noise_data, "noise_data")
     low, high, fixed = _settings(graph, config, custom_quantization_configs or {})
-    ranking = _rank(scorer, low, groups_of(graph, low, fixed), inputs_of(data) if noise_data is None else noise_data)
     scores: dict[int, float] = {}
 
-    def quantize(groups: Sequence[Ranked]) -> dict[str, Any]:
-        raised = {name for group in groups for name in group.nodes}
+    def configured(raised: set[str]) -> dict[str, Any]:
         return compose(graph, {name: (high if name in raised else low)[name] for name in low})
+
+    def quantize(groups: Sequence[Ranked]) -> dict[str, Any]:
+        return configured({name for group in groups for name in group.nodes})
+
+    found = groups_of(graph, low, fixed)
+    ranking = rank(
+        graph,
+        lambda names: scorer.quantised(configured({node for name in names for node in found[name]})),
+        found,
+        inputs_of(data) if noise_data is None else noise_data,
+        cost_of,
+    )
 
     def meets(count: int) -> tuple[bool, int]:
         scores[count] = scorer.score(scorer.quantised(quantize(ranking[:count])))
@@ -154,17 +167,17 @@ def noise_based_mixed_precision_quantization(
     kept = Pruned(prefix, scores[count], True)
     if prune:
         left = max_iterations - max(0, len(scores) - 2)  # without the two ends, all are halvings
+        rules: dict[str, Any] = {
+            "made": lambda groups: scorer.quantised(quantize(groups)),
+            "cost": cost_of,
+            "score": scorer.score,
+            "good_enough": lambda score: scorer.meets(score, target_accuracy),
+            "tell": progress or (lambda _: None),
+        }
         known = {tuple(ranking[:n]): score for n, score in scores.items()}
-        kept = lower_again(
-            prefix,
-            scores=known,
-            made=lambda groups: scorer.quantised(quantize(groups)),
-            cost=cost_of,
-            score=scorer.score,
-            good_enough=lambda score: scorer.meets(score, target_accuracy),
-            trials=left,
-            tell=progress or (lambda _: None),
-        )
+        kept = lower_again(prefix, scores=known, trials=left, **rules)
+        tried = {frozenset(group.nodes for group in groups): score for groups, score in kept.scores.items()}
+        kept = exchange(kept, ranking, scores=tried, trials=left - kept.trials, **rules)
     made = scorer.quantised(quantize(kept.groups))
     others = {"prefix": prefix, "low": [], "high": ranking}
     costs = {"mixed": cost_of(made)} | {k: cost_of(scorer.quantised(quantize(g))) for k, g in others.items()}
@@ -241,15 +254,3 @@ def _settings(
 def _op(graph: MaseGraph, node: str) -> str:
     op = graph.op_of(graph.node(node))
     return op.name if op is not None else ""
-
-
-def _rank(
-    scorer: CandidateScorer, low: dict[str, Settings], groups: dict[str, list[str]], inputs: Iterable[Any]
-) -> list[Ranked]:
-    """Groups by noise, noisiest first; of equal ones the earlier first."""
-    report = analyse_noise(scorer.graph, scorer.quantised(compose(scorer.graph, low)), inputs)
-    ranked = []
-    for members in groups.values():
-        found = [report.nodes[name].local.sqnr_db for name in members if name in report.nodes]
-        ranked.append(Ranked(tuple(members), min(found, default=math.inf)))
-    return sorted(ranked, key=lambda group: group.noise)

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mixed_precision.cost import CostModel
+from mase_hw.passes.mixed_precision.rank import Ranked
 from mase_hw.passes.mixed_precision.search import Tell
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A group of nodes in the ranking.
-
-    Args:
-        nodes: Its nodes, in order of execution.
-        noise: SQNR in dB of its noisiest node when everything is low; the lower, the noisier.
-    """
-
-    nodes: tuple[str, ...]
-    noise: float
 
 
 @dataclass(frozen=True)
@@ -30,12 +18,16 @@ class Pruned:
     Args:
         groups: The raised groups, in the order in which they were given.
         score: The criterion with them raised.
-        complete: Every group was tried; False if the trials ran out.
+        complete: Everything was tried; False if the trials ran out.
+        trials: Graphs that were scored.
+        scores: Their scores by raised groups, and those that were known before.
     """
 
     groups: Sequence[Ranked]
     score: float
     complete: bool
+    trials: int = 0
+    scores: Mapping[tuple[Ranked, ...], float] = field(default_factory=dict)
 
 
 def lower_again(
@@ -51,11 +43,12 @@ def lower_again(
 ) -> Pruned:
     """Lower every group that need not be raised, each tried once: the one that saves most first.
 
-    A group stays raised if lowering it costs no less. Of groups that save the same, the least noisy is tried first.
+    A group stays raised if lowering it costs no less. Of groups that save the same, the one that is least worth it is
+    tried first.
     What is lowered stays so; if lowering more is never better, no group that is left could be lowered in the end.
 
     Args:
-        raised: Groups that are good enough when raised, noisiest first.
+        raised: Groups that are good enough when raised, those most worth it first.
         scores: Scores that are known, by raised groups; that of ``raised`` among them.
         made: The quantised graph with some groups raised.
         cost: What a graph costs.
@@ -75,11 +68,11 @@ def lower_again(
             continue
         if tuple(without) not in known:
             if left == 0:
-                return Pruned(kept, known[tuple(kept)], False)
+                return Pruned(kept, known[tuple(kept)], False, trials - left, known)
             left -= 1
             known[tuple(without)] = score(candidate)
         enough = good_enough(known[tuple(without)])
         tell(f"lowering {', '.join(group.nodes)}: {'still good enough' if enough else 'not good enough'}")
         if enough:
             kept, best = without, price
-    return Pruned(kept, known[tuple(kept)], True)
+    return Pruned(kept, known[tuple(kept)], True, trials - left, known)

@@ -1,6 +1,8 @@
 """Passes that change the graph."""
 
+from mase_hw.passes.transforms.absorb_bias import absorb_bias_transform_pass
 from mase_hw.passes.transforms.calibration_quantization import calibration_quantization_transform_pass
+from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
@@ -13,8 +15,10 @@ from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
 
 __all__ = [
     "QuantizeArgs",
+    "absorb_bias_transform_pass",
     "calibration_quantization_transform_pass",
     "cross_layer_equalization_transform_pass",
+    "equalization_transform_pass",
     "fold_batch_norm_transform_pass",
     "fold_constants_transform_pass",
     "lower_slices_transform_pass",
