@@ -1,4 +1,4 @@
-"""What the sources and sinks of the harness wrote, turned into the files that ``stream_bench`` leaves behind.
+"""What the sources and sinks of the harness wrote, turned into the files that ``stream_testbench`` leaves behind.
 
 A row of ``cycles/<port>.rows`` is, in little endian, the cycle in which the beat was first valid, that in which it was
 accepted (64 bits each) and, of an output, the beat. ``cycles/<port>.end`` is the state at the end, closed by a dot.

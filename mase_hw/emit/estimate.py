@@ -46,10 +46,10 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
         different = min(bits, 2 ** min(words, 32))  # bits of a short table that are not the same anyhow
         lut += 0 if blocks else math.ceil(words / _LUT_WORDS) * different
         ff += 2 * different
-    for queue in manifest["fifos"]:
-        blocks = _blocks(int(queue["depth"]), int(queue["bits"]))
+    for fifo in manifest["fifos"]:
+        blocks = _blocks(int(fifo["depth"]), int(fifo["bits"]))
         bram += blocks
-        lut += 0 if blocks else math.ceil(int(queue["depth"]) / (_LUT_WORDS // 2)) * int(queue["bits"])
+        lut += 0 if blocks else math.ceil(int(fifo["depth"]) / (_LUT_WORDS // 2)) * int(fifo["bits"])
     return {"lut": round(lut), "ff": round(ff), "dsp": dsp, "bram": bram}
 
 

@@ -16,7 +16,7 @@ from mase_hw.ir.custom_ops import with_custom_ops
 from mase_hw.ir.draw import draw
 from mase_hw.ir.inplace import follow_writes
 from mase_hw.ir.models import check_model
-from mase_hw.ir.program import attach
+from mase_hw.ir.program import use_program
 from mase_hw.ir.replaced import refuse_hooks, refuse_replaced
 from mase_hw.ir.tracer import private_copy, trace_torch_module
 
@@ -117,7 +117,7 @@ class MaseGraph(AnnotatedGraph):
             return cls(fx.GraphModule({}, fx.Graph()), catalogue=known)
 
         graph = load(empty, checkpoint, propagate_missing_metadata)
-        attach(graph)
+        use_program(graph)
         return graph
 
     def export(self, fname: str | os.PathLike[str] = "masegraph") -> None:
@@ -159,4 +159,4 @@ class MaseGraph(AnnotatedGraph):
         """
         propagate.carry_formats(self)
         propagate.add_boundary(self)
-        attach(self)
+        use_program(self)

@@ -171,7 +171,7 @@ class NotStraight(Exception):
     """A graph has no program; never leaves this file."""
 
 
-def attach(graph: AnnotatedGraph) -> None:
+def use_program(graph: AnnotatedGraph) -> None:
     """Let a graph's model run its program where it can; nothing happens to a graph that has none.
 
     The generated ``forward`` is wrapped, as fx makes it: in the class that every ``GraphModule`` has of its own. So

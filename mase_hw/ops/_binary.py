@@ -121,7 +121,7 @@ def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[
 def on_values(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], OnValues | None]:
     """The same on values, where every combination of two of them is exact in float32."""
 
-    def prepare(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
+    def find(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
         second = CONSTANT if CONSTANT in t else "data_in_1"
         code, last = operation_of(a, operation), cast_to(a)
         fx, fy = a.formats["data_in_0"], a.formats[second]
@@ -140,7 +140,7 @@ def on_values(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], On
         held = (t[CONSTANT].double() * fy.scale).float()
         return OnValues(lambda x: combine(x, held), last)
 
-    return prepare
+    return find
 
 
 def _surrogate(value: Tensor, frac: int, a: Arithmetic) -> Tensor:

@@ -70,7 +70,7 @@ def _straight(m: Tensor, c: Constants, slopes: list[int], offsets: list[int]) ->
 def _on_values(name: str) -> Callable[[Arithmetic, Mapping[str, Tensor]], OnValues | None]:
     """As a clamp of values, where the pieces are one for every code of the input."""
 
-    def prepare(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
+    def find(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
         source, last = a.formats["data_in_0"], cast_to(a)
         try:
             c = constants(name, a)
@@ -86,7 +86,7 @@ def _on_values(name: str) -> Callable[[Arithmetic, Mapping[str, Tensor]], OnValu
             return None
         return OnValues(lambda x: x.clamp(low, high), last, clamp=(low, high))
 
-    return prepare
+    return find
 
 
 def _build(name: str) -> Callable[[Request], PiecesParams]:

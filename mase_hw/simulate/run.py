@@ -19,7 +19,7 @@ from mase_hw.resources import PACKAGE, sim_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.plan import Limits, Plan
 
-TEST_MODULE = "stream_bench"
+TEST_MODULE = "stream_testbench"
 HOST = "MASE_HW_HOST"
 """Variable that tells a simulator which process it ends with; see ``sim/end_with_parent.h``."""
 

@@ -183,7 +183,7 @@ def read_memories(log: str, top: str, asked: Elaborated) -> list[MappedMemory]:
     places = {path: _place(cell) for path, cell in _MAPPED.findall(log)} | dict.fromkeys(_LOGIC.findall(log), "logic")
     found = {}
     for path, place in places.items():
-        # fixed_linear$top.u_fc1.u_queue.mem: module, instance of the top level, path inside.
+        # fixed_linear$top.u_fc1.u_mac.u_fifo.mem: module, instance of the top level, path inside.
         for memory in asked.memories:
             if path.partition("$")[2] == f"{top}.{memory.instance}.{memory.name}":
                 found[memory.instance, memory.name] = place

@@ -92,8 +92,8 @@ module fixed_mac_array #(
   localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and FIFO
   // A slot is taken for Pipe + 1 cycles, and one is wanted every RUN cycles.
   localparam int QueueFit = (Pipe + RUN) / RUN + 1;
-  localparam int QueueDepth = (QueueFit > 2) ? QueueFit : 2;
-  localparam int CreditW = $clog2(QueueDepth + 1);
+  localparam int FifoDepth = (QueueFit > 2) ? QueueFit : 2;
+  localparam int CreditW = $clog2(FifoDepth + 1);
 
   // ---- Exact widths. Products and bias are aligned at the finer of the two.
   localparam int DotFrac = A_FRAC + B_FRAC;
@@ -157,7 +157,7 @@ module fixed_mac_array #(
 
   always_ff @(posedge clk) begin
     if (rst) begin
-      credit_q <= CreditW'(QueueDepth);
+      credit_q <= CreditW'(FifoDepth);
     end else if (reserve && !pop) begin
       credit_q <= credit_q - CreditW'(1);
     end else if (pop && !reserve) begin
@@ -296,22 +296,22 @@ module fixed_mac_array #(
   end
 
   // ---- Output FIFO. Credits guarantee space, so its ready is only checked.
-  logic               queue_ready;
-  logic [CreditW-1:0] queue_count;
+  logic               fifo_ready;
+  logic [CreditW-1:0] fifo_count;
 
   stream_fifo #(
       .WIDTH(LANES * OUT_WIDTH),
-      .DEPTH(QueueDepth)
-  ) u_queue (
+      .DEPTH(FifoDepth)
+  ) u_fifo (
       .clk      (clk),
       .rst      (rst),
       .in_data  (result),
       .in_valid (sum_valid[0]),
-      .in_ready (queue_ready),
+      .in_ready (fifo_ready),
       .out_data (out_data),
       .out_valid(out_valid),
       .out_ready(out_ready),
-      .count    (queue_count)
+      .count    (fifo_count)
   );
 
   // All lanes finish together: lane 0 speaks for them.
@@ -322,15 +322,15 @@ module fixed_mac_array #(
   ) u_room (
       .clk   (clk),
       .rst   (rst),
-      .broken(sum_valid[0] && !queue_ready)
+      .broken(sum_valid[0] && !fifo_ready)
   );
 
   invariant #(
-      .MESSAGE("more credits and queued results than the FIFO is deep")
+      .MESSAGE("more credits and results than the FIFO is deep")
   ) u_credits (
       .clk   (clk),
       .rst   (rst),
-      .broken(int'(credit_q) + int'(queue_count) > QueueDepth)
+      .broken(int'(credit_q) + int'(fifo_count) > FifoDepth)
   );
 
 endmodule

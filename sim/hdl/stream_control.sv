@@ -1,4 +1,4 @@
-// Reset, cycle count, watchdog and end of a run, to the cycle as sim/stream_bench.py does it. `stop` freezes every source
+// Reset, cycle count, watchdog and end of a run, to the cycle as sim/stream_testbench.py does it. `stop` freezes every source
 // and sink; one cycle later their records are whole and `done` tells so.
 //
 // Resets in the middle of a run come from the plan, one line of beats/resets.fast each, or from a test that changes

@@ -100,8 +100,8 @@ def test_the_least_depth(tmp_path: Path, workshop: Workshop, monkeypatch: pytest
     work = workshop.work(stuck, tmp_path / "second", "residual-stuck")
     with pytest.raises(HangError) as caught:
         stuck.simulate(given, work_dir=work, waves=False)
-    (queue,) = [q for q in caught.value.diagnosis.queues if q.before == place]
-    assert queue.level == queue.most == queue.depth == least - 1, "the diagnosis shows the FIFO that is full"
+    (fifo,) = [f for f in caught.value.diagnosis.fifos if f.before == place]
+    assert fifo.level == fifo.most == fifo.depth == least - 1, "the diagnosis shows the FIFO that is full"
 
 
 def test_a_design_that_waits(tmp_path: Path, workshop: Workshop) -> None:
@@ -125,7 +125,7 @@ def test_a_queue_where_there_is_no_input(tmp_path: Path, place: str, message: st
     assert message in str(caught.value) and not (tmp_path / "out").exists()
 
 
-def test_a_netlist_has_its_queues(designs: Designs) -> None:
+def test_a_netlist_has_its_fifos(designs: Designs) -> None:
     """Whoever builds a netlist gets them: no emitter can forget them."""
     graph = designs["residual"].graph
     assert graph is not None

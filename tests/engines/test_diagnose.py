@@ -229,13 +229,13 @@ def test_waves_of_a_window(design: mase_hw.Design, tmp_path: Path, work: Path) -
     assert f"in cycle {found.divergence.cycle}" in found.report() and "waves around it: " in found.report()
 
 
-def test_queues_of_a_hang(tmp_path: Path, work: Path) -> None:
+def test_fifos_of_a_hang(tmp_path: Path, work: Path) -> None:
     """The long way around is cut before the join: the FIFO on the short way says how far it came."""
     torch.manual_seed(1)
     x = torch.rand(4, 2, 4, 4) * 2 - 1
     whole = mase_hw.compile(nets.ready(nets.BasicBlock(2, 2)), x[:1], out=tmp_path / "whole", calibration=[x])
-    (queue,) = whole.manifest["fifos"]
-    join, port = queue["before"].split(".")
+    (fifo,) = whole.manifest["fifos"]
+    join, port = fifo["before"].split(".")
     other = {"data_in_0": "data_in_1", "data_in_1": "data_in_0"}[port]
     text = (whole.path / "rtl" / "top.sv").read_text()
     row = next(
@@ -248,13 +248,12 @@ def test_queues_of_a_hang(tmp_path: Path, work: Path) -> None:
     )
     json.dumps(found.to_json())
     assert found.hangs
-    (state,) = found.queues
-    held = {edge.sink: edge.beats for edge in found.edges}[queue["instance"]]
-    left = {edge.source: edge.beats for edge in found.edges}[queue["instance"]]
-    assert (state.level, state.most, state.depth) == (held - left, held - left, queue["depth"])
+    (state,) = found.fifos
+    held = {edge.sink: edge.beats for edge in found.edges}[fifo["instance"]]
+    left = {edge.source: edge.beats for edge in found.edges}[fifo["instance"]]
+    assert (state.level, state.most, state.depth) == (held - left, held - left, fifo["depth"])
     assert (
-        state.level > 1
-        and f"FIFOs:\n  {queue['instance']} before {queue['before']}: {state.level} of" in found.report()
+        state.level > 1 and f"FIFOs:\n  {fifo['instance']} before {fifo['before']}: {state.level} of" in found.report()
     )
 
 

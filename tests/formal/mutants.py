@@ -131,7 +131,7 @@ MUTANTS: dict[str, Mutant] = {
         mac(N=1, RUN=2, HAS_SHIFT=1), "p_result", "first_q ? shift : run_q}", "first_q ? shift : '0}", 10
     ),
     "mac_keeps_the_last_result": of(PLAIN, "p_offer", "count != '0;", "count > CountW'(1);", 8, "stream_fifo"),
-    "mac_has_a_queue_too_short": of(
+    "mac_has_a_fifo_too_short": of(
         mac(N=2, RUN=1, FLOWING=1), "p_flow", "(Pipe + RUN) / RUN + 1", "(Pipe + RUN) / RUN - 1", 12
     ),
     # fixed_cast_unit

@@ -8,6 +8,7 @@ import pytest
 
 from mase_hw.cli.main import COMMANDS, FORMER, main
 from mase_hw.flow import MOVED
+from mase_hw.simulate.result import SimResult
 
 
 @pytest.mark.parametrize("name", sorted(MOVED))
@@ -33,6 +34,17 @@ def test_the_warning_points_at_the_caller() -> None:
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
     with pytest.raises(AttributeError, match="has no attribute 'absent'"):
         _ = module.absent
+
+
+def test_names_of_a_diagnosis() -> None:
+    report = importlib.import_module("mase_hw.simulate.diagnose.report")
+    with pytest.warns(DeprecationWarning, match="use mase_hw.simulate.diagnose.report.FifoState$"):
+        assert report.QueueState is report.FifoState
+    state = report.FifoState("u_add_fifo", "add.data_in_1", depth=4, level=3, most=4)
+    found = report.Diagnosis(SimResult({}, {}, 0, 0.0, Path(), None), (), None, (), (state,))
+    with pytest.warns(DeprecationWarning, match=r"use Diagnosis\.fifos$") as caught:
+        assert found.queues == found.fifos == (state,)
+    assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
 
 
 def test_a_former_subcommand_works_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,7 +133,7 @@ class _Mapper:
             "max_parallelism": self.args.max_parallelism,
             "parallelism": {s.name: list(s.lane_dims) for s in op.hardware.ports(params)},
             "latency": {"fill": latency.fill, "interval": latency.interval},
-            **self._queues(node),
+            **self._fifo_depths(node),
             **_recorded(layouts),
         }
 
@@ -149,7 +149,7 @@ class _Mapper:
                     expected=f"{port.lane_dims[0]} or another number that divides what the op works on",
                 )
 
-    def _queues(self, node: fx.Node) -> dict[str, dict[str, int]]:
+    def _fifo_depths(self, node: fx.Node) -> dict[str, dict[str, int]]:
         """The metadata of configured FIFOs; most nodes have none."""
         places = {tensor: f"{node.name}.{tensor}" for tensor in self.graph.meta_of(node).common.args.tensors}
         depths = {t: self.args.fifo_depth[place] for t, place in places.items() if place in self.args.fifo_depth}

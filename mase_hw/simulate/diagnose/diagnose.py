@@ -25,7 +25,7 @@ from mase_hw.simulate.diagnose.divergence import Divergence, Driver, Neighbour
 from mase_hw.simulate.diagnose.edges import CONNECTORS, Edge, expected_beats, find_edges
 from mase_hw.simulate.diagnose.failure import WINDOW
 from mase_hw.simulate.diagnose.inputs import InputValues, input_values
-from mase_hw.simulate.diagnose.report import Diagnosis, EdgeState, Gap, QueueState, losses, waiting
+from mase_hw.simulate.diagnose.report import Diagnosis, EdgeState, FifoState, Gap, losses, waiting
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.batch.engine import BATCH
 from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
@@ -150,14 +150,14 @@ def diagnose(
             if divergence is not None:
                 divergence = _with_causes(graph, edge, divergence, named)
     levels = outcome["levels"]
-    queues = [QueueState(f.instance, f.before, f.depth, **levels[f.instance]) for f in netlist.fifos]
+    fifos = [FifoState(f.instance, f.before, f.depth, **levels[f.instance]) for f in netlist.fifos]
     lost = losses(states, {edge.net.name: edge.stream.frame_beats for edge in edges})
     found_out = Diagnosis(
         result,
         tuple(states),
         divergence,
         tuple(waiting(states)),
-        tuple(queues),
+        tuple(fifos),
         first,
         tuple(lost),
         tuple(_gaps(edges, states, result, divergence)),

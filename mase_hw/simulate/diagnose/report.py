@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mase_hw.deprecation import deprecated, former_names
 from mase_hw.errors import HangError
 from mase_hw.simulate.diagnose.divergence import Divergence
 from mase_hw.simulate.result import SimResult
+
+__getattr__ = former_names(__name__, {"QueueState": f"{__name__}.FifoState"})
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class EdgeState:
 
 
 @dataclass(frozen=True)
-class QueueState:
-    """A FIFO that balances two ways, at the end of a run.
+class FifoState:
+    """A FIFO that balances reconvergent paths, at the end of a run.
 
     Args:
         instance: Its instance.
@@ -198,7 +201,7 @@ class Diagnosis:
         edges: Every edge, from the inputs on; empty if the run left no records.
         divergence: The first edge that differs; None if none does.
         waits: Which instance waits for which at the end of the run.
-        queues: Fill levels of the FIFOs on reconvergent paths.
+        fifos: Fill levels of the FIFOs on reconvergent paths.
         first_frame: Frame of the run that is frame 0 here, if only a share of it was played again.
         losses: Instances that lost beats.
         gaps: Ports that show something else than the edges behind them.
@@ -208,10 +211,16 @@ class Diagnosis:
     edges: tuple[EdgeState, ...]
     divergence: Divergence | None
     waits: tuple[Wait, ...]
-    queues: tuple[QueueState, ...] = ()
+    fifos: tuple[FifoState, ...] = ()
     first_frame: int = 0
     losses: tuple[Loss, ...] = ()
     gaps: tuple[Gap, ...] = ()
+
+    @property
+    def queues(self) -> tuple[FifoState, ...]:
+        """The former name of ``fifos``."""
+        deprecated("Diagnosis.queues", "Diagnosis.fifos")
+        return self.fifos
 
     @property
     def hangs(self) -> bool:
@@ -243,8 +252,8 @@ class Diagnosis:
                 lines += [f"everything waits for {', '.join(stuck)}"]
             elif self.waits:
                 lines += ["all wait in a circle: a deadlock"]
-            if self.queues:
-                lines += ["FIFOs:", *(f"  {queue}" for queue in self.queues)]
+            if self.fifos:
+                lines += ["FIFOs:", *(f"  {fifo}" for fifo in self.fifos)]
             lines += ["edges:", *(f"  {edge}" for edge in self.edges)]
         if self.result.waves is not None:
             lines += [f"waves around it: {self.result.waves}"]
@@ -265,7 +274,7 @@ class Diagnosis:
             "gaps": [dataclasses.asdict(gap) for gap in self.gaps],
             "waits": [dataclasses.asdict(wait) for wait in self.waits] if self.hangs else [],
             "culprits": culprits(self.waits) if self.hangs else [],
-            "queues": [dataclasses.asdict(queue) for queue in self.queues],
+            "fifos": [dataclasses.asdict(fifo) for fifo in self.fifos],
             "edges": [dataclasses.asdict(edge) for edge in self.edges],
             "waves": None if self.result.waves is None else str(self.result.waves),
         }

@@ -298,7 +298,7 @@ module fixed_mac_array_proof #(
                        (bias_valid && bias_ready) == (HAS_BIAS != 0 && issue && first) &&
                        (shift_valid && shift_ready) == (HAS_SHIFT != 0 && issue && first)));
     p_issue : assert (!check || issue == (all_there && !(last && int'(level_q) == Depth)));
-    p_space : assert (!check || !dut.sum_valid[0] || dut.queue_ready);
+    p_space : assert (!check || !dut.sum_valid[0] || dut.fifo_ready);
     p_every : assert (!check || dut.sum_valid == {LANES{ended_q[Pipe-2]}});
     p_offer : assert (!check || out_valid == (queued_q != '0));
   end
@@ -311,7 +311,7 @@ module fixed_mac_array_proof #(
         ended_q
     )));
     inv_credit : assert (!armed || int'(dut.credit_q) + int'(level_q) == Depth);
-    inv_queue : assert (!armed || dut.queue_count == queued_q);
+    inv_queue : assert (!armed || dut.fifo_count == queued_q);
     inv_flags : assert (!armed || dut.valid_q == valid_q);
     inv_ends : assert (!armed || dut.sum_valid == {LANES{ended_q[Pipe-2]}});
   end

@@ -73,7 +73,7 @@ def build(
         "batch",
         OPTIMISE,
         main=lambda tools: (),
-        driver=(sim_root() / "end_with_parent.h", sim_root() / "batch" / "bench.cpp"),
+        driver=(sim_root() / "end_with_parent.h", sim_root() / "batch" / "testbench.cpp"),
         flags=tuple(COVERAGE_FLAGS) if coverage else (),
         rules=rules,
         folders=(sim_root() / "batch",),
@@ -118,7 +118,7 @@ def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str]) -> str:
 
     inner = f"rootp->{_mangled(dut.top)}__DOT__"
     reads = {name: f"static_cast<unsigned long long>(top->{inner}{_mangled(s)})" for name, s in levels.items()}
-    queues = "".join(f'    {{"{name}", [] {{ return {read}; }}}},\n' for name, read in reads.items())
+    fifos = "".join(f'    {{"{name}", [] {{ return {read}; }}}},\n' for name, read in reads.items())
     return f"""\
 #include "Vtop.h"
 #include "Vtop___024root.h"
@@ -149,7 +149,7 @@ Model open_model(VerilatedContext *context) {{
   return {{&top->clk, &top->rst, {{
 {"".join(entry("", stream) for stream in dut.streams)}  }}, {{
 {"".join(entry(inner, stream) for stream in probes)}  }}, {{
-{queues}  }}}};
+{fifos}  }}}};
 }}
 #if BATCH_DIRECT
 void eval_model() {{

@@ -17,7 +17,7 @@ from mase_hw.simulate.run import HOST, Progress, Run
 _POLL_S = 0.05
 _MOST_SEEDS = 0x7FFFFFFE
 _PERIOD = 10
-"""As ``PERIOD`` of ``sim/batch/bench.cpp``."""
+"""As ``PERIOD`` of ``sim/batch/testbench.cpp``."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.plan import Plan
 from mase_hw.simulate.run import Progress, Run, _read_progress, simulator_env
 
-TEST_MODULE = "fast_bench"
+TEST_MODULE = "fast_testbench"
 _POLL_S = 0.05
 
 

@@ -198,7 +198,7 @@ class Bench:
 
 
 @cocotb.test()
-async def stream_bench(dut: Any) -> None:
+async def stream_testbench(dut: Any) -> None:
     """Play the plan named by ``MASE_HW_PLAN``; fails unless every beat equals the reference."""
     path = Path(os.environ["MASE_HW_PLAN"])
     plan = json.loads(path.read_text(encoding="utf-8"))

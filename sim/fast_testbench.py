@@ -1,6 +1,6 @@
 """The cocotb test of the fast engine: sources, sinks and watchdog are in the harness, Python waits for the end.
 
-It turns the records of the harness into the files that ``stream_bench`` leaves behind, so one judge serves both.
+It turns the records of the harness into the files that ``stream_testbench`` leaves behind, so one judge serves both.
 ``outcome.json`` is written last. A test may intervene while the harness plays; ``intervention.py`` says how.
 """
 
@@ -73,7 +73,7 @@ def conclude(folder: Path, plan: dict[str, Any], begin: float, test: Interventio
 
 
 @cocotb.test()
-async def fast_bench(dut: Any) -> None:
+async def fast_testbench(dut: Any) -> None:
     """Let the harness play the plan named by ``MASE_HW_PLAN``; fails unless every beat equals the reference."""
     path = Path(os.environ["MASE_HW_PLAN"])
     plan = json.loads(path.read_text(encoding="utf-8"))

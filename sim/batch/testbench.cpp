@@ -1,5 +1,5 @@
 // The batch bench: plays a plan against a model without Python or VPI in the loop. It does in every cycle what
-// sim/stream_bench.py does, and leaves the same files behind; outcome.json comes last, so one that exists is whole.
+// sim/stream_testbench.py does, and leaves the same files behind; outcome.json comes last, so one that exists is whole.
 //
 // The plan is read from beats/batch.txt, which the host derives from plan.json: words separated by blanks.
 
