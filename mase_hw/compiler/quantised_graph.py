@@ -62,6 +62,9 @@ def traced(
     # What the example leaves at its default is fixed: tracing would take it for a tensor.
     graph = MaseGraph(model, cf_args=fixed_arguments(model, given) or None, custom_ops=custom_ops)
     settle_weights(graph.model)
+    if graph.model.training:
+        tell("the model is in training mode; the design's is in evaluation mode, without dropout (train() goes on)")
+    graph.model.eval()
     return graph, name_inputs(graph, example_inputs)
 
 

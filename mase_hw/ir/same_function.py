@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.utils import _pytree as pytree
 
 from mase_hw.errors import GraphError
+from mase_hw.ir.containers import contents
 from mase_hw.ir.models import refuse_own_arithmetic
 from mase_hw.user_code import user_code
 
@@ -32,7 +32,7 @@ def fixed_arguments(model: nn.Module, given: int | set[str]) -> dict[str, Any]:
 
 
 def check_trace(model: nn.Module, graph: nn.Module, example: Mapping[str, Any]) -> None:
-    """Run model and traced graph on the example, in evaluation mode, and compare structure and values.
+    """Run model and traced graph on the example, in evaluation mode, and compare the tensors, whatever they are in.
 
     Raises:
         GraphError: If they differ: the code branches on something that tracing cannot see.
@@ -71,7 +71,7 @@ def call(model: nn.Module, inputs: Mapping[str, Any], what: str = "the example")
     problem = f"the model cannot be run on {what}"
     with in_evaluation(model), torch.no_grad(), user_code(problem, remedy="check its inputs"):
         result = model(**copies)
-    for value in pytree.tree_leaves(result):
+    for value in contents(result):
         if isinstance(value, Tensor):
             refuse_own_arithmetic(value, "a result of the model")
     return result
@@ -91,9 +91,9 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
 
 
 def equal(wanted: Any, found: Any) -> bool:
-    """Whether two results have the same structure and, but for the noise of parallel sums, the same values."""
-    (a, shape_a), (b, shape_b) = pytree.tree_flatten(wanted), pytree.tree_flatten(found)
-    return shape_a == shape_b and all(_equal(x, y) for x, y in zip(a, b, strict=True))
+    """Whether two results hold the same values, but for the noise of parallel sums, in containers of whatever kind."""
+    a, b = contents(wanted), contents(found)
+    return len(a) == len(b) and all(_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _equal(x: Any, y: Any) -> bool:
@@ -105,7 +105,7 @@ def _equal(x: Any, y: Any) -> bool:
 
 def describe(result: Any) -> str:
     """The tensors of a result in a few words, with their first values."""
-    values = pytree.tree_leaves(result)
+    values = contents(result)
     return f"{len(values)} results: {', '.join(map(_described, values))}"
 
 

@@ -15,6 +15,7 @@ from torch.fx.proxy import TraceError
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
 from mase_hw.ir import huggingface
+from mase_hw.ir.containers import open_results
 from mase_hw.ir.custom_ops import with_custom_ops
 from mase_hw.ir.inplace import follow_writes
 from mase_hw.user_code import first_line, place, user_code
@@ -131,6 +132,7 @@ def trace_torch_module(
         for module, flag in training:
             module.training = flag
     _drop_specialised(graph, fixed)
+    open_results(graph)
     follow_writes(graph, root)
     traced = fx.GraphModule(root, graph, type(model).__name__)
     traced.training = model.training

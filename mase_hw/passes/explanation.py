@@ -9,6 +9,7 @@ from typing import Any
 
 from mase_hw.errors import GraphError, suggest
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.module_paths import nodes_at
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.transforms.quantize import DECISIONS
 from mase_hw.passes.transforms.quantize_config import group_of
@@ -110,13 +111,14 @@ def explain(graph: MaseGraph, node: str) -> Explanation:
 
     Args:
         graph: A graph on which ``quantize_transform_pass`` has run in this process.
-        node: Name of a node.
+        node: Name of a node, or the path of a layer.
 
     Raises:
         GraphError: If the graph does not know (not quantised, or loaded from a checkpoint), or has no such node, or the
             node was left in float.
     """
     known = _known(graph, node)
+    (node, *_) = nodes_at(graph, node) or [node]
     if node not in known:
         return _carried(graph, node, known)
     decisions, layers = known[node]

@@ -177,7 +177,7 @@ def test_a_weight_that_is_computed() -> None:
 def test_an_op_without_hardware() -> None:
     """Known to the catalogue, but it has no fixed-point arithmetic."""
     graph = annotated(Halves().eval(), inputs(2, 6), catalogue=catalogue_with_halve())
-    refused(FIXED, UnsupportedError, "op 'halve' cannot be quantised", "where: halve", "linear", graph=graph)
+    refused(FIXED, UnsupportedError, "op 'halve' cannot be quantised", "where: halve", "mase-hw ops", graph=graph)
 
 
 @pytest.mark.parametrize("graph", [MaseGraph(MLP())])

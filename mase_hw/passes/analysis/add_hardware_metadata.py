@@ -8,11 +8,18 @@ from typing import Any
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic, Hardware, OpDef, Request, verilog_params
-from mase_hw.errors import ConfigError, UnsupportedError
+from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
 from mase_hw.layouts import Layout
-from mase_hw.passes.analysis.hardware_args import KERNEL, Lanes, check_places, lane_dims
+from mase_hw.passes.analysis.hardware_args import (
+    KERNEL,
+    Lanes,
+    check_places,
+    lane_dims,
+    raise_together,
+    with_node_names,
+)
 from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
 from mase_hw.passes.base import graph_pass
 from mase_hw.streams import Stream
@@ -21,7 +28,8 @@ from mase_hw.streams import Stream
 class _Mapper:
     def __init__(self, graph: MaseGraph, args: HardwareArgs) -> None:
         self.graph = graph
-        self.args = args
+        self.args = with_node_names(graph, args)
+        self.problems: list[MaseHwError] = []
         self.most = lane_dims(args.max_parallelism, "max_parallelism")[0]
         self.lanes: dict[str, tuple[int, ...]] = {}
         """Lanes of every node's result, by node name."""
@@ -38,7 +46,8 @@ class _Mapper:
             if op is None or self.graph.is_implicit(node) or shape_only:
                 self._implicit(node)
             else:
-                self._hardware(node, op)
+                self._hardware_of(node, op)
+        raise_together(self.problems)
         for node in self.graph.nodes:
             if self.graph.meta_of(node).common.mase_op == "quantize":
                 self._boundary(node)
@@ -98,6 +107,18 @@ class _Mapper:
                 return wanted == layout and self._suits(user, made)
             return op.hardware is None or _wanted(op.hardware, layout) == layout
         return True
+
+    def _hardware_of(self, node: fx.Node, op: OpDef) -> None:
+        """Map a node; lanes that are impossible are kept for later, so that all of them are named together."""
+        try:
+            self._hardware(node, op)
+        except (ConfigError, UnsupportedError) as error:
+            if "parallelism" not in (error.field or "") or node.name not in self.args.parallelism:
+                raise
+            self.problems.append(error)
+            others = {name: lanes for name, lanes in self.args.parallelism.items() if name != node.name}
+            self.args = self.args.model_copy(update={"parallelism": others})
+            self._hardware(node, op)
 
     def _hardware(self, node: fx.Node, op: OpDef) -> None:
         common = self.graph.meta_of(node).common

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt
+from collections.abc import Iterator, Sequence
 
-from mase_hw.errors import ConfigError, suggest
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt
+from torch import fx
+
+from mase_hw.errors import ConfigError, MaseHwError, suggest
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.module_paths import translations
 
 Lanes = StrictInt | list[StrictInt]
 KERNEL = "kernel"
@@ -60,20 +64,59 @@ def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
     return values
 
 
+def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
+    """Arguments with names of nodes in place of paths of modules; of several keys the name of the node wins."""
+    inputs = {place: place.rpartition(".") for place in args.fifo_depth}
+    paths = translations(graph, [*args.parallelism, *(name for name, _, _ in inputs.values())])
+    if not paths:
+        return args
+    lanes: dict[str, dict[str, Lanes]] = {}
+    for name, given in sorted(args.parallelism.items(), key=lambda item: (item[0] not in paths, item[0].count("."))):
+        for node in paths.get(name, [name]):
+            lanes[node] = {**lanes.get(node, {}), **given}
+    depths: dict[str, int] = {}
+    for place, depth in args.fifo_depth.items():
+        name, _, tensor = inputs[place]
+        depths |= {f"{node}.{tensor}": depth for node in paths.get(name, [name])}
+    return args.model_copy(update={"parallelism": lanes, "fifo_depth": depths})
+
+
 def check_places(graph: MaseGraph, args: HardwareArgs) -> None:
-    """Refuse lanes and depths for what is not in the graph.
+    """Refuse lanes and depths for what is not in the graph; all of them at once.
 
     Raises:
-        ConfigError: Naming the key that stands for no node, tensor or data input.
+        ConfigError: Naming the keys that stand for no node, tensor or data input.
     """
-    mapped = {n.name: n for n in graph.nodes if (op := graph.op_of(n)) is not None and op.hardware}
+    raise_together([*_strange_lanes(graph, args), *_strange_depths(graph, args)])
+
+
+def raise_together(problems: Sequence[MaseHwError]) -> None:
+    """Raise what was found: one error as it is, several of one kind as one of that kind.
+
+    Raises:
+        MaseHwError: If there is any.
+    """
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        lines = [f"{p.field or p.node}: {p.message}, got {p.got}, {p.expected or p.remedy}" for p in problems]
+        raise type(problems[0])(
+            f"{len(problems)} problems with what is configured for the hardware:\n  " + "\n  ".join(lines),
+            field=", ".join(str(p.field) for p in problems),
+            remedy="correct them all and run again",
+        )
+
+
+def _strange_lanes(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
+    mapped = _mapped(graph)
     for name, tensors in args.parallelism.items():
         if name not in mapped:
-            raise ConfigError(
+            yield ConfigError(
                 "parallelism for a node that is not in hardware",
                 field=f"hardware.parallelism.{name}",
                 remedy=suggest(name, mapped),
             )
+            continue
         common = graph.meta_of(mapped[name]).common
         known = {t for t in (*common.args.tensors, *common.results.tensors) if t.startswith("data_")}
         op = graph.op_of(mapped[name])
@@ -81,19 +124,27 @@ def check_places(graph: MaseGraph, args: HardwareArgs) -> None:
             known.add(KERNEL)
         for tensor in tensors:
             if tensor not in known:
-                raise ConfigError(
+                yield ConfigError(
                     "parallelism for a tensor the node does not have",
                     field=f"hardware.parallelism.{name}.{tensor}",
                     remedy=suggest(tensor, known),
                 )
 
+
+def _strange_depths(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
+    mapped = _mapped(graph)
     for place in args.fifo_depth:
         name, _, tensor = place.rpartition(".")
         inputs = graph.meta_of(mapped[name]).common.args.tensors if name in mapped else {}
         if tensor not in inputs or not tensor.startswith("data_in_"):
             places = [f"{n}.{t}" for n in mapped for t in graph.meta_of(mapped[n]).common.args.tensors]
-            raise ConfigError(
+            yield ConfigError(
                 "a FIFO is asked for where there is no data input",
                 field=f"hardware.fifo_depth.{place}",
                 remedy=suggest(place, [p for p in places if ".data_in_" in p]),
             )
+
+
+def _mapped(graph: MaseGraph) -> dict[str, fx.Node]:
+    """Nodes that become modules of the hardware."""
+    return {n.name: n for n in graph.nodes if (op := graph.op_of(n)) is not None and op.hardware}

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.errors import ConfigError, SearchError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.module_paths import translations
 from mase_hw.passes.base import validate
 from mase_hw.passes.evaluation import CriterionLike
 from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph, check_repeatable, inputs_of
@@ -27,6 +28,7 @@ from mase_hw.passes.mixed_precision.prune import Pruned, lower_again
 from mase_hw.passes.mixed_precision.rank import Ranked, rank
 from mase_hw.passes.mixed_precision.search import MIXED_PRECISION_SEARCH_LIMIT, Tell, binary_search
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, known_tensors
+from mase_hw.passes.transforms.quantize_paths import with_node_names
 
 
 class MixedPrecisionConfig(BaseModel):
@@ -131,7 +133,9 @@ def noise_based_mixed_precision_quantization(
     cost_name, cost_of = cost_model(cost)
     if noise_data is not None:
         check_repeatable(noise_data, "noise_data")
-    low, high, fixed = _settings(graph, config, custom_quantization_configs or {})
+    paths = translations(graph, custom_quantization_configs or {})
+    custom = {n: keys for name, keys in (custom_quantization_configs or {}).items() for n in paths.get(name, [name])}
+    low, high, fixed = _settings(graph, config, custom)
     scores: dict[int, float] = {}
 
     def configured(raised: set[str]) -> dict[str, Any]:
@@ -209,7 +213,7 @@ def _settings(
     """Settings of every node low and high, and the nodes that stay as they are."""
     found: list[dict[str, Settings]] = []
     for name, given in (("low", config.low), ("high", config.high)):
-        args = complete(name, given)
+        args, _ = with_node_names(graph, complete(name, given))
         args.check(
             {n.name: op.name for n in graph.nodes if (op := graph.op_of(n)) is not None},
             known_tensors(graph.catalogue),

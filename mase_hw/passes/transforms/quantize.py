@@ -41,7 +41,8 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
     wants. Everything is decided, and refused if need be, before the graph is touched.
 
     Returns:
-        The same graph, and per node its op, formats and the reason for each format.
+        The same graph, and per node its op, formats and the reason for each format; under ``paths``, for every path of
+        a module in the configuration, the nodes that it stands for.
 
     Raises:
         ConfigError: A rule that applies to nothing, or a missing width.
@@ -85,8 +86,10 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
         info["inputs"][name] = {"node": rewriter.enter(graph.node(name), fmt), "format": str(fmt)}
     _finish(graph, planner.spent)
     graph.meta[DECISIONS] = {
-        name: (each, args.layers(name, planner.plans[name].op.name)) for name, each in planner.decisions.items()
+        name: (each, planner.args.layers(name, planner.plans[name].op.name)) for name, each in planner.decisions.items()
     }
+    if planner.paths:
+        info["paths"] = planner.paths
     info["modified"] = any((info["nodes"], info["casts"], info["inputs"]))
     return graph, info
 

@@ -38,7 +38,7 @@ def _sign(tensors: str) -> Any:
         default=None,
         examples=[True],
         description=f"whether {tensors} have a sign; if this and the fraction width are left out, values that are "
-        "never negative get none where that gives a finer step",
+        "never negative get none where that makes the error smaller",
     )
 
 

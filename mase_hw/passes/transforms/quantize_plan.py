@@ -18,6 +18,7 @@ from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
 from mase_hw.passes.transforms.quantize_operands import Operands, check_data, ends_of, exact_format, operands_of
+from mase_hw.passes.transforms.quantize_paths import with_node_names
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Planner:
 
     def __init__(self, graph: MaseGraph, args: QuantizeArgs) -> None:
         self.graph = graph
-        self.args = args
+        self.args, self.paths = with_node_names(graph, args)
         self.plans: dict[str, Plan] = {}
         self.formats: dict[str, FixedFormat] = {}
         """Format of every node's result that is fixed point, by node name."""
@@ -68,6 +69,7 @@ class Planner:
                 )
         nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
         self.args.check(nodes, known_tensors(self.graph.catalogue))
+        self._refuse_without_hardware(nodes)
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
             if op is None:
@@ -89,16 +91,29 @@ class Planner:
             if source and self.graph.is_implicit(node) and source[0].name in self.formats:
                 self.formats[node.name] = self.formats[source[0].name]
 
+    def _refuse_without_hardware(self, nodes: Mapping[str, str]) -> None:
+        """Refuse all ops at once that have no fixed-point arithmetic."""
+        found: dict[str, list[str]] = {}
+        for node in self.graph.nodes:
+            op = self.graph.op_of(node)
+            if op is None or (op.golden is not None and op.hardware is not None) or self.graph.is_implicit(node):
+                continue
+            computes = bool(self.graph.meta_of(node).common.results.tensors)
+            if computes and self.args.config_for(node.name, op.name)[0].quantised:
+                found.setdefault(op.name, []).append(node.name)
+        if not found:
+            return
+        several = len(found) > 1
+        first = next(iter(found.values()))[0]
+        raise UnsupportedError(
+            f"{'ops' if several else 'op'} {', '.join(map(repr, found))} cannot be quantised",
+            node="; ".join((f"{op}: " if several else "") + ", ".join(names) for op, names in found.items()),
+            expected="an op with hardware, which `mase-hw ops` lists",
+            remedy="replace them in the model, or compile only the part before or after them "
+            f"(overrides.{first}.config.name = null leaves a node in float, for PyTorch only)",
+        )
+
     def _plan(self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str]) -> None:
-        if op.golden is None or op.hardware is None:
-            raise UnsupportedError(
-                f"op {op.name!r} cannot be quantised",
-                node=node.name,
-                expected="an op with hardware: "
-                + ", ".join(o.name for o in self.graph.catalogue if o.hardware and o.mase_type),
-                remedy="replace it in the model, or compile only the part before or after it "
-                f"(overrides.{node.name}.config.name = null leaves it in float, for PyTorch only)",
-            )
         operands = operands_of(self.graph, node, op)
         attributes = operands.attributes(self._attributes(node))
         inputs = operands.inputs

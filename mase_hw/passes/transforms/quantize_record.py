@@ -9,6 +9,7 @@ from typing import Any
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import validate
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule, given_keys, known_tensors
+from mase_hw.passes.transforms.quantize_paths import with_node_names
 
 RECORDED = "quantization_configs"
 """Where a graph has the arguments that were recorded: ``graph.meta[RECORDED]``."""
@@ -61,6 +62,7 @@ def recorded_quantization(graph: MaseGraph) -> QuantizeArgs | None:
 
 def _record(graph: MaseGraph, args: QuantizeArgs) -> None:
     nodes = {n.name: each.name for n in graph.nodes if (each := graph.op_of(n)) is not None}
+    args, _ = with_node_names(graph, args)
     args.check(nodes, known_tensors(graph.catalogue))
     for name, op in nodes.items():
         config, _ = args.config_for(name, op)
