@@ -13,9 +13,9 @@ from pydantic import Field
 
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import Bundle
-from mase_hw.emit.handoff_options import HandoffOptions
-from mase_hw.emit.handoff_ports import HandoffPort, handoff_ports
-from mase_hw.emit.handoff_readme import readme_context
+from mase_hw.emit.handoff.options import HandoffOptions
+from mase_hw.emit.handoff.ports import HandoffPort, handoff_ports
+from mase_hw.emit.handoff.readme import readme_context
 from mase_hw.emit.passes import EmitArgs, bundle_of, write_bundle
 from mase_hw.emit.render import environment
 from mase_hw.emit.yosys import MAPPERS
