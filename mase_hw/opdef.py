@@ -125,7 +125,7 @@ class Hardware:
         arithmetic: Reads :class:`Arithmetic` back from the parameters.
         latency: The timing of the module.
         cases: Parameter sets for the catalogue test.
-        work: Multiply-accumulates a frame (0 for ops without multipliers).
+        work: Multiply-accumulates per frame (0 for ops without multipliers).
         multipliers: Multipliers the module instantiates.
         follows_input: Output lanes equal input lanes, so lanes follow the producer unless configured.
         static: Names of the input streams that carry parameters (weights) and come from a memory.

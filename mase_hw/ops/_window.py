@@ -151,7 +151,7 @@ def window_stage(window: Window, steps: int, depth: int, images: int = 1) -> Ste
         window: The geometry.
         steps: Steps (beats out) of a window.
         depth: Beats of the line buffer.
-        images: Images a frame.
+        images: Images per frame.
     """
     image = np.repeat(np.arange(images, dtype=np.int64), window.positions) * window.image_beats
     needs = np.repeat(image + np.tile(np.maximum.accumulate(window.needs), images), steps)
@@ -166,17 +166,18 @@ def window_stage(window: Window, steps: int, depth: int, images: int = 1) -> Ste
 def issue_stages(
     window: Window, steps: int, depth: int, images: int, results: int, pipe: int, queue: int
 ) -> tuple[Steps, ...]:
-    """The timing of ``sliding_window`` before an issue that takes a beat a step and reserves places for its results.
+    """The timing of ``sliding_window`` before an issue that takes one beat per step and reserves slots for its results.
 
-    Where a window has several steps both are one stage: the window has read a beat when the issue takes the one before
-    it, so places are freed a step earlier, and a beat is usable a cycle later. It is as large as the beats are many,
-    not the steps.
+    Where a window has several steps, the two are one stage. The line buffer reads the beat of the next step in the
+    cycle in which the issue takes the beat of the present one. So a slot of the line buffer is free one step before the
+    issue has taken what stood there, and a beat that was written can be taken one cycle later than without the issue.
+    The arrays of the stage have an entry per beat, not one per step.
 
     Args:
         window: The geometry.
         steps: Steps of a window.
         depth: Beats of the line buffer.
-        images: Images a frame.
+        images: Images per frame.
         results: Results of a window, evenly spread over its steps.
         pipe: Cycles from the last step of a result to its being valid.
         queue: Places for results.
