@@ -67,6 +67,22 @@ def test_what_is_computed_during_elaboration_never_runs() -> None:
     assert [gap.reason for gap in gaps(Coverage(counts), {})] == [CONSTANT, "", ""]
 
 
+def test_the_table_adds_up_the_modules_of_the_library() -> None:
+    counts = {
+        Point("skid_buffer", "line", 1, 1, "block"): 1,
+        Point("skid_buffer", "line", 2, 1, "block"): 0,
+        Point("stream_fork", "line", 1, 1, "block"): 3,
+        Point("stream_fork", "branch", 1, 1, "if"): 0,
+        Point("bench", "line", 1, 1, "block"): 1,
+    }
+    rows = table(Coverage(counts), []).splitlines()[2:5]
+    assert rows == [
+        "| `skid_buffer` | 1 of 2 | 0 of 0 |",
+        "| `stream_fork` | 1 of 1 | 0 of 1 |",
+        "| all | 2 of 3 | 0 of 1 |",
+    ]
+
+
 @pytest.mark.parametrize(
     "text", ["[[gap]]\nmodule = 'a'\n", "gap = 3", "[[gap", '[[gap]]\nmodule="a"\nline="b"\nreason=" "']
 )
