@@ -18,6 +18,7 @@ class Fork(nn.Module):
         self.fc = nn.Linear(6, 6)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Of the shape of ``x``."""
         return x + self.fc(x)
 
 
