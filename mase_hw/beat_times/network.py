@@ -138,6 +138,8 @@ class BeatNetwork:
         for times, given in self._fixed:
             start = frame * times.beats
             for block, (low, high) in enumerate(zip(times.cuts, times.cuts[1:], strict=False)):
+                if low == high:
+                    continue
                 if given is None:
                     pattern, base = self._memory.chunk(np.arange(high - low))
                     chunk = pattern, base + start + low
