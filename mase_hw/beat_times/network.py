@@ -79,6 +79,8 @@ class BeatNetwork:
         self._sources: dict[int, Cycles | None] = {}
         self._given: dict[int, list[Cycles]] = {}
         self._open: set[int] = set()
+        self._rising: set[int] = set()
+        """Edges with a sink that takes no beat before it is offered."""
         self._nodes: list[Latest | Run] = []
         self._fixed: list[tuple[Times, Cycles | None]] = []
         self._sinks: dict[int, list[Times]] = {}
@@ -204,6 +206,7 @@ class BeatNetwork:
         memory = self._memory
         offers: dict[int, Times] = {edge: Times(self._source_cuts(edge)) for edge in self._sources}
         self._sinks = {number: [] for number in range(len(self.edges))}
+        self._rising = set(self._open)
         made = []
         for stage in self._stages:
             steps, repeat = stage.steps, stage.repeat
@@ -216,6 +219,8 @@ class BeatNetwork:
             for index, edge in enumerate(stage.inputs):
                 stage.entered.append(Times(blocks.accepts[index]) if steps.room[index] else freed[index])
                 self._sinks[edge].append(stage.entered[-1])
+                if steps.room[index] or len(steps.need_steps[index]) == steps.beats_in[index]:
+                    self._rising.add(edge)
             raw = [Times(c) for c in blocks.emits]
             for edge, cut in zip(stage.outputs, blocks.emits, strict=True):
                 offers[edge] = Times(cut)
@@ -251,7 +256,7 @@ class BeatNetwork:
         if edge.takes is not None:
             shifted = [low - 1 for low in lows], [high - 1 for high in highs]
             readings.append(Reading(edge.takes, *shifted, 1).before(lows))
-        self._nodes.append(Latest(edge.offers, readings, rising=number in self._open))
+        self._nodes.append(Latest(edge.offers, readings, rising=number in self._rising))
 
     def _add(self, stage: _Stage, blocks: Plan, freed: list[Times], raw: list[Times]) -> None:
         steps, entered, taken = stage.steps, [], []
@@ -388,6 +393,7 @@ class _Solver:
                 self.waiting[key] = time
                 continue
             counts[key] = counts.get(key, 0) + 1
+            self.evals = sum(counts.values()) if len(self.heap)==0 else 0
             if counts[key] > limit:
                 raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {self.frame}")
             for times, chunk in zip(node.outs, chunks, strict=True):
