@@ -8,7 +8,7 @@ are the same but for a shift is looked up: the cost grows with what differs, and
 """
 
 from mase_hw.beat_times.network import BeatNetwork, Edge
-from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Memory
+from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Solved
 from mase_hw.beat_times.blocks import UNLIMITED
 
-__all__ = ["LONG_AGO", "UNLIMITED", "BeatNetwork", "Cycles", "Edge", "Memory"]
+__all__ = ["LONG_AGO", "UNLIMITED", "BeatNetwork", "Cycles", "Edge", "Solved"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, plan, step_cuts, unit
 from mase_hw.beat_times.nodes import Absent, Latest, Reading, Run, Waiting
-from mase_hw.beat_times.patterns import LONG_AGO, Chunk, Cycles, Memory, Times, same
+from mase_hw.beat_times.patterns import LONG_AGO, Chunk, Cycles, Solved, Times, same
 from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
 
@@ -37,6 +37,11 @@ class Edge:
         if self.takes is None:
             return np.full(len(self.offered), LONG_AGO, np.int64)
         return self.takes.array()
+
+    def when_taken(self, beat: int) -> int:
+        """When its last sink takes a beat of the first frame."""
+        assert self.takes is not None, "no frame is solved, or nothing takes it"
+        return self.takes.at(beat)
 
     def when_offered(self, beat: int) -> int:
         """When a beat of the first frame is first valid."""
@@ -68,13 +73,13 @@ class BeatNetwork:
     """A network of modules; add parts in topological order, then :meth:`advance` frame by frame.
 
     Args:
-        memory: What networks computed before, to be shared between those that have modules in common.
+        solved: What networks computed before, to be shared between those that have modules in common.
     """
 
-    def __init__(self, memory: Memory | None = None) -> None:
+    def __init__(self, solved: Solved | None = None) -> None:
         self.edges: list[Edge] = []
         self.frames = 0
-        self._memory = memory or Memory()
+        self._solved = solved or Solved()
         self._stages: list[_Stage] = []
         self._sources: dict[int, Cycles | None] = {}
         self._given: dict[int, list[Cycles]] = {}
@@ -134,7 +139,7 @@ class BeatNetwork:
         """
         if not self.frames:
             self._build()
-            self._solver = _Solver(self._nodes, self._memory)
+            self._solver = _Solver(self._nodes, self._solved)
         frame = self.frames
         self._solver.begin(frame)
         for times, given in self._fixed:
@@ -143,10 +148,10 @@ class BeatNetwork:
                 if low == high:
                     continue
                 if given is None:
-                    pattern, base = self._memory.chunk(np.arange(high - low))
+                    pattern, base = self._solved.chunk(np.arange(high - low))
                     chunk = pattern, base + start + low
                 else:
-                    chunk = self._memory.chunk(np.asarray(given[start + low : start + high], np.int64))
+                    chunk = self._solved.chunk(np.asarray(given[start + low : start + high], np.int64))
                 self._solver.write(times, frame * times.blocks + block, chunk)
         # Every evaluation of a block that changes anything settles at least one more beat somewhere.
         self._solver.settle(100 + 4 * sum(edge.beats for edge in self.edges))
@@ -203,7 +208,7 @@ class BeatNetwork:
 
     def _build(self) -> None:
         """Cut every module into blocks, and turn the network into equations between them."""
-        memory = self._memory
+        solved = self._solved
         offers: dict[int, Times] = {edge: Times(self._source_cuts(edge)) for edge in self._sources}
         self._sinks = {number: [] for number in range(len(self.edges))}
         self._rising = set(self._open)
@@ -212,9 +217,9 @@ class BeatNetwork:
             steps, repeat = stage.steps, stage.repeat
             cuts = tuple(step_cuts(steps, repeat, self._beat_cuts(steps, offers[stage.inputs[0]].cuts, repeat)))
             key = (id(steps), repeat, cuts)
-            if key not in memory.plans:
-                memory.plans[key] = (steps, plan(steps, repeat, cuts, memory.blocks))
-            blocks = memory.plans[key][1]
+            if key not in solved.plans:
+                solved.plans[key] = (steps, plan(steps, repeat, cuts, solved.blocks))
+            blocks = solved.plans[key][1]
             freed = [Times(c) for c in blocks.frees]
             for index, edge in enumerate(stage.inputs):
                 stage.entered.append(Times(blocks.accepts[index]) if steps.room[index] else freed[index])
@@ -285,9 +290,9 @@ class BeatNetwork:
     def _beat_cuts(self, steps: Steps, cuts: Sequence[int], repeat: int) -> Sequence[int]:
         """Cuts of the first input's beats: rows of the schedule if it has any, else those of who gives them."""
         key = (id(steps),)
-        if key not in self._memory.plans:
-            self._memory.plans[key] = (steps, unit(steps))
-        size = self._memory.plans[key][1]
+        if key not in self._solved.plans:
+            self._solved.plans[key] = (steps, unit(steps))
+        size = self._solved.plans[key][1]
         return even_cuts(steps.beats_in[0] * repeat, size) if size > 1 else cuts
 
     def _source_cuts(self, source: int) -> list[int]:
@@ -314,8 +319,8 @@ class _Solver:
     between a fork and a join, the earliest goes ahead with what is known and is evaluated again later.
     """
 
-    def __init__(self, nodes: Sequence[Latest | Run], memory: Memory) -> None:
-        self.nodes, self.memory = nodes, memory
+    def __init__(self, nodes: Sequence[Latest | Run], solved: Solved) -> None:
+        self.nodes, self.solved = nodes, solved
         self.frame = 0
         self.heap: list[tuple[int, int, int]] = []
         self.queued: dict[tuple[int, int], int] = {}
@@ -386,7 +391,7 @@ class _Solver:
             node = self.nodes[key[0]]
             frame, block = divmod(key[1], node.blocks)
             try:
-                chunks = node.evaluate(frame, block, force, self.memory)
+                chunks = node.evaluate(frame, block, force, self.solved)
             except Absent:
                 continue
             except Waiting:

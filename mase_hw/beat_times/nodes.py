@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mase_hw.beat_times.blocks import Block, Plan, solve
-from mase_hw.beat_times.patterns import LONG_AGO, REAL, Chunk, Cycles, Memory, Pattern, Times
+from mase_hw.beat_times.patterns import LONG_AGO, REAL, Chunk, Cycles, Solved, Pattern, Times
 from mase_hw.steps import Steps
 
 Piece = tuple[Pattern | None, int, int, int]
@@ -128,7 +128,7 @@ class Latest:
         self.rising = rising
         self.blocks = out.blocks
 
-    def evaluate(self, frame: int, block: int, force: bool, memory: Memory) -> list[Chunk | None]:
+    def evaluate(self, frame: int, block: int, force: bool, solved: Solved) -> list[Chunk | None]:
         """The events of a block; see :meth:`Reading.pieces` for what is raised."""
         out = self.outs[0]
         if out.cuts[block] == out.cuts[block + 1]:
@@ -152,7 +152,7 @@ class Latest:
             key.append(more)
             for pattern, start, end, at in found:
                 key += (pattern, start, end, at - reference)
-        known = memory.results.get(tuple(key))
+        known = solved.results.get(tuple(key))
         if known is None:
             times = array(kept[0][0], reference) + kept[0][3]
             for found, _, _, more in kept[1:]:
@@ -160,7 +160,7 @@ class Latest:
             if self.rising:
                 index = np.arange(len(times))
                 times = np.maximum.accumulate(times - index) + index
-            known = memory.results[tuple(key)] = memory.chunk(times)
+            known = solved.results[tuple(key)] = solved.chunk(times)
         return [(known[0], known[1] + reference)]
 
 
@@ -194,7 +194,7 @@ class Run:
         self.readings = [self.carry, *entered, *(t for t in taken if t is not None)]
         self.outs = [*freed, *offered, ready]
 
-    def evaluate(self, frame: int, block: int, force: bool, memory: Memory) -> list[Chunk | None]:
+    def evaluate(self, frame: int, block: int, force: bool, solved: Solved) -> list[Chunk | None]:
         """The events of a block; see :meth:`Reading.pieces` for what is raised."""
         part, steps = self.plan.blocks[block], self.steps
         (((ready, _, _, before),), _, _) = self.carry.pieces(frame, block, force)
@@ -233,17 +233,17 @@ class Run:
             key.append(len(found))
             for pattern, start, end, at in found:
                 key += (pattern, start, end, at - reference)
-        known = memory.results.get(tuple(key))
+        known = solved.results.get(tuple(key))
         if known is None:
             arrays = [[None if p is None else array(p, reference) for p in of] for of in (into, out)]
             free, offered, then = solve(part, steps, 0 if follows else LONG_AGO, *arrays)
-            known = memory.results[tuple(key)] = (
-                [memory.chunk(times) if len(times) else None for times in (*free, *offered)],
+            known = solved.results[tuple(key)] = (
+                [solved.chunk(times) if len(times) else None for times in (*free, *offered)],
                 then,
             )
         made, then = known
         chunks: list[Chunk | None] = [None if chunk is None else (chunk[0], chunk[1] + reference) for chunk in made]
-        chunks.append((memory.point, then + reference if then > REAL else LONG_AGO))
+        chunks.append((solved.point, then + reference if then > REAL else LONG_AGO))
         return chunks
 
     @staticmethod

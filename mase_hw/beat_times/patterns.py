@@ -36,7 +36,7 @@ Chunk = tuple[Pattern, int]
 """A pattern and the cycle that is its 0."""
 
 
-class Memory:
+class Solved:
     """What was computed before, for any number of networks."""
 
     def __init__(self) -> None:

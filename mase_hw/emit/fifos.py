@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Solved
 from mase_hw.catalogue import Catalogue, Cycles
 from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
 from mase_hw.emit.progress import finishes
@@ -32,18 +32,21 @@ from mase_hw.streams import Direction, Stream
 _ONE = np.zeros(1, dtype=np.int64)
 
 
-def insert_fifos(netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, int] | None = None) -> None:
+def insert_fifos(
+    netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, int] | None = None, solved: Solved | None = None
+) -> None:
     """Put the FIFOs into a netlist, which is verified again.
 
     Args:
         netlist: The design; changed only if nothing is refused.
         catalogue: Where the latency facets of its parts are.
         depths: Depths that are given, by ``node.port`` of the data input they stand before; 0 for none.
+        solved: What was computed before for networks with the same modules.
 
     Raises:
         ConfigError: If a depth names no data input, is negative, or would deadlock the design.
     """
-    timeline = Timeline(netlist, catalogue)
+    timeline = Timeline(netlist, catalogue, solved)
     pins = _reconvergent(timeline)
     given = _given(timeline, depths or {})
     found = _depths(timeline, pins) if pins else {}

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Memory, blocks
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved, blocks
 from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
 from tests.unit import beat_reference
@@ -172,10 +172,10 @@ def outcome(network: BeatNetwork | beat_reference.BeatNetwork, recipe: Recipe) -
 @pytest.mark.parametrize(("part", "least"), product(range(8), (1, 4)))
 def test_random_networks(part: int, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "LEAST_BEATS", least)
-    memory = Memory()
+    solved = Solved()
     stopped = 0
     for seed in range(part * 40, part * 40 + 40):
         expected = outcome(beat_reference.BeatNetwork(), Recipe(seed))
-        assert outcome(BeatNetwork(memory if seed % 2 else None), Recipe(seed)) == expected, f"seed {seed}"
+        assert outcome(BeatNetwork(solved if seed % 2 else None), Recipe(seed)) == expected, f"seed {seed}"
         stopped += isinstance(expected, str)
     assert 0 < stopped < 20
