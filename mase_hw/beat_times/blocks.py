@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from mase_hw.steps import Steps
 
 UNLIMITED = 1 << 40
 """Room of a buffer that never fills."""
-MOST_BLOCKS = 32
+MOST_BLOCKS = 16
 """Blocks of a frame, about."""
 LEAST_BEATS = 128
 """Beats of a block, about."""
@@ -123,12 +124,15 @@ def plan(steps: Steps, repeat: int, cuts: Sequence[int], numbers: dict[tuple[obj
     accepts = [h.beat(np.asarray(c)).tolist() for h, c in zip(needs, need_cuts, strict=True)]
     rates = (steps.delay, steps.pipe, steps.queue, steps.queue_lag, steps.room, steps.room_lag)
     blocks = []
-    for index, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for index, (start, end) in enumerate(pairwise(cuts)):
         parts = [
             [h.between(c[index], c[index + 1]) - start for h, c in zip(of, all_cuts, strict=True)]
             for of, all_cuts in ((needs, need_cuts), (frees, free_cuts), (emits, emit_cuts))
         ]
-        picked = [_picked(h, c[index], c[index + 1], a[index], a[index + 1]) for h, c, a in zip(needs, need_cuts, accepts, strict=True)]
+        picked = [
+            _picked(h, c[index], c[index + 1], a[index], a[index + 1])
+            for h, c, a in zip(needs, need_cuts, accepts, strict=True)
+        ]
         key = (
             rates,
             end - start,
@@ -149,9 +153,7 @@ def _picked(need: _Happening, low: int, high: int, first: int, end: int) -> Cycl
     return need.beat(np.arange(low, high, dtype=np.int64)) - first
 
 
-def _block(
-    number: int, span: int, steps: Steps, parts: list[list[Cycles]], picked: list[Cycles | None]
-) -> Block:
+def _block(number: int, span: int, steps: Steps, parts: list[list[Cycles]], picked: list[Cycles | None]) -> Block:
     needs, frees, emits = parts
     # Events in order of steps; within a step the taking of a wired output comes last, so that the time at which such a
     # beat is offered does not include it.

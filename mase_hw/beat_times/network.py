@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 import numpy as np
 
 from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, plan, step_cuts, unit
-from mase_hw.beat_times.nodes import Absent, Latest, Reading, Run, Waiting
-from mase_hw.beat_times.patterns import LONG_AGO, Chunk, Cycles, Solved, Times, same
-from mase_hw.errors import CatalogueError
+from mase_hw.beat_times.nodes import Latest, Reading, Run
+from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Solved, Times
+from mase_hw.beat_times.solver import Solver
 from mase_hw.steps import Steps
 
 
@@ -139,7 +138,7 @@ class BeatNetwork:
         """
         if not self.frames:
             self._build()
-            self._solver = _Solver(self._nodes, self._solved)
+            self._solver = Solver(self._nodes, self._solved, [times for times, _ in self._fixed])
         frame = self.frames
         self._solver.begin(frame)
         for times, given in self._fixed:
@@ -153,8 +152,9 @@ class BeatNetwork:
                 else:
                     chunk = self._solved.chunk(np.asarray(given[start + low : start + high], np.int64))
                 self._solver.write(times, frame * times.blocks + block, chunk)
-        # Every evaluation of a block that changes anything settles at least one more beat somewhere.
-        self._solver.settle(100 + 4 * sum(edge.beats for edge in self.edges))
+        if not self._solver.repeat():
+            # Every evaluation of a block that changes anything settles at least one more beat somewhere.
+            self._solver.settle(100 + 4 * sum(edge.beats for edge in self.edges))
         self.frames += 1
 
     def settle(self, frames: int = 24) -> int | None:
@@ -227,8 +227,8 @@ class BeatNetwork:
                 if steps.room[index] or len(steps.need_steps[index]) == steps.beats_in[index]:
                     self._rising.add(edge)
             raw = [Times(c) for c in blocks.emits]
-            for edge, cut in zip(stage.outputs, blocks.emits, strict=True):
-                offers[edge] = Times(cut)
+            for index, (edge, cut) in enumerate(zip(stage.outputs, blocks.emits, strict=True)):
+                offers[edge] = raw[index] if _in_turn(steps, index) else Times(cut)
             made.append((stage, blocks, freed, raw))
         for number, edge in enumerate(self.edges):
             edge.offers = offers[number]
@@ -285,7 +285,8 @@ class BeatNetwork:
         ready = Times(range(len(blocks.blocks) + 1))
         self._nodes.append(Run(steps, blocks, ready, entered, freed, raw, taken))
         for index, edge in enumerate(stage.outputs):
-            self._offer(edge, raw[index])
+            if self.edges[edge].offers is not raw[index]:
+                self._offer(edge, raw[index])
 
     def _beat_cuts(self, steps: Steps, cuts: Sequence[int], repeat: int) -> Sequence[int]:
         """Cuts of the first input's beats: rows of the schedule if it has any, else those of who gives them."""
@@ -312,95 +313,7 @@ class BeatNetwork:
             edge = stage.outputs[0]
 
 
-class _Solver:
-    """Evaluates blocks until nothing changes, the earliest first.
-
-    A block is evaluated when all is known that cannot depend on it; where every block waits for another one, as
-    between a fork and a join, the earliest goes ahead with what is known and is evaluated again later.
-    """
-
-    def __init__(self, nodes: Sequence[Latest | Run], solved: Solved) -> None:
-        self.nodes, self.solved = nodes, solved
-        self.frame = 0
-        self.heap: list[tuple[int, int, int]] = []
-        self.queued: dict[tuple[int, int], int] = {}
-        self.waiting: dict[tuple[int, int], int] = {}
-        self.later: dict[tuple[int, int], int] = {}
-        times = {id(t): t for node in nodes for t in (*node.outs, *(r.times for r in node.readings))}
-        self.times = list(times.values())
-        for number, node in enumerate(nodes):
-            for reading in node.readings:
-                for block, cover in enumerate(reading.covers):
-                    for index, _, _ in cover:
-                        back, at = divmod(index, reading.times.blocks)
-                        reading.times.readers[at].append((number, block - back * node.blocks))
-
-    def begin(self, frame: int) -> None:
-        """Begin a frame."""
-        self.frame = frame
-        for times in self.times:
-            times.grow()
-        if frame:
-            later, self.later = self.later, {}
-            for (number, block), time in later.items():
-                self._push(number, block, time)
-        else:
-            for number, node in enumerate(self.nodes):
-                for block in range(node.blocks):
-                    self._push(number, block, 0)
-
-    def write(self, times: Times, index: int, chunk: Chunk) -> None:
-        """Set a block of times."""
-        if same(times.chunks[index], chunk):
-            return
-        times.chunks[index] = chunk
-        frame, block = divmod(index, times.blocks)
-        for number, reader in times.readers[block]:
-            self._push(number, reader + frame * self.nodes[number].blocks, chunk[1])
-
-    def _push(self, number: int, block: int, time: int) -> None:
-        key = number, block
-        if block >= (self.frame + 1) * self.nodes[number].blocks:
-            self.later[key] = min(time, self.later.get(key, time))
-            return
-        before = self.queued.get(key)
-        if before is None or time < before:
-            self.queued[key] = time
-            heapq.heappush(self.heap, (time, number, block))
-
-    def settle(self, limit: int) -> None:
-        """Evaluate until nothing changes.
-
-        Args:
-            limit: Evaluations of a block after which the network will never come to an end.
-        """
-        counts: dict[tuple[int, int], int] = {}
-        while True:
-            force = not self.heap
-            if force:
-                if not self.waiting:
-                    return
-                key = min(self.waiting, key=lambda k: (self.waiting[k], k))
-            else:
-                time, *at = heapq.heappop(self.heap)
-                key = at[0], at[1]
-                if self.queued.get(key) != time:
-                    continue
-                del self.queued[key]
-            self.waiting.pop(key, None)
-            node = self.nodes[key[0]]
-            frame, block = divmod(key[1], node.blocks)
-            try:
-                chunks = node.evaluate(frame, block, force, self.solved)
-            except Absent:
-                continue
-            except Waiting:
-                self.waiting[key] = time
-                continue
-            counts[key] = counts.get(key, 0) + 1
-            self.evals = sum(counts.values()) if len(self.heap)==0 else 0
-            if counts[key] > limit:
-                raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {self.frame}")
-            for times, chunk in zip(node.outs, chunks, strict=True):
-                if chunk is not None:
-                    self.write(times, key[1], chunk)
+def _in_turn(steps: Steps, output: int) -> bool:
+    """Whether the steps alone say that a beat is offered after the one before it was taken."""
+    queue = steps.queue[output]
+    return queue == 0 or (queue == 1 and steps.queue_lag + steps.pipe[output] > 0)

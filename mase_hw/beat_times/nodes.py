@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mase_hw.beat_times.blocks import Block, Plan, solve
-from mase_hw.beat_times.patterns import LONG_AGO, REAL, Chunk, Cycles, Solved, Pattern, Times
+from mase_hw.beat_times.blocks import Plan, solve
+from mase_hw.beat_times.patterns import LONG_AGO, REAL, Chunk, Cycles, Pattern, Solved, Times
 from mase_hw.steps import Steps
 
 Piece = tuple[Pattern | None, int, int, int]
