@@ -102,7 +102,7 @@ class _Happening:
         if not len(self.at):
             return np.where(np.arange(len(handled)) == len(handled) - 1, self.repeat * self.beats, 0)
         frames, rest = np.divmod(handled, len(self.at))
-        return frames * self.beats + rest
+        return np.asarray(frames * self.beats + rest, np.int64)
 
 
 def plan(steps: Steps, repeat: int, cuts: Sequence[int], numbers: dict[tuple[object, ...], Block]) -> Plan:

@@ -230,9 +230,9 @@ class BeatNetwork:
             for index, (edge, cut) in enumerate(zip(stage.outputs, blocks.emits, strict=True)):
                 offers[edge] = raw[index] if _in_turn(steps, index) else Times(cut)
             made.append((stage, blocks, freed, raw))
-        for number, edge in enumerate(self.edges):
-            edge.offers = offers[number]
-            edge.takes = self._takes(number, edge.offers)
+        for number, stream in enumerate(self.edges):
+            stream.offers = offers[number]
+            stream.takes = self._takes(number, offers[number])
         for number in self._sources:
             wanted = Times(offers[number].cuts)
             self._fixed.append((wanted, self._sources[number]))
