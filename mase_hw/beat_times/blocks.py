@@ -93,12 +93,12 @@ class _Happening:
             frame = low // count
             return self.at[low - frame * count : high - frame * count] + frame * self.steps
         frames, rest = np.divmod(np.arange(low, high, dtype=np.int64), count)
-        return self.at[rest] + frames * self.steps
+        return np.asarray(self.at[rest] + frames * self.steps, np.int64)
 
     def beat(self, handled: Cycles) -> Cycles:
         """Handled beats as beats of the frame; those that nothing handles follow the others."""
         if len(self.at) == self.beats:
-            return handled
+            return np.asarray(handled, np.int64)
         if not len(self.at):
             return np.where(np.arange(len(handled)) == len(handled) - 1, self.repeat * self.beats, 0)
         frames, rest = np.divmod(handled, len(self.at))

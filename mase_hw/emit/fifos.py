@@ -29,8 +29,6 @@ from mase_hw.formats import FixedFormat
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
 
-_ONE = np.zeros(1, dtype=np.int64)
-
 
 def insert_fifos(
     netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, int] | None = None, solved: Solved | None = None
@@ -114,7 +112,7 @@ def _depths(timeline: Timeline, pins: list[Pin]) -> dict[Pin, int]:
 
 
 def _unlimited(delay: int) -> Steps:
-    return Steps.at(1, (_ONE,), (_ONE,), _ONE, (delay,), 0, (UNLIMITED,), 0)
+    return Steps.queued(1, UNLIMITED, delay)
 
 
 def _held(network: BeatNetwork, edges: dict[Pin, int], source: Pin, pin: Pin, real: bool) -> int:

@@ -261,5 +261,13 @@ def _assumed(instance: Instance, latency: Latency, inputs: int) -> Steps:
     # As late as the facet says for the beat that is latest.
     pipe = max(int((departures - emit).max()), 1)
     needs = (take,) * inputs
-    room = (latency.beats,) * inputs
-    return Steps.at(count, needs, needs, emit, (0,) * inputs, pipe, room, pipe + given)
+    return Steps.at(
+        count,
+        needed=needs,
+        freed=needs,
+        emitted=emit,
+        delay=(0,) * inputs,
+        room=(latency.beats,) * inputs,
+        pipe=pipe,
+        queue=pipe + given,
+    )

@@ -128,15 +128,15 @@ class Recipe:
         pipes = [self.between(0, 6) if queue else 0 for queue in queues]
         return Steps.at(
             steps,
-            needs,
-            frees,
-            tuple(emits),
-            [self.between(0, 3) for _ in needs],
-            pipes,
-            rooms,
-            queues,
-            self.between(0, 2),
-            self.between(0, 1),
+            needed=needs,
+            freed=frees,
+            emitted=tuple(emits),
+            delay=[self.between(0, 3) for _ in needs],
+            room=rooms,
+            pipe=pipes,
+            queue=queues,
+            room_lag=self.between(0, 2),
+            queue_lag=self.between(0, 1),
         )
 
     def _anything(self, beats: int, inputs: int) -> Steps:
