@@ -20,7 +20,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Solved
-from mase_hw.catalogue import Catalogue, Cycles
+from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
 from mase_hw.emit.progress import finishes
 from mase_hw.emit.schedule import FRAMES, Timeline
@@ -134,10 +134,7 @@ def _at_pace(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork
     """Frames at the pace of the slowest part, or the one the design shows if its other buffers do not keep that up."""
     interval = max(timeline.intervals().values())
     while True:
-        offered: dict[str, Cycles] = {
-            s.name: np.arange(FRAMES * s.beats, dtype=np.int64) * interval // s.beats for s in timeline.netlist.inputs
-        }
-        network, edges = timeline.network(offered, buffers)
+        network, edges = timeline.network(timeline.paced(interval), buffers)
         if network.settle(FRAMES) is not None:
             return network, edges
         output = timeline.netlist.outputs[0]

@@ -19,6 +19,8 @@ from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
 from mase_hw.steps import Steps
 
+SOON = 10
+"""Frames in which most designs settle."""
 FRAMES = 40
 """Frames after which a design that has not settled is given up on."""
 
@@ -139,6 +141,14 @@ class Timeline:
         """Beats per frame of a source."""
         return self._beats[pin]
 
+    def paced(self, interval: int) -> dict[str, Cycles]:
+        """When beats of the inputs are offered, evenly, with so many cycles per frame."""
+        return {
+            # Frames of few beats settle late, as buffers hold many of them.
+            s.name: np.arange(max(FRAMES, 4096 // s.beats) * s.beats, dtype=np.int64) * interval // s.beats
+            for s in self.netlist.inputs
+        }
+
     def network(
         self, offered: dict[str, Cycles] | None = None, buffers: dict[Pin, Steps] | None = None
     ) -> tuple[BeatNetwork, dict[Pin, int]]:
@@ -187,7 +197,11 @@ def predict(netlist: Netlist, catalogue: Catalogue, solved: Solved | None = None
     if not timeline.exact and not timeline.joined:
         return _chain(timeline, intervals, bottleneck)
     network, edges = timeline.network()
-    settled = network.settle(FRAMES)
+    settled = network.settle(SOON)
+    if settled is None and _sustained(timeline, intervals[bottleneck]):
+        settled = intervals[bottleneck]
+    if settled is None:
+        settled = network.settle(FRAMES)
     start = network.edges[edges[Pin(TOP, netlist.inputs[0].name)]].when_taken(0)
     timings = {}
     for name, part in timeline.parts.items():
@@ -205,6 +219,17 @@ def predict(netlist: Netlist, catalogue: Catalogue, solved: Solved | None = None
         interval = -(-int(ends[-1] - ends[-1 - half]) // half)
     exact = timeline.exact and settled is not None
     return Schedule(outputs[0].when_offered(0) - start, last, interval, bottleneck, timings, exact)
+
+
+def _sustained(timeline: Timeline, interval: int) -> bool:
+    """Whether the design settles with frames offered so many cycles apart.
+
+    Where buffers fill up slowly before the slowest module, full rate takes very many frames to settle. But no design is
+    faster than its slowest module, and offering beats earlier makes no beat later: if it keeps up with frames at the
+    interval of that module, this is its interval at full rate as well.
+    """
+    network, _ = timeline.network(timeline.paced(interval))
+    return network.settle(FRAMES) == interval
 
 
 def _chain(timeline: Timeline, intervals: dict[str, int], bottleneck: str) -> Schedule:

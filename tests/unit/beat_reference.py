@@ -1,6 +1,5 @@
 """The equations of a network of beats, iterated over whole frames: what the package must agree with, made plain.
 
-
 Nothing in such a network depends on data, so every event (a beat offered, a beat taken, a step of a module) happens in
 the first cycle that its dependencies allow: the least solution of equations of the form ``t = max(t' + constant)``.
 Frame by frame the equations are iterated from below, a whole frame of a module at a time, until nothing changes. No
