@@ -186,7 +186,16 @@ def issue_stages(
     last = np.arange(1, images * positions * results + 1, dtype=np.int64) * run - 1
     if steps == 1:
         taken = np.arange(images * positions, dtype=np.int64)
-        issue = Steps.at(images * positions, (taken,), (taken,), last, (0,), pipe, (0,), queue)
+        issue = Steps.at(
+            images * positions,
+            needed=(taken,),
+            freed=(taken,),
+            emitted=last,
+            delay=(0,),
+            room=(0,),
+            pipe=pipe,
+            queue=queue,
+        )
         return window_stage(window, steps, depth, images), issue
     beats = np.arange(1, window.image_beats + 1, dtype=np.int64)
     needed = np.searchsorted(np.maximum.accumulate(window.needs), beats) * steps
@@ -198,13 +207,13 @@ def issue_stages(
     return (
         Steps.at(
             images * positions * steps,
-            (every,),
-            ((freed + at).reshape(-1),),
-            last,
-            (DELAY + 1,),
-            pipe,
-            (depth,),
-            queue,
+            needed=(every,),
+            freed=((freed + at).reshape(-1),),
+            emitted=last,
+            delay=(DELAY + 1,),
+            room=(depth,),
+            pipe=pipe,
+            queue=queue,
             room_lag=FREE_AFTER,
         ),
     )

@@ -1,4 +1,4 @@
-"""The cycle of every beat in a network of modules with static schedules.
+"""The equations of a network of beats, iterated over whole frames: what the package must agree with, made plain.
 
 Nothing in such a network depends on data, so every event (a beat offered, a beat taken, a step of a module) happens in
 the first cycle that its dependencies allow: the least solution of equations of the form ``t = max(t' + constant)``.
