@@ -77,7 +77,8 @@ class _Beside:
         self._original.check()
         self._exact = Exact(graph)
         # The first batch is the example.
-        self._summarising = Summarising(graph, self._original.batches[1 if self._calibrated else 0 :])
+        kept = self._original.batches
+        self._summarising = Summarising(graph, kept[1:] if self._calibrated else kept[:1])
         return graph, _UNCHANGED
 
     def quantised(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:

@@ -280,7 +280,7 @@ class Planner:
         low, high = float(seen["min"]), float(seen["max"])
         limit, wanted = config.bias_width_limit, finest if frac is None else frac
         for width in range(2, limit + 1):
-            if FixedFormat.covering(low, high, width, signed is not False).frac_width >= wanted:
+            if low == high == 0.0 or FixedFormat.covering(low, high, width, signed is not False).frac_width >= wanted:
                 reason = f"observed [{low:.6g}, {high:.6g}], as wide as its exact sum needs"
                 break
         else:
