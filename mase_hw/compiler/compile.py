@@ -15,7 +15,7 @@ from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
-from mase_hw.ir.surroundings import ordinary
+from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY
 
 
@@ -43,7 +43,7 @@ def compile(
         vectors: Inputs whose results become the bundle's test vectors, as they are. If None, extreme frames and frames
             chosen from calibration data and random ones; see the table ``vectors`` of the configuration.
         custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
-            :func:`mase_hw.ir.custom_ops.with_custom_ops`.
+            :func:`mase_hw.ir.custom.ops.with_custom_ops`.
         progress: Told what is being done.
         reproduce: A folder that a failing step leaves, with a ``run.py`` that repeats the failure elsewhere.
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.documents import parse_toml
-from mase_hw.emit.handoff_options import HandoffOptions
+from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.errors import ConfigError
 from mase_hw.options import commented_toml
 from mase_hw.passes.analysis.calibrate import CalibrateOptions

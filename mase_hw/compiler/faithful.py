@@ -11,9 +11,9 @@ from mase_hw.compiler.exact import Exact
 from mase_hw.compiler.original import Original
 from mase_hw.compiler.stages import CALIBRATE, COMMON, QUANTIZE
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.faithful.same_function import check_trace, run
+from mase_hw.ir.faithful.state import check_stateless
 from mase_hw.ir.inputs import check_inputs
-from mase_hw.ir.same_function import check_trace, run
-from mase_hw.ir.state import check_stateless
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summarising, rows_of
 from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Pipeline, Step

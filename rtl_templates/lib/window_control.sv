@@ -101,10 +101,7 @@ module window_control #(
   localparam place_t ColFirst = place_t'(-PAD_W * TILES);
 
   function automatic place_t clamp(input place_t value, input place_t low, input place_t high);
-    if (value < low) begin
-      return low;
-    end
-    return (value > high) ? high : value;
+    return (value < low) ? low : (value > high) ? high : value;
   endfunction
 
   // ---- The window after the one at hand: its corner, in places and in pixels.

@@ -15,8 +15,8 @@ from torch import Tensor, fx
 
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.containers import contents
 from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.trace.containers import contents
 from mase_hw.nn import Quantized
 from mase_hw.passes.evaluation.criteria import decibels
 

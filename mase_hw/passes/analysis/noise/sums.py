@@ -1,4 +1,4 @@
-"""Streaming sums behind one :class:`~mase_hw.passes.analysis.noise_report.Noise`."""
+"""Streaming sums behind one :class:`~mase_hw.passes.analysis.noise.report.Noise`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.numerics import quantize
-from mase_hw.passes.analysis.noise_record import Noise
+from mase_hw.passes.analysis.noise.record import Noise
 from mase_hw.passes.evaluation.criteria import decibels
 
 

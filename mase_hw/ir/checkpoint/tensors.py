@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from mase_hw.errors import CheckpointError
-from mase_hw.ir.checkpoint_values import DTYPES
+from mase_hw.ir.checkpoint.values import DTYPES
 
 
 class TensorDocument(BaseModel):

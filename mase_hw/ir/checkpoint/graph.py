@@ -10,10 +10,10 @@ from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import CheckpointError
-from mase_hw.ir.checkpoint_document import Document, ModuleDocument, NodeDocument, StateDocument
-from mase_hw.ir.checkpoint_modules import build_module, describe_module, refuse_hooks
-from mase_hw.ir.checkpoint_tensors import TensorTable
-from mase_hw.ir.checkpoint_values import ValueReader, ValueWriter
+from mase_hw.ir.checkpoint.document import Document, ModuleDocument, NodeDocument, StateDocument
+from mase_hw.ir.checkpoint.modules import build_module, describe_module, refuse_hooks
+from mase_hw.ir.checkpoint.tensors import TensorTable
+from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 
 _INPUT = re.compile(r"\*{0,2}[A-Za-z_][A-Za-z0-9_]*")
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from mase_hw.errors import CheckpointError
-from mase_hw.ir.checkpoint_tensors import TensorDocument
+from mase_hw.ir.checkpoint.tensors import TensorDocument
 
 
 def _matches(pattern: str, what: str) -> AfterValidator:

@@ -14,10 +14,10 @@ from torch.fx.proxy import TraceError
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
-from mase_hw.ir import huggingface
-from mase_hw.ir.containers import open_results
-from mase_hw.ir.custom_ops import with_custom_ops
-from mase_hw.ir.inplace import follow_writes
+from mase_hw.ir.custom.ops import with_custom_ops
+from mase_hw.ir.trace import huggingface
+from mase_hw.ir.trace.containers import open_results
+from mase_hw.ir.trace.inplace import follow_writes
 from mase_hw.user_code import first_line, place, user_code
 from mase_hw.user_code import reason as reason_of
 
@@ -83,7 +83,7 @@ def trace_torch_module(
         model: The model; it is not changed.
         cf_args: Arguments of ``forward`` to fix to a value, by name; they are no inputs of the graph any
             more.
-        custom_ops: A user's own ops, see :func:`mase_hw.ir.custom_ops.with_custom_ops`; they are leaves.
+        custom_ops: A user's own ops, see :func:`mase_hw.ir.custom.ops.with_custom_ops`; they are leaves.
         hf_input_names: Inputs of a Hugging Face model, such as ``["input_ids", "attention_mask"]``; its main
             input if None. All other arguments have their default, without a cache.
         catalogue: Ops whose modules and functions are leaves; the package's own if None.

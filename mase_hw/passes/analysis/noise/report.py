@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.table import Table
 
-from mase_hw.passes.analysis.noise_plot import plot
-from mase_hw.passes.analysis.noise_record import Kind, NodeNoise, ranking
-from mase_hw.passes.analysis.noise_record import Noise as Noise
+from mase_hw.passes.analysis.noise.plot import plot
+from mase_hw.passes.analysis.noise.record import Kind, NodeNoise, ranking
+from mase_hw.passes.analysis.noise.record import Noise as Noise
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mase_hw.ir.draw_order import Key, fewest_crossings
+from mase_hw.ir.draw.order import Key, fewest_crossings
 
 GAP_X = 36.0
 GAP_BEND = 18.0

@@ -12,10 +12,11 @@ import jinja2
 from pydantic import Field
 
 from mase_hw._version import __version__
+from mase_hw.emit import pack_ecp5
 from mase_hw.emit.bundle import Bundle
-from mase_hw.emit.handoff_options import HandoffOptions
-from mase_hw.emit.handoff_ports import HandoffPort, handoff_ports
-from mase_hw.emit.handoff_readme import readme_context
+from mase_hw.emit.handoff.options import HandoffOptions
+from mase_hw.emit.handoff.ports import HandoffPort, handoff_ports
+from mase_hw.emit.handoff.readme import readme_context
 from mase_hw.emit.passes import EmitArgs, bundle_of, write_bundle
 from mase_hw.emit.render import environment
 from mase_hw.emit.yosys import MAPPERS
@@ -123,7 +124,7 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
     for device, mapper in MAPPERS.items():
         more = {"device": device, "family": mapper.title, "commands": mapper.script(tops[-1].name)}
         _render(bundle, f"synth/yosys_{device}.ys", "synth/yosys.ys.j2", {**context, **more})
-    bundle.add(f"synth/{PACKER}", Path(__file__).with_name(PACKER).read_bytes())
+    bundle.add(f"synth/{PACKER}", Path(pack_ecp5.__file__).read_bytes())
     _render(bundle, "README.md", "synth/README.md.j2", {**context, **readme_context(manifest, ports)})
 
 

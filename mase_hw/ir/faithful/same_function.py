@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import GraphError
-from mase_hw.ir.containers import contents
-from mase_hw.ir.models import refuse_own_arithmetic
+from mase_hw.ir.faithful.models import refuse_own_arithmetic
+from mase_hw.ir.trace.containers import contents
 from mase_hw.user_code import user_code
 
 

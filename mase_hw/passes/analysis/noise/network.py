@@ -25,7 +25,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.evaluate import evaluate
-from mase_hw.passes.analysis.noise_pair import arithmetic_of, origins
+from mase_hw.passes.analysis.noise.pair import arithmetic_of, origins
 from mase_hw.passes.analysis.statistics.batches import batches, empty
 from mase_hw.passes.evaluation.criteria import decibels
 

@@ -6,7 +6,7 @@ import torch
 from torch import fx, nn
 from torch.nn.utils import parametrize
 
-from mase_hw.ir.same_function import in_evaluation
+from mase_hw.ir.faithful.same_function import in_evaluation
 from mase_hw.user_code import user_code
 
 

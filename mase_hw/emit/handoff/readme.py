@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mase_hw.emit.estimate import BASIS, estimate
-from mase_hw.emit.handoff_ports import HandoffPort
+from mase_hw.emit.handoff.ports import HandoffPort
 
 
 def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import fx
 
-from mase_hw.ir.signatures import bind
+from mase_hw.ir.trace.signatures import bind
 from mase_hw.ops.software import setitem
 
 

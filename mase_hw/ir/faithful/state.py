@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import GraphError
-from mase_hw.ir.containers import contents
-from mase_hw.ir.fingerprint import fingerprint
-from mase_hw.ir.same_function import call, describe, equal
-from mase_hw.ir.surroundings import settings
-from mase_hw.ir.tracer import private_copy
+from mase_hw.ir.faithful.fingerprint import fingerprint
+from mase_hw.ir.faithful.same_function import call, describe, equal
+from mase_hw.ir.faithful.surroundings import settings
+from mase_hw.ir.trace.containers import contents
+from mase_hw.ir.trace.tracer import private_copy
 from mase_hw.user_code import user_code
 
 _SHOWN = 3

@@ -20,7 +20,7 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 
 from mase_hw.errors import ConfigError, ToolError, UnsupportedError, suggest
-from mase_hw.ir.inplace import follow_writes, written
+from mase_hw.ir.trace.inplace import follow_writes, written
 
 INSTALL = "pip install 'mase-hw[hf]'"
 

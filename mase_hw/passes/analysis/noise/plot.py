@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import ConfigError
-from mase_hw.passes.analysis.noise_record import NodeNoise, ranking
+from mase_hw.passes.analysis.noise.record import NodeNoise, ranking
 
 KINDS = (".png", ".svg", ".pdf")
 MOST = 120

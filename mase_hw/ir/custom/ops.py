@@ -17,8 +17,8 @@ from torch import nn
 
 from mase_hw.catalogue import Arithmetic, Catalogue, Hardware, OpDef, Request, default_catalogue
 from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, suggest
-from mase_hw.ir.custom_files import locate_files
-from mase_hw.ir.custom_spec import CustomOp, Facet, read_entry
+from mase_hw.ir.custom.files import locate_files
+from mase_hw.ir.custom.spec import CustomOp, Facet, read_entry
 
 _FACETS = ("params", "build", "ports", "arithmetic", "latency")
 _OPTIONAL = ("cases", "work", "multipliers", "follows_input", "static", "tied")
@@ -31,7 +31,7 @@ def with_custom_ops(catalogue: Catalogue | None, custom_ops: Mapping[str, Any] |
     Args:
         catalogue: What to extend; the package's own if None.
         custom_ops: ``{"modules": {class: entry}, "functions": {function: entry}}``; an entry is a dict of the keys of
-            :class:`mase_hw.ir.custom_spec.CustomOp`, or a whole :class:`OpDef`.
+            :class:`mase_hw.ir.custom.spec.CustomOp`, or a whole :class:`OpDef`.
 
     Raises:
         ConfigError: If an entry is incomplete or wrong, or a file is missing.

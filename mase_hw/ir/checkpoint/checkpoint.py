@@ -16,12 +16,13 @@ from torch import Tensor
 
 from mase_hw._version import __version__
 from mase_hw.errors import CheckpointError, MaseHwError
-from mase_hw.ir import checkpoint_graph, checkpoint_metadata
 from mase_hw.ir.annotated import AnnotatedGraph
-from mase_hw.ir.checkpoint_document import Document, parse
-from mase_hw.ir.checkpoint_files import Pair
-from mase_hw.ir.checkpoint_tensors import TensorTable, read_tensors
-from mase_hw.ir.checkpoint_values import ValueReader, ValueWriter
+from mase_hw.ir.checkpoint.document import Document, parse
+from mase_hw.ir.checkpoint.files import Pair
+from mase_hw.ir.checkpoint.graph import build_model, describe_modules, describe_nodes, describe_state, describe_training
+from mase_hw.ir.checkpoint.metadata import describe_graph_metadata, describe_metadata, restore_metadata
+from mase_hw.ir.checkpoint.tensors import TensorTable, read_tensors
+from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 from mase_hw.ir.inputs import refuse_unknown
 
 G = TypeVar("G", bound=AnnotatedGraph)
@@ -55,19 +56,19 @@ def describe(graph: AnnotatedGraph, table: TensorTable) -> Document:
 
     write, model, catalogue = ValueWriter(store), graph.model, graph.catalogue
     # The state comes first, so that values that are parameters are known as such.
-    state = checkpoint_graph.describe_state(model, table)
+    state = describe_state(model, table)
     return Document(
         generator={"mase_hw": __version__, "torch": str(torch.__version__)},
         model=type(model).__name__,
         state=state,
-        nodes=checkpoint_graph.describe_nodes(model, catalogue, write),
-        modules=checkpoint_graph.describe_modules(model, catalogue, write),
-        training=checkpoint_graph.describe_training(model, state),
+        nodes=describe_nodes(model, catalogue, write),
+        modules=describe_modules(model, catalogue, write),
+        training=describe_training(model, state),
         passes=[name for name in graph.completed if not name.startswith("emit_")],
         cf_args={key: write(value, f"cf_args.{key}") for key, value in graph.cf_args.items()},
         boundary=bool(graph.metadata.common.nodes_in or graph.metadata.common.results),
-        metadata=checkpoint_metadata.describe_metadata(graph, write),
-        graph_metadata=checkpoint_metadata.describe_graph_metadata(graph, write),
+        metadata=describe_metadata(graph, write),
+        graph_metadata=describe_graph_metadata(graph, write),
         tensors=table.documents,
     )
 
@@ -102,12 +103,12 @@ def load(empty: Callable[[], G], checkpoint: str | os.PathLike[str], propagate_m
 
 def _build(graph: G, document: Document, tensors: Mapping[str, Tensor], propagate_missing: bool) -> G:
     # A constructor copies what it is given; this model is the graph's own, so it is put in afterwards.
-    graph.model = checkpoint_graph.build_model(document, tensors, graph.catalogue)
+    graph.model = build_model(document, tensors, graph.catalogue)
     state: dict[str, Tensor] = {**dict(graph.model.named_parameters()), **dict(graph.model.named_buffers())}
     # A value that is a parameter shares its memory, as before the export, without being one.
     shared = {key: state[key].detach() if key in state else tensor for key, tensor in tensors.items()}
     read = ValueReader(shared, {node.name: node for node in graph.nodes})
     graph.cf_args = {key: read(value) for key, value in document.cf_args.items()}
     graph.meta["passes"] = list(document.passes)
-    checkpoint_metadata.restore_metadata(graph, document, read, propagate_missing)
+    restore_metadata(graph, document, read, propagate_missing)
     return graph

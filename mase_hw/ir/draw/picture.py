@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape
 
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.ir.annotated import AnnotatedGraph
-from mase_hw.ir.draw_cards import KINDS, Card, make_card
-from mase_hw.ir.draw_layout import Box, Layout, Link, lay_out
+from mase_hw.ir.draw.cards import KINDS, Card, make_card
+from mase_hw.ir.draw.layout import Box, Layout, Link, lay_out
 
 MARGIN = 28.0
 HEAD = 26.0

@@ -11,8 +11,8 @@ from torch import fx
 from mase_hw.errors import CheckpointError, MaseHwError
 from mase_hw.ir import annotate, propagate
 from mase_hw.ir.annotated import AnnotatedGraph
-from mase_hw.ir.checkpoint_document import Document, MetadataDocument
-from mase_hw.ir.checkpoint_values import ValueReader, ValueWriter
+from mase_hw.ir.checkpoint.document import Document, MetadataDocument
+from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 from mase_hw.ir.metadata import MaseMetadata
 from mase_hw.ir.view import Record, same
 

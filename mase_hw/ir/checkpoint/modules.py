@@ -186,5 +186,5 @@ def _changed(path: str, module: nn.Module, got: str) -> CheckpointError:
         got=got,
         expected="a module as its constructor makes it, apart from the content of parameters and buffers",
         remedy="construct it with these values, or give its class to_document and from_document "
-        "(see mase_hw.ir.checkpoint_modules.Rebuildable)",
+        "(see mase_hw.ir.checkpoint.modules.Rebuildable)",
     )
