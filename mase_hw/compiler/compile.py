@@ -16,6 +16,7 @@ from mase_hw.emit.bundle import check_target
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.ir.faithful.surroundings import ordinary
+from mase_hw.passes.analysis.quantisation_summary import SUMMARY
 
 
 def compile(
@@ -60,6 +61,8 @@ def compile(
         graph, dummy = traced(model, example_inputs, custom_ops, tell)
         pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
         graph = run_on_model(pipeline, graph, model, dummy, tell, reproduce)
+    for line in graph.meta[SUMMARY].lines():
+        tell(line)
     design = Design(out, graph)
     known = design.manifest["vectors"]
     bits = known["faults"]["memory"]

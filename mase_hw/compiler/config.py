@@ -19,11 +19,15 @@ from mase_hw.passes.transforms.equalization import EqualizationOptions
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
 from mase_hw.vectors.passes import VectorOptions
 
+LEAVING = 16
+"""Bits of results that leave the model, unless told otherwise: scores that are compared lose most by few bits."""
+
 
 def _eight_bit() -> QuantizeArgs:
     return QuantizeArgs(
         by="type",
-        default=Rule(config=NodeConfig(name="fixed", data_in_width=8, weight_width=8, bias_width=8, data_out_width=8)),
+        default=Rule(config=NodeConfig(name="fixed", data_in_width=8, weight_width=8, data_out_width=8)),
+        output_width=LEAVING,
     )
 
 
@@ -48,7 +52,8 @@ class CompileConfig(BaseModel):
     )
     quantize: QuantizeArgs = Field(
         default_factory=_eight_bit,
-        description="arguments of ``quantize_transform_pass``; widths that ``default`` does not give are 8 bits",
+        description="arguments of ``quantize_transform_pass``; widths that ``default`` does not give are 8 bits, "
+        "a bias is as wide as its exact sum needs, and ``output_width`` is 16",
     )
     hardware: HardwareArgs = Field(
         default_factory=HardwareArgs, description="arguments of ``add_hardware_metadata_analysis_pass``"
@@ -120,4 +125,7 @@ def _with_eight_bits(config: CompileConfig) -> CompileConfig:
     keys = {} if given is None else {key: getattr(given.config, key) for key in given.config.model_fields_set}
     base = {key: getattr(standard.config, key) for key in standard.config.model_fields_set}
     rule = Rule(config=NodeConfig(**{**base, **keys}))
-    return config.model_copy(update={"quantize": config.quantize.model_copy(update={"default": rule})})
+    update: dict[str, Any] = {"default": rule}
+    if "output_width" not in config.quantize.model_fields_set:
+        update["output_width"] = LEAVING
+    return config.model_copy(update={"quantize": config.quantize.model_copy(update=update)})
