@@ -13,13 +13,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from mase_hw.catalogue import default_catalogue
+from mase_hw.cli.ops import LIST, listed
 from mase_hw.compiler.config import schema
 from scripts import reference_claims, reference_cli, reference_code, reference_options, reference_rtl
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 SCHEMA = ROOT / "docs" / "configuration.schema.json"
-FILES = [*PAGES, SCHEMA]
+FILES = [*PAGES, SCHEMA, LIST]
 """Everything that is generated or has generated parts."""
 
 KINDS: dict[str, Callable[..., str]] = {
@@ -58,7 +60,9 @@ def renewed(page: str) -> str:
 
 
 def expected(file: Path) -> str:
-    """A page or the schema, as it should be."""
+    """A page, the schema or the list of ops, as it should be."""
+    if file == LIST:
+        return listed(default_catalogue())
     if file == SCHEMA:
         return json.dumps(schema(), indent=2) + "\n"
     return renewed(file.read_text(encoding="utf-8"))

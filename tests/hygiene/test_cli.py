@@ -1,6 +1,7 @@
 """The command line: what a user types wrongly is explained, and the exit code says what kind of failure it is."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -72,6 +73,14 @@ def test_ops_lists_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ops"]) == cli.OK
     text = capsys.readouterr().out
     assert all(name in text for name in default_catalogue().names())
+
+
+def test_ops_needs_no_torch() -> None:
+    """The list is that of the catalogue, and printing it does not load PyTorch."""
+    listing = cli.command_module("ops")
+    assert listing.LIST.read_text() == listing.listed(default_catalogue()), "run python -m scripts.reference"
+    code = "import sys; from mase_hw import cli; assert not cli.main(['ops']); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_a_model_from_a_file(model_file: Path) -> None:

@@ -154,7 +154,7 @@ class Recipe:
         return self._rates(needs, frees, emits, steps)
 
     def _rows(self, beats: int) -> Steps:
-        """A window that slides over a picture, one beat a pixel."""
+        """A window that slides over a picture, one beat per pixel."""
         widths = [w for w in range(1, beats + 1) if beats % w == 0]
         width = widths[self.between(0, len(widths) - 1)]
         height = beats // width
