@@ -103,7 +103,7 @@ class _Campaign:
         seconds = sum(self._table[item.nodeid][0] for item in items)
 
         def test() -> int:
-            limit = int(30 + 10 * seconds)
+            limit = int(10 + 3 * seconds)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + SPARE_MEMORY
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
