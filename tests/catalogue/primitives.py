@@ -16,6 +16,7 @@ from mase_hw.simulate.engines.cocotb.engine import SimResult, Stalls
 
 from .benches import STALLS, U8, Bench, Play, noise, on_library, plays, port
 from .dividers import DIVIDERS, divider
+from .short_rows import short_rows
 
 
 def fork() -> Bench:
@@ -148,5 +149,6 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "adder_tree": adder_tree,
     "accumulator": accumulator,
     **{f"divide_{name}": functools.partial(divider, name) for name in DIVIDERS},
+    "short_rows": short_rows,
 }
 """By name. Made when it is asked for: some compute many expected values."""
