@@ -14,8 +14,8 @@ from .mutant import Mutant, sample
 
 ROOT = PACKAGE.parent
 SEED = 1
-SHARE, FEWEST, MOST = 0.12, 6, 40
-"""Of the mutants of a file: which part is chosen, and at least and at most how many."""
+CHOICE = {".py": (0.12, 6, 40), ".sv": (0.06, 5, 20)}
+"""Of the mutants of a file, by language: which part is chosen, and at least and at most how many."""
 GUARDS = 3
 """Mutants of parameter checks that are chosen of a module; there are more of them than of anything else."""
 
@@ -35,7 +35,8 @@ def chosen(path: Path, seed: int = SEED) -> list[Mutant]:
     every = mutants_of(path)
     guards = [m for m in every if m.edit.guard]
     others = [m for m in every if not m.edit.guard]
-    count = max(FEWEST, min(MOST, round(SHARE * len(others))))
+    share, fewest, most = CHOICE[path.suffix]
+    count = max(fewest, min(most, round(share * len(others))))
     return sorted([*sample(others, count, seed), *sample(guards, GUARDS, seed)], key=lambda m: (m.edit.start, m.id))
 
 
