@@ -12,7 +12,7 @@ from .benches import Bench, plays
 from .harness import item
 
 LOW, HIGH = -40, 25
-SLOPES, OFFSETS = (-3, 2, 1), (5, -300, -7)
+SLOPES, OFFSETS = (-3, 2, 1), (5, -3000, -7)
 SHIFT = 2
 """Fraction bits of the slopes, which the offsets lack."""
 
@@ -23,7 +23,7 @@ def any_pieces() -> Bench:
     Integers of Python: ``slope * x + offset * 2**SHIFT`` in a format that holds all of them.
     """
     it = item("hardshrink-eight_bits")
-    fmt = FixedFormat(12, SHIFT)
+    fmt = FixedFormat(15, SHIFT)
     given = {f"SLOPE_{i}": v for i, v in enumerate(SLOPES)} | {f"OFFSET_{i}": v for i, v in enumerate(OFFSETS)}
     more = {"LOW": LOW, "HIGH": HIGH, "SLOPE_FRAC": SHIFT, "OFFSET_FRAC": 0, "DATA_IN_0_PRECISION_1": 0}
     size = {f"DATA_{side}_0_TENSOR_SIZE_DIM_{i}": n for side in ("IN", "OUT") for i, n in enumerate((64, 1, 1))}

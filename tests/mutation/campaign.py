@@ -14,7 +14,7 @@ from .mutant import Mutant, sample
 
 ROOT = PACKAGE.parent
 SEED = 1
-CHOICE = {".py": (0.12, 6, 40), ".sv": (0.06, 5, 20)}
+CHOICE = {".py": (0.12, 6, 20), ".sv": (0.06, 5, 20)}
 """Of the mutants of a file, by language: which part is chosen, and at least and at most how many."""
 GUARDS = 3
 """Mutants of parameter checks that are chosen of a module; there are more of them than of anything else."""
