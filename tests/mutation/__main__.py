@@ -53,8 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 def check(kept: Path) -> int:
     """Print the totals and everything that is wrong; files that changed since are no fault of the score."""
     result = score.read(kept)
-    for part, counts in score.totals(result).items():
-        print(f"{part:7}" + "".join(f"{name} {value}".rjust(20) for name, value in counts.items()))
+    print("\n".join(score.lines(result)))
     names = [path.relative_to(campaign.ROOT).as_posix() for path in campaign.sources()]
     for file in score.changed_since(result, campaign.ROOT, names):
         print(f"changed since it was judged: {file}")

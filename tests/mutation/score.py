@@ -116,14 +116,22 @@ def totals(score: Score) -> dict[str, dict[str, int | float]]:
     return result
 
 
+def lines(score: Score) -> list[str]:
+    """The totals for people, a line for each part."""
+    rows = totals(score).items()
+    return [
+        f"{part:7}" + "".join(f"{name} {value}".rjust(16) for name, value in counts.items()) for part, counts in rows
+    ]
+
+
 def write(score: Score, path: Path, seed: int) -> None:
     """Write the score, one mutant a line."""
-    lines = ["{", '"version": 1,', f'"seed": {seed},', f'"totals": {json.dumps(totals(score))},', '"files": {']
+    head = ["{", '"version": 1,', f'"seed": {seed},', f'"totals": {json.dumps(totals(score))},', '"files": {']
     files = []
     for file, (digest, mutants) in sorted(score.items()):
         rows = ",\n".join(json.dumps([e.id, e.line, e.operator, e.change, e.verdict, e.by]) for e in mutants)
         files.append(f'{json.dumps(file)}: {{"digest": "{digest}", "mutants": [\n{rows}\n]}}')
-    text = "\n".join([*lines, ",\n".join(files), "}", "}"]) + "\n"
+    text = "\n".join([*head, ",\n".join(files), "}", "}"]) + "\n"
     partial = path.with_suffix(".partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)

@@ -40,6 +40,8 @@ def test_the_kept_score(kept: Score, reasons: dict[str, dict[str, str]]) -> None
     assert set(kept) <= set(NAMES)
     written = json.loads((campaign.ROOT / score.KEPT).read_text(encoding="utf-8"))
     assert written["totals"] == score.totals(kept)
+    page = (campaign.ROOT / "docs" / "mutation.md").read_text(encoding="utf-8")
+    assert "\n".join(score.lines(kept)) in page, "docs/mutation.md shows another score"
     if changed := score.changed_since(kept, campaign.ROOT, NAMES):
         warnings.warn(f"regress/mutation.json is older than {', '.join(changed)}: `make mutation`", stacklevel=1)
 
