@@ -65,6 +65,17 @@ def _cases() -> list[Case]:
         elementwise.case(
             "all_bits_lost", (2, 8), 4, FixedFormat(4, 9), FixedFormat(4, 0), Rounding.FLOOR, frames=1, exhaustive=True
         ),
+        elementwise.case(
+            "whole_width_lost",
+            (2, 8),
+            4,
+            FixedFormat(4, 4),
+            FixedFormat(4, 0),
+            Rounding.FLOOR,
+            frames=1,
+            exhaustive=True,
+        ),
+        elementwise.case("one_element", (1, 1), 1, FixedFormat(4, 2), FixedFormat(3, 0), frames=16, exhaustive=True),
         elementwise.case("one_bit", (1, 16), 4, FixedFormat(4, 2), FixedFormat(1, 0), frames=1, exhaustive=True),
         elementwise.case("forty_bits", (1, 6), 2, FixedFormat(40, 20), FixedFormat(33, 14)),
     ]

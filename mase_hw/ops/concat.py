@@ -207,6 +207,7 @@ def _cases() -> list[Case]:
         _case("three", [(2, 1, 3), (2, 1, 6), (2, 1, 4)], 2, 3, (s8, s8, u6, FixedFormat(9, 5))),
         _case("four_serial", [(3, 1, 1), (3, 1, 2), (3, 1, 1), (3, 1, 3)], 2, 1, (s2, s2, s2, s2, s2)),
         _case("outer", [(2, 3, 5), (2, 1, 5)], 1, 2, (s8, s8_fine, FixedFormat(10, 6))),
+        _case("three_rows", [(2, 1, 2), (2, 3, 2), (2, 2, 2)], 1, 2, (s2, s2, s2, s2)),
         _case("one_after_the_other", [(1, 4, 3), (1, 2, 3)], 1, 3, (s16, s8, FixedFormat(12, 5))),
     ]
 

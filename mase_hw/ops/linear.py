@@ -264,6 +264,7 @@ def _cases() -> list[Case]:
         _case("unsigned_in", (1, 8), 4, (3, 2), ("u8.8", "s4.3", "s12.14", "u6.4")),
         _case("unsigned", (1, 7), 5, (3, 2), ("u8.4", "u4.2", "u9.7", "u12.5")),
         _case("fine_bias", (1, 8), 4, (4, 2), ("s8.0", "s8.0", "s8.5", "s8.-7"), (half_up, Overflow.WRAP)),
+        _case("wide_bias", (1, 4), 3, (2, 2), ("s4.2", "s4.2", "s16.4", "s18.4")),
         _case("per_channel", (1, 16), 6, (4, 2), ("s8.4", "s8.9", "s8.5", "s10.3"), shift_width=3),
         _case("per_channel_one_tile", (1, 4), 7, (4, 2), ("s8.4", "s4.6", "s8.5", "s8.1"), shift_width=2, frames=10),
         _case("per_channel_rows", (2, 3, 5), 3, (2, 3), ("u8.4", "s5.6", None, "s9.1"), shift_width=2),

@@ -159,6 +159,7 @@ def _cases(name: str) -> Callable[[], list[Case]]:
             ],
             "hardsigmoid": [
                 case("unsigned", (3, 23), 1, FixedFormat(6, 3, False), FixedFormat(8, 8, False), Rounding.HALF_UP),
+                case("one_left", (2, 9), 4, FixedFormat(6, 3), FixedFormat(8, 7)),
                 case("finer", (2, 2, 5), 5, FixedFormat(3, 0), FixedFormat(16, 13), Rounding.TRUNC),
             ],
         }

@@ -141,6 +141,7 @@ def _cases() -> list[Case]:
         _case("per_channel", (2, 7, 5), 7, 3, (s8, FixedFormat(8, 6), s8)),
         _case("one_weight", (1, 10, 3), 1, 4, (s8, FixedFormat(6, 7), FixedFormat(7, 3)), Rounding.HALF_UP),
         _case("serial", (1, 3, 4), 3, 1, (FixedFormat(16, 9), u4, FixedFormat(12, 8)), Rounding.TRUNC, Overflow.WRAP),
+        _case("unsigned_weights", (1, 4, 4), 4, 2, (s8, u4, s8)),
         _case("coarse", (1, 4, 3), 4, 4, (FixedFormat(6, 3, False), FixedFormat(4, -1), FixedFormat(9, 4))),
     ]
 

@@ -157,8 +157,8 @@ def _cases() -> list[Case]:
         "transpose": (Layout.row_major(square), Layout(square, (4, 4), (1, 0))),
         "reversed": (Layout.row_major(image), Layout(image, image, (3, 2, 1, 0))),
         "deep": (
-            Layout.row_major((2, 2, 3, 2, 2, 2)),
-            Layout((2, 2, 3, 2, 2, 2), (2, 2, 3, 2, 2, 2), (5, 3, 1, 4, 2, 0)),
+            Layout.row_major((2, 2, 3, 2, 2, 3)),
+            Layout((2, 2, 3, 2, 2, 3), (2, 2, 3, 2, 2, 3), (5, 3, 1, 4, 2, 0)),
         ),
         "same": (Layout.row_major((7,)), Layout.row_major((7,))),
         "single": (Layout.row_major((1,)), Layout.row_major((1,))),

@@ -173,6 +173,7 @@ def _repack_cases() -> list[Case]:
         (8, 3, 8, 24),
         (2, 7, 6, 21),
         (14, 7, 15, 21),
+        (4, 5, 3, 3),
     ]
     return [Case(f"{i}to{o}_rows{a}to{b}", RepackParams(5, i, o, a, b), 5) for i, o, a, b in sides]
 

@@ -162,6 +162,7 @@ def _cases() -> list[Case]:
         _case("doubled", (1, 5, 3, 4), 2, (s8, s8), scale_factor=2),
         _case("uneven", (2, 1, 2, 3), 1, (s8, u4), (Rounding.FLOOR, Overflow.WRAP), scale_factor=(3, 2)),
         _case("along_rows", (1, 4, 1, 5), 2, (FixedFormat(16, 9), FixedFormat(12, 5)), scale_factor=(1, 3)),
+        _case("four_times", (1, 3, 2, 2), 2, (s8, s8), scale_factor=(1, 4)),
     ]
 
 

@@ -14,8 +14,10 @@ import numpy as np
 from mase_hw.formats import FixedFormat
 from mase_hw.simulate.engines.cocotb.engine import SimResult, Stalls
 
+from .any_pieces import any_pieces
 from .benches import STALLS, U8, Bench, Play, noise, on_library, plays, port
 from .dividers import DIVIDERS, divider
+from .short_rows import short_rows
 
 
 def fork() -> Bench:
@@ -148,5 +150,7 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "adder_tree": adder_tree,
     "accumulator": accumulator,
     **{f"divide_{name}": functools.partial(divider, name) for name in DIVIDERS},
+    "short_rows": short_rows,
+    "any_pieces": any_pieces,
 }
 """By name. Made when it is asked for: some compute many expected values."""

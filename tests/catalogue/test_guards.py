@@ -26,7 +26,7 @@ NEVER = {
     r"\w+_SIGNED": (2, -1),
     r"DATA_IN_0_(?:TENSOR_SIZE|PARALLELISM)_DIM_\d": (0,),
     r"DATA_OUT_0_(?:TENSOR_SIZE|PARALLELISM)_DIM_\d": (0,),
-    "ROUNDING": (4, -1),
+    "ROUNDING": (5, -1),
     "OVERFLOW": (2, -1),
 }
 # Parameters that mean nothing in the smallest design: of inputs that it does not have; of a cast that is in its table.

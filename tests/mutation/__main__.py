@@ -17,33 +17,43 @@ def main(argv: list[str] | None = None) -> int:
     run = commands.add_parser("run", help="judge the chosen mutants and bring the score up to date")
     run.add_argument("files", nargs="*", help="files to judge, below the repository; all if none is named")
     run.add_argument("--changed", action="store_true", help="only files that changed since they were judged")
+    run.add_argument("--alive", action="store_true", help="only mutants that survived when they were last judged")
     run.add_argument("--jobs", type=int, default=1, help="processes")
     run.add_argument("--seed", type=int, default=campaign.SEED, help="of the choice of mutants")
     run.add_argument("--score", type=Path, default=campaign.ROOT / score.KEPT, help="the file to keep the score in")
     run.add_argument(
         "--work", type=Path, default=campaign.ROOT / "build" / "mutation", help="scratch, and what is done"
     )
+    commands.add_parser("reasons", help="write the reasons of survivors into the score, judge nothing")
     commands.add_parser("check", help="say what is wrong with the score, and which files changed since")
     commands.add_parser("show", help="print one mutant as a difference").add_argument("id")
     arguments = parser.parse_args(argv)
     if arguments.command == "show":
         return show(arguments.id)
+    if arguments.command == "reasons":
+        campaign.explain(campaign.ROOT / score.KEPT)
     if arguments.command == "run":
         files = [campaign.ROOT / file for file in arguments.files] or campaign.sources()
+        if arguments.alive:
+            judged = score.read(arguments.score)
+            names = [path.relative_to(campaign.ROOT).as_posix() for path in files]
+            stale = score.changed_since(judged, campaign.ROOT, names)
+            files = [campaign.ROOT / name for name in names if name in judged and name not in stale]
         if arguments.changed and arguments.score.is_file():
             names = [path.relative_to(campaign.ROOT).as_posix() for path in files]
             stale = score.changed_since(score.read(arguments.score), campaign.ROOT, names)
             files = [campaign.ROOT / name for name in stale if name in names]
         say = lambda text: print(f"==> {text}", flush=True)  # noqa: E731
-        campaign.update(files, arguments.score, arguments.work.resolve(), arguments.jobs, say, arguments.seed)
+        campaign.update(
+            files, arguments.score, arguments.work.resolve(), arguments.jobs, say, arguments.seed, arguments.alive
+        )
     return check(arguments.score if arguments.command == "run" else campaign.ROOT / score.KEPT)
 
 
 def check(kept: Path) -> int:
     """Print the totals and everything that is wrong; files that changed since are no fault of the score."""
     result = score.read(kept)
-    for part, counts in score.totals(result).items():
-        print(f"{part:7}" + "".join(f"{name} {value}".rjust(20) for name, value in counts.items()))
+    print("\n".join(score.lines(result)))
     names = [path.relative_to(campaign.ROOT).as_posix() for path in campaign.sources()]
     for file in score.changed_since(result, campaign.ROOT, names):
         print(f"changed since it was judged: {file}")

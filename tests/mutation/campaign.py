@@ -14,8 +14,8 @@ from .mutant import Mutant, sample
 
 ROOT = PACKAGE.parent
 SEED = 1
-SHARE, FEWEST, MOST = 0.12, 6, 40
-"""Of the mutants of a file: which part is chosen, and at least and at most how many."""
+CHOICE = {".py": (0.12, 6, 20), ".sv": (0.06, 5, 20)}
+"""Of the mutants of a file, by language: which part is chosen, and at least and at most how many."""
 GUARDS = 3
 """Mutants of parameter checks that are chosen of a module; there are more of them than of anything else."""
 
@@ -35,7 +35,8 @@ def chosen(path: Path, seed: int = SEED) -> list[Mutant]:
     every = mutants_of(path)
     guards = [m for m in every if m.edit.guard]
     others = [m for m in every if not m.edit.guard]
-    count = max(FEWEST, min(MOST, round(SHARE * len(others))))
+    share, fewest, most = CHOICE[path.suffix]
+    count = max(fewest, min(most, round(share * len(others))))
     return sorted([*sample(others, count, seed), *sample(guards, GUARDS, seed)], key=lambda m: (m.edit.start, m.id))
 
 
@@ -52,7 +53,13 @@ def judge(mutants: Sequence[Mutant], work: Path, jobs: int, say: Callable[[str],
 
 
 def update(
-    files: Sequence[Path], kept: Path, work: Path, jobs: int, say: Callable[[str], None], seed: int = SEED
+    files: Sequence[Path],
+    kept: Path,
+    work: Path,
+    jobs: int,
+    say: Callable[[str], None],
+    seed: int = SEED,
+    alive: bool = False,
 ) -> score.Score:
     """Judge the chosen mutants of some files and write the score with what was known of the others.
 
@@ -63,16 +70,29 @@ def update(
         jobs: Processes.
         say: Told what is done.
         seed: Of the choice.
+        alive: Whether to judge only mutants that survived when they were last judged: what was killed is believed.
     """
-    mutants = {path: chosen(path, seed) for path in files}
-    outcomes = judge([m for some in mutants.values() for m in some], work, jobs, say)
-    reasons = score.read_reasons(ROOT / score.REASONS)
     result = score.read(kept) if kept.is_file() else {}
+    known = {file: {e.id: Outcome(e.verdict, e.by) for e in entries} for file, (_, entries) in result.items()}
+    mutants = {path: chosen(path, seed) for path in files}
+    asked = [m for some in mutants.values() for m in some]
+    believed: dict[str, Outcome] = {}
+    if alive:
+        for m in asked:
+            if (outcome := known.get(m.file, {}).get(m.id)) and outcome.verdict != "survived":
+                believed[m.id] = outcome
+    outcomes = believed | judge([m for m in asked if m.id not in believed], work, jobs, say)
     names = {path.relative_to(ROOT).as_posix() for path in sources()}
     result = {file: part for file, part in result.items() if file in names}
     for path, some in mutants.items():
         file = path.relative_to(ROOT).as_posix()
         text = path.read_text(encoding="utf-8")
-        result[file] = (score.digest_of(path), score.entries(some, outcomes, reasons.get(file, {}), text))
+        result[file] = (score.digest_of(path), score.entries(some, outcomes, text))
+    result = score.with_reasons(result, score.read_reasons(ROOT / score.REASONS))
     score.write(result, kept, seed)
     return result
+
+
+def explain(kept: Path, seed: int = SEED) -> None:
+    """Write the reasons of survivors into the score, as they are now."""
+    score.write(score.with_reasons(score.read(kept), score.read_reasons(ROOT / score.REASONS)), kept, seed)

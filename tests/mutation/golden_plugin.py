@@ -25,6 +25,8 @@ TRIAL = "tests"
 """What the ledger calls all tests together."""
 Table = dict[str, tuple[float, list[tuple[str, str]], bool]]
 """By test: seconds of processor time, golden functions that it calls, whether it passes."""
+PATIENCE = 40
+"""Seconds of tests for a mutant: hundreds of slow ones would not notice what the first ones did not."""
 SPARE_MEMORY = 3 << 30
 """Bytes that a mutant may want more than the original."""
 
@@ -100,10 +102,15 @@ class _Campaign:
         items = self._callers.get((mutant.file, function_at(original, mutant.line)), [])
         if starts := tuple(self._oracles.get(mutant.file, ())):
             items = [item for item in items if item.path.name.startswith(starts)]
-        seconds = sum(self._table[item.nodeid][0] for item in items)
+        seconds = 0.0
+        for number, item in enumerate(items):
+            seconds += self._table[item.nodeid][0]
+            if seconds > PATIENCE:
+                items = items[: number + 1]
+                break
 
         def test() -> int:
-            limit = int(30 + 10 * seconds)
+            limit = int(10 + 3 * seconds)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + SPARE_MEMORY
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

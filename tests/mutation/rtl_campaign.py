@@ -51,13 +51,13 @@ class Reach:
         self._blocks: dict[Path, list[tuple[int, int]]] = {}
 
     def trials(self, mutant: Mutant) -> list[str]:
-        """Ids of at most :data:`MOST_TRIALS`, in their order."""
+        """Ids of at most :data:`MOST_TRIALS`: designs of few files are nearest to the module."""
         path = source_of(mutant)
         if path not in self._blocks:
             self._blocks[path] = Source(path.name, path.read_text(encoding="utf-8")).blocks()
         around = {(str(path), a) for a, b in self._blocks[path] if a <= mutant.edit.start < b}
-        reaching = (t.id for t in self._designs if path in t.dut.sources and around <= t.elaborated.reached)
-        return [id for id, _ in zip(reaching, range(MOST_TRIALS), strict=False)]
+        reaching = [t for t in self._designs if path in t.dut.sources and around <= t.elaborated.reached]
+        return [t.id for t in sorted(reaching, key=lambda t: len(t.dut.sources))[:MOST_TRIALS]]
 
 
 def run(mutants: Sequence[Mutant], folder: Path, jobs: int, say: Callable[[str], None]) -> dict[str, Outcome]:

@@ -30,8 +30,8 @@ OTHER = {
 SWAPPED = {"-", "/", "%", "<<", ">>", "<<<", ">>>", "<", "<=", ">", ">="}
 COMPARISON = re.compile(r"[^&|?]*(?:[=!]=|[<>]=?)[^&|?]*|!\w+")
 UNARY = {"!": ("",), "~": ("",), "-": ("",), "&": ("|",), "|": ("&",)}
-
-
+CHECKS = {"invariant", "unread"}
+"""Modules of which nothing is left in synthesis: what must always be true, and what nothing reads."""
 NO_HARDWARE = {Kind.ElabSystemTask, Kind.RangeDimensionSpecifier, Kind.EventControlWithExpression}
 
 
@@ -106,7 +106,7 @@ def _context(node: Node, source: Source) -> str | None:
             return None  # both ends move together, or Verilator sees another width
         if kind == Kind.ParameterDeclaration and at.keyword.valueText == "parameter":
             return None
-        if kind == Kind.ContinuousAssign and re.match(r"assign\s+unused", source.text(at)):
+        if kind == Kind.HierarchyInstantiation and source.text(at.type) in CHECKS:
             return None
         if is_guard(at):
             # What follows in `else` is hardware.

@@ -8,7 +8,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.catalogue.headers import without_comments
@@ -73,25 +73,31 @@ def read_reasons(path: Path) -> dict[str, dict[str, str]]:
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def entries(
-    mutants: Iterable[Mutant], outcomes: Mapping[str, Outcome], reasons: Mapping[str, str], text: str
-) -> list[Entry]:
+def entries(mutants: Iterable[Mutant], outcomes: Mapping[str, Outcome], text: str) -> list[Entry]:
     """What the score says of the mutants of one file.
 
     Args:
         mutants: Those that were judged.
         outcomes: What became of them.
-        reasons: Why survivors of this file live.
         text: Of the file.
     """
     found = []
     for m in mutants:
-        verdict, by = outcomes[m.id].verdict, outcomes[m.id].by
-        if verdict == "survived":
-            by = reasons.get(m.id, "")
-            verdict = "equivalent" if by.startswith(EQUIVALENT) else "survived"
-        found.append(Entry(m.id, m.line, m.edit.operator, m.change(text)[:100], verdict, by))
+        outcome = outcomes[m.id]
+        found.append(Entry(m.id, m.line, m.edit.operator, m.change(text)[:100], outcome.verdict, outcome.by))
     return found
+
+
+def with_reasons(score: Score, reasons: Mapping[str, Mapping[str, str]]) -> Score:
+    """The score with the reasons of the mutants that live, as they are now."""
+
+    def explained(file: str, entry: Entry) -> Entry:
+        if entry.verdict in ("killed", "refused"):
+            return entry
+        by = reasons.get(file, {}).get(entry.id, "")
+        return replace(entry, verdict="equivalent" if by.startswith(EQUIVALENT) else "survived", by=by)
+
+    return {file: (digest, [explained(file, e) for e in entries]) for file, (digest, entries) in score.items()}
 
 
 def totals(score: Score) -> dict[str, dict[str, int | float]]:
@@ -110,14 +116,22 @@ def totals(score: Score) -> dict[str, dict[str, int | float]]:
     return result
 
 
+def lines(score: Score) -> list[str]:
+    """The totals for people, a line for each part."""
+    rows = totals(score).items()
+    return [
+        f"{part:7}" + "".join(f"{name} {value}".rjust(16) for name, value in counts.items()) for part, counts in rows
+    ]
+
+
 def write(score: Score, path: Path, seed: int) -> None:
     """Write the score, one mutant a line."""
-    lines = ["{", '"version": 1,', f'"seed": {seed},', f'"totals": {json.dumps(totals(score))},', '"files": {']
+    head = ["{", '"version": 1,', f'"seed": {seed},', f'"totals": {json.dumps(totals(score))},', '"files": {']
     files = []
     for file, (digest, mutants) in sorted(score.items()):
         rows = ",\n".join(json.dumps([e.id, e.line, e.operator, e.change, e.verdict, e.by]) for e in mutants)
         files.append(f'{json.dumps(file)}: {{"digest": "{digest}", "mutants": [\n{rows}\n]}}')
-    text = "\n".join([*lines, ",\n".join(files), "}", "}"]) + "\n"
+    text = "\n".join([*head, ",\n".join(files), "}", "}"]) + "\n"
     partial = path.with_suffix(".partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
@@ -146,6 +160,8 @@ def problems(score: Score, reasons: Mapping[str, Mapping[str, str]]) -> list[str
             # A reason for one that is not in the sample may wait for it.
             if id in by_id and by_id[id].verdict in ("killed", "refused"):
                 found.append(f"{file}: {id} has a reason to live, but {by_id[id].by} {by_id[id].verdict} it")
+    if with_reasons(score, reasons) != score:
+        found.append("reasons have changed since the score was written: `python -m tests.mutation reasons`")
     all = totals(score)["all"]
     if all["killed"] + all["survived"] < LEAST:
         found.append(f"only {all['killed'] + all['survived']} mutants were judged; {LEAST} are the least")

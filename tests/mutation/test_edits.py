@@ -36,8 +36,8 @@ module example #(
 `ifndef SYNTHESIS
   always_ff @(posedge clk) assert (a != 7);
 `endif
-  logic unused;
-  assign unused = &{1'b0, clk};
+  invariant #(.MESSAGE("both")) u_both (.clk(clk), .rst(rst), .broken(b[0] && b[1]));
+  unread u_unread (.unused(&{1'b0, clk}));
 endmodule
 """
 RTL = {
@@ -128,7 +128,7 @@ def test_every_fault_of_a_function() -> None:
 
 def test_names_stay_when_other_lines_change() -> None:
     before = {m.id: m.change(MODULE) for m in named("m.sv", MODULE, rtl_edits.edits("m.sv", MODULE))}
-    longer = MODULE.replace("  logic unused;", "  // more\n  logic more;\n  assign more = a == 2;\n  logic unused;")
+    longer = MODULE.replace("  unread", "  // more\n  logic more;\n  assign more = a == 2;\n  unread")
     after = {m.id: m.change(longer) for m in named("m.sv", longer, rtl_edits.edits("m.sv", longer))}
     assert len(before) == len(set(before)) and before.items() <= after.items()
     assert len(after) > len(before)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from mase_hw.resources import rtl_root
 
 from . import campaign, score
 from .__main__ import main
+from .ledger import Outcome
+from .mutant import Mutant
 from .score import Entry, Score
 
 NAMES = [path.relative_to(campaign.ROOT).as_posix() for path in campaign.sources()]
@@ -34,6 +38,10 @@ def test_the_kept_score(kept: Score, reasons: dict[str, dict[str, str]]) -> None
     """Enough mutants of every file, nearly all of them dead, and a reason for each that lives."""
     assert not score.problems(kept, reasons)
     assert set(kept) <= set(NAMES)
+    written = json.loads((campaign.ROOT / score.KEPT).read_text(encoding="utf-8"))
+    assert written["totals"] == score.totals(kept)
+    page = (campaign.ROOT / "docs" / "mutation.md").read_text(encoding="utf-8")
+    assert "\n".join(score.lines(kept)) in page, "docs/mutation.md shows another score"
     if changed := score.changed_since(kept, campaign.ROOT, NAMES):
         warnings.warn(f"regress/mutation.json is older than {', '.join(changed)}: `make mutation`", stacklevel=1)
 
@@ -53,6 +61,28 @@ def test_reasons_are_of_mutants(kept: Score, reasons: dict[str, dict[str, str]])
     for file, some in reasons.items():
         known = {m.id for m in campaign.mutants_of(campaign.ROOT / file)}
         assert file in changed or set(some) <= known, file
+
+
+def test_what_is_killed_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only mutants that survived, and those that were never judged, are judged when nothing else is asked for."""
+    path = rtl_root() / "lib/skid_buffer.sv"
+    mutants = campaign.chosen(path)
+    file, fates = mutants[0].file, ["killed", "refused", "equivalent", "survived"]
+    judged = [entry(m.id, fate) for m, fate in zip(mutants, fates, strict=False)]
+    kept = tmp_path / "score.json"
+    score.write({file: (score.digest_of(path), judged)}, kept, 1)
+    asked: list[str] = []
+
+    def judge(some: Sequence[Mutant], *rest: object) -> dict[str, Outcome]:
+        asked.extend(m.id for m in some)
+        return {m.id: Outcome("killed", "now") for m in some}
+
+    monkeypatch.setattr(campaign, "judge", judge)
+    now = campaign.update([path], kept, tmp_path, 1, lambda text: None, alive=True)
+    assert asked == [m.id for m in mutants[3:]]
+    verdicts = [e.verdict for e in now[file][1]]
+    # The reason of the one that was equivalent is not in the repository.
+    assert verdicts == ["killed", "refused", "survived", *["killed"] * (len(mutants) - 3)]
 
 
 def test_what_changed_is_named(tmp_path: Path) -> None:
@@ -90,20 +120,34 @@ def test_a_poor_score_is_refused() -> None:
     """Too few mutants, too many that live, one that lives without a reason, a reason for one that is dead."""
     good: Score = {"a.sv": ("", [entry(f"k{i}", "killed") for i in range(490)] + [entry("s", "survived", "open: why")])}
     good["b.py"] = ("", [entry(f"g{i}", "killed") for i in range(20)] + [entry("e", "equivalent", "equivalent: 0")])
-    assert score.problems(good, {"a.sv": {"s": "open: why"}}) == []
+    reasons = {"a.sv": {"s": "open: why"}, "b.py": {"e": "equivalent: 0"}}
+    assert score.problems(good, reasons) == []
     totals = score.totals(good)
     assert totals["golden"] == {"killed": 20, "survived": 0, "equivalent": 1, "refused": 0, "percent": 100.0}
     assert totals["all"]["percent"] == round(100 * 510 / 511, 2)
-    (found,) = score.problems(good, {"a.sv": {"k0": "equivalent: it is not"}})
+    (found,) = score.problems(good, {**reasons, "a.sv": reasons["a.sv"] | {"k0": "equivalent: it is not"}})
     assert "k0 has a reason to live" in found
+    (found,) = score.problems(good, {**reasons, "b.py": {"e": "equivalent: 1"}})
+    assert found.startswith("reasons have changed")
     good["a.sv"][1][-1] = entry("s", "survived", "")
-    (found,) = score.problems(good, {})
+    (found,) = score.problems(good, {"b.py": reasons["b.py"]})
     assert found.startswith("a.sv:1: s lives without a reason")
     good["a.sv"][1].extend(entry(f"s{i}", "survived", "open: why") for i in range(10))
     assert any("98.0 % are the least" in problem for problem in score.problems(good, {}))
     few: Score = {"a.sv": good["a.sv"], "b.py": ("", [])}
     few["a.sv"] = ("", few["a.sv"][1][:499])
     assert any("500 are the least" in problem for problem in score.problems(few, {}))
+
+
+def test_reasons_decide_about_survivors_only() -> None:
+    """A new reason makes an equivalent one, a lost one a survivor; what was killed stays killed."""
+    judged: Score = {"a.sv": ("", [entry("k", "killed"), entry("s", "survived", ""), entry("e", "equivalent")])}
+    now = score.with_reasons(judged, {"a.sv": {"k": "equivalent: no", "s": "equivalent: yes"}})
+    assert [(e.verdict, e.by) for e in now["a.sv"][1]] == [
+        ("killed", "x"),
+        ("equivalent", "equivalent: yes"),
+        ("survived", ""),
+    ]
 
 
 def test_a_score_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ WIDE = {
     "data_out_0": FixedFormat(32, -18),
 }
 
+# No bit of the bias is below the products, so the convolution itself adds it.
+COARSE = {**WIDE, "bias": FixedFormat(31, 3)}
+
 
 def conv(dims: int) -> OpDef:
     """The op of that many dimensions."""
@@ -91,7 +94,7 @@ ATTRIBUTES: dict[str, tuple[dict[str, Any], Any, tuple[int, ...], tuple[int, ...
 }
 
 
-@pytest.mark.parametrize("formats", [S8, WIDE], ids=["s8", "beyond_float64"])
+@pytest.mark.parametrize("formats", [S8, WIDE, COARSE], ids=["s8", "beyond_float64", "coarse_bias"])
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_golden_is_the_sum(name: str, formats: dict[str, FixedFormat]) -> None:
     attributes, pads, image, kernel = ATTRIBUTES[name]

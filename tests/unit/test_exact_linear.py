@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError
-from mase_hw.exact_sums import exact_linear
+from mase_hw.exact_sums import exact_linear, reduced_matmul
 from mase_hw.formats import FixedFormat
 from mase_hw.numerics import quantize
 
@@ -104,3 +104,16 @@ def test_the_golden_of_linear_too(precision: str, half: torch.dtype) -> None:
     expected = [[(s + 3 + (s >> 3 & 1)) >> 3 for s in row] for row in sums]
     with torch.autocast("cpu", dtype=half):
         assert golden(a, t)["data_out_0"].tolist() == expected
+
+
+def test_a_library_that_does_not_answer_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch refuses to be asked by its older API what was set by its newer one; then float64 is used."""
+
+    def refuse() -> str:
+        raise RuntimeError("mix of the legacy and new APIs")
+
+    assert not reduced_matmul()
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
+    assert reduced_matmul()
+    found = exact_linear(torch.tensor([[3.0]]), torch.tensor([[5.0]]), 15)
+    assert found.dtype == torch.float64 and found.tolist() == [[15.0]]

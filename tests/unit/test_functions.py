@@ -203,6 +203,20 @@ def test_wider_still(name: str) -> None:
 
 
 @every_function
+def test_the_memory_of_a_table_is_the_table(name: str) -> None:
+    """Words as wide as an output, at the bits of every input code; both widths differ."""
+    source, target = FixedFormat(6, 2), FixedFormat(9, 3)
+    a = arithmetic(source, target)
+    hardware = default_catalogue()[name].hardware
+    assert hardware is not None
+    (stored,) = hardware.memories(a).values()
+    inputs = all_codes(source)
+    assert stored.bits == 9 and len(stored.words) == 64 and all(0 <= word < 512 for word in stored.words)
+    read = [stored.words[code % 64] for code in inputs.tolist()]
+    assert [word - 512 if word > 255 else word for word in read] == computed(name, a, inputs)
+
+
+@every_function
 def test_the_memories_are_the_arithmetic(name: str) -> None:
     """What the hardware does with the words of its memories, in Python integers, is what the golden computes."""
     for source, target, rounding in WIDE:

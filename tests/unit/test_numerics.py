@@ -72,6 +72,23 @@ def test_mantissas_come_in_the_carrier_of_their_format(fmt: FixedFormat, dtype: 
     assert dequantize(found, fmt).dtype == dtype and torch.equal(dequantize(found, fmt).double(), values)
 
 
+@pytest.mark.parametrize(
+    ("fmt", "dtype"),
+    [
+        (FixedFormat(8, 100), torch.float32),
+        (FixedFormat(8, 101), torch.float64),
+        (FixedFormat(8, -92), torch.float32),
+        (FixedFormat(8, -93), torch.float64),
+    ],
+)
+def test_values_of_extreme_scales_are_float64(fmt: FixedFormat, dtype: torch.dtype) -> None:
+    """Beyond an exponent of 100 at either end; the values are exact in any case."""
+    mantissas = torch.tensor([-128.0, -1.0, 0.0, 127.0])
+    found = dequantize(mantissas, fmt)
+    assert found.dtype == dtype
+    assert [Fraction(v) for v in found.tolist()] == [int(m) / Fraction(2) ** fmt.frac_width for m in mantissas.tolist()]
+
+
 @pytest.mark.parametrize("fmt", [FixedFormat(55, 0), FixedFormat(54, 0, False), FixedFormat(63, 10)])
 def test_formats_beyond_a_float_are_refused(fmt: FixedFormat) -> None:
     with pytest.raises(FormatError, match=r"at most 53 bits\n  where: fc1\.weight"):

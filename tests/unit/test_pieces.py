@@ -154,6 +154,15 @@ def test_refused() -> None:
     wide = FixedFormat(40, 20)
     with pytest.raises(FormatError, match="too large constants"):
         constants("hardtanh", arithmetic(wide, FixedFormat(8, 4), attributes={"min_val": -5e8, "max_val": 5e8}))
+    for low, high, fits in ((-2048.0, 1.0, True), (-2049.0, 1.0, False), (1.0, 2047.0, True), (1.0, 2048.0, False)):
+        # The offsets are small; as codes of the input the ends are 2**20 times as large.
+        a = arithmetic(wide, FixedFormat(8, 4), attributes={"min_val": low, "max_val": high})
+        if fits:
+            found = constants("hardtanh", a)
+            assert (found.low, found.high) == (int(low) << 20, (int(high) << 20) + 1)
+        else:
+            with pytest.raises(FormatError, match="too large constants"):
+                constants("hardtanh", a)
     check = default_catalogue()["hardtanh"].check
     assert check is not None
     with pytest.raises(UnsupportedError, match="finite") as caught:

@@ -1,0 +1,58 @@
+"""Exact division against Python's fractions, at the ends of what 64 bits hold."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+import torch
+
+from mase_hw.errors import FormatError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.ops._division import divide_cast
+from tests.unit.oracle import by_fraction
+
+MOST = (1 << 62) - 1
+"""The largest numerator whose double is an int64."""
+
+
+@pytest.mark.parametrize("overflow", Overflow)
+@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize(
+    ("bound", "largest", "frac", "target"),
+    [
+        (1 << 9, 7, 3, (8, 2, True)),
+        (1 << 9, 7, 3, (12, 9, True)),
+        (1 << 52, 49, 10, (40, 2, True)),
+        (1 << 53, 49, 0, (60, 0, True)),
+        (MOST, 3, 0, (63, 0, True)),
+        (1 << 6, 1 << 20, 40, (8, 0, True)),
+    ],
+)
+def test_division(
+    bound: int, largest: int, frac: int, target: tuple[int, int, bool], rounding: Rounding, overflow: Overflow
+) -> None:
+    """Numbers around zero, halves and both ends, by small divisors and the largest."""
+    numerators = sorted({s * v for s in (1, -1) for v in (0, 1, 2, 3, 5, bound // 2, bound - 1, bound)})
+    for divisor in sorted({1, 2, 3, 4, largest}):
+        got = divide_cast(
+            torch.tensor(numerators),
+            torch.tensor(divisor),
+            (bound, largest),
+            frac,
+            FixedFormat(*target),
+            rounding,
+            overflow,
+        )
+        values = [Fraction(n, divisor) / Fraction(2) ** frac for n in numerators]
+        assert got.to(torch.int64).tolist() == [by_fraction(v, target, rounding.name, overflow.name) for v in values]
+
+
+@pytest.mark.parametrize(
+    ("bound", "largest", "frac"), [(MOST + 1, 3, 0), (1 << 60, 49, 80), (1 << 40, 3, -23)], ids=["top", "below", "up"]
+)
+def test_what_64_bits_do_not_hold_is_refused(bound: int, largest: int, frac: int) -> None:
+    """A numerator that is too large, a divisor that is after it was shifted, and a numerator that was."""
+    with pytest.raises(FormatError, match="carrier") as caught:
+        divide_cast(torch.tensor([bound]), torch.tensor([largest]), (bound, largest), frac, FixedFormat(8, 0))
+    assert caught.value.node == "division"
