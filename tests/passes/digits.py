@@ -20,7 +20,7 @@ from mase_hw.passes import (
     quantize_transform_pass,
 )
 from tests.conftest import ROOT
-from tests.unit.pipeline import WIDTHS, rule
+from tests.unit.pipeline import RANGES, WIDTHS, rule
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Digits:
         """A fresh calibrated float graph."""
         graph, _ = init_metadata_analysis_pass(MaseGraph(self.net))
         graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"image": self.test[0][:1]}})
-        graph, _ = calibrate_analysis_pass(graph, {"data": self.train[0].split(512)})
+        graph, _ = calibrate_analysis_pass(graph, {"data": self.train[0].split(512), **RANGES})
         return graph
 
     def between(self, low: int, high: int) -> float:

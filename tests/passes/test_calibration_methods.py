@@ -127,7 +127,7 @@ def test_range_format_is_the_finest_that_clips_nothing(kind: str, signed: bool, 
         if FixedFormat(width, f, signed).min_mantissa <= np.rint(values.astype(float) * 2.0**f).min()
         and np.rint(values.astype(float) * 2.0**f).max() <= FixedFormat(width, f, signed).max_mantissa
     ]
-    chosen = choose_format(observed([values]), width, signed).fmt
+    chosen = choose_format(observed([values], method="min_max"), width, signed).fmt
     assert chosen == FixedFormat(width, max(fits), signed)
 
 
@@ -169,7 +169,7 @@ def test_a_failure_leaves_the_state(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="NaN"):
         observed([samples("normal"), np.array([1, np.nan], dtype=np.float32)], state=state)
     with pytest.raises(ConfigError, match="another method"):
-        observed([samples("normal")], method="mse", state=state)
+        observed([samples("normal")], method="min_max", state=state)
     assert json.dumps(state.to_document()) == before
     (tmp_path / "x.json").write_text('{"version": 9}')
     with pytest.raises(ConfigError, match="no state of a calibration"):

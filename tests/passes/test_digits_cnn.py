@@ -15,7 +15,7 @@ from mase_hw.nn import Quantized
 from mase_hw.passes import quantize_transform_pass
 from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization
 from tests.passes.digits import accuracy, digits_cnn
-from tests.unit.pipeline import WIDTHS, formats, rule
+from tests.unit.pipeline import RANGES, WIDTHS, formats, rule
 
 
 def quantised(weight: int) -> MaseGraph:
@@ -59,7 +59,7 @@ def test_a_mixed_plan_is_hardware(tmp_path: Path, tmp_path_factory: pytest.TempP
     assert found.raised and found.cost["mixed"] < 0.5 * found.cost["high"]
     print(f"target {target:.4f}, reached {found.score:.4f}, raised {found.raised}, cost {found.cost}")
     images = d.test[0][:32]
-    config = {"quantize": found.plan.quantize, "hardware": {"max_parallelism": 4}}
+    config = {"quantize": found.plan.quantize, "calibrate": RANGES, "hardware": {"max_parallelism": 4}}
     design = mase_hw.compile(d.net, images[:1], config, out=tmp_path / "bundle", calibration=d.train[0].split(512))
     for node in found.graph.nodes:
         if node.op == "call_module":

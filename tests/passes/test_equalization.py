@@ -19,7 +19,7 @@ from mase_hw.passes import (
     fold_batch_norm_transform_pass,
     quantize_transform_pass,
 )
-from tests.unit.pipeline import EIGHT, WIDTHS, annotated, inputs, quantised, rule
+from tests.unit.pipeline import EIGHT, RANGES, WIDTHS, annotated, inputs, quantised, rule
 
 
 def bits(width: int) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def uneven_norms(seed: int = 0) -> nn.Module:
 
 def loss(graph: MaseGraph, model: nn.Module, x: Tensor, width: int) -> float:
     """SQNR in dB of a float graph, quantised, against the model."""
-    calibrate_analysis_pass(graph, {"data": [x]})
+    calibrate_analysis_pass(graph, {"data": [x], **RANGES})
     quantize_transform_pass(graph, bits(width))
     with torch.no_grad():
         want, got = model(x).double().numpy(), graph.model(x).double().numpy()
@@ -74,7 +74,9 @@ def test_what_does_not_help_is_undone(model: nn.Module, step: str, lost: float) 
     assert worse < plain - lost
     before = graph()
     weights = {name: value.clone() for name, value in before.model.state_dict().items()}
-    guarded, info = equalization_transform_pass(before, {"data": [x], step: True, "quantize": bits(4)})
+    guarded, info = equalization_transform_pass(
+        before, {"data": [x], step: True, "quantize": bits(4), "calibrate": RANGES}
+    )
     assert not info["modified"] and not info["steps"][step]["kept"]
     assert all(torch.equal(weights[name], value) for name, value in guarded.model.state_dict().items())
     assert info["steps"][step]["sqnr_db"] == {"before": pytest.approx(plain), "after": pytest.approx(worse)}
@@ -87,7 +89,7 @@ def test_what_helps_is_kept_step_by_step() -> None:
     graph = fold_batch_norm_transform_pass(annotated(model, x))[0]
     plain = loss(fold_batch_norm_transform_pass(annotated(model, x))[0], model, x, 4)
     enabled = {"cross_layer": True, "absorb_bias": True, "smooth_quant": True}
-    graph, info = equalization_transform_pass(graph, {"data": [x], "quantize": bits(4), **enabled})
+    graph, info = equalization_transform_pass(graph, {"data": [x], "quantize": bits(4), "calibrate": RANGES, **enabled})
     assert list(info["steps"]) == ["cross_layer", "absorb_bias", "smooth_quant"]
     kept = [step for step in info["steps"].values() if step["kept"]]
     assert kept and info["modified"]

@@ -74,15 +74,21 @@ def test_the_commonest_values_are_the_default() -> None:
     given = {"default": BASE, "linear": rule(bias_width=9), "overrides": {"fc2": {"config": {"weight_width": 3}}}}
     assert compose(net, settings_of(net, complete("c", given))) == {
         "by": "type",
+        "output_width": 1,
         "default": {"config": {**BASE["config"], "bias_width": 9}},
         "overrides": {"fc2": {"config": {"weight_width": 3}}},
     }
-    assert compose(net, settings_of(net, complete("c", uniform(6)))) == {"by": "type", "default": BASE}
+    assert compose(net, settings_of(net, complete("c", uniform(6)))) == {
+        "by": "type",
+        "output_width": 1,
+        "default": BASE,
+    }
 
 
 def test_the_file_is_a_configuration(tmp_path: Path) -> None:
     quantize = {
         "by": "type",
+        "output_width": 1,
         "default": rule(**dict.fromkeys(WIDTHS, 8), rounding="half_up"),
         "overrides": {"fc1": rule(weight_width=3, data_in_signed=False), 'odd "name"': rule(data_in_frac_width=-2)},
     }

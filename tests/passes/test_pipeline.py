@@ -191,8 +191,9 @@ def test_what_explain_looks_at_is_a_prefix_of_compile(tmp_path: Path) -> None:
 
 def test_compile_says_what_takes_time(tmp_path: Path) -> None:
     said: list[str] = []
-    mase_hw.compile(seeded(MLP), X[:1], out=tmp_path / "a", progress=said.append)
-    assert said[:-2] == [
+    design = mase_hw.compile(seeded(MLP), X[:1], out=tmp_path / "a", progress=said.append)
+    assert design.quantisation is not None
+    assert said[: -2 - len(design.quantisation.lines())] == [
         "tracing the model", "observing value ranges", "quantising", "mapping to hardware", "emitting SystemVerilog",
         "choosing test vectors",
     ]  # fmt: skip

@@ -126,7 +126,7 @@ def test_calibration_and_quantisation_as_one_pass() -> None:
 def test_explain() -> None:
     model, x = seeded(MLP), inputs(64, 6)
     graph = annotated(model, {"x": x})
-    calibrate_analysis_pass(graph, {"data": [x], "method": "mse"})
+    calibrate_analysis_pass(graph, {"data": [x], "method": "mse", "weight_method": "min_max"})
     config = {**EIGHT, "linear": rule(weight_width=6), "overrides": {"fc2": rule(weight_width=5, bias_frac_width=3)}}
     _, info = quantize_transform_pass(graph, config)
     found = explain(graph, "fc2")

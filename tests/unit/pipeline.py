@@ -32,6 +32,8 @@ def rule(**keys: Any) -> dict[str, Any]:
 
 EIGHT = {"default": rule(**WIDTHS)}
 """8 bits everywhere, fraction widths from observed ranges."""
+RANGES = {"method": "min_max", "weight_method": "min_max"}
+"""A calibration after which formats hold all that was seen."""
 FIXED = {"default": rule(**WIDTHS, **FRACS)}
 """8 bits everywhere, fraction widths given."""
 
@@ -129,7 +131,7 @@ def annotated(model: nn.Module, *tensors: Tensor, catalogue: Catalogue | None = 
 
 def calibrated(model: nn.Module, *tensors: Tensor) -> MaseGraph:
     """The same, and ranges observed on the same tensors."""
-    graph, _ = calibrate_analysis_pass(annotated(model, *tensors), {"data": [tensors]})
+    graph, _ = calibrate_analysis_pass(annotated(model, *tensors), {"data": [tensors], **RANGES})
     verify_analysis_pass(graph)
     return graph
 

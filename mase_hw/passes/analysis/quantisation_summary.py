@@ -38,7 +38,7 @@ class NodeNoise:
         added: Share of noise power in its result that its inputs did not have.
         clipped: Share of its float results beyond the range of its format.
         zeros: Share of its results that became zero.
-        remedy: What would help most, from what causes its noise.
+        remedy: What causes most of its noise, and the key that would help.
     """
 
     node: str
@@ -89,21 +89,15 @@ class Summary:
 
     def lines(self) -> list[str]:
         """At most ten lines of text, and as many warnings as are named."""
-        data = f"{self.batches} batches of calibration data, {self.rows} rows" if self.calibrated else (
-            "the example alone: give calibration data"
-        )  # fmt: skip
+        data = f"{self.batches} batches, {self.rows} rows" if self.calibrated else "the example: give calibration data"
         found = [f"quantised {len(self.nodes)} nodes; value ranges from {data}"]
         ratios = ", ".join(_decibels(ratio) for ratio in self.outputs[:NAMED])
         more = f" and {len(self.outputs) - NAMED} more" if len(self.outputs) > NAMED else ""
-        found.append(f"signal-to-noise ratio at the output: {ratios}{more} (of {self.frames} rows)")
-        found += [
-            f"  most is lost at {n.node}: {_decibels(n.snr)} there, {n.added:.2g} of the signal's power; {n.remedy}"
-            for n in self.worst()
-        ]
+        found.append(f"signal-to-noise ratio at the output: {ratios}{more} ({self.frames} rows)")
+        found += [f"  lost at {n.node}: {_decibels(n.snr)}, mostly by {n.remedy}" for n in self.worst()]
         found.append(f"of results {self.clipped:.2%} are clipped and {self.zeros:.2%} became zero")
-        found.append(
-            f"of parameters {self.parameters_clipped:.2%} are clipped and {self.parameters_zero:.2%} became zero"
-        )
+        lost = f"{self.parameters_clipped:.2%} are clipped and {self.parameters_zero:.2%} became zero"
+        found.append(f"of parameters {lost}")
         found += [f"warning: {text}" for text in self.warnings[:NAMED]]
         rest = len(self.warnings) - NAMED
         return [*found, f"warning: and {rest} more of the kind"] if rest > 0 else found
@@ -280,17 +274,13 @@ def _remedy(graph: MaseGraph, name: str, sums: _Sums, parameters: _Parameters) -
     if name in parameters.lost:
         causes["weight"] = parameters.lost[name][0]
     cause = max(causes, key=lambda key: causes[key])
-    prefix = f"overrides.{name}.config"
     if cause == "weight":
         width = module.arithmetic.formats["weight"].width
-        finer = "" if "weight_shift" in module.parameter_names else " or weight_granularity = 'channel'"
-        return f"mostly by its weights: {prefix}.weight_width = {width + 1}{finer}"
+        finer = "" if "weight_shift" in module.parameter_names else " (or per channel)"
+        return f"its weights: weight_width = {width + 1}{finer}"
     if cause == "range":
-        share = sums.clipped / (sums.count or 1)
-        return (
-            f"mostly by clipping {share:.2%}: {prefix}.data_out_width = {fmt.width + 1} or calibrate.method = 'min_max'"
-        )
-    return f"mostly by rounding its result: {prefix}.data_out_width = {fmt.width + 1}"
+        return f"clipping {sums.clipped / (sums.count or 1):.2%}: data_out_width = {fmt.width + 1} (or min_max)"
+    return f"rounding: data_out_width = {fmt.width + 1}"
 
 
 def _share(noise: float, signal: float) -> float:
