@@ -26,6 +26,7 @@ class Rounding(IntEnum):
     HALF_UP = 1
     FLOOR = 2
     TRUNC = 3
+    HALF_AWAY = 4
 
     @classmethod
     def parse(cls, value: Rounding | str | int) -> Rounding:

@@ -46,6 +46,8 @@ def cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overfl
             x = floor + (up | (tie & ((floor & 1) == 1))).to(x.dtype)
         elif rounding is Rounding.HALF_UP:
             x = floor + (up | tie).to(x.dtype)
+        elif rounding is Rounding.HALF_AWAY:
+            x = floor + (up | (tie & (floor >= 0))).to(x.dtype)
         elif rounding is Rounding.FLOOR:
             x = floor
         else:

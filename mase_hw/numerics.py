@@ -92,20 +92,25 @@ class _Cast(torch.autograd.Function):
         return grad.masked_fill(clipped, 0.0), None, None, None, None
 
 
+def _rounded(x: Tensor, rounding: Rounding) -> Tensor:
+    """A float to an integer; the differences to the neighbours are exact."""
+    if rounding is Rounding.HALF_EVEN:
+        return torch.round(x)
+    if rounding is Rounding.HALF_UP:
+        floor = torch.floor(x)
+        return floor + (x - floor >= 0.5).to(x.dtype)
+    if rounding is Rounding.HALF_AWAY:
+        inner = torch.trunc(x)
+        return inner + torch.sign(x) * ((x - inner).abs() >= 0.5).to(x.dtype)
+    return torch.floor(x) if rounding is Rounding.FLOOR else torch.trunc(x)
+
+
 def _cast_float(
     m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow
 ) -> tuple[Tensor, Tensor]:
     x = m * math.ldexp(1.0, -max(-_FAR, min(_FAR, shift))) if shift else m
     if shift > 0:
-        if rounding is Rounding.HALF_EVEN:
-            x = torch.round(x)
-        elif rounding is Rounding.HALF_UP:
-            floor = torch.floor(x)
-            x = floor + (x - floor >= 0.5).to(x.dtype)
-        elif rounding is Rounding.FLOOR:
-            x = torch.floor(x)
-        else:
-            x = torch.trunc(x)
+        x = _rounded(x, rounding)
     low, high = fmt.min_mantissa, fmt.max_mantissa
     if overflow is Overflow.SATURATE:
         clipped = (x < low) | (x > high)
@@ -231,12 +236,7 @@ class _Round(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rounding: Rounding) -> Tensor:
-        if rounding is Rounding.HALF_EVEN:
-            return torch.round(x)
-        if rounding is Rounding.HALF_UP:
-            floor = torch.floor(x)
-            return floor + (x - floor >= 0.5).to(x.dtype)
-        return torch.floor(x) if rounding is Rounding.FLOOR else torch.trunc(x)
+        return _rounded(x, rounding)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:

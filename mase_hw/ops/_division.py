@@ -36,6 +36,8 @@ class _Divide(torch.autograd.Function):
             up = (twice > div) | ((twice == div) & (quotient % 2 == 1))
         elif rounding is Rounding.HALF_UP:
             up = (twice > div) | ((twice == div) & (n >= 0))
+        elif rounding is Rounding.HALF_AWAY:
+            up = twice >= div  # of the magnitude
         elif rounding is Rounding.FLOOR:
             up = (twice > 0) & (n < 0)
         else:

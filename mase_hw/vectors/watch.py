@@ -13,7 +13,7 @@ from mase_hw.nn import Quantized
 from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.playback import at_a_time, cut, frames_of, playbacks, stackable
 
-_HALVES = (Rounding.HALF_EVEN, Rounding.HALF_UP)
+_HALVES = (Rounding.HALF_EVEN, Rounding.HALF_UP, Rounding.HALF_AWAY)
 
 
 class CastCounter:

@@ -5,7 +5,8 @@
 // A format (WIDTH, FRAC, SIGNED) holds the values m * 2^-FRAC, m an integer of
 // WIDTH bits; FRAC may be negative or exceed WIDTH. The exact value is rounded
 // to a multiple of 2^-OUT_FRAC, then brought into the output range.
-//   ROUNDING 0 half to even, 1 half up (ties to +inf), 2 floor, 3 towards zero.
+//   ROUNDING 0 half to even, 1 half up (ties to +inf), 2 floor, 3 towards zero,
+//            4 half away (ties away from zero).
 //   OVERFLOW 0 saturate (unsigned outputs clamp negative values to 0),
 //            1 wrap (modulo 2^OUT_WIDTH).
 //
@@ -38,9 +39,9 @@ module fixed_cast_unit #(
         1, "fixed_cast_unit: IN_SIGNED %0d and OUT_SIGNED %0d must be 0 or 1", IN_SIGNED, OUT_SIGNED
     );
   end
-  if (ROUNDING < 0 || ROUNDING > 3) begin : g_bad_rounding
-    // Refuses ROUNDING=-1; ROUNDING=4
-    $fatal(1, "fixed_cast_unit: ROUNDING must be 0, 1, 2 or 3, got %0d", ROUNDING);
+  if (ROUNDING < 0 || ROUNDING > 4) begin : g_bad_rounding
+    // Refuses ROUNDING=-1; ROUNDING=5
+    $fatal(1, "fixed_cast_unit: ROUNDING must be 0 to 4, got %0d", ROUNDING);
   end
   if (OVERFLOW < 0 || OVERFLOW > 1) begin : g_bad_overflow
     // Refuses OVERFLOW=-1; OVERFLOW=2
@@ -89,8 +90,12 @@ module fixed_cast_unit #(
       assign increment = fraction[Drop-1];
     end else if (ROUNDING == 2) begin : g_floor
       assign increment = 1'b0;
-    end else begin : g_trunc
+    end else if (ROUNDING == 3) begin : g_trunc
       assign increment = ext[ExtW-1] && (fraction != '0);
+    end else begin : g_half_away
+      // At least the half; exactly on it only above zero.
+      localparam logic [Drop-1:0] Half = Drop'(1) << (Drop - 1);
+      assign increment = fraction[Drop-1] && ((fraction != Half) || !ext[ExtW-1]);
     end
     // Some roundings look at only a part of the fraction.
     unread u_unread (.unused(&fraction));

@@ -53,9 +53,9 @@ module fixed_divide_unit #(
         COLS
     );
   end
-  if (ROUNDING < 0 || ROUNDING > 3) begin : g_bad_rounding
-    // Refuses ROUNDING=-1; ROUNDING=4
-    $fatal(1, "fixed_divide_unit: ROUNDING must be 0, 1, 2 or 3, got %0d", ROUNDING);
+  if (ROUNDING < 0 || ROUNDING > 4) begin : g_bad_rounding
+    // Refuses ROUNDING=-1; ROUNDING=5
+    $fatal(1, "fixed_divide_unit: ROUNDING must be 0 to 4, got %0d", ROUNDING);
   end
 
   // Fraction bits of the numerator that the quotient has not (Drop), or lacks
@@ -152,8 +152,10 @@ module fixed_divide_unit #(
     assign increment = (rest_twice > half) || ((rest_twice == half) && !negative2_q);
   end else if (ROUNDING == 2) begin : g_floor
     assign increment = negative2_q && (rest_twice != '0);
-  end else begin : g_trunc
+  end else if (ROUNDING == 3) begin : g_trunc
     assign increment = 1'b0;
+  end else begin : g_half_away
+    assign increment = rest_twice >= half;
   end
   assign rounded = (WholeW + 1)'(quotient_q) + (WholeW + 1)'(increment);
 

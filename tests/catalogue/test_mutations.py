@@ -58,6 +58,9 @@ WRONG = {
             ),
         ),
     ),
+    "half_away rounds negative ties up": Mutation(
+        "cast-half_away_saturate", CAST, (("(fraction != Half) || !ext[ExtW-1]", "(fraction != Half) || 1'b1"),)
+    ),
     "truncation is floor for odd values": Mutation(
         "cast-trunc_saturate", CAST, (("ext[ExtW-1] && (fraction != '0)", "ext[ExtW-1] && fraction[0]"),)
     ),

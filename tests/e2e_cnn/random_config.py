@@ -28,7 +28,7 @@ def _widths(rng: random.Random, weights: bool) -> dict[str, Any]:
     if rng.random() < 0.15:
         found["data_out_frac_width"] = found["data_out_width"] - rng.randint(1, 3)
     if rng.random() < 0.3:
-        found["rounding"] = rng.choice(["half_even", "half_up", "floor", "trunc"])
+        found["rounding"] = rng.choice(["half_even", "half_up", "floor", "trunc", "half_away"])
     if rng.random() < 0.2:
         found["overflow"] = "wrap"
     return found

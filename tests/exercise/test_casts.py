@@ -17,7 +17,7 @@ from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, CastCounter, FaultyCast
 from tests.unit.oracle import round_fraction
 
-HALVES = (Rounding.HALF_EVEN, Rounding.HALF_UP)
+HALVES = (Rounding.HALF_EVEN, Rounding.HALF_UP, Rounding.HALF_AWAY)
 MODES = [(rounding, overflow) for rounding in Rounding for overflow in Overflow]
 FORMATS = [FixedFormat(8, 3), FixedFormat(4, 6, False), FixedFormat(1, 0), FixedFormat(30, -2), FixedFormat(52, 40)]
 

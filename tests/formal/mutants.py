@@ -146,6 +146,7 @@ MUTANTS: dict[str, Mutant] = {
         "begin : g_half_up\n assign increment = whole[0] &&",
         1,
     ),
+    "cast_rounds_negative_ties_up": of(DROP, "p_round", "(fraction != Half) || !ext[ExtW-1]", "1'b1", 1),
     "cast_rounds_floor_up": of(DROP, "p_round", "increment = 1'b0", "increment = fraction[0]", 1),
     "cast_truncates_to_the_floor": of(DROP, "p_round", "ext[ExtW-1] && (fraction != '0)", "1'b0", 1),
     "cast_saturates_too_low": of(DROP, "p_overflow", "? Lowest : ~Lowest", "? Lowest : ~Lowest - OUT_WIDTH'(1)", 1),
@@ -165,6 +166,9 @@ MUTANTS: dict[str, Mutant] = {
         "p_round",
         "(rest_twice == half) && !negative2_q",
         "(rest_twice == half) && negative2_q",
+    ),
+    "divide_rounds_ties_to_zero": of(
+        divide(IN_WIDTH=5, COL_MIN=2), "p_round", "rest_twice >= half", "rest_twice > half"
     ),
     "divide_truncates_for_floor": of(THIRDS, "p_round", "negative2_q && (rest_twice != '0)", "1'b0"),
     "divide_has_a_reciprocal_too_small": of(THIRDS, "p_round", "+ (RecipW + 1)'(Div - 1);", "+ '0;"),

@@ -107,7 +107,10 @@ def test_keys_that_some_of_the_nodes_have() -> None:
         ({"default": rule(bias_width=-8)}, ["default.config.bias_width", "got -8"]),
         ({"default": rule(data_in_width=10**6)}, ["default.config.data_in_width", "less than or equal to"]),
         ({"default": rule(data_in_width=7.5)}, ["default.config.data_in_width", "7.5"]),
-        ({"default": rule(rounding="up")}, ["default.config.rounding", "half_even | half_up | floor | trunc"]),
+        (
+            {"default": rule(rounding="up")},
+            ["default.config.rounding", "half_even | half_up | floor | trunc | half_away"],
+        ),
         ({"default": rule(overflow="clamp")}, ["default.config.overflow", "saturate | wrap"]),
         (
             {"default": rule(weight_width=0, bias_width=0, x=1)},

@@ -13,7 +13,7 @@ from fixedpoint import FixedPoint
 Format = tuple[int, int, bool]
 
 ROUNDING_NAMES = {"HALF_EVEN": "convergent", "HALF_UP": "nearest", "FLOOR": "down", "TRUNC": "in"}
-"""Our rounding modes in the words of `fixedpoint`."""
+"""Our rounding modes in the words of `fixedpoint`; HALF_AWAY is "nearest" of the magnitude."""
 OVERFLOW_NAMES = {"SATURATE": "clamp", "WRAP": "wrap"}
 
 
@@ -34,6 +34,8 @@ def round_fraction(value: Fraction, rounding: str) -> int:
         up = rest >= half
     elif rounding == "FLOOR":
         up = False
+    elif rounding == "HALF_AWAY":
+        up = rest > half or (rest == half and value > 0)
     else:
         assert rounding == "TRUNC"
         up = value < 0 and rest != 0
@@ -59,6 +61,9 @@ def by_fixedpoint(value: Fraction, fmt: Format, rounding: str, overflow: str) ->
     scaled = value * Fraction(2) ** fmt[1]
     fraction_bits = scaled.denominator.bit_length() - 1
     assert scaled.denominator == 1 << fraction_bits, "only binary fractions have an exact starting point"
+    if rounding == "HALF_AWAY":
+        magnitude = by_fixedpoint(abs(scaled), (abs(scaled.numerator).bit_length() + 2, 0, False), "HALF_UP", "WRAP")
+        return by_fixedpoint(Fraction(magnitude if scaled > 0 else -magnitude), (fmt[0], 0, fmt[2]), "FLOOR", overflow)
     integer_bits = abs(scaled.numerator).bit_length() + fmt[0] + 2
     bits = scaled.numerator % 2 ** (integer_bits + fraction_bits)
     return resized(FixedPoint(hex(bits), True, integer_bits, fraction_bits), (fmt[0], 0, fmt[2]), rounding, overflow)

@@ -136,14 +136,15 @@ def test_modes_by_name_and_code(kind: type[Rounding] | type[Overflow]) -> None:
 
 
 def test_codes_of_the_rtl() -> None:
-    assert [(r.name, int(r)) for r in Rounding] == [("HALF_EVEN", 0), ("HALF_UP", 1), ("FLOOR", 2), ("TRUNC", 3)]
+    modes = [("HALF_EVEN", 0), ("HALF_UP", 1), ("FLOOR", 2), ("TRUNC", 3), ("HALF_AWAY", 4)]
+    assert [(r.name, int(r)) for r in Rounding] == modes
     assert [(o.name, int(o)) for o in Overflow] == [("SATURATE", 0), ("WRAP", 1)]
 
 
-@pytest.mark.parametrize("value", ["half_odd", "halfeven", 4, -1, True, 1.0, None, ""])
+@pytest.mark.parametrize("value", ["half_odd", "halfeven", 5, -1, True, 1.0, None, ""])
 def test_unknown_modes(value: object) -> None:
     with pytest.raises(
-        FormatError, match=r"(?s)unknown rounding mode.*half_even \| half_up \| floor \| trunc"
+        FormatError, match=r"(?s)unknown rounding mode.*half_even \| half_up \| floor \| trunc \| half_away"
     ) as caught:
         Rounding.parse(value)  # type: ignore[arg-type]
     assert caught.value.got == repr(value)

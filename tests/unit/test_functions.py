@@ -81,6 +81,8 @@ def rounded(value: Fraction, mode: Rounding) -> int:
         up = rest > Fraction(1, 2) or (rest == Fraction(1, 2) and below % 2 == 1)
     elif mode is Rounding.HALF_UP:
         up = rest >= Fraction(1, 2)
+    elif mode is Rounding.HALF_AWAY:
+        up = rest > Fraction(1, 2) or (rest == Fraction(1, 2) and value > 0)
     else:
         up = mode is Rounding.TRUNC and value < 0 and rest > 0
     return below + int(up)

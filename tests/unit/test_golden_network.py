@@ -18,7 +18,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis import add_common_metadata_analysis_pass, init_metadata_analysis_pass, verify_analysis_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 
-ROUNDINGS = ("half_even", "half_up", "floor", "trunc")
+ROUNDINGS = ("half_even", "half_up", "floor", "trunc", "half_away")
 OVERFLOWS = ("saturate", "wrap")
 
 
@@ -80,6 +80,8 @@ def divide(m: int, shift: int, rounding: str) -> int:
         return whole + (1 if rest > half or (rest == half and whole & 1) else 0)
     if rounding == "half_up":
         return whole + (1 if rest >= half else 0)
+    if rounding == "half_away":
+        return whole + (1 if rest > half or (rest == half and m > 0) else 0)
     return whole + (1 if rounding == "trunc" and m < 0 and rest else 0)
 
 

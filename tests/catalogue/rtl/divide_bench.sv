@@ -3,7 +3,7 @@
 // divide_bench: fixed_divide_unit in every rounding mode and both overflows.
 //
 // An input word is {column, row, numerator}, 4 bits each but the numerator;
-// lane ROUNDING + 4 * OVERFLOW of the output is the quotient in that mode. The
+// lane ROUNDING + 5 * OVERFLOW of the output is the quotient in that mode. The
 // registers of the unit move independently, as in the op that uses it.
 //
 // Latency:    3 cycles.
@@ -25,7 +25,7 @@ module divide_bench #(
     input  logic [0:0][ IN_WIDTH+7:0] in_data,
     input  logic                      in_valid,
     output logic                      in_ready,
-    output logic [7:0][OUT_WIDTH-1:0] out_data,
+    output logic [9:0][OUT_WIDTH-1:0] out_data,
     output logic                      out_valid,
     input  logic                      out_ready
 );
@@ -52,7 +52,7 @@ module divide_bench #(
     end
   end
 
-  for (genvar m = 0; m < 8; m++) begin : g_mode
+  for (genvar m = 0; m < 10; m++) begin : g_mode
     fixed_divide_unit #(
         .IN_WIDTH  (IN_WIDTH),
         .IN_FRAC   (IN_FRAC),
@@ -63,8 +63,8 @@ module divide_bench #(
         .OUT_WIDTH (OUT_WIDTH),
         .OUT_FRAC  (OUT_FRAC),
         .OUT_SIGNED(OUT_SIGNED),
-        .ROUNDING  (m % 4),
-        .OVERFLOW  (m / 4)
+        .ROUNDING  (m % 5),
+        .OVERFLOW  (m / 5)
     ) u_divide (
         .clk     (clk),
         .enable  (enable),

@@ -43,7 +43,7 @@ module fixed_cast_unit_proof #(
   assign value = extend(W'(in_data), IN_WIDTH, IN_SIGNED);
 
   for (genvar i = 0; i < SHIFTS; i++) begin : g_shift
-    for (genvar r = 0; r < 4; r++) begin : g_rounding
+    for (genvar r = 0; r < 5; r++) begin : g_rounding
       for (genvar v = 0; v < 2; v++) begin : g_overflow
         localparam int Shift = SHIFT_MIN + i;
         localparam int OutFrac = 3 - i;  // only the difference matters
@@ -82,6 +82,9 @@ module fixed_cast_unit_proof #(
           assign right = above >= -Step && above < Step;
         end else if (r == 2) begin : g_floor
           assign right = above >= Zero && above < (Step <<< 1);
+        end else if (r == 4) begin : g_half_away
+          assign right = (value < Zero) ? (above > -Step && above <= Step) :
+                                          (above >= -Step && above < Step);
         end else begin : g_trunc
           assign right = (value < Zero) ? (above <= Zero && above > -(Step <<< 1)) :
                                         (above >= Zero && above < (Step <<< 1));

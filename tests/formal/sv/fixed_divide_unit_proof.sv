@@ -81,10 +81,10 @@ module fixed_divide_unit_proof #(
 
   // The registers of every unit, for the invariants.
   localparam int BitsW = 8 * W;
-  logic [3:0][1:0][BitsW-1:0] operand_bits;
-  logic [3:0][1:0][BitsW-1:0] quotient_bits;
+  logic [4:0][1:0][BitsW-1:0] operand_bits;
+  logic [4:0][1:0][BitsW-1:0] quotient_bits;
 
-  for (genvar r = 0; r < 4; r++) begin : g_rounding
+  for (genvar r = 0; r < 5; r++) begin : g_rounding
     for (genvar v = 0; v < 2; v++) begin : g_overflow
       logic [OUT_WIDTH-1:0] out_data;
       fixed_divide_unit #(
@@ -122,6 +122,9 @@ module fixed_divide_unit_proof #(
         assign right = above >= -step && above < step;
       end else if (r == 2) begin : g_floor
         assign right = above >= Zero && above < (step <<< 1);
+      end else if (r == 4) begin : g_half_away
+        assign right = (value[2] < Zero) ? (above > -step && above <= step) :
+                                           (above >= -step && above < step);
       end else begin : g_trunc
         assign right = (value[2] < Zero) ? (above <= Zero && above > -(step <<< 1)) :
                                            (above >= Zero && above < (step <<< 1));
