@@ -19,12 +19,14 @@ from mase_hw.emit.passes import (
     emit_verilog_top_transform_pass,
 )
 from mase_hw.emit.reference import Inputs
+from mase_hw.errors import ConfigError
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.pipeline import Pipeline, Step
+from mase_hw.passes.rounding import keep_float_analysis_pass, round_weights_transform_pass
 from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
@@ -51,9 +53,11 @@ def quantise_pipeline(
         ConfigError: If the configuration or the arguments of a pass are wrong.
     """
     settings, dummy = load_config(config), dict(example_inputs)
-    if settings.equalization.enabled and isinstance(calibration, Iterator):
+    several = settings.equalization.enabled or settings.rounding.enabled
+    if several and isinstance(calibration, Iterator):
         calibration = list(calibration)  # gone through several times
     observed = {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()}
+    keep, rounding = _rounding(settings, calibration)
     fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
     steps = [
         Step("init", init_metadata_analysis_pass),
@@ -63,9 +67,28 @@ def quantise_pipeline(
         Step("lower_slices", lower_slices_transform_pass),
         *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),
+        *keep,
         Step(QUANTIZE, quantize_transform_pass, settings.quantize, "quantising"),
+        *rounding,
     ]
     return Pipeline(steps, "quantise")
+
+
+def _rounding(settings: CompileConfig, calibration: Any) -> tuple[list[Step], list[Step]]:
+    """What is done before the quantisation, and after it, to choose mantissas."""
+    if not settings.rounding.enabled:
+        return [], []
+    if calibration is None:
+        raise ConfigError(
+            "weights are rounded, or biases corrected, by what happens on data, and there is none",
+            field="rounding",
+            got="no calibration data",
+            remedy="give compile calibration data, or leave the table rounding out",
+        )
+    given = {**settings.rounding.model_dump(), "data": calibration}
+    return [Step("float", keep_float_analysis_pass)], [
+        Step("rounding", round_weights_transform_pass, given, "rounding weights")
+    ]
 
 
 def _equalization(settings: CompileConfig, data: Any) -> list[Step]:

@@ -4,10 +4,12 @@ With ``V`` the free variables, a weight is ``step * clip(floor(w / step) + h(V))
 sigmoid ``clip(sigmoid(V) * (zeta - gamma) + gamma, 0, 1)``. What is minimised is the squared error of the layer and
 ``regulariser * sum(1 - |2 h(V) - 1|**beta)``, which draws every ``h`` to 0 or 1 more and more as ``beta`` falls. The
 error is that of all data at once (see :mod:`~mase_hw.passes.rounding.problem`), so nothing is drawn at random. In the
-end single weights that are better the other way are turned (each for itself, until there is none).
+end single weights, and pairs of them, that are better the other way are turned, until there are none.
 """
 
 from __future__ import annotations
+
+import itertools
 
 import torch
 from torch import Tensor
@@ -21,13 +23,16 @@ FIRST, LAST = 20.0, 2.0
 WARM_UP = 0.2
 """Share of the iterations without the regulariser."""
 
+PAIRS = 512
+"""Rows of so many weights, or fewer, are also searched for pairs."""
+
 
 def rectified_sigmoid(free: Tensor) -> Tensor:
     """``h(V)``, between 0 and 1, both included."""
     return (torch.sigmoid(free) * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
 
 
-def adaround(problem: Problem, iterations: int = 2000, rate: float = 0.02, regulariser: float = 0.05) -> Tensor:
+def adaround(problem: Problem, iterations: int = 2000, rate: float = 0.02, regulariser: float = 0.2) -> Tensor:
     """Mantissas by learned rounding; a row for which rounding to nearest errs less keeps that.
 
     Args:
@@ -69,21 +74,31 @@ def adaround(problem: Problem, iterations: int = 2000, rate: float = 0.02, regul
         free = free - step * first / ((second / (1 - 0.999 ** (done + 1))).sqrt() + 1e-8)
     found = problem.clipped(floor + (rectified_sigmoid(free) >= 0.5))
     low, high = problem.clipped(floor), problem.clipped(floor + 1)
-    return problem.better(_turned(problem, found, low, high), nearest)
+    # Rounding to nearest is itself one of these choices, and a second place to begin from.
+    other = _turned(problem, nearest, low, high)
+    return problem.better(problem.better(_turned(problem, found, low, high), other), nearest)
 
 
 def _turned(problem: Problem, found: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Turn in every row the weight that gains most by it, until no single one gains anything."""
-    diagonal = problem.hessian.diagonal(dim1=-2, dim2=-1).unsqueeze(1)
-    for _ in range(found.shape[-1] * 4):
-        other = torch.where(found == low, high, low)
-        move = (other - found) * problem.step
-        slope = (found * problem.step) @ problem.hessian - problem.cross
-        gain = -(move**2 * diagonal + 2 * move * slope)
-        best, place = gain.max(-1, keepdim=True)
-        better = best > 1e-9 * problem.power.unsqueeze(-1).clamp_min(1e-300)
-        if not bool(better.any()):
-            break
-        turned = found.scatter(-1, place, other.gather(-1, place))
-        found = torch.where(better, turned, found)
-    return found
+    """Turn the weights of every row that gain most by it, one or two at a time, until nothing is gained any more."""
+    pairs = found.shape[-1] <= PAIRS
+    done = found.clone()
+    for g, r in itertools.product(*map(range, found.shape[:2])):
+        hessian, cross, step = problem.hessian[g], problem.cross[g, r], problem.step[g, r]
+        diagonal, least = hessian.diagonal(), 1e-9 * float(problem.power[g, r]) + 1e-300
+        row, down, up = done[g, r], low[g, r], high[g, r]
+        for _ in range(4 * len(row)):
+            move = (torch.where(row == down, up, down) - row) * step
+            gain = -(move.square() * diagonal + 2 * move * (hessian @ (row * step) - cross))
+            if pairs:
+                both = gain.unsqueeze(0) + gain.unsqueeze(1) - 2 * torch.outer(move, move) * hessian
+                both.diagonal().copy_(gain)
+                best, place = both.flatten().max(0)
+                chosen = sorted({int(place) // len(row), int(place) % len(row)})
+            else:
+                best, place = gain.max(0)
+                chosen = [int(place)]
+            if float(best) <= least:
+                break
+            row[chosen] += torch.round(move[chosen] / step)
+    return done

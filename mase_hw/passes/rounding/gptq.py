@@ -14,7 +14,7 @@ from torch import Tensor
 from mase_hw.passes.rounding.problem import Problem
 
 
-def gptq(problem: Problem, damping: float = 0.01, order: bool = False) -> Tensor:
+def gptq(problem: Problem, damping: float = 0.01, order: bool = True) -> Tensor:
     """Mantissas by GPTQ; a row for which rounding to nearest errs less keeps that.
 
     Args:

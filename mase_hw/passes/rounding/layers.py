@@ -125,5 +125,5 @@ class Layer:
         if before is not None:
             kept = made.detach() if before.value is not None else None
             described = describe(made, kept).as_parameter()
-            described.fmt = before.fmt
+            described.fmt = self.module.arithmetic.formats[name]
             args[name] = described

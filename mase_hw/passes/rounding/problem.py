@@ -64,7 +64,8 @@ class Problem:
     def ideal(self, damping: float) -> Tensor:
         """The weights without a grid whose error is least: the float weights if ``y`` is what these give."""
         residual = self.cross - self.weight @ self.hessian
-        return self.weight + torch.linalg.solve(self.damped(damping), residual.mT).mT
+        moved: Tensor = torch.linalg.solve(self.damped(damping), residual.mT).mT
+        return self.weight + moved
 
     def better(self, mantissas: Tensor, other: Tensor) -> Tensor:
         """Of two choices, row by row that with the smaller error; the second one if they are equal."""

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import undisturbed
+from mase_hw.numerics import dequantize, quantize
 from mase_hw.passes.analysis.statistics.batches import batches, empty
 from mase_hw.passes.rounding.layers import Layer
 
@@ -21,23 +23,15 @@ OnLayer = Callable[[Layer, list[Tensor], list[Tensor]], None]
 """Called with a layer, its inputs in the quantised graph and its results in the float graph, batch by batch."""
 
 
-def walk(exact: MaseGraph, quantised: MaseGraph, data: Iterable[Any], frames: int, on_layer: OnLayer) -> int:
+def walk(exact: MaseGraph, quantised: MaseGraph, given: list[dict[str, Any]], on_layer: OnLayer) -> None:
     """Show every layer of a quantised graph, in order of execution; ``on_layer`` may change it.
 
     Args:
         exact: The float graph.
         quantised: The graph that was made of it.
-        data: Batches of inputs, as for calibration.
-        frames: Whole batches are taken until there are so many frames.
+        given: Inputs, from :func:`some_batches`.
         on_layer: See :data:`OnLayer`.
-
-    Returns:
-        Frames that were used.
-
-    Raises:
-        ConfigError: If there is no data, or it does not fit.
     """
-    given, count = _some(quantised, data, frames)
     with undisturbed(exact.model), undisturbed(quantised.model):
         theirs, mine = _Run(exact, given), _Run(quantised, given)
         known = {node.name for node in exact.nodes}
@@ -49,17 +43,19 @@ def walk(exact: MaseGraph, quantised: MaseGraph, data: Iterable[Any], frames: in
                 inputs = [_entered(env[source], fmt) for env in mine.values]
                 on_layer(layer, inputs, theirs.until(node.name))
             mine.step(node)
-    return count
 
 
-def _entered(x: Tensor, fmt: Any) -> Tensor:
+def _entered(x: Tensor, fmt: FixedFormat) -> Tensor:
     """What a layer makes of its input; nothing that is on the grid already changes."""
-    from mase_hw.numerics import dequantize, quantize
-
     return dequantize(quantize(x, fmt), fmt)
 
 
-def _some(graph: MaseGraph, data: Iterable[Any], frames: int) -> tuple[list[dict[str, Any]], int]:
+def some_batches(graph: MaseGraph, data: Iterable[Any], frames: int) -> tuple[list[dict[str, Any]], int]:
+    """Whole batches until there are so many frames, as inputs by node, and the number of frames.
+
+    Raises:
+        ConfigError: If there is no data, or it does not fit.
+    """
     found: list[dict[str, Any]] = []
     count = 0
     for _, inputs in batches(graph, data):
