@@ -127,11 +127,18 @@ def compile_pipeline(
     Raises:
         ConfigError: If the configuration or the arguments of a pass are wrong.
     """
+    steps = quantise_pipeline(example_inputs, config, calibration=calibration)
+    return Pipeline([*steps, *hardware_steps(example_inputs, config, out=out, vectors=vectors)], "compile")
+
+
+def hardware_steps(
+    example_inputs: Mapping[str, Any], config: Config, *, out: Path | str, vectors: Inputs | None = None
+) -> list[Step]:
+    """The passes behind the quantisation; arguments as for :func:`compile_pipeline`."""
     settings = load_config(config)
     chosen = {**settings.vectors.model_dump(), "inputs": vectors, "example": dict(example_inputs)}
     choosing = "choosing test vectors" if vectors is None else "simulating faults on the test vectors"
-    steps = [
-        *quantise_pipeline(example_inputs, settings, calibration=calibration),
+    return [
         Step("verify", verify_analysis_pass),
         Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware, "mapping to hardware"),
         Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}, "emitting SystemVerilog"),
@@ -141,4 +148,3 @@ def compile_pipeline(
         Step("vectors", emit_cocotb_transform_pass),
         Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
     ]
-    return Pipeline(steps, "compile")

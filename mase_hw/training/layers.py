@@ -52,7 +52,7 @@ class Learned(nn.Module):
             )
         self.call: Callable[..., Any] | None = None if node is None or node.module is not None else node.call
         # Both in lists, so that they are no part of this module: their own parameters are not trained.
-        self.float = [] if node is None or node.module is None else [node.module]
+        self.layer: list[nn.Module] = [] if node is None or node.module is None else [node.module]
         self.args: Any = () if node is None else node.args
         self.kwargs: Any = {} if node is None else dict(node.kwargs)
         self.is_cast = node is None
@@ -63,11 +63,11 @@ class Learned(nn.Module):
         self.entered = [before]
         self.follows = [before] if follows else []
         self.fmt = fmt
-        self.out = None if follows else LearnedStep(fmt, arithmetic.rounding)
+        self.out: LearnedStep | None = None if follows else LearnedStep(fmt, arithmetic.rounding)
         self.trained = nn.ParameterDict(dict(parameters))
-        self.steps = nn.ModuleDict()
-        for name in parameters:
-            self.steps[name] = LearnedStep(arithmetic.formats[name], per_frame=False)
+        self.steps = nn.ModuleDict(
+            {name: LearnedStep(arithmetic.formats[name], per_frame=False) for name in parameters}
+        )
         shift = module.get_buffer("weight_shift") if "weight_shift" in module.parameter_names else None
         self.register_buffer("factor", None if shift is None else torch.exp2(shift.float()))
         self.constant: Any = None
@@ -85,11 +85,17 @@ class Learned(nn.Module):
     def parameter(self, name: str) -> Tensor:
         """A parameter on its grid."""
         value = self.trained[name]
-        if name == "weight" and self.factor is not None:
+        if name == "weight" and isinstance(self.factor, Tensor):
             factor = self.factor.reshape(-1, *[1] * (value.dim() - 1)).to(value.dtype)
             found: Tensor = self.steps[name](value / factor) * factor
             return found
         found = self.steps[name](value)
+        return found
+
+    def step_of(self, name: str) -> LearnedStep:
+        """The grid of a parameter."""
+        found = self.steps[name]
+        assert isinstance(found, LearnedStep)  # the constructor makes no others
         return found
 
     def grid(self) -> LearnedStep:
@@ -129,9 +135,9 @@ class Learned(nn.Module):
         if self.constant is not None and not self._reads_constant():
             number = next(i for i, arg in enumerate(args) if isinstance(arg, int | float))
             args = (*args[:number], float(self.constant), *args[number + 1 :])
-        if self.float:
+        if self.layer:
             own = {name: value for name, value in made.items() if name not in self.stored.values()}
-            result: Tensor = functional_call(self.float[0], own, args, kwargs)
+            result: Tensor = functional_call(self.layer[0], own, args, kwargs)
             return result
         assert self.call is not None  # neither a cast nor a module
         result = self.call(*args, **kwargs)

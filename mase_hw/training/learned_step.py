@@ -73,6 +73,8 @@ class LearnedStep(nn.Module):
     that holds all that was observed so far.
     """
 
+    ends: Tensor
+
     def __init__(self, fmt: FixedFormat, rounding: Rounding = Rounding.HALF_EVEN, *, per_frame: bool = True) -> None:
         super().__init__()
         self.fmt = fmt

@@ -122,8 +122,8 @@ class TrainingModel(nn.Module):
         for learned in self.nodes.values():
             if isinstance(learned, Learned) and "bias" in learned.steps and "weight" in learned.steps:
                 entered = learned.entered[0].format()
-                finest = entered.frac_width + learned.steps["weight"].format().frac_width
-                learned.steps["bias"].finest = finest
+                finest = entered.frac_width + learned.step_of("weight").format().frac_width
+                learned.step_of("bias").finest = finest
 
     @torch.no_grad()
     def freeze(self) -> MaseGraph:
@@ -140,14 +140,14 @@ class TrainingModel(nn.Module):
                 module.format()
         old = self._graph[0]
         graph = copy_graph(old)
-        formats: dict[str, FixedFormat] = {}
+        known, formats = dict(self.nodes.items()), dict[str, FixedFormat]()
         decided = dict(old.meta.get(DECISIONS, {}))
         for node in graph.nodes:
-            trained = self.nodes[node.name] if node.name in self.nodes else None
+            trained = known.get(node.name)
             sources = node.all_input_nodes
             if isinstance(trained, LearnedStep):
                 formats[node.name] = trained.format()
-                name = graph.meta_of(node).module.input_name  # type: ignore[union-attr]
+                name = str(getattr(graph.meta_of(node).module, "input_name", node.name))
                 _replace(graph, node, QuantizeInput(formats[node.name], name))
             elif isinstance(trained, Learned):
                 module = _frozen(trained, [formats.get(source.name) for source in sources])
@@ -198,9 +198,9 @@ def _frozen(trained: Learned, inputs: list[FixedFormat | None]) -> Quantized:
         formats[f"data_in_{index}"] = fmt if fmt is not None else formats[f"data_in_{index}"]
     parameters: dict[str, Tensor] = {name: getattr(old, name).detach().clone() for name in old.parameter_names}
     for name, value in trained.trained.items():
-        formats[name] = trained.steps[name].format()
+        formats[name] = trained.step_of(name).format()
         parameters[name] = nn.Parameter(value.detach().clone())
-    if "bias" in trained.trained and "weight" in trained.trained and not trained.steps["bias"].learned:
+    if "bias" in trained.trained and "weight" in trained.trained and not trained.step_of("bias").learned:
         finest = formats["data_in_0"].frac_width + formats["weight"].frac_width
         if formats["bias"].frac_width > finest:
             formats["bias"] = dataclasses.replace(formats["bias"], frac_width=finest)
