@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import mase_hw
+import mase_hw.training
 from scripts import architecture
 from scripts.reference_options import markdown, table
 

@@ -11,18 +11,7 @@ from mase_hw.passes.base import PassArgs
 Correction = Literal["none", "empirical", "analytic"]
 
 
-class Compared(PassArgs):
-    """What passes that compare with the float graph have in common."""
-
-    frames: int = Field(default=2048, ge=1, description="whole batches are used until there are so many frames")
-    keep: Literal["better", "always"] = Field(
-        default="better",
-        description="whether the result is kept only if it raises the signal-to-noise ratio of the quantised network "
-        "on the data",
-    )
-
-
-class RoundingOptions(Compared):
+class RoundingOptions(PassArgs):
     """How weights become mantissas; also the table ``rounding`` of a configuration of ``compile``."""
 
     method: Literal["nearest", "gptq", "adaround"] = Field(
@@ -47,6 +36,12 @@ class RoundingOptions(Compared):
         default=True, description="of ``gptq``: round the columns with the largest inputs first (act-order)"
     )
     iterations: int = Field(default=1000, ge=1, le=1_000_000, description="of ``adaround``: steps of its optimiser")
+    frames: int = Field(default=2048, ge=1, description="whole batches are used until there are so many frames")
+    keep: Literal["better", "always"] = Field(
+        default="better",
+        description="whether the result is kept only if it raises the signal-to-noise ratio of the quantised network "
+        "on the data",
+    )
 
     @property
     def enabled(self) -> bool:
@@ -63,7 +58,7 @@ class RoundingArgs(RoundingOptions):
     )
 
 
-class CorrectionArgs(Compared):
+class CorrectionArgs(PassArgs):
     """Arguments of :func:`correct_bias_transform_pass`."""
 
     method: Literal["empirical", "analytic"] = Field(
@@ -72,4 +67,10 @@ class CorrectionArgs(Compared):
     data: Any = Field(description="iterable of batches, as for calibration")
     reference: Any = Field(
         default=None, description="the float graph; the one that ``keep_float_analysis_pass`` kept if left out"
+    )
+    frames: int = Field(default=2048, ge=1, description="whole batches are used until there are so many frames")
+    keep: Literal["better", "always"] = Field(
+        default="better",
+        description="whether the result is kept only if it raises the signal-to-noise ratio of the quantised network "
+        "on the data",
     )
