@@ -21,6 +21,7 @@ from mase_hw.passes import (
     correct_bias_transform_pass,
     fold_batch_norm_transform_pass,
     keep_float_analysis_pass,
+    lower_slices_transform_pass,
     quantize_transform_pass,
     round_weights_transform_pass,
 )
@@ -56,8 +57,6 @@ def graphs(bits: int = 4, **keys: Any) -> tuple[MaseGraph, MaseGraph, list[Tenso
         net.train()(x)
     graph = annotated(net.eval(), {"x": data[0][:1]})
     fold_batch_norm_transform_pass(graph)
-    from mase_hw.passes import lower_slices_transform_pass
-
     lower_slices_transform_pass(graph)
     calibrate_analysis_pass(graph, {"data": data, "method": "mse", "weight_method": "mse"})
     exact = copy_graph(graph)
@@ -216,18 +215,19 @@ def test_analytic_correction_by_the_formula() -> None:
     assert torch.allclose(b.bias.detach().double(), wanted, atol=b.arithmetic.formats["bias"].scale / 2 + 1e-6)
 
 
-def test_what_does_not_help_is_undone() -> None:
-    """Corrections that come from the wrong data lose more than they gain, and the parameters are the old ones again."""
-    exact, graph, data = graphs(8)
-    before = {n: (m.mantissa("weight").clone(), m.weight) for n, m in layers(graph).items()}
-    args = {"data": data, "reference": exact, "bias_correction": "analytic", "method": "gptq", "damping": 10.0}
-    graph, info = round_weights_transform_pass(graph, {**args, "target": "layer"})
-    if not info["kept"]:
-        assert not info["modified"]
+def test_what_does_not_help_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rounding that is off by a step everywhere: undone, unless it is to be kept whatever it does."""
+    monkeypatch.setattr("mase_hw.passes.rounding.passes.gptq", lambda p, *_: p.clipped(p.nearest() + 1))
+    for keep in ("better", "always"):
+        exact, graph, data = graphs(8)
+        before = {n: (m.mantissa("weight").clone(), m.weight) for n, m in layers(graph).items()}
+        args = {"data": data, "reference": exact, "method": "gptq", "keep": keep}
+        graph, info = round_weights_transform_pass(graph, args)
+        assert info["sqnr_db"]["after"] < info["sqnr_db"]["before"]
+        assert info["kept"] == info["modified"] == (keep == "always")
         for name, module in layers(graph).items():
-            assert module.weight is before[name][1] and torch.equal(module.mantissa("weight"), before[name][0])
-    else:
-        assert info["sqnr_db"]["after"] > info["sqnr_db"]["before"]
+            same = torch.equal(module.mantissa("weight"), before[name][0])
+            assert same == (module.weight is before[name][1]) == (keep == "better")
 
 
 def test_without_a_float_graph_or_data() -> None:
@@ -282,16 +282,22 @@ def scores(make: Any, last: str, bits: int, **args: Any) -> float:
 GPTQ = {"method": "gptq", "bias_correction": "empirical"}
 
 
+def cnn(seed: int) -> Digits:
+    """The network of the example, trained as long."""
+    return digits_cnn(seed, 15)
+
+
 @pytest.mark.parametrize(
     ("make", "last", "bits", "least"),
-    [(digits_cnn, "fc", 4, 0.974), (digits_cnn, "fc", 3, 0.90), (digits, "fc3", 3, 0.943)],
+    [(cnn, "fc", 4, 0.974), (cnn, "fc", 3, 0.96), (digits, "fc3", 3, 0.942)],
     ids=["cnn4", "cnn3", "mlp3"],
 )
 def test_what_the_digits_networks_gain(make: Any, last: str, bits: int, least: float) -> None:
+    """Means of three networks; the whole table is in ``benchmarks/quantisation_accuracy.py``."""
     before, after = scores(make, last, bits), scores(make, last, bits, **GPTQ)
     print(f"{bits} bits: nearest {before:.4f}, gptq with bias correction {after:.4f}")
     assert after >= least and after > before
 
 
 def test_eight_bits_lose_nothing() -> None:
-    assert scores(digits_cnn, "fc", 8, **GPTQ) >= scores(digits_cnn, "fc", 8) - 0.0019  # two images of 1080
+    assert scores(cnn, "fc", 8, **GPTQ) >= scores(cnn, "fc", 8) - 0.0019  # two images of 1080
