@@ -1,6 +1,6 @@
 """Beats of mantissas to raw bytes, or to words of a memory file, and back, many at a time.
 
-The layout is the one of ``sim/beat_file.py``: ``ceil(bits / 8)`` bytes a beat, little-endian, lane 0 in the low bits.
+The layout is the one of ``sim/beat_file.py``: ``ceil(bits / 8)`` bytes per beat, little-endian, lane 0 in the low bits.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Catalogue:
     Args:
         ops: The op definitions.
         modules: Module classes that stand for any op (quantised ones) and write and rebuild themselves
-            (:class:`mase_hw.ir.checkpoint_modules.Rebuildable`).
+            (:class:`mase_hw.ir.checkpoint.modules.Rebuildable`).
 
     Raises:
         CatalogueError: If two ops share a name or claim the same torch target.

@@ -7,14 +7,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.machinery
-import sys
-from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
-from mase_hw.deprecation import deprecated
+from mase_hw.deprecation import deprecated, former_modules
 
 MOVED = {
     "arguments": "simulate.arguments",
@@ -62,45 +57,15 @@ MOVED = {
 }
 """Former name in this package -> present name in ``mase_hw``."""
 
-__path__: list[str] = []  # makes ``from mase_hw.flow.design import Design`` ask the finder below
+__path__: list[str] = []  # makes ``from mase_hw.flow.design import Design`` ask the finder of former names
 
 
-def _moved(name: str) -> ModuleType:
-    new = f"mase_hw.{MOVED[name]}"
-    deprecated(f"mase_hw.flow.{name}", new, stacklevel=3)
-    return importlib.import_module(new)
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Answers imports of ``mase_hw.flow.NAME`` with the module of the present name."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """A specification for the former names only."""
-        package, _, name = fullname.rpartition(".")
-        if package != __name__ or name not in MOVED:
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """An alias: the names of the present module."""
-        alias = ModuleType(spec.name)
-        found = _moved(spec.name.rpartition(".")[2])
-        alias.__dict__.update({k: v for k, v in vars(found).items() if not k.startswith("__")})
-        # Names that changed after the move have their own way of being asked for.
-        alias.__dict__["__getattr__"] = lambda name: getattr(found, name)
-        return alias
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing is left to run."""
+former_modules(__name__, MOVED)
 
 
 def __getattr__(name: str) -> Any:
     if name not in MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _moved(name)
-
-
-if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
-    sys.meta_path.append(_Finder())
+    new = f"mase_hw.{MOVED[name]}"
+    deprecated(f"{__name__}.{name}", new)
+    return importlib.import_module(new)

@@ -1,4 +1,4 @@
-"""A model that is named on the command line, as a file or a module and a function in it."""
+"""A model named on the command line: a file or a module, and a function in it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ them all.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -106,6 +107,8 @@ class Memory:
     note: str = ""
 
 
+_TIMINGS = 64
+"""Timings of an op that are kept."""
 Golden = Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]
 """Integer mantissas in, integer mantissas out; tensors by name, any carrier dtype."""
 
@@ -125,7 +128,7 @@ class Hardware:
         arithmetic: Reads :class:`Arithmetic` back from the parameters.
         latency: The timing of the module.
         cases: Parameter sets for the catalogue test.
-        work: Multiply-accumulates a frame (0 for ops without multipliers).
+        work: Multiply-accumulates per frame (0 for ops without multipliers).
         multipliers: Multipliers the module instantiates.
         follows_input: Output lanes equal input lanes, so lanes follow the producer unless configured.
         static: Names of the input streams that carry parameters (weights) and come from a memory.
@@ -169,6 +172,10 @@ class Hardware:
     toolchain: str = "INTERNAL"
     root: Path | None = None
 
+    def __post_init__(self) -> None:
+        """Keep timings: a network asks again and again for those of equal modules."""
+        object.__setattr__(self, "latency", _kept(self.latency))
+
     @property
     def files(self) -> tuple[str, ...]:
         """Every file the module needs, dependencies first."""
@@ -179,6 +186,16 @@ class Hardware:
         if self.root is None or not file.startswith(EXTERNAL):
             return None
         return self.root / file.removeprefix(EXTERNAL)
+
+
+def _kept(latency: Callable[[Any], Latency]) -> Callable[[Any], Latency]:
+    remembered = functools.lru_cache(maxsize=_TIMINGS)(latency)
+
+    @functools.wraps(latency)
+    def facet(params: Any) -> Latency:
+        return remembered(params) if isinstance(params, Hashable) else latency(params)
+
+    return facet
 
 
 MASE_TYPES = (

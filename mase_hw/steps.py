@@ -76,12 +76,13 @@ class Steps:
     def at(
         cls,
         steps: int,
+        *,
         needed: Sequence[Counts],
         freed: Sequence[Counts],
         emitted: Counts | tuple[Counts, ...],
         delay: Sequence[int],
-        pipe: int | Sequence[int],
         room: Sequence[int],
+        pipe: int | Sequence[int],
         queue: int | Sequence[int],
         room_lag: int = 1,
         queue_lag: int = 1,
@@ -94,8 +95,8 @@ class Steps:
             freed: Of every data input: the step that frees beat ``n``.
             emitted: The step that completes output beat ``j``; a tuple for several outputs.
             delay: See the class, as for all that follow.
-            pipe: See the class.
             room: See the class.
+            pipe: See the class.
             queue: See the class.
             room_lag: See the class.
             queue_lag: See the class.
@@ -176,13 +177,31 @@ class Steps:
         """
         each = (np.arange(beats, dtype=np.int64),) * inputs
         none = (0,) * inputs
-        return cls.at(beats, each, each, each[0], none, pipe, none, pipe + int(skid), queue_lag=int(skid))
+        return cls.at(
+            beats,
+            needed=each,
+            freed=each,
+            emitted=each[0],
+            delay=none,
+            room=none,
+            pipe=pipe,
+            queue=pipe + int(skid),
+            queue_lag=int(skid),
+        )
 
     @classmethod
-    def queued(cls, beats: int, depth: int) -> Steps:
-        """A FIFO (``stream_fifo``, ``skid_buffer`` for 2): a step takes a beat out."""
+    def queued(cls, beats: int, depth: int, delay: int = 1) -> Steps:
+        """A FIFO (``stream_fifo``, ``skid_buffer`` for 2): a step takes a beat out.
+
+        Args:
+            beats: Beats per frame.
+            depth: Places.
+            delay: Cycles from a beat entering to the first in which it can leave.
+        """
         each = np.arange(beats, dtype=np.int64)
-        return cls.at(beats, (each,), (each,), each, (1,), 0, (depth,), 0)
+        return cls.at(
+            beats, needed=(each,), freed=(each,), emitted=each, delay=(delay,), room=(depth,), pipe=0, queue=0
+        )
 
 
 def _firsts(counts: Counts) -> Counts:

@@ -10,6 +10,24 @@ def mlp() -> tuple[nn.Module, Tensor]:
     return nn.Sequential(nn.Linear(12, 10), nn.ReLU(), nn.Linear(10, 5)), torch.rand(1, 12) * 2 - 1
 
 
+class Fork(nn.Module):
+    """A layer beside a connection around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of the shape of ``x``."""
+        return x + self.fc(x)
+
+
+def fork() -> tuple[nn.Module, Tensor]:
+    """A fork, a join, and weights from memories: what a netlist places, and no op case has."""
+    torch.manual_seed(2)
+    return Fork(), torch.rand(1, 6) * 2 - 1
+
+
 def rows() -> tuple[nn.Module, Tensor]:
     """Three dimensions, so that a frame has many rows."""
     torch.manual_seed(1)

@@ -24,6 +24,8 @@ HIDDEN = {"__init__", "_version", "flow"}
 WIDTH, HEIGHT, GAP, MARGIN = 330, 58, 26, 14
 SIDE = 250
 """Width of the boxes beside the main column."""
+OUT, IN = 20, HEIGHT - 16
+"""Where arrows to and from the side meet a box, in pixels below its top."""
 Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels."""
 
@@ -147,16 +149,19 @@ def layout(rooms: Mapping[str, set[str]]) -> dict[str, Box]:
 
 
 def _arrow(start: Box, end: Box) -> str:
-    """From a room to one below it: straight down, or round one corner."""
+    """From a room to one below it: straight down, or round one corner.
+
+    An arrow to the side leaves a box in its upper half and enters one in its lower half, so that no two share a line.
+    """
     (left, top, width, height), (to_left, to_top, to_width, _) = start, end
     middle = left + width / 2
     if to_left <= middle <= to_left + to_width:
         points = [(middle, top + height), (middle, to_top)]
     elif middle < to_left:
-        points = [(left + width, top + height / 2), (to_left + to_width / 2, top + height / 2)]
+        points = [(left + width, top + OUT), (to_left + to_width / 2, top + OUT)]
         points.append((points[-1][0], to_top))
     else:
-        points = [(middle, top + height), (middle, to_top + HEIGHT / 2), (to_left + to_width, to_top + HEIGHT / 2)]
+        points = [(middle, top + height), (middle, to_top + IN), (to_left + to_width, to_top + IN)]
     path = " L ".join(f"{x:g} {y:g}" for x, y in points)
     return f'<path d="M {path}" fill="none" stroke="#5b6470" stroke-width="1.4" marker-end="url(#tip)"/>'
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
+import itertools
 import re
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import mase_hw
@@ -94,14 +97,30 @@ def exports(module: str) -> str:
     rows = []
     for name in sorted(home.__all__, key=str.lower):
         value = getattr(home, name)
-        rows.append([f"`{name}`", _first_sentence(value)])
+        says = _first_sentence(value) if callable(value) else markdown(_says_of_constant(home, name))
+        rows.append([f"`{name}`", says])
     return table((f"name in `{module}`", "what it is"), rows)
 
 
 def _first_sentence(value: Any) -> str:
-    if isinstance(value, str):
-        return "a string"
     return markdown((inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " "))
+
+
+def _says_of_constant(home: ModuleType, name: str) -> str:
+    """The string below the assignment of a name, in the module that it comes from.
+
+    Raises:
+        ValueError: If there is none. (``inspect`` would give the documentation of ``int`` or ``str``.)
+    """
+    body = ast.parse(inspect.getsource(home)).body
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and name in {alias.asname or alias.name for alias in node.names}:
+            return _says_of_constant(importlib.import_module(str(node.module)), name)
+    for node, below in itertools.pairwise(body):
+        named = isinstance(node, ast.Assign) and name in {ast.unparse(target) for target in node.targets}
+        if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            return str(below.value.value).split("\n\n")[0].replace("\n", " ")
+    raise ValueError(f"{home.__name__} does not say what {name} is: a string below the assignment")
 
 
 def rooms() -> str:

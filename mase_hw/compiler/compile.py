@@ -17,7 +17,8 @@ from mase_hw.emit.bundle import check_target
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.surroundings import ordinary
+from mase_hw.ir.faithful.surroundings import ordinary
+from mase_hw.passes.analysis.quantisation_summary import SUMMARY
 
 
 def compile(
@@ -45,7 +46,7 @@ def compile(
         vectors: Inputs whose results become the bundle's test vectors, as they are. If None, extreme frames and frames
             chosen from calibration data and random ones; see the table ``vectors`` of the configuration.
         custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
-            :func:`mase_hw.ir.custom_ops.with_custom_ops`.
+            :func:`mase_hw.ir.custom.ops.with_custom_ops`.
         progress: Told what is being done.
         reproduce: A folder that a failing step leaves, with a ``run.py`` that repeats the failure elsewhere.
 
@@ -69,6 +70,9 @@ def compile(
         else:
             pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
             graph = run_on_model(pipeline, graph, module, dummy, tell, reproduce)
+    if SUMMARY in graph.meta:  # of a model that came quantised there is no float model to compare with
+        for line in graph.meta[SUMMARY].lines():
+            tell(line)
     design = Design(out, graph)
     known = design.manifest["vectors"]
     bits = known["faults"]["memory"]

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.documents import parse_toml
-from mase_hw.emit.handoff_options import HandoffOptions
+from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.errors import ConfigError
 from mase_hw.options import commented_toml
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
@@ -20,11 +20,15 @@ from mase_hw.passes.transforms.equalization import EqualizationOptions
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
 from mase_hw.vectors.passes import VectorOptions
 
+LEAVING = 16
+"""Bits of results that leave the model, unless told otherwise: scores that are compared lose most by few bits."""
+
 
 def _eight_bit() -> QuantizeArgs:
     return QuantizeArgs(
         by="type",
-        default=Rule(config=NodeConfig(name="fixed", data_in_width=8, weight_width=8, bias_width=8, data_out_width=8)),
+        default=Rule(config=NodeConfig(name="fixed", data_in_width=8, weight_width=8, data_out_width=8)),
+        output_width=LEAVING,
     )
 
 
@@ -49,7 +53,8 @@ class CompileConfig(BaseModel):
     )
     quantize: QuantizeArgs = Field(
         default_factory=_eight_bit,
-        description="arguments of ``quantize_transform_pass``; widths that ``default`` does not give are 8 bits",
+        description="arguments of ``quantize_transform_pass``; widths that ``default`` does not give are 8 bits, "
+        "a bias is as wide as its exact sum needs, and ``output_width`` is 16",
     )
     rounding: RoundingOptions = Field(
         default_factory=RoundingOptions, description="how weights become mantissas, and how biases are corrected"
@@ -124,4 +129,7 @@ def _with_eight_bits(config: CompileConfig) -> CompileConfig:
     keys = {} if given is None else {key: getattr(given.config, key) for key in given.config.model_fields_set}
     base = {key: getattr(standard.config, key) for key in standard.config.model_fields_set}
     rule = Rule(config=NodeConfig(**{**base, **keys}))
-    return config.model_copy(update={"quantize": config.quantize.model_copy(update={"default": rule})})
+    update: dict[str, Any] = {"default": rule}
+    if "output_width" not in config.quantize.model_fields_set:
+        update["output_width"] = LEAVING
+    return config.model_copy(update={"quantize": config.quantize.model_copy(update=update)})

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from mase_hw.compiler.exact import Exact
 from mase_hw.compiler.original import Original
-from mase_hw.compiler.stages import CALIBRATE, COMMON, QUANTIZE
+from mase_hw.compiler.stages import CALIBRATE, COMMON, QUANTIZE, ROUNDING
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.faithful.same_function import check_trace, run
+from mase_hw.ir.faithful.state import check_stateless
 from mase_hw.ir.inputs import check_inputs
-from mase_hw.ir.same_function import check_trace, run
-from mase_hw.ir.state import check_stateless
+from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summarising, rows_of
 from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Pipeline, Step
 
@@ -35,11 +36,13 @@ def beside_model(pipeline: Pipeline, model: nn.Module, example: Mapping[str, Any
     beside = _Beside(model, example)
     observed = pipeline[CALIBRATE].args
     assert isinstance(observed, Mapping)  # as the stages make it
-    made = pipeline.replaced(CALIBRATE, {**observed, "watch": beside.watch})
+    made = pipeline.replaced(CALIBRATE, {**observed, "watch": beside.observe})
     made = made.inserted(Step("trace", beside.traced), after=COMMON)
     made = made.inserted(Step("model", beside.simplified), before=CALIBRATE)
     made = made.inserted(Step("same", beside.observed), after=CALIBRATE)
-    return made.inserted(Step("exact", beside.quantised), after=QUANTIZE)
+    made = made.inserted(Step("exact", beside.quantised), after=QUANTIZE)
+    # What the quantisation cost is said of the weights that go into hardware.
+    return made.inserted(Step("summary", beside.summarised), after=ROUNDING) if ROUNDING in made.names else made
 
 
 class _Beside:
@@ -48,6 +51,8 @@ class _Beside:
     def __init__(self, model: nn.Module, example: Mapping[str, Any]) -> None:
         self.model = model
         self.example = example
+        self._batches = self._rows = 0
+        self._calibrated = False
 
     def traced(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
         check_stateless(self.model, self.example)
@@ -59,14 +64,30 @@ class _Beside:
         self.watch(check_inputs(graph, self.example), run(graph.model, self.example))
         return graph, _UNCHANGED
 
+    def observe(self, inputs: Mapping[str, Any], found: Any) -> None:
+        """Take in a batch of the calibration."""
+        self._batches += 1
+        self._rows += rows_of(inputs)
+        given = {id(value) for value in self.example.values()}
+        self._calibrated |= any(isinstance(value, Tensor) and id(value) not in given for value in inputs.values())
+        self.watch(inputs, found)
+
     def watch(self, inputs: Mapping[str, Any], found: Any) -> None:
         self._original.watch(inputs, found)
 
     def observed(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
         self._original.check()
         self._exact = Exact(graph)
+        # The first batch is the example.
+        kept = self._original.batches
+        self._summarising = Summarising(graph, kept[1:] if self._calibrated else kept[:1])
         return graph, _UNCHANGED
 
     def quantised(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
         self._exact.check(graph, self._original.batches)
-        return graph, _UNCHANGED
+        return self.summarised(graph, _)
+
+    def summarised(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
+        summary = self._summarising.of(graph, self._calibrated, self._batches, self._rows)
+        graph.meta[SUMMARY] = summary
+        return graph, {**_UNCHANGED, **summary.to_dict()}

@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import named_results
-from mase_hw.ir.same_function import in_evaluation
+from mase_hw.ir.faithful.same_function import in_evaluation
 
 
 @dataclass(frozen=True)

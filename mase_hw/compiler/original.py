@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.containers import contents
 from mase_hw.ir.evaluate import evaluate
-from mase_hw.ir.same_function import describe, run
+from mase_hw.ir.faithful.same_function import describe, run
+from mase_hw.ir.trace.containers import contents
 from mase_hw.passes.analysis.statistics import RangeMinMax
 from mase_hw.passes.evaluation.criteria import decibels
 

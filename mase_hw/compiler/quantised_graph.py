@@ -16,11 +16,11 @@ from mase_hw.compiler.stages import quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.faithful.models import check_model, check_tensors
+from mase_hw.ir.faithful.parametrized import settle_weights
+from mase_hw.ir.faithful.same_function import fixed_arguments
+from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import as_tensor, frame_tensor
-from mase_hw.ir.models import check_model, check_tensors
-from mase_hw.ir.parametrized import settle_weights
-from mase_hw.ir.same_function import fixed_arguments
-from mase_hw.ir.surroundings import ordinary
 from mase_hw.passes.pipeline import Pipeline, Step
 
 Tell = Callable[[str], object]

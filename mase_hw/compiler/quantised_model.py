@@ -12,9 +12,9 @@ from mase_hw.compiler.stages import COMMON, Config, hardware_steps
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.faithful.same_function import check_trace
+from mase_hw.ir.faithful.state import check_stateless
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.ir.same_function import check_trace
-from mase_hw.ir.state import check_stateless
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.calibration.frames import KEPT, FrameSample

@@ -34,8 +34,9 @@ from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 
-COMMON, CALIBRATE, QUANTIZE = "common", "calibrate", "quantize"
-"""The steps after which the graph is as the model was traced, its values are observed, and it is quantised."""
+COMMON, CALIBRATE, QUANTIZE, ROUNDING = "common", "calibrate", "quantize", "rounding"
+"""The steps after which the graph is as the model was traced, its values are observed, it is quantised, and its weights
+are rounded."""
 Config = CompileConfig | Mapping[str, Any] | str | Path | None
 
 
@@ -87,7 +88,7 @@ def _rounding(settings: CompileConfig, calibration: Any) -> tuple[list[Step], li
         )
     given = {**settings.rounding.model_dump(), "data": calibration}
     return [Step("float", keep_float_analysis_pass)], [
-        Step("rounding", round_weights_transform_pass, given, "rounding weights")
+        Step(ROUNDING, round_weights_transform_pass, given, "rounding weights")
     ]
 
 

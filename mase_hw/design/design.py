@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from mase_hw.emit.reference import Inputs
     from mase_hw.ir import MaseGraph
+    from mase_hw.passes.analysis.quantisation_summary import Summary
 
 __all__ = ["HARDWARE", "Design", "Progress", "load_design"]
 
@@ -74,6 +75,16 @@ class Design:
             ConfigError: If the design was loaded from disk; a bundle holds hardware, not the model.
         """
         return self._with_graph().model
+
+    @property
+    def quantisation(self) -> Summary | None:
+        """What the quantisation cost: noise, clipped values and zeros; None if the design was loaded from disk."""
+        if self.graph is None:
+            return None
+        from mase_hw.passes.analysis.quantisation_summary import SUMMARY
+
+        found: Summary | None = self.graph.meta.get(SUMMARY)
+        return found
 
     @property
     def timing(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch.fx as fx
 
+from mase_hw.beat_times import Solved
 from mase_hw.catalogue import EXTERNAL, Hardware, Memory, verilog_params
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
@@ -337,12 +338,13 @@ def _word_port(direction: Direction, beats: int, bits: int) -> Stream:
     )
 
 
-def build_netlist(graph: MaseGraph, name: str = "top") -> Netlist:
+def build_netlist(graph: MaseGraph, name: str = "top", solved: Solved | None = None) -> Netlist:
     """Build and verify the netlist of a graph, FIFOs on reconvergent paths included.
 
     Args:
         graph: A graph on which the hardware metadata pass has run.
         name: Module name of the top level.
+        solved: What was computed before for networks with the same modules.
 
     Raises:
         ConfigError: If a configured depth of a FIFO would deadlock the design.
@@ -355,5 +357,5 @@ def build_netlist(graph: MaseGraph, name: str = "top") -> Netlist:
         for node in graph.nodes
         for port, depth in graph.meta_of(node).hardware.fifo_depth.items()
     }
-    insert_fifos(netlist, graph.catalogue, given)
+    insert_fifos(netlist, graph.catalogue, given, solved)
     return netlist

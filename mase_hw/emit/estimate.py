@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 BASIS = (
-    "0.75 LUTs and flip-flops a product bit of every multiplier, 100 of each an instance with multipliers, 250 LUTs "
-    "for windows; two flip-flops a bit of a ROM's word; a ROM is in LUTs of 64 words by one bit, or in block RAM of "
+    "0.75 LUTs and flip-flops per product bit of every multiplier, 100 of each per instance with multipliers, 250 LUTs "
+    "for windows; two flip-flops per bit of a ROM's word; a ROM is in LUTs of 64 words by one bit, or in block RAM of "
     "18 Kbit if it has more than 64 words and fills a quarter of a block"
 )
 """Fitted to what Yosys made of single layers and of the digits MLP on Xilinx 7; a test holds it to a factor of two."""

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork
-from mase_hw.catalogue import Catalogue, Cycles
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Solved
+from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
 from mase_hw.emit.progress import finishes
 from mase_hw.emit.schedule import FRAMES, Timeline
@@ -29,21 +29,22 @@ from mase_hw.formats import FixedFormat
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
 
-_ONE = np.zeros(1, dtype=np.int64)
 
-
-def insert_fifos(netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, int] | None = None) -> None:
+def insert_fifos(
+    netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, int] | None = None, solved: Solved | None = None
+) -> None:
     """Put the FIFOs into a netlist, which is verified again.
 
     Args:
         netlist: The design; changed only if nothing is refused.
         catalogue: Where the latency facets of its parts are.
         depths: Depths that are given, by ``node.port`` of the data input they stand before; 0 for none.
+        solved: What was computed before for networks with the same modules.
 
     Raises:
         ConfigError: If a depth names no data input, is negative, or would deadlock the design.
     """
-    timeline = Timeline(netlist, catalogue)
+    timeline = Timeline(netlist, catalogue, solved)
     pins = _reconvergent(timeline)
     given = _given(timeline, depths or {})
     found = _depths(timeline, pins) if pins else {}
@@ -111,7 +112,7 @@ def _depths(timeline: Timeline, pins: list[Pin]) -> dict[Pin, int]:
 
 
 def _unlimited(delay: int) -> Steps:
-    return Steps.at(1, (_ONE,), (_ONE,), _ONE, (delay,), 0, (UNLIMITED,), 0)
+    return Steps.queued(1, UNLIMITED, delay)
 
 
 def _held(network: BeatNetwork, edges: dict[Pin, int], source: Pin, pin: Pin, real: bool) -> int:
@@ -133,10 +134,7 @@ def _at_pace(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork
     """Frames at the pace of the slowest part, or the one the design shows if its other buffers do not keep that up."""
     interval = max(timeline.intervals().values())
     while True:
-        offered: dict[str, Cycles] = {
-            s.name: np.arange(FRAMES * s.beats, dtype=np.int64) * interval // s.beats for s in timeline.netlist.inputs
-        }
-        network, edges = timeline.network(offered, buffers)
+        network, edges = timeline.network(timeline.paced(interval), buffers)
         if network.settle(FRAMES) is not None:
             return network, edges
         output = timeline.netlist.outputs[0]

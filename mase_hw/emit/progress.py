@@ -10,8 +10,6 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from mase_hw.emit.netlist import TOP, Pin
 from mase_hw.emit.schedule import Timeline
 from mase_hw.steps import Counts, Steps
@@ -108,7 +106,6 @@ def finishes(timeline: Timeline, depths: dict[Pin, int]) -> bool:
     """
     edges = {Pin(TOP, s.name): _Edge(FRAMES * s.beats) for s in timeline.netlist.inputs}
     modules: list[_Module] = []
-    one = np.zeros(1, dtype=np.int64)
 
     def place(steps: Steps, sources: list[_Edge]) -> list[_Edge]:
         inputs = []
@@ -126,7 +123,7 @@ def finishes(timeline: Timeline, depths: dict[Pin, int]) -> bool:
         for port, source in zip(wanted, part.inputs, strict=True):
             inputs.append(edges[source])
             if depth := depths.get(Pin(name, port.name)):
-                inputs[-1] = place(Steps.at(1, (one,), (one,), one, (1,), 0, (depth,), 0), [inputs[-1]])[0]
+                inputs[-1] = place(Steps.queued(1, depth), [inputs[-1]])[0]
         outs = [p for p in part.instance.ports if p.direction == "out"]
         if part.instance.branches:
             edges |= {Pin(name, outs[0].name, branch): inputs[0] for branch in range(part.instance.branches)}

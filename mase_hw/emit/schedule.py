@@ -14,11 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Solved
 from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
 from mase_hw.steps import Steps
 
+SOON = 10
+"""Frames in which most designs settle."""
 FRAMES = 40
 """Frames after which a design that has not settled is given up on."""
 
@@ -88,10 +90,12 @@ class Timeline:
     Args:
         netlist: The design.
         catalogue: Where its latency facets are.
+        solved: What was computed before for networks with the same modules.
     """
 
-    def __init__(self, netlist: Netlist, catalogue: Catalogue) -> None:
+    def __init__(self, netlist: Netlist, catalogue: Catalogue, solved: Solved | None = None) -> None:
         self.netlist = netlist
+        self.solved = solved or Solved()
         self.into = {n.sink: n.source for n in netlist.nets}
         self.parts: dict[str, Part] = {}
         self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats for s in netlist.inputs}
@@ -137,6 +141,14 @@ class Timeline:
         """Beats per frame of a source."""
         return self._beats[pin]
 
+    def paced(self, interval: int) -> dict[str, Cycles]:
+        """When beats of the inputs are offered, evenly, with so many cycles per frame."""
+        return {
+            # Frames of few beats settle late, as buffers hold many of them.
+            s.name: np.arange(max(FRAMES, 4096 // s.beats) * s.beats, dtype=np.int64) * interval // s.beats
+            for s in self.netlist.inputs
+        }
+
     def network(
         self, offered: dict[str, Cycles] | None = None, buffers: dict[Pin, Steps] | None = None
     ) -> tuple[BeatNetwork, dict[Pin, int]]:
@@ -146,7 +158,7 @@ class Timeline:
             offered: When beats of the design's inputs are offered at the earliest; at full rate if missing.
             buffers: FIFOs in front of data inputs, by the input's pin; their edges are under the same pin.
         """
-        network = BeatNetwork()
+        network = BeatNetwork(self.solved)
         offered, buffers = offered or {}, buffers or {}
         edges = {Pin(TOP, s.name): network.source(s.beats, offered.get(s.name)) for s in self.netlist.inputs}
         for name, part in self.parts.items():
@@ -171,24 +183,34 @@ class Timeline:
         return network, edges
 
 
-def predict(netlist: Netlist, catalogue: Catalogue) -> Schedule:
-    """Predict fill latency and interval of a design."""
-    timeline = Timeline(netlist, catalogue)
+def predict(netlist: Netlist, catalogue: Catalogue, solved: Solved | None = None) -> Schedule:
+    """Predict fill latency and interval of a design.
+
+    Args:
+        netlist: The design.
+        catalogue: Where the latency facets of its parts are.
+        solved: What was computed before for networks with the same modules.
+    """
+    timeline = Timeline(netlist, catalogue, solved)
     intervals = timeline.intervals()
     bottleneck = max(intervals, key=lambda name: intervals[name])
     if not timeline.exact and not timeline.joined:
         return _chain(timeline, intervals, bottleneck)
     network, edges = timeline.network()
-    settled = network.settle(FRAMES)
-    start = int(network.edges[edges[Pin(TOP, netlist.inputs[0].name)]].taken[0])
+    settled = network.settle(SOON)
+    if settled is None and _sustained(timeline, intervals[bottleneck]):
+        settled = intervals[bottleneck]
+    if settled is None:
+        settled = network.settle(FRAMES)
+    start = network.edges[edges[Pin(TOP, netlist.inputs[0].name)]].when_taken(0)
     timings = {}
     for name, part in timeline.parts.items():
         out = next(p for p in part.instance.ports if p.direction == "out")
         pin = Pin(name, out.name, 0 if part.instance.branches else None)
-        first_in, first_out = (int(network.edges[edges[p]].offered[0]) - start for p in (part.inputs[0], pin))
+        first_in, first_out = (network.edges[edges[p]].when_offered(0) - start for p in (part.inputs[0], pin))
         timings[name] = NodeTiming(first_in, first_out, part.interval)
     outputs = [network.edges[edges[timeline.into[Pin(TOP, s.name)]]] for s in netlist.outputs]
-    last = max(int(out.offered[out.beats - 1]) for out in outputs) - start
+    last = max(out.when_offered(out.beats - 1) for out in outputs) - start
     interval = settled
     if interval is None:
         # It has not settled (branches of slightly different pace and deep FIFOs): what the last frames took.
@@ -196,7 +218,18 @@ def predict(netlist: Netlist, catalogue: Catalogue) -> Schedule:
         half = len(ends) // 2
         interval = -(-int(ends[-1] - ends[-1 - half]) // half)
     exact = timeline.exact and settled is not None
-    return Schedule(int(outputs[0].offered[0]) - start, last, interval, bottleneck, timings, exact)
+    return Schedule(outputs[0].when_offered(0) - start, last, interval, bottleneck, timings, exact)
+
+
+def _sustained(timeline: Timeline, interval: int) -> bool:
+    """Whether the design settles with frames offered so many cycles apart.
+
+    Where buffers fill up slowly before the slowest module, full rate takes very many frames to settle. But no design is
+    faster than its slowest module, and offering beats earlier makes no beat later: if it keeps up with frames at the
+    interval of that module, this is its interval at full rate as well.
+    """
+    network, _ = timeline.network(timeline.paced(interval))
+    return network.settle(FRAMES) == interval
 
 
 def _chain(timeline: Timeline, intervals: dict[str, int], bottleneck: str) -> Schedule:
@@ -253,5 +286,13 @@ def _assumed(instance: Instance, latency: Latency, inputs: int) -> Steps:
     # As late as the facet says for the beat that is latest.
     pipe = max(int((departures - emit).max()), 1)
     needs = (take,) * inputs
-    room = (latency.beats,) * inputs
-    return Steps.at(count, needs, needs, emit, (0,) * inputs, pipe, room, pipe + given)
+    return Steps.at(
+        count,
+        needed=needs,
+        freed=needs,
+        emitted=emit,
+        delay=(0,) * inputs,
+        room=(latency.beats,) * inputs,
+        pipe=pipe,
+        queue=pipe + given,
+    )

@@ -16,7 +16,7 @@ from torch import fx, nn
 from mase_hw.catalogue import Catalogue, OpDef
 from mase_hw.errors import GraphError
 from mase_hw.ir.metadata import TensorMetadata
-from mase_hw.ir.signatures import Bound, bind, forward_of
+from mase_hw.ir.trace.signatures import Bound, bind, forward_of
 
 Results = Mapping[fx.Node, Mapping[str, TensorMetadata]]
 """Results of every node evaluated so far."""

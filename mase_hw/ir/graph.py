@@ -12,13 +12,13 @@ from mase_hw.catalogue import Catalogue
 from mase_hw.ir import annotate, propagate
 from mase_hw.ir.annotated import INIT_PASS, AnnotatedGraph
 from mase_hw.ir.checkpoint import export, load
-from mase_hw.ir.custom_ops import with_custom_ops
+from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.draw import draw
-from mase_hw.ir.inplace import follow_writes
-from mase_hw.ir.models import check_model
+from mase_hw.ir.faithful.models import check_model
+from mase_hw.ir.faithful.replaced import refuse_hooks, refuse_replaced
 from mase_hw.ir.program import use_program
-from mase_hw.ir.replaced import refuse_hooks, refuse_replaced
-from mase_hw.ir.tracer import private_copy, trace_torch_module
+from mase_hw.ir.trace.inplace import follow_writes
+from mase_hw.ir.trace.tracer import private_copy, trace_torch_module
 
 COMMON_PASS = "add_common_metadata_analysis_pass"
 
@@ -33,7 +33,7 @@ class MaseGraph(AnnotatedGraph):
         model: An ``nn.Module``, which is traced, or an fx ``GraphModule``.
         cf_args: Arguments of ``forward`` to fix to a value while tracing.
         custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
-            :func:`mase_hw.ir.custom_ops.with_custom_ops`.
+            :func:`mase_hw.ir.custom.ops.with_custom_ops`.
         hf_input_names: Inputs of a Hugging Face model; its main input if None.
         skip_init_metadata: Run no pass on construction, even if ``add_metadata_args`` is given.
         add_metadata_args: Arguments of ``add_common_metadata_analysis_pass`` (``dummy_in``, ...); if given,

@@ -192,7 +192,7 @@ class Quantized(nn.Module):
     def from_document(
         cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: KnownOps
     ) -> Quantized:
-        """Build the module that :meth:`to_document` describes; see :class:`mase_hw.ir.checkpoint_modules.Rebuildable`.
+        """Build the module that :meth:`to_document` describes; see :class:`mase_hw.ir.checkpoint.modules.Rebuildable`.
 
         Raises:
             GraphError: If the catalogue has no such op, a parameter is missing, or a value is of the wrong kind.

@@ -116,7 +116,7 @@ class ConvParams:
 
     @property
     def images(self) -> int:
-        """Images a frame."""
+        """Images per frame."""
         return self.DATA_IN_0_TENSOR_SIZE_DIM_3
 
     @property
@@ -188,7 +188,7 @@ def _dividing(channels: int, lanes: int) -> int:
 
 
 def _unroll(r: Request, kernel: tuple[int, int]) -> tuple[int, int]:
-    """Window elements a step, horizontal first: one, or all of them."""
+    """Window elements per step, horizontal first: one, or all of them."""
     lanes = (*r.parallelism.get("weight", ()), 1, 1, 1)[1:3]
     if lanes not in ((1, 1), (kernel[1], kernel[0])):
         raise _refuse(
@@ -304,5 +304,5 @@ def tied(p: ConvParams) -> Mapping[str, str]:
 
 
 def work(p: ConvParams) -> int:
-    """Products a frame, those with the padding included."""
+    """Products per frame, those with the padding included."""
     return p.images * p.window.positions * math.prod(_image(p, "WEIGHT", "in").shape)

@@ -91,8 +91,8 @@ class Windows:
         """The stages of ``window_reduce``.
 
         Args:
-            inner: Beats a position.
-            repeat: Sequences a frame.
+            inner: Beats per position.
+            repeat: Sequences per frame.
         """
         if self.wires:
             return []
@@ -214,7 +214,7 @@ def schedule(windows: tuple[Windows, Windows], images: int, tiles: int) -> list[
 
     Args:
         windows: Along rows and columns of the image.
-        images: Images a frame.
+        images: Images per frame.
         tiles: Beats per pixel.
     """
     rows, columns = windows

@@ -151,7 +151,7 @@ def window_stage(window: Window, steps: int, depth: int, images: int = 1) -> Ste
         window: The geometry.
         steps: Steps (beats out) of a window.
         depth: Beats of the line buffer.
-        images: Images a frame.
+        images: Images per frame.
     """
     image = np.repeat(np.arange(images, dtype=np.int64), window.positions) * window.image_beats
     needs = np.repeat(image + np.tile(np.maximum.accumulate(window.needs), images), steps)
@@ -166,17 +166,18 @@ def window_stage(window: Window, steps: int, depth: int, images: int = 1) -> Ste
 def issue_stages(
     window: Window, steps: int, depth: int, images: int, results: int, pipe: int, queue: int
 ) -> tuple[Steps, ...]:
-    """The timing of ``sliding_window`` before an issue that takes a beat a step and reserves places for its results.
+    """The timing of ``sliding_window`` before an issue that takes one beat per step and reserves slots for its results.
 
-    Where a window has several steps both are one stage: the window has read a beat when the issue takes the one before
-    it, so places are freed a step earlier, and a beat is usable a cycle later. It is as large as the beats are many,
-    not the steps.
+    Where a window has several steps, the two are one stage. The line buffer reads the beat of the next step in the
+    cycle in which the issue takes the beat of the present one. So a slot of the line buffer is free one step before the
+    issue has taken what stood there, and a beat that was written can be taken one cycle later than without the issue.
+    The arrays of the stage have an entry per beat, not one per step.
 
     Args:
         window: The geometry.
         steps: Steps of a window.
         depth: Beats of the line buffer.
-        images: Images a frame.
+        images: Images per frame.
         results: Results of a window, evenly spread over its steps.
         pipe: Cycles from the last step of a result to its being valid.
         queue: Places for results.
@@ -185,7 +186,16 @@ def issue_stages(
     last = np.arange(1, images * positions * results + 1, dtype=np.int64) * run - 1
     if steps == 1:
         taken = np.arange(images * positions, dtype=np.int64)
-        issue = Steps.at(images * positions, (taken,), (taken,), last, (0,), pipe, (0,), queue)
+        issue = Steps.at(
+            images * positions,
+            needed=(taken,),
+            freed=(taken,),
+            emitted=last,
+            delay=(0,),
+            room=(0,),
+            pipe=pipe,
+            queue=queue,
+        )
         return window_stage(window, steps, depth, images), issue
     beats = np.arange(1, window.image_beats + 1, dtype=np.int64)
     needed = np.searchsorted(np.maximum.accumulate(window.needs), beats) * steps
@@ -197,13 +207,13 @@ def issue_stages(
     return (
         Steps.at(
             images * positions * steps,
-            (every,),
-            ((freed + at).reshape(-1),),
-            last,
-            (DELAY + 1,),
-            pipe,
-            (depth,),
-            queue,
+            needed=(every,),
+            freed=((freed + at).reshape(-1),),
+            emitted=last,
+            delay=(DELAY + 1,),
+            room=(depth,),
+            pipe=pipe,
+            queue=queue,
             room_lag=FREE_AFTER,
         ),
     )

@@ -161,7 +161,9 @@ def _latency(p: ConcatParams) -> Latency:
         taken.append((rounds + starts[k] + np.arange(beats, dtype=np.int64)[None]).reshape(-1))
     none = (0,) * len(inputs)
     every = np.arange(out.beats, dtype=np.int64)
-    return Latency.from_steps(Steps.at(out.beats, taken, taken, every, none, 1, none, 2))
+    return Latency.from_steps(
+        Steps.at(out.beats, needed=taken, freed=taken, emitted=every, delay=none, room=none, pipe=1, queue=2)
+    )
 
 
 def _tied(p: ConcatParams) -> Mapping[str, str]:

@@ -71,7 +71,7 @@ class LinearParams:
 
     @property
     def rows(self) -> int:
-        """Vectors a frame."""
+        """Vectors per frame."""
         return self.DATA_IN_0_TENSOR_SIZE_DIM_1 * self.DATA_IN_0_TENSOR_SIZE_DIM_2
 
     @property

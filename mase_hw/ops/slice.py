@@ -201,7 +201,9 @@ def _latency(p: SliceParams) -> Latency:
     """A step takes an input beat; only those that pass wait for the output."""
     beats = _ports(p)[0].beats
     every = np.arange(beats, dtype=np.int64)
-    return Latency.from_steps(Steps.at(beats, [every], [every], passing(p), (0,), 1, (0,), 2))
+    return Latency.from_steps(
+        Steps.at(beats, needed=[every], freed=[every], emitted=passing(p), delay=(0,), room=(0,), pipe=1, queue=2)
+    )
 
 
 def _case(

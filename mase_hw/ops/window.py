@@ -53,7 +53,7 @@ class WindowParams:
 
     @property
     def steps(self) -> int:
-        """Beats a window."""
+        """Beats per window."""
         return self.KERNEL_H * self.KERNEL_W * self.GROUPS * self.TILES * self.REPEATS
 
 

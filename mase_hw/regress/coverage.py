@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mase_hw.catalogue import default_catalogue
+from mase_hw.compiler.compile import compile
 from mase_hw.errors import ConfigError
+from mase_hw.model_spec import load_model
 from mase_hw.regress.ops import OpCase
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.coverage import Coverage, Point
@@ -75,6 +77,28 @@ def cover(ops: Iterable[str], out: Path, tell: Callable[[str], object] = lambda 
     return Coverage(dict(counts))
 
 
+def cover_network(spec: str, out: Path) -> Coverage:
+    """Simulate a network at full rate and under stalls: what the netlist places around ops is in no case of one.
+
+    Args:
+        spec: A model as the command line takes it, ``FILE.py:FUNCTION``.
+        out: Folder of the bundle, the builds and the runs.
+
+    Raises:
+        SimulationError: If the design does not agree with its model.
+        ConfigError: If there is no such model.
+        ToolError: If a tool is missing or a build fails.
+    """
+    found = load_model(spec)
+    design = compile(found.model, found.example_inputs, out=out / "bundle")
+    counts: Counter[Point] = Counter()
+    for stalls in (0.0, 0.4):
+        result = design.simulate(engine="batch", coverage=True, stalls=stalls, work_dir=out / f"stalls{stalls}").result
+        assert result.coverage is not None  # asked for
+        counts.update(result.coverage.counts)
+    return Coverage(dict(counts))
+
+
 def _played(case: OpCase, home: Path, out: Path) -> Coverage:
     batch = engine("batch")
     tensors = case.stimulus(0)
@@ -115,17 +139,31 @@ def read_reasons(file: Path) -> dict[Place, str]:
     return found
 
 
-def gaps(coverage: Coverage, reasons: Mapping[Place, str]) -> list[Gap]:
-    """Every line with something that was never reached, in order."""
+def gaps(coverage: Coverage, reasons: Mapping[Place, str], *, whole: bool = False) -> list[Gap]:
+    """Every line with something that was never reached, in order.
+
+    Args:
+        coverage: What was reached.
+        reasons: As :func:`read_reasons` gives them.
+        whole: Whether every module of the library should be there: of one that is not, its first line is a gap.
+    """
     sources = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in rtl_root().glob("*/*.sv")}
     places = {(p.module, p.line) for kind in KINDS for p in coverage.missed(kind) if p.module in sources}
+    if whole:
+        places |= {(m, _header(m, sources[m])) for m in set(sources) - set(coverage.modules)}
     return [_gap(module, line, sources[module], reasons) for module, line in sorted(places)]
 
 
-def idle(coverage: Coverage, reasons: Mapping[Place, str]) -> list[Place]:
-    """Reasons for what is reached, or is not there any more, of the modules that were covered."""
-    needed = {(gap.module, gap.text) for gap in gaps(coverage, {})}
-    return sorted(place for place in reasons if place[0] in coverage.modules and place not in needed)
+def _header(module: str, lines: Sequence[str]) -> int:
+    """The line on which a module begins."""
+    return next(number for number, line in enumerate(lines, 1) if line.startswith(f"module {module}"))
+
+
+def idle(coverage: Coverage, reasons: Mapping[Place, str], *, whole: bool = False) -> list[Place]:
+    """Reasons for what is reached, or is not there any more; unless it is the whole, of modules that were covered."""
+    needed = {(gap.module, gap.text) for gap in gaps(coverage, {}, whole=whole)}
+    known = reasons if whole else [place for place in reasons if place[0] in coverage.modules]
+    return sorted(place for place in known if place not in needed)
 
 
 def _gap(module: str, line: int, source: Sequence[str], reasons: Mapping[Place, str]) -> Gap:
@@ -149,12 +187,13 @@ def _in_constant_function(before: Sequence[str]) -> bool:
 
 
 def table(coverage: Coverage, found: Iterable[Gap]) -> str:
-    """Lines and branches of every module, then every gap; Markdown."""
+    """Lines and branches of every module and of all together, then every gap; Markdown."""
     known = {path.stem for path in rtl_root().glob("*/*.sv")}
+    shares = {f"`{m}`": [coverage.share(kind, m) for kind in KINDS] for m in coverage.modules if m in known}
+    shares["all"] = [(sum(a for a, _ in of), sum(b for _, b in of)) for of in zip(*shares.values(), strict=True)]
     lines = ["| module | lines | branches |", "|---|---|---|"]
-    for module in [*(m for m in coverage.modules if m in known)]:
-        cells = ["{} of {}".format(*coverage.share(kind, module)) for kind in KINDS]
-        lines.append(f"| `{module}` | {cells[0]} | {cells[1]} |")
+    for module, of in shares.items():
+        lines.append(f"| {module} | " + " | ".join(f"{reached} of {every}" for reached, every in of) + " |")
     lines += ["", "What no case reaches:", ""]
     lines += [f"- {gap}" for gap in found] or ["- nothing"]
     return "\n".join(lines) + "\n"

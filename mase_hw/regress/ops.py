@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from mase_hw.catalogue import Case, OpDef, default_catalogue, verilog_params
+from mase_hw.catalogue import Arithmetic, Case, OpDef, default_catalogue, verilog_params
 from mase_hw.errors import ConfigError
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.resources import rtl_root
@@ -44,6 +45,12 @@ class OpCase:
         """Multipliers of the module."""
         return int(self.hardware.multipliers(self.case.params))
 
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """What the golden computes: what stands in the parameters, and the attributes of the case that do not."""
+        read = self.hardware.arithmetic(self.case.params)
+        return dataclasses.replace(read, attributes={**read.attributes, **self.case.attributes})
+
     def dut(self, folder: Path) -> Dut:
         """The module, from exactly its declared files.
 
@@ -56,7 +63,7 @@ class OpCase:
             sources.append(own if own is not None else rtl_root() / file)
         tied = self.hardware.tied(self.case.params)
         parameters = verilog_params(self.case.params)
-        memories = self.hardware.memories(self.hardware.arithmetic(self.case.params))
+        memories = self.hardware.memories(self.arithmetic)
         for name, memory in memories.items():
             digits = (memory.bits + 3) // 4
             target = folder / f"{name.lower()}.mem"
@@ -84,7 +91,7 @@ class OpCase:
         golden = self.op.golden
         if golden is None:
             raise ConfigError("the op has no golden", node=self.op.name)
-        arithmetic = self.hardware.arithmetic(self.case.params)
+        arithmetic = self.arithmetic
         formats = {s.name: s.fmt for s in self.streams}
         frames: dict[str, list[IntArray]] = {s.name: [] for s in self.sinks}
         for index in range(len(tensors[self.source.name])):

@@ -15,7 +15,7 @@ from mase_hw.compiler.stages import QUANTIZE, quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.surroundings import ordinary
+from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.statistics.batches import batches
 from mase_hw.passes.base import Info

@@ -101,10 +101,7 @@ module window_control #(
   localparam place_t ColFirst = place_t'(-PAD_W * TILES);
 
   function automatic place_t clamp(input place_t value, input place_t low, input place_t high);
-    if (value < low) begin
-      return low;
-    end
-    return (value > high) ? high : value;
+    return (value < low) ? low : (value > high) ? high : value;
   endfunction
 
   // ---- The window after the one at hand: its corner, in places and in pixels.
@@ -174,7 +171,8 @@ module window_control #(
   endfunction
 
   // No window starts before the image does, not even one that is all padding.
-  // The first row stays while the next row of windows begins there as well.
+  // With padding, the next row of windows can begin above the image or in its
+  // first row as well. Then no column of that row is free after this window.
   function automatic place_t freed(input place_t row, input place_t col);
     place_t whole_rows;
     logic   stays;

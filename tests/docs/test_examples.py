@@ -63,6 +63,32 @@ def test_simulations(workplace: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_readme_shows_what_the_example_prints(workplace: Path) -> None:
+    """Every line, in its order; of figures only those that no machine changes."""
+    (shown,) = (b.text for b in blocks("text", page=ROOT / "README.md") if "==> training" in b.text)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "digits_mlp.py"), "--out", "build/digits_mlp"],
+        cwd=workplace,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "500"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    # Paths are whole ones; how far a slow simulation is, is said now and then.
+    text = done.stdout.replace(f"{workplace}{os.sep}", "")
+    printed = [line for line in text.splitlines() if not line.startswith("==> simulated ")]
+
+    def words(lines: list[str]) -> list[str]:
+        return [re.sub(r"[ \d.%]+", " ", line).strip() for line in lines if line.strip()]
+
+    def exact(lines: list[str]) -> list[str]:
+        return [line for line in lines if re.search("images|fill|interval|beats|mismatches|cycles", line)]
+
+    assert words(printed) == words(shown.splitlines())
+    assert exact(printed) == exact(shown.splitlines())
+
+
 def test_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model and the configuration of the README, through the command line."""
     monkeypatch.chdir(tmp_path)

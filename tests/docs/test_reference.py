@@ -217,3 +217,14 @@ def test_the_schema_refuses_what_is_refused(text: str) -> None:
 def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["config", "--schema"]) == cli.OK
     assert capsys.readouterr().out == reference.expected(reference.SCHEMA)
+
+
+def test_a_constant_is_described_by_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the type of its value, and not silently by nothing."""
+    (tmp_path / "with_limits.py").write_text('LIMIT = 3\n"""How many\nthere may be."""\nSILENT = 4\n', encoding="utf-8")
+    (tmp_path / "passing_on.py").write_text("from with_limits import LIMIT\n__all__ = ['LIMIT']\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "| `LIMIT` | How many there may be. |" in reference_code.exports("passing_on")
+    (tmp_path / "silent.py").write_text("from with_limits import SILENT\n__all__ = ['SILENT']\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="with_limits does not say what SILENT is"):
+        reference_code.exports("silent")

@@ -145,7 +145,7 @@ class Case:
         seed: Where all of it comes from.
         net: The float model, in evaluation mode.
         inputs: Frames that overlap, stacked along the first dimension, one tensor for each input.
-        batch: Images a frame.
+        batch: Images per frame.
         config: For :func:`mase_hw.compile`.
     """
 

@@ -116,7 +116,7 @@ def test_a_seed_is_a_network() -> None:
 
 
 def test_the_networks_have_everything() -> None:
-    """What the long run must contain: kinds of steps, joins of ways that part, formats, lanes."""
+    """What the long run must contain: kinds of steps, reconvergent paths, formats, lanes."""
     cases = [random_case(seed) for seed in LONG]
     kinds = set().union(*(case.kinds for case in cases))
     wanted = {"convolution 2d", "convolution 1d", "grouped convolution 2d", "depthwise convolution 2d", "batch norm"}

@@ -14,7 +14,7 @@ import mase_hw
 from mase_hw.catalogue import Arithmetic, OpDef, default_catalogue
 from mase_hw.errors import CatalogueError, ConfigError, EmitError, MaseHwError, UnsupportedError
 from mase_hw.ir import MaseGraph, custom_op
-from mase_hw.ir.custom_ops import with_custom_ops
+from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.opdef import SUPPORT
 from mase_hw.passes.analysis import (
     add_common_metadata_analysis_pass,

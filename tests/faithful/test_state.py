@@ -17,8 +17,8 @@ from torch import Tensor, fx, nn
 
 import mase_hw
 from mase_hw.errors import GraphError
-from mase_hw.ir.fingerprint import fingerprint
-from mase_hw.ir.state import check_stateless
+from mase_hw.ir.faithful.fingerprint import fingerprint
+from mase_hw.ir.faithful.state import check_stateless
 from tests.faithful.layers import Base
 from tests.unit.pipeline import inputs
 

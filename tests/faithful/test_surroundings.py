@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import mase_hw
 from mase_hw.errors import ConfigError, GraphError
-from mase_hw.ir.surroundings import ordinary
+from mase_hw.ir.faithful.surroundings import ordinary
 from tests.faithful.tampering import DATA, Net, X, net
 
 

@@ -17,7 +17,7 @@ from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir import graph as graph_module
-from mase_hw.ir.replaced import CALL, untouched
+from mase_hw.ir.faithful.replaced import CALL, untouched
 from tests.faithful.tampering import DATA, HIDDEN, MODELS, SEEN, Net, OtherWeights, Tampering, X, bits, layer, net
 
 

@@ -79,7 +79,7 @@ def test_estimate(pair: mase_hw.Design) -> None:
     found = estimate(pair.manifest)
     assert found["dsp"] == 6 and found["bram"] == 0
     # 6 products of 13 bits and 100 for the instance; ROMs of 3 and 1 beats have at most
-    # 8 and 2 different bits; two flip-flops a bit.
+    # 8 and 2 different bits; two flip-flops per bit.
     assert found["lut"] == round(6 * 13 * 0.75 + 100) + 8 + 2
     assert found["ff"] == round(6 * 13 * 0.75 + 100) + 2 * (8 + 2)
     text = (pair.path / "README.md").read_text()

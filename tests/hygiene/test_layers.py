@@ -56,6 +56,10 @@ LAYERS = (
 )
 
 
+FULL = 24
+"""Modules in a room, beyond which it is a list and is divided; the ops are one idea, a file each."""
+
+
 def layer_of(dotted: str) -> str:
     """The layer a module name inside the package belongs to."""
     parts = dotted.split(".")
@@ -117,6 +121,21 @@ def violations(source: str, module: str, is_package: bool, submodules: set[str])
 def test_every_module_belongs_to_a_layer(root: Path) -> None:
     strays = {layer_of(name) for name in modules(root)} - set(LAYERS)
     assert not strays, f"not in LAYERS: {sorted(strays)}"
+
+
+def crowded(root: Path) -> dict[str, int]:
+    """Folders of the package with too many modules."""
+    folders = {path.parent for path in (root / PACKAGE).rglob("*.py")}
+    counts = {f.relative_to(root).as_posix(): len([*f.glob("*.py")]) for f in folders}
+    return {name: n for name, n in sorted(counts.items()) if n > FULL and name != f"{PACKAGE}/ops"}
+
+
+def test_no_room_is_a_list(root: Path, tmp_path: Path) -> None:
+    assert not crowded(root)
+    (tmp_path / PACKAGE / "ir").mkdir(parents=True)
+    for i in range(FULL + 1):
+        (tmp_path / PACKAGE / "ir" / f"m{i}.py").touch()
+    assert crowded(tmp_path) == {f"{PACKAGE}/ir": FULL + 1}
 
 
 def test_imports_go_downward(root: Path) -> None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.checkpoint_document import Document
+from mase_hw.ir.checkpoint.document import Document
 from mase_hw.passes.analysis import calibrate_analysis_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 

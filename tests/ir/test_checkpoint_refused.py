@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import CheckpointError, UnsupportedError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.checkpoint_files import hash_of
+from mase_hw.ir.checkpoint.files import hash_of
 from mase_hw.passes.analysis import verify_analysis_pass
 from tests.ir.checkpoints import Small, batch, forge, graph, quantised
 

@@ -14,8 +14,8 @@ import mase_hw
 from mase_hw.compiler.quantised_graph import traced
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.containers import contents
-from mase_hw.ir.same_function import check_trace
+from mase_hw.ir.faithful.same_function import check_trace
+from mase_hw.ir.trace.containers import contents
 
 
 @dataclass

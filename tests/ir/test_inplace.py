@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import GraphError
-from mase_hw.ir.inplace import follow_writes, setitem
+from mase_hw.ir.trace.inplace import follow_writes, setitem
 from tests.ir.nets import annotated
 from tests.ir.real_run import assert_real
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from mase_hw.ir.signatures import bind
+from mase_hw.ir.trace.signatures import bind
 
 X = fx.Graph().placeholder("x")
 Y = fx.Graph().placeholder("y")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError
-from mase_hw.regress.coverage import ASSERTION, CONSTANT, cover, gaps, idle, read_reasons, table
+from mase_hw.regress.coverage import ASSERTION, CONSTANT, cover, cover_network, gaps, idle, read_reasons, table
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.coverage import Coverage, Point
 from tests.regress.conftest import out_folder
@@ -65,6 +65,42 @@ def test_what_is_computed_during_elaboration_never_runs() -> None:
         Point("window_reduce", "branch", data, 1, "if"): 0,
     }
     assert [gap.reason for gap in gaps(Coverage(counts), {})] == [CONSTANT, "", ""]
+
+
+def test_a_module_that_no_design_had_is_a_gap_of_the_whole() -> None:
+    reached = Coverage({Point("skid_buffer", "line", 1, 1, "block"): 1})
+    assert gaps(reached, {}) == []
+    found = {gap.module: gap for gap in gaps(reached, {}, whole=True)}
+    assert set(found) == {path.stem for path in rtl_root().glob("*/*.sv")} - {"skid_buffer"}
+    assert found["stream_fork"].text == "module stream_fork #(" and not found["stream_fork"].reason
+    why = {("stream_fork", "module stream_fork #("): "none", ("gone", "module gone #("): "none"}
+    assert idle(reached, why) == [] and idle(reached, why, whole=True) == [("gone", "module gone #(")]
+    both = Coverage({**reached.counts, Point("stream_fork", "toggle", 1, 1, "clk"): 0})
+    assert "stream_fork" not in {gap.module for gap in gaps(both, {}, whole=True)}
+
+
+def test_a_network_has_what_no_op_case_has(root: Path, tmp_path: Path, runtime: Path) -> None:
+    reached = cover_network(f"{root / 'regress' / 'networks.py'}:fork", out_folder(tmp_path, runtime))
+    reasons = read_reasons(root / "regress" / "coverage.toml")
+    own = {"rom_source", "stream_fork", "stream_check"}
+    assert own <= set(reached.modules)
+    assert [str(gap) for gap in gaps(reached, reasons) if gap.module in own and not gap.reason] == []
+
+
+def test_the_table_adds_up_the_modules_of_the_library() -> None:
+    counts = {
+        Point("skid_buffer", "line", 1, 1, "block"): 1,
+        Point("skid_buffer", "line", 2, 1, "block"): 0,
+        Point("stream_fork", "line", 1, 1, "block"): 3,
+        Point("stream_fork", "branch", 1, 1, "if"): 0,
+        Point("bench", "line", 1, 1, "block"): 1,
+    }
+    rows = table(Coverage(counts), []).splitlines()[2:5]
+    assert rows == [
+        "| `skid_buffer` | 1 of 2 | 0 of 0 |",
+        "| `stream_fork` | 1 of 1 | 0 of 1 |",
+        "| all | 2 of 3 | 0 of 1 |",
+    ]
 
 
 @pytest.mark.parametrize(

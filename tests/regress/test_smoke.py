@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from mase_hw.regress.baseline import read_baseline
+from mase_hw.regress.matrix import expand, load_matrix
 from mase_hw.regress.pool import LocalPool
 from mase_hw.regress.regress import regress
 from mase_hw.regress.report import table
@@ -14,3 +18,11 @@ def test_the_smoke_matrix_is_as_recorded(root: Path, tmp_path: Path, runtime: Pa
     report = regress(root / "regress" / "smoke.toml", out_folder(tmp_path, runtime), pool=LocalPool(1))
     assert report.baseline and not report.failures, [(r["job"], r["message"]) for r in report.failures]
     assert report.passed and not report.differences, f"--update-baseline records it\n{table(report)}"
+
+
+@pytest.mark.parametrize("name", ["smoke", "full"])
+def test_every_job_of_a_matrix_has_figures(root: Path, name: str) -> None:
+    """A matrix that grew without its baseline would fail only when somebody runs the whole of it."""
+    folder = root / "regress"
+    jobs = {job.name for job in expand(load_matrix(folder / f"{name}.toml"), folder)}
+    assert jobs and jobs == set(read_baseline(folder / "baseline.json", name) or ())

@@ -53,10 +53,10 @@ def test_the_report_is_written(tiny: mase_hw.Design, mapped: Report) -> None:
 def test_a_flipped_bit_in_the_netlist_is_seen(tiny: mase_hw.Design, mapped: Report, tmp_path: Path) -> None:
     netlist = (work_of(tiny, "xc7") / "netlist.v").read_text()
     linear = netlist.index("module \\fixed_linear")
-    # The carry chain of an accumulator: a LUT2 that forms the sum of two bits.
-    found = re.compile(r"LUT2 #\(\s*\.INIT\(4'h6\)").search(netlist, linear)
+    # A LUT2 that forms the sum of two bits, and now its complement; of data, since counters have names.
+    found = re.compile(r"LUT2 #\(\s*\.INIT\(4'h6\)\s*\) \S+ \(\s*\.I0\(_").search(netlist, linear)
     assert found is not None
-    broken = netlist[: found.start()] + found.group().replace("4'h6", "4'h7") + netlist[found.end() :]
+    broken = netlist[: found.start()] + found.group().replace("4'h6", "4'h9") + netlist[found.end() :]
     (tmp_path / "netlist.v").write_text(broken)
     files, cache = model_files(TARGETS["xc7"]), tiny.path.parent / "runtime-cache"
     cells = netlist_cells(netlist)

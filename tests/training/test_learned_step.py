@@ -71,7 +71,7 @@ def test_it_begins_as_the_publication_does() -> None:
     x = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     grid = LearnedStep(FixedFormat(4, 3))
     grid.begin(x)
-    assert float(grid.step) == pytest.approx(2 * float(x.abs().mean()) / math.sqrt(7), rel=1e-6)
+    assert grid.step.item() == pytest.approx(2 * float(x.abs().mean()) / math.sqrt(7), rel=1e-6)
 
 
 @pytest.mark.parametrize(("step", "frac"), [(0.26, 2), (0.35, 2), (0.36, 1), (1.0, 0), (3.0, -2), (2.7, -1)])

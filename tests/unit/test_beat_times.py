@@ -104,7 +104,10 @@ def test_a_network_that_stops() -> None:
     """The long way gives nothing before it has four beats, and the fork gives no second one."""
     network = BeatNetwork()
     source = network.source(4)
-    late = network.stage(Steps.at(4, (np.full(4, 0),), (np.arange(4),), np.arange(4), (1,), 1, (8,), 4), [source])[0]
+    all_first = Steps.at(
+        4, needed=(np.full(4, 0),), freed=(np.arange(4),), emitted=np.arange(4), delay=(1,), room=(8,), pipe=1, queue=4
+    )
+    late = network.stage(all_first, [source])[0]
     network.sink(network.stage(Steps.registered(4, 2), [late, source])[0])
     with pytest.raises(CatalogueError, match="deadlocks"):
         network.advance()
@@ -112,7 +115,17 @@ def test_a_network_that_stops() -> None:
 
 def test_latency_of_stages() -> None:
     """A frame is collected, then leaves beat by beat through a register; two frames of room keep the input going."""
-    steps = Steps.at(3, (np.zeros(3, int),), (np.full(3, 2),), np.arange(3), (1,), 1, (6,), 1, queue_lag=0)
+    steps = Steps.at(
+        3,
+        needed=(np.zeros(3, int),),
+        freed=(np.full(3, 2),),
+        emitted=np.arange(3),
+        delay=(1,),
+        room=(6,),
+        pipe=1,
+        queue=1,
+        queue_lag=0,
+    )
     latency = Latency.from_steps(steps, Steps.registered(3))
     assert (latency.beats, latency.interval, latency.fill) == (3, 3, 5)
     assert latency.departures(np.array([0, 4, 9])).tolist() == [12, 13, 14]

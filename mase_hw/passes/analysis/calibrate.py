@@ -37,9 +37,9 @@ CALIBRATED = "calibrated"
 class CalibrateOptions(PassArgs):
     """How formats will be chosen; also the table ``calibrate`` of a configuration of ``compile``."""
 
-    method: Method = Field(default="min_max", description="how formats of activations are chosen")
+    method: Method = Field(default="mse", description="how formats of activations are chosen")
     weight_method: Literal["min_max", "percentile", "entropy", "mse"] = Field(
-        default="min_max", description="how formats of parameters are chosen"
+        default="mse", description="how formats of parameters are chosen"
     )
     options: MethodOptions = Field(default=MethodOptions(), description="options of the methods")
 

@@ -1,4 +1,4 @@
-"""How many multiply-accumulates an op does, from the shapes of its tensors: one rule an op.
+"""How many multiply-accumulates an op does, from the shapes of its tensors: one rule per op.
 
 A multiply-accumulate (MAC) is one product of a contraction, whose operands are both tensors: weights and activations,
 or activations alone. Bias additions, element-wise ops, activation functions, normalisations, poolings and reductions

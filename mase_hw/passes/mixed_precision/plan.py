@@ -125,7 +125,8 @@ def compose(graph: MaseGraph, settings: Mapping[str, Settings]) -> dict[str, Any
         own = {k: v for k, v in values.items() if k in pinned or default.get(k) != v}
         if own:
             overrides[name] = {"config": own}
-    result: dict[str, Any] = {"by": "type", "default": {"config": default}}
+    # A plan says all widths itself; without this, compile would widen what leaves the model.
+    result: dict[str, Any] = {"by": "type", "output_width": 1, "default": {"config": default}}
     return {**result, "overrides": overrides} if overrides else result
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.network_noise import Method, network_noise
+from mase_hw.passes.analysis.noise.network import Method, network_noise
 from mase_hw.passes.mixed_precision.cost import CostModel
 
 MOST_MEASURED = 32

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
-from mase_hw.passes.analysis.noise_pair import origins
+from mase_hw.passes.analysis.noise.pair import origins
 from mase_hw.passes.base import Info, graph_pass
 from mase_hw.passes.evaluation.criteria import decibels
 from mase_hw.passes.rounding import bias

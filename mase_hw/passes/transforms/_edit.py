@@ -11,7 +11,7 @@ from torch.nn.utils import parametrize
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
-from mase_hw.ir.inplace import written
+from mase_hw.ir.trace.inplace import written
 from mase_hw.nn import Quantized, QuantizeInput
 
 OUTDATED = (

@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.ir.inplace import written
+from mase_hw.ir.trace.inplace import written
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 

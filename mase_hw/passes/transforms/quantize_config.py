@@ -75,7 +75,16 @@ class NodeConfig(BaseModel):
     weight_granularity: Literal["tensor", "channel"] = Field(
         default="tensor", description='``"channel"`` gives the weights of every output channel a fraction width'
     )
-    bias_width: int | None = _width("the bias")
+    bias_width: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_WIDTH,
+        examples=[8],
+        description="bits of the bias, sign included; if left out, as many as its exact sum with the products needs",
+    )
+    bias_width_limit: int = Field(
+        default=32, ge=2, le=MAX_WIDTH, description="most bits of a bias whose width is left out"
+    )
     bias_frac_width: int | None = _frac("the bias")
     bias_signed: bool = Field(default=True, description="whether the bias has a sign")
     data_out_width: int | None = _width("the result")
@@ -146,6 +155,14 @@ class QuantizeArgs(BaseModel):
         "whole node name",
     )
     default: Rule | None = Field(default=None, description="the rule for every node")
+    output_width: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_WIDTH,
+        examples=[16],
+        description="least bits of results that leave the model, unless a rule for the node, other than the default, "
+        "says ``data_out_width``; 1 for no more than others",
+    )
     overrides: dict[str, Rule] = Field(
         default_factory=dict,
         examples=[{"fc2": {"config": {"weight_width": 4, "rounding": "floor"}}}],

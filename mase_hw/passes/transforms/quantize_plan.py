@@ -133,8 +133,13 @@ class Planner:
         weights = self._per_channel(node, op, config, specific, parameters)
         for name in parameters:
             ends = ends_of(parameters[name]) if op.derive is not None else None
-            fmt, reason = weights[name] if name in weights else self._format(node, name, config, ends)
             limit = op.finest(name, formats) if op.finest is not None else None
+            if name in weights:
+                fmt, reason = weights[name]
+            elif limit is not None and config.of(name)[0] is None:
+                fmt, reason = self._as_wide_as_needed(node, name, config, ends, limit)
+            else:
+                fmt, reason = self._format(node, name, config, ends)
             if limit is not None and config.of(name)[1] is None and fmt.frac_width > limit:
                 fmt, reason = dataclasses.replace(fmt, frac_width=limit), f"{reason}, no finer than the products"
             formats[name], reasons[name] = fmt, reason
@@ -168,6 +173,11 @@ class Planner:
     ) -> tuple[FixedFormat, str]:
         """Format of a result: configured, as the input, or from what was observed."""
         width, frac, signed = config.of("data_out_0")
+        wide = self.args.output_width
+        open_width = op.default_out is None and "data_out_width" not in specific and frac is None
+        if open_width and wide is not None and width is not None and width < wide and self._leaves(node):
+            fmt, reason = self._format(node, "data_out_0", config.model_copy(update={"data_out_width": wide}))
+            return fmt, f"{reason}, with {wide} bits as it leaves the model"
         given = {key for key in specific if key.startswith("data_out_")}
         if op.default_out is not None:
             fmt, reason = op.default_out(formats), "as its input"
@@ -182,6 +192,11 @@ class Planner:
             fmt, reason = self._format(node, "data_out_0", wider)
             return fmt, f"{reason}, one bit more as its readers drop the sign"
         return fmt, reason
+
+    def _leaves(self, node: fx.Node) -> bool:
+        """Whether a node's result, or the same in another shape, is read by nothing but the output of the model."""
+        reads = [user.op == "output" or (self.graph.is_implicit(user) and self._leaves(user)) for user in node.users]
+        return bool(reads) and all(reads)
 
     def _sign_is_dropped(self, node: fx.Node, width: int | None) -> bool:
         """Whether all readers of a node of this width give 0 for negative numbers, in a format without a sign."""
@@ -255,6 +270,25 @@ class Planner:
         decision = from_statistics(node.name, name, config, width, statistics)
         self.decisions.setdefault(node.name, {})[name] = decision
         return decision.fmt, decision.reason
+
+    def _as_wide_as_needed(
+        self, node: fx.Node, name: str, config: NodeConfig, ends: tuple[float, float] | None, finest: int
+    ) -> tuple[FixedFormat, str]:
+        """Format of a bias whose width is open: its LSB is that of the products, unless it would get too wide."""
+        _, frac, signed = config.of(name)
+        seen = self._statistics(node, name) if ends is None else {"min": ends[0], "max": ends[1]}
+        low, high = float(seen["min"]), float(seen["max"])
+        limit, wanted = config.bias_width_limit, finest if frac is None else frac
+        for width in range(2, limit + 1):
+            if low == high == 0.0 or FixedFormat.covering(low, high, width, signed is not False).frac_width >= wanted:
+                reason = f"observed [{low:.6g}, {high:.6g}], as wide as its exact sum needs"
+                break
+        else:
+            width, reason = limit, f"observed [{low:.6g}, {high:.6g}], as wide as configured"
+            wanted = FixedFormat.covering(low, high, width, signed is not False).frac_width if frac is None else frac
+        fmt = FixedFormat(width, wanted, signed is not False)
+        self.decisions.setdefault(node.name, {})[name] = Decision(fmt, reason)
+        return fmt, reason
 
     def _observed(self, node: fx.Node, name: str) -> Mapping[str, Any] | None:
         """What calibration recorded of a tensor."""

@@ -9,7 +9,7 @@ from torch import fx, nn
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.ir.inplace import written
+from mase_hw.ir.trace.inplace import written
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.fold_constants import DROPOUTS, fold_constants

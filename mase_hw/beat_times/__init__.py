@@ -1,0 +1,14 @@
+"""The cycle of every beat in a network of modules with static schedules.
+
+Nothing in such a network depends on data, so every event (a beat offered, a beat taken, a step of a module) happens in
+the first cycle that its dependencies allow: the least solution of equations of the form ``t = max(t' + constant)``.
+They are iterated from below, a block of beats (some rows of a picture) at a time, until nothing changes; no event
+waits for one of a later frame. Each equation commutes with a shift in time, so what a block gives for operands that
+are the same but for a shift is looked up: the cost grows with what differs, and the result is that of the equations.
+"""
+
+from mase_hw.beat_times.blocks import UNLIMITED
+from mase_hw.beat_times.network import BeatNetwork, Edge
+from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Solved
+
+__all__ = ["LONG_AGO", "UNLIMITED", "BeatNetwork", "Cycles", "Edge", "Solved"]

@@ -1,0 +1,265 @@
+"""A schedule in blocks: where to cut it so that its blocks repeat, and the equations of each block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from mase_hw.beat_times.patterns import LONG_AGO, Cycles
+from mase_hw.steps import Steps
+
+UNLIMITED = 1 << 40
+"""Room of a buffer that never fills."""
+MOST_BLOCKS = 16
+"""Blocks of a frame, about."""
+LEAST_BEATS = 128
+"""Beats of a block, about."""
+
+
+@dataclass
+class Block:
+    """The equations of some steps of a module: a running maximum over the steps that wait for something.
+
+    All is counted from the first step of the block, and from the first of its beats.
+
+    Args:
+        number: The same for blocks that do the same.
+        span: Steps.
+        event_steps: The step of every event, in order.
+        need_at: Of every input: the event of every beat that is needed.
+        picked: Of every input: which of the beats that enter are needed; None for all.
+        free_at: Of every input: the number of events before a place is free.
+        free_steps: Of every input: the step that frees each place.
+        emit_at: Of every output: the event of every beat.
+        query: Of every output: the number of events before a beat is offered.
+        emit_steps: Of every output: the step that completes each beat.
+        first: The input that the first event waits for, with its first beat; None if it is none.
+        need_low: Of every input: the first step that needs a beat.
+        emit_low: Of every output: the first step that completes a beat.
+    """
+
+    number: int
+    span: int
+    event_steps: Cycles
+    need_at: list[Cycles]
+    picked: list[Cycles | None]
+    free_at: list[Cycles]
+    free_steps: list[Cycles]
+    emit_at: list[Cycles]
+    query: list[Cycles]
+    emit_steps: list[Cycles]
+    first: int | None
+    need_low: list[int]
+    emit_low: list[int]
+
+
+@dataclass
+class Plan:
+    """A frame of a module in blocks.
+
+    Args:
+        blocks: The equations.
+        accepts: Of every input: the beats that enter for a block, as the cuts between blocks.
+        frees: Of every input: the beats whose places a block frees.
+        emits: Of every output: the beats a block completes.
+    """
+
+    blocks: list[Block]
+    accepts: list[list[int]]
+    frees: list[list[int]]
+    emits: list[list[int]]
+
+
+class _Happening:
+    """Beats of a network's frame and the steps at which something happens to them."""
+
+    def __init__(self, at: Cycles, beats: int, steps: int, repeat: int) -> None:
+        self.at, self.beats, self.steps, self.repeat = at, beats, steps, repeat
+
+    def before(self, steps: Cycles) -> Cycles:
+        """Handled beats of the steps before the given ones."""
+        frame, rest = np.divmod(steps, self.steps)
+        return np.asarray(frame * len(self.at) + np.searchsorted(self.at, rest), np.int64)
+
+    def between(self, low: int, high: int) -> Cycles:
+        """The steps of some handled beats."""
+        count = len(self.at)
+        if low == high:
+            return np.zeros(0, np.int64)
+        if low // count == (high - 1) // count:
+            frame = low // count
+            return self.at[low - frame * count : high - frame * count] + frame * self.steps
+        frames, rest = np.divmod(np.arange(low, high, dtype=np.int64), count)
+        return np.asarray(self.at[rest] + frames * self.steps, np.int64)
+
+    def beat(self, handled: Cycles) -> Cycles:
+        """Handled beats as beats of the frame; those that nothing handles follow the others."""
+        if len(self.at) == self.beats:
+            return np.asarray(handled, np.int64)
+        if not len(self.at):
+            return np.where(np.arange(len(handled)) == len(handled) - 1, self.repeat * self.beats, 0)
+        frames, rest = np.divmod(handled, len(self.at))
+        return np.asarray(frames * self.beats + rest, np.int64)
+
+
+def plan(steps: Steps, repeat: int, cuts: Sequence[int], numbers: dict[tuple[object, ...], Block]) -> Plan:
+    """Cut a module into blocks.
+
+    Args:
+        steps: Its schedule.
+        repeat: Frames of the schedule in one of the network.
+        cuts: The first steps of the blocks, and the number of steps at the end.
+        numbers: Blocks that are known, by what they do.
+    """
+    at = np.asarray(cuts, np.int64)
+    needs, frees = (
+        [_Happening(a, beats, steps.steps, repeat) for a, beats in zip(of, steps.beats_in, strict=True)]
+        for of in (steps.need_steps, steps.free_steps)
+    )
+    emits = [_Happening(a, len(a), steps.steps, repeat) for a in steps.emit_steps]
+    need_cuts, free_cuts, emit_cuts = ([h.before(at).tolist() for h in of] for of in (needs, frees, emits))
+    accepts = [h.beat(np.asarray(c)).tolist() for h, c in zip(needs, need_cuts, strict=True)]
+    rates = (steps.delay, steps.pipe, steps.queue, steps.queue_lag, steps.room, steps.room_lag)
+    blocks = []
+    for index, (start, end) in enumerate(pairwise(cuts)):
+        parts = [
+            [h.between(c[index], c[index + 1]) - start for h, c in zip(of, all_cuts, strict=True)]
+            for of, all_cuts in ((needs, need_cuts), (frees, free_cuts), (emits, emit_cuts))
+        ]
+        picked = [
+            _picked(h, c[index], c[index + 1], a[index], a[index + 1])
+            for h, c, a in zip(needs, need_cuts, accepts, strict=True)
+        ]
+        key = (
+            rates,
+            end - start,
+            *(part.tobytes() for kind in parts for part in kind),
+            *(len(part) for kind in parts for part in kind),
+            *(None if p is None else p.tobytes() for p in picked),
+        )
+        block = numbers.get(key)
+        if block is None:
+            block = numbers[key] = _block(len(numbers), end - start, steps, parts, picked)
+        blocks.append(block)
+    return Plan(blocks, accepts, [list(c) for c in free_cuts], [list(c) for c in emit_cuts])
+
+
+def _picked(need: _Happening, low: int, high: int, first: int, end: int) -> Cycles | None:
+    if end - first == high - low:
+        return None
+    return need.beat(np.arange(low, high, dtype=np.int64)) - first
+
+
+def _block(number: int, span: int, steps: Steps, parts: list[list[Cycles]], picked: list[Cycles | None]) -> Block:
+    needs, frees, emits = parts
+    # Events in order of steps; within a step the taking of a wired output comes last, so that the time at which such a
+    # beat is offered does not include it.
+    late = [int(q == 0) for q in steps.queue]
+    keys = np.concatenate([*(2 * s for s in needs), *(2 * s + k for s, k in zip(emits, late, strict=True))])
+    order = np.argsort(keys, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    key = keys[order]
+    at = np.split(place, np.cumsum([len(s) for s in (*needs, *emits)])[:-1])
+    free_at = [np.searchsorted(key, 2 * s + 1, "right") for s in frees]
+    query = [np.searchsorted(key, 2 * s, "right") for s in emits]
+    first = next((i for i, a in enumerate(at[: len(needs)]) if len(a) and a[0] == 0 and picked[i] is None), None)
+    if any(len(q) and not q[0] for q in (*free_at, *query)):
+        first = None
+    lows = [int(s[0]) if len(s) else 0 for s in (*needs, *emits)]
+    return Block(
+        number,
+        span,
+        key // 2,
+        at[: len(needs)],
+        picked,
+        free_at,
+        frees,
+        at[len(needs) :],
+        query,
+        emits,
+        first,
+        lows[: len(needs)],
+        lows[len(needs) :],
+    )
+
+
+def solve(
+    block: Block, steps: Steps, before: int, entered: list[Cycles | None], taken: list[Cycles | None]
+) -> tuple[list[Cycles], list[Cycles], int]:
+    """The times of a block.
+
+    Args:
+        block: Its equations.
+        steps: The schedule, for its rates.
+        before: Earliest cycle of the block's first step.
+        entered: Of every input: when the beats of the block can be seen; None for long ago.
+        taken: Of every output: when the beats were taken that a step waits for; None for long ago.
+
+    Returns:
+        When places are free, of every input; when beats are offered if the one before was taken long ago, of every
+        output; the earliest cycle of the first step after the block.
+    """
+    bounds = np.full(len(block.event_steps), LONG_AGO, np.int64)
+    for index, times in enumerate(entered):
+        if times is not None:
+            pick = block.picked[index]
+            bounds[block.need_at[index]] = (times if pick is None else times[pick]) + steps.delay[index]
+    for index, times in enumerate(taken):
+        if times is not None:
+            bounds[block.emit_at[index]] = times + steps.queue_lag if steps.queue[index] else times
+    run = np.empty(len(bounds) + 1, np.int64)
+    run[0] = before
+    np.subtract(bounds, block.event_steps, out=run[1:])
+    np.maximum.accumulate(run, out=run)
+    free = [run[at] + at_step for at, at_step in zip(block.free_at, block.free_steps, strict=True)]
+    offered = [
+        run[at] + (at_step + pipe) for at, at_step, pipe in zip(block.query, block.emit_steps, steps.pipe, strict=True)
+    ]
+    return free, offered, int(run[-1]) + block.span
+
+
+def unit(steps: Steps) -> int:
+    """Beats of the first input after which the schedule repeats itself in the middle of a frame; 1 if it is even."""
+    at, beats = steps.need_steps[0], steps.beats_in[0]
+    middle = np.diff(at[len(at) // 4 : 3 * len(at) // 4])
+    for size in (size for size in range(1, len(middle) // 2 + 1) if beats % size == 0):
+        if np.array_equal(middle[size : size + 64], middle[: len(middle[size : size + 64])]) and np.array_equal(
+            middle[size:], middle[:-size]
+        ):
+            return size
+    return 1
+
+
+def even_cuts(beats: int, size: int = 1) -> list[int]:
+    """Cuts of a frame into blocks of whole units, all of the same size.
+
+    Args:
+        beats: Beats of a frame.
+        size: Beats of a unit, which divide it.
+    """
+    units = beats // size
+    for many in range(1, units + 1):
+        if units % many == 0 and (units // many <= MOST_BLOCKS and many * size >= LEAST_BEATS):
+            return list(range(0, beats + 1, many * size))
+    return [0, beats]
+
+
+def step_cuts(steps: Steps, repeat: int, beats: Sequence[int]) -> list[int]:
+    """The steps at which the first input's blocks begin to be needed.
+
+    Args:
+        steps: The schedule.
+        repeat: Frames of the schedule in one of the network.
+        beats: Cuts of the first input.
+    """
+    count, used = steps.beats_in[0], len(steps.need_steps[0])
+    cuts = {0, steps.steps * repeat}
+    for beat in beats:
+        frame, rest = divmod(beat, count)
+        if rest < used and frame < repeat:
+            cuts.add(int(steps.need_steps[0][rest]) + frame * steps.steps)
+    return sorted(cuts)

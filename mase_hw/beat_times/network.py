@@ -1,0 +1,319 @@
+"""Networks of modules, solved frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, plan, step_cuts, unit
+from mase_hw.beat_times.nodes import Latest, Reading, Run
+from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Solved, Times
+from mase_hw.beat_times.solver import Solver
+from mase_hw.steps import Steps
+
+
+class Edge:
+    """A stream with one source and any number of sinks that each take every beat once (an eager fork).
+
+    Args:
+        beats: Beats per frame.
+    """
+
+    def __init__(self, beats: int) -> None:
+        self.beats = beats
+        self.offers: Times | None = None
+        self.takes: Times | None = None
+
+    @property
+    def offered(self) -> Cycles:
+        """Cycle in which a beat is first valid, of all frames solved so far."""
+        return self.offers.array() if self.offers is not None else np.zeros(0, np.int64)
+
+    @property
+    def taken(self) -> Cycles:
+        """Cycle in which its last sink takes it."""
+        if self.takes is None:
+            return np.full(len(self.offered), LONG_AGO, np.int64)
+        return self.takes.array()
+
+    def when_taken(self, beat: int) -> int:
+        """When its last sink takes a beat of the first frame."""
+        assert self.takes is not None, "no frame is solved, or nothing takes it"
+        return self.takes.at(beat)
+
+    def when_offered(self, beat: int) -> int:
+        """When a beat of the first frame is first valid."""
+        assert self.offers is not None, "no frame is solved"
+        return self.offers.at(beat)
+
+
+class _Stage:
+    """A module in the network."""
+
+    def __init__(self, steps: Steps, repeat: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        self.steps, self.repeat = steps, repeat
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.entered: list[Times] = []
+        """Of every input: when its beats enter."""
+
+    @property
+    def memory(self) -> int:
+        """Frames an event may look back."""
+        steps = self.steps
+        return max(
+            [-(-r // (b * self.repeat)) for r, b in zip(steps.room, steps.beats_in, strict=True) if r < UNLIMITED]
+            + [-(-q // (b * self.repeat)) for q, b in zip(steps.queue, steps.beats_out, strict=True)],
+            default=0,
+        )
+
+
+class BeatNetwork:
+    """A network of modules; add parts in topological order, then :meth:`advance` frame by frame.
+
+    Args:
+        solved: What networks computed before, to be shared between those that have modules in common.
+    """
+
+    def __init__(self, solved: Solved | None = None) -> None:
+        self.edges: list[Edge] = []
+        self.frames = 0
+        self._solved = solved or Solved()
+        self._stages: list[_Stage] = []
+        self._sources: dict[int, Cycles | None] = {}
+        self._given: dict[int, list[Cycles]] = {}
+        self._open: set[int] = set()
+        self._rising: set[int] = set()
+        """Edges with a sink that takes no beat before it is offered."""
+        self._nodes: list[Latest | Run] = []
+        self._fixed: list[tuple[Times, Cycles | None]] = []
+        self._sinks: dict[int, list[Times]] = {}
+
+    def source(self, beats: int, offered: Cycles | None = None) -> int:
+        """A stream into the network.
+
+        Args:
+            beats: Beats per frame.
+            offered: First cycle of every beat of all frames at the earliest; one beat per cycle from 0 on if None.
+
+        Returns:
+            The edge.
+        """
+        self.edges.append(Edge(beats))
+        self._sources[len(self.edges) - 1] = offered
+        return len(self.edges) - 1
+
+    def stage(self, steps: Steps, inputs: Sequence[int]) -> list[int]:
+        """A module.
+
+        Args:
+            steps: Its schedule; a frame of the network may be several of it.
+            inputs: The edges it reads.
+
+        Returns:
+            The edges it drives.
+        """
+        repeat = self.edges[inputs[0]].beats // steps.beats_in[0]
+        for number, edge in enumerate(inputs):
+            assert self.edges[edge].beats == steps.beats_in[number] * repeat, "beats of an edge and its reader differ"
+        outputs = []
+        for beats in steps.beats_out:
+            self.edges.append(Edge(beats * repeat))
+            outputs.append(len(self.edges) - 1)
+        self._stages.append(_Stage(steps, repeat, inputs, outputs))
+        return outputs
+
+    def sink(self, edge: int, taken: Cycles | None = None) -> None:
+        """A stream out of the network: always ready, or taken in the given cycles (all frames)."""
+        if taken is None:
+            self._open.add(edge)
+        else:
+            self._given.setdefault(edge, []).append(taken)
+
+    def advance(self) -> None:
+        """Solve one more frame.
+
+        Raises:
+            CatalogueError: If the network stops before the end of the frame.
+        """
+        if not self.frames:
+            self._build()
+            self._solver = Solver(self._nodes, self._solved, [times for times, _ in self._fixed])
+        frame = self.frames
+        self._solver.begin(frame)
+        for times, given in self._fixed:
+            start = frame * times.beats
+            for block, (low, high) in enumerate(zip(times.cuts, times.cuts[1:], strict=False)):
+                if low == high:
+                    continue
+                if given is None:
+                    pattern, base = self._solved.chunk(np.arange(high - low))
+                    chunk = pattern, base + start + low
+                else:
+                    chunk = self._solved.chunk(np.asarray(given[start + low : start + high], np.int64))
+                self._solver.write(times, frame * times.blocks + block, chunk)
+        if not self._solver.repeat():
+            # Every evaluation of a block that changes anything settles at least one more beat somewhere.
+            self._solver.settle(100 + 4 * sum(edge.beats for edge in self.edges))
+        self.frames += 1
+
+    def settle(self, frames: int = 24) -> int | None:
+        """Solve frames until the network repeats itself.
+
+        Args:
+            frames: Frames to give up after.
+
+        Returns:
+            Cycles per frame from now on, forever: every event came that much after the same one of the frame before,
+            for as many frames as any event can depend on. The most where parts of the network have nothing to do
+            with each other. None if it did not settle.
+        """
+        alike = 0
+        before: dict[int, int] | None = None
+        wanted = 1 + max((stage.memory for stage in self._stages), default=0)
+        while self.frames < max(frames, wanted + 2):
+            self.advance()
+            intervals = self._period() if self.frames > 1 else None
+            alike = alike + 1 if intervals is not None and intervals == before else 0
+            before = intervals
+            if alike >= wanted and intervals is not None:
+                return max(intervals.values())
+        return None
+
+    def _period(self) -> dict[int, int] | None:
+        """The one distance of all events of the last two frames, by part of the network; None if there is none."""
+        distances: dict[int, int] = {}
+        for part, (number, edge) in zip(self._connected(), enumerate(self.edges), strict=True):
+            assert edge.offers is not None
+            for times in (edge.offers, edge.takes, *self._sinks[number]):
+                distance = None if times is None else times.distance()
+                if distance is None or distances.setdefault(part, distance) != distance:
+                    return None
+        return distances
+
+    def _connected(self) -> list[int]:
+        """A number for every edge, the same for those that modules connect."""
+        above = list(range(len(self.edges)))
+
+        def top(edge: int) -> int:
+            while above[edge] != edge:
+                above[edge] = edge = above[above[edge]]
+            return edge
+
+        for stage in self._stages:
+            first, *others = (top(edge) for edge in (*stage.inputs, *stage.outputs))
+            for other in others:
+                above[top(other)] = top(first)
+        return [top(edge) for edge in range(len(self.edges))]
+
+    def _build(self) -> None:
+        """Cut every module into blocks, and turn the network into equations between them."""
+        solved = self._solved
+        offers: dict[int, Times] = {edge: Times(self._source_cuts(edge)) for edge in self._sources}
+        self._sinks = {number: [] for number in range(len(self.edges))}
+        self._rising = set(self._open)
+        made = []
+        for stage in self._stages:
+            steps, repeat = stage.steps, stage.repeat
+            cuts = tuple(step_cuts(steps, repeat, self._beat_cuts(steps, offers[stage.inputs[0]].cuts, repeat)))
+            key = (id(steps), repeat, cuts)
+            if key not in solved.plans:
+                solved.plans[key] = (steps, plan(steps, repeat, cuts, solved.blocks))
+            blocks = solved.plans[key][1]
+            freed = [Times(c) for c in blocks.frees]
+            for index, edge in enumerate(stage.inputs):
+                stage.entered.append(Times(blocks.accepts[index]) if steps.room[index] else freed[index])
+                self._sinks[edge].append(stage.entered[-1])
+                if steps.room[index] or len(steps.need_steps[index]) == steps.beats_in[index]:
+                    self._rising.add(edge)
+            raw = [Times(c) for c in blocks.emits]
+            for index, (edge, cut) in enumerate(zip(stage.outputs, blocks.emits, strict=True)):
+                offers[edge] = raw[index] if _in_turn(steps, index) else Times(cut)
+            made.append((stage, blocks, freed, raw))
+        for number, stream in enumerate(self.edges):
+            stream.offers = offers[number]
+            stream.takes = self._takes(number, offers[number])
+        for number in self._sources:
+            wanted = Times(offers[number].cuts)
+            self._fixed.append((wanted, self._sources[number]))
+            self._offer(number, wanted)
+        for stage, blocks, freed, raw in made:
+            self._add(stage, blocks, freed, raw)
+
+    def _takes(self, number: int, offers: Times) -> Times | None:
+        """When the last sink takes the beats of an edge."""
+        sinks = [*self._sinks[number], *([offers] if number in self._open else [])]
+        for given in self._given.get(number, ()):
+            sinks.append(Times(offers.cuts))
+            self._fixed.append((sinks[-1], given))
+        if len(sinks) < 2:
+            return sinks[0] if sinks else None
+        takes = Times(offers.cuts)
+        self._nodes.append(Latest(takes, [Reading(s, takes.cuts[:-1], takes.cuts[1:]).maybe() for s in sinks]))
+        return takes
+
+    def _offer(self, number: int, wanted: Times) -> None:
+        """A beat is offered once the one before it was taken."""
+        edge = self.edges[number]
+        assert edge.offers is not None
+        lows, highs = edge.offers.cuts[:-1], edge.offers.cuts[1:]
+        readings = [Reading(wanted, lows, highs)]
+        if edge.takes is not None:
+            shifted = [low - 1 for low in lows], [high - 1 for high in highs]
+            readings.append(Reading(edge.takes, *shifted, 1).before(lows))
+        self._nodes.append(Latest(edge.offers, readings, rising=number in self._rising))
+
+    def _add(self, stage: _Stage, blocks: Plan, freed: list[Times], raw: list[Times]) -> None:
+        steps, entered, taken = stage.steps, [], []
+        for index, edge in enumerate(stage.inputs):
+            enters, offers = stage.entered[index], self.edges[edge].offers
+            assert offers is not None
+            cuts = blocks.accepts[index]
+            lows, highs = cuts[:-1], cuts[1:]
+            room = steps.room[index]
+            if room:
+                readings = [Reading(offers, lows, highs)]
+                if room < UNLIMITED:
+                    shifted = [low - room for low in lows], [high - room for high in highs]
+                    readings.append(Reading(freed[index], *shifted, steps.room_lag).until(range(len(lows))))
+                self._nodes.append(Latest(enters, readings))
+            entered.append(Reading(enters if room else offers, lows, highs))
+        for index, edge in enumerate(stage.outputs):
+            takes, cuts, queue = self.edges[edge].takes, blocks.emits[index], steps.queue[index]
+            shifted = [low - queue for low in cuts[:-1]], [high - queue for high in cuts[1:]]
+            taken.append(None if takes is None else Reading(takes, *shifted).before(cuts[:-1]))
+        ready = Times(range(len(blocks.blocks) + 1))
+        self._nodes.append(Run(steps, blocks, ready, entered, freed, raw, taken))
+        for index, edge in enumerate(stage.outputs):
+            if self.edges[edge].offers is not raw[index]:
+                self._offer(edge, raw[index])
+
+    def _beat_cuts(self, steps: Steps, cuts: Sequence[int], repeat: int) -> Sequence[int]:
+        """Cuts of the first input's beats: rows of the schedule if it has any, else those of who gives them."""
+        key = (id(steps),)
+        if key not in self._solved.plans:
+            self._solved.plans[key] = (steps, unit(steps))
+        size = self._solved.plans[key][1]
+        return even_cuts(steps.beats_in[0] * repeat, size) if size > 1 else cuts
+
+    def _source_cuts(self, source: int) -> list[int]:
+        """Cuts of a stream into the network: those of the first module behind it that has rows."""
+        beats = self.edges[source].beats
+        edge = source
+        while True:
+            stage = next((stage for stage in self._stages if edge in stage.inputs), None)
+            if stage is None:
+                return even_cuts(beats)
+            cuts = self._beat_cuts(stage.steps, (), stage.repeat) if stage.inputs[0] == edge else ()
+            if cuts:
+                scaled = [cut * beats for cut in cuts]
+                if all(cut % cuts[-1] == 0 for cut in scaled):
+                    return [cut // cuts[-1] for cut in scaled]
+                return even_cuts(beats)
+            edge = stage.outputs[0]
+
+
+def _in_turn(steps: Steps, output: int) -> bool:
+    """Whether the steps alone say that a beat is offered after the one before it was taken."""
+    queue = steps.queue[output]
+    return queue == 0 or (queue == 1 and steps.queue_lag + steps.pipe[output] > 0)

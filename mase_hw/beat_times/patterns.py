@@ -1,0 +1,166 @@
+"""Times of beats as blocks: a pattern that is kept once, and the cycle at which it begins."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Cycles = npt.NDArray[np.int64]
+LONG_AGO = -(1 << 50)
+"""Before everything: the time of an event that never has to be waited for."""
+REAL = -(1 << 48)
+"""Times below are before everything, whatever was added to them."""
+_KEPT_BYTES = 1 << 27
+"""Patterns that are remembered, in bytes; beyond, all is forgotten, which costs time only."""
+
+
+class Pattern:
+    """Times of a block, relative to the first of them.
+
+    Args:
+        times: One per beat, the least of them 0; :data:`LONG_AGO` for a beat without a time.
+    """
+
+    __slots__ = ("high", "low", "times")
+
+    def __init__(self, times: npt.NDArray[Any]) -> None:
+        self.times = times
+        self.low, self.high = int(times.min()), int(times.max())
+
+
+Chunk = tuple[Pattern, int]
+"""A pattern and the cycle that is its 0."""
+
+
+class Solved:
+    """What was computed before, for any number of networks."""
+
+    def __init__(self) -> None:
+        self._patterns: dict[tuple[bool, bytes], Pattern] = {}
+        self._bytes = 0
+        self.results: dict[tuple[object, ...], Any] = {}
+        """By node and operands, all relative: results."""
+        self.plans: dict[tuple[object, ...], Any] = {}
+        """By schedule and cuts: how a module is cut into blocks."""
+        self.blocks: dict[tuple[object, ...], Any] = {}
+        """By what they do: blocks of modules."""
+        self.point = Pattern(np.zeros(1, np.int32))
+
+    def chunk(self, times: Cycles) -> Chunk:
+        """The block of such times, at least one.
+
+        Args:
+            times: Cycles; values far below 0 stand for :data:`LONG_AGO`.
+        """
+        low = int(times.min())
+        if low > REAL:
+            times = times - low
+        else:
+            real = times > REAL
+            low = int(times[real].min()) if real.any() else 0
+            times = np.where(real, times - low, LONG_AGO)
+        small = int(times.max()) < 1 << 31 and int(times.min()) == 0
+        data = (times.astype(np.int32) if small else times).tobytes()
+        pattern = self._patterns.get((small, data))
+        if pattern is None:
+            self._bytes += len(data)
+            if self._bytes > _KEPT_BYTES:
+                self._patterns.clear()
+                self.results.clear()
+                self._bytes = len(data)
+            pattern = Pattern(np.frombuffer(data, np.int32 if small else np.int64))
+            self._patterns[small, data] = pattern
+        return pattern, low
+
+
+def same(a: Chunk | None, b: Chunk | None) -> bool:
+    """Whether two blocks hold the same times."""
+    if a is None or b is None:
+        return a is b
+    return a[1] == b[1] and (a[0] is b[0] or alike(a[0], b[0]))
+
+
+def alike(a: Pattern, b: Pattern) -> bool:
+    """Whether two patterns are the same; one may have been forgotten and found again."""
+    return a is b or (a.high == b.high and np.array_equal(a.times, b.times))
+
+
+class Times:
+    """The times of one kind of event, frame after frame.
+
+    Args:
+        cuts: Where the blocks of a frame begin, and its number of beats at the end.
+    """
+
+    def __init__(self, cuts: Sequence[int]) -> None:
+        self.cuts = list(cuts)
+        self.blocks = len(self.cuts) - 1
+        self.chunks: list[Chunk | None] = []
+        self.readers: list[list[tuple[int, int]]] = [[] for _ in range(self.blocks)]
+        """Of every block of a frame: the nodes that read it, and the block of theirs, counted from the same frame."""
+
+    @property
+    def beats(self) -> int:
+        """Beats per frame."""
+        return self.cuts[-1]
+
+    def grow(self) -> None:
+        """Room for one more frame."""
+        self.chunks.extend([None] * self.blocks)
+
+    def cover(self, low: int, high: int) -> list[tuple[int, int, int]]:
+        """The blocks of beats ``low`` to ``high - 1`` of a frame; negative ones are of the frames before.
+
+        Returns:
+            The block, counted from the frame, and the part of it.
+        """
+        pieces = []
+        while low < high:
+            frame, beat = divmod(low, self.beats)
+            block = bisect_right(self.cuts, beat) - 1
+            start, end = self.cuts[block], self.cuts[block + 1]
+            stop = min(end, beat + high - low)
+            pieces.append((frame * self.blocks + block, beat - start, stop - start))
+            low += stop - beat
+        return pieces
+
+    def array(self) -> Cycles:
+        """All times; :data:`LONG_AGO` where none is known."""
+        sizes = [end - start for start, end in zip(self.cuts, self.cuts[1:], strict=False)]
+        parts = []
+        for index, chunk in enumerate(self.chunks):
+            size = sizes[index % self.blocks]
+            if chunk is None:
+                parts.append(np.full(size, LONG_AGO, np.int64))
+            else:
+                parts.append(_absolute(chunk))
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def at(self, beat: int) -> int:
+        """The time of one beat of the first frame."""
+        ((block, low, _),) = self.cover(beat, beat + 1)
+        chunk = self.chunks[block]
+        return LONG_AGO if chunk is None else int(chunk[0].times[low]) + chunk[1]
+
+    def distance(self) -> int | None:
+        """Cycles from every event of the frame before the last one to that of the last one; None if they differ."""
+        late, early = self.chunks[-self.blocks :], self.chunks[-2 * self.blocks : -self.blocks]
+        distance: int | None = None
+        for a, b in zip(late, early, strict=True):
+            if a is None or b is None:
+                continue  # without beats
+            if distance is None:
+                distance = a[1] - b[1]
+            if a[1] - b[1] != distance or not alike(a[0], b[0]):
+                return None
+        return distance
+
+
+def _absolute(chunk: Chunk) -> Cycles:
+    times = chunk[0].times.astype(np.int64)
+    times[times > REAL] += chunk[1]
+    return times

@@ -1,0 +1,56 @@
+"""What the README of a bundle says, from its manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mase_hw.emit.estimate import BASIS, estimate
+from mase_hw.emit.handoff.ports import HandoffPort
+
+
+def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[str, Any]:
+    """Tables of the README: ports, figures, instances, memories."""
+    timing = manifest["timing"]
+    memories = manifest["memories"]
+    compute = [i for i in manifest["instances"] if i.get("multipliers")]
+    return {
+        "timing": timing,
+        "port_rows": [_row(p) for p in ports],
+        "compute": compute,
+        "multipliers": sum(i["multipliers"] for i in compute),
+        "work": sum(i["work"] for i in compute),
+        "memory_rows": memories,
+        "memory_bits": sum(m["words"] * m["bits"] for m in memories),
+        "fifo_bits": sum(f["depth"] * f["bits"] for f in manifest["fifos"]),
+        "frames": manifest["vectors"]["frames"],
+        "estimate": estimate(manifest),
+        "basis": BASIS,
+    }
+
+
+def _row(port: HandoffPort) -> dict[str, Any]:
+    entry = port.entry
+    fmt = entry["format"]
+    bits, frac = fmt["width"], fmt["frac_width"]
+    low = -(2 ** (bits - 1)) if fmt["signed"] else 0
+    high = 2 ** (bits - 1) - 1 if fmt["signed"] else 2**bits - 1
+    return {
+        "name": port.name,
+        "direction": "input" if port.into else "output",
+        "tensor": entry["tensor"],
+        "shape": " x ".join(map(str, entry["shape"])) or "scalar",
+        "streamed": " x ".join(map(str, entry["streamed"])),
+        "permuted": entry["layout"] is not None,
+        "lanes": entry["lanes"],
+        "beats": port.beats,
+        "bits": port.bits,
+        "tdata": port.tdata,
+        "bus": port.bus,
+        "width": bits,
+        "kind": "signed" if fmt["signed"] else "unsigned",
+        "low": low,
+        "high": high,
+        "scale": fmt["scale"],
+        "frac": frac,
+        "range": f"{low * fmt['scale']:g} to {high * fmt['scale']:g}",
+    }

@@ -1,0 +1,219 @@
+"""A user's own op: a module class or function with its own SystemVerilog and golden, without editing the package.
+
+``MaseGraph(model, custom_ops={"modules": {MyModule: {...}}})`` turns every entry into an :class:`OpDef` that stands
+beside the package's own. An entry either says which op of the catalogue it is ``like`` (same streams and timing, one
+SystemVerilog parameter more for every ``config`` argument), or brings all hardware facets itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from mase_hw.catalogue import Arithmetic, Catalogue, Hardware, OpDef, Request, default_catalogue
+from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, suggest
+from mase_hw.ir.custom.files import locate_files
+from mase_hw.ir.custom.spec import CustomOp, Facet, read_entry
+
+_FACETS = ("params", "build", "ports", "arithmetic", "latency")
+_OPTIONAL = ("cases", "work", "multipliers", "follows_input", "static", "tied")
+Target = type[nn.Module] | Callable[..., Any]
+
+
+def with_custom_ops(catalogue: Catalogue | None, custom_ops: Mapping[str, Any] | None) -> Catalogue:
+    """A catalogue with a user's ops.
+
+    Args:
+        catalogue: What to extend; the package's own if None.
+        custom_ops: ``{"modules": {class: entry}, "functions": {function: entry}}``; an entry is a dict of the keys of
+            :class:`mase_hw.ir.custom.spec.CustomOp`, or a whole :class:`OpDef`.
+
+    Raises:
+        ConfigError: If an entry is incomplete or wrong, or a file is missing.
+        CatalogueError: If a name, class, function or SystemVerilog module is taken.
+    """
+    known = default_catalogue() if catalogue is None else catalogue
+    if not custom_ops:
+        return known
+    if not isinstance(custom_ops, Mapping):
+        raise ConfigError("custom_ops is not a dict", field="custom_ops", got=type(custom_ops).__name__)
+    for key in custom_ops:
+        if key not in ("modules", "functions"):
+            raise ConfigError(
+                "unknown key in custom_ops",
+                field=f"custom_ops.{key}",
+                remedy=suggest(str(key), ("modules", "functions")),
+            )
+    for kind in ("modules", "functions"):
+        for target, entry in (custom_ops.get(kind) or {}).items():
+            where = f"custom_ops.{kind}.{getattr(target, '__name__', target)}"
+            if not callable(target) or (isinstance(target, type) and issubclass(target, nn.Module)) != (
+                kind == "modules"
+            ):
+                expected = "a class derived from torch.nn.Module" if kind == "modules" else "a function"
+                raise ConfigError(
+                    "custom_ops has the wrong kind of key", field=where, got=repr(target), expected=expected
+                )
+            op = entry if isinstance(entry, OpDef) else custom_op(target, entry, known, where)
+            known = _added(known, op)
+    return known
+
+
+def _added(known: Catalogue, op: OpDef) -> Catalogue:
+    """The catalogue with one more op; two modules of the same name cannot be in one design."""
+    if op.hardware is not None and op.hardware.toolchain == "EXTERNAL":
+        for other in known:
+            if other.hardware is not None and other.hardware.module == op.hardware.module:
+                raise CatalogueError(
+                    f"ops {other.name!r} and {op.name!r} both use a SystemVerilog module {op.hardware.module!r}",
+                    node=op.name,
+                    remedy="rename the module",
+                )
+    return known.extended([op])
+
+
+def custom_op(target: Target, entry: Mapping[str, Any], catalogue: Catalogue | None = None, where: str = "") -> OpDef:
+    """Make an op of an entry of ``custom_ops``.
+
+    Args:
+        target: The module class or function.
+        entry: Keys of :class:`CustomOp`.
+        catalogue: Where ``like`` is looked up; the package's own if None.
+        where: What the entry is called in errors.
+
+    Raises:
+        ConfigError: If the entry is incomplete or wrong, or a file is missing.
+        CatalogueError: If the SystemVerilog module's name is one of the package's.
+    """
+    where = where or f"custom_ops.{target.__name__}"
+    spec = read_entry(entry, where)
+    known = default_catalogue() if catalogue is None else catalogue
+    is_module = isinstance(target, type)
+    args = _arguments(target, spec, where)
+    config = tuple(name for name, kind in args.items() if kind == "config")
+    parameters = tuple(name for name, kind in args.items() if kind == "parameter")
+    inputs = tuple(f"data_in_{i}" for i, _ in enumerate(k for k in args.values() if k == "data_in"))
+    like = _like(spec, known, where)
+    op = OpDef(
+        name=spec.name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", target.__name__).lower(),
+        mase_type="module_related_func" if is_module else "builtin_func",
+        modules=(target,) if is_module else (),  # type: ignore[arg-type]
+        functions=() if is_module else (target,),
+        attributes=config if is_module else (),
+        parameters=parameters,
+        golden=spec.golden,
+        formats=(*inputs, *parameters, "data_out_0"),
+        default_out=spec.default_out or (like.default_out if like is not None else None),
+        finest=like.finest if like is not None else None,
+        check=_check(config, spec.check),
+        hardware=_hardware(spec, like, config, where),
+    )
+    return op
+
+
+def _arguments(target: Target, spec: CustomOp, where: str) -> dict[str, Any]:
+    """The kind of every argument, ``data_in`` in the order of the signature."""
+    is_module = isinstance(target, type)
+    called: Any = target
+    signature = inspect.signature(called.forward if is_module else called)
+    known = [name for name in signature.parameters if name != "self" or not is_module]
+    if spec.args is None:
+        required = [n for n in known if signature.parameters[n].default is inspect.Parameter.empty]
+        return dict.fromkeys(required, "data_in")
+    for name, kind in spec.args.items():
+        # Attributes and parameters of a module are not arguments of its forward.
+        if name not in known and (kind in ("data_in", None) or not is_module):
+            raise ConfigError(
+                "args names an argument that the op does not have",
+                field=f"{where}.args.{name}",
+                remedy=suggest(name, known),
+            )
+    first = {name: spec.args[name] for name in known if name in spec.args}
+    return first | dict(spec.args)
+
+
+def _like(spec: CustomOp, known: Catalogue, where: str) -> OpDef | None:
+    if spec.like is None:
+        missing = [facet for facet in _FACETS if getattr(spec, facet) is None]
+        if missing:
+            raise ConfigError(
+                "hardware facets are missing",
+                field=", ".join(f"{where}.{facet}" for facet in missing),
+                remedy="give them, or say with 'like' which op of the catalogue has the same streams and timing",
+            )
+        return None
+    op = known.get(spec.like)
+    if op is None or op.hardware is None:
+        names = [o.name for o in known if o.hardware is not None and o.mase_type]
+        raise ConfigError(
+            "'like' names no op in hardware", field=f"{where}.like", got=spec.like, remedy=suggest(spec.like, names)
+        )
+    return op
+
+
+def _hardware(spec: CustomOp, like: OpDef | None, config: tuple[str, ...], where: str) -> Hardware:
+    file, dependence_files = locate_files(
+        where, spec.module, spec.toolchain, spec.root, spec.file or f"{spec.module}.sv", spec.dependence_files
+    )
+    own: dict[str, Any] = {
+        "module": spec.module,
+        "file": file,
+        "dependence_files": dependence_files,
+        "toolchain": spec.toolchain,
+        "root": spec.root.resolve() if spec.root is not None else None,
+        # The cases of another op have its parameters, which are not ours.
+        "cases": lambda: (),
+    }
+    if like is not None and like.hardware is not None:
+        own |= _with_config(like.hardware, config, where)
+    own |= {name: getattr(spec, name) for name in (*_FACETS, *_OPTIONAL) if getattr(spec, name) is not None}
+    return dataclasses.replace(like.hardware, **own) if like is not None and like.hardware else Hardware(**own)
+
+
+def _with_config(base: Hardware, config: tuple[str, ...], where: str) -> dict[str, Any]:
+    """Parameters, their making and their reading, with one more for every ``config`` argument."""
+    if not config:
+        return {}
+    for name in config:
+        if name.upper() in base.params.__dataclass_fields__:
+            raise ConfigError(
+                "a config argument is a parameter already", field=f"{where}.args.{name}", got=name.upper()
+            )
+    fields = [(name.upper(), int) for name in config]
+    params = dataclasses.make_dataclass(
+        f"{base.params.__name__}With{len(config)}", fields, bases=(base.params,), frozen=True
+    )
+
+    def build(request: Request) -> Any:
+        values = dataclasses.asdict(base.build(request))
+        return params(**values, **{name.upper(): int(request.arithmetic.attributes[name]) for name in config})
+
+    def arithmetic(p: Any) -> Arithmetic:
+        read = base.arithmetic(p)
+        return dataclasses.replace(read, attributes={**read.attributes, **{n: getattr(p, n.upper()) for n in config}})
+
+    return {"params": params, "build": build, "arithmetic": arithmetic}
+
+
+def _check(config: tuple[str, ...], check: Facet) -> Callable[[str, Mapping[str, Any]], None]:
+    """A SystemVerilog parameter is a whole number, so every ``config`` argument must be one."""
+
+    def refuse(node: str, attributes: Mapping[str, Any]) -> None:
+        for name in config:
+            if not isinstance(attributes.get(name), int):
+                raise UnsupportedError(
+                    "a config argument of a custom op is not a whole number",
+                    node=node,
+                    field=name,
+                    got=repr(attributes.get(name)),
+                    expected="an int, which becomes a parameter of the SystemVerilog module",
+                )
+        if check is not None:
+            check(node, attributes)
+
+    return refuse

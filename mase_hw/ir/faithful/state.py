@@ -1,0 +1,99 @@
+"""Whether a model changes itself when it runs: hardware does not, so it would be something else from the second frame.
+
+A copy runs four times: on the example, on another input, and on the example twice more. What it gives for the example
+must be the same each time, and so must everything that Python can reach from it: buffers and attributes of modules,
+what is in them, attributes of the classes, the global variables that its functions use, and the settings of PyTorch.
+What is stored once and stays (a table for a shape), or holds the last input only, is no state. A counter is, whatever
+its period: it would have to be the same after two runs more and after one run more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mase_hw.errors import GraphError
+from mase_hw.ir.faithful.fingerprint import fingerprint
+from mase_hw.ir.faithful.same_function import call, describe, equal
+from mase_hw.ir.faithful.surroundings import settings
+from mase_hw.ir.trace.containers import contents
+from mase_hw.ir.trace.tracer import private_copy
+from mase_hw.user_code import user_code
+
+_SHOWN = 3
+
+
+def check_stateless(model: nn.Module, example: Mapping[str, Any]) -> None:
+    """Refuse a model that changes itself, or gives another result for the same input.
+
+    Args:
+        model: The model; a copy of it runs.
+        example: Its inputs by name.
+
+    Raises:
+        GraphError: Names what changed, or the results that differ; if the model cannot be copied or run.
+    """
+    twin = private_copy(model)
+    with user_code("the model cannot be brought into evaluation mode"):
+        twin.eval()
+    other = {name: value.flip(-1) if _long(value) else value for name, value in example.items()}
+    results, states = [], []
+    before = settings()
+    # One state of the random numbers for all runs: what is drawn anew every time must show.
+    with torch.random.fork_rng(devices=[]):
+        for inputs in (example, other, example, example):
+            if inputs is other:
+                _try(twin, other)
+                continue
+            results.append([_kept(value) for value in contents(call(twin, inputs))])
+            states.append({**settings(), **fingerprint(twin)})
+    changed = {name: (was, states[0][name]) for name, was in before.items() if states[0][name] != was}
+    changed |= {
+        path: (first, last)
+        for later in states[1:]
+        for path in sorted({*states[0], *later})
+        if (first := states[0].get(path, "nothing")) != (last := later.get(path, "nothing"))
+    }
+    if changed:
+        raise _changes(changed)
+    for later in results[1:]:
+        if not equal(results[0], later):
+            raise GraphError(
+                "the model gives different results for the same input",
+                node=type(model).__name__,
+                got=f"{describe(results[0])}, then {describe(later)}",
+                expected="the same result every time; that is all that hardware can give",
+                remedy="look for random numbers (dropout that is always on), for the time, and for what forward keeps "
+                "from one call to the next",
+            )
+
+
+def _changes(changed: Mapping[str, tuple[str, str]]) -> GraphError:
+    shown = [f"{path}: {first}, later {last}" for path, (first, last) in list(changed.items())[:_SHOWN]]
+    more = len(changed) - len(shown)
+    return GraphError(
+        "the model changes itself when it runs, so hardware would differ from the second frame on",
+        node=", ".join(list(changed)[:_SHOWN]),
+        got="; ".join(shown) + (f"; and {more} more" if more else ""),
+        expected="a forward that leaves buffers, attributes and global variables as they are",
+        remedy="make what is kept an input and an output of the model, or take it out of forward (a counter, a running "
+        "mean); what is only needed in training belongs below `if self.training`",
+    )
+
+
+def _try(model: nn.Module, inputs: Mapping[str, Any]) -> None:
+    """Run a model on inputs that it may refuse, since nobody promised them."""
+    with contextlib.suppress(GraphError):
+        call(model, inputs)
+
+
+def _long(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 0
+
+
+def _kept(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value

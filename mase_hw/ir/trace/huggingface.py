@@ -1,0 +1,240 @@
+"""Tracing Hugging Face models with their own fx tracer, which follows control flow on shapes.
+
+The last transformers with that tracer is 4.57. There it fails on decoders; the differences to it are in
+:class:`_Shims`, each with its reason. Nothing of transformers is imported before a model of it is traced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.func import functional_call
+
+from mase_hw.errors import ConfigError, ToolError, UnsupportedError, suggest
+from mase_hw.ir.trace.inplace import follow_writes, written
+
+INSTALL = "pip install 'mase-hw[hf]'"
+
+
+def is_model(model: nn.Module) -> bool:
+    """Whether a module is a model of transformers; does not import it."""
+    return any(
+        c.__name__ == "PreTrainedModel" and c.__module__.startswith("transformers.") for c in type(model).__mro__
+    )
+
+
+@dataclass(frozen=True)
+class Call:
+    """How ``forward`` is called while tracing.
+
+    Args:
+        inputs: Arguments that become inputs of the graph, in the order of the signature.
+        fixed: Arguments with a fixed value; all others have their default.
+    """
+
+    inputs: tuple[str, ...]
+    fixed: Mapping[str, Any]
+
+
+def plan(model: nn.Module, names: Sequence[str] | None, fixed: Mapping[str, Any]) -> Call:
+    """Decide which arguments are inputs.
+
+    Without names it is the model's main input. A cache of keys and values is never used: it is no tensor, and an
+    accelerator computes whole sequences.
+
+    Raises:
+        ConfigError: If a name is no argument of ``forward``, or is fixed as well.
+        UnsupportedError: If an input is a cache.
+    """
+    known = [n for n, p in inspect.signature(model.forward).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    wanted = [str(getattr(model, "main_input_name", known[0]))] if names is None else list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in known:
+            raise ConfigError(
+                "hf_input_names has a name that the model's forward does not have",
+                field="hf_input_names",
+                got=name,
+                expected=", ".join(known),
+                remedy=suggest(name, known),
+            )
+        if name in fixed:
+            raise ConfigError("an input of the graph cannot be fixed as well", field=f"cf_args.{name}")
+        if name in ("past_key_values", "past_key_value", "cache_params"):
+            raise UnsupportedError(
+                "a cache of earlier keys and values is no tensor, so it cannot be an input",
+                field="hf_input_names",
+                got=name,
+                remedy="leave it out; the graph then computes the whole sequence",
+            )
+    if not wanted:
+        raise ConfigError("the graph needs at least one input", field="hf_input_names", expected=", ".join(known))
+    values = dict(fixed)
+    if "use_cache" in known:
+        values.setdefault("use_cache", False)
+    return Call(tuple(n for n in known if n in wanted), values)
+
+
+def tracer_class(base: type[fx.Tracer], call: Call) -> type[Any]:
+    """The transformers tracer with the leaves of ``base``, tracing one call.
+
+    Raises:
+        ToolError: If transformers is missing, or has no fx tracer any more.
+    """
+    try:
+        theirs = importlib.import_module("transformers.utils.fx")
+    except ImportError as error:
+        try:
+            found = f"transformers {importlib.import_module('transformers').__version__}"
+        except ImportError:
+            found = "no transformers"
+        raise ToolError(
+            "tracing a Hugging Face model needs the fx tracer of transformers, which version 5 removed",
+            node="transformers.utils.fx",
+            got=f"{found} ({error})",
+            expected="transformers 4.57",
+            remedy=f"{INSTALL}, or trace the model yourself and pass the GraphModule",
+        ) from error
+    return type("HuggingFaceTracer", (_Shims, base, theirs.HFTracer), {"call": call, "theirs": theirs})
+
+
+class _Shims(fx.Tracer):
+    """What the transformers tracer lacks; comes before it in the order of methods."""
+
+    call: Call
+    theirs: Any
+    _TORCH_METHODS_TO_PATCH: Sequence[str]
+
+    def trace(self, root: Any, concrete_args: Any = None) -> fx.Graph:
+        """Trace ``root``; only the inputs of the call get dummy values."""
+        others = inspect.signature(root.forward).parameters.keys() - set(self.call.inputs)
+        with _replaced(self.theirs, {"_generate_random_int": _sizes(root), "is_fx_tracing": lambda: True}):
+            graph = super().trace(root, dict.fromkeys(others))
+        follow_writes(graph, root)  # before it, a write looks as if nobody read it
+        for node in reversed(graph.nodes):  # left over from decisions that were made while tracing
+            if not node.users and node.op not in ("placeholder", "output") and written(node, root) is None:
+                graph.erase_node(node)
+        return graph
+
+    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
+        """Call ``forward`` by keywords; its decorators do not stand the positional ``**kwargs`` of fx."""
+        proxies = [self.create_proxy("placeholder", name, (), {}) for name in self.call.inputs]
+
+        def forward(root: Any, *inputs: Any) -> Any:
+            return root_fn(root, **dict(zip(self.call.inputs, inputs, strict=True)), **self.call.fixed)
+
+        return forward, [self.root, *proxies]
+
+    def create_proxy(
+        self,
+        kind: str,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None = None,
+        type_expr: Any = None,
+        proxy_factory_fn: Any = None,
+    ) -> Any:
+        """A proxy that knows its shape also where the rules of transformers have none."""
+        proxy = super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
+        if not hasattr(proxy, "_metadata") and kind.startswith("call_"):
+            self._disable_module_getattr = self._disable_call_module = True
+            with contextlib.suppress(Exception):  # without, only code that asks for the shape fails
+                proxy.install_metadata(self._on_meta(kind, target, args, kwargs))
+            self._disable_module_getattr = self._disable_call_module = False
+        return proxy
+
+    def _on_meta(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """The result of a call on the meta device."""
+        args, kwargs = fx.node.map_aggregate((args, kwargs), self.theirs._proxies_to_metas)
+        if kind == "call_function":
+            return target(*args, **kwargs)
+        if kind == "call_method":
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        layer = self.root.get_submodule(target)
+        state = {n: t.to("meta") for n, t in itertools.chain(layer.named_parameters(), layer.named_buffers())}
+        return functional_call(layer, state, args, kwargs)
+
+    def iter(self, obj: Any) -> Iterator[Any]:
+        """A shape has as many sizes as its tensor has dimensions, so ``(*x.shape[:-1], -1)`` can be unrolled."""
+        meta = getattr(obj, "_metadata", None)
+        return iter([obj[i] for i in range(len(meta))]) if isinstance(meta, torch.Size) else super().iter(obj)
+
+    @contextlib.contextmanager
+    def patch_for_tracing(self, root: Any) -> Iterator[None]:
+        """Record constructors of tensors, and undo that whatever happens, which transformers does not after an error.
+
+        Masks are computed by broadcasting, since ``torch.vmap`` takes no proxies.
+        """
+        masks = importlib.import_module("transformers.masking_utils")
+        homes = {type(m).__module__ for m in root.modules()} | {masks.__name__, "transformers.modeling_attn_mask_utils"}
+        names = self._TORCH_METHODS_TO_PATCH
+        wrapped = {name: self.theirs.gen_constructor_wrapper(getattr(torch, name)) for name in names}
+        self.patched_torch_methods, self.orig_fns = wrapped, {original for _, original in wrapped.values()}
+        try:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(_replaced(torch, {name: wrapper for name, (wrapper, _) in wrapped.items()}))
+                stack.enter_context(
+                    _replaced(masks, {"_vmap_for_bhqkv": _broadcast, "TransformGetItemToIndex": contextlib.nullcontext})
+                )
+                for home in homes:
+                    if home in sys.modules and home.split(".")[0] != "torch":
+                        stack.enter_context(_replaced(sys.modules[home], {"isinstance": _isinstance}))
+                yield
+        finally:
+            self.patched_torch_methods, self.orig_fns = {}, set()
+
+
+def _sizes(model: Any) -> Callable[..., int]:
+    """Sizes of dummy inputs, all different: the same model always gives the same graph."""
+    count = itertools.count()
+
+    def size(low: int = 10, high: int = 20, forbidden_values: Sequence[int] | None = None) -> int:
+        most = max(1, min(high, int(getattr(model.config, "max_position_embeddings", high))))
+        low = min(low, most)
+        return most - next(count) % (most - low + 1)
+
+    return size
+
+
+def _isinstance(value: Any, kinds: Any) -> bool:
+    """``isinstance`` as models see it: a proxy of a tensor is a tensor (``isinstance(mask, torch.Tensor)``)."""
+    return isinstance(value, kinds) or (
+        issubclass(type(value), fx.Proxy)
+        and isinstance(getattr(value, "_metadata", None), Tensor)
+        and torch.Tensor in (kinds if isinstance(kinds, tuple) else (kinds,))
+    )
+
+
+def _broadcast(mask_function: Callable[..., Any], bh_indices: bool = True) -> Callable[..., Any]:
+    """A function of single indices as one of index vectors, over all their combinations."""
+
+    def over_all(batch: Any, head: Any, query: Any, key: Any) -> Any:
+        sizes = [vector.shape[0] for vector in (batch, head, query, key) if vector is not None]
+        query, key = query[:, None], key[None, :]
+        if bh_indices:
+            batch, head = batch[:, None, None, None], head[None, :, None, None]
+        return mask_function(batch, head, query, key).expand(*sizes)
+
+    return over_all
+
+
+@contextlib.contextmanager
+def _replaced(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    """Set attributes of a module for a while."""
+    before = {name: vars(module)[name] for name in values if name in vars(module)}
+    try:
+        vars(module).update(values)
+        yield
+    finally:
+        for name in values:
+            del vars(module)[name]
+        vars(module).update(before)

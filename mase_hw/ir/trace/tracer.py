@@ -1,0 +1,222 @@
+"""From a PyTorch module to an fx graph, with errors that point at the line of the user's model."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from torch import fx, nn
+from torch.fx.proxy import TraceError
+
+from mase_hw.catalogue import Catalogue
+from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
+from mase_hw.ir.custom.ops import with_custom_ops
+from mase_hw.ir.trace import huggingface
+from mase_hw.ir.trace.containers import open_results
+from mase_hw.ir.trace.inplace import follow_writes
+from mase_hw.user_code import first_line, place, user_code
+from mase_hw.user_code import reason as reason_of
+
+
+class MaseTracer(fx.Tracer):
+    """The fx tracer that stops at ``torch.nn`` layers and at every other module the catalogue has as one op.
+
+    A module is a leaf if it is a ``torch.nn`` layer, if its class says ``mase_leaf = True``, if it is an
+    instance of ``custom_leaf_layers``, or if it has the forward of one of ``leaf_types`` (a subclass that
+    overrides the forward computes something else, so it is traced).
+
+    Args:
+        custom_leaf_modules: Python modules whose functions are not traced into.
+        custom_leaf_layers: Module classes that are not traced into.
+        custom_leaf_functions: Functions that are not traced into.
+        param_shapes_constant: Evaluate shapes of parameters while tracing.
+        leaf_types: Module classes of the catalogue.
+    """
+
+    def __init__(
+        self,
+        custom_leaf_modules: Sequence[ModuleType] = (),
+        custom_leaf_layers: Sequence[type[nn.Module]] = (),
+        custom_leaf_functions: Sequence[Callable[..., Any]] = (),
+        param_shapes_constant: bool = False,
+        leaf_types: Sequence[type[nn.Module]] = (),
+    ) -> None:
+        self.custom_leaf_modules = tuple(dict.fromkeys(custom_leaf_modules))
+        self.custom_leaf_layers = tuple(dict.fromkeys(custom_leaf_layers))
+        self.custom_leaf_functions = tuple(dict.fromkeys(custom_leaf_functions))
+        self.leaf_types = tuple(dict.fromkeys(leaf_types))
+        modules: Any = (
+            *self.custom_leaf_modules,
+            math,
+        )  # fx annotates a one-element tuple, and takes any number
+        constant = {"param_shapes_constant": True} if param_shapes_constant else {}  # not every base knows it
+        super().__init__(autowrap_modules=modules, autowrap_functions=self.custom_leaf_functions, **constant)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether the tracer records a call of the module instead of its inside."""
+        return (
+            super().is_leaf_module(m, module_qualified_name)
+            or bool(getattr(type(m), "mase_leaf", False))
+            or isinstance(m, self.custom_leaf_layers)
+            or any(isinstance(m, t) and type(m).forward is t.forward for t in self.leaf_types)
+        )
+
+
+def trace_torch_module(
+    model: nn.Module,
+    cf_args: Mapping[str, Any] | None = None,
+    custom_ops: Mapping[str, Any] | None = None,
+    hf_input_names: Sequence[str] | None = None,
+    catalogue: Catalogue | None = None,
+    share_weights: bool = False,
+) -> fx.GraphModule:
+    """Trace a module into a GraphModule.
+
+    The model is copied once, here: later passes change the copy, never the caller's modules. It is traced in
+    evaluation mode, so ``self.training`` is false in the graph; the training flags of its modules are kept.
+
+    Args:
+        model: The model; it is not changed.
+        cf_args: Arguments of ``forward`` to fix to a value, by name; they are no inputs of the graph any
+            more.
+        custom_ops: A user's own ops, see :func:`mase_hw.ir.custom.ops.with_custom_ops`; they are leaves.
+        hf_input_names: Inputs of a Hugging Face model, such as ``["input_ids", "attention_mask"]``; its main
+            input if None. All other arguments have their default, without a cache.
+        catalogue: Ops whose modules and functions are leaves; the package's own if None.
+        share_weights: Copy only the modules and share the tensors of parameters and buffers with ``model``.
+
+    Raises:
+        GraphError: If the model cannot be copied or traced; names the file and line.
+        ConfigError: If ``cf_args`` or ``hf_input_names`` names an argument that ``forward`` does not have, or
+            ``custom_ops`` is wrong.
+        ToolError: If the model is one of Hugging Face and the fx tracer of transformers is missing.
+        UnsupportedError: If ``hf_input_names`` has a cache of keys and values.
+    """
+    fixed = dict(cf_args or {})
+    known = list(inspect.signature(model.forward).parameters)
+    for name in fixed:
+        if name not in known:
+            raise ConfigError(
+                "cf_args names an argument that the model's forward does not have",
+                field=f"cf_args.{name}",
+                expected=", ".join(known),
+                remedy=suggest(name, known),
+            )
+    ops = with_custom_ops(catalogue, custom_ops)
+    tracer_type: type[Any] = MaseTracer
+    if huggingface.is_model(model):
+        tracer_type = huggingface.tracer_class(MaseTracer, huggingface.plan(model, hf_input_names, fixed))
+    elif hf_input_names is not None:
+        raise ConfigError(
+            "hf_input_names is for models of Hugging Face transformers",
+            field="hf_input_names",
+            got=f"a {type(model).__name__}",
+            remedy="leave it out, and fix arguments of forward that are no inputs with cf_args",
+        )
+    root = private_copy(model, share_weights)
+    functions = [f for op in ops for f in op.functions if inspect.isfunction(f) and not _is_torch(f)]
+    tracer = tracer_type(custom_leaf_functions=functions, leaf_types=tuple(m for op in ops for m in op.modules))
+    training = [(module, module.training) for module in root.modules()]
+    root.eval()
+    try:
+        graph = tracer.trace(root, fixed or None)
+    except (KeyboardInterrupt, GeneratorExit, MaseHwError):
+        raise
+    except BaseException as error:  # the model's own code runs here, so anything may come out of it
+        raise _untraceable(model, error, huggingface.is_model(model)) from error
+    finally:
+        for module, flag in training:
+            module.training = flag
+    _drop_specialised(graph, fixed)
+    open_results(graph)
+    follow_writes(graph, root)
+    traced = fx.GraphModule(root, graph, type(model).__name__)
+    traced.training = model.training
+    return traced
+
+
+def private_copy(model: nn.Module, share_weights: bool = False) -> Any:
+    """A deep copy of a model; with ``share_weights`` the parameters and buffers stay the caller's tensors."""
+    shared = [*model.parameters(), *model.buffers()] if share_weights else []
+    problem = "the model cannot be copied"
+    remedy = "keep only parameters, buffers and plain values as attributes of the modules"
+    with user_code(problem, node=type(model).__name__, remedy=remedy):
+        made = copy.deepcopy(model, {id(t): t for t in shared})
+    _check_copy(model, made, share_weights)
+    return made
+
+
+def _check_copy(model: nn.Module, made: Any, share_weights: bool) -> None:
+    """Refuse what a ``__deepcopy__`` of the user's own gives if it is the model itself, or another one."""
+    problem = None
+    if type(made) is not type(model) and not isinstance(model, fx.GraphModule):
+        problem = f"a {type(made).__name__}"
+    elif {id(m) for m in model.modules()} & {id(m) for m in made.modules()}:
+        problem = "one that shares modules with it"
+    elif not share_weights and {id(t) for t in model.parameters()} & {id(t) for t in made.parameters()}:
+        problem = "one that shares parameters with it"
+    if problem is not None:
+        raise GraphError(
+            "a copy of the model is no copy",
+            node=type(model).__name__,
+            got=problem,
+            expected=f"an independent {type(model).__name__}",
+            remedy="look at __deepcopy__ and __reduce__ of its classes",
+        )
+
+
+def _is_torch(function: Callable[..., Any]) -> bool:
+    return (getattr(function, "__module__", None) or "torch").split(".")[0] in (
+        "torch",
+        "_operator",
+        "builtins",
+    )
+
+
+def _untraceable(model: nn.Module, error: BaseException, theirs: bool) -> GraphError:
+    """Say where in the user's code tracing stopped, and what to do about it."""
+    reason = reason_of(error) if isinstance(error, SystemExit) else first_line(error) or type(error).__name__
+    if "__bool__ should return bool" in reason:  # what the tracer of transformers says
+        reason = "the value of a tensor decides which way to go"
+    symbolic = isinstance(error, TraceError) or "Proxy" in reason or "value of a tensor" in reason
+    remedy = (
+        "a tensor's value cannot steer Python code: fix an argument of forward with cf_args={...}, use tensor "
+        "operations (torch.where), or move the line into a module whose class says mase_leaf = True"
+        if symbolic
+        else "run the model once with real inputs; if that works, move the line into a module whose class "
+        "says mase_leaf = True"
+    )
+    if theirs:
+        remedy += "; other hf_input_names, or attn_implementation='eager' or 'sdpa' in the configuration, may help"
+    return GraphError(
+        f"the model cannot be traced: {reason}",
+        node=place(error) or type(model).__name__,
+        got=type(error).__name__,
+        expected="a forward that does the same tensor operations for every input",
+        remedy=remedy,
+    )
+
+
+def _drop_specialised(graph: fx.Graph, fixed: Mapping[str, Any]) -> None:
+    """Remove what fx leaves of an argument fixed by ``cf_args``: its placeholder and value check."""
+    for name in fixed:
+        for node in list(graph.nodes):
+            if node.op == "placeholder" and _stem(str(node.target)) == name:
+                _erase_users(graph, node)
+                graph.erase_node(node)
+
+
+def _erase_users(graph: fx.Graph, node: fx.Node) -> None:
+    for user in list(node.users):
+        _erase_users(graph, user)
+        if user in node.users:
+            graph.erase_node(user)
+
+
+def _stem(target: str) -> str:
+    stem, _, number = target.rpartition("_")
+    return stem if number.isdigit() else target

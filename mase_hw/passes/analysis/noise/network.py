@@ -1,0 +1,220 @@
+"""What the network loses by the quantisation of single nodes: noise where it counts, at the outputs.
+
+Noise of a node at its own result says little about the network: what follows may damp it or amplify it. Here every
+group of nodes is quantised alone, everything else stays in float, and the error is taken at the outputs.
+
+- *Measured*: the network is run once for every group.
+- *Estimated*: one run forwards and one backwards for all groups. With ``J`` the derivative of the outputs by a result
+  and ``e`` the error that the group's quantisation makes there, the power of the error at the outputs is close to
+  ``|J e|**2``, which is the mean of ``(v J e)**2`` over vectors ``v`` of random signs (M. F. Hutchinson, 1990); ``v J``
+  is one backward pass, and every frame has signs of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, fx
+from torch.utils import _pytree as pytree
+
+from mase_hw.errors import ConfigError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.copies import copy_graph
+from mase_hw.ir.evaluate import evaluate
+from mase_hw.passes.analysis.noise.pair import arithmetic_of, origins
+from mase_hw.passes.analysis.statistics.batches import batches, empty
+from mase_hw.passes.evaluation.criteria import decibels
+
+Method = Literal["measured", "estimated"]
+
+
+@dataclass(frozen=True)
+class NetworkNoise:
+    """Noise at the outputs by every group alone.
+
+    Args:
+        signal: Sum of the squares of the float outputs, over all outputs, elements and data.
+        noise: By group, the sum of the squares of the error.
+        method: ``measured`` or ``estimated``.
+    """
+
+    signal: float
+    noise: Mapping[str, float]
+    method: Method
+
+    def sqnr_db(self, group: str) -> float:
+        """Power of the outputs over that of the error by one group, in dB."""
+        return decibels(self.signal, self.noise[group])
+
+    def ranking(self) -> list[str]:
+        """The groups, that by which most is lost first; equal ones in order of execution."""
+        return sorted(self.noise, key=lambda name: -self.noise[name])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; an infinite ratio is a text, since JSON has none."""
+        ratios = {name: self.sqnr_db(name) for name in self.noise}
+        return {"method": self.method, "sqnr_db": {k: v if math.isfinite(v) else str(v) for k, v in ratios.items()}}
+
+
+def network_noise(
+    float_graph: MaseGraph,
+    quantised_graph: MaseGraph,
+    data: Iterable[Any],
+    *,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    method: Method = "measured",
+    seed: int = 0,
+) -> NetworkNoise:
+    """Error at the outputs by every node, or group of nodes, that is quantised alone.
+
+    Args:
+        float_graph: The graph before quantisation; nodes are found by name.
+        quantised_graph: A graph after ``quantize_transform_pass``.
+        data: Iterable of batches of inputs, as for calibration.
+        groups: Nodes by name of a group; every quantised node by itself if None.
+        method: ``measured``: one run for every group; ``estimated``: one run forwards and one backwards for all.
+        seed: Of the random signs of an estimate.
+
+    Raises:
+        GraphError: If the two graphs do not belong together, or the second is not quantised.
+        ConfigError: If there is no data, a batch does not fit, a group names a node that is not quantised, or there is
+            no such method.
+    """
+    if method not in ("measured", "estimated"):
+        raise ConfigError("there is no such method", field="method", got=method, expected="measured or estimated")
+    origin = origins(float_graph, quantised_graph)
+    alone = {n.name: [n.name] for n in quantised_graph.nodes if _replaces(quantised_graph, n, origin)}
+    chosen = dict(alone if groups is None else groups)
+    for group, members in chosen.items():
+        for name in members:
+            if name not in alone:
+                raise ConfigError("this node is not quantised", field=f"groups.{group}", got=name, expected=list(alone))
+    partial = {name: _partly(float_graph, quantised_graph, members, origin) for name, members in chosen.items()}
+    signal, done, noise = 0.0, 0, dict.fromkeys(chosen, 0.0)
+    generator = torch.Generator().manual_seed(seed)
+    for _, inputs in batches(quantised_graph, data, subject="data"):
+        exact = _outputs(float_graph, inputs)
+        signal += sum(float(t.square().sum()) for t in exact)
+        done += 1
+        if method == "measured":
+            for name, made in partial.items():
+                pairs = zip(exact, _outputs(made, inputs), strict=True)
+                noise[name] += sum(float((want - got).square().sum()) for want, got in pairs)
+            continue
+        for name, power in _estimated(float_graph, partial, chosen, inputs, generator).items():
+            noise[name] += power
+    if not done:
+        raise empty(subject="data")
+    return NetworkNoise(signal, noise, method)
+
+
+def _replaces(graph: MaseGraph, node: fx.Node, origin: Mapping[str, str]) -> bool:
+    """Whether a node of the quantised graph does the work of one of the float graph."""
+    return arithmetic_of(graph, node) is not None and origin.get(node.name) == node.name
+
+
+def _partly(exact: MaseGraph, quantised: MaseGraph, members: Sequence[str], origin: Mapping[str, str]) -> MaseGraph:
+    """A copy of the float graph in which some nodes are the quantised ones."""
+    made = copy_graph(exact)
+    here = {node.name: node for node in made.nodes}
+    for name in members:
+        node, theirs = here[name], quantised.node(name)
+        made.model.add_submodule(f"quantised_{name}", quantised.model.get_submodule(str(theirs.target)))
+        node.op, node.target = "call_module", f"quantised_{name}"
+        node.args, node.kwargs = fx.node.map_arg((theirs.args, theirs.kwargs), lambda n: here[origin[n.name]])
+    made.model.recompile()
+    return made
+
+
+def _outputs(graph: MaseGraph, inputs: dict[str, Any]) -> list[Tensor]:
+    """The numbers that a graph gives, in float64."""
+    found: list[Tensor] = []
+
+    def keep(node: fx.Node, value: Any) -> None:
+        if node.op == "output":
+            found.extend(_numbers(value))
+
+    evaluate(graph.model, inputs, keep)
+    return [value.detach().double() for value in found]
+
+
+def _numbers(value: Any) -> list[Tensor]:
+    return [t for t in pytree.tree_leaves(value) if isinstance(t, Tensor) and t.dtype.is_floating_point]
+
+
+def _estimated(
+    exact: MaseGraph,
+    partial: Mapping[str, MaseGraph],
+    groups: Mapping[str, Sequence[str]],
+    inputs: dict[str, Any],
+    generator: torch.Generator,
+) -> dict[str, float]:
+    """The estimate for one batch, by group."""
+    ends = {name: _ends(exact, members) for name, members in groups.items()}
+    wanted = {node for nodes in ends.values() for node in nodes}
+    values, slopes = _slopes(exact, inputs, wanted, generator)
+    frames = {len(v) for v in inputs.values() if isinstance(v, Tensor) and v.dim()}
+    found = {}
+    for name, nodes in ends.items():
+        errors = _errors(partial[name], inputs, groups[name], nodes, values)
+        total = torch.zeros((), dtype=torch.float64)
+        for node in nodes:
+            product = (slopes[node] * errors[node]).reshape(-1)
+            # Frames do not meet in a network, so each is an estimate of its own.
+            count = next((n for n in frames if len(frames) == 1 and slopes[node].shape[:1] == (n,)), 1)
+            total = total + product.reshape(count, -1).sum(1)
+        found[name] = float(total.square().sum())
+    return found
+
+
+def _ends(graph: MaseGraph, members: Sequence[str]) -> list[str]:
+    """Nodes of a group whose results others read."""
+    inside = set(members)
+    return [name for name in members if any(user.name not in inside for user in graph.node(name).users)]
+
+
+def _slopes(
+    graph: MaseGraph, inputs: dict[str, Any], wanted: set[str], generator: torch.Generator
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Results of nodes, and derivatives of the outputs, weighed by random signs, by these results."""
+    probes: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
+
+    class Probed(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            if n.name not in wanted or not isinstance(value, Tensor):
+                return value
+            values[n.name] = value.detach().clone()
+            probes[n.name] = torch.zeros_like(value, requires_grad=True)
+            return value + probes[n.name]
+
+    model = copy_graph(graph).model.eval()
+    names = [n.name for n in model.graph.nodes if n.op == "placeholder"]
+    with torch.enable_grad():
+        result = Probed(model).run(*(inputs[name] for name in names))
+        weighed = torch.zeros((), dtype=torch.float64)
+        for value in _numbers(result):
+            signs = torch.randint(0, 2, value.shape, generator=generator).to(value) * 2 - 1
+            weighed = weighed + (signs * value).sum().double()
+        found = torch.autograd.grad(weighed, list(probes.values()), allow_unused=True)
+    given = zip(probes.items(), found, strict=True)
+    return values, {name: (torch.zeros_like(p) if g is None else g).double() for (name, p), g in given}
+
+
+def _errors(
+    partial: MaseGraph, inputs: dict[str, Any], members: Sequence[str], ends: list[str], exact: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """What quantising a group does to the results that others read."""
+    found: dict[str, Tensor] = {}
+
+    def keep(node: fx.Node, value: Any) -> None:
+        if node.name in ends:
+            found[node.name] = value.detach().double() - exact[node.name].double()
+
+    evaluate(partial.model, inputs, keep)
+    return found

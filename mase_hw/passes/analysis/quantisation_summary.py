@@ -1,0 +1,331 @@
+"""What a quantisation cost, in ten lines: noise at the outputs, where it comes from, what is clipped and what is lost.
+
+The float graph and the quantised graph run on the same frames, and every node that both have is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.trace.containers import contents
+from mase_hw.nn import Quantized
+from mase_hw.passes.evaluation.criteria import decibels
+
+SUMMARY = "quantisation_summary"
+"""Key of ``graph.meta``: the :class:`Summary` of the quantised graph."""
+MOST_ELEMENTS = 1 << 23
+"""Frames are looked at as long as all activations together have no more elements; at least one is."""
+NAMED = 3
+"""Nodes, outputs and warnings that are named."""
+
+
+@dataclass(frozen=True)
+class NodeNoise:
+    """What one node adds to the noise.
+
+    Args:
+        node: Its name.
+        snr: Signal-to-noise ratio of its result in decibels, with all noise that reached it.
+        added: Share of noise power in its result that its inputs did not have.
+        clipped: Share of its float results beyond the range of its format.
+        zeros: Share of its results that became zero.
+        remedy: What would help most, from what causes its noise.
+    """
+
+    node: str
+    snr: float
+    added: float
+    clipped: float
+    zeros: float
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a quantisation cost.
+
+    Args:
+        calibrated: Whether there was calibration data; else value ranges are those of the example.
+        batches: Batches that were observed.
+        rows: Rows of the first dimension in all of them.
+        frames: Rows from which the figures below were measured.
+        outputs: Signal-to-noise ratio in decibels of every result of the model.
+        nodes: All nodes in fixed point, in order of execution.
+        clipped: Share of all results of nodes that were clipped.
+        zeros: Share of them that became zero.
+        parameters_clipped: Share of all parameters that were clipped.
+        parameters_zero: Share of them that became zero.
+        warnings: What is most likely a mistake, with the remedy.
+    """
+
+    calibrated: bool
+    batches: int
+    rows: int
+    frames: int
+    outputs: tuple[float, ...]
+    nodes: tuple[NodeNoise, ...]
+    clipped: float
+    zeros: float
+    parameters_clipped: float
+    parameters_zero: float
+    warnings: tuple[str, ...]
+
+    def worst(self) -> list[NodeNoise]:
+        """The three nodes that add most noise for their signal, the worst first."""
+        return sorted((n for n in self.nodes if n.added > 0), key=lambda n: -n.added)[:NAMED]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """At most ten lines of text, and as many warnings as are named."""
+        data = f"{self.batches} batches of calibration data, {self.rows} rows" if self.calibrated else (
+            "the example alone: give calibration data"
+        )  # fmt: skip
+        found = [f"quantised {len(self.nodes)} nodes; value ranges from {data}"]
+        ratios = ", ".join(_decibels(ratio) for ratio in self.outputs[:NAMED])
+        more = f" and {len(self.outputs) - NAMED} more" if len(self.outputs) > NAMED else ""
+        found.append(f"signal-to-noise ratio at the output: {ratios}{more} (of {self.frames} rows)")
+        found += [
+            f"  most is lost at {n.node}: {_decibels(n.snr)} there, {n.added:.2g} of the signal's power; {n.remedy}"
+            for n in self.worst()
+        ]
+        found.append(f"of results {self.clipped:.2%} are clipped and {self.zeros:.2%} became zero")
+        found.append(
+            f"of parameters {self.parameters_clipped:.2%} are clipped and {self.parameters_zero:.2%} became zero"
+        )
+        found += [f"warning: {text}" for text in self.warnings[:NAMED]]
+        rest = len(self.warnings) - NAMED
+        return [*found, f"warning: and {rest} more of the kind"] if rest > 0 else found
+
+
+def _decibels(ratio: float) -> str:
+    return "no noise" if ratio == math.inf else f"{ratio:.1f} dB"
+
+
+class Summarising:
+    """Takes in the float graph before it is quantised, and compares afterwards.
+
+    Args:
+        graph: The float graph, with common metadata; may be quantised in place afterwards.
+        batches: Inputs by name of the graph's input.
+    """
+
+    def __init__(self, graph: MaseGraph, batches: Sequence[Mapping[str, Any]]) -> None:
+        elements = 1
+        for node in graph.nodes:
+            elements += sum(math.prod(t.shape) for t in graph.meta_of(node).common.results.tensors.values())
+        self._inputs = list(_some(graph, batches, max(1, MOST_ELEMENTS // elements)))
+        self._wanted = [_values(graph, inputs) for inputs in self._inputs]
+
+    def of(self, graph: MaseGraph, calibrated: bool, batches: int, rows: int) -> Summary:
+        """Compare the quantised graph.
+
+        Args:
+            graph: The quantised graph.
+            calibrated: As in :class:`Summary`, as are the others.
+            batches: How many were observed.
+            rows: In all of them.
+        """
+        sums: dict[str, _Sums] = {}
+        outputs: list[_Sums] = []
+        for inputs, wanted in zip(self._inputs, self._wanted, strict=True):
+            for name, value in _values(graph, inputs).items():
+                self._add(graph, name, value, wanted, sums, outputs)
+        parameters = _Parameters(graph)
+        total = sum(s.count for s in sums.values()) or 1
+        return Summary(
+            calibrated,
+            batches,
+            rows,
+            sum(rows_of(inputs) for inputs in self._inputs),
+            tuple(decibels(s.signal, s.noise) for s in outputs),
+            tuple(_noise(graph, name, each, sums, parameters) for name, each in sums.items()),
+            sum(s.clipped for s in sums.values()) / total,
+            sum(s.zeros for s in sums.values()) / total,
+            parameters.clipped / (parameters.count or 1),
+            parameters.zeros / (parameters.count or 1),
+            tuple(parameters.warnings),
+        )
+
+    def _add(
+        self,
+        graph: MaseGraph,
+        name: str,
+        value: Any,
+        wanted: Mapping[str, Any],
+        sums: dict[str, _Sums],
+        outputs: list[_Sums],
+    ) -> None:
+        node = graph.node(name)
+        if node.op == "output":
+            pairs = zip(contents(wanted[name]), contents(value), strict=True)
+            both = [(a, b) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor)]
+            outputs += [_Sums() for _ in both[len(outputs) :]]
+            for each, (a, b) in zip(outputs, both, strict=True):
+                each.add(a, b, None)
+        module = graph.meta_of(node).module
+        if isinstance(module, Quantized) and isinstance(wanted.get(name), Tensor):
+            sums.setdefault(name, _Sums()).add(wanted[name], value, module.arithmetic.formats["data_out_0"])
+
+
+@dataclass
+class _Sums:
+    """Over one tensor: counts, and sums of squares."""
+
+    count: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
+    clipping: float = 0.0
+    clipped: int = 0
+    zeros: int = 0
+
+    def add(self, wanted: Tensor, found: Tensor, fmt: FixedFormat | None) -> None:
+        keep = wanted.isfinite()
+        a, b = wanted[keep].double(), found[keep].double()
+        self.count += a.numel()
+        self.signal += float(a.square().sum())
+        self.noise += float((a - b).square().sum())
+        if fmt is None:
+            return
+        beyond = a - a.clamp(fmt.min_value - fmt.scale / 2, fmt.max_value + fmt.scale / 2)
+        self.clipped += int((beyond != 0).sum())
+        self.clipping += float(beyond.square().sum())
+        self.zeros += int(((b == 0) & (a != 0)).sum())
+
+
+class _Parameters:
+    """What became of the parameters of all nodes."""
+
+    def __init__(self, graph: MaseGraph) -> None:
+        self.count = self.clipped = self.zeros = 0
+        self.warnings: list[str] = []
+        self.lost: dict[str, tuple[float, str]] = {}
+        """By node: noise power over signal power of its worst floating parameter, and the parameter."""
+        for node in graph.nodes:
+            module = graph.meta_of(node).module
+            if isinstance(module, Quantized):
+                for name in module.parameter_names:
+                    value = getattr(module, name).detach()
+                    if value.dtype.is_floating_point and value.numel():
+                        self._add(node.name, name, value.double(), _on_grid(module, name), module)
+
+    def _add(self, node: str, name: str, value: Tensor, found: Tensor, module: Quantized) -> None:
+        fmt = module.arithmetic.formats[name]
+        self.count += value.numel()
+        self.zeros += int(((found == 0) & (value != 0)).sum())
+        ends = (found <= float(found.min())) | (found >= float(found.max()))
+        self.clipped += int((ends & ((value - found).abs() > fmt.scale)).sum())
+        signal, noise = float(value.square().sum()), float((value - found).square().sum())
+        if name == "weight" and signal:
+            self.lost[node] = (noise / signal, name)
+        key = f"{'weight' if name == 'constant' else name}_width"
+        if bool((value != 0).any()) and not bool((found != 0).any()):
+            self.warnings.append(
+                f"{name} of {node} became all zero in {fmt}; give it more bits (overrides.{node}.config.{key}), or "
+                "leave its fraction width out so that it is chosen"
+            )
+        elif fmt.width == 1 and bool((value != 0).any()):
+            numbers = f"{fmt.min_value:g} and {fmt.max_value:g}"
+            self.warnings.append(
+                f"{name} of {node} has one bit, so that it is {numbers} only; give it two or more "
+                f"(overrides.{node}.config.{key} = 2)"
+            )
+
+
+def _on_grid(module: Quantized, name: str) -> Tensor:
+    """The values of a parameter that the hardware has."""
+    value = module.mantissa(name).double() * module.arithmetic.formats[name].scale
+    if name == "weight" and "weight_shift" in module.parameter_names:
+        # A channel's step is so many powers of two coarser.
+        factor = torch.pow(2.0, module.get_buffer("weight_shift").double())
+        value = value * factor.reshape(-1, *[1] * (value.dim() - 1))
+    return value
+
+
+def _noise(graph: MaseGraph, name: str, sums: _Sums, others: Mapping[str, _Sums], parameters: _Parameters) -> NodeNoise:
+    ratio = _share(sums.noise, sums.signal)
+    inputs = [_share(s.noise, s.signal) for s in _sources(graph, graph.node(name), others)]
+    added = max(0.0, ratio - max(inputs, default=0.0))
+    count = sums.count or 1
+    remedy = _remedy(graph, name, sums, parameters)
+    return NodeNoise(name, decibels(sums.signal, sums.noise), added, sums.clipped / count, sums.zeros / count, remedy)
+
+
+def _sources(graph: MaseGraph, node: fx.Node, sums: Mapping[str, _Sums]) -> list[_Sums]:
+    """What is known of the inputs of a node, through casts and nodes that only give another shape."""
+    found: list[_Sums] = []
+    for source in node.all_input_nodes:
+        found += [sums[source.name]] if source.name in sums else _sources(graph, source, sums)
+    return found
+
+
+def _remedy(graph: MaseGraph, name: str, sums: _Sums, parameters: _Parameters) -> str:
+    """What takes away the largest part of the noise that a node makes itself."""
+    module = graph.meta_of(graph.node(name)).module
+    assert isinstance(module, Quantized)
+    fmt = module.arithmetic.formats["data_out_0"]
+    rounding = _share(sums.count * fmt.scale**2 / 12, sums.signal)
+    causes = {"result": rounding, "range": _share(sums.clipping, sums.signal)}
+    if name in parameters.lost:
+        causes["weight"] = parameters.lost[name][0]
+    cause = max(causes, key=lambda key: causes[key])
+    prefix = f"overrides.{name}.config"
+    if cause == "weight":
+        width = module.arithmetic.formats["weight"].width
+        finer = "" if "weight_shift" in module.parameter_names else " or weight_granularity = 'channel'"
+        return f"mostly by its weights: {prefix}.weight_width = {width + 1}{finer}"
+    if cause == "range":
+        share = sums.clipped / (sums.count or 1)
+        return (
+            f"mostly by clipping {share:.2%}: {prefix}.data_out_width = {fmt.width + 1} or calibrate.method = 'min_max'"
+        )
+    return f"mostly by rounding its result: {prefix}.data_out_width = {fmt.width + 1}"
+
+
+def _share(noise: float, signal: float) -> float:
+    return noise / signal if signal else (math.inf if noise else 0.0)
+
+
+def _values(graph: MaseGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    def keep(node: fx.Node, value: Any) -> None:
+        found[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
+
+    evaluate(graph.model, inputs, keep)
+    return found
+
+
+def rows_of(inputs: Mapping[str, Any]) -> int:
+    """Length of the first dimension of inputs."""
+    return max([len(v) for v in inputs.values() if isinstance(v, Tensor) and v.dim()], default=1)
+
+
+def _some(graph: MaseGraph, batches: Sequence[Mapping[str, Any]], frames: int) -> Iterator[dict[str, Any]]:
+    """So many frames of the first batches, each cut at a whole frame."""
+    shapes = [t.shape for n in graph.nodes if n.op == "placeholder" for t in _tensors(graph, n) if t.shape]
+    frame = max([shape[0] for shape in shapes], default=1)
+    for batch in batches:
+        have = rows_of(batch)
+        take = min(have, frames * frame)
+        if take > 0:
+            cut = take < have
+            yield {k: v[:take] if cut and isinstance(v, Tensor) and v.dim() else v for k, v in batch.items()}
+        frames -= -(-take // frame)
+        if frames <= 0:
+            return
+
+
+def _tensors(graph: MaseGraph, node: fx.Node) -> list[Any]:
+    return list(graph.meta_of(node).common.results.tensors.values())

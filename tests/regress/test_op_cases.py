@@ -1,0 +1,32 @@
+"""An op case of a regression is the case of the catalogue, attributes included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mase_hw.catalogue import Case, OpDef, default_catalogue
+from mase_hw.regress.ops import OpCase
+
+WITH_ATTRIBUTES = [
+    (op, case)
+    for op in default_catalogue()
+    if op.hardware is not None
+    for case in op.hardware.cases()
+    if case.attributes
+]
+
+
+@pytest.mark.parametrize(("op", "case"), WITH_ATTRIBUTES, ids=[f"{o.name}-{c.name}" for o, c in WITH_ATTRIBUTES])
+def test_attributes_are_those_of_the_case(op: OpDef, case: Case) -> None:
+    found = OpCase(op.name, case.name).arithmetic
+    assert dict(found.attributes) == {**dict(found.attributes), **case.attributes}
+
+
+def test_what_is_expected_follows_the_attributes() -> None:
+    """The case of hardtanh limits to [-2.3, 4.5], not to [-1, 1]: in sixteenths, to the nearest."""
+    case = OpCase("hardtanh", "eight_bits")
+    assert case.case.attributes == {"min_val": -2.3, "max_val": 4.5}
+    tensors = case.stimulus(0)
+    (wanted,) = case.expected(tensors).values()
+    assert np.array_equal(wanted, np.clip(tensors["data_in_0"], round(-2.3 * 16), round(4.5 * 16)))

@@ -1,0 +1,221 @@
+"""Beat networks against the plain equations (``beat_reference.py``), beat by beat, on random networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved, blocks
+from mase_hw.beat_times.solver import Solver
+from mase_hw.errors import CatalogueError
+from mase_hw.steps import Steps
+from tests.unit import beat_reference
+
+FRAMES = 8
+
+
+AnyNetwork = BeatNetwork | beat_reference.BeatNetwork
+
+
+def _source(beats: int, given: Cycles | None, network: AnyNetwork) -> None:
+    network.source(beats, given)
+
+
+def _sink(edge: int, given: Cycles | None, network: AnyNetwork) -> None:
+    network.sink(edge, given)
+
+
+class Recipe:
+    """A random network: calls that build it, played to either implementation.
+
+    Args:
+        seed: Of everything about it.
+        given: Whether times of inputs and outputs may be given.
+    """
+
+    def __init__(self, seed: int, given: bool = True) -> None:
+        self.given = given
+        self.random = np.random.default_rng(seed)
+        self.calls: list[Callable[[BeatNetwork | beat_reference.BeatNetwork], object]] = []
+        self.beats: list[int] = []
+        self.readers: list[int] = []
+        self._grow()
+
+    def build(self, network: BeatNetwork | beat_reference.BeatNetwork) -> None:
+        for call in self.calls:
+            call(network)
+
+    def chance(self, part: float) -> bool:
+        return bool(self.random.random() < part)
+
+    def between(self, low: int, high: int) -> int:
+        return int(self.random.integers(low, high + 1))
+
+    def times(self, beats: int, pace: float) -> Cycles:
+        """Cycles of all frames, in bursts or not."""
+        gaps = self.random.integers(1, 4, FRAMES * beats)
+        if self.chance(0.5):
+            gaps = np.where(self.random.random(FRAMES * beats) < 0.1, self.between(5, 60), 1)
+        return np.cumsum((gaps * pace).astype(np.int64)) - 1
+
+    def _edge(self, beats: int) -> int:
+        self.beats.append(beats)
+        self.readers.append(0)
+        return len(self.beats) - 1
+
+    def _grow(self) -> None:
+        unit = self.between(1, 4)
+        for _ in range(self.between(1, 2)):
+            beats = unit * self.between(1, 8)
+            given = self.times(beats, 1.5) if self.given and self.chance(0.25) else None
+            self.calls.append(partial(_source, beats, given))
+            self._edge(beats)
+        for _ in range(self.between(1, 6)):
+            self._stage()
+        for edge, readers in enumerate(self.readers):
+            if not readers or self.chance(0.1):
+                given = self.times(self.beats[edge], 2) if self.given and self.chance(0.25) else None
+                self.calls.append(partial(_sink, edge, given))
+
+    def _stage(self) -> None:
+        edge = self.between(max(0, len(self.beats) - 3), len(self.beats) - 1)
+        beats = self.beats[edge]
+        inputs = [edge]
+        equal = [e for e, b in enumerate(self.beats) if b == beats and e != edge]
+        if equal and self.chance(0.5):
+            inputs.append(equal[self.between(0, len(equal) - 1)])
+            if self.chance(0.7):
+                depth = self.between(1, 2 * beats) if self.chance(0.8) else UNLIMITED
+                self._add(Steps.queued(1, depth), [inputs[1]])
+                inputs[1] = len(self.beats) - 1
+        divisors = [d for d in range(1, beats + 1) if beats % d == 0]
+        repeat = divisors[self.between(0, len(divisors) - 1)] if self.chance(0.4) else 1
+        self._add(self._steps(beats // repeat, len(inputs)), inputs)
+
+    def _add(self, steps: Steps, inputs: list[int]) -> None:
+        self.calls.append(lambda n: n.stage(steps, inputs))
+        repeat = self.beats[inputs[0]] // steps.beats_in[0]
+        for edge in inputs:
+            self.readers[edge] += 1
+        for beats in steps.beats_out:
+            self._edge(beats * repeat)
+
+    def _steps(self, beats: int, inputs: int) -> Steps:
+        kind = self.between(0, 5)
+        if kind == 0:
+            return Steps.registered(beats, inputs, self.between(1, 4), skid=self.chance(0.5))
+        if kind == 1 and inputs == 1:
+            return Steps.queued(1, self.between(1, beats + 2))
+        if kind == 2 and inputs == 1:
+            return self._rows(beats)
+        return self._anything(beats, inputs)
+
+    def _rates(self, needs: list[Cycles], frees: list[Cycles], emits: list[Cycles], steps: int) -> Steps:
+        rooms = []
+        for need, free in zip(needs, frees, strict=True):
+            if self.chance(0.2) and (free[: len(need)] >= need).all():
+                rooms.append(0)
+                continue
+            room = 1
+            while (free[: max(len(need) - room, 0)] >= need[room:]).any():
+                room += 1
+            rooms.append(UNLIMITED if self.chance(0.1) else room + self.between(0, 3) * self.between(0, len(free)))
+        queues = [self.between(0, 3) * self.between(1, 3) for _ in emits]
+        pipes = [self.between(0, 6) if queue else 0 for queue in queues]
+        return Steps.at(
+            steps,
+            needed=needs,
+            freed=frees,
+            emitted=tuple(emits),
+            delay=[self.between(0, 3) for _ in needs],
+            room=rooms,
+            pipe=pipes,
+            queue=queues,
+            room_lag=self.between(0, 2),
+            queue_lag=self.between(0, 1),
+        )
+
+    def _anything(self, beats: int, inputs: int) -> Steps:
+        steps = self.between(1, (3 if beats < 20 else 1) * beats + 3)
+        needs, frees = [], []
+        for _ in range(inputs):
+            need = np.sort(self.random.integers(0, steps, beats))
+            need[0] = 0
+            late = np.sort(self.random.integers(0, steps, beats))
+            frees.append(np.maximum(need, late) if self.chance(0.7) else late)
+            needs.append(need[: self.between(1, beats)] if self.chance(0.2) else need)
+        emits = [
+            np.sort(self.random.choice(steps, self.between(1, steps), replace=False)).astype(np.int64)
+            for _ in range(1 + self.chance(0.2))
+        ]
+        return self._rates(needs, frees, emits, steps)
+
+    def _rows(self, beats: int) -> Steps:
+        """A window that slides over a picture, one beat a pixel."""
+        widths = [w for w in range(1, beats + 1) if beats % w == 0]
+        width = widths[self.between(0, len(widths) - 1)]
+        height = beats // width
+        y, x = np.divmod(np.arange(beats), width)
+        run = self.between(1, 3)
+        needs = np.minimum(y + 1, height - 1) * width + np.minimum(x + 1, width - 1) + 1
+        frees = np.maximum(y - 1, 0) * width
+        frees[-1] = beats
+        needs = np.maximum.accumulate(needs)
+        need = np.searchsorted(needs, np.arange(1, beats + 1)) * run
+        free = np.searchsorted(frees, np.arange(1, beats + 1)) * run + run - 1
+        return self._rates([need], [free], [np.arange(beats) * run + run - 1], beats * run)
+
+
+def outcome(network: BeatNetwork | beat_reference.BeatNetwork, recipe: Recipe) -> list[list[int]] | str:
+    recipe.build(network)
+    try:
+        for _ in range(FRAMES):
+            network.advance()
+    except CatalogueError as error:
+        return str(error)
+    return [
+        np.maximum(times, beat_reference.LONG_AGO // 4).tolist()
+        for edge in network.edges
+        for times in (edge.offered, edge.taken)
+    ]
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_random_networks(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a beat and of some, results kept from network to network or not; deadlocks are the same."""
+    monkeypatch.setattr(blocks, "LEAST_BEATS", (1, 4)[part % 2])
+    copies = []
+    repeat = Solver.repeat
+
+    def counted(solver: Solver) -> bool:
+        copies.append(repeat(solver))
+        return copies[-1]
+
+    monkeypatch.setattr(Solver, "repeat", counted)
+    solved = Solved()
+    stopped = 0
+    for seed in range(part * 25, part * 25 + 25):
+        expected = outcome(beat_reference.BeatNetwork(), Recipe(seed))
+        assert outcome(BeatNetwork(solved if seed % 2 else None), Recipe(seed)) == expected, f"seed {seed}"
+        stopped += isinstance(expected, str)
+    assert 0 < stopped < 13, "of deadlocks there should be some"
+    assert sum(copies) > 5, "of frames like the one before as well"
+
+
+def test_settling_agrees() -> None:
+    """The interval, and whether there is one, are those of the plain equations."""
+    found = set()
+    for seed in range(1000, 1040):
+        intervals = []
+        for network in (beat_reference.BeatNetwork(), BeatNetwork()):
+            Recipe(seed, given=False).build(network)
+            try:
+                intervals.append((network.settle(12), network.frames))
+            except CatalogueError:
+                intervals.append((-1, 0))
+        assert intervals[0] == intervals[1], f"seed {seed}"
+        found.add(intervals[0][0])
+    assert len(found) > 10
