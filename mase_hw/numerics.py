@@ -92,7 +92,7 @@ class _Cast(torch.autograd.Function):
         return grad.masked_fill(clipped, 0.0), None, None, None, None
 
 
-def _rounded(x: Tensor, rounding: Rounding) -> Tensor:
+def rounded(x: Tensor, rounding: Rounding) -> Tensor:
     """A float to an integer; the differences to the neighbours are exact."""
     if rounding is Rounding.HALF_EVEN:
         return torch.round(x)
@@ -110,7 +110,7 @@ def _cast_float(
 ) -> tuple[Tensor, Tensor]:
     x = m * math.ldexp(1.0, -max(-_FAR, min(_FAR, shift))) if shift else m
     if shift > 0:
-        x = _rounded(x, rounding)
+        x = rounded(x, rounding)
     low, high = fmt.min_mantissa, fmt.max_mantissa
     if overflow is Overflow.SATURATE:
         clipped = (x < low) | (x > high)
@@ -236,7 +236,7 @@ class _Round(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rounding: Rounding) -> Tensor:
-        return _rounded(x, rounding)
+        return rounded(x, rounding)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import mase_hw
+import mase_hw.training
 from scripts import architecture
 from scripts.reference_options import markdown, table
 

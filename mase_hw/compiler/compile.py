@@ -9,18 +9,20 @@ from typing import Any
 from torch import nn
 
 from mase_hw.compiler.config import CompileConfig, load_config
-from mase_hw.compiler.quantised_graph import run_on_model, traced
+from mase_hw.compiler.quantised_graph import run_on_model, saying, traced
+from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
+from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY
 
 
 def compile(
-    model: nn.Module,
+    model: nn.Module | MaseGraph,
     example_inputs: Inputs,
     config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
     *,
@@ -34,7 +36,8 @@ def compile(
     """Turn a model into a verified-to-be-emitted hardware bundle.
 
     Args:
-        model: A float model; it is copied and not changed.
+        model: A float model, or one that is quantised already, as a module or a graph; it is copied and not changed.
+            Of a quantised one the formats are as they are, and the configuration of the quantisation is not looked at.
         example_inputs: One frame: a tensor, tensors in order, or tensors by name; a numpy array does for a tensor,
             here and below. Its shapes become the hardware's.
         config: Configuration: a dict, a TOML file, or None for 8 bits everywhere.
@@ -58,11 +61,18 @@ def compile(
     out = _folder(out)
     check_target(out)
     with ordinary():
-        graph, dummy = traced(model, example_inputs, custom_ops, tell)
-        pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
-        graph = run_on_model(pipeline, graph, model, dummy, tell, reproduce)
-    for line in graph.meta[SUMMARY].lines():
-        tell(line)
+        module = model.model if isinstance(model, MaseGraph) else model
+        catalogue = model.catalogue if isinstance(model, MaseGraph) else None
+        graph, dummy = traced(module, example_inputs, custom_ops, tell, catalogue)
+        if is_quantised(module):
+            pipeline = quantised_pipeline(model, dummy, settings, out=out, calibration=calibration, vectors=vectors)
+            graph = pipeline.run(graph, on_step=saying(tell), reproduce=reproduce).graph
+        else:
+            pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
+            graph = run_on_model(pipeline, graph, module, dummy, tell, reproduce)
+    if SUMMARY in graph.meta:  # of a model that came quantised there is no float model to compare with
+        for line in graph.meta[SUMMARY].lines():
+            tell(line)
     design = Design(out, graph)
     known = design.manifest["vectors"]
     bits = known["faults"]["memory"]

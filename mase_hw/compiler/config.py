@@ -15,6 +15,7 @@ from mase_hw.options import commented_toml
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.base import validate
+from mase_hw.passes.rounding import RoundingOptions
 from mase_hw.passes.transforms.equalization import EqualizationOptions
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
 from mase_hw.vectors.passes import VectorOptions
@@ -54,6 +55,9 @@ class CompileConfig(BaseModel):
         default_factory=_eight_bit,
         description="arguments of ``quantize_transform_pass``; widths that ``default`` does not give are 8 bits, "
         "a bias is as wide as its exact sum needs, and ``output_width`` is 16",
+    )
+    rounding: RoundingOptions = Field(
+        default_factory=RoundingOptions, description="how weights become mantissas, and how biases are corrected"
     )
     hardware: HardwareArgs = Field(
         default_factory=HardwareArgs, description="arguments of ``add_hardware_metadata_analysis_pass``"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mase_hw.compiler.exact import Exact
 from mase_hw.compiler.original import Original
-from mase_hw.compiler.stages import CALIBRATE, COMMON, QUANTIZE
+from mase_hw.compiler.stages import CALIBRATE, COMMON, QUANTIZE, ROUNDING
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.same_function import check_trace, run
 from mase_hw.ir.faithful.state import check_stateless
@@ -40,7 +40,9 @@ def beside_model(pipeline: Pipeline, model: nn.Module, example: Mapping[str, Any
     made = made.inserted(Step("trace", beside.traced), after=COMMON)
     made = made.inserted(Step("model", beside.simplified), before=CALIBRATE)
     made = made.inserted(Step("same", beside.observed), after=CALIBRATE)
-    return made.inserted(Step("exact", beside.quantised), after=QUANTIZE)
+    made = made.inserted(Step("exact", beside.quantised), after=QUANTIZE)
+    # What the quantisation cost is said of the weights that go into hardware.
+    return made.inserted(Step("summary", beside.summarised), after=ROUNDING) if ROUNDING in made.names else made
 
 
 class _Beside:
@@ -83,6 +85,9 @@ class _Beside:
 
     def quantised(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
         self._exact.check(graph, self._original.batches)
+        return self.summarised(graph, _)
+
+    def summarised(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
         summary = self._summarising.of(graph, self._calibrated, self._batches, self._rows)
         graph.meta[SUMMARY] = summary
         return graph, {**_UNCHANGED, **summary.to_dict()}

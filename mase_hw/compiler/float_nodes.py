@@ -15,7 +15,7 @@ from mase_hw.ir.faithful.same_function import in_evaluation
 
 
 @dataclass(frozen=True)
-class _Name:
+class Named:
     """A node as an argument."""
 
     name: str
@@ -46,7 +46,7 @@ class FloatNode:
     @classmethod
     def of(cls, graph: MaseGraph, node: fx.Node) -> FloatNode:
         """Keep a node of a graph with common metadata, as it is now."""
-        name: Any = lambda n: _Name(n.name)  # noqa: E731
+        name: Any = lambda n: Named(n.name)  # noqa: E731
         args, kwargs = fx.node.map_arg(node.args, name), fx.node.map_arg(node.kwargs, name)
         results = graph.meta_of(node).common.results.tensors
         dtype = results["data_out_0"].torch_dtype if "data_out_0" in results else None
@@ -70,7 +70,7 @@ class FloatNode:
             return self.value
 
         def fill(item: Any) -> Any:
-            if isinstance(item, _Name):
+            if isinstance(item, Named):
                 return self._given(values[item.name])
             if isinstance(item, list | tuple):
                 return type(item)([fill(part) for part in item])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from mase_hw.catalogue import Catalogue
 from mase_hw.compiler.config import CompileConfig
 from mase_hw.compiler.faithful import beside_model
 from mase_hw.compiler.stages import quantise_pipeline
@@ -52,7 +53,11 @@ def quantised_graph(
 
 
 def traced(
-    model: nn.Module, example_inputs: Inputs, custom_ops: Mapping[str, Any] | None, tell: Tell
+    model: nn.Module,
+    example_inputs: Inputs,
+    custom_ops: Mapping[str, Any] | None,
+    tell: Tell,
+    catalogue: Catalogue | None = None,
 ) -> tuple[MaseGraph, dict[str, Any]]:
     """The graph of a model, and the example by name of the model's input."""
     tell("tracing the model")
@@ -60,7 +65,7 @@ def traced(
     check_tensors(model)
     given = _given(example_inputs)
     # What the example leaves at its default is fixed: tracing would take it for a tensor.
-    graph = MaseGraph(model, cf_args=fixed_arguments(model, given) or None, custom_ops=custom_ops)
+    graph = MaseGraph(model, cf_args=fixed_arguments(model, given) or None, custom_ops=custom_ops, catalogue=catalogue)
     settle_weights(graph.model)
     if graph.model.training:
         tell("the model is in training mode; the design's is in evaluation mode, without dropout (train() goes on)")
@@ -77,12 +82,12 @@ def run_on_model(
     reproduce: Path | str | None = None,
 ) -> MaseGraph:
     """Run steps of ``compile`` on a traced model, and compare with the model all the way."""
+    return beside_model(pipeline, model, example).run(graph, on_step=saying(tell), reproduce=reproduce).graph
 
-    def say(step: Step) -> None:
-        if step.title:
-            tell(step.title)
 
-    return beside_model(pipeline, model, example).run(graph, on_step=say, reproduce=reproduce).graph
+def saying(tell: Tell) -> Callable[[Step], object]:
+    """What tells the title of every step that has one."""
+    return lambda step: tell(step.title) if step.title else None
 
 
 def _given(inputs: Any) -> int | set[str]:

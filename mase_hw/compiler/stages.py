@@ -19,12 +19,14 @@ from mase_hw.emit.passes import (
     emit_verilog_top_transform_pass,
 )
 from mase_hw.emit.reference import Inputs
+from mase_hw.errors import ConfigError
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.pipeline import Pipeline, Step
+from mase_hw.passes.rounding import keep_float_analysis_pass, round_weights_transform_pass
 from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
@@ -32,8 +34,9 @@ from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 
-COMMON, CALIBRATE, QUANTIZE = "common", "calibrate", "quantize"
-"""The steps after which the graph is as the model was traced, its values are observed, and it is quantised."""
+COMMON, CALIBRATE, QUANTIZE, ROUNDING = "common", "calibrate", "quantize", "rounding"
+"""The steps after which the graph is as the model was traced, its values are observed, it is quantised, and its weights
+are rounded."""
 Config = CompileConfig | Mapping[str, Any] | str | Path | None
 
 
@@ -51,9 +54,11 @@ def quantise_pipeline(
         ConfigError: If the configuration or the arguments of a pass are wrong.
     """
     settings, dummy = load_config(config), dict(example_inputs)
-    if settings.equalization.enabled and isinstance(calibration, Iterator):
+    several = settings.equalization.enabled or settings.rounding.enabled
+    if several and isinstance(calibration, Iterator):
         calibration = list(calibration)  # gone through several times
     observed = {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()}
+    keep, rounding = _rounding(settings, calibration)
     fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
     steps = [
         Step("init", init_metadata_analysis_pass),
@@ -63,9 +68,28 @@ def quantise_pipeline(
         Step("lower_slices", lower_slices_transform_pass),
         *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),
+        *keep,
         Step(QUANTIZE, quantize_transform_pass, settings.quantize, "quantising"),
+        *rounding,
     ]
     return Pipeline(steps, "quantise")
+
+
+def _rounding(settings: CompileConfig, calibration: Any) -> tuple[list[Step], list[Step]]:
+    """What is done before the quantisation, and after it, to choose mantissas."""
+    if not settings.rounding.enabled:
+        return [], []
+    if calibration is None:
+        raise ConfigError(
+            "weights are rounded, or biases corrected, by what happens on data, and there is none",
+            field="rounding",
+            got="no calibration data",
+            remedy="give compile calibration data, or leave the table rounding out",
+        )
+    given = {**settings.rounding.model_dump(), "data": calibration}
+    return [Step("float", keep_float_analysis_pass)], [
+        Step(ROUNDING, round_weights_transform_pass, given, "rounding weights")
+    ]
 
 
 def _equalization(settings: CompileConfig, data: Any) -> list[Step]:
@@ -104,11 +128,18 @@ def compile_pipeline(
     Raises:
         ConfigError: If the configuration or the arguments of a pass are wrong.
     """
+    steps = quantise_pipeline(example_inputs, config, calibration=calibration)
+    return Pipeline([*steps, *hardware_steps(example_inputs, config, out=out, vectors=vectors)], "compile")
+
+
+def hardware_steps(
+    example_inputs: Mapping[str, Any], config: Config, *, out: Path | str, vectors: Inputs | None = None
+) -> list[Step]:
+    """The passes behind the quantisation; arguments as for :func:`compile_pipeline`."""
     settings = load_config(config)
     chosen = {**settings.vectors.model_dump(), "inputs": vectors, "example": dict(example_inputs)}
     choosing = "choosing test vectors" if vectors is None else "simulating faults on the test vectors"
-    steps = [
-        *quantise_pipeline(example_inputs, settings, calibration=calibration),
+    return [
         Step("verify", verify_analysis_pass),
         Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware, "mapping to hardware"),
         Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}, "emitting SystemVerilog"),
@@ -118,4 +149,3 @@ def compile_pipeline(
         Step("vectors", emit_cocotb_transform_pass),
         Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
     ]
-    return Pipeline(steps, "compile")

@@ -52,6 +52,11 @@ from mase_hw.passes.mixed_precision import (  # isort: skip
     noise_based_mixed_precision_quantization,
     search_widths,
 )
+from mase_hw.passes.rounding import (  # isort: skip
+    correct_bias_transform_pass,
+    keep_float_analysis_pass,
+    round_weights_transform_pass,
+)
 from mase_hw.passes.pipeline import Pipeline, Step  # isort: skip
 
 __all__ = [
@@ -75,6 +80,7 @@ __all__ = [
     "calibrate_analysis_pass",
     "calibration_quantization_transform_pass",
     "choose_format",
+    "correct_bias_transform_pass",
     "count_analysis_pass",
     "cross_layer_equalization_transform_pass",
     "dump_diagnostic_files",
@@ -85,6 +91,7 @@ __all__ = [
     "fold_constants_transform_pass",
     "graph_pass",
     "init_metadata_analysis_pass",
+    "keep_float_analysis_pass",
     "lower_slices_transform_pass",
     "noise_analysis_pass",
     "noise_based_mixed_precision_quantization",
@@ -95,6 +102,7 @@ __all__ = [
     "report_node_meta_param_analysis_pass",
     "report_node_shape_analysis_pass",
     "report_node_type_analysis_pass",
+    "round_weights_transform_pass",
     "search_widths",
     "simplify_graph_transform_pass",
     "smooth_quant_transform_pass",

@@ -47,6 +47,7 @@ LAYERS = (
     "simulate",
     "design",
     "compiler",
+    "training",
     "regress",
     "synth",
     "__init__",

@@ -88,11 +88,11 @@ def _start(seed: int) -> dict[str, int]:
 
 
 @functools.cache
-def digits_cnn(seed: int = 0) -> Digits:
+def digits_cnn(seed: int = 0, epochs: int = 8) -> Digits:
     """The convolutional one with its batch norms folded; some seconds of training."""
     example = _example("digits_mlp")
     data = example.load()
-    net = example.train(data, _example("digits_cnn").DigitsCNN, epochs=8, **_start(seed))
+    net = example.train(data, _example("digits_cnn").DigitsCNN, epochs=epochs, **_start(seed))
     graph, _ = init_metadata_analysis_pass(MaseGraph(net))
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"image": data.test_images[:1]}})
     graph, _ = fold_batch_norm_transform_pass(graph)

@@ -28,6 +28,10 @@ class _Affine:
     shift: Tensor
 
 
+NORMALISED = "batch_norm_statistics"
+"""Where a graph has, by layer into which a normalisation was folded, mean and deviation of every output channel."""
+
+
 @graph_pass("fold_batch_norm_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
 def fold_batch_norm_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
     """Fold batch normalisations into the convolution or linear layer before them, else into the one after them.
@@ -79,6 +83,7 @@ def _fold_before(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> fx.Node |
         return reason
     layer = node.all_input_nodes[0]
     _into_outputs(graph, layer, _affine(norm))
+    graph.meta.setdefault(NORMALISED, {})[layer.name] = _normal(norm)
     edit.takes_result_of(graph, layer, node)
     edit.bypass(graph, node, layer)
     return layer
@@ -96,6 +101,13 @@ def _fold_after(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> fx.Node | 
     argument.software.args.pop("data_in_0", None)
     edit.bypass(graph, node, source)
     return layer
+
+
+def _normal(norm: _BatchNorm) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of every channel that a normalisation gives, in float64."""
+    assert norm.running_mean is not None  # see _unusable
+    mean = torch.zeros_like(norm.running_mean, dtype=torch.float64) if norm.bias is None else edit.wide(norm.bias)
+    return mean, torch.ones_like(mean) if norm.weight is None else edit.wide(norm.weight).abs()
 
 
 def _affine(norm: _BatchNorm) -> _Affine:

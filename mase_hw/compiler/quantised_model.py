@@ -1,0 +1,91 @@
+"""``compile`` of what is quantised already: a graph after ``quantize_transform_pass``, or one that was trained so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from mase_hw.compiler.stages import COMMON, Config, hardware_steps
+from mase_hw.emit.reference import Inputs
+from mase_hw.errors import GraphError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.faithful.same_function import check_trace
+from mase_hw.ir.faithful.state import check_stateless
+from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.nn import Quantized, QuantizeInput
+from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
+from mase_hw.passes.analysis.calibration.frames import KEPT, FrameSample
+from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
+from mase_hw.passes.analysis.statistics.batches import batches
+from mase_hw.passes.base import GraphPass, Info, NoArgs
+from mase_hw.passes.pipeline import Pipeline, Step
+from mase_hw.passes.transforms.quantize import DECISIONS
+
+QUANTISED = ("quantize_transform_pass", "fixed_point")
+
+
+def is_quantised(model: nn.Module | MaseGraph) -> bool:
+    """Whether a model holds quantised nodes."""
+    module = model.model if isinstance(model, MaseGraph) else model
+    found = module.modules() if isinstance(module, nn.Module) else ()
+    return any(isinstance(each, Quantized | QuantizeInput) for each in found)
+
+
+def quantised_pipeline(
+    model: nn.Module | MaseGraph,
+    example: Mapping[str, Any],
+    config: Config,
+    *,
+    out: Path | str,
+    calibration: Iterable[Any] | None = None,
+    vectors: Inputs | None = None,
+) -> Pipeline:
+    """The passes of ``compile`` for a model that is quantised: metadata anew, then those that make hardware.
+
+    Arguments as for :func:`mase_hw.compiler.stages.compile_pipeline`. The tables of the configuration that are about
+    quantisation are not looked at.
+    """
+    given = model if isinstance(model, MaseGraph) else None
+    module = model.model if isinstance(model, MaseGraph) else model
+
+    def taken(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+        check_stateless(module, example)
+        check_trace(module, graph.model, example)
+        _refuse_float(graph)
+        if given is not None:
+            graph.meta.update({key: given.meta[key] for key in (DECISIONS, KEPT) if key in given.meta})
+        if calibration is not None:
+            sample = FrameSample(graph)
+            for _index, inputs in batches(graph, calibration):
+                sample.add(inputs)
+            graph.meta[KEPT] = sample.stacked()
+        return graph, {"modified": False}
+
+    take = GraphPass("take_quantised_model", taken, NoArgs, needs=(COMMON_PASS,), gives=QUANTISED)
+    steps = [
+        Step("init", init_metadata_analysis_pass),
+        Step(COMMON, add_common_metadata_analysis_pass, {"dummy_in": dict(example), "add_value": False}),
+        Step("quantised", take, None, "taking the quantised model as it is"),
+    ]
+    return Pipeline([*steps, *hardware_steps(example, config, out=out, vectors=vectors)], "compile")
+
+
+def _refuse_float(graph: MaseGraph) -> None:
+    """Refuse nodes in float beside quantised ones."""
+    left = [
+        node.name
+        for node in graph.nodes
+        if graph.op_of(node) is not None
+        and not graph.is_implicit(node)
+        and not isinstance(graph.meta_of(node).module, Quantized | QuantizeInput)
+    ]
+    if left:
+        raise GraphError(
+            "a part of the quantised model is in float",
+            node=", ".join(left),
+            expected="quantised nodes only, or none at all",
+            remedy="quantise the float model as a whole, or give compile the float model",
+        )

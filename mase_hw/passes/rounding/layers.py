@@ -1,0 +1,129 @@
+"""Layers of a quantised graph whose weights and biases are chosen, as products of matrices."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import describe
+from mase_hw.nn import Quantized
+from mase_hw.ops._conv import geometry_of
+
+LAYERS = frozenset({"linear", "conv1d", "conv2d"})
+"""Ops that are a product of their input with a stored matrix."""
+
+
+class Layer:
+    """One quantised linear layer or convolution.
+
+    Args:
+        graph: The quantised graph.
+        node: Its node; see :func:`of`.
+        module: Its module.
+    """
+
+    def __init__(self, graph: MaseGraph, node: fx.Node, module: Quantized) -> None:
+        self.graph = graph
+        self.node = node
+        self.module = module
+        self.is_linear = module.mase_op == "linear"
+        self.weight_shape = module.get_parameter("weight").shape
+        self.geometry = None if self.is_linear else geometry_of(module.arithmetic.attributes, self.weight_shape[2:])
+        self.groups = 1 if self.geometry is None else self.geometry.groups
+
+    @classmethod
+    def of(cls, graph: MaseGraph, node: fx.Node) -> Layer | None:
+        """The layer of a node; None if it is none, or its weights do not stand by themselves."""
+        module = graph.meta_of(node).module
+        if not isinstance(module, Quantized) or module.mase_op not in LAYERS:
+            return None
+        return cls(graph, node, module) if "weight" in module.parameter_names else None
+
+    @property
+    def name(self) -> str:
+        """Name of the node."""
+        return self.node.name
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether there is a bias to be corrected."""
+        return "bias" in self.module.parameter_names
+
+    def weight(self) -> Tensor:
+        """The weights, ``(groups, rows, columns)`` in float64."""
+        value = self.module.get_parameter("weight").detach().double()
+        return value.reshape(self.groups, value.shape[0] // self.groups, -1)
+
+    def steps(self) -> Tensor:
+        """Distance of neighbouring values of every row, ``(groups, rows, 1)``."""
+        outputs = self.weight_shape[0]
+        device = self.module.get_parameter("weight").device
+        step = torch.full((outputs,), self.module.arithmetic.formats["weight"].scale, dtype=torch.float64).to(device)
+        if "weight_shift" in self.module.parameter_names:
+            step = step * torch.exp2(self.module.get_buffer("weight_shift").double())
+        return step.reshape(self.groups, outputs // self.groups, 1)
+
+    def bias(self) -> Tensor:
+        """The bias, ``(outputs,)`` in float64; zeros if there is none."""
+        if not self.has_bias:
+            return self.module.get_parameter("weight").new_zeros(self.weight_shape[0], dtype=torch.float64)
+        return self.module.get_parameter("bias").detach().double()
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """The values that are multiplied, ``(groups, samples, columns)`` in float64; zeros of the padding included."""
+        x = x.detach().double()
+        if self.geometry is None:
+            return x.reshape(1, -1, self.weight_shape[1])
+        kernel = (1, *self.weight_shape[2:]) if len(self.weight_shape) == 3 else self.weight_shape[2:]
+        images = x if x.dim() == len(self.weight_shape) else x.unsqueeze(0)
+        images = images.unsqueeze(2) if len(self.weight_shape) == 3 else images
+        g = self.geometry
+        images = F.pad(images, (g.before[1], g.after[1], g.before[0], g.after[0]))
+        columns = F.unfold(images, (int(kernel[0]), int(kernel[1])), dilation=g.dilation, stride=g.stride)
+        parts = columns.reshape(len(columns), g.groups, -1, columns.shape[-1])
+        return parts.permute(1, 0, 3, 2).reshape(g.groups, -1, parts.shape[2])
+
+    def outputs(self, y: Tensor) -> Tensor:
+        """Results as :meth:`inputs` orders them, ``(groups, samples, rows)`` in float64."""
+        y = y.detach().double()
+        outputs = self.weight_shape[0]
+        if self.geometry is None:
+            flat = y.reshape(-1, outputs)
+        else:
+            y = y if y.dim() == len(self.weight_shape) else y.unsqueeze(0)
+            flat = y.movedim(1, -1).reshape(-1, outputs)
+        return flat.reshape(-1, self.groups, outputs // self.groups).permute(1, 0, 2)
+
+    def set_weight(self, mantissas: Tensor) -> None:
+        """Replace the weights by values of their grid, given by their mantissas ``(groups, rows, columns)``."""
+        self._set("weight", (mantissas * self.steps()).reshape(self.weight_shape))
+
+    def set_bias(self, value: Tensor) -> bool:
+        """Replace the bias by the nearest values of its format; whether any had to be clipped."""
+        fmt = self.module.arithmetic.formats["bias"]
+        rounded = torch.round(value * math.ldexp(1.0, fmt.frac_width))
+        kept = rounded.clamp(fmt.min_mantissa, fmt.max_mantissa)
+        self._set("bias", kept * fmt.scale)
+        return bool((kept != rounded).any())
+
+    def formats(self) -> dict[str, FixedFormat]:
+        """Formats by name of the tensor."""
+        return dict(self.module.arithmetic.formats)
+
+    def _set(self, name: str, value: Tensor) -> None:
+        # A new parameter: the float model that was quantised shares the old one.
+        old = self.module.get_parameter(name)
+        made = nn.Parameter(value.to(old.dtype), requires_grad=old.requires_grad)
+        self.module.register_parameter(name, made)
+        args = self.graph.meta_of(self.node).common.args
+        before = args.tensors.get(name)
+        if before is not None:
+            kept = made.detach() if before.value is not None else None
+            described = describe(made, kept).as_parameter()
+            described.fmt = self.module.arithmetic.formats[name]
+            args[name] = described

@@ -1,0 +1,7 @@
+"""Training in low precision: steps are learned, rounded to powers of two, and frozen into formats."""
+
+from mase_hw.training.learned_step import LearnedStep
+from mase_hw.training.model import TrainingModel
+from mase_hw.training.prepare import prepare
+
+__all__ = ["LearnedStep", "TrainingModel", "prepare"]
