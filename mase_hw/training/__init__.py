@@ -1,4 +1,4 @@
-"""Training in low precision: steps are learned, rounded to powers of two, and frozen into formats."""
+"""Training in low precision: learned steps that become formats."""
 
 from mase_hw.training.learned_step import LearnedStep
 from mase_hw.training.model import TrainingModel
