@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ CHOOSING = 128
 """Bits of memories for which vectors are chosen."""
 LEAST = 16
 """Bits that are simulated however large the network is, and frames below which there is no choice."""
+LEAST_CASTS = 32
+"""Wrong casts that are simulated however large the network is."""
 FEWEST = 4
 """Frames that are looked at however large the network is."""
 BUDGET = 800_000_000
@@ -45,7 +48,7 @@ class Seen:
         tried: How many of them were simulated, one at a time, as the other one.
         seen: How many of these change an output.
         unseen: Some of the others.
-        casts: Faults of rounding and saturation that were simulated.
+        casts: Faults of rounding and saturation that were simulated; of a large network a sample.
         casts_seen: How many of these change an output.
         casts_unseen: The others.
         left_out: Memories whose bits are not among ``bits``.
@@ -225,10 +228,13 @@ def measure(
     total = frames_to_try(graph, frames_of(graph, inputs))
     room = BUDGET // (cost_of(graph) * total)
     bits = memories.sample(max(LEAST, min(most, room)), f"measure {seed}")
+    if len(casts) > (some := max(LEAST_CASTS, room)):
+        kept = sorted(random.Random(f"casts {seed}").sample(range(len(casts)), some))
+        casts = [casts[number] for number in kept]
     faults: list[Fault] = [*bits, *casts]
     open_faults = list(range(len(faults)))
     # What few frames show need not be simulated on all others.
-    begin, size, most = 0, 4, at_a_time(graph)
+    begin, size, most = 0, 4 if room >= len(faults) else 1, at_a_time(graph)
     while begin < total and open_faults:
         size = min(size, most, total - begin)
         parts = playbacks(graph, cut(graph, inputs, begin, begin + size), stacks=stacks)
