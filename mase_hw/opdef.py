@@ -174,7 +174,8 @@ class Hardware:
 
     def __post_init__(self) -> None:
         """Keep timings: a network asks again and again for those of equal modules."""
-        object.__setattr__(self, "latency", _kept(self.latency))
+        if callable(self.latency):  # what is no facet is refused by the catalogue
+            object.__setattr__(self, "latency", _kept(self.latency))
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -248,7 +248,7 @@ def _cases_adaptive() -> Sequence[Case]:
     case = functools.partial(_case, build=_build_2d)
     return [
         case("whole", (1, 5, 7, 7), 2, formats=(S8, FixedFormat(8, 5)), output_size=(1, 1)),
-        case("does_not_divide", (1, 2, 5, 7), 2, modes=(HALF_UP, SATURATE), output_size=(3, 4)),
+        case("does_not_divide", (1, 2, 5, 7), 2, modes=(Rounding.HALF_AWAY, SATURATE), output_size=(3, 4)),
         case("uneven_rows", (1, 2, 5, 4), 2, output_size=(3, 2)),
     ]
 

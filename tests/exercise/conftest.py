@@ -10,7 +10,12 @@ from torch import Tensor, nn
 
 import mase_hw
 
-CONFIG = {"hardware": {"max_parallelism": 4}}
+EIGHT = {
+    "calibrate": {"method": "min_max", "weight_method": "min_max"},
+    "quantize": {"output_width": 8, "default": {"config": {"bias_width": 8}}},
+}
+"""Every tensor has 8 bits, so that the last layer rounds as the others do."""
+CONFIG = {**EIGHT, "hardware": {"max_parallelism": 4}}
 
 
 class TwoWays(nn.Module):

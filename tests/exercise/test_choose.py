@@ -26,6 +26,8 @@ from mase_hw.vectors.faults import Memories, detected
 from mase_hw.vectors.playback import playbacks
 from mase_hw.vectors.watch import count_casts
 
+from .conftest import EIGHT
+
 SIZE = 6
 
 
@@ -39,7 +41,8 @@ def data(count: int = 20) -> Tensor:
 
 
 def compiled(out: Path, **options: Any) -> mase_hw.Design:
-    return mase_hw.compile(network(), data(1), out=out, calibration=[data()], **options)
+    config = {**EIGHT, **options.pop("config", {})}
+    return mase_hw.compile(network(), data(1), config, out=out, calibration=[data()], **options)
 
 
 def stimulus(design: mase_hw.Design) -> list[list[int]]:
@@ -136,7 +139,7 @@ def test_options(tmp_path: Path) -> None:
 def test_a_pipeline_gives_the_same(design: mase_hw.Design, tmp_path: Path) -> None:
     graph = MaseGraph(network())
     (name,) = (str(n.target) for n in graph.nodes if n.op == "placeholder")
-    run = compile_pipeline({name: data(1)}, out=tmp_path / "b", calibration=iter([data()])).run(graph)
+    run = compile_pipeline({name: data(1)}, EIGHT, out=tmp_path / "b", calibration=iter([data()])).run(graph)
     assert run.infos["choose"]["frames"] == design.manifest["vectors"]["frames"]
     assert mase_hw.load_design(tmp_path / "b").manifest == design.manifest
 

@@ -18,7 +18,7 @@ from mase_hw.passes import quantize_transform_pass
 from mase_hw.passes.mixed_precision import Plan, noise_based_mixed_precision_quantization, uniform
 from mase_hw.passes.mixed_precision.plan import complete, compose, settings_of
 from tests.passes.digits import digits
-from tests.unit.pipeline import MLP, WIDTHS, Functional, calibrated, formats, inputs, rule, seeded
+from tests.unit.pipeline import MLP, RANGES, WIDTHS, Functional, calibrated, formats, inputs, rule, seeded
 
 BASE = rule(**dict.fromkeys(WIDTHS, 6))
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -128,7 +128,8 @@ def test_a_plan_is_hardware(tmp_path: Path, tmp_path_factory: pytest.TempPathFac
     assert "overrides" in found.plan.quantize
     file = found.plan.save(tmp_path / "plan.toml")
     images = d.test[0][:24]
-    design = mase_hw.compile(d.net, images[:1], file, out=tmp_path / "bundle", calibration=d.train[0].split(512))
+    config = {**tomllib.loads(file.read_text(encoding="utf-8")), "calibrate": RANGES}
+    design = mase_hw.compile(d.net, images[:1], config, out=tmp_path / "bundle", calibration=d.train[0].split(512))
     for name in (n.name for n in found.graph.nodes if n.op == "call_module"):
         assert formats(design.graph, name) == formats(found.graph, name)  # type: ignore[arg-type]
     base = tmp_path_factory.getbasetemp()

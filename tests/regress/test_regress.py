@@ -15,7 +15,9 @@ from mase_hw.regress.pool import LocalPool
 from mase_hw.regress.regress import brief
 from tests.regress.conftest import RELU, Runner, network
 
-GOOD = network("good", "good", seeds="[0, 1]")
+GOOD = network(
+    "good", "good", seeds="[0, 1]", configs="{ default = { quantize = { default = { config = { bias_width = 8 } } } } }"
+)
 
 
 def document(tmp_path: Path) -> dict[str, object]:

@@ -94,7 +94,7 @@ class Summary:
         ratios = ", ".join(_decibels(ratio) for ratio in self.outputs[:NAMED])
         more = f" and {len(self.outputs) - NAMED} more" if len(self.outputs) > NAMED else ""
         found.append(f"signal-to-noise ratio at the output: {ratios}{more} ({self.frames} rows)")
-        found += [f"  lost at {n.node}: {_decibels(n.snr)}, mostly by {n.remedy}" for n in self.worst()]
+        found += [f"  lost at {n.node}: {_decibels(n.snr)}, by {n.remedy}" for n in self.worst()]
         found.append(f"of results {self.clipped:.2%} are clipped and {self.zeros:.2%} became zero")
         lost = f"{self.parameters_clipped:.2%} are clipped and {self.parameters_zero:.2%} became zero"
         found.append(f"of parameters {lost}")
