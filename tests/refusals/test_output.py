@@ -142,7 +142,13 @@ def test_interrupted(where: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mase_hw.cli", "compile", "net.py:build", "--out", "parent/bundle"]
     path = os.pathsep.join([str(tmp_path / "fake"), str(ROOT)])
     process = subprocess.Popen(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests run in the background, their children ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert wait_for(marker.exists), "it never got there"
