@@ -64,6 +64,27 @@ def evaluate(model: fx.GraphModule, inputs: Mapping[str, Any], on_node: OnNode, 
                 del env[node]
 
 
+def outputs(model: fx.GraphModule, inputs: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors that a model gives, in float64, in the order of its output's leaves.
+
+    Args:
+        model: The traced model.
+        inputs: A value for every placeholder, by node name.
+
+    Raises:
+        GraphError: As :func:`evaluate`.
+    """
+    found: list[Tensor] = []
+
+    def keep(node: fx.Node, value: Any) -> None:
+        if node.op == "output":
+            leaves = pytree.tree_leaves(value)
+            found.extend(t.detach().double() for t in leaves if isinstance(t, Tensor))
+
+    evaluate(model, inputs, keep)
+    return found
+
+
 class _Shadow:
     """Fake tensors: shape and type without data, all on one (fake) device; equal tensors share one."""
 

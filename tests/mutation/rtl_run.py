@@ -61,7 +61,7 @@ def try_all(trial: Trial, mutants: Sequence[Mutant], folder: Path, tools: BuildT
     outcomes: dict[str, Outcome] = {}
     for mutant in mutants:
         if complaint := refused(trial, mutated(mutant), folder / "lint", tools):
-            outcomes[mutant.id] = Outcome("refused", complaint)
+            outcomes[mutant.id] = Outcome("refused", complaint.replace(f"{rtl_root()}/", ""))
     rest = [m for m in mutants if m.id not in outcomes]
     for start in range(0, len(rest), MOST):
         outcomes |= _together(trial, rest[start : start + MOST], folder / str(start), tools)
@@ -115,7 +115,7 @@ def _by_itself(trial: Trial, changed: Mapping[Path, str], folder: Path, tools: B
     try:
         built = _build(trial, {1: changed}, folder / "mutant", tools)
     except (SimulationError, ToolError):
-        return Outcome("refused", complaint[:160])
+        return Outcome("refused", complaint.replace(f"{rtl_root()}/", "")[:160])
     return _play(built, list(_plans(trial, built, folder / "mutant")), 1)
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import outputs
 from mase_hw.passes.analysis.noise.pair import origins
 from mase_hw.passes.base import Info, graph_pass
 from mase_hw.passes.evaluation.criteria import decibels
@@ -121,12 +120,12 @@ def _choose(layer: Layer, inputs: list[Tensor], wanted: list[Tensor], args: Roun
 
 
 def _corrected(layer: Layer, before: Tensor, inputs: list[Tensor], wanted: list[Tensor], args: RoundingArgs) -> str:
-    how = args.bias_correction
+    how: str = args.bias_correction
     if how == "empirical":
         move = bias.empirical(layer, inputs, wanted)
     else:
         means = bias.normalised_means(layer.graph, layer)
-        how = "analytic, from data" if means is None else "analytic, from batch normalisation"  # type: ignore[assignment]
+        how = "analytic, from data" if means is None else "analytic, from batch normalisation"
         move = bias.analytic(layer, before, bias.observed_means(layer, inputs) if means is None else means)
     return f"{how}, clipped" if layer.set_bias(layer.bias() + move) else how
 
@@ -167,20 +166,7 @@ def _ratio(exact: MaseGraph, graph: MaseGraph, given: list[dict[str, Any]]) -> f
     """Signal-to-noise ratio of the quantised graph at all outputs, in dB."""
     signal = noise = 0.0
     for inputs in given:
-        for want, got in zip(_outputs(exact, inputs), _outputs(graph, inputs), strict=True):
+        for want, got in zip(outputs(exact.model, inputs), outputs(graph.model, inputs), strict=True):
             signal += float(want.square().sum())
             noise += float((want - got).square().sum())
     return decibels(signal, noise)
-
-
-def _outputs(graph: MaseGraph, inputs: dict[str, Any]) -> list[Tensor]:
-    """The numbers that a graph gives, in float64."""
-    found: list[Tensor] = []
-
-    def keep(node: Any, value: Any) -> None:
-        if node.op == "output":
-            leaves = pytree.tree_leaves(value)
-            found.extend(t.detach().double() for t in leaves if isinstance(t, Tensor))
-
-    evaluate(graph.model, inputs, keep)
-    return found

@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field
-from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import outputs
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.analysis.calibrate import CalibrateOptions, calibrate_analysis_pass
 from mase_hw.passes.analysis.statistics.batches import batches, empty
@@ -147,26 +145,13 @@ class _Guard:
         signal = noise = 0.0
         done = 0
         for _, inputs in batches(self.float, self.args.data):
-            for want, got in zip(_outputs(self.float, inputs), _outputs(made, inputs), strict=True):
+            for want, got in zip(outputs(self.float.model, inputs), outputs(made.model, inputs), strict=True):
                 signal += float(want.square().sum())
                 noise += float((want - got).square().sum())
             done += 1
         if not done:
             raise empty()
         return decibels(signal, noise)
-
-
-def _outputs(graph: MaseGraph, inputs: dict[str, Any]) -> list[Tensor]:
-    """The numbers that a graph gives, in float64."""
-    found: list[Tensor] = []
-
-    def keep(node: Any, value: Any) -> None:
-        if node.op == "output":
-            leaves = pytree.tree_leaves(value)
-            found.extend(t.detach().double() for t in leaves if isinstance(t, Tensor))
-
-    evaluate(graph.model, inputs, keep)
-    return found
 
 
 def _eight_bits() -> QuantizeArgs:
