@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from torch import nn
@@ -121,25 +121,37 @@ class Catalogue:
 
 @functools.cache
 def default_catalogue() -> Catalogue:
-    """The ops of ``mase_hw.ops``: every file's ``OPS``, in order of file name; the quantised modules of ``mase_hw.nn``.
+    """The ops of ``mase_hw.ops``: every file's ``OPS``, in order of path; the quantised modules of ``mase_hw.nn``.
+
+    Families of ops have a folder of their own in it. Files and folders whose name starts with an underscore hold what
+    ops share.
 
     An op that is known by its name alone, without arithmetic, gives way to one of that name in a file of its own.
 
     Raises:
         CatalogueError: If a file has no ``OPS`` or an op is incomplete.
     """
-    package = importlib.import_module("mase_hw.ops")
     ops: list[OpDef] = []
-    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
-        if info.name.startswith("_"):
-            continue
-        module = importlib.import_module(f"mase_hw.ops.{info.name}")
-        found = getattr(module, "OPS", None)
+    for path in _op_files("mase_hw.ops"):
+        found = getattr(importlib.import_module(path), "OPS", None)
         if not isinstance(found, tuple) or not all(isinstance(op, OpDef) for op in found):
-            raise CatalogueError(f"mase_hw/ops/{info.name}.py has no OPS, a tuple of OpDef", node=info.name)
+            file = f"{path.replace('.', '/')}.py"
+            raise CatalogueError(f"{file} has no OPS, a tuple of OpDef", node=path.rpartition(".")[2])
         ops.extend(found)
     known = {op.name for op in ops if _computes(op)}
     return Catalogue([op for op in ops if _computes(op) or op.name not in known], MODULES)
+
+
+def _op_files(package: str) -> Iterator[str]:
+    """Modules below a package that expose ops."""
+    folders = importlib.import_module(package).__path__
+    for info in sorted(pkgutil.iter_modules(folders), key=lambda m: m.name):
+        if info.name.startswith("_"):
+            continue
+        if info.ispkg:
+            yield from _op_files(f"{package}.{info.name}")
+        else:
+            yield f"{package}.{info.name}"
 
 
 def _computes(op: OpDef) -> bool:

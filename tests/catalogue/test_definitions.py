@@ -130,8 +130,14 @@ def test_one_file_is_one_more_op(op_folder: Path) -> None:
         'OPS = (OpDef(name="extra", mase_type="implicit_func", implicit=True, methods=("alias",)),)\n'
     )
     (op_folder / "_helper.py").write_text("raise RuntimeError('a private file is not an op')\n")
+    (op_folder / "family").mkdir()
+    (op_folder / "family/__init__.py").write_text("")
+    (op_folder / "family/another.py").write_text(
+        "from mase_hw.catalogue import OpDef\n"
+        'OPS = (OpDef(name="another", mase_type="implicit_func", implicit=True, methods=("as_subclass",)),)\n'
+    )
     found = default_catalogue.__wrapped__()
-    assert set(found.names()) == {*default_catalogue().names(), "extra"}
+    assert set(found.names()) == {*default_catalogue().names(), "extra", "another"}
     assert found.of_method("alias") is found["extra"]
     assert isinstance(found, Catalogue)
 
