@@ -230,6 +230,7 @@ class OpDef:
             of the data -> parameters by name. None where they are the same.
         constant: Name of the parameter that an operand becomes which is a number or a stored tensor; the attribute
             ``reversed`` then says that it comes before the data. Empty for ops whose operands are all data.
+        lowered: Of an op that a pass writes as others before the quantisation: those, by name.
         implicit: No hardware of its own: the data passes unchanged, only the shape or the order of dimensions differs.
         relayout: Of an implicit op that is no plain reshape, or of one in hardware that takes any order and leaves out
             elements: layout of the input, shape of the result and attributes -> layout of the result, or None if the
@@ -255,6 +256,7 @@ class OpDef:
     parameters: tuple[str, ...] = ()
     derive: Callable[[str, Mapping[str, Tensor], Mapping[str, Any], int], dict[str, Tensor]] | None = None
     constant: str = ""
+    lowered: tuple[str, ...] = ()
     implicit: bool = False
     relayout: Callable[[Layout, Sequence[int], Mapping[str, Any]], Layout | None] | None = None
     golden: Golden | None = None

@@ -30,6 +30,7 @@ from mase_hw.passes.rounding import keep_float_analysis_pass, round_weights_tran
 from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
+from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
@@ -65,6 +66,7 @@ def quantise_pipeline(
         Step(COMMON, add_common_metadata_analysis_pass, {"dummy_in": dummy, "add_value": False}),
         *fold,
         Step("fold_constants", fold_constants_transform_pass),
+        Step("lower_layers", lower_layers_transform_pass),
         Step("lower_slices", lower_slices_transform_pass),
         *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ def add_common_metadata(
                 results[node][name] = TensorMetadata([1], "NA", [], value=result)
         op = graph.op_of(node)
         kind, name = STRUCTURAL[node.op] if op is None else (op.mase_type, op.name)
-        found[node] = CommonMetadata(kind, name, _arguments(graph, node, results, keep), results[node])
+        found[node] = CommonMetadata(kind, name, arguments(graph, node, results, keep), results[node])
 
     evaluate(graph.model, inputs, on_node, symbolic=force_device_meta)
     before = {node: graph.meta_of(node).tree.common for node in found}
@@ -107,7 +107,17 @@ class _Keeper:
         return tensor.detach() if _storage(tensor) in self.parameters else tensor.detach().clone()
 
 
-def _arguments(graph: AnnotatedGraph, node: fx.Node, results: binding.Results, keep: _Keeper) -> TensorDict:
+def arguments(
+    graph: AnnotatedGraph, node: fx.Node, results: binding.Results, keep: Callable[[Tensor], Tensor | None]
+) -> TensorDict:
+    """What the common metadata says of a node's arguments.
+
+    Args:
+        graph: The graph.
+        node: Any node of it.
+        results: Results of its producers.
+        keep: The value to record of a parameter of the node's module, if any.
+    """
     args = TensorDict()
     for slot in binding.slots(graph.op_of(node), graph.model, node, results):
         if slot.source is None:

@@ -23,6 +23,7 @@ PASS_NAMES = frozenset(
         "fold_constants_transform_pass",
         "init_metadata_analysis_pass",
         "keep_float_analysis_pass",
+        "lower_layers_transform_pass",
         "lower_slices_transform_pass",
         "noise_analysis_pass",
         "profile_statistics_analysis_pass",

@@ -62,6 +62,7 @@ BEFORE = {
     "not_affine": ((2, 3, 7, 6), sequence(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, affine=False))),
     "depthwise": ((2, 6, 7, 6), sequence(nn.Conv2d(6, 12, 3, groups=6, stride=2), nn.BatchNorm2d(12))),
     "conv1d": ((2, 3, 9), sequence(nn.Conv1d(3, 4, 3, dilation=2), nn.BatchNorm1d(4))),
+    "transposed": ((2, 6, 5), sequence(nn.ConvTranspose1d(6, 4, 3, 2, groups=2), nn.BatchNorm1d(4))),
     "linear": ((5, 6), sequence(nn.Linear(6, 4), nn.BatchNorm1d(4, eps=1e-2), nn.ReLU(), nn.Linear(4, 3))),
     "linear_without_bias": ((5, 6), sequence(nn.Linear(6, 4, bias=False), nn.BatchNorm1d(4))),
     "twice": ((2, 3, 5, 5), sequence(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.BatchNorm2d(4))),

@@ -23,6 +23,7 @@ from mase_hw.passes import (
     equalization_transform_pass,
     fold_batch_norm_transform_pass,
     fold_constants_transform_pass,
+    lower_layers_transform_pass,
     lower_slices_transform_pass,
     quantize_transform_pass,
     simplify_graph_transform_pass,
@@ -74,6 +75,11 @@ def positive() -> nn.Module:
 TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Module]]] = {
     "fold_batch_norm": (fold_batch_norm_transform_pass, {}, Rich),
     "fold_constants": (fold_constants_transform_pass, {}, Rich),
+    "lower_layers": (
+        lower_layers_transform_pass,
+        {},
+        lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.ConvTranspose1d(2, 1, 2, 2), nn.Flatten()),
+    ),
     "lower_slices": (lower_slices_transform_pass, {}, Rich),
     "simplify_graph": (simplify_graph_transform_pass, {}, Rich),
     "equalize": (cross_layer_equalization_transform_pass, {}, lambda: NORM),

@@ -77,7 +77,7 @@ class _Mapper:
         op, common = self.graph.op_of(node), self.graph.meta_of(node).common
         shape = tuple(self.graph.tensor(node, "data_out_0").shape)
         attributes = {k: v for k, v in common.args.items() if k not in common.args.tensors}
-        for layout in (arriving, Layout.row_major(arriving.shape)):
+        for layout in _choices(arriving):
             if op is not None and op.relayout is not None:
                 made = op.relayout(layout, shape, attributes)
             else:
@@ -276,6 +276,15 @@ class _Mapper:
             )
         self.found[node.name]["parallelism"] = {"data_out_0": [min(lanes, size)]}
         self.found[node.name] |= _recorded({"data_out_0": layout})
+
+
+def _choices(arriving: Layout) -> list[Layout]:
+    """The orders in which an op may take a tensor, the cheapest first: as it comes, images also channels last."""
+    shape = arriving.shape
+    others = [Layout.row_major(shape)]
+    if len(shape) > 3 or (len(shape) == 3 and arriving.order[-1:] == tuple(arriving.factors_of(1)[-1:])):
+        others.insert(0, Layout.channels_last(shape))
+    return [arriving, *others]
 
 
 def _streamed(hardware: Hardware, layout: Layout) -> tuple[int, ...]:

@@ -136,7 +136,7 @@ def _channel_dim(layer: nn.Module, dims: int) -> int | None:
     """Dimension of a layer's channels in a tensor of ``dims`` dimensions; None if it is no layer that takes a norm."""
     if isinstance(layer, nn.Linear):
         return dims - 1
-    if isinstance(layer, _ConvNd) and not isinstance(layer, _ConvTransposeNd):
+    if isinstance(layer, _ConvNd):
         return dims - 1 - len(layer.kernel_size)
     return None
 
@@ -173,7 +173,10 @@ def _after(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> str | None:
     module = graph.meta_of(layer).module
     if layer.all_input_nodes != [node]:
         return f"{layer.name} has other inputs"
-    if isinstance(module, _ConvNd) and _pads_zeros(module) and bool((_affine(norm).shift != 0).any()):
+    shifts = bool((_affine(norm).shift != 0).any())
+    if isinstance(module, _ConvTransposeNd):
+        return f"{layer.name} is transposed: a shift does not reach all of its outputs alike"
+    if isinstance(module, _ConvNd) and _pads_zeros(module) and shifts:
         return f"{layer.name} pads with zeros, which the shift does not reach"
     if edit.may_alias(graph, node, source):
         return f"an operation in place writes the result of {node.name}"
@@ -196,7 +199,12 @@ def _into_outputs(graph: MaseGraph, node: fx.Node, affine: _Affine) -> None:
     weight, bias = edit.wide(layer.get_parameter("weight")), getattr(layer, "bias", None)
     scale = affine.scale.to(weight.device)
     shift = affine.shift.to(weight.device)
-    edit.set_parameter(graph, node, "weight", weight * scale.reshape(-1, *[1] * (weight.dim() - 1)))
+    if isinstance(layer, _ConvTransposeNd):
+        # (inputs, outputs / groups, *kernel): the inputs of a group have its outputs.
+        spread = scale.reshape(layer.groups, 1, -1).expand(-1, weight.shape[0] // layer.groups, -1)
+        edit.set_parameter(graph, node, "weight", weight * spread.reshape(*weight.shape[:2], *[1] * (weight.dim() - 2)))
+    else:
+        edit.set_parameter(graph, node, "weight", weight * scale.reshape(-1, *[1] * (weight.dim() - 1)))
     edit.set_parameter(graph, node, "bias", shift if bias is None else edit.wide(bias) * scale + shift)
 
 

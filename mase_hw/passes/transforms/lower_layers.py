@@ -1,0 +1,47 @@
+"""Layers that other layers express become those: transposed convolutions, other paddings, enlargement and the like."""
+
+from __future__ import annotations
+
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.ir.trace.inplace import written
+from mase_hw.passes.base import Info, NoArgs, graph_pass
+from mase_hw.passes.transforms import _edit as edit
+from mase_hw.passes.transforms.lowering.call import call_of
+from mase_hw.passes.transforms.lowering.expand import expand
+from mase_hw.passes.transforms.lowering.rules import RULES
+
+
+@graph_pass("lower_layers_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
+def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+    """Write layers without hardware of their own as layers that have it.
+
+    A rule for each is in ``mase_hw/passes/transforms/lowering``. The result is the same up to the order in which
+    floats are added. The node that computes the result keeps the name; where several are needed the path of the module
+    names all of them, so that a configuration reaches them by it. What no rule covers stays as it is.
+
+    Args:
+        graph: A float graph with common metadata, calibrated later. Slices are lowered after this.
+        args: None.
+
+    Returns:
+        The graph, ``modified``, and ``lowered``: node -> what it was.
+
+    Raises:
+        GraphError: If the graph is quantised already.
+    """
+    edit.refuse_quantised(graph, "lowering")
+    lowered: dict[str, str] = {}
+    for node in graph.nodes:
+        name = graph.meta_of(node).common.mase_op
+        rule = RULES.get(name)
+        if rule is None or graph.op_of(node) is None or written(node, graph.model) is not None:
+            continue
+        call = call_of(graph, node)
+        body = None if call is None else rule(call)
+        if call is not None and body is not None:
+            expand(graph, node, body, call.inputs)
+            lowered[node.name] = name
+    if lowered:
+        edit.finish(graph)
+    return graph, {"modified": bool(lowered), "lowered": lowered}

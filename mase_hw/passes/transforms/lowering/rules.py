@@ -1,0 +1,17 @@
+"""Which op is expressed by which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from torch import nn
+
+from mase_hw.passes.transforms.lowering.call import Call
+from mase_hw.passes.transforms.lowering.transposed import transposed
+
+Rule = Callable[[Call], nn.Module | None]
+"""What computes the same as a call, in layers and functions that hardware has; None if this call is none of that."""
+RULES: Mapping[str, Rule] = {
+    "conv_transpose1d": transposed,
+    "conv_transpose2d": transposed,
+}
