@@ -47,6 +47,8 @@ public:
             m_resets.push_back(reset);
         }
         plan >> streams;
+        // A stream that the plan does not name stays idle.
+        for (const batch::Signals &port : m_model.ports) *port.valid = *port.ready = 0;
         for (size_t i = 0; i < streams; ++i) add_stream(plan);
         if (!plan) batch::die("beats/batch.txt is cut short");
         for (const batch::Signals &probe : m_model.probes) m_probes.emplace_back(probe);

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from mase_hw.errors import SimulationError
 from mase_hw.host.toolchain import require
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.engines.batch.build import build as build_batch
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 
-from .harness import item
+from .groups import Place, group_dut, groups, prefix_of
+from .harness import ITEMS, Item, item
 
 SHORT = 10_000
 """Cycles of a case, about: not worth what an optimising compiler takes."""
@@ -61,6 +63,39 @@ def builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
         return build_batch(dut, shared / "catalogue-batch" / name, cache_dir=cache, tools=tools, jobs=1, cycles=SHORT)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def place(request: pytest.FixtureRequest, builder: Builder, shared: Path) -> Callable[[Item], Place]:
+    """Where a case is simulated: with other cases of this session in one simulator, or alone if they do not build."""
+    given = (getattr(test, "callspec", None) for test in request.session.items)
+    chosen = {spec.params["it"].id for spec in given if spec and isinstance(spec.params.get("it"), Item)}
+    found = {it.id: group for group in groups([i for i in ITEMS if i.id in chosen]) for it in group}
+    made: dict[str, Built | None] = {}
+
+    def find(it: Item) -> Place:
+        group = found[it.id]
+        first = group[0].id
+        if len(group) > 1 and first not in made:
+            dut = group_dut(group, shared / "groups")
+            try:
+                made[first] = builder(dut, dut.sources[-1].stem)
+            except SimulationError:
+                if all(_builds(builder, each) for each in group):
+                    raise
+                made[first] = None
+        built = made.get(first)
+        return Place(builder(it.dut(), it.id)) if built is None else Place(built, prefix_of(group, it))
+
+    return find
+
+
+def _builds(builder: Builder, it: Item) -> bool:
+    try:
+        builder(it.dut(), it.id)
+    except SimulationError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="session")

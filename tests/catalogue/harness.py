@@ -210,16 +210,16 @@ def plan_of(
     """Write what :func:`play` plays: arguments as there."""
     tensors = stimulus(it, seed)
     wanted = expected(it, tensors)
-    by_name = {s.name: s for s in dut.streams}
-    beats = {name: by_name[name].pack(tensor) for name, tensor in (tensors | wanted).items()}
+    ports = {s.name: port for s, port in zip(it.streams, dut.streams, strict=True)}
+    beats = {name: ports[name].pack(tensor) for name, tensor in (tensors | wanted).items()}
     latency = it.hardware.latency(it.case.params)
     quiet = latency.interval + latency.fill + max(*stalls.ready_burst, *stalls.valid_burst)
     longest = 40 * (len(tensors[it.source.name]) + 1) * quiet + 4000
     plan = write_plan(
         dut,
         run_dir,
-        {name: beats[name] for name in tensors},
-        {name: beats[name] for name in wanted},
+        {ports[name].name: beats[name] for name in tensors},
+        {ports[name].name: beats[name] for name in wanted},
         seed=seed,
         stalls=stalls,
         limits=Limits(watchdog=8 * quiet + 200, max_cycles=longest),
@@ -228,7 +228,7 @@ def plan_of(
     if not stall_static:
         document = json.loads(plan.path.read_text())
         for port in document["inputs"]:
-            if port["name"] in it.hardware.static:
+            if port["name"] in {ports[s.name].name for s in it.streams if s.name in it.hardware.static}:
                 port["stalls"] = Stalls.none().entry("in")
         plan.path.write_text(json.dumps(document))
     return plan

@@ -28,10 +28,15 @@ def _root() -> Path:
     return folder
 
 
+def folder_of(name: str) -> Path:
+    """Where the files of an item, or of several, lie."""
+    return _root() / name
+
+
 def write_memories(name: str, memories: Mapping[str, Memory]) -> Path:
     """Write the files of one item; return their folder."""
-    folder = _root() / name
-    folder.mkdir(exist_ok=True)
+    folder = folder_of(name)
+    folder.mkdir(parents=True, exist_ok=True)
     for parameter, memory in memories.items():
         digits = (memory.bits + 3) // 4
         (folder / file_of(parameter)).write_text("".join(f"{word:0{digits}x}\n" for word in memory.words))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mase_hw.simulate.engines.cocotb.engine import Built
-
 from .checks import CHECKS, Check, all_compared
 from .conftest import Builder
+from .groups import Place
 from .harness import ITEMS, Item, expected, play, stimulus
 
+Places = Callable[[Item], Place]
 every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
 
 UNDER_COCOTB = 1
@@ -25,49 +26,50 @@ def _place(it: Item) -> int:
     return [other.id for other in ITEMS if other.hardware.module == it.hardware.module].index(it.id)
 
 
-def run(check: Check, it: Item, built: Built, folder: Path, **options: Any) -> None:
+def run(check: Check, it: Item, place: Place, folder: Path, **options: Any) -> None:
     """Play everything of a check."""
     for seed, stalls in check.runs(it):
         more = {"seed": seed, "stall_static": check.stall_static, "reset_at": check.resets(it)} | options
-        check.holds(it, all_compared(it, play(built, it, folder / str(seed), stalls, **more)))
+        found = play(place.seen(it), it, folder / str(seed), stalls, **more)
+        check.holds(it, all_compared(it, place.result(found)))
 
 
 @every_case
-def test_full_rate(it: Item, builder: Builder, tmp_path: Path) -> None:
+def test_full_rate(it: Item, place: Places, tmp_path: Path) -> None:
     """Bits, fill latency, interval, the departures of the first frame, the cycle of every beat of all frames."""
-    run(CHECKS["full_rate"], it, builder(it.dut(), it.id), tmp_path)
+    run(CHECKS["full_rate"], it, place(it), tmp_path)
 
 
 @pytest.mark.parametrize("it", [it for it in ITEMS if _place(it) < UNDER_COCOTB], ids=lambda it: it.id)
 def test_under_cocotb(it: Item, cocotb_builder: Builder, tmp_path: Path) -> None:
     """The engine with a Python driver says the same of a module of each kind, to the bit and the cycle."""
-    built = cocotb_builder(it.dut(), it.id)
+    alone = Place(cocotb_builder(it.dut(), it.id))
     for name in ("full_rate", "back_pressure"):
-        run(CHECKS[name], it, built, tmp_path / name, engine="cocotb")
+        run(CHECKS[name], it, alone, tmp_path / name, engine="cocotb")
 
 
 @every_case
-def test_late_inputs(it: Item, builder: Builder, tmp_path: Path) -> None:
+def test_late_inputs(it: Item, place: Places, tmp_path: Path) -> None:
     """The latency model holds for any arrival of the data, not only for one beat per cycle."""
-    run(CHECKS["late_inputs"], it, builder(it.dut(), it.id), tmp_path)
+    run(CHECKS["late_inputs"], it, place(it), tmp_path)
 
 
 @every_case
-def test_random_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
+def test_random_stalls(it: Item, place: Places, tmp_path: Path) -> None:
     """The same bits when every stream stalls at random, after resets of one cycle in the middle of frames."""
-    run(CHECKS["random_stalls"], it, builder(it.dut(), it.id), tmp_path)
+    run(CHECKS["random_stalls"], it, place(it), tmp_path)
 
 
 @every_case
-def test_back_pressure(it: Item, builder: Builder, tmp_path: Path) -> None:
+def test_back_pressure(it: Item, place: Places, tmp_path: Path) -> None:
     """Every beat in the cycle that the latency model says when the data comes and goes at random."""
-    run(CHECKS["back_pressure"], it, builder(it.dut(), it.id), tmp_path)
+    run(CHECKS["back_pressure"], it, place(it), tmp_path)
 
 
 @every_case
-def test_long_stalls(it: Item, builder: Builder, tmp_path: Path) -> None:
+def test_long_stalls(it: Item, place: Places, tmp_path: Path) -> None:
     """The same bits when the output stops until everything behind it is full, and runs until it is empty."""
-    run(CHECKS["long_stalls"], it, builder(it.dut(), it.id), tmp_path)
+    run(CHECKS["long_stalls"], it, place(it), tmp_path)
 
 
 @every_case
