@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mase_hw.catalogue import verilog_params
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.engines.cocotb.engine import BuildTools
 
+from .groups import group_dut, groups
 from .harness import HARDWARE_OPS, ITEMS, files_of
 from .test_lint import verilate
 
@@ -41,9 +41,10 @@ def test_every_generate_branch_is_elaborated(tools: BuildTools, tmp_path: Path) 
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text, encoding="utf-8")
     reached: set[str] = set()
-    for it in ITEMS:
-        module, files = it.hardware.module, files_of(it.op)
-        code, output = verilate(tools, tmp_path, module, files, verilog_params(it.case.params))
+    for group in groups(ITEMS):
+        dut = group_dut(group, tmp_path)
+        files = [p.relative_to(rtl_root()) if p.is_relative_to(rtl_root()) else p for p in dut.sources]
+        code, output = verilate(tools, tmp_path, dut.top, files, {})
         assert code == 0, output
         reached |= set(re.findall(r"reached ([\w.#]+);", output))
     assert reached <= every and len(reached) > 40
