@@ -11,7 +11,7 @@ import pytest
 from mase_hw.simulate.engines.cocotb.engine import SimResult, Stalls
 from tests.catalogue.harness import expected, item, stimulus
 from tests.engines.conftest import ENGINES, Builder, play
-from tests.sim.conftest import slice_dut
+from tests.sim.conftest import TOLD, slice_dut, told
 from tests.sim.test_verdict import FAULTS
 
 STALLS = {
@@ -56,11 +56,9 @@ def test_same_cycles(builder: Builder, tmp_path: Path, top: str, stalls: str) ->
 # its own.
 @pytest.mark.parametrize(("fault", "kind", "message"), FAULTS)
 def test_same_verdict(builder: Builder, tmp_path: Path, fault: int, kind: type, message: str) -> None:
-    dut, stalls = slice_dut(FAULT=fault), Stalls.random(0.3, 0.6)
-    results = {
-        name: play(name, builder(name, dut, f"fault{fault}"), tmp_path / name, stalls=stalls, seed=4)
-        for name in ENGINES
-    }
+    dut, stalls = slice_dut(**TOLD), Stalls.random(0.3, 0.6)
+    built = {name: told(builder(name, dut, "told"), tmp_path / f"{name} memory", fault) for name in ENGINES}
+    results = {name: play(name, built[name], tmp_path / name, stalls=stalls, seed=4) for name in ENGINES}
     for name in OTHERS:
         failure = results[name].failure
         assert type(failure) is kind and re.search(f"(?s){message}", str(failure)), results[name].report()
@@ -70,8 +68,9 @@ def test_same_verdict(builder: Builder, tmp_path: Path, fault: int, kind: type, 
 
 
 def test_extra_beat(builder: Builder, tmp_path: Path) -> None:
-    dut = slice_dut(FAULT=7, AT=29)
-    results = {name: play(name, builder(name, dut, "extra"), tmp_path / name) for name in ENGINES}
+    dut = slice_dut(**TOLD)
+    built = {name: told(builder(name, dut, "told"), tmp_path / f"{name} memory", 7, 29) for name in ENGINES}
+    results = {name: play(name, built[name], tmp_path / name) for name in ENGINES}
     for name in OTHERS:
         assert_equal(results["cocotb"], results[name])
         assert str(results["cocotb"].failure) == str(results[name].failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,18 @@ def slice_dut(top: str = "faulty_slice", fmt: FixedFormat = S8_4, **parameters: 
     """A pass-through of frames of 3 x 4 elements, two lanes per beat, so 6 beats per frame."""
     streams = (Stream("data_in_0", "in", (3, 4), fmt, (2,)), Stream("data_out_0", "out", (3, 4), fmt, (2,)))
     return Dut(top, (RTL / f"{top}.sv",), {"WIDTH": fmt.width, **parameters}, streams)
+
+
+TOLD = {"FAULT": -1}
+"""Parameters of a faulty slice that learns from its memory what is wrong with it: one simulator for all faults."""
+
+
+def told(built: Built, folder: Path, fault: int, at: int = 5) -> Built:
+    """A simulator of such a slice as it is run with a fault at a beat; the memory is written into ``folder``."""
+    memory = folder / f"fault{fault}"
+    memory.mkdir(parents=True)
+    (memory / "fault.mem").write_text(f"{fault:x}\n{at:x}\n")
+    return dataclasses.replace(built, dut=dataclasses.replace(built.dut, memory=memory))
 
 
 @pytest.fixture(scope="session")

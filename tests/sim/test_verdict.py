@@ -26,7 +26,7 @@ from mase_hw.simulate.engines.cocotb.engine import (
     simulate,
     write_plan,
 )
-from tests.sim.conftest import Builder, slice_dut
+from tests.sim.conftest import TOLD, Builder, slice_dut, told
 from tests.sim.test_engine import play
 
 FAULTS: list[tuple[int, type[SimulationError], str]] = [
@@ -50,8 +50,8 @@ FAULTS: list[tuple[int, type[SimulationError], str]] = [
 
 @pytest.mark.parametrize(("fault", "kind", "message"), FAULTS)
 def test_faulty_design(builder: Builder, tmp_path: Path, fault: int, kind: type[SimulationError], message: str) -> None:
-    built = builder(slice_dut(FAULT=fault), f"fault{fault}")
-    result = play(built, tmp_path, stalls=Stalls.random(0.3, 0.6), seed=4)
+    built = told(builder(slice_dut(**TOLD), "told"), tmp_path, fault)
+    result = play(built, tmp_path / "run", stalls=Stalls.random(0.3, 0.6), seed=4)
     assert not result.passed and "FAILED" in result.report()
     assert type(result.failure) is kind, result.report()
     with pytest.raises(kind, match=f"(?s){message}"):
@@ -60,21 +60,21 @@ def test_faulty_design(builder: Builder, tmp_path: Path, fault: int, kind: type[
 
 
 def test_results_xml_says_so_too(builder: Builder, tmp_path: Path) -> None:
-    play(builder(slice_dut(FAULT=1), "fault1"), tmp_path)
-    text = (tmp_path / "results.xml").read_text()
+    play(told(builder(slice_dut(**TOLD), "told"), tmp_path, 1), tmp_path / "run")
+    text = (tmp_path / "run" / "results.xml").read_text()
     assert "<failure" in text and "mismatch: 1 wrong beats on data_out_0" in text
 
 
 def test_beat_too_many(builder: Builder, tmp_path: Path) -> None:
-    built = builder(slice_dut(FAULT=7, AT=29), "extra")
+    built = told(builder(slice_dut(**TOLD), "told"), tmp_path, 7, 29)
     with pytest.raises(MismatchError, match="data_out_0 produced 1 beats more than expected"):
-        play(built, tmp_path).raise_on_failure()
+        play(built, tmp_path / "run").raise_on_failure()
 
 
 def test_initial_values_are_random(builder: Builder, tmp_path: Path) -> None:
     """A register without a reset starts differently with every seed."""
-    built = builder(slice_dut(FAULT=11), "fault11")
-    found = {int(play(built, tmp_path, seed=s).outputs["data_out_0"][0, 0]) for s in range(3)}
+    built = told(builder(slice_dut(**TOLD), "told"), tmp_path, 11)
+    found = {int(play(built, tmp_path / "run", seed=s).outputs["data_out_0"][0, 0]) for s in range(3)}
     assert len(found) > 1
 
 

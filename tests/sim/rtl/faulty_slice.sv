@@ -1,4 +1,4 @@
-// A register slice that can be told to misbehave once, at beat AT. FAULT:
+// A register slice that can be told to misbehave once, at beat AT, or as mem/fault.mem says if FAULT is negative. FAULT:
 //   0 none                      1 flip one bit              2 drop the beat
 //   3 send the beat twice       4 never be ready again      5 take valid back before it is accepted
 //   6 change the data under a stall                         7 send one beat more after beat AT
@@ -19,6 +19,17 @@ module faulty_slice #(
     output logic                        data_out_0_valid,
     input  logic                        data_out_0_ready
 );
+  int fault, at;
+  if (FAULT < 0) begin : g_told
+    int told[2];
+    initial $readmemh("mem/fault.mem", told);
+    assign fault = told[0];
+    assign at = told[1];
+  end else begin : g_fixed
+    assign fault = FAULT;
+    assign at = AT;
+  end
+
   logic [LANES-1:0][WIDTH-1:0] data, last;
   logic full, again, done;
   logic [WIDTH-1:0] stray;
@@ -26,18 +37,18 @@ module faulty_slice #(
 
   wire accept = data_in_0_valid && data_in_0_ready;
   wire send = data_out_0_valid && data_out_0_ready;
-  wire hit = taken == AT;
+  wire hit = taken == at;
 
-  wire stuck = FAULT == 4 && taken >= AT;
+  wire stuck = fault == 4 && taken >= at;
 
   assign data_in_0_ready  = !rst && !again && (!full || data_out_0_ready) && !stuck;
-  assign data_out_0_valid = (full && !(FAULT == 5 && sent == AT && done)) || (FAULT == 12 && rst);
+  assign data_out_0_valid = (full && !(fault == 5 && sent == at && done)) || (fault == 12 && rst);
 
   always_comb begin
     data_out_0 = data;
-    if (FAULT == 1 && sent == AT) data_out_0[LANES-1][0] = !data[LANES-1][0];
-    if (FAULT == 6 && sent == AT && done) data_out_0[0] = ~data[0];
-    if (FAULT == 11) data_out_0 = data ^ {LANES{stray}};
+    if (fault == 1 && sent == at) data_out_0[LANES-1][0] = !data[LANES-1][0];
+    if (fault == 6 && sent == at && done) data_out_0[0] = ~data[0];
+    if (fault == 11) data_out_0 = data ^ {LANES{stray}};
   end
 
   always_ff @(posedge clk) begin
@@ -47,25 +58,25 @@ module faulty_slice #(
       done  <= 1'b0;
       taken <= 0;
       sent  <= 0;
-      if (FAULT == 10) stray <= '0;
+      if (fault == 10) stray <= '0;
     end else begin
       if (send) begin
         sent  <= sent + 1;
         full  <= again;
         again <= 1'b0;
         done  <= 1'b0;
-        if (FAULT == 7 && sent == AT) full <= 1'b1;
+        if (fault == 7 && sent == at) full <= 1'b1;
       end else if (full) done <= 1'b1;
       if (accept) begin
         taken <= taken + 1;
-        full  <= !(FAULT == 2 && hit);
-        again <= FAULT == 3 && hit;
-        data  <= FAULT == 10 ? data_in_0 ^ {LANES{stray}} : data_in_0;
+        full  <= !(fault == 2 && hit);
+        again <= fault == 3 && hit;
+        data  <= fault == 10 ? data_in_0 ^ {LANES{stray}} : data_in_0;
         last  <= data_in_0;
-        if (FAULT == 8 && hit) $error("beat %0d is one too many", taken);
-        if (FAULT == 9 && hit) $finish;
+        if (fault == 8 && hit) $error("beat %0d is one too many", taken);
+        if (fault == 9 && hit) $finish;
       end
-      if (FAULT == 10 && !data_in_0_valid) stray <= stray | data_in_0[0];
+      if (fault == 10 && !data_in_0_valid) stray <= stray | data_in_0[0];
     end
   end
 
