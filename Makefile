@@ -30,6 +30,9 @@ OUT ?= build/$(if $(MODEL),$(notdir $(basename $(firstword $(subst :, ,$(MODEL))
 # The second example lies beside the first.
 CNN_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_cnn
 
+# What is prepared once is prepared side by side.
+MAKEFLAGS += --jobs=2
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help sim synth test regress coverage mutation test-long lint docs versions doctor venv check-host clean distclean

@@ -8,6 +8,7 @@ left out, so that the order can be seen: the longest chain of imports stands in 
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -30,6 +31,7 @@ Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels."""
 
 
+@functools.cache
 def imports() -> dict[str, set[str]]:
     """What every room imports; modules beside the rooms that import none are :data:`BASE`."""
     files = (ROOT / PACKAGE).rglob("*.py")

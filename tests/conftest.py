@@ -22,6 +22,14 @@ settings.register_profile("mase_hw", deadline=None, derandomize=True, database=N
 settings.load_profile("mase_hw")
 
 ROOT = Path(__file__).resolve().parent.parent
+COLLECTED = pytest.StashKey[set[str]]()
+"""Every test that this run found, chosen or not."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Remember what there is before any of it is deselected."""
+    config.stash[COLLECTED] = {item.nodeid for item in items}
 
 
 @pytest.fixture(scope="session")

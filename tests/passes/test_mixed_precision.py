@@ -121,6 +121,7 @@ def macs_of(model: nn.Module) -> int:
     return sum(f["data_in_0"].width * f["weight"].width for f in formats)
 
 
+@pytest.mark.slow
 def test_the_cheapest_of_all_sets(graph: MaseGraph, net: nn.Module) -> None:
     """Every set of groups, configured by hand: what is found costs at most 1.15 times the cheapest that is enough."""
     x = inputs(128, 12)

@@ -183,7 +183,7 @@ def outcome(network: BeatNetwork | beat_reference.BeatNetwork, recipe: Recipe) -
     ]
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in range(2, 8))])
 def test_random_networks(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a beat and of some, results kept from network to network or not; deadlocks are the same."""
     monkeypatch.setattr(blocks, "LEAST_BEATS", (1, 4)[part % 2])
