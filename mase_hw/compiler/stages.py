@@ -31,6 +31,7 @@ from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
 from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
+from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
@@ -67,6 +68,7 @@ def quantise_pipeline(
         *fold,
         Step("fold_constants", fold_constants_transform_pass),
         Step("lower_layers", lower_layers_transform_pass),
+        Step("lower_arithmetic", lower_arithmetic_transform_pass),
         Step("lower_slices", lower_slices_transform_pass),
         *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),

@@ -99,7 +99,7 @@ def slots(op: OpDef | None, model: nn.Module, node: fx.Node, results: Results) -
             return slice(*[_unwrap(resolve(v)) for v in (value.start, value.stop, value.step)])
         return value
 
-    for name, value in _bound(model, node, results):
+    for name, value in arguments_of(model, node, results):
         before = counter
         if name in parameters and isinstance(value, fx.Node) and len(tensors_of(value)) == 1:
             found.append(Slot(name, (value, tensors_of(value)[0]), parameter=True))
@@ -115,7 +115,8 @@ def slots(op: OpDef | None, model: nn.Module, node: fx.Node, results: Results) -
     return found
 
 
-def _bound(model: nn.Module, node: fx.Node, results: Results) -> Bound:
+def arguments_of(model: nn.Module, node: fx.Node, results: Results) -> Bound:
+    """The arguments of a node by the names of the signature, tensors as the nodes that give them."""
     if node.op in ("placeholder", "get_attr"):
         return []
     if node.op == "output":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic
@@ -35,7 +36,7 @@ def carry_formats(graph: AnnotatedGraph) -> None:
         elif _passes_on(graph, node):
             fmt = common.args.tensors["data_in_0"].fmt
             for tensor in common.results.tensors.values():
-                if fmt is not None and tensor.torch_dtype is common.args["data_in_0"].torch_dtype:
+                if fmt is not None and _holds_values(common.args["data_in_0"].torch_dtype, tensor.torch_dtype):
                     tensor.fmt = fmt
     for node in reversed(graph.nodes):
         common = graph.meta_of(node).common
@@ -46,6 +47,12 @@ def carry_formats(graph: AnnotatedGraph) -> None:
                 tensor.fmt = fmt
                 if node.op != "placeholder":
                     common.args["data_in_0"].fmt = fmt
+
+
+def _holds_values(before: torch.dtype | None, after: torch.dtype | None) -> bool:
+    """Whether a conversion changes no value of a fixed-point number."""
+    floats = all(dtype is not None and dtype.is_floating_point for dtype in (before, after))
+    return before is after or before is torch.bool or floats
 
 
 def _passes_on(graph: AnnotatedGraph, node: fx.Node) -> bool:

@@ -23,7 +23,7 @@ from mase_hw.ops._tensors import DIMS, fold_shape, format_of, lanes_within, shap
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
 
-ADD, SUB, SUB_FROM, MUL, MIN, MAX = range(6)
+ADD, SUB, SUB_FROM, MUL, MIN, MAX, LT, LE, GT, GE, EQ, NE = range(12)
 """Codes of the parameter ``OPERATION``; ``SUB_FROM`` is the second operand minus the first."""
 CONSTANT = "constant"
 """Name of an operand that the model stores, and of its stream."""
@@ -38,6 +38,10 @@ EXACT: dict[int, Combine] = {
     MAX: torch.maximum,
 }
 """Operation -> what it does to aligned mantissas."""
+COMPARE: dict[int, Combine] = {LT: torch.lt, LE: torch.le, GT: torch.gt, GE: torch.ge, EQ: torch.eq, NE: torch.ne}
+"""Operation -> how it compares aligned mantissas; the result is 0 or 1."""
+MIRRORED = {SUB: SUB_FROM, LT: GT, LE: GE, GT: LT, GE: LE}
+"""Operation whose first operand is a constant -> the operation on the data, with the constant second."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,8 @@ class BinaryParams:
 
 
 def operation_of(a: Arithmetic, operation: int) -> int:
-    """The operation of a node: a difference whose first operand is a constant is the other way round."""
-    return SUB_FROM if operation == SUB and a.attributes.get("reversed") else operation
+    """The operation of a node: one whose first operand is a constant is the other way round."""
+    return MIRRORED.get(operation, operation) if a.attributes.get("reversed") else operation
 
 
 def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]:
@@ -108,6 +112,9 @@ def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[
             bound = sum(magnitude(f) << s for f, s in zip(formats, shifts, strict=True))
         dtype = carrier(bound)
         x, y = (as_carrier(v, dtype) * (1 << s) for v, s in zip(operands, shifts, strict=True))
+        if code in COMPARE:
+            holds = as_carrier(COMPARE[code](x, y), torch.float32)
+            return {"data_out_0": cast(holds, 0, a.formats["data_out_0"], a.rounding, a.overflow)}
         exact = EXACT[code](x, y)
         out = cast(exact, frac, a.formats["data_out_0"], a.rounding, a.overflow)
         if dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in operands):
@@ -251,6 +258,11 @@ def latency(p: BinaryParams) -> Latency:
 def elements(p: BinaryParams) -> int:
     """Elements per frame."""
     return math.prod(shape_of(p, "DATA_IN_0"))
+
+
+def truth(formats: Mapping[str, FixedFormat]) -> FixedFormat:
+    """One bit without a sign: the format of what is true or false."""
+    return FixedFormat(1, 0, signed=False)
 
 
 def covering_both(formats: Mapping[str, FixedFormat]) -> FixedFormat:

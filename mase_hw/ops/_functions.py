@@ -8,6 +8,7 @@ gradient of the quantised module. What is not defined for negative values (``pos
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +92,13 @@ FUNCTIONS = (
     _plain("rsqrt", torch.rsqrt, positive=True),
     _plain("log", torch.log, positive=True),
     _plain("erf", torch.erf),
+    _plain("sin", torch.sin),
+    _plain("cos", torch.cos),
+    _plain("exp2", torch.exp2),
+    _plain("log2", torch.log2, positive=True),
+    _of("log1p", lambda x: torch.log1p(x.clamp(min=-1)), torch.log1p, torch.special.log1p, "log1p", "log1p_"),
+    _of("pow", torch.pow, torch.pow, math.pow, operator.pow, torch.float_power, "pow", "pow_", "float_power",
+        attributes="exponent"),
 )  # fmt: skip
 """Adding a function is one line here."""
 

@@ -23,6 +23,7 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat
 from mase_hw.numerics import magnitude
 from mase_hw.opdef import Arithmetic
+from mase_hw.ops import _comparisons as comparisons
 
 Pair = tuple[float, float]
 """Slope and offset."""
@@ -67,12 +68,14 @@ class Pieces:
         shape: The pieces; takes the attributes as keyword arguments.
         targets: Module classes, functions and names of methods that are this function.
         attributes: Names of what ``shape`` takes; those missing in a call have its defaults.
+        result: Format of the result when the configuration gives none; None for one from what was observed.
     """
 
     name: str
     shape: Callable[..., Shape]
     targets: tuple[Any, ...]
     attributes: tuple[str, ...] = ()
+    result: FixedFormat | None = None
 
     def given(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Those attributes of a node that the function takes."""
@@ -81,6 +84,20 @@ class Pieces:
 
 def _of(name: str, shape: Callable[..., Shape], *targets: Any, attributes: str = "") -> Pieces:
     return Pieces(name, shape, tuple(dict.fromkeys(targets)), tuple(attributes.split()))
+
+
+def _compare(function: Callable[..., Any], below: int, at: int, above: int) -> Pieces:
+    """Whether a value relates to a number: 0 or 1 below the number, at it, and above it."""
+    first, middle, last = (0.0, float(below)), (0.0, float(at)), (0.0, float(above))
+
+    def shape(number: float) -> Shape:
+        if at == above:
+            return Shape(number, math.inf, first, middle, last)
+        if at == below:
+            return Shape(number, math.inf, first, last, last, closed=True)
+        return Shape(number, number, first, middle, last)
+
+    return Pieces(function.__name__, shape, (function,), ("number",), FixedFormat(1, 0, signed=False))
 
 
 PIECES = (
@@ -97,6 +114,14 @@ PIECES = (
         nn.Softshrink, F.softshrink, attributes="lambd"),
     _of("hardsigmoid", lambda: Shape(-3.0, 3.0, (0.0, 0.0), (1 / 6, 0.5), (0.0, 1.0)),
         nn.Hardsigmoid, F.hardsigmoid),
+    Pieces("sign", lambda: Shape(0.0, 0.0, (0.0, -1.0), (0.0, 0.0), (0.0, 1.0)),
+        (torch.sign, torch.sgn, "sign", "sign_", "sgn"), (), FixedFormat(2, 0)),
+    _compare(comparisons.lt_number, 1, 0, 0),
+    _compare(comparisons.le_number, 1, 1, 0),
+    _compare(comparisons.gt_number, 0, 0, 1),
+    _compare(comparisons.ge_number, 0, 1, 1),
+    _compare(comparisons.eq_number, 0, 1, 0),
+    _compare(comparisons.ne_number, 1, 0, 1),
 )  # fmt: skip
 """Adding a function is one line here."""
 

@@ -1,4 +1,4 @@
-"""Sums, differences, products, minima and maxima of two tensors, or of a tensor and a constant: exact, one cast."""
+"""Sums, differences, products, extremes, comparisons of two tensors, or a tensor and a constant: exact, one cast."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.opdef import Case, Hardware, OpDef
 from mase_hw.ops import _binary as binary
-from mase_hw.ops._binary import ADD, CONSTANT, MAX, MIN, MUL, SUB
+from mase_hw.ops._binary import ADD, CONSTANT, EQ, GE, GT, LE, LT, MAX, MIN, MUL, NE, SUB
 
 S8, S8_FINE, S8_COARSE = FixedFormat(8, 4), FixedFormat(8, 6), FixedFormat(8, 2)
 U6, S2, S4, S16 = FixedFormat(6, 3, signed=False), FixedFormat(2, 0), FixedFormat(4, 1), FixedFormat(16, 9)
@@ -120,6 +120,23 @@ def _extreme_cases(operation: int) -> Callable[[], list[Case]]:
     return cases
 
 
+def _comparison_cases(operation: int) -> Callable[[], list[Case]]:
+    """Few numbers on both sides, so that some are equal; a result of two bits shows 1 as neither end of its range."""
+
+    def cases() -> list[Case]:
+        out = FixedFormat(3, 0)
+        more = {
+            LT: [
+                _case(LT, "per_channel", (2, 3, 6), 4, (S4, FixedFormat(3, 0), out), constant=(6,)),
+                _case(LT, "wide", (2, 9), 1, (S16, FixedFormat(16, 10), FixedFormat(12, 2)), FLOOR_WRAP),
+            ],
+            GE: [_case(GE, "number", (3, 10), 4, (S4, FixedFormat(3, 1), out), constant=())],
+        }
+        return [_case(operation, "aligned", (2, 8, 5), 3, (S4, FixedFormat(3, 0), out)), *more.get(operation, [])]
+
+    return cases
+
+
 def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods: str, **facets: Any) -> OpDef:
     places = (torch, operator)
     product = operation == MUL
@@ -129,10 +146,10 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
         functions=tuple(getattr(p, m) for m in methods for p in places if callable(getattr(p, m, None))),
         methods=methods,
         parameters=(CONSTANT,),
-        attributes=("reversed",) if operation == SUB else (),
+        attributes=("reversed",) if operation in binary.MIRRORED else (),
         constant=CONSTANT,
         golden=binary.golden(operation),
-        on_values=binary.on_values(operation),
+        on_values=None if operation in binary.COMPARE else binary.on_values(operation),
         formats=("data_in_0", "data_in_1", CONSTANT, "data_out_0"),
         hardware=Hardware(
             module="fixed_binary",
@@ -142,6 +159,7 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
                 "lib/operand_check.sv",
                 "lib/fixed_cast_unit.sv",
                 "lib/register_slice.sv",
+                "lib/row_end.sv",
                 "lib/skid_buffer.sv",
                 "lib/stream_join.sv",
             ),
@@ -168,4 +186,8 @@ OPS = (
     _op("mul", MUL, _product_cases, "mul", "mul_"),
     _op("minimum", MIN, _extreme_cases(MIN), "minimum", default_out=binary.covering_both),
     _op("maximum", MAX, _extreme_cases(MAX), "maximum", default_out=binary.covering_both),
+    *(
+        _op(name, code, _comparison_cases(code), name, f"{name}_", default_out=binary.truth)
+        for name, code in (("lt", LT), ("le", LE), ("gt", GT), ("ge", GE), ("eq", EQ), ("ne", NE))
+    ),
 )

@@ -103,7 +103,7 @@ def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
                 raise UnsupportedError("this must be a finite number", node=node, field=attribute, got=value)
         try:
             values = function(torch.linspace(-9.0, 9.0, 73, dtype=torch.float64), attributes)
-        except (RuntimeError, ZeroDivisionError) as error:
+        except (RuntimeError, ZeroDivisionError, TypeError) as error:
             raise UnsupportedError(f"{name} cannot be computed", node=node, got=str(error)) from error
         if bool(torch.isnan(values).any()):
             raise UnsupportedError(
@@ -197,6 +197,7 @@ def _cases(name: str) -> Callable[[], list[Case]]:
             "gelu": {"approximate": "tanh"},
             "elu": {"alpha": 0.7},
             "softplus": {"beta": 2.0},
+            "pow": {"exponent": 3},
         }
         plain = case("table", (4, 67), 4, S8, S8, attributes=special.get(name))
         return [plain, *(case(*more) for more in MORE.get(name, ()))]

@@ -131,6 +131,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "threshold": {"threshold": 0.3, "value": -2.7},
     "hardshrink": {"lambd": 0.3},
     "softshrink": {"lambd": 0.7},
+    **{f"{name}_number": {"number": 0.75} for name in ("lt", "le", "gt", "ge", "eq", "ne")},
 }
 """Of the catalogue's cases."""
 
@@ -168,6 +169,11 @@ def _cases(name: str) -> Callable[[], list[Case]]:
     return cases
 
 
+def _always(fmt: FixedFormat | None) -> Callable[[Mapping[str, FixedFormat]], FixedFormat] | None:
+    """What gives one format, whatever the input has."""
+    return None if fmt is None else lambda _: fmt
+
+
 def _op(function: Pieces) -> OpDef:
     name, targets = function.name, function.targets
     is_module = [isinstance(t, type) and issubclass(t, nn.Module) for t in targets]
@@ -181,6 +187,7 @@ def _op(function: Pieces) -> OpDef:
         golden=golden(name),
         on_values=_on_values(name) if name in ("hardtanh", "relu6") else None,
         check=_check(name),
+        default_out=_always(function.result),
         hardware=Hardware(
             module="fixed_pieces",
             file="ops/fixed_pieces.sv",

@@ -78,11 +78,11 @@ ACTIVATIONS = (
 )
 
 ARITHMETIC = (
-    *_plain("matmul bmm addmm baddbmm pow", BUILTIN),
-    *_plain("sin cos tan sinh cosh var std cumsum min max argmax amax amin", BUILTIN),
-    *_plain("lt le gt floor ceil round sign square exp2 log2 log1p", BUILTIN),
+    *_plain("matmul bmm mm mv addmm baddbmm", BUILTIN),
+    *_plain("tan sinh cosh var std cumsum min max argmax amax amin", BUILTIN),
+    *_plain("square", BUILTIN),
     *_plain("any all prod diff triu tril einsum", BUILTIN),
-    *_plain("eq ne ge sum", IMPLICIT),
+    *_plain("sum", IMPLICIT),
     _op("div", BUILTIN, operator.truediv, torch.div, torch.true_divide, "div", "div_", "true_divide"),
     _op("floor_divide", BUILTIN, operator.floordiv, torch.floor_divide, "floor_divide"),
     _op("remainder", BUILTIN, operator.mod, torch.remainder, "remainder"),

@@ -1,4 +1,4 @@
-"""Negative, absolute value and clamp: exact, one cast, then the limits.
+"""Negative, absolute value, clamp, and rounding to whole numbers: exact, one cast, then the limits.
 
 ``clamp(x, min, max)``: the limits are brought into the output format half-even and saturating, as every constant is;
 the input is cast and then held between them. Where saturation is on this equals a clamp before the cast, because a cast
@@ -23,8 +23,10 @@ from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._tensors import format_of, lanes_within, tensor_params
 
-COPY, NEG, ABS = range(3)
+COPY, NEG, ABS, FLOOR, CEIL, ROUND, TRUNC = range(7)
 """Codes of the parameter ``OPERATION``."""
+WHOLE = {FLOOR: Rounding.FLOOR, CEIL: Rounding.FLOOR, ROUND: Rounding.HALF_EVEN, TRUNC: Rounding.TRUNC}
+"""Operation -> how a value becomes a whole number; ``CEIL`` is ``-floor(-x)``."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,39 @@ def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[
     def run(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         fmt = a.formats["data_in_0"]
         x = as_carrier(t["data_in_0"], carrier(magnitude(fmt)))
-        x = -x if operation == NEG else x.abs() if operation == ABS else x
-        out = cast(x, fmt.frac_width, a.formats["data_out_0"], a.rounding, a.overflow)
+        x = -x if operation in (NEG, CEIL) else x.abs() if operation == ABS else x
+        frac = fmt.frac_width
+        if operation in WHOLE and frac > 0:
+            x, frac = cast(x, frac, _wholes(fmt), WHOLE[operation]), 0
+        x = -x if operation == CEIL else x
+        out = cast(x, frac, a.formats["data_out_0"], a.rounding, a.overflow)
         lowest, highest = limit(a, "min"), limit(a, "max")
         if lowest is not None or highest is not None:
             out = out.clamp(lowest, highest)
         return {"data_out_0": out}
 
     return run
+
+
+def _wholes(fmt: FixedFormat) -> FixedFormat:
+    """The narrowest format of the whole numbers that values of a format, or their negatives, are rounded to."""
+    return fmt if fmt.frac_width <= 0 else FixedFormat(max(1, fmt.width - fmt.frac_width) + 2, 0)
+
+
+def _whole_out(formats: Mapping[str, FixedFormat]) -> FixedFormat:
+    """As many whole numbers as the input has, one more bit for what is rounded up."""
+    fmt = formats["data_in_0"]
+    if fmt.frac_width <= 0:
+        return fmt
+    return FixedFormat(max(1 + fmt.signed, fmt.width - fmt.frac_width + 1), 0, fmt.signed)
+
+
+def _to_wholes(node: str, attributes: Mapping[str, Any]) -> None:
+    if attributes.get("decimals", 0) != 0:
+        raise UnsupportedError(
+            "numbers are rounded to whole numbers only", node=node, field="decimals", got=attributes["decimals"],
+            expected=0, remedy="multiply by a power of two before and divide after it",
+        )  # fmt: skip
 
 
 def _build(operation: int) -> Callable[[Request], UnaryParams]:
@@ -186,6 +213,21 @@ def _plain_cases(operation: int) -> Callable[[], list[Case]]:
     return cases
 
 
+def _whole_cases(operation: int) -> Callable[[], list[Case]]:
+    def cases() -> list[Case]:
+        more = [
+            _case(operation, "whole_already", (2, 3, 5), 3, FixedFormat(6, -1), FixedFormat(8, 0)),
+            _case(operation, "below_one", (1, 7), 2, FixedFormat(6, 8), FixedFormat(4, 2)),
+            _case(
+                operation, "wide", (2, 9), 1, FixedFormat(40, 20), FixedFormat(24, 1), (Rounding.TRUNC, Overflow.WRAP)
+            ),
+        ]
+        first = _case(operation, "every_code", (4, 67), 4, S8, FixedFormat(7, 1), frames=1, exhaustive=True)
+        return [first, *(more if operation == CEIL else more[1:2] if operation == FLOOR else ())]
+
+    return cases
+
+
 def _clamp_cases() -> list[Case]:
     def case(*args: Any, **options: Any) -> Case:
         return _case(COPY, *args, **options)
@@ -253,10 +295,29 @@ OPS = (
         COPY,
         _clamp_cases,
         "implicit_func",
-        functions=(torch.clamp, torch.clip),
-        methods=("clamp", "clamp_", "clip", "clip_"),
+        functions=(torch.clamp, torch.clip, torch.clamp_min, torch.clamp_max),
+        methods=("clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
         attributes=("min", "max"),
         check=_numbers,
         default_out=lambda formats: formats["data_in_0"],
+    ),
+    *(
+        _op(
+            name,
+            operation,
+            _whole_cases(operation),
+            "builtin_func",
+            functions=functions,
+            methods=(name, f"{name}_"),
+            attributes=("decimals",) if operation == ROUND else (),
+            check=_to_wholes if operation == ROUND else None,
+            default_out=_whole_out,
+        )
+        for name, operation, functions in (
+            ("floor", FLOOR, (torch.floor, math.floor)),
+            ("ceil", CEIL, (torch.ceil, math.ceil)),
+            ("round", ROUND, (torch.round, torch.special.round)),
+            ("trunc", TRUNC, (torch.trunc, torch.fix, math.trunc)),
+        )
     ),
 )

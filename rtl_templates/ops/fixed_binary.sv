@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fixed_binary: element-wise sum, difference, product, minimum or maximum.
+// fixed_binary: element-wise sum, difference, product, minimum, maximum or comparison.
 //
 //   OPERATION 0 a + b, 1 a - b, 2 b - a, 3 a * b, 4 min(a, b), 5 max(a, b)
+//             6 a < b, 7 a <= b, 8 a > b, 9 a >= b, 10 a == b, 11 a != b: 0 or 1
 //
 // a is `data_in_0`. b is `data_in_1`, beat by beat beside a; or, with
 // HAS_CONSTANT, the stream `constant` from a memory, which has the format and
 // the lanes that DATA_IN_1 names and is streamed as often as a frame of a needs
 // it. The port that is not used is tied off.
 // Both operands are aligned exactly at the finer fraction (a product needs no
-// alignment); the one cast is at the end. Zero and zero give zero, so pad lanes
-// stay zero.
+// alignment); the one cast is at the end. Pad lanes stay zero: zero and zero give
+// zero, but for 7, 9 and 10, which clear them.
 //
 // Latency:    1 cycle (both operands accepted in t, valid in t + 1); a product
 //             has a register of its own and takes 2.
@@ -115,12 +116,17 @@ module fixed_binary #(
     // Refuses HAS_CONSTANT=-1; HAS_CONSTANT=2
     $fatal(1, "fixed_binary: HAS_CONSTANT must be 0 or 1, got %0d", HAS_CONSTANT);
   end
-  if (OPERATION < 0 || OPERATION > 5) begin : g_bad_operation
-    // Refuses OPERATION=-1; OPERATION=6
-    $fatal(1, "fixed_binary: OPERATION must be 0 to 5, got %0d", OPERATION);
+  if (OPERATION < 0 || OPERATION > 11) begin : g_bad_operation
+    // Refuses OPERATION=-1; OPERATION=12
+    $fatal(1, "fixed_binary: OPERATION must be 0 to 11, got %0d", OPERATION);
   end
 
   localparam bit Product = (OPERATION == 3);
+  localparam bit Compare = (OPERATION >= 6);
+  // A comparison that holds for zero and zero.
+  localparam bit FillsPads = (OPERATION == 7) || (OPERATION == 9) || (OPERATION == 10);
+  // Lanes that carry data in the last beat of a row.
+  localparam int Rest = (DATA_IN_0_TENSOR_SIZE_DIM_0 - 1) % Lanes + 1;
 
   // ---- Both operands together.
   logic [Lanes-1:0][DATA_IN_1_PRECISION_0-1:0] second;
@@ -161,13 +167,29 @@ module fixed_binary #(
   localparam int BShift = Finest - DATA_IN_1_PRECISION_1;
   localparam int AlignedW = ((AW + AShift > BW + BShift) ? AW + AShift : BW + BShift) + 1;
   localparam int ExactW = Product ? AW + BW : AlignedW;
-  localparam int ExactFrac = Product ? DATA_IN_0_PRECISION_1 + DATA_IN_1_PRECISION_1 : Finest;
+  localparam int SumFrac = Compare ? 0 : Finest;
+  localparam int ExactFrac = Product ? DATA_IN_0_PRECISION_1 + DATA_IN_1_PRECISION_1 : SumFrac;
 
   logic [Lanes-1:0][                ExactW-1:0] exact;
   logic [Lanes-1:0][                ExactW-1:0] held;
   logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
   logic                                         held_valid;
   logic                                         held_ready;
+  logic                                         row_last;
+
+  if (FillsPads && Rest != Lanes) begin : g_row_end
+    row_end #(
+        .SIZE (DATA_IN_0_TENSOR_SIZE_DIM_0),
+        .LANES(Lanes)
+    ) u_row_end (
+        .clk (clk),
+        .rst (rst),
+        .step(pair_valid && pair_ready),
+        .last(row_last)
+    );
+  end else begin : g_no_pads
+    assign row_last = 1'b0;
+  end
 
   for (genvar i = 0; i < Lanes; i++) begin : g_lane
     logic signed [AW-1:0] a;
@@ -198,8 +220,28 @@ module fixed_binary #(
         assign exact[i] = y - x;
       end else if (OPERATION == 4) begin : g_min
         assign exact[i] = (x < y) ? x : y;
-      end else begin : g_max
+      end else if (OPERATION == 5) begin : g_max
         assign exact[i] = (x < y) ? y : x;
+      end else begin : g_compare
+        logic holds;
+        if (OPERATION == 6) begin : g_lt
+          assign holds = x < y;
+        end else if (OPERATION == 7) begin : g_le
+          assign holds = x <= y;
+        end else if (OPERATION == 8) begin : g_gt
+          assign holds = x > y;
+        end else if (OPERATION == 9) begin : g_ge
+          assign holds = x >= y;
+        end else if (OPERATION == 10) begin : g_eq
+          assign holds = x == y;
+        end else begin : g_ne
+          assign holds = x != y;
+        end
+        if (i >= Rest) begin : g_pad
+          assign exact[i] = ExactW'(holds && !row_last);
+        end else begin : g_data
+          assign exact[i] = ExactW'(holds);
+        end
       end
     end
 
@@ -217,6 +259,9 @@ module fixed_binary #(
         .out_data(result[i])
     );
   end
+
+  // Only what may fill pad lanes looks at the end of a row.
+  unread u_unread_last (.unused(row_last));
 
   if (Product) begin : g_register
     register_slice #(

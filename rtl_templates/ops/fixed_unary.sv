@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fixed_unary: element-wise negative, absolute value or copy, cast, then limited.
+// fixed_unary: element-wise negative, absolute value, whole number or copy, cast, then limited.
 //
-//   OPERATION 0 x, 1 -x, 2 |x|
+//   OPERATION 0 x, 1 -x, 2 |x|, and the whole number: 3 below (floor), 4 above
+//             (ceil), 5 nearest (ties to even), 6 towards zero
 //
 // The exact result is cast to the output format and then held within LOWEST and
 // HIGHEST, mantissas of the output; each counts only if its HAS_ parameter is 1.
@@ -70,9 +71,9 @@ module fixed_unary #(
       .OUT_LANES_2(DATA_OUT_0_PARALLELISM_DIM_2)
   ) u_check ();
 
-  if (OPERATION < 0 || OPERATION > 2) begin : g_bad_operation
-    // Refuses OPERATION=-1; OPERATION=3
-    $fatal(1, "fixed_unary: OPERATION must be 0, 1 or 2, got %0d", OPERATION);
+  if (OPERATION < 0 || OPERATION > 6) begin : g_bad_operation
+    // Refuses OPERATION=-1; OPERATION=7
+    $fatal(1, "fixed_unary: OPERATION must be 0 to 6, got %0d", OPERATION);
   end
   if (HAS_LOWEST < 0 || HAS_LOWEST > 1 || HAS_HIGHEST < 0 || HAS_HIGHEST > 1) begin : g_bad_limits
     // Refuses HAS_*=-1; HAS_*=2
@@ -86,6 +87,8 @@ module fixed_unary #(
   end
 
   localparam int XW = DATA_IN_0_PRECISION_0 + ((DATA_IN_0_SIGNED != 0) ? 1 : 2);
+  localparam bit Whole = (OPERATION > 2) && (DATA_IN_0_PRECISION_1 > 0);
+  localparam int WholeRounding = (OPERATION == 5) ? 0 : ((OPERATION == 6) ? 3 : 2);
   // The result as a signed number beside limits of 32 bits.
   localparam int RW = DATA_OUT_0_PRECISION_0 + 1;
   localparam int CW = (RW > 32) ? RW : 32;
@@ -122,13 +125,34 @@ module fixed_unary #(
       assign exact = x;
     end else if (OPERATION == 1) begin : g_neg
       assign exact = -x;
-    end else begin : g_abs
+    end else if (OPERATION == 2) begin : g_abs
       assign exact = (x < 0) ? -x : x;
+    end else if (Whole) begin : g_whole
+      // The number above is the negative of the number below the negative.
+      logic signed [XW-1:0] turned;
+      logic signed [XW-1:0] whole;
+      assign turned = (OPERATION == 4) ? -x : x;
+      assign exact  = (OPERATION == 4) ? -whole : whole;
+      fixed_cast_unit #(
+          .IN_WIDTH  (XW),
+          .IN_FRAC   (DATA_IN_0_PRECISION_1),
+          .IN_SIGNED (1),
+          .OUT_WIDTH (XW),
+          .OUT_FRAC  (0),
+          .OUT_SIGNED(1),
+          .ROUNDING  (WholeRounding),
+          .OVERFLOW  (0)
+      ) u_whole (
+          .in_data (turned),
+          .out_data(whole)
+      );
+    end else begin : g_whole_already
+      assign exact = x;
     end
 
     fixed_cast_unit #(
         .IN_WIDTH  (XW),
-        .IN_FRAC   (DATA_IN_0_PRECISION_1),
+        .IN_FRAC   (Whole ? 0 : DATA_IN_0_PRECISION_1),
         .IN_SIGNED (1),
         .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
         .OUT_FRAC  (DATA_OUT_0_PRECISION_1),

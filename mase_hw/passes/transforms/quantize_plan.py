@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic, OpDef
@@ -19,6 +20,9 @@ from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, 
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
 from mase_hw.passes.transforms.quantize_operands import Operands, check_data, ends_of, exact_format, operands_of
 from mase_hw.passes.transforms.quantize_paths import with_node_names
+
+TRUTH = FixedFormat(1, 0, signed=False)
+"""What is true or false."""
 
 
 @dataclass
@@ -244,6 +248,10 @@ class Planner:
     ) -> tuple[FixedFormat, str]:
         width, frac, signed = config.of(name)
         have = self.formats.get(source.name)
+        if have == TRUTH and frac is None and signed is not True:
+            return have, f"as {source.name} gives it"
+        if self.graph.tensor(source, "data_out_0").torch_dtype is torch.bool and have is None:
+            return TRUTH, "true or false"
         if have is not None and frac is None and signed in (None, have.signed):
             # Without a sign, one bit less holds as much, and one bit more is no gain to an op that drops it.
             fits = {have.width, have.width - 1 if have.signed and op.non_negative else have.width + 1 - have.signed}

@@ -1,0 +1,1 @@
+"""Conversions, selections and quotients."""

@@ -1,0 +1,60 @@
+"""Arithmetic that other ops express: products with stored operands, powers, scaled sums, logic, conversions."""
+
+from __future__ import annotations
+
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.ir.trace.inplace import written
+from mase_hw.passes.base import Info, NoArgs, graph_pass
+from mase_hw.passes.transforms import _edit as edit
+from mase_hw.passes.transforms.lowering import comparisons, products, scaling
+from mase_hw.passes.transforms.lowering.expand import expand
+from mase_hw.passes.transforms.lowering.operands import expression_of
+
+RULES = {**scaling.RULES, **comparisons.RULES, **products.RULES}
+"""Which op is expressed by which rule, unless it has hardware of its own."""
+REFINED = {**scaling.REFINED, **comparisons.REFINED}
+"""The same for ops that have hardware, which takes not all that PyTorch does."""
+
+
+@graph_pass("lower_arithmetic_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
+def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+    """Write arithmetic without hardware of its own as ops that have it.
+
+    - ``x @ W``, ``torch.einsum``, ``addmm`` and ``baddbmm`` with a stored operand become a linear layer.
+    - ``x ** 2`` and ``square`` become a product, ``x ** 0.5`` and the like the function of that name.
+    - ``add`` and ``sub`` with ``alpha`` become a product and a sum, ``clamp`` with tensors a minimum and a maximum.
+    - A division by powers of two becomes a product with their reciprocals, which is exact.
+    - Comparisons with a number compare codes with a constant; ``logical_and`` and its relatives become a minimum, a
+      maximum or a comparison of single bits; a conversion of a truth value to a number renames it.
+
+    Every result is the same up to the rounding of floats. The node that computes it keeps the name. What no rule covers
+    stays as it is.
+
+    Args:
+        graph: A float graph with common metadata, calibrated later.
+        args: None.
+
+    Returns:
+        The graph, ``modified``, and ``lowered``: node -> what it was.
+
+    Raises:
+        GraphError: If the graph is quantised already.
+    """
+    edit.refuse_quantised(graph, "lowering")
+    lowered: dict[str, str] = {}
+    for node in graph.nodes:
+        op = graph.op_of(node)
+        if op is None or written(node, graph.model) is not None:
+            continue
+        rule = REFINED.get(op.name) or (RULES.get(op.name) if op.golden is None else None)
+        if rule is None:
+            continue
+        expression = expression_of(graph, node)
+        body = None if expression is None else rule(expression)
+        if body is not None:
+            lowered[node.name] = str(graph.meta_of(node).common.mase_op)
+            expand(graph, node, body.module, body.sources)
+    if lowered:
+        edit.finish(graph)
+    return graph, {"modified": bool(lowered), "lowered": lowered}
