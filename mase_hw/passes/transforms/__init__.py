@@ -6,8 +6,8 @@ from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
-from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transform_pass
+from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
@@ -23,8 +23,8 @@ __all__ = [
     "equalization_transform_pass",
     "fold_batch_norm_transform_pass",
     "fold_constants_transform_pass",
-    "lower_layers_transform_pass",
     "lower_arithmetic_transform_pass",
+    "lower_layers_transform_pass",
     "lower_slices_transform_pass",
     "quantize_transform_pass",
     "simplify_graph_transform_pass",
