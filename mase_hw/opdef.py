@@ -140,7 +140,8 @@ class Hardware:
         permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.
         broadcast: The parameters that are broadcast to ``data_in_0`` and come in the order of its elements.
         memories: Content of the memories inside the module, by the name of the string parameter that takes the path of
-            the file; these parameters are not among ``params``.
+            the file; these parameters are not among ``params``. In a netlist the attributes of the arithmetic have
+            ``shapes``, ``layouts`` and ``parallelism`` of the tensors besides.
         reads: What the golden is if the memory of this name held something else; None for one of which that is not
             known. For simulating faults.
         unrolls: The configuration may give ``kernel``, the window elements of a step as ``[height, width]``; ``build``
@@ -235,6 +236,8 @@ class OpDef:
         relayout: Of an implicit op that is no plain reshape, or of one in hardware that takes any order and leaves out
             elements: layout of the input, shape of the result and attributes -> layout of the result, or None if the
             op cannot work in that order.
+        arranged: Of an op in hardware that gives its result in any order it likes: layout of the input, shape of the
+            result, attributes and the layouts in which readers want it (none if any will do) -> layout of the result.
         golden: The arithmetic; None only for ops without hardware.
         on_values: The same on values, from formats and the mantissas of the parameters; None if those do not allow it
             (:mod:`mase_hw.nn.values`). Only makes inference faster, and is not a second definition.
@@ -259,6 +262,7 @@ class OpDef:
     lowered: tuple[str, ...] = ()
     implicit: bool = False
     relayout: Callable[[Layout, Sequence[int], Mapping[str, Any]], Layout | None] | None = None
+    arranged: Callable[[Layout, Sequence[int], Mapping[str, Any], Sequence[Layout]], Layout] | None = None
     golden: Golden | None = None
     on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Any] | None = None
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")

@@ -100,7 +100,7 @@ class NetlistBuilder:
             op.name,
             0,
             facets.tied(params),
-            self._memories(node, facets),
+            self._memories(node, facets, ports),
         )
         producers = self.graph.sources(node)
         layouts = self._layouts(node)
@@ -122,12 +122,19 @@ class NetlistBuilder:
             if (path := facets.external(file)) is not None:
                 self._external(file, path)
 
-    def _memories(self, node: fx.Node, facets: Hardware) -> dict[str, tuple[str, Memory]]:
+    def _memories(self, node: fx.Node, facets: Hardware, ports: tuple[Stream, ...]) -> dict[str, tuple[str, Memory]]:
         """The memories inside a node's module, and their files."""
         module = self.graph.meta_of(node).module
         if not isinstance(module, Quantized):
             return {}
-        found = facets.memories(module.arithmetic)
+        tensors = {**self.graph.meta_of(node).common.args.tensors, **self.graph.meta_of(node).common.results.tensors}
+        streamed = {
+            "shapes": {name: tuple(tensor.shape) for name, tensor in tensors.items()},
+            "layouts": self._layouts(node),
+            "parallelism": {port.name: port.lane_dims for port in ports},
+        }
+        attributes = {**module.arithmetic.attributes, **streamed}
+        found = facets.memories(dataclasses.replace(module.arithmetic, attributes=attributes))
         return {name: (f"{node.name}_{name.lower().removesuffix('_file')}.mem", m) for name, m in found.items()}
 
     def _layouts(self, node: fx.Node) -> dict[str, Layout]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,16 @@ class ConcatParams:
     DATA_OUT_0_PARALLELISM_DIM_2: int
     ROUNDING: int
     OVERFLOW: int
+
+
+def cat_exactly(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """A concatenation that loses nothing: a part of one of more tensors than the module has ports.
+
+    Args:
+        tensors: 2 to ``MOST`` of them.
+        dim: Dimension, not negative.
+    """
+    return torch.cat(list(tensors), dim)
 
 
 def _inputs(names: Mapping[str, Any]) -> list[str]:
@@ -183,6 +194,14 @@ def _default(formats: Mapping[str, FixedFormat]) -> FixedFormat:
     return FixedFormat(integer + frac + int(signed), frac, signed)
 
 
+def _exact(formats: Mapping[str, FixedFormat]) -> FixedFormat:
+    """The narrowest format that holds every value of all inputs."""
+    parts = [formats[name] for name in _inputs(formats)]
+    signed, frac = any(f.signed for f in parts), max(f.frac_width for f in parts)
+    integer = max(f.width - f.frac_width - int(f.signed) for f in parts)
+    return FixedFormat(integer + frac + int(signed), frac, signed)
+
+
 def _case(
     name: str,
     shapes: Sequence[tuple[int, int, int]],
@@ -212,26 +231,38 @@ def _cases() -> list[Case]:
     ]
 
 
+_HARDWARE = Hardware(
+    module="fixed_concat",
+    file="ops/fixed_concat.sv",
+    dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv", "lib/skid_buffer.sv"),
+    params=ConcatParams,
+    build=_build,
+    ports=_ports,
+    arithmetic=_arithmetic,
+    latency=_latency,
+    cases=_cases,
+    layout="channels_last",
+    tied=_tied,
+)
+_FORMATS = (*(f"data_in_{k}" for k in range(MOST)), "data_out_0")
+
 OPS = (
     OpDef(
         name="cat",
         mase_type="implicit_func",
         functions=(torch.cat, torch.concat, torch.concatenate),
         golden=golden,
-        formats=(*(f"data_in_{k}" for k in range(MOST)), "data_out_0"),
+        formats=_FORMATS,
         default_out=_default,
-        hardware=Hardware(
-            module="fixed_concat",
-            file="ops/fixed_concat.sv",
-            dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv", "lib/skid_buffer.sv"),
-            params=ConcatParams,
-            build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
-            latency=_latency,
-            cases=_cases,
-            layout="channels_last",
-            tied=_tied,
-        ),
+        hardware=_HARDWARE,
+    ),
+    OpDef(
+        name="cat_part",
+        mase_type="implicit_func",
+        functions=(cat_exactly,),
+        golden=golden,
+        formats=_FORMATS,
+        default_out=_exact,
+        hardware=dataclasses.replace(_HARDWARE, cases=lambda: _cases()[-1:]),
     ),
 )

@@ -68,6 +68,17 @@ def _pixel_shuffle(layout: Layout, shape: Sequence[int], attributes: Mapping[str
     return None if moved is None else moved.reshaped(shape)
 
 
+def _pixel_unshuffle(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+    """``(*, C, H r, W r)`` -> ``(*, C r r, H, W)``."""
+    *outer, channels, height, width = layout.shape
+    r = operator.index(attributes["downscale_factor"])
+    n = len(outer)
+    blocks = [*([size] for size in outer), [channels], [height // r, r], [width // r, r]]
+    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    moved = _shuffled(layout, {"order": order}, blocks)
+    return None if moved is None else moved.reshaped(shape)
+
+
 def _channel_shuffle(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
     """``(N, g C', *S)`` -> ``(N, C' g, *S)``."""
     batch, channels, *spatial = layout.shape
@@ -98,6 +109,15 @@ OPS = (
         functions=(nn.functional.pixel_shuffle,),
         attributes=("upscale_factor",),
         relayout=_pixel_shuffle,
+    ),
+    OpDef(
+        name="pixel_unshuffle",
+        mase_type="implicit_func",
+        implicit=True,
+        modules=(nn.PixelUnshuffle,),
+        functions=(nn.functional.pixel_unshuffle,),
+        attributes=("downscale_factor",),
+        relayout=_pixel_unshuffle,
     ),
     OpDef(
         name="channel_shuffle",

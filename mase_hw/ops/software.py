@@ -97,7 +97,8 @@ ARITHMETIC = (
 MOVEMENT = (
     *_plain("stack split chunk unbind tile gather", IMPLICIT),
     *_plain("where masked_fill index_select narrow select flip roll", IMPLICIT),
-    *_plain("repeat_interleave", IMPLICIT),
+    *_plain("repeat_interleave rot90 take take_along_dim diagonal", IMPLICIT),
+    _op("unfold", IMPLICIT, nn.Unfold, F.unfold, "unfold", attributes="kernel_size dilation padding stride"),
     _op("expand", IMPLICIT, torch.broadcast_to, "expand", "expand_as", "broadcast_to"),
     _op("repeat", IMPLICIT, "repeat"),
     _op("view_as", IMPLICIT, "view_as", "reshape_as"),

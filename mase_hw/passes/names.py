@@ -25,6 +25,7 @@ PASS_NAMES = frozenset(
         "keep_float_analysis_pass",
         "lower_layers_transform_pass",
         "lower_arithmetic_transform_pass",
+        "lower_movement_transform_pass",
         "lower_slices_transform_pass",
         "noise_analysis_pass",
         "profile_statistics_analysis_pass",

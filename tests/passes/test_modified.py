@@ -24,6 +24,7 @@ from mase_hw.passes import (
     fold_batch_norm_transform_pass,
     fold_constants_transform_pass,
     lower_layers_transform_pass,
+    lower_movement_transform_pass,
     lower_slices_transform_pass,
     quantize_transform_pass,
     simplify_graph_transform_pass,
@@ -62,6 +63,13 @@ class Rich(nn.Module):
         return torch.narrow(y * self.scale.neg(), 1, 0, 4)
 
 
+class Turned(nn.Module):
+    """Elements change places, and a column is added to all of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flip(1) + x[:, :1]
+
+
 NORM = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6))
 
 
@@ -80,6 +88,7 @@ TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Modu
         {},
         lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.ConvTranspose1d(2, 1, 2, 2), nn.Flatten()),
     ),
+    "lower_movement": (lower_movement_transform_pass, {}, Turned),
     "lower_slices": (lower_slices_transform_pass, {}, Rich),
     "simplify_graph": (simplify_graph_transform_pass, {}, Rich),
     "equalize": (cross_layer_equalization_transform_pass, {}, lambda: NORM),

@@ -188,6 +188,13 @@ class _Mapper:
             wanted, made = self._renamed(node, arriving["data_in_0"])
             self.layouts[node.name, "data_out_0"] = made
             return {"data_in_0": wanted, "data_out_0": made}
+        if op is not None and op.arranged is not None:
+            common_args = self.graph.meta_of(node).common.args
+            attributes = {k: v for k, v in common_args.items() if k not in common_args.tensors}
+            wishes = self._wishes(node, shapes["data_out_0"])
+            made = op.arranged(arriving["data_in_0"], shapes["data_out_0"], attributes, wishes)
+            self.layouts[node.name, "data_out_0"] = made
+            return {"data_in_0": arriving["data_in_0"], "data_out_0": made}
         layouts = {name: _wanted(hardware, layout) for name, layout in arriving.items()}
         common = next(iter(layouts.values()), None)
         if hardware.layout == "any" and common is not None:
@@ -203,6 +210,22 @@ class _Mapper:
                 layouts[name] = Layout.row_major(shape)
             self.layouts[node.name, name] = layouts[name]
         return layouts
+
+    def _wishes(self, node: fx.Node, shape: tuple[int, ...]) -> list[Layout]:
+        """The orders in which readers would take a node's result as it is, as far as they are known."""
+        wishes: list[Layout] = []
+        for user in node.users:
+            op = self.graph.op_of(user)
+            if op is None or op.hardware is None or op.relayout is not None or op.arranged is not None:
+                continue
+            if op.hardware.layout == "channels_last":
+                wishes.append(Layout.channels_last(shape))
+            elif op.hardware.layout != "any":
+                wishes.append(Layout.row_major(shape))
+            else:
+                beside = [self.layouts.get((other.name, result)) for other, result in self.graph.sources(user).values()]
+                wishes += [layout for layout in beside if layout is not None and layout.shape == shape]
+        return wishes
 
     def _parallelism(
         self, node: fx.Node, hardware: Hardware, shapes: Mapping[str, tuple[int, ...]]

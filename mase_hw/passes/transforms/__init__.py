@@ -9,6 +9,7 @@ from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pa
 from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transform_pass
 from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
+from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 from mase_hw.passes.transforms.quantize_record import update_quantization_configs
@@ -25,6 +26,7 @@ __all__ = [
     "fold_constants_transform_pass",
     "lower_arithmetic_transform_pass",
     "lower_layers_transform_pass",
+    "lower_movement_transform_pass",
     "lower_slices_transform_pass",
     "quantize_transform_pass",
     "simplify_graph_transform_pass",

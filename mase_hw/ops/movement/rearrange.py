@@ -1,0 +1,307 @@
+"""Rearrange: every element of the result is one of the input, by a stored place, or zero; cast once.
+
+What ``expand``, ``repeat``, ``tile``, ``repeat_interleave``, ``flip``, ``roll``, ``index_select``, ``gather`` with a
+stored index and others come to, and a broadcast of data to the shape of other data. The stream is cut into the smallest
+blocks that are rearranged alike; two banks of one block take turns. ``lower_movement_transform_pass`` makes them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
+from mase_hw.numerics import cast
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.ops._tensors import fold_shape, format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops.movement._places import NOTHING, IntArray, Places
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+FILE = "STARTS_FILE"
+"""Parameter that takes the path of the table."""
+_LANES = 4
+"""Lanes at which orders of the result are compared."""
+
+
+@dataclass(frozen=True)
+class RearrangeParams:
+    """Parameters of ``fixed_rearrange``; ``BLOCK``, ``RUN`` and ``HOLD`` count beats, ``STARTS`` 0 is no table."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    BLOCK: int
+    PASSES: int
+    STARTS: int
+    RUN: int
+    HOLD: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def rearrange(
+    input: Tensor, shape: Sequence[int], block: int, passes: int, starts: Sequence[int], run: int, hold: int
+) -> Tensor:
+    """Elements of a tensor at stored places; see :class:`~mase_hw.ops.movement._places.Places` for the loops.
+
+    Args:
+        input: Frames one after the other, of so many elements each as make the shape.
+        shape: Of the result for one frame; a first size of 1 is that of the batch.
+        block: Elements of a block.
+        passes: How often a block is gone through.
+        starts: Where runs begin, -1 for a run of zeros.
+        run: Elements of a run.
+        hold: Repetitions of an element.
+    """
+    places = Places(block, passes, tuple(starts), run, hold)
+    elements = int(np.prod(shape, dtype=np.int64)) // places.per_block * block
+    flat = input.reshape(-1, elements)
+    index = torch.as_tensor(places.sequence(elements), device=input.device)
+    if NOTHING in places.starts:
+        flat = torch.cat((flat, torch.zeros_like(flat[:, :1])), 1)  # place -1
+    return flat[:, index].reshape(flat.shape[0] * shape[0], *shape[1:])
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0`` of any shape -> ``data_out_0 (*shape)``."""
+    x = rearrange(t["data_in_0"], a.attributes["shape"], **Places.from_attributes(a.attributes).to_dict())
+    return {"data_out_0": cast(x, a.formats["data_in_0"].frac_width, a.formats["data_out_0"], a.rounding, a.overflow)}
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How beats are rearranged, for one choice of orders and lanes."""
+
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    lanes: tuple[int, int]
+    places: Places
+    beats: tuple[int, int]
+
+    @property
+    def cost(self) -> tuple[int, int, int]:
+        """Cycles per frame, then beats to keep, then entries of the table."""
+        return max(self.beats), self.places.block, len(self.places.starts)
+
+
+def _stream(shape: Sequence[int], lanes: int) -> Stream:
+    folded = tuple(reversed(fold_shape(tuple(shape))))
+    return Stream("data", "in", folded, FixedFormat(32, 0), (lanes,))
+
+
+@functools.lru_cache(maxsize=256)
+def _planned(places: Places, shape: tuple[int, ...], have: Layout, want: Layout, most: tuple[int, int]) -> _Plan:
+    """The fewest cycles that these orders allow with at most so many lanes on either side."""
+    elements = int(np.prod(have.shape, dtype=np.int64))
+    numbers = np.arange(1, elements + 1, dtype=np.int64)
+    sequence = places.sequence(elements) + 1  # 0: no element, as in a pad lane
+    source = have.to_stream(numbers.reshape(1, *have.shape))[0]
+    wanted = want.to_stream(sequence.reshape(1, *shape))[0]
+    best: _Plan | None = None
+    for lanes in _choices(most):
+        streams = _stream(have.stream_shape, lanes[0]), _stream(want.stream_shape, lanes[1])
+        taken = streams[0].pack(source.reshape(1, *streams[0].shape))
+        given = streams[1].pack(wanted.reshape(1, *streams[1].shape))
+        beats = _beats(taken, given, elements)
+        if beats is None:
+            continue
+        made = Places.of(beats, len(taken))
+        plan = _Plan((streams[0].shape, streams[1].shape), lanes, made, (len(taken), len(given)))
+        if best is None or plan.cost < best.cost:
+            best = plan
+    assert best is not None  # one lane on both sides always does
+    return best
+
+
+def _choices(most: tuple[int, int]) -> list[tuple[int, int]]:
+    """Lanes of input and output to try: as many on both sides, or one value for all lanes of the output."""
+    same = [(n, n) for n in range(min(most), 0, -1)]
+    return same + [(1, n) for n in range(most[1], 1, -1)]
+
+
+def _beats(taken: IntArray, given: IntArray, elements: int) -> IntArray | None:
+    """Which input beat every output beat is, :data:`NOTHING` for zeros; None if some is neither."""
+    of_element = np.full(elements + 1, NOTHING, dtype=np.int64)
+    for lane in reversed(range(taken.shape[1])):
+        of_element[taken[:, lane]] = np.arange(len(taken))
+    of_element[0] = NOTHING
+    beats = of_element[given[:, 0]]
+    filled = np.where((beats == NOTHING)[:, None], 0, taken[beats])
+    if filled.shape[1] != given.shape[1]:
+        filled = np.broadcast_to(filled[:, :1], given.shape)
+    return beats if bool((filled == given).all()) else None
+
+
+def arranged(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any], wanted: Sequence[Layout]) -> Layout:
+    """The order in which the result leaves: that which its readers want, else the one that costs least."""
+    row_major, channels_last = Layout.row_major(shape), Layout.channels_last(shape)
+    places = Places.from_attributes(attributes)
+    choices = list(dict.fromkeys(wanted)) or [row_major, channels_last]
+    most = min(_LANES, (layout.stream_shape or (1,))[-1])
+    return min(
+        choices,
+        key=lambda want: (
+            _planned(places, tuple(shape), layout, want, (most, min(_LANES, (want.stream_shape or (1,))[-1]))).cost
+        ),
+    )
+
+
+def _build(r: Request) -> RearrangeParams:
+    a, shapes = r.arithmetic, r.stream_shapes
+    lanes = {name: r.parallelism[name] for name in ("data_in_0", "data_out_0")}
+    for name, offered in lanes.items():
+        lanes_within(r.node, name, offered, shapes[name])
+    plan = _plan(r.shapes, r.layouts, a.attributes, (lanes["data_in_0"], lanes["data_out_0"]))
+    table = plan.places.starts != (0,)
+    return RearrangeParams(
+        **tensor_params("DATA_IN_0", plan.shapes[0], a.formats["data_in_0"], (plan.lanes[0],)),
+        **tensor_params("DATA_OUT_0", plan.shapes[1], a.formats["data_out_0"], (plan.lanes[1],)),
+        BLOCK=plan.places.block,
+        PASSES=plan.places.passes,
+        STARTS=len(plan.places.starts) if table else 0,
+        RUN=plan.places.run,
+        HOLD=plan.places.hold,
+        ROUNDING=int(a.rounding),
+        OVERFLOW=int(a.overflow),
+    )
+
+
+def _plan(
+    shapes: Mapping[str, tuple[int, ...]],
+    layouts: Mapping[str, Layout],
+    attributes: Mapping[str, Any],
+    lanes: tuple[tuple[int, ...], tuple[int, ...]],
+) -> _Plan:
+    have, want = (layouts.get(name) or Layout.row_major(shapes[name]) for name in ("data_in_0", "data_out_0"))
+    most = tuple(
+        max(1, min(n[0], (layout.stream_shape or (1,))[-1])) for n, layout in zip(lanes, (have, want), strict=True)
+    )
+    return _planned(Places.from_attributes(attributes), shapes["data_out_0"], have, want, (most[0], most[1]))
+
+
+def _ports(p: RearrangeParams) -> tuple[Stream, ...]:
+    return stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out")
+
+
+def _arithmetic(p: RearrangeParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    shapes = {s.name: s.shape for s in _ports(p)}
+    lanes = {s.name: s.parallelism for s in _ports(p)}
+    placed = {"shapes": shapes, "parallelism": lanes, "shape": shapes["data_out_0"]}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), placed)
+
+
+def _memories(a: Arithmetic) -> dict[str, Memory]:
+    """The table of starts, as beats of a block; the top bit is set for zeros."""
+    lanes = (a.attributes["parallelism"]["data_in_0"], a.attributes["parallelism"]["data_out_0"])
+    plan = _plan(a.attributes["shapes"], a.attributes.get("layouts", {}), a.attributes, lanes)
+    if plan.places.starts == (0,):
+        return {}
+    bits = max(1, (plan.places.block - 1).bit_length())
+    words = tuple(1 << bits if start == NOTHING else start for start in plan.places.starts)
+    return {FILE: Memory(words, bits + 1, "first beats of runs")}
+
+
+def _latency(p: RearrangeParams) -> Latency:
+    """A step reads a beat; the first of a block waits until that is written, the last one frees its bank."""
+    source, sink = _ports(p)
+    blocks = source.beats // p.BLOCK
+    each = sink.beats // blocks
+    block = np.repeat(np.arange(blocks, dtype=np.int64), p.BLOCK)
+    return Latency.from_steps(
+        Steps.at(
+            sink.beats,
+            needed=[block * each],
+            freed=[block * each + each - 1],
+            emitted=np.arange(sink.beats, dtype=np.int64),
+            delay=[1],
+            pipe=1,
+            room=[2 * p.BLOCK],
+            queue=1,
+            queue_lag=0,
+        )
+    )
+
+
+def _case(
+    name: str,
+    shape: tuple[int, ...],
+    made: tuple[int, ...],
+    places: Places,
+    lanes: tuple[int, int],
+    formats: tuple[FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+) -> Case:
+    attributes = {**places.to_dict(), "shape": made}
+    arithmetic = Arithmetic(dict(zip(("data_in_0", "data_out_0"), formats, strict=True)), *modes, attributes)
+    shapes = {"data_in_0": shape, "data_out_0": made}
+    offered = {"data_in_0": (lanes[0],), "data_out_0": (lanes[1],)}
+    return Case(name, _build(Request(name, arithmetic, shapes, offered)), 4, attributes=places.to_dict())
+
+
+def _cases() -> list[Case]:
+    s8, u6, s2, s16 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(2, 0), FixedFormat(16, 9)
+    return [
+        _case("vector_again", (1, 1, 6), (2, 3, 6), Places(6, 6, (0,), 6, 1), (4, 4), (s8, s8)),
+        _case("element_to_all_lanes", (1, 2, 3), (2, 3, 6), Places(1, 1, (0,), 1, 6), (3, 4), (s8, s8)),
+        _case("rows_again", (2, 3, 1), (2, 3, 2), Places(3, 2, (0,), 3, 1), (1, 2), (u6, u6)),
+        _case(
+            "flipped_rows",
+            (2, 4, 5),
+            (2, 4, 5),
+            Places(20, 1, (15, 10, 5, 0), 5, 1),
+            (3, 3),
+            (s16, FixedFormat(12, 4)),
+            (Rounding.TRUNC, Overflow.SATURATE),
+        ),
+        _case("zeros_between", (1, 2, 4), (1, 5, 4), Places(8, 1, (-1, 4, -1, -1, 0), 4, 1), (2, 2), (s8, s8)),
+        _case("one_chosen", (3, 1, 5), (3, 1, 4), Places(5, 1, (2,), 1, 4), (1, 1), (s2, s2)),
+        _case("shuffled", (1, 2, 7), (1, 1, 8), Places(14, 1, (13, 0, 5, 5, -1, 9, 2, 12), 1, 1), (4, 4), (s2, s8)),
+    ]
+
+
+OPS = (
+    OpDef(
+        name="rearrange",
+        mase_type="implicit_func",
+        functions=(rearrange,),
+        attributes=("shape", "block", "passes", "starts", "run", "hold"),
+        arranged=arranged,
+        golden=golden,
+        default_out=lambda formats: formats["data_in_0"],
+        hardware=Hardware(
+            module="fixed_rearrange",
+            file="ops/fixed_rearrange.sv",
+            dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv"),
+            params=RearrangeParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            memories=_memories,
+        ),
+    ),
+)

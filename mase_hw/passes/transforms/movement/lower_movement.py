@@ -1,0 +1,175 @@
+"""Movement of elements becomes a rearrangement by stored places; data is expanded to the shape of other data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import fx
+
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.ir.trace.inplace import written
+from mase_hw.ops.concat import MOST, cat_exactly
+from mase_hw.ops.movement._places import Places
+from mase_hw.ops.movement.rearrange import rearrange
+from mase_hw.passes.base import Info, NoArgs, graph_pass
+from mase_hw.passes.transforms import _edit as edit
+from mase_hw.passes.transforms.movement._calls import become, insert
+from mase_hw.passes.transforms.movement._probe import SHAPE_ONLY, sequence_of
+from mase_hw.passes.transforms.quantize_operands import stored
+
+MOVES = frozenset(
+    {"expand", "repeat", "tile", "repeat_interleave", "flip", "roll", "rot90", "index_select", "gather", "getitem"}
+    | {"unfold", "take", "take_along_dim", "triu", "tril", "diagonal", "view_as"}
+)
+"""Ops that may be rearrangements of their first tensor, by name."""
+BROADCASTS = frozenset({"where"})
+"""Ops of several operands besides those that take a constant in place of one."""
+
+
+@graph_pass("lower_movement_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
+def lower_movement_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+    """Write movement of elements as ``rearrange`` and ``cat``, and expand data that is broadcast to other data.
+
+    - What repeats, reverses or picks elements of one tensor at places that are known (``expand``, ``repeat``, ``tile``,
+      ``repeat_interleave``, ``flip``, ``roll``, ``unfold``, ``index_select``, ``gather`` and indexing with stored
+      indices, ``triu``, ``tril``) becomes one ``rearrange``. It is found by running the call, and keeps its name.
+    - An operand of a sum, a product and the like that is data and smaller than the result gets a ``rearrange`` of its
+      own, called ``<node>_expand``.
+    - ``stack`` becomes a ``cat`` of the tensors with one dimension more, and a ``cat`` of more tensors than the module
+      has ports becomes several; the inner ones are exact.
+
+    Every result is the same, bit for bit. A dimension 0 of size 1 is taken for the frame. Run it after
+    ``lower_slices_transform_pass``, since a slice costs less.
+
+    Args:
+        graph: A float graph with common metadata, calibrated later.
+        args: None.
+
+    Returns:
+        The graph, ``modified``, and ``lowered``: node -> what it was; ``expanded``: node -> how many of its operands.
+
+    Raises:
+        GraphError: If the graph is quantised already.
+    """
+    edit.refuse_quantised(graph, "moving elements")
+    lowered: dict[str, str] = {}
+    expanded: dict[str, int] = {}
+    for node in graph.nodes:
+        name = str(graph.meta_of(node).common.mase_op)
+        if (name in MOVES and _move(graph, node)) or (name in ("stack", "cat") and _join(graph, node, name)):
+            lowered[node.name] = name
+        count = _broadcast(graph, node)
+        if count:
+            expanded[node.name] = count
+    modified = bool(lowered or expanded)
+    if modified:
+        edit.finish(graph)
+    return graph, {"modified": modified, "lowered": lowered, "expanded": expanded}
+
+
+def _data_inputs(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
+    """Producers of single tensors that are not stored in the model."""
+    results = {n: graph.meta_of(n).common.results for n in node.all_input_nodes}
+    return [n for n, made in results.items() if list(made.tensors) == ["data_out_0"] and stored(graph, n, []) is None]
+
+
+def _move(graph: MaseGraph, node: fx.Node) -> bool:
+    op, meta = graph.op_of(node), graph.meta_of(node)
+    if op is None or op.golden is not None or op.implicit or written(node, graph.model) is not None:
+        return False
+    # Integers are places, which the call must know.
+    inputs = [n for n in _data_inputs(graph, node) if graph.tensor(n, "data_out_0").type == "float"]
+    only = len(inputs) == 1 or (len(inputs) == 2 and op.name in SHAPE_ONLY)
+    if not only or list(meta.common.results.tensors) != ["data_out_0"]:
+        return False
+    source = inputs[0]
+    given, made = graph.tensor(source, "data_out_0"), graph.tensor(node, "data_out_0")
+    if given.torch_dtype != made.torch_dtype or not math.prod(given.shape):
+        return False
+    sequence = sequence_of(graph, node, source)
+    if sequence is None:
+        return False
+    if sequence.size == math.prod(given.shape) and bool((sequence[1:] > sequence[:-1]).all()) and sequence[0] == 0:
+        become(graph, node, torch.reshape, [source], [_of_frames(made.shape)])
+        return True
+    places = Places.of(sequence, math.prod(given.shape))
+    become(graph, node, rearrange, [source], [tuple(made.shape), *places.to_dict().values()])
+    return True
+
+
+def _join(graph: MaseGraph, node: fx.Node, name: str) -> bool:
+    """``stack`` as ``cat``, and a ``cat`` of many tensors in several."""
+    sources = [n for n in node.args[0] if isinstance(n, fx.Node)] if isinstance(node.args[0], list | tuple) else []
+    shapes = [graph.tensor(n, "data_out_0").shape for n in sources]
+    rank = len(graph.tensor(node, "data_out_0").shape)
+    given = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", node.kwargs.get("axis", 0))
+    if (name == "cat" and len(sources) <= MOST) or not sources or not isinstance(given, int):
+        return False
+    if len(sources) == 1 and name == "cat":
+        return False
+    dim = given % rank
+    if name == "stack":
+        made = [(*shape[:dim], 1, *shape[dim:]) for shape in shapes]
+        sources = [
+            insert(graph, node, torch.reshape, [source], [_of_frames(shape)], f"{node.name}_part")
+            for source, shape in zip(sources, made, strict=True)
+        ]
+    if len(sources) == 1:
+        become(graph, node, torch.reshape, sources, [_of_frames(graph.tensor(node, "data_out_0").shape)])
+        return True
+    while len(sources) > MOST:
+        parts = [sources[i : i + MOST] for i in range(0, len(sources), MOST)]
+        sources = [
+            part[0] if len(part) == 1 else insert(graph, node, cat_exactly, part, [dim], f"{node.name}_part")
+            for part in parts
+        ]
+    become(graph, node, torch.cat, sources, [dim])
+    return True
+
+
+def _broadcast(graph: MaseGraph, node: fx.Node) -> int:
+    """Expand the operands that are smaller than the result; how many."""
+    op = graph.op_of(node)
+    if op is None or op.hardware is None or not (op.constant or op.name in BROADCASTS):
+        return 0
+    inputs = _data_inputs(graph, node)
+    shape = tuple(graph.tensor(node, "data_out_0").shape)
+    if len(inputs) < 2:
+        return 0
+    count = 0
+    for source in inputs:
+        have = tuple(graph.tensor(source, "data_out_0").shape)
+        if have == shape:
+            continue
+        node.replace_input_with(source, expanded_to(graph, node, source, have, shape))
+        count += 1
+    if count:
+        _rename_arguments(graph, node)
+    return count
+
+
+def expanded_to(graph: MaseGraph, node: fx.Node, source: fx.Node, have: Sequence[int], shape: Sequence[int]) -> fx.Node:
+    """A node before another one that gives a tensor as PyTorch broadcasts it."""
+    name = f"{node.name}_expand"
+    elements = math.prod(have)
+    if elements == math.prod(shape):
+        return insert(graph, node, torch.reshape, [source], [_of_frames(shape)], name)
+    index = torch.arange(elements).reshape(tuple(have)).expand(tuple(shape)).reshape(-1)
+    places = Places.of(index.numpy(), elements)
+    return insert(graph, node, rearrange, [source], [tuple(shape), *places.to_dict().values()], name)
+
+
+def _of_frames(shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape to give to several frames at once."""
+    return (-1, *shape[1:]) if shape and shape[0] == 1 else tuple(shape)
+
+
+def _rename_arguments(graph: MaseGraph, node: fx.Node) -> None:
+    """Record the shapes that a node's operands have now."""
+    args = graph.meta_of(node).common.args
+    for name, (producer, result) in graph.sources(node).items():
+        if name in args.tensors:
+            args[name] = graph.tensor(producer, result).copy()

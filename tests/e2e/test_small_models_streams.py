@@ -1,0 +1,196 @@
+"""Small models that a user writes: data broadcast to data, movement of elements, reductions over any dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import mase_hw
+
+
+class Gate(nn.Module):
+    """A factor for every channel and one for every pixel, both computed from the image that they scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.excite, self.spatial = nn.Conv2d(6, 6, 1), nn.Conv2d(6, 1, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scale = torch.sigmoid(self.excite(F.adaptive_avg_pool2d(x, 1)))
+        pixel = self.spatial(x)
+        return x * scale + pixel, scale - pixel
+
+
+class Sequences(nn.Module):
+    """Every pattern of a sequence (N, T, C): one step, one channel, an outer product, one dimension fewer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.fc(x)
+        step, channel = y[:, :1], y[..., 2:3]
+        return x * step, torch.maximum(channel, x), step * channel, y[:, :, None] - x[:, None], y + y[:, 3:4, 1:2]
+
+
+class Repeats(nn.Module):
+    """What repeats elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.fc(x)
+        return (
+            x.repeat(1, 2, 2),
+            x.tile(3),
+            x.repeat_interleave(3, dim=1),
+            torch.repeat_interleave(x, torch.tensor([1, 0, 2, 1]), dim=1),
+            x[:, :, None].expand(-1, -1, 2, -1),
+            x[:, :1].expand_as(x),
+        )
+
+
+class Moves(nn.Module):
+    """What puts elements of an image in other places, or picks some at stored places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 1)
+        self.register_buffer("rows", torch.tensor([3, 0, 0]))
+        self.register_buffer("places", torch.tensor([[4, 1], [0, 0], [2, 3], [1, 1]]))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.conv(x)
+        return (
+            x.flip(3),
+            torch.flip(x, (1, 2)),
+            x.roll((1, -2), (2, 3)),
+            x.index_select(2, self.rows),
+            x.gather(3, self.places.expand_as(x[..., :2])),
+            x[:, [2, 0]],
+            x.unfold(3, 3, 1),
+            F.unfold(x, 2, padding=1),
+            F.pixel_unshuffle(x[..., :4], 2),
+            x.tril(1) + x.rot90(2, (2, 3)),
+            x.diagonal(dim1=2, dim2=3),
+        )
+
+
+class Joins(nn.Module):
+    """More tensors than the module has ports, tensors side by side, and parts of unequal sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y = self.fc(x)
+        a, b, c = y.split([1, 2, 3], dim=-1)
+        many = torch.cat((c, x, a, y.sigmoid(), b, x.neg(), a), -1)
+        return many, torch.stack((x, y, x - y), 1), torch.stack((y, x), -1)
+
+
+class SqueezeExcitation(nn.Module):
+    """Torchvision's module of that name."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc1, self.fc2 = nn.Conv2d(width, inner, 1), nn.Conv2d(inner, width, 1)
+        self.activation, self.scale_activation = nn.ReLU(), nn.Hardsigmoid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.scale_activation(self.fc2(self.activation(self.fc1(self.avgpool(x)))))
+        return scale * x
+
+
+class InvertedResidual(nn.Module):
+    """MobileNetV3's block, with the names of its layers as in torchvision."""
+
+    def __init__(self, width: int = 4, expanded: int = 8, kernel: int = 3) -> None:
+        super().__init__()
+
+        def layer(before: int, after: int, size: int = 1, groups: int = 1, act: bool = True) -> nn.Sequential:
+            conv = nn.Conv2d(before, after, size, padding=size // 2, groups=groups, bias=False)
+            return nn.Sequential(conv, nn.BatchNorm2d(after), nn.Hardswish() if act else nn.Identity())
+
+        self.block = nn.Sequential(
+            layer(width, expanded),
+            layer(expanded, expanded, kernel, expanded),
+            SqueezeExcitation(expanded, 4),
+            layer(expanded, width, act=False),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.block(x)
+
+
+def widths(bits: int, out: int | None = None) -> dict[str, Any]:
+    """A configuration with so many bits everywhere."""
+    given = {f"{name}_width": bits for name in ("data_in", "weight", "bias")} | {"data_out_width": out or bits}
+    return {"quantize": {"default": {"config": {"name": "fixed", **given}}}}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model, the shape of a frame, and modules that must be in the design."""
+
+    make: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    modules: dict[str, int]
+    config: dict[str, Any] = field(default_factory=dict)
+    fidelity: float = 15.0
+    """Signal to quantisation noise at every output, in dB."""
+
+
+MODELS = {
+    "gate": Model(Gate, (1, 6, 3, 5), {"fixed_rearrange": 4}),
+    "sequences": Model(Sequences, (1, 7, 5), {"fixed_rearrange": 7}, widths(6)),
+    "repeats": Model(Repeats, (1, 4, 3), {"fixed_rearrange": 6}, widths(3, 5), 3.0),
+    "moves": Model(Moves, (1, 3, 4, 5), {"fixed_rearrange": 11}, widths(16), 60.0),
+    "joins": Model(Joins, (1, 3, 6), {"fixed_concat": 5}),
+    "mobilenet_v3_block": Model(InvertedResidual, (1, 4, 5, 6), {"fixed_rearrange": 1}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_bit(name: str, tmp_path: Path) -> None:
+    """Overlapping frames at full rate and with stalls: as the quantised model says, at the predicted speed."""
+    model = MODELS[name]
+    torch.manual_seed(7)
+    x = torch.rand(4, *model.shape[1:]) * 2 - 1
+    net = model.make().eval()
+    config = {"hardware": {"max_parallelism": 4}, **model.config}
+    design = mase_hw.compile(net, x[:1], config, out=tmp_path / name, calibration=[x], vectors=x[:2])
+    found = [i["module"] for i in design.manifest["instances"]]
+    assert {module: found.count(module) for module in model.modules} == model.modules
+    with torch.no_grad():
+        frames = [_several(design.model(frame[None])) for frame in x]
+        floats = [_several(net(frame[None])) for frame in x]
+    for stalls in (0.0, 0.4):
+        simulation = design.simulate(x, engine="batch", stalls=stalls, seed=3)
+        assert simulation.passed and simulation.result.mismatches == 0
+        outputs = list(simulation.outputs.values())
+        assert len(outputs) == len(frames[0])
+        for index, output in enumerate(outputs):
+            wanted, real = (torch.cat([frame[index] for frame in each]) for each in (frames, floats))
+            assert wanted.shape == real.shape and torch.equal(output, wanted.double())
+            assert len(wanted.unique()) > 2
+            assert 10 * torch.log10(real.square().sum() / (real - wanted).square().sum()) > model.fidelity
+        if not stalls:
+            assert design.timing["exact"]
+            assert (simulation.interval, simulation.fill) == (design.timing["interval"], design.timing["fill"])
+
+
+def _several(result: Any) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else list(result)

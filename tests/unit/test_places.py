@@ -1,0 +1,44 @@
+"""Where elements of a rearrangement come from: nested loops around a table say exactly what the sequence said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mase_hw.errors import GraphError
+from mase_hw.ops.movement._places import Places
+
+NUMBERS = np.arange(24).reshape(2, 3, 4)
+
+FORMS = {
+    "again": (np.tile(NUMBERS, (1, 1, 3)), Places(4, 3, (0,), 4, 1)),
+    "each element": (np.repeat(NUMBERS, 3, axis=2), Places(1, 1, (0,), 1, 3)),
+    "each row": (np.repeat(NUMBERS, 3, axis=1), Places(4, 3, (0,), 4, 1)),
+    "reversed": (NUMBERS[:, ::-1], Places(12, 1, (8, 4, 0), 4, 1)),
+    "rolled": (np.roll(NUMBERS, 1, axis=1), Places(12, 1, (8, 0, 4), 4, 1)),
+    "spread": (np.broadcast_to(np.arange(3)[:, None, None], (3, 2, 2)), Places(1, 1, (0,), 1, 4)),
+    "zeros": (np.where(np.tri(4, dtype=bool), np.arange(16).reshape(4, 4), -1)[1:3], None),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms(name: str) -> None:
+    wanted, places = FORMS[name]
+    elements = {"spread": 3, "zeros": 16}.get(name, 24)
+    found = Places.of(wanted.reshape(-1), elements)
+    assert places is None or found == places
+    assert found.sequence(elements).tolist() == wanted.reshape(-1).tolist()
+
+
+def test_any_sequence_comes_back() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        elements = int(rng.integers(1, 13))
+        wanted = rng.integers(-1, elements, int(rng.integers(1, 25)))
+        assert Places.of(wanted, elements).sequence(elements).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("places", [Places(5, 1, (0,), 5, 1), Places(6, 1, (4,), 3, 1), Places(6, 1, (-2,), 1, 1)])
+def test_places_outside_the_tensor_are_refused(places: Places) -> None:
+    with pytest.raises(GraphError, match="not in the tensor"):
+        places.sequence(12)
