@@ -185,7 +185,7 @@ def build(operation: int) -> Callable[[Request], BinaryParams]:
     def run(r: Request) -> BinaryParams:
         formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
         second = CONSTANT if CONSTANT in r.shapes else "data_in_1"
-        _check_shapes(r, second)
+        check_shapes(r, second)
         lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
         if second in r.parallelism and second != CONSTANT:
             lanes_within(r.node, second, r.parallelism[second], shape)
@@ -203,7 +203,12 @@ def build(operation: int) -> Callable[[Request], BinaryParams]:
     return run
 
 
-def _check_shapes(r: Request, second: str) -> None:
+def check_shapes(r: Request, second: str) -> None:
+    """Refuse an operand whose shape is not that of ``data_in_0``, or, of a constant, does not broadcast to it.
+
+    Raises:
+        UnsupportedError: With both shapes.
+    """
     first, other = r.shapes["data_in_0"], r.shapes[second]
     if second == CONSTANT:
         fits = len(other) <= len(first) and all(

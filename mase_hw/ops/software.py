@@ -83,7 +83,6 @@ ARITHMETIC = (
     *_plain("square", BUILTIN),
     *_plain("any all prod diff triu tril einsum", BUILTIN),
     *_plain("sum", IMPLICIT),
-    _op("div", BUILTIN, operator.truediv, torch.div, torch.true_divide, "div", "div_", "true_divide"),
     _op("floor_divide", BUILTIN, operator.floordiv, torch.floor_divide, "floor_divide"),
     _op("remainder", BUILTIN, operator.mod, torch.remainder, "remainder"),
     _op("and", BUILTIN, operator.and_, torch.logical_and, torch.bitwise_and, "logical_and", "bitwise_and"),
@@ -96,7 +95,7 @@ ARITHMETIC = (
 
 MOVEMENT = (
     *_plain("stack split chunk unbind tile gather", IMPLICIT),
-    *_plain("where masked_fill index_select narrow select flip roll", IMPLICIT),
+    *_plain("masked_fill index_select narrow select flip roll", IMPLICIT),
     *_plain("repeat_interleave rot90 take take_along_dim diagonal", IMPLICIT),
     _op("unfold", IMPLICIT, nn.Unfold, F.unfold, "unfold", attributes="kernel_size dilation padding stride"),
     _op("expand", IMPLICIT, torch.broadcast_to, "expand", "expand_as", "broadcast_to"),

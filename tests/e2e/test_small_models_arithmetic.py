@@ -76,6 +76,18 @@ TRUTHS: dict[str, Piece] = {
     "odd": lambda s, x, y: (x > 0) ^ (y > 0),
     "mask": lambda s, x, y: (~(y > 0)).float() * x + (y > 0) * (x > 1),
 }
+QUOTIENTS: dict[str, Piece] = {
+    "by_number": lambda s, x, y: x / 3,
+    "by_channels": lambda s, x, y: y / s.scale,
+    "of_number": lambda s, x, y: 1.5 / (x * x + 1),
+    "of_data": lambda s, x, y: x / (y.abs() + 0.5),
+    "where": lambda s, x, y: torch.where(x > y, x, y * 2),
+    "else_number": lambda s, x, y: torch.where(x > 0, x, 0.25),
+    "then_channels": lambda s, x, y: torch.where(y < 0, s.scale, x),
+    "numbers": lambda s, x, y: torch.where(x > 0, 0.5, -0.75),
+    "filled": lambda s, x, y: y.masked_fill(y < -1, -1.0),
+    "stored_mask": lambda s, x, y: x.masked_fill(s.scale > 1, 0.5),
+}
 
 
 def bits(width: int) -> dict[str, Any]:
@@ -85,8 +97,8 @@ def bits(width: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("pieces", "width", "lanes"),
-    [(PRODUCTS, 8, 2), (SUMS, 6, 3), (TRUTHS, 4, 4)],
-    ids=["products", "sums", "truths"],
+    [(PRODUCTS, 8, 2), (SUMS, 6, 3), (TRUTHS, 4, 4), (QUOTIENTS, 7, 3)],
+    ids=["products", "sums", "truths", "quotients"],
 )
 def test_arithmetic(pieces: Mapping[str, Piece], width: int, lanes: int, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -7,13 +7,13 @@ from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.trace.inplace import written
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
-from mase_hw.passes.transforms.lowering import comparisons, products, scaling
+from mase_hw.passes.transforms.lowering import choices, comparisons, products, scaling
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.operands import expression_of
 
-RULES = {**scaling.RULES, **comparisons.RULES, **products.RULES}
+RULES = {**scaling.RULES, **comparisons.RULES, **products.RULES, **choices.RULES}
 """Which op is expressed by which rule, unless it has hardware of its own."""
-REFINED = {**scaling.REFINED, **comparisons.REFINED}
+REFINED = {**scaling.REFINED, **comparisons.REFINED, **choices.REFINED}
 """The same for ops that have hardware, which takes not all that PyTorch does."""
 
 
@@ -24,6 +24,8 @@ def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mas
     - ``x @ W``, ``torch.einsum``, ``addmm`` and ``baddbmm`` with a stored operand become a linear layer.
     - ``x ** 2`` and ``square`` become a product, ``x ** 0.5`` and the like the function of that name.
     - ``add`` and ``sub`` with ``alpha`` become a product and a sum, ``clamp`` with tensors a minimum and a maximum.
+    - ``where`` and ``masked_fill`` with numbers or stored tensors become a choice with a constant, or products with 0
+      and 1 where the condition is stored.
     - A division by powers of two becomes a product with their reciprocals, which is exact.
     - Comparisons with a number compare codes with a constant; ``logical_and`` and its relatives become a minimum, a
       maximum or a comparison of single bits; a conversion of a truth value to a number renames it.

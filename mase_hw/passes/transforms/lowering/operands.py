@@ -88,12 +88,20 @@ class FormulaOfTwo(Formula):
         return self.function(self, a, b)
 
 
+class FormulaOfThree(Formula):
+    """A body of three tensors of data."""
+
+    def forward(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:  # type: ignore[override]
+        """All in the order of the sources."""
+        return self.function(self, a, b, c)
+
+
 def formula(function: Callable[..., Tensor], *sources: Operand, **tensors: Tensor) -> Body | None:
-    """A body of one or two tensors of data; None if one of the sources is no data."""
+    """A body of one to three tensors of data; None if one of the sources is no data."""
     data = [source for source in sources if isinstance(source, fx.Node)]
     if len(data) != len(sources):
         return None
-    return Body((Formula if len(data) == 1 else FormulaOfTwo)(function, **tensors), data)
+    return Body((Formula, FormulaOfTwo, FormulaOfThree)[len(data) - 1](function, **tensors), data)
 
 
 def number_of(value: Operand) -> float | None:

@@ -1,0 +1,152 @@
+"""Quotients of two tensors, or of a tensor and a constant: exact, rounded once."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import carrier, magnitude, straight_through
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops import _binary as binary
+from mase_hw.ops._binary import CONSTANT, BinaryParams
+from mase_hw.ops._division import divide_cast, surrogate
+from mase_hw.ops._tensors import stream_of
+from mase_hw.steps import Steps
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 / data_in_1`` of equal shapes, or with a ``constant`` that broadcasts to the data -> ``data_out_0``.
+
+    A constant comes first if the attribute ``reversed`` says so. ``x / 0`` is the largest number of the result with
+    the sign of x, and ``0 / 0`` is 0.
+    """
+    second = CONSTANT if CONSTANT in t else "data_in_1"
+    over, under = ("data_in_0", second) if not a.attributes.get("reversed") else (second, "data_in_0")
+    fn, fd, out = a.formats[over], a.formats[under], a.formats["data_out_0"]
+    n, d = torch.broadcast_tensors(t[over], t[under])  # type: ignore[no-untyped-call]
+    size, frac = d.detach().abs(), fn.frac_width - fd.frac_width
+    zero = size == 0
+    size = torch.where(zero, torch.ones_like(size), size)
+    limits = (magnitude(fn), magnitude(fd))
+    turned = torch.where(d.detach() < 0, -n, n)
+    found = divide_cast(turned, size.to(torch.int64), limits, frac, out, a.rounding, a.overflow)
+    ends = torch.where(n > 0, out.max_mantissa, torch.where(n < 0, out.min_mantissa, 0)).to(found.dtype)
+    result = torch.where(zero, ends, found)
+    if any(v.requires_grad for v in (n, d)):
+        safe = torch.where(d == 0, torch.ones_like(d), d).double()
+        whole = surrogate(n.double(), safe, frac, out, a.overflow)
+        result = straight_through(result.detach().to(carrier(magnitude(out))), torch.where(zero, whole.detach(), whole))
+    return {"data_out_0": result}
+
+
+def quotient_bits(p: BinaryParams) -> int:
+    """Bits of the quotient before it is brought into the output format: a stage each."""
+    width, frac, below = p.DATA_IN_0_PRECISION_0, p.DATA_IN_0_PRECISION_1, p.DATA_IN_1_PRECISION_1
+    if p.OPERATION:
+        width, frac, below = p.DATA_IN_1_PRECISION_0, p.DATA_IN_1_PRECISION_1, p.DATA_IN_0_PRECISION_1
+    return max(1, width + p.DATA_OUT_0_PRECISION_1 - (frac - below))
+
+
+def _build(r: Request) -> BinaryParams:
+    plain = binary.build(binary.ADD)(r)
+    return dataclasses.replace(plain, OPERATION=int(bool(r.arithmetic.attributes.get("reversed"))))
+
+
+def _arithmetic(p: BinaryParams) -> Arithmetic:
+    a = binary.arithmetic(p)
+    return dataclasses.replace(a, attributes={"reversed": True} if p.OPERATION else {})
+
+
+def _latency(p: BinaryParams) -> Latency:
+    """One beat per cycle through the operands' register, a stage a bit, and the output's."""
+    beats = stream_of(p, "DATA_IN_0", "in").beats
+    return Latency.from_steps(Steps.registered(beats, 2 - p.HAS_CONSTANT, quotient_bits(p) + 2, skid=True))
+
+
+def _check(node: str, attributes: Mapping[str, Any]) -> None:
+    mode = attributes.get("rounding_mode")
+    if mode is not None:
+        raise UnsupportedError(
+            "a quotient is not rounded to whole numbers in hardware",
+            node=node,
+            field="rounding_mode",
+            got=mode,
+            expected=None,
+            remedy="write torch.floor(x / y) or torch.trunc(x / y), which round the quotient to its format before",
+        )
+
+
+S8, U6 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False)
+
+
+def _case(
+    name: str,
+    shape: Sequence[int],
+    lanes: int,
+    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    constant: Sequence[int] | None = None,
+    **attributes: Any,
+) -> Case:
+    return Case(name, _build(binary.request(name, shape, lanes, formats, modes, constant, attributes)), 6)
+
+
+def _cases() -> list[Case]:
+    s4, s12 = FixedFormat(4, 1), FixedFormat(12, 5)
+    return [
+        _case("plain", (2, 3, 5), 2, (S8, FixedFormat(8, 6), s12)),
+        _case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(9, 3, signed=False)), (Rounding.HALF_UP, Overflow.SATURATE)),
+        _case("mixed_signs", (3, 8), 4, (U6, S8, S8), (Rounding.FLOOR, Overflow.SATURATE)),
+        _case("few_bits", (2, 9), 1, (s4, FixedFormat(3, 0), s4), (Rounding.HALF_AWAY, Overflow.WRAP)),
+        _case("coarse", (2, 9), 3, (FixedFormat(10, 6), FixedFormat(4, 1), FixedFormat(5, 0))),
+        _case("all_dropped", (2, 9), 3, (FixedFormat(4, 8), s4, FixedFormat(4, 0)), (Rounding.FLOOR, Overflow.WRAP)),
+        _case("wide", (9, 3), 3, (FixedFormat(24, 9), FixedFormat(20, 10), FixedFormat(24, 8))),
+        _case("by_number", (3, 10), 4, (S8, FixedFormat(3, 0), S8), constant=()),
+        _case("number_by", (3, 10), 3, (S8, FixedFormat(4, 0), s12), constant=(), reversed=True),
+        _case("per_channel", (2, 3, 10), 4, (S8, FixedFormat(6, 4), S8), (Rounding.TRUNC, Overflow.SATURATE), (10,)),
+    ]  # fmt: skip
+
+
+OPS = (
+    OpDef(
+        name="div",
+        mase_type="builtin_func",
+        functions=(operator.truediv, torch.div, torch.true_divide, torch.divide),
+        methods=("div", "div_", "true_divide", "true_divide_", "divide", "divide_"),
+        parameters=(CONSTANT,),
+        attributes=("reversed", "rounding_mode"),
+        constant=CONSTANT,
+        golden=golden,
+        check=_check,
+        formats=("data_in_0", "data_in_1", CONSTANT, "data_out_0"),
+        hardware=Hardware(
+            module="fixed_divide",
+            file="ops/fixed_divide.sv",
+            dependence_files=(
+                "lib/elementwise_check.sv",
+                "lib/operand_check.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/fixed_quotient.sv",
+                "lib/skid_buffer.sv",
+                "lib/stream_join.sv",
+            ),
+            params=BinaryParams,
+            build=_build,
+            ports=binary.ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            follows_input=True,
+            static=(CONSTANT,),
+            broadcast=(CONSTANT,),
+            tied=binary.tied,
+        ),
+    ),
+)

@@ -1,0 +1,233 @@
+"""Selection: one of two tensors, element by element, by a truth value; one cast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
+
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops import _binary as binary
+from mase_hw.ops._binary import CONSTANT
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+
+def select(condition: Tensor, kept: Tensor, other: Tensor) -> Tensor:
+    """``torch.where``, also of a condition that is a number: it holds where that is not 0."""
+    given = (condition, kept, other)
+    if has_torch_function(given):  # tracing records one call
+        result: Tensor = handle_torch_function(select, given, *given)
+        return result
+    return torch.where(condition.bool(), kept, other)
+
+
+def choose(condition: Tensor, kept: Tensor, constant: Tensor, reversed: bool = False) -> Tensor:
+    """``kept`` where the condition holds and a stored tensor elsewhere; with ``reversed`` the other way round.
+
+    Args:
+        condition: Truth values; any shape.
+        kept: Of the same shape.
+        constant: Broadcasts to it.
+        reversed: The constant stands where the condition holds.
+    """
+    given = (condition, kept, constant)
+    if has_torch_function(given):  # tracing records one call
+        result: Tensor = handle_torch_function(choose, given, *given, reversed=reversed)
+        return result
+    return torch.where(condition.bool(), *((constant, kept) if reversed else (kept, constant)))
+
+
+@dataclass(frozen=True)
+class WhereParams:
+    """Parameters of ``fixed_where``; ``DATA_IN_2`` describes the second choice, constant or not."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_1_PRECISION_0: int
+    DATA_IN_1_PRECISION_1: int
+    DATA_IN_1_SIGNED: int
+    DATA_IN_1_TENSOR_SIZE_DIM_0: int
+    DATA_IN_1_TENSOR_SIZE_DIM_1: int
+    DATA_IN_1_TENSOR_SIZE_DIM_2: int
+    DATA_IN_1_PARALLELISM_DIM_0: int
+    DATA_IN_1_PARALLELISM_DIM_1: int
+    DATA_IN_1_PARALLELISM_DIM_2: int
+    HAS_CONSTANT: int
+    DATA_IN_2_PRECISION_0: int
+    DATA_IN_2_PRECISION_1: int
+    DATA_IN_2_SIGNED: int
+    DATA_IN_2_TENSOR_SIZE_DIM_0: int
+    DATA_IN_2_TENSOR_SIZE_DIM_1: int
+    DATA_IN_2_TENSOR_SIZE_DIM_2: int
+    DATA_IN_2_PARALLELISM_DIM_0: int
+    DATA_IN_2_PARALLELISM_DIM_1: int
+    DATA_IN_2_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    REVERSED: int
+    ROUNDING: int
+    OVERFLOW: int
+
+    @property
+    def second(self) -> str:
+        """Name of the second choice."""
+        return CONSTANT if self.HAS_CONSTANT else "data_in_2"
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0`` (true where it is not 0), ``data_in_1`` and ``data_in_2`` of one shape -> ``data_out_0``.
+
+    In the place of ``data_in_2`` there may be a ``constant`` that broadcasts to the data; with the attribute
+    ``reversed`` it stands where the condition holds.
+    """
+    second, out = CONSTANT if CONSTANT in t else "data_in_2", a.formats["data_out_0"]
+    dtype = carrier(magnitude(out))
+    kept, other = (
+        as_carrier(cast(t[n], a.formats[n].frac_width, out, a.rounding, a.overflow), dtype)
+        for n in ("data_in_1", second)
+    )
+    choices = (other, kept) if a.attributes.get("reversed") else (kept, other)
+    return {"data_out_0": torch.where(t["data_in_0"] != 0, *choices)}
+
+
+def _build(r: Request) -> WhereParams:
+    formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
+    second = CONSTANT if CONSTANT in r.shapes else "data_in_2"
+    for name in {"data_in_1", second}:
+        binary.check_shapes(r, name)
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+    for name in ("data_in_1", "data_in_2"):
+        if name in r.parallelism:
+            lanes_within(r.node, name, r.parallelism[name], shape)
+    other = binary.streamed_shape(r, second) if second == CONSTANT else shape
+    return WhereParams(
+        **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
+        **tensor_params("DATA_IN_1", shape, formats["data_in_1"], (lanes,)),
+        HAS_CONSTANT=int(second == CONSTANT),
+        **tensor_params("DATA_IN_2", other, formats[second], (lanes,)),
+        **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
+        REVERSED=int(bool(r.arithmetic.attributes.get("reversed"))),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _ports(p: WhereParams) -> tuple[Stream, ...]:
+    first, kept, other = (stream_of(p, f"DATA_IN_{i}", "in") for i in range(3))
+    if p.HAS_CONSTANT:
+        repeat = first.beats // other.beats
+        other = Stream(CONSTANT, "in", other.shape, other.fmt, other.parallelism, repeat=repeat)
+    return (first, kept, other, stream_of(p, "DATA_OUT_0", "out"))
+
+
+def _tied(p: WhereParams) -> Mapping[str, str]:
+    name = "data_in_2" if p.HAS_CONSTANT else CONSTANT
+    return {name: "'0", f"{name}_valid": "1'b0", f"{name}_ready": ""}
+
+
+def _arithmetic(p: WhereParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_in_1": format_of(p, "DATA_IN_1")}
+    formats |= {p.second: format_of(p, "DATA_IN_2"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    attributes = {"reversed": True} if p.REVERSED else {}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
+
+
+def _latency(p: WhereParams) -> Latency:
+    beats = stream_of(p, "DATA_IN_0", "in").beats
+    return Latency.from_steps(Steps.registered(beats, 3 - p.HAS_CONSTANT, skid=True))
+
+
+def _covering(formats: Mapping[str, FixedFormat]) -> FixedFormat:
+    return binary.covering_both({name: fmt for name, fmt in formats.items() if name != "data_in_0"})
+
+
+def _case(
+    name: str,
+    shape: Sequence[int],
+    lanes: int,
+    formats: Sequence[FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    constant: Sequence[int] | None = None,
+    **attributes: Any,
+) -> Case:
+    second = "data_in_2" if constant is None else CONSTANT
+    named = dict(zip(("data_in_0", "data_in_1", second, "data_out_0"), formats, strict=True))
+    shapes = {n: tuple(shape) for n in ("data_in_0", "data_in_1")}
+    shapes[second] = tuple(shape if constant is None else constant)
+    request = Request(name, Arithmetic(named, *modes, attributes), shapes, {"data_in_0": (lanes,)})
+    return Case(name, _build(request), 6)
+
+
+def _cases() -> list[Case]:
+    bit, s8, s4 = FixedFormat(1, 0, signed=False), FixedFormat(8, 4), FixedFormat(4, 1)
+    u6, s16 = FixedFormat(6, 3, signed=False), FixedFormat(16, 9)
+    return [
+        _case("plain", (2, 3, 5), 2, (bit, s8, FixedFormat(8, 6), s8)),
+        _case("few_bits", (2, 9), 1, (bit, s4, u6, s4), (Rounding.HALF_UP, Overflow.WRAP)),
+        _case("numbers_as_truth", (3, 8), 4, (FixedFormat(2, 0), s16, s8, FixedFormat(20, 9))),
+        _case("else_number", (3, 10), 4, (bit, s8, FixedFormat(3, 1), s8), constant=()),
+        _case("per_channel", (2, 3, 10), 3, (bit, s8, FixedFormat(6, 2), s8), constant=(10,), reversed=True),
+    ]
+
+
+def _op(name: str, parameters: tuple[str, ...], cases: Any, **facets: Any) -> OpDef:
+    return OpDef(
+        name=name,
+        mase_type="implicit_func",
+        parameters=parameters,
+        golden=golden,
+        formats=("data_in_0", "data_in_1", *(parameters or ("data_in_2",)), "data_out_0"),
+        default_out=_covering,
+        hardware=Hardware(
+            module="fixed_where",
+            file="ops/fixed_where.sv",
+            dependence_files=(
+                "lib/elementwise_check.sv",
+                "lib/operand_check.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/skid_buffer.sv",
+                "lib/stream_join.sv",
+            ),
+            params=WhereParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=cases,
+            follows_input=True,
+            static=parameters,
+            broadcast=parameters,
+            tied=_tied,
+        ),
+        **facets,
+    )
+
+
+OPS = (
+    _op("where", (), lambda: [c for c in _cases() if not c.params.HAS_CONSTANT], functions=(torch.where, select),
+        methods=("where",)),
+    _op("choose", (CONSTANT,), lambda: [c for c in _cases() if c.params.HAS_CONSTANT], functions=(choose,),
+        attributes=("reversed",)),
+)  # fmt: skip
