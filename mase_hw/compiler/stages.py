@@ -32,6 +32,7 @@ from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
 from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transform_pass
 from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
+from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
@@ -72,6 +73,7 @@ def quantise_pipeline(
         Step("lower_arithmetic", lower_arithmetic_transform_pass),
         Step("lower_slices", lower_slices_transform_pass),
         Step("lower_movement", lower_movement_transform_pass),
+        Step("lower_rows", lower_rows_transform_pass),
         *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),
         *keep,

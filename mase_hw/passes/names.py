@@ -26,6 +26,7 @@ PASS_NAMES = frozenset(
         "lower_layers_transform_pass",
         "lower_arithmetic_transform_pass",
         "lower_movement_transform_pass",
+        "lower_rows_transform_pass",
         "lower_slices_transform_pass",
         "noise_analysis_pass",
         "profile_statistics_analysis_pass",

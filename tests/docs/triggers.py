@@ -95,14 +95,14 @@ def _images() -> Iterator[Tensor]:
 
 
 class Shares(nn.Module):
-    """A layer on shares that sum up to one."""
+    """A layer on a function that hardware does not have."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(4, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x[:, :4].softmax(1))
+        return self.fc(x[:, :4].cosh())
 
 
 def _nan() -> object:
@@ -206,7 +206,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "metadata key": lambda: _initialised().node("fc1").meta["mase"]["common"]["args"]["weigth"],
     "too early": _early,
     "not observed": lambda: quantize_transform_pass(_initialised(), {"default": {"config": WIDTHS}}),
-    "unknown op": compiling(net(fc1=nn.Linear(8, 4), gate=nn.Softmin(1))),
+    "unknown op": compiling(net(fc1=nn.Linear(8, 4), gate=nn.LPPool1d(2, 2))),
     "no hardware": compiling(Shares()),
     "float": compiling(config={"quantize": {"default": {"config": {"name": None}}}}),
     "parallelism": compiling(config={"hardware": {"parallelism": {"fc1": {"data_in_0": 16}}}}),

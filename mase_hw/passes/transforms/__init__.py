@@ -8,6 +8,7 @@ from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
 from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transform_pass
 from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
+from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
@@ -27,6 +28,7 @@ __all__ = [
     "lower_arithmetic_transform_pass",
     "lower_layers_transform_pass",
     "lower_movement_transform_pass",
+    "lower_rows_transform_pass",
     "lower_slices_transform_pass",
     "quantize_transform_pass",
     "simplify_graph_transform_pass",

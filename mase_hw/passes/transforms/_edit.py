@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils import parametrize
 
 from mase_hw.errors import GraphError
-from mase_hw.ir import MaseGraph
+from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import describe
+from mase_hw.ir.binding import slots
+from mase_hw.ir.tensors import TensorDict
 from mase_hw.ir.trace.inplace import written
 from mase_hw.nn import Quantized, QuantizeInput
 
@@ -97,6 +101,24 @@ def changed(graph: MaseGraph, nodes: Iterable[fx.Node]) -> None:
             for user, arg in graph.consumers(node, name):
                 graph.tensor(user, arg).value = None
                 graph.meta_of(user).software.args.pop(arg, None)
+
+
+def describe_call(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:
+    """Common metadata of a call that a transform has made: of a function in the catalogue, on one tensor."""
+    meta = node.meta["mase"] = MaseMetadata(node, graph.model)
+    op = graph.op_of(node)
+    if op is None:
+        raise GraphError("a transform made a call that no op of the catalogue is", node=node.name)
+    meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
+    given = graph.tensor(source, "data_out_0")
+    args = TensorDict()
+    for slot in slots(op, graph.model, node, {source: graph.meta_of(source).common.results}):
+        args[slot.name] = given.copy() if slot.source is not None else slot.value
+    meta.common.args = args
+    function: Any = node.target
+    shape = list(function(torch.empty(given.shape, device="meta"), *node.args[1:]).shape)
+    value = function(given.value, *node.args[1:]) if isinstance(given.value, Tensor) else None
+    meta.common.results["data_out_0"] = dataclasses.replace(given, shape=shape, value=value)
 
 
 def bypass(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import operator
 from collections.abc import Sequence
@@ -11,10 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from mase_hw.ir import MaseGraph, MaseMetadata
-from mase_hw.ir.binding import slots
+from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.ir.tensors import TensorDict
 from mase_hw.ops.slice import slice_dim
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
@@ -136,7 +133,7 @@ class _Lowering:
         if kept >= 0:
             node.op, node.target = "call_function", recipe[kept][0]
             node.args, node.kwargs = (last, *recipe[kept][1]), {}
-            self._describe(node, last)
+            edit.describe_call(self.graph, node, last)
             last = self._chain(node.next, node, f"{node.name}_shape", recipe[kept + 1 :])
         for user in users:
             user.replace_input_with(node, last)
@@ -146,26 +143,9 @@ class _Lowering:
         for function, args in recipe:
             with self.graph.fx_graph.inserting_before(before):
                 made = self.graph.fx_graph.create_node("call_function", function, (source, *args), {}, name=name)
-            self._describe(made, source)
+            edit.describe_call(self.graph, made, source)
             source = made
         return source
-
-    def _describe(self, node: fx.Node, source: fx.Node) -> None:
-        """Common metadata of a new node."""
-        meta = node.meta["mase"] = MaseMetadata(node, self.graph.model)
-        op = self.graph.op_of(node)
-        assert op is not None  # slice, squeeze and unsqueeze are in every catalogue
-        meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
-        given = self.graph.tensor(source, "data_out_0")
-        args = TensorDict()
-        for slot in slots(op, self.graph.model, node, {source: self.graph.meta_of(source).common.results}):
-            args[slot.name] = given.copy() if slot.source is not None else slot.value
-        meta.common.args = args
-
-        function: Any = node.target
-        shape = list(function(torch.empty(given.shape, device="meta"), *node.args[1:]).shape)
-        value = function(given.value, *node.args[1:]) if isinstance(given.value, Tensor) else None
-        meta.common.results["data_out_0"] = dataclasses.replace(given, shape=shape, value=value)
 
     def _drop(self, nodes: list[fx.Node]) -> None:
         """Erase nodes that nobody reads, and the sizes that only they read."""

@@ -1,0 +1,134 @@
+"""``exp(-d)`` of distances, from memory: one table, or the product of two where the distance has many bits.
+
+The result falls with ``d`` by construction: a table is made so, and in a product the fine factor falls within one
+coarse factor, and a coarse factor is at most the one before it times the smallest fine one. So an element that is
+larger never gets the smaller exponential.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mase_hw.errors import FormatError
+from mase_hw.opdef import Memory
+from mase_hw.ops._lookup import TABLE_BITS
+
+WORST = 0.625
+"""Largest error of an exponential, in its LSBs, the rounding included."""
+_GUARDS = (4, 6, 8, 10)
+_WIDEST = 36
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """All that fixes the bits of ``exp(-d * 2**-source)``.
+
+    Args:
+        frac: Fraction bits of the result; 1 has the mantissa ``2**frac``.
+        index: Bits of a distance that count; from ``2**index`` on the result is 0.
+        fine: Low bits of them that have a factor of their own; 0 for one table.
+        factor: Fraction bits of the factors; 0 for one table.
+        coarse_table: Results, or factors, by the bits above.
+        fine_table: Factors by the low bits; empty for one table.
+    """
+
+    frac: int
+    index: int
+    fine: int
+    factor: int
+    coarse_table: Ints
+    fine_table: Ints
+
+    def memories(self) -> dict[str, Memory]:
+        """The tables as the hardware reads them."""
+        bits = (self.factor if self.fine else self.frac) + 1
+        found = {"COARSE_FILE": Memory(tuple(self.coarse_table.tolist()), bits)}
+        if self.fine:
+            found["FINE_FILE"] = Memory(tuple(self.fine_table.tolist()), bits)
+        return found
+
+
+@functools.lru_cache(maxsize=64)
+def exponent(width: int, source: int, frac: int) -> Exponent:
+    """The tables for distances of ``width`` bits with ``source`` fraction bits.
+
+    Args:
+        width: Bits of a distance, which is not negative.
+        source: Its fraction bits.
+        frac: Fraction bits of the result.
+
+    Raises:
+        FormatError: If the tables or their product would be too wide.
+    """
+    # From here on every result rounds to 0.
+    limit = math.log(2.0) * (frac + 1)
+    last = int(min(math.ceil(math.ldexp(limit, source)), 1 << width)) if source < 64 else 1 << width
+    index = max(1, min(width, last.bit_length()))
+    if frac > _WIDEST:
+        raise _too_wide(frac)
+    if index <= TABLE_BITS:
+        return Exponent(frac, index, 0, 0, _falling(index, 0, source, frac), np.zeros(0, np.int64))
+    if index > 2 * TABLE_BITS:
+        raise FormatError(
+            "the exponential of a distance of so many bits needs too large a memory",
+            got=f"{index} bits",
+            expected=f"at most {2 * TABLE_BITS}",
+            remedy="use fewer fraction bits for the input",
+        )
+    fine = index // 2
+    for guard in _GUARDS:
+        factor = frac + guard
+        low, high = _falling(fine, 0, source, factor), _falling(index - fine, fine, source, factor)
+        most = int(low[-1])
+        for at in range(1, len(high)):
+            high[at] = min(high[at], int(high[at - 1]) * most >> factor)
+        off = sum(np.abs(t - _exact(t, s, source, factor)).max() for t, s in ((low, 0), (high, fine)))
+        if 0.5 + float(off) * 2.0**-guard <= WORST:
+            return Exponent(frac, index, fine, factor, high, low)
+    raise _too_wide(frac)
+
+
+def _too_wide(frac: int) -> FormatError:
+    return FormatError(
+        "the exponentials of these formats are too wide",
+        got=f"{frac} fraction bits",
+        expected=f"at most {_WIDEST}",
+        remedy="use fewer fraction bits for the output, or shorter rows",
+    )
+
+
+def _exact(table: Ints, shift: int, source: int, frac: int) -> npt.NDArray[np.float64]:
+    """The exponentials in LSBs, in float64."""
+    steps = torch.arange(len(table), dtype=torch.float64) * math.ldexp(1.0, shift - source)
+    return np.asarray((torch.exp(-steps) * math.ldexp(1.0, frac)).numpy(), dtype=np.float64)
+
+
+def _falling(bits: int, shift: int, source: int, frac: int) -> Ints:
+    """Rounded exponentials of ``k * 2**(shift - source)``, none above the one before it."""
+    exact = _exact(np.zeros(1 << bits, np.int64), shift, source, frac)
+    return np.minimum.accumulate(np.rint(exact).astype(np.int64))
+
+
+def evaluate(plan: Exponent, distance: Tensor) -> Tensor:
+    """Exponentials (int64) of distances of any shape, on their device."""
+    d = distance.to(torch.int64)
+    inside = d < (1 << plan.index)
+    d = torch.where(inside, d, torch.zeros_like(d))
+    coarse = torch.from_numpy(plan.coarse_table).to(d.device)[d >> plan.fine]
+    if plan.fine:
+        low = torch.from_numpy(plan.fine_table).to(d.device)[d & ((1 << plan.fine) - 1)]
+        drop = 2 * plan.factor - plan.frac
+        # In two parts, because the product may have more than 63 bits.
+        part = min(drop - 1, 16)
+        above, below = coarse * (low >> part), coarse * (low & ((1 << part) - 1)) + (1 << (drop - 1))
+        coarse = (above + (below >> part)) >> (drop - part)
+    return torch.where(inside, coarse, torch.zeros_like(coarse))

@@ -1,0 +1,312 @@
+"""Softmax, softmin and log_softmax along the last dimension.
+
+With ``m`` the maximum of a row (the minimum for softmin), ``d = |x - m|`` and ``e = exp(-d)`` rounded to ``K`` fraction
+bits (:mod:`mase_hw.ops.rows._exponent`), the sum ``s`` of a row is exact, and
+
+* softmax and softmin are ``cast(e / s)``, the exact quotient rounded once;
+* log_softmax is ``cast(-d - ln(s))``, exact but for the logarithm, which is computed in segments
+  (:mod:`mase_hw.ops._piecewise`).
+
+**Error.** ``e`` is off by at most 0.625 LSB and exact for ``d = 0``, so of ``N`` elements ``e / s`` is off by less than
+``0.625 N * 2**-K``: ``2**K`` is above ``1.25 N`` LSBs of the output, so by at most half of one before the cast. For
+log_softmax ``K`` has one bit more and the logarithm three fraction bits more than the output, which is 0.35 LSB. With a
+cast to the nearest number the result differs by at most 1 LSB from the exact one.
+
+**Order.** ``e`` falls with ``d``, a quotient rises with ``e``, and a cast keeps the order: of two elements of a row
+the larger one never gets the smaller result (for softmin, the larger one), and the maximum always has the largest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
+from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.ops import _elementwise as elementwise
+from mase_hw.ops._division import divide_cast
+from mase_hw.ops._lookup import Key
+from mase_hw.ops._piecewise import evaluate as logarithm
+from mase_hw.ops._piecewise import fit
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops.rows._exponent import Exponent, evaluate, exponent
+from mase_hw.ops.rows._rows import along, lowered_size, relayout, row_shape, row_steps, tiles_of
+from mase_hw.steps import Steps
+
+SOFTMAX, SOFTMIN, LOG = range(3)
+"""Codes of the parameter ``FUNCTION``."""
+LOG_LATENCY = 8
+
+
+@dataclass(frozen=True)
+class SoftmaxParams(elementwise.ElementwiseParams):
+    """Parameters of ``fixed_softmax``; those of the logarithm have no meaning for the others."""
+
+    FUNCTION: int
+    EXP_FRAC: int
+    INDEX_WIDTH: int
+    FINE_WIDTH: int
+    FACTOR_FRAC: int
+    LOG_WIDTH: int
+    LOG_FRAC: int
+    SEGMENTS: int
+    STEP_WIDTH: int
+    COEFFICIENT_FRAC: int
+    C0_WIDTH: int
+    C1_WIDTH: int
+    C2_WIDTH: int
+
+
+def softmax_rows(input: Tensor, size: int) -> Tensor:
+    """Softmax along the last dimension, which has ``size`` elements; what any softmax is lowered to."""
+    return functional.softmax(input, -1)
+
+
+def softmin_rows(input: Tensor, size: int) -> Tensor:
+    """Softmin along the last dimension, which has ``size`` elements."""
+    return functional.softmin(input, -1)
+
+
+def log_softmax_rows(input: Tensor, size: int) -> Tensor:
+    """The logarithm of softmax along the last dimension, which has ``size`` elements."""
+    return functional.log_softmax(input, -1)
+
+
+FLOAT = {SOFTMAX: functional.softmax, SOFTMIN: functional.softmin, LOG: functional.log_softmax}
+
+
+def exponentials(a: Arithmetic, size: int, function: int) -> Exponent:
+    """The table of exp for rows of ``size`` elements."""
+    source, target = a.formats["data_in_0"], a.formats["data_out_0"]
+    frac = max(target.frac_width, 0) + (5 * size // 4).bit_length() + int(function == LOG)
+    return exponent(source.width, source.frac_width, frac)
+
+
+def logarithms(a: Arithmetic, size: int) -> Key:
+    """The logarithm of a sum of ``size`` exponentials, as a piecewise function."""
+    frac = exponentials(a, size, LOG).frac
+    fine = max(a.formats["data_out_0"].frac_width, 0) + 3
+    whole = int(math.log(size)).bit_length()
+    source = FixedFormat(frac + size.bit_length(), frac, signed=False)
+    return ("log", (), source, FixedFormat(whole + fine, fine, signed=False), Rounding.HALF_EVEN, Overflow.SATURATE)
+
+
+def golden(function: int) -> Golden:
+    """``data_in_0`` of any shape -> ``data_out_0`` of the same shape; rows along ``dim``, or the last dimension."""
+
+    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        target, dim = a.formats["data_out_0"], along(a.attributes, t["data_in_0"].ndim)
+        dtype = carrier(magnitude(target))
+        if symbolic(t["data_in_0"]):
+            return {"data_out_0": as_carrier(t["data_in_0"], dtype)}
+        out = _exact(function, a, t["data_in_0"].detach().to(torch.int64), dim)
+        if t["data_in_0"].requires_grad and out.is_floating_point():
+            out = straight_through(out, _surrogate(function, a, t["data_in_0"], dim))
+        return {"data_out_0": as_carrier(out, dtype)}
+
+    return compute
+
+
+def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
+    source, target, size = a.formats["data_in_0"], a.formats["data_out_0"], x.shape[dim] if x.ndim else 1
+    distance = x - x.amin(dim, keepdim=True) if function == SOFTMIN else x.amax(dim, keepdim=True) - x
+    plan = exponentials(a, size, function)
+    terms = evaluate(plan, distance)
+    total = terms.sum(dim, keepdim=True)
+    if function != LOG:
+        limits = (1 << plan.frac, size << plan.frac)
+        return divide_cast(terms, total, limits, 0, target, a.rounding, a.overflow)
+    key = logarithms(a, size)
+    frac = max(source.frac_width, key[3].frac_width)
+    far, near = (frac - fmt.frac_width for fmt in (source, key[3]))
+    carrier((1 << source.width + far) + (1 << key[3].width + near), name="log_softmax")
+    exact = -(distance << far) - (logarithm(key, total).to(torch.int64) << near)
+    return cast(exact, frac, target, a.rounding, a.overflow)
+
+
+def _surrogate(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
+    """The float function in units of the output, for the gradient only."""
+    target = a.formats["data_out_0"]
+    smooth: Tensor = FLOAT[function](x.double() * a.formats["data_in_0"].scale, dim)
+    smooth = smooth * math.ldexp(1.0, target.frac_width)
+    return smooth.clamp(target.min_mantissa, target.max_mantissa) if a.overflow is Overflow.SATURATE else smooth
+
+
+def _build(function: int) -> Callable[[Request], SoftmaxParams]:
+    def build(r: Request) -> SoftmaxParams:
+        a, (rows, size) = r.arithmetic, row_shape(r)
+        lowered_size(r)
+        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
+        plan = exponentials(a, size, function)
+        segments: dict[str, int] = dict.fromkeys(("SEGMENTS", "STEP_WIDTH"), 1) | {"COEFFICIENT_FRAC": 0}
+        widths: tuple[int, ...] = (1, 1, 1)
+        fmt = FixedFormat(1, 0)
+        if function == LOG:
+            key = logarithms(a, size)
+            cut, fmt = fit(key), key[3]
+            segments, widths = (
+                {"SEGMENTS": cut.segments, "STEP_WIDTH": cut.step, "COEFFICIENT_FRAC": cut.frac},
+                cut.widths,
+            )
+        return SoftmaxParams(
+            **tensor_params("DATA_IN_0", (rows, size), a.formats["data_in_0"], (lanes,)),
+            **tensor_params("DATA_OUT_0", (rows, size), a.formats["data_out_0"], (lanes,)),
+            ROUNDING=int(a.rounding),
+            OVERFLOW=int(a.overflow),
+            FUNCTION=function,
+            EXP_FRAC=plan.frac,
+            INDEX_WIDTH=plan.index,
+            FINE_WIDTH=plan.fine,
+            FACTOR_FRAC=plan.factor,
+            LOG_WIDTH=fmt.width,
+            LOG_FRAC=fmt.frac_width,
+            **segments,
+            **{f"C{i}_WIDTH": width for i, width in enumerate(widths)},
+        )
+
+    return build
+
+
+def _arithmetic(p: SoftmaxParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    size = {"size": p.DATA_IN_0_TENSOR_SIZE_DIM_0}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), size)
+
+
+def _memories(function: int) -> Callable[[Arithmetic], dict[str, Memory]]:
+    def memories(a: Arithmetic) -> dict[str, Memory]:
+        size = int(a.attributes["size"])
+        found = exponentials(a, size, function).memories()
+        return found | (fit(logarithms(a, size)).memories() if function == LOG else {})
+
+    return memories
+
+
+def _latency(p: SoftmaxParams) -> Latency:
+    stream = stream_of(p, "DATA_IN_0", "in")
+    beats, tiles = stream.beats, tiles_of(p.DATA_IN_0_TENSOR_SIZE_DIM_0, p.DATA_IN_0_PARALLELISM_DIM_0)
+    levels = (p.DATA_IN_0_PARALLELISM_DIM_0 - 1).bit_length()
+    is_log = p.FUNCTION == LOG
+    return Latency.from_steps(
+        row_steps(beats, tiles, note=2),
+        Steps.registered(beats, pipe=3 if p.FINE_WIDTH else 2),
+        row_steps(beats, tiles, note=2 + levels + (LOG_LATENCY if is_log else 0)),
+        Steps.registered(beats, pipe=1 if is_log else 3 + max(p.DATA_OUT_0_PRECISION_1, 0)),
+    )
+
+
+EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
+
+
+def _case(
+    function: int,
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    formats: tuple[FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = EVEN,
+    frames: int = 4,
+) -> Case:
+    named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
+    a = Arithmetic(named, *modes, {"size": shape[-1]})
+    return Case(name, _build(function)(Request(name, a, {"data_in_0": shape}, {"data_in_0": (lanes,)})), frames)
+
+
+def _cases(function: int) -> Callable[[], list[Case]]:
+    def case(*given: Any, **more: Any) -> Case:
+        return _case(function, *given, **more)
+
+    s8, u8, u16 = FixedFormat(8, 4), FixedFormat(8, 5, signed=False), FixedFormat(16, 14, signed=False)
+
+    def softmax() -> list[Case]:
+        return [
+            case("one_lane", (1, 3, 9), 1, (s8, FixedFormat(8, 8, signed=False))),
+            case("uneven_fold", (2, 3, 7), 3, (u8, FixedFormat(8, 6)), (Rounding.HALF_UP, Overflow.WRAP)),
+            case("wide", (5, 6), 2, (FixedFormat(16, 12), u16), (Rounding.FLOOR, Overflow.SATURATE)),
+            case("one_beat", (6, 4), 4, (FixedFormat(4, 2), FixedFormat(6, 5, signed=False)), frames=5),
+        ]
+
+    def softmin() -> list[Case]:
+        return [case("fold", (4, 6), 2, (s8, FixedFormat(9, 9, signed=False)), (Rounding.HALF_AWAY, Overflow.SATURATE))]
+
+    def log() -> list[Case]:
+        return [
+            case("one_lane", (3, 5), 1, (s8, FixedFormat(8, 3))),
+            case(
+                "uneven_fold", (2, 2, 7), 3, (FixedFormat(14, 10), FixedFormat(12, 6)), (Rounding.TRUNC, Overflow.WRAP)
+            ),
+        ]
+
+    return {SOFTMAX: softmax, SOFTMIN: softmin, LOG: log}[function]
+
+
+def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -> OpDef:
+    return OpDef(
+        name=name,
+        mase_type="module_related_func",
+        attributes=("dim", "size"),
+        golden=golden(function),
+        relayout=relayout,
+        hardware=Hardware(
+            module="fixed_softmax",
+            file="ops/fixed_softmax.sv",
+            dependence_files=(
+                "lib/elementwise_check.sv",
+                "lib/row_end.sv",
+                "lib/loop_counter.sv",
+                "lib/stream_fifo.sv",
+                "lib/row_fifo.sv",
+                "lib/pipeline_control.sv",
+                "lib/row_max.sv",
+                "lib/row_distance.sv",
+                "lib/fixed_adder_tree.sv",
+                "lib/fixed_accumulator.sv",
+                "lib/row_sum.sv",
+                "lib/fixed_lookup.sv",
+                "lib/fixed_exponent.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/row_share.sv",
+                "lib/fixed_piecewise.sv",
+                "lib/register_slice.sv",
+                "lib/fixed_cast_slice.sv",
+            ),
+            params=SoftmaxParams,
+            build=_build(function),
+            ports=elementwise.ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases(function),
+            follows_input=True,
+            layout="rows",
+            memories=_memories(function),
+        ),
+        **{**targets, "functions": (rows, *targets["functions"])},
+    )
+
+
+OPS = (
+    _op(
+        "softmax",
+        SOFTMAX,
+        softmax_rows,
+        modules=(nn.Softmax,),
+        functions=(functional.softmax, torch.softmax, torch.special.softmax),
+        methods=("softmax",),
+    ),
+    _op("softmin", SOFTMIN, softmin_rows, modules=(nn.Softmin,), functions=(functional.softmin,)),
+    _op(
+        "log_softmax",
+        LOG,
+        log_softmax_rows,
+        modules=(nn.LogSoftmax,),
+        functions=(functional.log_softmax, torch.log_softmax, torch.special.log_softmax),
+        methods=("log_softmax",),
+    ),
+)

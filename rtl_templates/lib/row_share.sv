@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// row_share: exact shares of the sum of a row, rounded once.
+//
+// Each lane is 0 <= in_data <= in_divisor, divided by in_divisor > 0 without
+// restoring remainders: FRAC + 1 bits of the quotient, one a stage, and a bit
+// that says whether anything is left, which decides every rounding. ROUNDING and
+// OVERFLOW as in fixed_cast_unit.
+//
+// Latency:    FRAC + 2 cycles; stage k moves when enable[k] is high.
+// Throughput: 1 beat per cycle.
+// Golden:     `divide_cast` in `mase_hw/ops/_division.py`.
+module row_share #(
+    parameter int LANES      = 1,
+    parameter int WIDTH      = 8,
+    parameter int DIV_WIDTH  = 8,
+    parameter int FRAC       = 8,
+    parameter int OUT_WIDTH  = 8,
+    parameter int OUT_FRAC   = 0,
+    parameter int OUT_SIGNED = 1,
+    parameter int ROUNDING   = 0,
+    parameter int OVERFLOW   = 0
+) (
+    input  logic                                clk,
+    input  logic [     FRAC+1:0]                enable,
+    input  logic [    LANES-1:0][    WIDTH-1:0] in_data,
+    input  logic [DIV_WIDTH-1:0]                in_divisor,
+    output logic [    LANES-1:0][OUT_WIDTH-1:0] out_data
+);
+
+  if (DIV_WIDTH < WIDTH) begin : g_bad_width
+    // Refuses DIV_WIDTH=7; takes DIV_WIDTH=8
+    $fatal(1, "row_share: DIV_WIDTH must be at least WIDTH %0d, got %0d", WIDTH, DIV_WIDTH);
+  end
+  if (FRAC <= OUT_FRAC || FRAC < 1) begin : g_bad_frac
+    // Refuses FRAC=0; OUT_FRAC=8; takes OUT_FRAC=7
+    $fatal(1, "row_share: FRAC %0d must be above OUT_FRAC %0d", FRAC, OUT_FRAC);
+  end
+
+  localparam int RestW = DIV_WIDTH + 1;
+
+  // A remainder lies in [-divisor, divisor); its sign is the next bit, inverted.
+  for (genvar s = 0; s <= FRAC; s++) begin : g_stage
+    logic [DIV_WIDTH-1:0] divisor;
+    logic [DIV_WIDTH-1:0] divisor_q;
+    if (s == 0) begin : g_divisor
+      assign divisor = in_divisor;
+    end else begin : g_divisor_before
+      assign divisor = g_stage[s-1].divisor_q;
+    end
+    always_ff @(posedge clk) begin
+      if (enable[s]) begin
+        divisor_q <= divisor;
+      end
+    end
+
+    for (genvar i = 0; i < LANES; i++) begin : g_lane
+      logic [RestW-1:0] twice;
+      logic             add;
+      logic [  RestW:0] sum;
+      logic [RestW-1:0] rest_q;
+      if (s == 0) begin : g_first
+        assign twice = RestW'(in_data[i]);
+        assign add   = 1'b0;
+      end else begin : g_next
+        logic [s-1:0] bits_q;
+        logic [s-1:0] bits_d;
+        assign twice = {g_stage[s-1].g_lane[i].rest_q[RestW-2:0], 1'b0};
+        assign add   = g_stage[s-1].g_lane[i].rest_q[RestW-1];
+        if (s == 1) begin : g_bit
+          assign bits_d = !add;
+        end else begin : g_bits
+          assign bits_d = {g_stage[s-1].g_lane[i].g_next.bits_q, !add};
+        end
+        always_ff @(posedge clk) begin
+          if (enable[s]) begin
+            bits_q <= bits_d;
+          end
+        end
+      end
+      // One carry chain: the lowest bits carry in a one for a difference.
+      assign sum = {twice, 1'b1} + {{1'b0, divisor} ^ {RestW{!add}}, !add};
+      always_ff @(posedge clk) begin
+        if (enable[s]) begin
+          rest_q <= sum[RestW:1];
+        end
+      end
+      unread u_unread (.unused(sum[0]));
+    end
+  end
+
+  for (genvar i = 0; i < LANES; i++) begin : g_round
+    logic [    RestW-1:0] rest;
+    logic [    RestW-1:0] restored;
+    logic                 left;
+    logic [     FRAC+1:0] quotient;
+    logic [OUT_WIDTH-1:0] result;
+    assign rest     = g_stage[FRAC].g_lane[i].rest_q;
+    assign restored = rest + {1'b0, g_stage[FRAC].divisor_q};
+    assign left     = (rest != '0) && (restored != '0);
+    assign quotient = {g_stage[FRAC].g_lane[i].g_next.bits_q, !rest[RestW-1], left};
+    fixed_cast_unit #(
+        .IN_WIDTH  (FRAC + 2),
+        .IN_FRAC   (FRAC + 1),
+        .IN_SIGNED (0),
+        .OUT_WIDTH (OUT_WIDTH),
+        .OUT_FRAC  (OUT_FRAC),
+        .OUT_SIGNED(OUT_SIGNED),
+        .ROUNDING  (ROUNDING),
+        .OVERFLOW  (OVERFLOW)
+    ) u_cast (
+        .in_data (quotient),
+        .out_data(result)
+    );
+    always_ff @(posedge clk) begin
+      if (enable[FRAC+1]) begin
+        out_data[i] <= result;
+      end
+    end
+  end
+
+endmodule
