@@ -13,7 +13,7 @@ from mase_hw.steps import Steps
 
 UNLIMITED = 1 << 40
 """Room of a buffer that never fills."""
-MOST_BLOCKS = 16
+MOST_BLOCKS = 8
 """Blocks of a frame, about."""
 LEAST_BEATS = 128
 """Beats of a block, about."""

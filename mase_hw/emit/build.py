@@ -10,6 +10,7 @@ import torch.fx as fx
 from mase_hw.beat_times import Solved
 from mase_hw.catalogue import EXTERNAL, Hardware, Memory, verilog_params
 from mase_hw.emit.fifos import insert_fifos
+from mase_hw.emit.schedule import Followed
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
@@ -345,13 +346,23 @@ def _word_port(direction: Direction, beats: int, bits: int) -> Stream:
     )
 
 
-def build_netlist(graph: MaseGraph, name: str = "top", solved: Solved | None = None) -> Netlist:
+def build_netlist(graph: MaseGraph, name: str = "top") -> Netlist:
+    """The netlist of :func:`build_followed`."""
+    return build_followed(graph, name)[0]
+
+
+def build_followed(
+    graph: MaseGraph, name: str = "top", solved: Solved | None = None
+) -> tuple[Netlist, Followed | None]:
     """Build and verify the netlist of a graph, FIFOs on reconvergent paths included.
 
     Args:
         graph: A graph on which the hardware metadata pass has run.
         name: Module name of the top level.
         solved: What was computed before for networks with the same modules.
+
+    Returns:
+        The netlist, and what was found of its timing (see :func:`mase_hw.emit.fifos.insert_fifos`).
 
     Raises:
         ConfigError: If a configured depth of a FIFO would deadlock the design.
@@ -364,5 +375,4 @@ def build_netlist(graph: MaseGraph, name: str = "top", solved: Solved | None = N
         for node in graph.nodes
         for port, depth in graph.meta_of(node).hardware.fifo_depth.items()
     }
-    insert_fifos(netlist, graph.catalogue, given, solved)
-    return netlist
+    return netlist, insert_fifos(netlist, graph.catalogue, given, solved)

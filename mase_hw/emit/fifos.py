@@ -23,7 +23,7 @@ from mase_hw.beat_times import UNLIMITED, BeatNetwork, Solved
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
 from mase_hw.emit.progress import finishes
-from mase_hw.emit.schedule import FRAMES, Timeline
+from mase_hw.emit.schedule import FRAMES, Followed, Timeline
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.steps import Steps
@@ -32,7 +32,7 @@ from mase_hw.streams import Direction, Stream
 
 def insert_fifos(
     netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, int] | None = None, solved: Solved | None = None
-) -> None:
+) -> Followed | None:
     """Put the FIFOs into a netlist, which is verified again.
 
     Args:
@@ -41,20 +41,26 @@ def insert_fifos(
         depths: Depths that are given, by ``node.port`` of the data input they stand before; 0 for none.
         solved: What was computed before for networks with the same modules.
 
+    Returns:
+        What was found of the timing of the design with these FIFOs; None if nothing was followed, or depths are given.
+
     Raises:
         ConfigError: If a depth names no data input, is negative, or would deadlock the design.
     """
     timeline = Timeline(netlist, catalogue, solved)
     pins = _reconvergent(timeline)
     given = _given(timeline, depths or {})
-    found = _depths(timeline, pins) if pins else {}
+    found, followed = _depths(timeline, pins) if pins else ({}, None)
     wanted = {pin: depth for pin, depth in (found | given).items() if depth}
     if given:
         _check(timeline, found, given)
     for pin, depth in wanted.items():
-        _insert(netlist, timeline, pin, depth, pin in given)
+        name = _insert(netlist, timeline, pin, depth, pin in given)
+        if followed is not None and pin in followed.edges:
+            followed.edges[Pin(name, "out_data")] = followed.edges[pin]
     if wanted:
         netlist.verify()
+    return None if given else followed
 
 
 def _data_pins(timeline: Timeline) -> dict[Pin, Pin]:
@@ -91,52 +97,61 @@ def _connected(links: list[tuple[str, str, Pin]], start: str, end: str, without:
     return end in seen
 
 
-def _depths(timeline: Timeline, pins: list[Pin]) -> dict[Pin, int]:
-    """Depth of the FIFO before every pin; 0 where no beat ever waits."""
+def _depths(timeline: Timeline, pins: list[Pin]) -> tuple[dict[Pin, int], Followed | None]:
+    """Depth of the FIFO before every pin, 0 where no beat ever waits; and how the design does with them."""
     chosen: set[Pin] = set()
+    # A FIFO costs a cycle, which can make beats of another branch wait that did not before.
     while True:
-        # A FIFO costs a cycle, which can make beats of another branch wait that did not before.
         buffers = {pin: _unlimited(delay=int(pin in chosen)) for pin in pins}
-        depths = dict.fromkeys(pins, 0)
-        for network, edges in (_one_frame(timeline, buffers), _at_pace(timeline, buffers)):
-            for pin in pins:
-                depths[pin] = max(depths[pin], _held(network, edges, timeline.into[pin], pin, pin in chosen))
+        network, edges = timeline.network(buffers=buffers)
+        network.advance()
+        depths = _most_held(timeline, network, edges, pins, chosen)
         more = {pin for pin, depth in depths.items() if depth} - chosen
+        if not more:
+            paced, paced_edges, interval = _at_pace(timeline, buffers)
+            for pin, depth in _most_held(timeline, paced, paced_edges, pins, chosen).items():
+                depths[pin] = max(depths[pin], depth)
+            more = {pin for pin, depth in depths.items() if depth} - chosen
         if not more:
             break
         chosen |= more
     if not timeline.exact:
         # The steps of some module are assumed: a whole frame is enough whatever it does within one.
         depths = {pin: max(depth, timeline.beats(timeline.into[pin])) for pin, depth in depths.items()}
-    return depths
+    return depths, None if interval is None else Followed(network, edges, interval)
 
 
 def _unlimited(delay: int) -> Steps:
     return Steps.queued(1, UNLIMITED, delay)
 
 
-def _held(network: BeatNetwork, edges: dict[Pin, int], source: Pin, pin: Pin, real: bool) -> int:
-    """Most beats that stand in a FIFO; with no delay of its own, only whether any beat waits."""
-    came, went = network.edges[edges[source]].offered, network.edges[edges[pin]].taken
-    if not real:
-        return int((went > came).any())
-    gone = np.searchsorted(went, came, "left")
-    return int((np.arange(len(came)) - gone).max()) + 1
+def _most_held(
+    timeline: Timeline, network: BeatNetwork, edges: dict[Pin, int], pins: list[Pin], real: set[Pin]
+) -> dict[Pin, int]:
+    """Most beats that stand in each FIFO; with no delay of its own, only whether any beat waits."""
+    depths = {}
+    for pin in pins:
+        came, went = network.edges[edges[timeline.into[pin]]].offered, network.edges[edges[pin]].taken
+        if pin in real:
+            gone = np.searchsorted(went, came, "left")
+            depths[pin] = int((np.arange(len(came)) - gone).max()) + 1
+        else:
+            depths[pin] = int((went > came).any())
+    return depths
 
 
-def _one_frame(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork, dict[Pin, int]]:
-    network, edges = timeline.network(buffers=buffers)
-    network.advance()
-    return network, edges
+def _at_pace(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork, dict[Pin, int], int | None]:
+    """Frames at the pace of the slowest part, or the one the design shows if its other buffers do not keep that up.
 
-
-def _at_pace(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork, dict[Pin, int]]:
-    """Frames at the pace of the slowest part, or the one the design shows if its other buffers do not keep that up."""
-    interval = max(timeline.intervals().values())
+    Returns:
+        The network, its edges, and its interval at full rate if that follows (see :func:`mase_hw.emit.schedule.predict`).
+    """
+    slowest = interval = max(timeline.intervals().values())
     while True:
         network, edges = timeline.network(timeline.paced(interval), buffers)
-        if network.settle(FRAMES) is not None:
-            return network, edges
+        settled = network.settle(FRAMES)
+        if settled is not None:
+            return network, edges, settled if interval == slowest or settled > interval else None
         output = timeline.netlist.outputs[0]
         ends = network.edges[edges[timeline.into[Pin(TOP, output.name)]]].taken[output.beats - 1 :: output.beats]
         half = len(ends) // 2
@@ -201,7 +216,8 @@ def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> 
     )
 
 
-def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, given: bool) -> None:
+def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, given: bool) -> str:
+    """Put a FIFO before a pin; its name."""
     index, net = next((i, n) for i, n in enumerate(netlist.nets) if n.sink == pin)
     bits, beats = net.stream.bits, timeline.beats(net.source)
     name = _free(netlist, f"{pin.instance}_{pin.port}_fifo")
@@ -222,6 +238,7 @@ def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, given: b
         netlist.files.append("lib/stream_fifo.sv")
     node = netlist.instance(pin.instance).node
     netlist.fifos.append(Fifo(name, f"{node}.{pin.port}", str(net.source), depth, bits, given))
+    return name
 
 
 def _free(netlist: Netlist, name: str) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mase_hw.beat_times import Solved
 from mase_hw.beats import to_words
-from mase_hw.emit.build import build_netlist
+from mase_hw.emit.build import build_followed
 from mase_hw.emit.bundle import Bundle, check_target
 from mase_hw.emit.constants import broadcast_values
 from mase_hw.emit.keywords import KEYWORDS
@@ -117,12 +117,12 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     if args.project_dir is not None:
         check_target(args.project_dir)
     solved = Solved()
-    netlist = build_netlist(graph, args.top_name, solved)
+    netlist, followed = build_followed(graph, args.top_name, solved)
     if args.top_name in netlist.signals():
         raise ConfigError(
             "the top's name is that of a signal inside it", field="top_name", got=args.top_name, remedy="choose another"
         )
-    schedule = predict(netlist, graph.catalogue, solved)
+    schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue)
     bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule))

@@ -183,12 +183,37 @@ class Timeline:
         return network, edges
 
 
-def predict(netlist: Netlist, catalogue: Catalogue, solved: Solved | None = None) -> Schedule:
+@dataclass(frozen=True)
+class Followed:
+    """What is known of a design from choosing the depths of its FIFOs.
+
+    Args:
+        network: Its first frame at full rate.
+        edges: The edge of every source.
+        interval: Cycles per frame at full rate.
+    """
+
+    network: BeatNetwork
+    edges: dict[Pin, int]
+    interval: int
+
+
+def predict(
+    netlist: Netlist, catalogue: Catalogue, followed: Followed | None = None, solved: Solved | None = None
+) -> Schedule:
     """Predict fill latency and interval of a design.
+
+    Where buffers fill up slowly before the slowest module, full rate takes very many frames to settle. So frames are
+    offered at the interval of that module as well. No design is faster than its slowest module, and offering beats
+    earlier makes no beat later: if it keeps up with such frames, this is its interval at full rate as well. If it
+    settles slower than they come, it is further behind with every one of them, so that only its own cycles of
+    dependences decide (the cycle mean of max-plus algebra; F. Baccelli et al., "Synchronization and Linearity", ch. 3),
+    as they do at full rate.
 
     Args:
         netlist: The design.
         catalogue: Where the latency facets of its parts are.
+        followed: What is known of it already.
         solved: What was computed before for networks with the same modules.
     """
     timeline = Timeline(netlist, catalogue, solved)
@@ -196,12 +221,13 @@ def predict(netlist: Netlist, catalogue: Catalogue, solved: Solved | None = None
     bottleneck = max(intervals, key=lambda name: intervals[name])
     if not timeline.exact and not timeline.joined:
         return _chain(timeline, intervals, bottleneck)
-    network, edges = timeline.network()
-    settled = network.settle(SOON)
-    if settled is None and _sustained(timeline, intervals[bottleneck]):
-        settled = intervals[bottleneck]
-    if settled is None:
-        settled = network.settle(FRAMES)
+    settled: int | None
+    if followed is not None:
+        network, edges, settled = followed.network, followed.edges, followed.interval
+    else:
+        network, edges = timeline.network()
+        network.advance()
+        settled = _settled(timeline, network, intervals[bottleneck])
     start = network.edges[edges[Pin(TOP, netlist.inputs[0].name)]].when_taken(0)
     timings = {}
     for name, part in timeline.parts.items():
@@ -221,15 +247,14 @@ def predict(netlist: Netlist, catalogue: Catalogue, solved: Solved | None = None
     return Schedule(outputs[0].when_offered(0) - start, last, interval, bottleneck, timings, exact)
 
 
-def _sustained(timeline: Timeline, interval: int) -> bool:
-    """Whether the design settles with frames offered so many cycles apart.
-
-    Where buffers fill up slowly before the slowest module, full rate takes very many frames to settle. But no design is
-    faster than its slowest module, and offering beats earlier makes no beat later: if it keeps up with frames at the
-    interval of that module, this is its interval at full rate as well.
-    """
-    network, _ = timeline.network(timeline.paced(interval))
-    return network.settle(FRAMES) == interval
+def _settled(timeline: Timeline, network: BeatNetwork, interval: int) -> int | None:
+    """The interval of a design, if it settles with frames at the pace of its slowest part or at full rate."""
+    paced, _ = timeline.network(timeline.paced(interval))
+    for frames in (SOON, FRAMES):
+        for each in (paced, network):
+            if (settled := each.settle(frames)) is not None:
+                return settled
+    return None
 
 
 def _chain(timeline: Timeline, intervals: dict[str, int], bottleneck: str) -> Schedule:
