@@ -155,18 +155,23 @@ def cast(
     """
     if mantissa.dtype not in (torch.float32, torch.float64):
         mantissa = mantissa.to(torch.int64)
+    shift = frac - fmt.frac_width
+    result = _cast(mantissa, shift, fmt, rounding, overflow)
     observer = cast_observer()
-    if observer is not None:
-        narrow = carrier(magnitude(fmt))
-        seen = observed_cast(observer, mantissa.to(torch.int64), frac - fmt.frac_width, fmt, rounding, overflow)
-        return as_carrier(seen, narrow)
-    dtype = _wider(mantissa.dtype, carrier(magnitude(fmt)))
+    if observer is not None and not observer.saw(mantissa, shift, fmt, rounding, overflow, result):
+        return as_carrier(observed_cast(observer, mantissa.long(), shift, fmt, rounding, overflow), result.dtype)
+    return result
+
+
+def _cast(mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
+    """:func:`cast` that nobody watches."""
+    narrow = carrier(magnitude(fmt))
+    dtype = _wider(mantissa.dtype, narrow)
     plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64
     if plain and not (torch.is_grad_enabled() and mantissa.requires_grad):
-        fast = _nearest(as_carrier(mantissa, dtype), frac - fmt.frac_width, fmt)
-        return as_carrier(fast, carrier(magnitude(fmt)))
-    result: Tensor = _Cast.apply(as_carrier(mantissa, dtype), frac - fmt.frac_width, fmt, rounding, overflow)  # type: ignore[no-untyped-call]
-    return as_carrier(result, carrier(magnitude(fmt)))
+        return as_carrier(_nearest(as_carrier(mantissa, dtype), shift, fmt), narrow)
+    result: Tensor = _Cast.apply(as_carrier(mantissa, dtype), shift, fmt, rounding, overflow)  # type: ignore[no-untyped-call]
+    return as_carrier(result, narrow)
 
 
 def quantize(

@@ -17,10 +17,27 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 
 
 class CastObserver(Protocol):
-    """Is shown every cast, all tensors int64 and of the shape of what is cast."""
+    """Is shown every cast: as a whole, and if it asks for that, step by step on int64."""
+
+    def saw(
+        self, mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, result: Tensor
+    ) -> bool:
+        """Where integers of any carrier are brought into a format.
+
+        Args:
+            mantissa: The exact integers.
+            shift: Bits that are dropped; zeros that are appended if negative.
+            fmt: The format.
+            rounding: What was done with the bits that are dropped.
+            overflow: What was done with what did not fit.
+            result: Mantissas of the format.
+
+        Returns:
+            Whether that is all it wants; else :meth:`rounded` and :meth:`fitted` follow, which may change the result.
+        """
 
     def rounded(self, value: Tensor, floor: Tensor, tie: Tensor, rounding: Rounding) -> Tensor:
-        """Where bits are dropped.
+        """Where bits are dropped; all tensors are int64 and of the shape of what is cast, here and below.
 
         Args:
             value: The rounded integers.

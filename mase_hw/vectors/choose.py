@@ -16,7 +16,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.vectors.candidates import extreme_frames, pick, random_frames, real_frames
 from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.faults import Fault, Memories, WrongCast, detected
-from mase_hw.vectors.playback import at_a_time, cut, frames_of, playbacks, stackable
+from mase_hw.vectors.playback import Playback, at_a_time, cut, frames_of, playbacks, stackable
 from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, count_casts
 
 RANDOM = 40
@@ -88,10 +88,12 @@ class Chosen:
     Args:
         inputs: By name of the model's input, frames along the first dimension.
         sources: How many frames come from where: ``extreme``, ``calibration``, ``random``.
+        stacks: What :func:`stacked` said, if it was asked.
     """
 
     inputs: dict[str, Tensor]
     sources: dict[str, int]
+    stacks: bool | None = None
 
 
 def choose(
@@ -114,16 +116,17 @@ def choose(
     # Half of what can be tried besides the extreme ones is real, spread evenly.
     rest = max(2, tries - ends)
     step = -(-frames_of(graph, real) // max(1, rest - min(RANDOM, rest // 2)))
-    real = pick(graph, real, list(range(0, frames_of(graph, real), step)))
-    drawn = random_frames(graph, max(1, rest - frames_of(graph, real)), seed)
-    parts = {"extreme": extreme, "calibration": real, "random": drawn}
-    counts = {name: frames_of(graph, part) for name, part in parts.items()}
+    parts = {"extreme": extreme, "calibration": pick(graph, real, list(range(0, frames_of(graph, real), step)))}
+    if tries:
+        parts["random"] = random_frames(graph, max(1, rest - frames_of(graph, parts["calibration"])), seed)
+    counts = {"random": 0} | {name: frames_of(graph, part) for name, part in parts.items()}
     pool = {name: torch.cat([part[name].to(extreme[name].dtype) for part in parts.values()]) for name in extreme}
+    stacks = None
     if not tries:
         # Too large to try them, and to simulate many: the extreme ones, and a real one.
         picked = list(range(min(frames, ends + 1)))
     else:
-        stacks = stackable(graph, pool)
+        stacks = stacked(graph, pool)
         faults: list[Fault] = [*memories.sample(wanted, f"choose {seed}")]
         faults += cast_faults(count_casts(graph, pool, stacks))
         table = detected(memories, playbacks(graph, pool, stacks=stacks), faults)
@@ -133,8 +136,21 @@ def choose(
         weights = torch.tensor([HEAVY if isinstance(fault, WrongCast) else 1 for fault in faults])
         picked = cover(torch.cat([table, shown], dim=1), list(range(min(ends, frames))), frames, weights)
     starts = {"extreme": 0, "calibration": ends, "random": ends + counts["calibration"]}
-    sources = {n: sum(starts[n] <= i < starts[n] + counts[n] for i in picked) for n in parts}
-    return Chosen(pick(graph, pool, picked), sources)
+    sources = {n: sum(starts[n] <= i < starts[n] + counts[n] for i in picked) for n in starts}
+    return Chosen(pick(graph, pool, picked), sources, stacks)
+
+
+def stacked(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> bool:
+    """Whether several frames are simulated at a time.
+
+    Not if the graph does not allow it (:func:`mase_hw.vectors.playback.stackable`), and not in a network so large that
+    only the fewest frames are looked at: there it would save nothing, and asking takes four of them.
+
+    Args:
+        graph: A graph whose top level was emitted.
+        inputs: Frames by name of the model's input.
+    """
+    return cost_of(graph) * LEAST * FEWEST <= BUDGET and stackable(graph, inputs)
 
 
 def _affordable(faults: int, frames: int, cost: int) -> tuple[int, int]:
@@ -212,7 +228,13 @@ def cast_faults(uses: Mapping[str, CastUse]) -> list[Fault]:
 
 
 def measure(
-    graph: MaseGraph, inputs: Mapping[str, Tensor], uses: Mapping[str, CastUse], most: int, seed: int, stacks: bool
+    graph: MaseGraph,
+    inputs: Mapping[str, Tensor],
+    uses: Mapping[str, CastUse],
+    most: int,
+    seed: int,
+    stacks: bool,
+    known: Sequence[Playback] = (),
 ) -> Seen:
     """What share of the faults frames show, by simulating a sample of them.
 
@@ -222,7 +244,8 @@ def measure(
         uses: What they exercise of the casts.
         most: Bits of memories to simulate at most; fewer in a large network.
         seed: Of the sample, which is drawn independently of that for which vectors are chosen.
-        stacks: What :func:`mase_hw.vectors.playback.stackable` said.
+        stacks: What :func:`stacked` said.
+        known: The first frames, each alone, if they were simulated already.
     """
     memories, casts = Memories(graph), cast_faults(uses)
     total = frames_to_try(graph, frames_of(graph, inputs))
@@ -237,7 +260,9 @@ def measure(
     begin, size, most = 0, 4 if room >= len(faults) else 1, at_a_time(graph)
     while begin < total and open_faults:
         size = min(size, most, total - begin)
-        parts = playbacks(graph, cut(graph, inputs, begin, begin + size), stacks=stacks)
+        parts = known[begin : begin + size]
+        if len(parts) < size:
+            parts = playbacks(graph, cut(graph, inputs, begin, begin + size), stacks=stacks)
         shown = detected(memories, parts, [faults[i] for i in open_faults]).any(1)
         open_faults = [i for i, seen in zip(open_faults, shown.tolist(), strict=True) if not seen]
         begin, size = begin + size, 2 * size

@@ -28,7 +28,7 @@ from mase_hw.nn import Quantized
 from mase_hw.observing import observing
 from mase_hw.streams import Stream
 from mase_hw.vectors.playback import Playback
-from mase_hw.vectors.watch import FaultyCast
+from mase_hw.vectors.watch import CastRecorder, FaultyCast
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,15 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
     values: list[Tensor] = []
     rows: list[Tensor] = []
     with torch.no_grad():
-        right = _result(module.op.golden, module, mantissas)
+        recorder = CastRecorder()
+        with observing(recorder):
+            right = _result(module.op.golden, module, mantissas)
+        last = recorder.only(right)
         for number, fault in enumerate(faults):
-            wrong = memories.faulty(part, node, fault, mantissas)
+            if isinstance(fault, WrongCast) and last is not None:
+                wrong = last.again(fault.kind).reshape(right.shape)
+            else:
+                wrong = memories.faulty(part, node, fault, mantissas)
             differs = (wrong != right).reshape(part.frames, -1).any(1).nonzero().flatten()
             if len(differs):
                 # Only frames in which the node gives something else can show it.

@@ -11,8 +11,8 @@ from mase_hw.emit.reference import Reference
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.calibration.frames import KEPT
 from mase_hw.passes.base import Info, PassArgs, graph_pass
-from mase_hw.vectors.choose import choose, frames_to_try, measure
-from mase_hw.vectors.playback import cut, frames_of, stackable
+from mase_hw.vectors.choose import choose, frames_to_try, measure, stacked
+from mase_hw.vectors.playback import Playback, cut, frames_of
 from mase_hw.vectors.watch import count_casts
 
 
@@ -45,13 +45,15 @@ def choose_vectors_analysis_pass(graph: MaseGraph, args: VectorArgs) -> tuple[Ma
     """
     if args.inputs is None:
         chosen = choose(graph, graph.meta.get(KEPT, {}), args.example or {}, args.frames, args.seed)
-        inputs, sources = chosen.inputs, chosen.sources
+        inputs, sources, stacks = chosen.inputs, chosen.sources, chosen.stacks
     else:
-        inputs = Reference(graph).named(args.inputs)
+        inputs, stacks = Reference(graph).named(args.inputs), None
         sources = {"given": frames_of(graph, inputs)}
-    stacks = stackable(graph, inputs)
-    uses = count_casts(graph, cut(graph, inputs, 0, frames_to_try(graph, frames_of(graph, inputs))), stacks)
-    seen = measure(graph, inputs, uses, args.faults, args.seed, stacks)
+    stacks = stacked(graph, inputs) if stacks is None else stacks
+    known: list[Playback] = []
+    first = cut(graph, inputs, 0, frames_to_try(graph, frames_of(graph, inputs)))
+    uses = count_casts(graph, first, stacks, known)
+    seen = measure(graph, inputs, uses, args.faults, args.seed, stacks, known)
     entry = {
         "sources": sources,
         "faults": seen.to_json(args.seed),

@@ -124,15 +124,22 @@ class Playback:
                 return found.get(other, self.values[other])
             return pytree.tree_map(lambda v: self.rows(v, frames) if isinstance(v, Tensor) else v, self.values[other])
 
+        changed = {node}
         for after in self._after(node):
+            old = _tensors(self.values[after])
+            if old and changed.isdisjoint(after.all_input_nodes):
+                continue
             args = fx.node.map_arg((after.args, after.kwargs), kept)
-            found[after] = _call(self.graph.model, after, *args)
+            made = _call(self.graph.model, after, *args)
+            # Most wrong bits are lost in a cast on the way; what they left as it was need not be computed again.
+            if not old or any(not torch.equal(a, self.rows(b, frames)) for a, b in _paired(made, old)):
+                found[after] = made
+                changed |= {after} if old else set()
         differs = torch.zeros(len(frames), dtype=torch.bool)
         for result in self._results:
             if result in found:
-                pairs = zip(_tensors(found[result]), _tensors(self.values[result]), strict=True)
-                for new, old in pairs:
-                    differs |= (new != self.rows(old, frames)).reshape(len(frames), -1).any(1).cpu()
+                for new, kept_value in _paired(found[result], _tensors(self.values[result])):
+                    differs |= (new != self.rows(kept_value, frames)).reshape(len(frames), -1).any(1).cpu()
         return differs
 
     def _after(self, node: fx.Node) -> list[fx.Node]:
@@ -238,6 +245,10 @@ def _call(model: fx.GraphModule, node: fx.Node, args: tuple[Any, ...], kwargs: d
         return operator.methodcaller(str(node.target), *args[1:], **kwargs)(args[0])
     assert callable(node.target)  # a call_function
     return node.target(*args, **kwargs)
+
+
+def _paired(value: Any, tensors: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(_tensors(value), tensors, strict=True)
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, fx
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.integer_cast import observed_cast
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
+from mase_hw.numerics import as_carrier, rounded
 from mase_hw.vectors.casts import CastUse
-from mase_hw.vectors.playback import at_a_time, cut, frames_of, playbacks, stackable
+from mase_hw.vectors.playback import Playback, at_a_time, cut, frames_of, playbacks, stackable
 
+_FAR = 64
+"""Shifts beyond this leave nothing of a mantissa of a float carrier, or take it out of every format."""
 _HALVES = (Rounding.HALF_EVEN, Rounding.HALF_UP, Rounding.HALF_AWAY)
 
 
@@ -29,6 +35,22 @@ class CastCounter:
         self._ties = (0, 0)
         self._rounds = False
 
+    def saw(
+        self, mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, result: Tensor
+    ) -> bool:
+        """Count all of it in a float carrier, in which shifts and fractions are exact; integers come step by step."""
+        if not mantissa.dtype.is_floating_point:
+            return False
+        # Further shifts say nothing new, see mase_hw.numerics.
+        x = mantissa * math.ldexp(1.0, -max(-_FAR, min(_FAR, shift))) if shift else mantissa
+        if shift > 0 and rounding in _HALVES:
+            ties = x.frac().abs_() == 0.5
+            above = _count(ties & (x > 0))
+            self._rounds, self._ties = True, (above, _count(ties) - above)
+        x = rounded(x, rounding) if shift > 0 else x
+        self._note(result.numel(), _count(x < 0), _count(x > fmt.max_mantissa), _count(x < fmt.min_mantissa), fmt)
+        return True
+
     def rounded(self, value: Tensor, floor: Tensor, tie: Tensor, rounding: Rounding) -> Tensor:
         """Count ties."""
         if rounding in _HALVES:
@@ -40,16 +62,15 @@ class CastCounter:
         self, result: Tensor, value: Tensor, low: Tensor, high: Tensor, fmt: FixedFormat, overflow: Overflow
     ) -> Tensor:
         """Count what does not fit."""
-        negative = low | (~high & (value < 0))
-        below, over, under = (int(t.sum()) for t in (negative, high, low))
+        self._note(result.numel(), _count(low | (~high & (value < 0))), _count(high), _count(low), fmt)
+        return result
+
+    def _note(self, count: int, below: int, over: int, under: int, fmt: FixedFormat) -> None:
         above_zero, below_zero = self._ties
         if not fmt.signed:
             below, below_zero = 0, 0  # all of them are too low, whatever they are rounded to
-        self._uses.append(
-            CastUse(result.numel(), below, over, under, above_zero, below_zero, self._rounds, self._grows)
-        )
+        self._uses.append(CastUse(count, below, over, under, above_zero, below_zero, self._rounds, self._grows))
         self._ties, self._rounds = (0, 0), False
-        return result
 
     def use(self) -> CastUse:
         """All of it."""
@@ -71,6 +92,12 @@ class FaultyCast:
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
+    def saw(
+        self, mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, result: Tensor
+    ) -> bool:
+        """Everything is done step by step."""
+        return False
+
     def rounded(self, value: Tensor, floor: Tensor, tie: Tensor, rounding: Rounding) -> Tensor:
         """Round ties the other way."""
         if self.kind == RANGE or rounding not in _HALVES:
@@ -89,13 +116,76 @@ class FaultyCast:
         return torch.where(low | high, wrapped, result)
 
 
-def count_casts(graph: MaseGraph, inputs: Mapping[str, Tensor], stacks: bool | None = None) -> dict[str, CastUse]:
+@dataclass(frozen=True)
+class SeenCast:
+    """One cast as it happened; the arguments of :func:`mase_hw.numerics.cast` with a shift, and its result."""
+
+    mantissa: Tensor
+    shift: int
+    fmt: FixedFormat
+    rounding: Rounding
+    overflow: Overflow
+    result: Tensor
+
+    def again(self, kind: str) -> Tensor:
+        """The result with one of :data:`CAST_FAULTS`."""
+        wrong = FaultyCast(kind)
+        found = observed_cast(wrong, self.mantissa.long(), self.shift, self.fmt, self.rounding, self.overflow)
+        return as_carrier(found, self.result.dtype)
+
+    def is_all_of(self, value: Tensor) -> bool:
+        """Whether a tensor is the result itself, in its order, whatever its shape."""
+        same = value.data_ptr() == self.result.data_ptr() and value.numel() == self.result.numel()
+        return same and value.is_contiguous() and self.result.is_contiguous()
+
+
+class CastRecorder:
+    """Keeps the casts that happen, as they are."""
+
+    def __init__(self) -> None:
+        self.seen: list[SeenCast] = []
+        self.shown = 0
+        """Roundings before a cast, which are not kept."""
+
+    def saw(
+        self, mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, result: Tensor
+    ) -> bool:
+        """Keep it."""
+        self.seen.append(SeenCast(mantissa, shift, fmt, rounding, overflow, result))
+        return True
+
+    def rounded(self, value: Tensor, floor: Tensor, tie: Tensor, rounding: Rounding) -> Tensor:
+        """Count it: an op rounds by itself."""
+        self.shown += 1
+        return value
+
+    def fitted(
+        self, result: Tensor, value: Tensor, low: Tensor, high: Tensor, fmt: FixedFormat, overflow: Overflow
+    ) -> Tensor:
+        """Nothing is shown step by step."""
+        return result
+
+    def only(self, result: Tensor) -> SeenCast | None:
+        """The one cast whose result this is; None if the op did anything else with it."""
+        if len(self.seen) != 1 or self.shown or not self.seen[0].is_all_of(result):
+            return None
+        return self.seen[0]
+
+
+def _count(where: Tensor) -> int:
+    return int(torch.count_nonzero(where))
+
+
+def count_casts(
+    graph: MaseGraph, inputs: Mapping[str, Tensor], stacks: bool | None = None, kept: list[Playback] | None = None
+) -> dict[str, CastUse]:
     """What frames exercise of the casts of a quantised model.
 
     Args:
         graph: The quantised graph.
         inputs: Frames by name of the model's input, along the first dimension.
         stacks: What :func:`mase_hw.vectors.playback.stackable` said, if it was asked.
+        kept: Takes what was simulated, as much of it as fits into memory, if frames are simulated one by one.
 
     Returns:
         By node, in order; only nodes that cast.
@@ -107,7 +197,9 @@ def count_casts(graph: MaseGraph, inputs: Mapping[str, Tensor], stacks: bool | N
 
     stacks, step = stackable(graph, inputs) if stacks is None else stacks, at_a_time(graph)
     for begin in range(0, frames_of(graph, inputs), step):
-        playbacks(graph, cut(graph, inputs, begin, begin + step), watch, stacks=stacks)
+        parts = playbacks(graph, cut(graph, inputs, begin, begin + step), watch, stacks=stacks)
+        if kept is not None and not stacks and not begin:
+            kept += parts
     return {name: use for name, counter in counters.items() if (use := counter.use()).values}
 
 
