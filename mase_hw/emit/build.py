@@ -10,8 +10,8 @@ import torch.fx as fx
 from mase_hw.beat_times import Solved
 from mase_hw.catalogue import EXTERNAL, Hardware, Memory, verilog_params
 from mase_hw.emit.fifos import insert_fifos
-from mase_hw.emit.schedule import Followed
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
+from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph

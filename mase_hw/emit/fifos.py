@@ -144,7 +144,7 @@ def _at_pace(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork
     """Frames at the pace of the slowest part, or the one the design shows if its other buffers do not keep that up.
 
     Returns:
-        The network, its edges, and its interval at full rate if that follows (see :func:`mase_hw.emit.schedule.predict`).
+        The network, its edges, and its interval at full rate if :func:`mase_hw.emit.schedule.predict` can conclude it.
     """
     slowest = interval = max(timeline.intervals().values())
     while True:
