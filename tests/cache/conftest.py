@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mase_hw.simulate.build.runtime_cache import runtime
+from mase_hw.simulate.build.simulator import COCOTB
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 from tests.sim.conftest import slice_dut
 
@@ -30,6 +32,9 @@ def _own_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
 def compiled(tools: BuildTools, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with a runtime in it; never changed by a test."""
     work = tmp_path_factory.mktemp("compiled")
+    # What the environment has is that of these tools and flags; what it lacks is compiled.
+    there = runtime(tools, work / "none", waves=False, optimise=COCOTB.optimise).folder
+    shutil.copytree(there, work / "cache" / there.name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MASE_HW_RUNTIME", "")
         build(slice_dut(), work / "build", cache_dir=work / "cache", tools=tools)
@@ -39,8 +44,8 @@ def compiled(tools: BuildTools, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.fixture
 def folder(compiled: Path, tmp_path: Path) -> Path:
     """A cache of the test's own; its files are links, so replace them instead of writing into them."""
-    for runtime in compiled.glob("runtime-*"):
-        shutil.copytree(runtime, tmp_path / "cache" / runtime.name, copy_function=os.link)
+    for there in compiled.glob("runtime-*"):
+        shutil.copytree(there, tmp_path / "cache" / there.name, copy_function=os.link)
     return tmp_path / "cache"
 
 

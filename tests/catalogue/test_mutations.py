@@ -6,9 +6,10 @@ A mutation that Verilator already refuses would prove nothing about the simulati
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -285,7 +286,12 @@ def play_mutated(mutation: Mutation, tools: BuildTools, cache: Path, tmp_path: P
     return play(built, it, tmp_path / "run", mutation.stalls, seed=4)
 
 
-@pytest.mark.parametrize("name", WRONG)
+def some(names: Iterable[str]) -> list[Any]:
+    """Every fourth in every run, the others in `make test-long`: a campaign judges hundreds (`make mutation`)."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (i % 4 > 0)) for i, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("name", some(WRONG))
 def test_a_wrong_design_fails(name: str, tools: BuildTools, cache: Path, tmp_path: Path) -> None:
     mutation = WRONG[name]
     result = play_mutated(mutation, tools, cache, tmp_path)
@@ -294,7 +300,7 @@ def test_a_wrong_design_fails(name: str, tools: BuildTools, cache: Path, tmp_pat
     assert not isinstance(caught.value, ResultsError), "the run broke, rather than the design"
 
 
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", some(SLOW))
 def test_a_slow_design_fails(name: str, tools: BuildTools, cache: Path, tmp_path: Path) -> None:
     """Right bits at the wrong time are not enough."""
     mutation, check, message = SLOW[name]

@@ -10,7 +10,7 @@ from mase_hw.errors import HangError, SimulationError
 from mase_hw.simulate.engines.cocotb.engine import BuildTools
 
 from .harness import check_timing, item
-from .test_mutations import Mutation, play_mutated
+from .test_mutations import Mutation, play_mutated, some
 
 REDUCE, DIVIDE = "lib/window_reduce.sv", "lib/fixed_divide_unit.sv"
 
@@ -45,7 +45,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", some(WRONG))
 def test_a_wrong_design_fails(name: str, tools: BuildTools, cache: Path, tmp_path: Path) -> None:
     with pytest.raises(WRONG[name].kind):
         play_mutated(WRONG[name], tools, cache, tmp_path).raise_on_failure()

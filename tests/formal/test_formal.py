@@ -51,7 +51,11 @@ def test_wide_proof(proof: Proof, proof_file: ProofFile) -> None:
     check(proof_file(proof), proof)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+SOME = [pytest.param(name, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, name in enumerate(MUTANTS)]
+"""Of the mutants, every third in every run, all in `make test-long`."""
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_mutant(name: str, mutant_file: Callable[[str], Path]) -> None:
     """A fault that violates the property has a counterexample from the initial state, not only a step that fails."""
     mutant, smt2 = MUTANTS[name], mutant_file(name)

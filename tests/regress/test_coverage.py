@@ -79,6 +79,7 @@ def test_a_module_that_no_design_had_is_a_gap_of_the_whole() -> None:
     assert "stream_fork" not in {gap.module for gap in gaps(both, {}, whole=True)}
 
 
+@pytest.mark.slow
 def test_a_network_has_what_no_op_case_has(root: Path, tmp_path: Path, runtime: Path) -> None:
     reached = cover_network(f"{root / 'regress' / 'networks.py'}:fork", out_folder(tmp_path, runtime))
     reasons = read_reasons(root / "regress" / "coverage.toml")

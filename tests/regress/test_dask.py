@@ -50,6 +50,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Path, set[int]]]:
             child.wait()
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed(runner: Runner, cluster: tuple[Path, set[int]], tmp_path: Path) -> None:
     scheduler_file, pids = cluster
     victim = min(pids)

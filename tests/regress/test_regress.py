@@ -129,7 +129,7 @@ def test_failures_and_rerun(runner: Runner, tmp_path: Path, monkeypatch: pytest.
     assert "Run the whole matrix" in (tmp_path / "out" / "report.html").read_text()
 
 
-@pytest.mark.parametrize("how", ["once", "always"])
+@pytest.mark.parametrize("how", ["once", pytest.param("always", marks=pytest.mark.slow)])
 def test_a_worker_is_killed(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """The pool breaks as a whole; every other job still has its own result."""
     trap = tmp_path / "trap"

@@ -33,7 +33,7 @@ ASKED = {
 }
 
 
-QUICK = ("linear_16x8_1x1", "conv_4x4_1x1")
+QUICK = ("linear_16x8_1x1",)
 """Compared in every run of the tests; the others take minutes."""
 
 

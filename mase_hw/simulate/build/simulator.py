@@ -282,7 +282,7 @@ def _build(
                 objects.append(str(path))
                 log.append(output)
             objects += [str(item.result()) for item in fixed]
-        link = [*tools.compiler, *objects, "-pthread", *flavour.link(tools), *library.libraries]
+        link = [*tools.compiler, *tools.linker, *objects, "-pthread", *flavour.link(tools), *library.libraries]
         _checked([*link, "-o", str(model / PROGRAM)], tools, "the simulator does not link", log, model)
         os.replace(model / PROGRAM, build_dir / PROGRAM)
     finally:
