@@ -118,8 +118,8 @@ def _recall(folder: Path | None, key: tuple[object, ...]) -> BuildTools | None:
         places: dict[str, Any] = {
             name: Path(facts.pop(name)) for name in ("verilator", "include", "cocotb_main", "cocotb_libs")
         }
-        words: dict[str, tuple[str, ...]] = {name: tuple(facts.pop(name)) for name in ("compiler", "linker")}
-        return BuildTools(**words, **places, **facts)
+        places |= {name: tuple(facts.pop(name)) for name in ("compiler", "linker")}
+        return BuildTools(**places, **facts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
