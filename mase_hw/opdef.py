@@ -130,6 +130,7 @@ class Hardware:
         cases: Parameter sets for the catalogue test.
         work: Multiply-accumulates per frame (0 for ops without multipliers).
         multipliers: Multipliers the module instantiates.
+        idle: Of an op that computes with its own results: cycles per frame in which it waits for them.
         follows_input: Output lanes equal input lanes, so lanes follow the producer unless configured.
         static: Names of the input streams that carry parameters (weights) and come from a memory.
         tied: Ports that carry no stream with these parameters, and the expression an instance ties them to (empty for
@@ -161,6 +162,7 @@ class Hardware:
     cases: Callable[[], Sequence[Case]]
     work: Callable[[Any], int] = lambda _: 0
     multipliers: Callable[[Any], int] = lambda _: 0
+    idle: Callable[[Any], int] | None = None
     follows_input: bool = False
     static: tuple[str, ...] = ()
     tied: Callable[[Any], Mapping[str, str]] = lambda _: {}
@@ -205,6 +207,21 @@ MASE_TYPES = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Inner:
+    """Tensors inside an op that have formats of their own.
+
+    Args:
+        names: Those that there are, from the attributes.
+        observe: Their values in float: module and inputs -> tensors by name.
+        width: Their bits where the configuration leaves them open, from the name and the bits of the result.
+    """
+
+    names: Callable[[Mapping[str, Any]], tuple[str, ...]]
+    observe: Callable[[nn.Module, Sequence[Tensor]], dict[str, Tensor]]
+    width: Callable[[str, int], int]
+
+
 class KnownOps(Protocol):
     """A set of ops that is asked by name."""
 
@@ -247,6 +264,9 @@ class OpDef:
         finest: Finest fraction width worth choosing for a tensor, from its name and the formats chosen so far; None for
             no limit. Keeps an automatic choice from widening exact sums for bits that cannot matter.
         check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
+        exact: The format in which a result needs no cast, from formats and shapes; None if no format is known.
+        exact_inputs: Inputs that are taken as exact as their producer (of an op with ``exact``) can give them.
+        inner: What has a format inside the op, that is chosen from observed values.
         hardware: Hardware facets; None for implicit ops and ops not in hardware.
     """
 
@@ -270,6 +290,9 @@ class OpDef:
     non_negative: bool = False
     finest: Callable[[str, Mapping[str, FixedFormat]], int | None] | None = None
     check: Callable[[str, Mapping[str, Any]], None] | None = None
+    exact: Callable[[Mapping[str, FixedFormat], Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
+    exact_inputs: tuple[str, ...] = ()
+    inner: Inner | None = None
     hardware: Hardware | None = None
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from mase_hw.ir import binding
 from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.inputs import STRUCTURAL, check_inputs, refuse_unknown
-from mase_hw.ir.metadata import CommonMetadata, TensorDict, TensorMetadata
+from mase_hw.ir.metadata import CommonMetadata, MaseMetadata, TensorDict, TensorMetadata
 from mase_hw.ir.propagate import add_boundary, carry_formats
 
 
@@ -85,6 +85,20 @@ def add_common_metadata(
         for node, common in before.items():
             graph.meta_of(node).tree.common = common
         raise
+
+
+def annotate_node(graph: AnnotatedGraph, node: fx.Node, value: Any) -> None:
+    """Write the common metadata of one new node, whose producers have theirs, from its value."""
+    meta = node.meta["mase"] = MaseMetadata(node, graph.model)
+    keep = _Keeper(False, set())
+    results = {n: graph.meta_of(n).common.results for n in node.all_input_nodes}
+    results[node] = TensorDict()
+    for name, result in named_results(value):
+        is_tensor = isinstance(result, Tensor)
+        results[node][name] = describe(result) if is_tensor else TensorMetadata([1], "NA", [], value=result)
+    op = graph.op_of(node)
+    kind, name = STRUCTURAL[node.op] if op is None else (op.mase_type, op.name)
+    meta.tree.common = CommonMetadata(kind, name, arguments(graph, node, results, keep), results[node])
 
 
 def _storage(tensor: Tensor) -> int:

@@ -276,6 +276,20 @@ def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
     return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
 
 
+def _exact(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:
+    """The narrowest format that holds every sum that these formats allow."""
+    fx, fw = formats["data_in_0"], formats["weight"]
+    product_frac = frac = fx.frac_width + fw.frac_width
+    bound = shapes["data_in_0"][-1] * magnitude(fx) * magnitude(fw)
+    if "weight_shift" in formats:
+        bound <<= formats["weight_shift"].max_mantissa
+    if "bias" in formats:
+        fb = formats["bias"]
+        frac = max(product_frac, fb.frac_width)
+        bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
+    return FixedFormat(bound.bit_length() + 1, frac)
+
+
 OPS = (
     OpDef(
         name="linear",
@@ -286,6 +300,7 @@ OPS = (
         golden=golden,
         on_values=_on_values,
         finest=_finest,
+        exact=_exact,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
             module="fixed_linear",

@@ -30,6 +30,9 @@ def _op(name: str, lowered: str, *targets: Any, attributes: str = "", parameters
 
 
 OPS = (
+    _op("rnn", "linear recurrence slice concat", nn.RNN),
+    _op("gru", "linear recurrence slice concat", nn.GRU),
+    _op("lstm", "linear recurrence slice concat", nn.LSTM),
     _op("conv_transpose1d", "conv1d permute", nn.ConvTranspose1d, F.conv_transpose1d, attributes=_TRANSPOSED,
         parameters="weight bias"),
     _op("conv_transpose2d", "conv2d permute", nn.ConvTranspose2d, F.conv_transpose2d, attributes=_TRANSPOSED,

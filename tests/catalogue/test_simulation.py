@@ -80,7 +80,11 @@ def test_interval_is_the_work(it: Item) -> None:
     # No stream moves more than a beat per cycle.
     assert latency.interval >= max(s.frame_beats for s in it.streams)
     weight = next((s for s in it.streams if s.name == "weight"), None)
-    if work and weight is not None and len(weight.shape) == 4:
+    if it.hardware.idle is not None:
+        # What computes with its own results multiplies what its weights are tiled into, or waits for them.
+        assert weight is not None and multipliers == weight.lanes and weight.frame_beats * multipliers >= work > 0
+        assert latency.interval == weight.frame_beats + it.hardware.idle(it.case.params)
+    elif work and weight is not None and len(weight.shape) == 4:
         # A convolution multiplies what its weights are tiled into, unless the image takes longer to arrive.
         assert multipliers == weight.lanes
         assert weight.frame_beats * multipliers >= work

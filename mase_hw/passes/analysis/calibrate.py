@@ -106,6 +106,7 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     for node in graph.nodes:
         software = graph.meta_of(node).software
         found = {name: parameters[node, name] for n, name in parameters if n is node}
+        found |= {name: state.observers[f"{node.name}.{name}"] for name in _inner(graph, node)}
         found |= {arg: seen[source] for arg, source in graph.sources(node).items() if source in seen}
         for arg, observed in found.items():
             _record(software.args, arg, observed)
@@ -131,8 +132,16 @@ def _progress(args: CalibrateArgs, total: int | None) -> Iterator[Callable[[int,
         yield lambda done, _: None
 
 
+def _inner(graph: MaseGraph, node: fx.Node) -> tuple[str, ...]:
+    """What has a format inside a node."""
+    op, module = graph.op_of(node), graph.meta_of(node).module
+    if op is None or op.inner is None or module is None:
+        return ()
+    return op.inner.names({name: getattr(module, name) for name in op.attributes})
+
+
 def _check_state(graph: MaseGraph, state: CalibrationState) -> None:
-    names = {f"{n.name}.{r}" for n in graph.nodes for r in graph.meta_of(n).common.results}
+    names = {f"{n.name}.{r}" for n in graph.nodes for r in (*graph.meta_of(n).common.results, *_inner(graph, n))}
     strange = sorted(set(state.observers) - names)
     if strange:
         raise ConfigError(
@@ -176,9 +185,18 @@ def _parameters(graph: MaseGraph, args: CalibrateArgs) -> dict[tuple[fx.Node, st
 def _observed(graph: MaseGraph, inputs: Mapping[str, Any], state: CalibrationState) -> Any:
     """Observe a batch; the result of the model."""
     result: list[Any] = []
+    laid_out = {node for node in graph.nodes if _inner(graph, node)}
+    kept = {source: Tensor() for node in laid_out for source in node.all_input_nodes}
 
     def look(node: fx.Node, value: Any) -> None:
         _observe(state, node, value)
+        if node in kept:
+            kept[node] = value
+        if node in laid_out:
+            op, module = graph.op_of(node), graph.meta_of(node).module
+            assert op is not None and op.inner is not None and module is not None  # as `_inner` says
+            for name, seen in op.inner.observe(module, [kept[source] for source in node.all_input_nodes]).items():
+                state.observer(f"{node.name}.{name}").update(seen, f"{node.name}.{name}")
         if node.op == "output":
             result.append(value)
 

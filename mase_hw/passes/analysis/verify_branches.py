@@ -32,14 +32,15 @@ def check_software(graph: MaseGraph, node: fx.Node) -> None:
     Raises:
         GraphError: Naming the tensor and the statistic.
     """
-    meta = graph.meta_of(node)
+    meta, op = graph.meta_of(node), graph.op_of(node)
+    inner = op.formats if op is not None and op.inner is not None else ()
     for side, branch, tensors in (
         ("args", meta.software.args, meta.common.args.tensors),
         ("results", meta.software.results, meta.common.results.tensors),
     ):
         for name, entry in branch.items():
             where = f"{node.name}.{name}"
-            if name not in tensors:
+            if name not in tensors and name not in inner:
                 raise broken(where, f"software.{side} has a tensor that common.{side} has not", name, list(tensors))
             for kind, values in entry.get("stat", {}).items():
                 if kind in STATISTICS and set(values) != set(STATISTICS[kind].keys):

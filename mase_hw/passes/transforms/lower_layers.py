@@ -5,10 +5,12 @@ from __future__ import annotations
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.trace.inplace import written
+from mase_hw.nn.recurrent_layers import RECURRENT
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.lowering.call import call_of
 from mase_hw.passes.transforms.lowering.expand import expand
+from mase_hw.passes.transforms.lowering.recurrent import lower_recurrent
 from mase_hw.passes.transforms.lowering.rules import RULES
 
 
@@ -33,7 +35,12 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
     edit.refuse_quantised(graph, "lowering")
     lowered: dict[str, str] = {}
     for node in graph.nodes:
-        name = graph.meta_of(node).common.mase_op
+        meta = graph.meta_of(node)
+        name = meta.common.mase_op
+        if isinstance(meta.module, RECURRENT) and graph.op_of(node) is not None:
+            lower_recurrent(graph, node, meta.module)
+            lowered[node.name] = name
+            continue
         rule = RULES.get(name)
         if rule is None or graph.op_of(node) is None or written(node, graph.model) is not None:
             continue

@@ -87,6 +87,12 @@ class NodeConfig(BaseModel):
     )
     bias_frac_width: int | None = _frac("the bias")
     bias_signed: bool = Field(default=True, description="whether the bias has a sign")
+    gate_width: int | None = _width("what goes into the tables of a recurrent layer, 12 at most")
+    gate_frac_width: int | None = _frac("what goes into the tables of a recurrent layer")
+    gate_signed: Literal[True] = Field(default=True, description="what goes into the tables has a sign")
+    cell_width: int | None = _width("the cell state of an LSTM")
+    cell_frac_width: int | None = _frac("the cell state of an LSTM")
+    cell_signed: Literal[True] = Field(default=True, description="a cell state has a sign")
     data_out_width: int | None = _width("the result")
     data_out_frac_width: int | None = _frac("the result")
     data_out_signed: bool | None = _sign("results")
@@ -188,8 +194,8 @@ class QuantizeArgs(BaseModel):
         named |= {f"overrides.{node}": rule.config for node, rule in self.overrides.items()}
         for key, config in named.items():
             op = key if self.by == "type" and key in ops else nodes.get(key.removeprefix("overrides."), "")
-            has = {group_of(tensor) for tensor in ops.get(op, ("weight", "bias"))}
-            for group in {"weight", "bias"} - has:
+            has = {group_of(tensor) for tensor in ops.get(op, ("weight", "bias", "gate", "cell"))}
+            for group in {"weight", "bias", "gate", "cell"} - has:
                 idle = [k for k in given_keys(config) if k.startswith(f"{group}_") and k != "weight_granularity"]
                 problems += [f"{key}.config.{k}: {op} has no {group}" for k in sorted(idle)]
         for key in self.rules():

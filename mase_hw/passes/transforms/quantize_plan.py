@@ -134,6 +134,8 @@ class Planner:
         if op.derive is not None:
             rank = len(self.graph.tensor(node, "data_in_0").shape)
             parameters = op.derive(node.name, parameters, attributes, rank)
+        if op.inner is not None:  # the result is a state, which the op multiplies with its weights
+            formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
         weights = self._per_channel(node, op, config, specific, parameters)
         for name in parameters:
             ends = ends_of(parameters[name]) if op.derive is not None else None
@@ -152,7 +154,13 @@ class Planner:
             formats[op.constant], reasons[op.constant] = self._constant(
                 node, op, config, operands.constant, operands.number
             )
-        formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
+        if op.inner is None:
+            formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
+        else:
+            for name in op.inner.names(attributes):
+                width = config.of(name)[0] or op.inner.width(name, formats["data_out_0"].width)
+                given = config.model_copy(update={f"{name}_width": width})
+                formats[name], reasons[name] = self._format(node, name, given)
         decided = self.decisions.setdefault(node.name, {})
         for name, fmt in formats.items():
             made = decided.get(name)
@@ -183,6 +191,9 @@ class Planner:
             fmt, reason = self._format(node, "data_out_0", config.model_copy(update={"data_out_width": wide}))
             return fmt, f"{reason}, with {wide} bits as it leaves the model"
         given = {key for key in specific if key.startswith("data_out_")}
+        if op.exact is not None and not given and self._read_exactly(node):
+            shapes = {name: tuple(t.shape) for name, t in self.graph.meta_of(node).common.args.tensors.items()}
+            return op.exact(formats, shapes), "exact, as its reader adds to it"
         if op.default_out is not None:
             fmt, reason = op.default_out(formats), "as its input"
             if op.non_negative and frac is None and signed is None and fmt.signed and fmt.width > 1:
@@ -196,6 +207,14 @@ class Planner:
             fmt, reason = self._format(node, "data_out_0", wider)
             return fmt, f"{reason}, one bit more as its readers drop the sign"
         return fmt, reason
+
+    def _read_exactly(self, node: fx.Node) -> bool:
+        """Whether all that reads a node takes it as exact as it is."""
+        for user, arg in self.graph.consumers(node, "data_out_0"):
+            op = self.graph.op_of(user)
+            if op is None or arg not in op.exact_inputs:
+                return False
+        return bool(node.users)
 
     def _leaves(self, node: fx.Node) -> bool:
         """Whether a node's result, or the same in another shape, is read by nothing but the output of the model."""
@@ -252,6 +271,8 @@ class Planner:
             return have, f"as {source.name} gives it"
         if self.graph.tensor(source, "data_out_0").torch_dtype is torch.bool and have is None:
             return TRUTH, "true or false"
+        if have is not None and name in op.exact_inputs:
+            return have, f"as exact as {source.name} gives it"
         if have is not None and frac is None and signed in (None, have.signed):
             # Without a sign, one bit less holds as much, and one bit more is no gain to an op that drops it.
             fits = {have.width, have.width - 1 if have.signed and op.non_negative else have.width + 1 - have.signed}

@@ -1,0 +1,89 @@
+"""The recurrent part of a layer in float: what is left of ``nn.RNN``, ``nn.GRU`` or ``nn.LSTM`` behind its input part.
+
+The input part ``W_ih x + b`` does not depend on the state, so it is an ordinary linear layer before this one. Its
+features stand unit by unit, the gates of a unit side by side in the order of PyTorch (feature ``unit * G + gate``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
+"""Gates of a unit, by kind."""
+
+
+class Recurrence(nn.Module):
+    """States of a recurrent layer, from the input parts of its gates.
+
+    Args:
+        kind: A key of :data:`GATES`.
+        weight: ``W_hh`` with rows unit by unit, ``(H * G, H)``.
+        bias: Of a GRU: the part of the bias of ``n`` that its reset gate multiplies, ``(H,)``.
+
+    Shapes:
+        ``(..., T, H * G)`` -> ``(..., T, H)``; every sequence begins with the state 0.
+    """
+
+    mase_leaf = True
+
+    def __init__(self, kind: str, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.kind = kind
+        self.weight = nn.Parameter(weight, requires_grad=weight.requires_grad)
+        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=bias.requires_grad)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The state after every step."""
+        return self.inner(x)["data_out_0"]
+
+    def inner(self, x: Tensor) -> dict[str, Tensor]:
+        """The states, and by name what else has a format: ``gate``, what goes into tables, and ``cell``."""
+        step = {"gru": self._gru, "lstm": self._lstm}.get(self.kind, self._rnn)
+        size = self.weight.shape[1]
+        h = x.new_zeros(*x.shape[:-2], size)
+        c, seen = h, list[dict[str, Tensor]]()
+        for t in range(x.shape[-2]):
+            found = step(x[..., t, :].reshape(*h.shape, GATES[self.kind]), h, c)
+            h, c = found["data_out_0"], found.get("cell", c)
+            seen.append(found)
+        return {name: torch.stack([each[name] for each in seen], dim=-2) for name in seen[0]}
+
+    def _sums(self, h: Tensor) -> Tensor:
+        """``W_hh h``, ``(..., H, G)``."""
+        return F.linear(h, self.weight).reshape(*h.shape, GATES[self.kind])
+
+    def _rnn(self, x: Tensor, h: Tensor, c: Tensor) -> dict[str, Tensor]:
+        gate = (x + self._sums(h))[..., 0]
+        if self.kind == "rnn_relu":
+            return {"data_out_0": torch.relu(gate)}
+        return {"data_out_0": torch.tanh(gate), "gate": gate}
+
+    def _gru(self, x: Tensor, h: Tensor, c: Tensor) -> dict[str, Tensor]:
+        sums = self._sums(h)
+        gates = x[..., :2] + sums[..., :2]
+        r, z = torch.sigmoid(gates).unbind(-1)
+        hidden = sums[..., 2] if self.bias is None else sums[..., 2] + self.bias
+        new = x[..., 2] + r * hidden
+        h = (1 - z) * torch.tanh(new) + z * h
+        return {"data_out_0": h, "gate": torch.cat([gates.flatten(-2), new], dim=-1)}
+
+    def _lstm(self, x: Tensor, h: Tensor, c: Tensor) -> dict[str, Tensor]:
+        gates = x + self._sums(h)
+        i, f, g, o = gates.unbind(-1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return {"data_out_0": torch.sigmoid(o) * torch.tanh(c), "gate": gates.flatten(-2), "cell": c}
+
+    def extra_repr(self) -> str:
+        """Kind and sizes, for ``print(model)``."""
+        return f"{self.kind}, {self.weight.shape[1]} units"
+
+
+def inside(module: nn.Module, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    """What an observer must see inside of a :class:`Recurrence` beside its result."""
+    assert isinstance(module, Recurrence)  # the op has no other targets
+    found = module.inner(*inputs)
+    return {name: value for name, value in found.items() if name != "data_out_0"}

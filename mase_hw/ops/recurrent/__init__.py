@@ -1,0 +1,1 @@
+"""Ops with a state: recurrent layers."""

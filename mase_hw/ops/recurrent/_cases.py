@@ -1,0 +1,65 @@
+"""The catalogue cases of recurrent layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.nn.recurrence import GATES
+from mase_hw.opdef import Arithmetic, Case, Request
+
+EVEN, SATURATE = Rounding.HALF_EVEN, Overflow.SATURATE
+
+
+def _fmt(text: str) -> FixedFormat:
+    width, frac = text[1:].split(".")
+    return FixedFormat(int(width), int(frac), text[0] == "s")
+
+
+def cases(build: Callable[[Request], Any]) -> list[Case]:
+    """Every kind with tiles that divide and that do not, one lane, one unit, one time step and several sequences."""
+
+    def case(
+        name: str,
+        kind: str,
+        shape: tuple[int, ...],
+        lanes: int,
+        formats: dict[str, str],
+        rounding: Rounding = EVEN,
+        overflow: Overflow = SATURATE,
+        frames: int = 3,
+    ) -> Case:
+        units, gates = shape[-1], GATES[kind]
+        a = Arithmetic({n: _fmt(f) for n, f in formats.items()}, rounding, overflow, {"kind": kind})
+        shapes = {"data_in_0": (*shape[:-1], units * gates), "weight": (units * gates, units), "data_out_0": shape}
+        shapes |= {"bias": (units,)} if "bias" in formats else {}
+        return Case(
+            name,
+            build(Request(name, a, shapes, {"data_in_0": (gates * lanes,), "data_out_0": (lanes,)})),
+            frames,
+            attributes={"kind": kind},
+        )
+
+    def formats(x: str, weight: str, out: str, **inner: str) -> dict[str, str]:
+        return {"data_in_0": x, "weight": weight, "data_out_0": out, **inner}
+
+    relu = formats("s12.8", "s6.6", "u8.5")
+    tanh = formats("s14.11", "s8.8", "s8.7", gate="s10.7")
+    gru = formats("s14.11", "s8.7", "s8.7", bias="s8.10", gate="s9.6")
+    lstm = formats("s14.11", "s8.7", "s8.7", gate="s9.6", cell="s16.12")
+    half_up, floor, trunc, wrap = Rounding.HALF_UP, Rounding.FLOOR, Rounding.TRUNC, Overflow.WRAP
+    return [
+        case("relu", "rnn_relu", (1, 5, 6), 2, relu, half_up),
+        case("tanh", "rnn_tanh", (1, 4, 7), 2, tanh),
+        case("tanh_dense", "rnn_tanh", (1, 3, 9), 1, tanh, floor),
+        case("tanh_unit", "rnn_tanh", (2, 3, 1), 1, formats("s8.5", "s4.3", "s6.5", gate="s7.4"), trunc, frames=6),
+        case("gru", "gru", (1, 4, 5), 2, gru),
+        case("gru_unrolled", "gru", (2, 3, 3), 3, formats("s9.6", "s5.4", "s6.6", gate="s7.4"), half_up, frames=5),
+        case("gru_dense", "gru", (1, 2, 11), 1, gru | {"data_in_0": "s20.18", "bias": "s9.5"}, floor),
+        case("gru_step", "gru", (1, 1, 4), 2, gru | {"data_out_0": "s8.6"}, EVEN, wrap, frames=6),
+        case("lstm", "lstm", (1, 4, 5), 2, lstm),
+        case("lstm_unit", "lstm", (2, 4, 1), 1, lstm | {"cell": "s9.7", "data_out_0": "s6.5"}, half_up),
+        case("lstm_dense", "lstm", (1, 2, 11), 1, lstm | {"data_in_0": "s20.18", "gate": "s8.3"}, floor),
+        case("lstm_unrolled", "lstm", (1, 5, 3), 3, lstm | {"cell": "s14.8"}, trunc, wrap, frames=6),
+    ]

@@ -1,0 +1,184 @@
+"""The arithmetic of recurrent layers on mantissas: every sum exact, one cast at each place where a format begins.
+
+The formats of a layer, beside those of its input part, its weights and its state:
+
+- ``gate``: what goes into the tables of sigmoid and tanh, cast once from the exact sum of all parts,
+- ``cell``: the cell state of an LSTM, cast once from ``f * c + i * g``.
+
+What comes out of the tables has the width ``w`` of the state: sigmoids ``w`` fraction bits without a sign, tanh
+``w - 1`` with one. The tanh of a cell state is looked up from its upper bits, at most :data:`TABLE_BITS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from mase_hw.exact_sums import exact_linear
+from mase_hw.formats import FixedFormat
+from mase_hw.nn.recurrence import GATES
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
+from mase_hw.opdef import Arithmetic
+from mase_hw.ops import functions
+from mase_hw.ops._functions import BY_NAME
+from mase_hw.ops._lookup import TABLE_BITS
+
+Look = Callable[[str, Arithmetic, Tensor], Tensor]
+"""A table by the name of its memory, its arithmetic, and mantissas to look up."""
+TABLES = {"SIGMOID_FILE": "sigmoid", "TANH_FILE": "tanh", "CELL_TANH_FILE": "tanh"}
+"""The function in every memory of a layer."""
+
+
+def look(memory: str, a: Arithmetic, x: Tensor) -> Tensor:
+    """Output mantissas of a table; of one that hardware would not have, as exactly rounded as those it has."""
+    source, target = a.formats["data_in_0"], a.formats["data_out_0"]
+    if source.width > TABLE_BITS:
+        exact = BY_NAME[TABLES[memory]](x.to(torch.float64) * source.scale, {})
+        return quantize(exact, target, a.rounding, a.overflow)
+    return functions.golden(TABLES[memory])(a, {"data_in_0": x})["data_out_0"]
+
+
+def squashed(a: Arithmetic) -> dict[str, FixedFormat]:
+    """Formats of what comes out of tables, ``sigmoid`` and ``tanh``, and of what a cell state is looked up from."""
+    width, found = a.formats["data_out_0"].width, {}
+    found["sigmoid"], found["tanh"] = FixedFormat(width, width, signed=False), FixedFormat(width, width - 1)
+    if "cell" in a.formats:
+        cell = a.formats["cell"]
+        bits = min(cell.width, max(TABLE_BITS, a.formats["gate"].width))  # hardware has no wider gates
+        found["cell"] = FixedFormat(bits, cell.frac_width - (cell.width - bits))
+    return found
+
+
+def tables(a: Arithmetic) -> dict[str, Arithmetic]:
+    """The tables of a layer: by the name of the memory, formats and cast modes."""
+    kind, inner = a.attributes["kind"], squashed(a)
+
+    def of(source: FixedFormat, target: FixedFormat) -> Arithmetic:
+        return Arithmetic({"data_in_0": source, "data_out_0": target}, a.rounding, a.overflow)
+
+    if kind == "rnn_relu":
+        return {}
+    if kind == "rnn_tanh":
+        return {"TANH_FILE": of(a.formats["gate"], a.formats["data_out_0"])}
+    found = {name: of(a.formats["gate"], inner[TABLES[name]]) for name in ("SIGMOID_FILE", "TANH_FILE")}
+    if kind == "lstm":
+        found["CELL_TANH_FILE"] = of(inner["cell"], inner["tanh"])
+    return found
+
+
+class Cell:
+    """One time step of a layer.
+
+    Args:
+        a: The arithmetic.
+        t: Mantissas of ``data_in_0 (..., T, H * G)``, ``weight`` and the optional ``bias``.
+        look: Where tables are looked up.
+    """
+
+    def __init__(self, a: Arithmetic, t: Mapping[str, Tensor], look: Look = look) -> None:
+        self.a, self.tables, self.inner, self.find = a, tables(a), squashed(a), look
+        self.weight, self.bias = t["weight"], t.get("bias")
+        self.units, self.gates = self.weight.shape[1], GATES[a.attributes["kind"]]
+        f = a.formats
+        self.dot_frac = f["data_out_0"].frac_width + f["weight"].frac_width
+        self.dot_bound = self.units * magnitude(f["data_out_0"]) * magnitude(f["weight"])
+
+    def run(self, x: Tensor) -> Tensor:
+        """The states after every time step, mantissas ``(..., T, H)``."""
+        out = self.a.formats["data_out_0"]
+        step = {"rnn_relu": self._relu, "rnn_tanh": self._tanh, "gru": self._gru, "lstm": self._lstm}
+        h = torch.zeros(*x.shape[:-2], self.units, dtype=carrier(magnitude(out)), device=x.device)
+        c, states = h, []
+        for at in range(x.shape[-2]):
+            parts = x[..., at, :].reshape(*h.shape, self.gates)
+            h, c = step[self.a.attributes["kind"]](parts, h, c)
+            states.append(h)
+        return torch.stack(states, dim=-2)
+
+    def _sums(self, h: Tensor) -> Tensor:
+        """``W h``, exact."""
+        return exact_linear(h, self.weight, self.dot_bound).reshape(*h.shape, self.gates)
+
+    def _gate(self, x: Tensor, sums: Tensor, memory: str | None) -> Tensor:
+        """The sum of both parts, in the gate's format, or as a relu leaves it; looked up."""
+        source = self.a.formats["data_in_0"]
+        exact, frac = _sum((x, source.frac_width, magnitude(source)), (sums, self.dot_frac, self.dot_bound))
+        if memory is None:
+            return self._cast(exact.clamp(min=0), frac, "data_out_0")
+        return self._look(memory, self._cast(exact, frac, "gate"))
+
+    def _cast(self, exact: Tensor, frac: int, name: str) -> Tensor:
+        return cast(exact, frac, self.a.formats[name], self.a.rounding, self.a.overflow)
+
+    def _look(self, memory: str, x: Tensor) -> Tensor:
+        return self.find(memory, self.tables[memory], x)
+
+    def _relu(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        return self._gate(x, self._sums(h), None)[..., 0], c
+
+    def _tanh(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        return self._gate(x, self._sums(h), "TANH_FILE")[..., 0], c
+
+    def _gru(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        formats, sigmoid, tanh = self.a.formats, self.inner["sigmoid"], self.inner["tanh"]
+        sums = self._sums(h)
+        r, z = self._gate(x[..., :2], sums[..., :2], "SIGMOID_FILE").unbind(-1)
+        hidden, frac, bound = sums[..., 2], self.dot_frac, self.dot_bound
+        if self.bias is not None:
+            fb = formats["bias"]
+            bound_frac = max(frac, fb.frac_width)
+            bound = (bound << (bound_frac - frac)) + (magnitude(fb) << (bound_frac - fb.frac_width))
+            hidden, frac = _sum((hidden, frac, self.dot_bound), (self.bias, fb.frac_width, magnitude(fb)))
+        gated, gated_bound = _product((r, magnitude(sigmoid)), (hidden, bound))
+        source = formats["data_in_0"]
+        new, frac = _sum(
+            (x[..., 2], source.frac_width, magnitude(source)), (gated, frac + sigmoid.frac_width, gated_bound)
+        )
+        n = self._look("TANH_FILE", self._cast(new, frac, "gate"))
+        one = 1 << sigmoid.frac_width
+        mixed, mixed_bound = _product((one - z, one), (n, magnitude(tanh)))
+        kept, kept_bound = _product((z, one), (h, magnitude(formats["data_out_0"])))
+        exact, frac = _sum(
+            (mixed, sigmoid.frac_width + tanh.frac_width, mixed_bound),
+            (kept, sigmoid.frac_width + formats["data_out_0"].frac_width, kept_bound),
+        )
+        return self._cast(exact, frac, "data_out_0"), c
+
+    def _lstm(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        sigmoid, tanh, cell = self.inner["sigmoid"], self.inner["tanh"], self.a.formats["cell"]
+        sums = self._sums(h)
+        i, f, o = (self._gate(x[..., k], sums[..., k], "SIGMOID_FILE") for k in (0, 1, 3))
+        g = self._gate(x[..., 2], sums[..., 2], "TANH_FILE")
+        kept, kept_bound = _product((f, magnitude(sigmoid)), (c, magnitude(cell)))
+        new, new_bound = _product((i, magnitude(sigmoid)), (g, magnitude(tanh)))
+        exact, frac = _sum(
+            (kept, sigmoid.frac_width + cell.frac_width, kept_bound),
+            (new, sigmoid.frac_width + tanh.frac_width, new_bound),
+        )
+        c = self._cast(exact, frac, "cell")
+        short = cast(c, cell.frac_width, self.inner["cell"], self.a.rounding, self.a.overflow)
+        out, _ = _product((o, magnitude(sigmoid)), (self._look("CELL_TANH_FILE", short), magnitude(tanh)))
+        return self._cast(out, sigmoid.frac_width + tanh.frac_width, "data_out_0"), c
+
+
+Bounded = tuple[Tensor, int]
+"""Mantissas, and their largest magnitude."""
+Aligned = tuple[Tensor, int, int]
+"""Mantissas, their fraction width, and their largest magnitude."""
+
+
+def _product(a: Bounded, b: Bounded) -> Bounded:
+    """The exact product of two tensors, element by element."""
+    bound = a[1] * b[1]
+    dtype = carrier(bound, name="recurrence")
+    return as_carrier(a[0], dtype) * as_carrier(b[0], dtype), bound
+
+
+def _sum(a: Aligned, b: Aligned) -> tuple[Tensor, int]:
+    """The exact sum of two tensors, and its fraction width: the finer of the two."""
+    frac = max(a[1], b[1])
+    up_a, up_b = frac - a[1], frac - b[1]
+    dtype = carrier((a[2] << up_a) + (b[2] << up_b), name="recurrence")
+    return as_carrier(a[0], dtype) * (1 << up_a) + as_carrier(b[0], dtype) * (1 << up_b), frac

@@ -1,0 +1,269 @@
+"""A recurrent layer behind its input part: RNN, GRU or LSTM, one module of hardware.
+
+``lower_recurrent_transform_pass`` writes ``nn.RNN``, ``nn.GRU`` and ``nn.LSTM`` as linear layers, which do not depend
+on the state and fold by themselves, and this op, which has the exact sums of theirs as its input. The arithmetic is
+in :mod:`mase_hw.ops.recurrent._cells`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.nn.recurrence import GATES, Recurrence, inside
+from mase_hw.numerics import as_carrier, carrier, magnitude, symbolic
+from mase_hw.opdef import Arithmetic, Golden, Hardware, Inner, Latency, Memory, OpDef, Request
+from mase_hw.ops._lookup import TABLE_BITS, entries, key_of, look_up, memory
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops.recurrent import _cases
+from mase_hw.ops.recurrent._cells import TABLES, Cell, look, tables
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream, ceil_div
+
+KINDS = tuple(GATES)
+"""Kinds in the order of the parameter ``KIND``."""
+
+
+@dataclass(frozen=True)
+class RecurrentParams:
+    """Parameters of ``fixed_recurrent``; see the module for their meaning."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    WEIGHT_PRECISION_0: int
+    WEIGHT_PRECISION_1: int
+    WEIGHT_SIGNED: int
+    WEIGHT_TENSOR_SIZE_DIM_0: int
+    WEIGHT_TENSOR_SIZE_DIM_1: int
+    WEIGHT_PARALLELISM_DIM_0: int
+    WEIGHT_PARALLELISM_DIM_1: int
+    HAS_BIAS: int
+    BIAS_PRECISION_0: int
+    BIAS_PRECISION_1: int
+    BIAS_SIGNED: int
+    BIAS_TENSOR_SIZE_DIM_0: int
+    BIAS_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    KIND: int
+    GATE_PRECISION_0: int
+    GATE_PRECISION_1: int
+    CELL_PRECISION_0: int
+    CELL_PRECISION_1: int
+    ROUNDING: int
+    OVERFLOW: int
+
+    @property
+    def kind(self) -> str:
+        """The kind by name."""
+        return KINDS[self.KIND]
+
+    @property
+    def tiles(self) -> int:
+        """Beats of a state."""
+        return ceil_div(self.DATA_OUT_0_TENSOR_SIZE_DIM_0, self.DATA_OUT_0_PARALLELISM_DIM_0)
+
+    @property
+    def rows(self) -> int:
+        """Time steps a frame, of all its sequences."""
+        return self.DATA_OUT_0_TENSOR_SIZE_DIM_1 * self.DATA_OUT_0_TENSOR_SIZE_DIM_2
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 (..., T, H * G)``, ``weight (H * G, H)``, optional ``bias (H,)`` -> ``data_out_0 (..., T, H)``."""
+    x = t["data_in_0"]
+    if symbolic(x):
+        shape = (*x.shape[:-1], t["weight"].shape[1])
+        return {"data_out_0": x.new_zeros(shape, dtype=carrier(magnitude(a.formats["data_out_0"])))}
+    return {"data_out_0": Cell(a, t).run(x)}
+
+
+def _reads(a: Arithmetic, name: str, content: Memory) -> Golden | None:
+    """What a layer gives with another table."""
+    at = tables(a)[name]
+    given = entries(key_of(TABLES[name], at), content)
+
+    def find(memory_name: str, where: Arithmetic, x: Tensor) -> Tensor:
+        if memory_name != name:
+            return look(memory_name, where, x)
+        found = look_up(key_of(TABLES[name], where), x, given)
+        return as_carrier(found, carrier(magnitude(where.formats["data_out_0"])))
+
+    return lambda _, t: {"data_out_0": Cell(a, t, find).run(t["data_in_0"])}
+
+
+def _memories(a: Arithmetic) -> dict[str, Memory]:
+    return {name: memory(key_of(TABLES[name], at)) for name, at in tables(a).items()}
+
+
+def _build(r: Request) -> RecurrentParams:
+    formats, shapes, kind = r.arithmetic.formats, r.shapes, r.arithmetic.attributes["kind"]
+    lanes = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
+    # Input lanes follow from those of the result: the gates of a unit come together.
+    lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
+    gates = GATES[kind]
+    gate, cell = formats.get("gate", FixedFormat(1, 0)), formats.get("cell", FixedFormat(1, 0))
+    for name, fmt in (("data_in_0", formats["data_in_0"]), ("weight", formats["weight"]), ("gate", gate)):
+        if not fmt.signed or (name == "gate" and fmt.width > TABLE_BITS):
+            raise UnsupportedError(
+                "a recurrent layer cannot have this format",
+                node=r.node,
+                field=name,
+                got=str(fmt),
+                expected=f"a sign, and at most {TABLE_BITS} bits where tables are looked up",
+                remedy=f"set {name}_width and {name}_signed in the rule for this node",
+            )
+    return RecurrentParams(
+        **tensor_params("DATA_IN_0", shapes["data_in_0"], formats["data_in_0"], (lanes * gates,)),
+        **tensor_params("WEIGHT", shapes["weight"], formats["weight"], (lanes, lanes * gates), dims=2),
+        HAS_BIAS=int("bias" in shapes),
+        **tensor_params("BIAS", shapes["weight"][1:], formats.get("bias", formats["weight"]), (lanes,), dims=1),
+        **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (lanes,)),
+        KIND=KINDS.index(kind),
+        GATE_PRECISION_0=gate.width,
+        GATE_PRECISION_1=gate.frac_width,
+        CELL_PRECISION_0=cell.width,
+        CELL_PRECISION_1=cell.frac_width,
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _ports(p: RecurrentParams) -> tuple[Stream, ...]:
+    bias = (stream_of(p, "BIAS", "in", dims=1, repeat=p.rows),) if p.HAS_BIAS else ()
+    return (
+        stream_of(p, "DATA_IN_0", "in"),
+        stream_of(p, "WEIGHT", "in", dims=2, repeat=p.rows),
+        *bias,
+        stream_of(p, "DATA_OUT_0", "out"),
+    )
+
+
+def _arithmetic(p: RecurrentParams) -> Arithmetic:
+    names = ["data_in_0", "weight", *(["bias"] if p.HAS_BIAS else []), "data_out_0"]
+    formats = {name: format_of(p, name.upper()) for name in names}
+    if p.kind != "rnn_relu":
+        formats["gate"] = FixedFormat(p.GATE_PRECISION_0, p.GATE_PRECISION_1)
+    if p.kind == "lstm":
+        formats["cell"] = FixedFormat(p.CELL_PRECISION_0, p.CELL_PRECISION_1)
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"kind": p.kind})
+
+
+def _pipe(p: RecurrentParams) -> int:
+    """Operand register, product register, adder tree, accumulator, cell, memory of the state or output FIFO."""
+    cell = 5 if p.kind in ("gru", "lstm") else 1
+    return 4 + math.ceil(math.log2(p.DATA_OUT_0_PARALLELISM_DIM_0)) + cell
+
+
+def _idle(p: RecurrentParams) -> int:
+    """The next time step would read its last tile before it is written, if there are too few tiles."""
+    return max(0, _pipe(p) - p.tiles)
+
+
+def _latency(p: RecurrentParams) -> Latency:
+    tiles, times, pipe, idle = p.tiles, p.DATA_OUT_0_TENSOR_SIZE_DIM_1, _pipe(p), _idle(p)
+    # A step multiplies a tile of the state: tile of units by tile of units; in idle ones nothing happens.
+    sequence = times * tiles**2 + (times - 1) * idle
+    of, at, unit = (a.reshape(-1) for a in np.indices((p.DATA_OUT_0_TENSOR_SIZE_DIM_2, times, tiles)))
+    first = of * sequence + at * (tiles**2 + idle) + unit * tiles
+    steps = Steps.at(
+        p.DATA_OUT_0_TENSOR_SIZE_DIM_2 * sequence,
+        needed=(first,),
+        freed=(first,),
+        emitted=first + tiles - 1,
+        delay=(0,),
+        room=(0,),
+        pipe=pipe,
+        queue=max((pipe + tiles) // tiles + 1, 2),
+    )
+    return Latency.from_steps(steps)
+
+
+def _tied(p: RecurrentParams) -> dict[str, str]:
+    return {} if p.HAS_BIAS else {"bias": "'0", "bias_valid": "1'b0", "bias_ready": ""}
+
+
+def _inner_width(name: str, width: int) -> int:
+    """Bits of an inner tensor where the configuration leaves them open, from those of the state."""
+    return min(TABLE_BITS, width + 4) if name == "gate" else 2 * width
+
+
+def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
+    """A bias finer than the products would widen every sum for bits below their LSB."""
+    return formats["data_out_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
+
+
+def _inner_names(attributes: Mapping[str, Any]) -> tuple[str, ...]:
+    """What has a format inside a kind."""
+    return {"rnn_relu": (), "lstm": ("gate", "cell")}.get(attributes["kind"], ("gate",))
+
+
+OPS = (
+    OpDef(
+        name="recurrence",
+        mase_type="module_related_func",
+        modules=(Recurrence,),
+        attributes=("kind",),
+        parameters=("weight", "bias"),
+        golden=golden,
+        formats=("data_in_0", "weight", "bias", "gate", "cell", "data_out_0"),
+        exact_inputs=("data_in_0",),
+        inner=Inner(_inner_names, inside, _inner_width),
+        finest=_finest,
+        hardware=Hardware(
+            module="fixed_recurrent",
+            file="ops/fixed_recurrent.sv",
+            dependence_files=(
+                "lib/fixed_adder_tree.sv",
+                "lib/fixed_dot_product.sv",
+                "lib/fixed_accumulator.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/fixed_lookup.sv",
+                "lib/loop_counter.sv",
+                "lib/stream_fifo.sv",
+                "lib/recurrent_lookup.sv",
+                "lib/recurrent_control.sv",
+                "lib/recurrent_sums.sv",
+                "lib/cell_rnn.sv",
+                "lib/cell_lstm.sv",
+                "lib/cell_gru.sv",
+                "lib/recurrent_gru.sv",
+            ),
+            params=RecurrentParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=lambda: _cases.cases(_build),
+            work=lambda p: p.rows * p.WEIGHT_TENSOR_SIZE_DIM_0 * p.WEIGHT_TENSOR_SIZE_DIM_1,
+            multipliers=lambda p: p.WEIGHT_PARALLELISM_DIM_0 * p.WEIGHT_PARALLELISM_DIM_1,
+            idle=lambda p: p.DATA_OUT_0_TENSOR_SIZE_DIM_2 * (p.DATA_OUT_0_TENSOR_SIZE_DIM_1 - 1) * _idle(p),
+            layout="row_major",
+            static=("weight", "bias"),
+            tied=_tied,
+            memories=_memories,
+            reads=_reads,
+        ),
+    ),
+)

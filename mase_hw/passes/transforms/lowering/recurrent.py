@@ -1,0 +1,156 @@
+"""Recurrent layers become linear layers and recurrences, which hardware has."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import annotate_node
+from mase_hw.ir.trace.tracer import MaseTracer
+from mase_hw.nn.recurrent_layers import Layers
+from mase_hw.passes.transforms.quantize_operands import stored
+
+
+def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None:
+    """Write ``nn.RNN``, ``nn.GRU`` or ``nn.LSTM`` as linear layers and recurrences.
+
+    Of every layer and direction the part that depends on the input alone is a linear layer over the whole sequence;
+    what is left multiplies the state (:class:`mase_hw.nn.recurrence.Recurrence`). A backward direction flips the
+    sequence before and behind, two directions are concatenated, and ``h_n`` are the last states. What nobody reads is
+    left out. The two biases of a gate become one.
+
+    Args:
+        graph: A float graph with common metadata.
+        node: A call of the layer.
+        module: The layer.
+
+    Raises:
+        UnsupportedError: For an initial state that is not zero, ``c_n``, and projections (``proj_size``).
+    """
+    if module.proj_size:
+        raise _refused(node, "a projection of the state is not in hardware", f"proj_size = {module.proj_size}")
+    source, *initial = node.all_input_nodes
+    for state in initial:
+        value = stored(graph, state, [])
+        if value is None or bool(value.any()):
+            raise _refused(
+                node, "an initial state is not in hardware", f"{state.name}, which is not always 0", "zeros, or none"
+            )
+    shape = graph.tensor(source, "data_out_0").shape
+    made = Layers(module, batched=len(shape) == 3)
+    path = str(node.target)
+    if [n for n in graph.nodes if n is not node and n.target == path]:
+        path = node.name  # others call the module as well
+        while path in graph.modules or hasattr(graph.model, path):
+            path += "_"
+    graph.model.add_submodule(path, made)
+    added, (output, states) = _inlined(graph, node, source, path, made)
+    _connect(node, output, states, isinstance(module, nn.LSTM))
+    for each in (*initial, node):
+        if not each.users and each.op != "placeholder":
+            graph.fx_graph.erase_node(each)
+    for each in reversed(added):
+        if not each.users:
+            graph.fx_graph.erase_node(each)
+    kept = [n for n in graph.nodes if n.meta.get("mase") is None]
+    example = graph.meta_of(source).common.results["data_out_0"]
+    _annotate(graph, kept, source, torch.zeros(example.shape, dtype=example.torch_dtype))
+
+
+def _inlined(
+    graph: MaseGraph, node: fx.Node, source: fx.Node, path: str, made: Layers
+) -> tuple[list[fx.Node], tuple[fx.Node, list[fx.Node]]]:
+    """Put the operations of a module before a node; what was added, and the nodes of its results."""
+    traced = MaseTracer(leaf_types=tuple(m for op in graph.catalogue for m in op.modules)).trace(made)
+    new: dict[fx.Node, fx.Node] = {}
+    added: list[fx.Node] = []
+    result: Any = None
+    for each in traced.nodes:
+        if each.op == "placeholder":
+            new[each] = source
+            continue
+        if each.op == "output":
+            result = fx.node.map_arg(each.args[0], lambda n: new[n])
+            continue
+        target = f"{path}.{each.target}" if each.op in ("call_module", "get_attr") else each.target
+        args, kwargs = fx.node.map_arg((each.args, each.kwargs), lambda n: new[n])
+        with graph.fx_graph.inserting_before(node):
+            copy = graph.fx_graph.create_node(each.op, target, args, kwargs, name=f"{node.name}_{each.name}")
+        new[each] = copy
+        added.append(copy)
+    return added, (result[0], list(result[1]))
+
+
+def _connect(node: fx.Node, output: fx.Node, states: Sequence[fx.Node], cell: bool) -> None:
+    """Let everything that read a part of the layer's result read the nodes that stand for it."""
+    for user in list(node.users):
+        index = _index(user, node)
+        if index == 0:
+            user.replace_all_uses_with(output)
+        elif index in (1, -1) and not cell:
+            _connect_states(user, states)
+            continue
+        elif index in (1, -1):
+            for part in list(user.users):
+                if _index(part, user) == 0:
+                    _connect_states(part, states)
+                    continue
+                if part.users:
+                    raise _refused(node, "the cell state behind the last step (c_n) is not in hardware", part.name)
+                part.graph.erase_node(part)
+        else:
+            raise _refused(
+                node, "the whole result is read at once", user.name, "output, states = layer(x), and one of them used"
+            )
+        user.graph.erase_node(user)
+
+
+def _connect_states(node: fx.Node, states: Sequence[fx.Node]) -> None:
+    """The same for ``h_n``: one state by its number, or all of them."""
+    for user in list(node.users):
+        index = _index(user, node)
+        if isinstance(index, int) and -len(states) <= index < len(states):
+            user.replace_all_uses_with(states[index])
+            node.graph.erase_node(user)
+    if node.users:
+        with node.graph.inserting_before(node):
+            rows = [node.graph.call_function(torch.unsqueeze, (state, 0)) for state in states]
+            whole = rows[0] if len(rows) == 1 else node.graph.call_function(torch.cat, (rows, 0))
+        node.replace_all_uses_with(whole)
+    node.graph.erase_node(node)
+
+
+def _index(user: fx.Node, node: fx.Node) -> Any:
+    """The index with which a node is read, if that is all."""
+    return user.args[1] if user.target is operator.getitem and user.args[0] is node else None
+
+
+def _annotate(graph: MaseGraph, nodes: Sequence[fx.Node], source: fx.Node, example: Tensor) -> None:
+    """Common metadata of new nodes, from running them once."""
+    values: dict[fx.Node, Any] = {source: example}
+    with torch.no_grad():
+        for node in nodes:
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
+            if node.op == "call_module":
+                values[node] = graph.model.get_submodule(str(node.target))(*args, **kwargs)
+            elif node.op == "call_method":
+                values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+            else:
+                values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+            annotate_node(graph, node, values[node])
+
+
+def _refused(node: fx.Node, problem: str, got: str, expected: str = "a layer without it") -> UnsupportedError:
+    return UnsupportedError(
+        problem,
+        node=node.name,
+        got=got,
+        expected=expected,
+        remedy="change the layer in the model, or compile only the part of the model before or after it",
+    )

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fixed_recurrent: one recurrent layer over a sequence, its weights and its state inside.
+//
+//   KIND 0  h = cast(relu(s))                    s = x + W h, all sums exact
+//   KIND 1  h = tanh(cast(s))
+//   KIND 2  GRU:  r, z = sigmoid(cast(s)), n = tanh(cast(x_n + r * (W_n h + bias))),
+//                 h = cast((1 - z) * n + z * h)
+//   KIND 3  LSTM: i, f, o = sigmoid(cast(s)), g = tanh(cast(s)),
+//                 c = cast(f * c + i * g), h = cast(o * tanh(cast(c)))
+//
+// The input carries x, the exact sums of the input with its weights and all biases but
+// that of n: `fixed_linear` made them, rows of one unit side by side (element
+// unit * G + gate, G gates in the order of PyTorch). A time step takes TILES * TILES
+// issues, TILES = ceil(H / P) with P units side by side: tile of units by tile of units,
+// each of which multiplies the P lanes of one tile of the state with the G * P * P
+// weights of a weight beat (lane (unit * G + gate) * P + state). The first issue of a
+// tile of units takes its beat of x, and with HAS_BIAS its beat of biases.
+//
+// The state begins with zeros in every sequence (dimensions 2 of the input count them).
+// A time step reads tiles of the state as soon as the one before has written them;
+// recurrent_control says where that leaves steps idle. The pipeline behind the issue
+// never stops: the last issue of a tile waits for a slot of the output FIFO.
+//
+// Latency:    first input beat accepted in t, first output beat valid in
+//               t + TILES - 1 + D, D = 5 + $clog2(P) for KIND 0 and 1, 9 + $clog2(P) else,
+//             with input, weights and biases always valid.
+// Throughput: TIMES * TILES^2 + (TIMES - 1) * max(0, D - TILES) cycles per sequence,
+//             without bubbles between sequences or frames.
+// Golden:     `mase_hw/ops/recurrent/recurrence.py`.
+module fixed_recurrent #(
+    parameter int DATA_IN_0_PRECISION_0 = 8,
+    parameter int DATA_IN_0_PRECISION_1 = 0,
+    parameter int DATA_IN_0_SIGNED = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_0 = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_1 = 1,
+    parameter int DATA_IN_0_TENSOR_SIZE_DIM_2 = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_0 = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_1 = 1,
+    parameter int DATA_IN_0_PARALLELISM_DIM_2 = 1,
+    parameter int WEIGHT_PRECISION_0 = 8,
+    parameter int WEIGHT_PRECISION_1 = 0,
+    parameter int WEIGHT_SIGNED = 1,
+    parameter int WEIGHT_TENSOR_SIZE_DIM_0 = 1,
+    parameter int WEIGHT_TENSOR_SIZE_DIM_1 = 1,
+    parameter int WEIGHT_PARALLELISM_DIM_0 = 1,
+    parameter int WEIGHT_PARALLELISM_DIM_1 = 1,
+    parameter int HAS_BIAS = 0,
+    parameter int BIAS_PRECISION_0 = 8,
+    parameter int BIAS_PRECISION_1 = 0,
+    parameter int BIAS_SIGNED = 1,
+    parameter int BIAS_TENSOR_SIZE_DIM_0 = 1,
+    parameter int BIAS_PARALLELISM_DIM_0 = 1,
+    parameter int DATA_OUT_0_PRECISION_0 = 8,
+    parameter int DATA_OUT_0_PRECISION_1 = 0,
+    parameter int DATA_OUT_0_SIGNED = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_0 = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_1 = 1,
+    parameter int DATA_OUT_0_TENSOR_SIZE_DIM_2 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_0 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_1 = 1,
+    parameter int DATA_OUT_0_PARALLELISM_DIM_2 = 1,
+    parameter int KIND = 1,
+    parameter int GATE_PRECISION_0 = 12,
+    parameter int GATE_PRECISION_1 = 0,
+    parameter int CELL_PRECISION_0 = 12,
+    parameter int CELL_PRECISION_1 = 0,
+    parameter int ROUNDING = 0,
+    parameter int OVERFLOW = 0,
+    parameter SIGMOID_FILE = "",
+    parameter TANH_FILE = "",
+    parameter CELL_TANH_FILE = "",
+    localparam int G = (KIND == 2) ? 3 : (KIND == 3) ? 4 : 1,
+    localparam int P = DATA_OUT_0_PARALLELISM_DIM_0,
+    localparam int BL = BIAS_PARALLELISM_DIM_0
+) (
+    input  logic                                                               clk,
+    input  logic                                                               rst,
+    input  logic [DATA_IN_0_PARALLELISM_DIM_0-1:0][ DATA_IN_0_PRECISION_0-1:0] data_in_0,
+    input  logic                                                               data_in_0_valid,
+    output logic                                                               data_in_0_ready,
+    input  logic [                      G*P*P-1:0][    WEIGHT_PRECISION_0-1:0] weight,
+    input  logic                                                               weight_valid,
+    output logic                                                               weight_ready,
+    input  logic [                         BL-1:0][      BIAS_PRECISION_0-1:0] bias,
+    input  logic                                                               bias_valid,
+    output logic                                                               bias_ready,
+    output logic [                          P-1:0][DATA_OUT_0_PRECISION_0-1:0] data_out_0,
+    output logic                                                               data_out_0_valid,
+    input  logic                                                               data_out_0_ready
+);
+
+  localparam int Units = DATA_OUT_0_TENSOR_SIZE_DIM_0;
+  localparam int Times = DATA_OUT_0_TENSOR_SIZE_DIM_1;
+  localparam int InW = DATA_IN_0_PRECISION_0;
+  localparam int OutW = DATA_OUT_0_PRECISION_0;
+
+  // ---- Parameter checks: everything that appears twice must agree.
+  if (KIND < 0 || KIND > 3 || DATA_IN_0_SIGNED != 1 || WEIGHT_SIGNED != 1) begin : g_bad_kind
+    // Refuses KIND=-1; KIND=4; DATA_IN_0_SIGNED=0; WEIGHT_SIGNED=0
+    $fatal(1, "fixed_recurrent: KIND %0d must be 0 to 3; input and weights have signs", KIND);
+  end
+  if (Units < 1 || Times < 1 || DATA_OUT_0_TENSOR_SIZE_DIM_2 < 1 || P < 1) begin : g_bad_size
+    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_*=0; DATA_OUT_0_PARALLELISM_DIM_0=0
+    $fatal(1, "fixed_recurrent: tensor sizes and parallelism must be at least 1");
+  end
+  if (DATA_IN_0_TENSOR_SIZE_DIM_0 != G * Units || DATA_IN_0_TENSOR_SIZE_DIM_1 != Times ||
+      DATA_IN_0_TENSOR_SIZE_DIM_2 != DATA_OUT_0_TENSOR_SIZE_DIM_2) begin : g_bad_rows
+    // Refuses DATA_IN_0_TENSOR_SIZE_DIM_*=0
+    $fatal(1, "fixed_recurrent: DATA_IN_0 must have %0d features, else as DATA_OUT_0", G * Units);
+  end
+  if (DATA_IN_0_PARALLELISM_DIM_0 != G * P || DATA_IN_0_PARALLELISM_DIM_1 != 1 ||
+      DATA_IN_0_PARALLELISM_DIM_2 != 1 || DATA_OUT_0_PARALLELISM_DIM_1 != 1 ||
+      DATA_OUT_0_PARALLELISM_DIM_2 != 1) begin : g_bad_lanes
+    // Refuses DATA_IN_0_PARALLELISM_DIM_*=0; DATA_OUT_0_PARALLELISM_DIM_[12]=2
+    $fatal(1, "fixed_recurrent: DATA_IN_0_PARALLELISM_DIM_0 must be %0d", G * P);
+  end
+  if (WEIGHT_TENSOR_SIZE_DIM_0 != Units || WEIGHT_TENSOR_SIZE_DIM_1 != G * Units ||
+      WEIGHT_PARALLELISM_DIM_0 != P || WEIGHT_PARALLELISM_DIM_1 != G * P) begin : g_bad_weight
+    // Refuses WEIGHT_TENSOR_SIZE_DIM_*=0; WEIGHT_PARALLELISM_DIM_*=0
+    $fatal(1, "fixed_recurrent: WEIGHT must be %0d by %0d", Units, G * Units);
+  end
+  if (HAS_BIAS < 0 || HAS_BIAS > 1 || (HAS_BIAS != 0 && KIND != 2) || BL < 1 ||
+      BIAS_PRECISION_0 < 1 || BIAS_SIGNED != 1) begin : g_bad_flag
+    // Refuses HAS_BIAS=-1; HAS_BIAS=2; BIAS_PARALLELISM_DIM_0=0; BIAS_PRECISION_0=0; BIAS_SIGNED=0
+    $fatal(1, "fixed_recurrent: HAS_BIAS %0d is 0 or 1, 0 unless KIND is 2; signed", HAS_BIAS);
+  end
+  if (HAS_BIAS != 0 && (BIAS_TENSOR_SIZE_DIM_0 != Units || BL != P)) begin : g_bad_bias
+    // Refuses HAS_BIAS=1, BIAS_TENSOR_SIZE_DIM_0=0
+    $fatal(1, "fixed_recurrent: BIAS_TENSOR_SIZE_DIM_0, BIAS_PARALLELISM_DIM_0 differ from data");
+  end
+  if (GATE_PRECISION_0 < 1 || GATE_PRECISION_0 > 12 || CELL_PRECISION_0 < 1 || OutW < 1 ||
+      InW < 1 || WEIGHT_PRECISION_0 < 1) begin : g_bad_inner
+    // Refuses GATE_PRECISION_0=0; GATE_PRECISION_0=13; CELL_PRECISION_0=0; DATA_*_0_PRECISION_0=0;
+    // WEIGHT_PRECISION_0=0
+    $fatal(1, "fixed_recurrent: GATE_PRECISION_0 is 1 to 12, the others 1 or more");
+  end
+
+  localparam int Tiles = (Units + P - 1) / P;
+  localparam int SumLatency = 3 + $clog2(P);
+  // From the last issue of a tile to the first in which another may read its result.
+  localparam int Latency = SumLatency + ((KIND >= 2) ? 5 : 1) + 1;
+  localparam int QueueFit = (Latency + Tiles) / Tiles + 1;
+  localparam int FifoDepth = (QueueFit > 2) ? QueueFit : 2;
+  localparam int CreditW = $clog2(FifoDepth + 1);
+  localparam int AtW = $clog2(2 * Tiles);
+
+  // ---- Issue: all operands and, for the last issue of a tile, a FIFO slot.
+  logic               busy;
+  logic               first;
+  logic               last;
+  logic               start;
+  logic               bias_ok;
+  logic               in_ok;
+  logic               slot_ok;
+  logic               issue;
+  logic               reserve;
+  logic               pop;
+  logic [    AtW-1:0] read_at;
+  logic [CreditW-1:0] credit_q;
+
+  assign in_ok = !first || data_in_0_valid;
+  assign bias_ok = (HAS_BIAS == 0) || !first || bias_valid;
+  assign slot_ok = !last || (credit_q != '0);
+  assign issue = busy && weight_valid && in_ok && bias_ok && slot_ok;
+  assign weight_ready = busy && in_ok && bias_ok && slot_ok;
+  assign data_in_0_ready = busy && first && weight_valid && bias_ok && slot_ok;
+  assign bias_ready = (HAS_BIAS != 0) && busy && first && weight_valid && in_ok && slot_ok;
+  assign reserve = issue && last;
+  assign pop = data_out_0_valid && data_out_0_ready;
+
+  recurrent_control #(
+      .TIMES  (Times),
+      .TILES  (Tiles),
+      .LATENCY(Latency)
+  ) u_control (
+      .clk    (clk),
+      .rst    (rst),
+      .issue  (issue),
+      .busy   (busy),
+      .first  (first),
+      .last   (last),
+      .start  (start),
+      .read_at(read_at)
+  );
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      credit_q <= CreditW'(FifoDepth);
+    end else if (reserve && !pop) begin
+      credit_q <= credit_q - CreditW'(1);
+    end else if (pop && !reserve) begin
+      credit_q <= credit_q + CreditW'(1);
+    end
+  end
+
+  // ---- The state, for even and for odd time steps.
+  logic [P*OutW-1:0]           mem          [2*Tiles];
+  logic [   AtW-1:0]           write_q;
+  logic [     P-1:0][OutW-1:0] act;
+  logic [     P-1:0][OutW-1:0] result;
+  logic                        result_valid;
+
+  assign act = start ? '0 : mem[read_at];
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      write_q <= '0;
+    end else if (result_valid) begin
+      write_q <= (write_q == AtW'(2 * Tiles - 1)) ? '0 : write_q + AtW'(1);
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (result_valid) begin
+      mem[write_q] <= result;
+    end
+  end
+
+  // ---- Sums and the cell. Sums of W h with start values of another format, exactly.
+  localparam int DotFrac = DATA_OUT_0_PRECISION_1 + WEIGHT_PRECISION_1;
+  localparam int DotW = OutW + WEIGHT_PRECISION_0 + $clog2(P) + $clog2(Tiles);
+  localparam int InFrac = DATA_IN_0_PRECISION_1;
+  localparam int SumFrac = (InFrac > DotFrac) ? InFrac : DotFrac;
+  localparam int SumDotW = DotW + SumFrac - DotFrac;
+  localparam int SumInW = InW + SumFrac - InFrac;
+  localparam int SumW = ((SumDotW > SumInW) ? SumDotW : SumInW) + 1;
+
+  if (KIND != 2) begin : g_plain
+    logic [G*P-1:0][SumW-1:0] sums;
+    logic sum_valid;
+
+    recurrent_sums #(
+        .LANES      (G * P),
+        .N          (P),
+        .RUN        (Tiles),
+        .A_WIDTH    (OutW),
+        .A_FRAC     (DATA_OUT_0_PRECISION_1),
+        .A_SIGNED   (DATA_OUT_0_SIGNED),
+        .B_WIDTH    (WEIGHT_PRECISION_0),
+        .B_FRAC     (WEIGHT_PRECISION_1),
+        .START_WIDTH(InW),
+        .START_FRAC (InFrac),
+        .SUM_WIDTH  (SumW),
+        .SUM_FRAC   (SumFrac)
+    ) u_sums (
+        .clk      (clk),
+        .rst      (rst),
+        .issue    (issue),
+        .first    (first),
+        .last     (last),
+        .act      (act),
+        .weight   (weight),
+        .start    (data_in_0),
+        .sums     (sums),
+        .out_valid(sum_valid)
+    );
+
+    unread u_unread (.unused(&{bias, bias_valid}));
+
+    if (KIND == 3) begin : g_lstm
+      // Whether the sums that come out are of a first time step.
+      logic [SumLatency-1:0] start_q;
+      always_ff @(posedge clk) begin
+        start_q <= {start_q[SumLatency-2:0], start};
+      end
+
+      cell_lstm #(
+          .UNITS         (P),
+          .TILES         (Tiles),
+          .SUM_WIDTH     (SumW),
+          .SUM_FRAC      (SumFrac),
+          .GATE_WIDTH    (GATE_PRECISION_0),
+          .GATE_FRAC     (GATE_PRECISION_1),
+          .CELL_WIDTH    (CELL_PRECISION_0),
+          .CELL_FRAC     (CELL_PRECISION_1),
+          .OUT_WIDTH     (OutW),
+          .OUT_FRAC      (DATA_OUT_0_PRECISION_1),
+          .OUT_SIGNED    (DATA_OUT_0_SIGNED),
+          .ROUNDING      (ROUNDING),
+          .OVERFLOW      (OVERFLOW),
+          .SIGMOID_FILE  (SIGMOID_FILE),
+          .TANH_FILE     (TANH_FILE),
+          .CELL_TANH_FILE(CELL_TANH_FILE)
+      ) u_cell (
+          .clk      (clk),
+          .rst      (rst),
+          .sums     (sums),
+          .in_valid (sum_valid),
+          .in_start (start_q[SumLatency-1]),
+          .out_data (result),
+          .out_valid(result_valid)
+      );
+    end else begin : g_rnn
+      cell_rnn #(
+          .UNITS     (P),
+          .RELU      ((KIND == 0) ? 1 : 0),
+          .SUM_WIDTH (SumW),
+          .SUM_FRAC  (SumFrac),
+          .GATE_WIDTH(GATE_PRECISION_0),
+          .GATE_FRAC (GATE_PRECISION_1),
+          .OUT_WIDTH (OutW),
+          .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
+          .OUT_SIGNED(DATA_OUT_0_SIGNED),
+          .ROUNDING  (ROUNDING),
+          .OVERFLOW  (OVERFLOW),
+          .TANH_FILE (TANH_FILE)
+      ) u_cell (
+          .clk      (clk),
+          .rst      (rst),
+          .sums     (sums),
+          .in_valid (sum_valid),
+          .out_data (result),
+          .out_valid(result_valid)
+      );
+    end
+  end else begin : g_gru
+    localparam int BiasW = (HAS_BIAS != 0) ? BIAS_PRECISION_0 : 1;
+    logic [AtW-1:0] old_at;
+    logic [P-1:0][BiasW-1:0] new_bias;
+
+    if (HAS_BIAS != 0) begin : g_bias
+      assign new_bias = bias;
+    end else begin : g_no_bias
+      unread u_unread (.unused(&{bias, bias_valid}));
+      assign new_bias = '0;
+    end
+
+    recurrent_gru #(
+        .P           (P),
+        .TILES       (Tiles),
+        .IN_WIDTH    (InW),
+        .IN_FRAC     (InFrac),
+        .B_WIDTH     (WEIGHT_PRECISION_0),
+        .B_FRAC      (WEIGHT_PRECISION_1),
+        .BIAS_WIDTH  (BiasW),
+        .BIAS_FRAC   ((HAS_BIAS != 0) ? BIAS_PRECISION_1 : DotFrac),
+        .GATE_WIDTH  (GATE_PRECISION_0),
+        .GATE_FRAC   (GATE_PRECISION_1),
+        .OUT_WIDTH   (OutW),
+        .OUT_FRAC    (DATA_OUT_0_PRECISION_1),
+        .OUT_SIGNED  (DATA_OUT_0_SIGNED),
+        .ROUNDING    (ROUNDING),
+        .OVERFLOW    (OVERFLOW),
+        .SIGMOID_FILE(SIGMOID_FILE),
+        .TANH_FILE   (TANH_FILE)
+    ) u_gru (
+        .clk      (clk),
+        .rst      (rst),
+        .issue    (issue),
+        .first    (first),
+        .last     (last),
+        .start    (start),
+        .act      (act),
+        .weight   (weight),
+        .data     (data_in_0),
+        .bias     (new_bias),
+        .old_at   (old_at),
+        .old      (mem[old_at]),
+        .out_data (result),
+        .out_valid(result_valid)
+    );
+  end
+
+  // ---- Output FIFO. Credits guarantee space, so its ready is only checked.
+  logic               fifo_ready;
+  logic [CreditW-1:0] fifo_count;
+
+  stream_fifo #(
+      .WIDTH(P * OutW),
+      .DEPTH(FifoDepth)
+  ) u_fifo (
+      .clk      (clk),
+      .rst      (rst),
+      .in_data  (result),
+      .in_valid (result_valid),
+      .in_ready (fifo_ready),
+      .out_data (data_out_0),
+      .out_valid(data_out_0_valid),
+      .out_ready(data_out_0_ready),
+      .count    (fifo_count)
+  );
+
+  invariant #(
+      .MESSAGE("a result meets a full output FIFO")
+  ) u_room (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(result_valid && !fifo_ready)
+  );
+
+  invariant #(
+      .MESSAGE("more credits and results than the FIFO is deep")
+  ) u_credits (
+      .clk   (clk),
+      .rst   (rst),
+      .broken(int'(credit_q) + int'(fifo_count) > FifoDepth)
+  );
+
+endmodule

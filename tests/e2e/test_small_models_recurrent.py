@@ -1,0 +1,70 @@
+"""Small recurrent models as a user writes them: bit-exact at full rate and under stalls, in the cycles predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mase_hw
+
+
+class Keywords(nn.Module):
+    """A keyword spotter: features of a sound, two layers of GRU, a score for every word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 6, num_layers=2, batch_first=True)
+        self.fc = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        _, h = self.gru(x)
+        scores: Tensor = self.fc(torch.relu(h[-1]))
+        return scores
+
+
+class Forecast(nn.Module):
+    """An LSTM with time first, and an RNN that reads all of its states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 5)
+        self.rnn = nn.RNN(5, 3, nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, _ = self.lstm(x)
+        result: Tensor = self.rnn(states)[0]
+        return result
+
+
+QUANTIZE = {"default": {"config": {"name": "fixed", "data_in_width": 6, "weight_width": 7, "data_out_width": 6}}}
+MODELS: dict[str, tuple[type[nn.Module], tuple[int, ...], dict[str, Any]]] = {
+    "keywords": (Keywords, (1, 7, 4), {"hardware": {"parallelism": {"gru_cells_1": {"data_out_0": 2}}}}),
+    "forecast": (Forecast, (6, 1, 3), {"quantize": QUANTIZE | {"recurrence": {"config": {"gate_width": 8}}}}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bits_and_cycles(name: str, tmp_path: Path) -> None:
+    make, shape, config = MODELS[name]
+    config = {**config, "vectors": {"faults": 16}}
+    torch.manual_seed(5)
+    model = make().eval()
+    x = torch.randn(6 * shape[0], *shape[1:])
+    design = mase_hw.compile(model, x[: shape[0]], config, out=tmp_path / "design", calibration=[x], vectors=x)
+    assert not any("fixed_function" in i["module"] for i in design.manifest["instances"]), "the gates are inside"
+    full = design.simulate(work_dir=tmp_path / "work")
+    assert full.passed and design.timing["exact"]
+    assert (full.interval, full.fill) == (design.timing["interval"], design.timing["fill"])
+    # The slowest recurrence is what a frame takes.
+    slowest = max(i["timing"]["interval"] for i in design.manifest["instances"] if "timing" in i)
+    assert full.interval == slowest
+    assert design.simulate(x, work_dir=tmp_path / "work", stalls=0.4, seed=3).passed
+    with torch.no_grad():
+        wanted = torch.cat([model(frame) for frame in x.split(shape[0])])
+        found = torch.cat([design.model(frame) for frame in x.split(shape[0])])
+    assert found.unique().numel() > 5
+    assert (wanted - found).square().mean() < 0.02 * wanted.square().mean()

@@ -1,0 +1,107 @@
+"""The arithmetic of recurrent layers, against Python integers and fractions, one number after the other."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+
+from mase_hw.catalogue import default_catalogue
+from mase_hw.formats import FixedFormat
+from mase_hw.nn.recurrence import GATES
+from mase_hw.opdef import Arithmetic
+
+
+def rounded(value: Fraction | float, fmt: FixedFormat) -> Fraction:
+    """The nearest number of a format, ties to even, saturating."""
+    mantissa = round(Fraction(value) * Fraction(2) ** fmt.frac_width)
+    held = max(fmt.min_mantissa, min(fmt.max_mantissa, mantissa))
+    return Fraction(held) * Fraction(2) ** -fmt.frac_width
+
+
+def sigmoid(x: Fraction) -> float:
+    return 1 / (1 + math.exp(-float(x)))
+
+
+def step(
+    kind: str,
+    f: dict[str, FixedFormat],
+    x: list[Fraction],
+    sums: list[Fraction],
+    bias: Fraction,
+    h: Fraction,
+    c: Fraction,
+) -> tuple[Fraction, Fraction]:
+    """State and cell state of one unit, as PyTorch's manual writes the cells, rounded where a format begins."""
+    out = f["data_out_0"]
+    w = out.width
+    unsigned, signed = FixedFormat(w, w, signed=False), FixedFormat(w, w - 1)
+    if kind == "rnn_relu":
+        return rounded(max(Fraction(0), x[0] + sums[0]), out), c
+    if kind == "rnn_tanh":
+        return rounded(math.tanh(rounded(x[0] + sums[0], f["gate"])), out), c
+
+    def gate(k: int) -> Fraction:
+        return rounded(sigmoid(rounded(x[k] + sums[k], f["gate"])), unsigned)
+
+    if kind == "gru":
+        r, z = gate(0), gate(1)
+        n = rounded(math.tanh(rounded(x[2] + r * (sums[2] + bias), f["gate"])), signed)
+        return rounded((1 - z) * n + z * h, out), c
+    g = rounded(math.tanh(rounded(x[2] + sums[2], f["gate"])), signed)
+    c = rounded(gate(1) * c + gate(0) * g, f["cell"])
+    cell = f["cell"]
+    bits = min(12, cell.width)
+    short = rounded(c, FixedFormat(bits, cell.frac_width - cell.width + bits))
+    return rounded(gate(3) * rounded(math.tanh(short), signed), out), c
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_against_integers(kind: str) -> None:
+    generator = torch.Generator().manual_seed(11)
+    units, times, gates = 3, 12, GATES[kind]
+    f = {
+        "data_in_0": FixedFormat(14, 10),
+        "weight": FixedFormat(8, 6),
+        "data_out_0": FixedFormat(8, 5, signed=False) if kind == "rnn_relu" else FixedFormat(8, 7),
+        "gate": FixedFormat(11, 7),
+        "cell": FixedFormat(15, 11),
+        "bias": FixedFormat(9, 15),
+    }
+
+    def drawn(fmt: FixedFormat, *shape: int, share: int = 1) -> torch.Tensor:
+        low, high = fmt.min_mantissa // share, fmt.max_mantissa // share
+        return torch.randint(low, high + 1, shape, generator=generator).to(torch.float32)
+
+    x, weight = (
+        drawn(f["data_in_0"], 2, times, units * gates, share=3),
+        drawn(f["weight"], units * gates, units, share=2),
+    )
+    t = {"data_in_0": x, "weight": weight}
+    bias = drawn(f["bias"], units)
+    if kind == "gru":
+        t["bias"] = bias
+    op = default_catalogue()["recurrence"]
+    assert op.golden is not None
+    found = op.golden(Arithmetic(f, attributes={"kind": kind}), t)["data_out_0"]
+    assert found.shape == (2, times, units) and found.unique().numel() > 10
+
+    def number(value: torch.Tensor, name: str) -> Fraction:
+        return Fraction(int(value)) * Fraction(2) ** -f[name].frac_width
+
+    for sequence in range(2):
+        h, c = [Fraction(0)] * units, [Fraction(0)] * units
+        for at in range(times):
+            new = []
+            for u in range(units):
+                rows = range(u * gates, (u + 1) * gates)
+                parts = [number(x[sequence, at, row], "data_in_0") for row in rows]
+                sums = [
+                    sum((number(weight[row, j], "weight") * h[j] for j in range(units)), Fraction(0)) for row in rows
+                ]
+                state, c[u] = step(kind, f, parts, sums, number(bias[u], "bias"), h[u], c[u])
+                assert state == number(found[sequence, at, u], "data_out_0"), (sequence, at, u)
+                new.append(state)
+            h = new
