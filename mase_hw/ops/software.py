@@ -63,6 +63,8 @@ CONV = "kernel_size stride padding dilation groups padding_mode"
 
 LAYERS = (
     _op("conv3d", RELATED, nn.Conv3d, F.conv3d, attributes=CONV, parameters=AFFINE),
+    _op("instance_norm1d", RELATED, nn.InstanceNorm1d, attributes="eps momentum", parameters=MOMENTS),
+    _op("instance_norm3d", RELATED, nn.InstanceNorm3d, attributes="eps momentum", parameters=MOMENTS),
     _op("instance_norm2d", RELATED, nn.InstanceNorm2d, F.instance_norm, attributes="eps momentum", parameters=MOMENTS),
     _op("layer_norm", RELATED, nn.LayerNorm, F.layer_norm, attributes="normalized_shape eps", parameters=AFFINE),
     _op("group_norm", RELATED, nn.GroupNorm, F.group_norm, attributes="num_groups eps", parameters=AFFINE),

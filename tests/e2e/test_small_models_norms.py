@@ -21,12 +21,45 @@ class Softmaxes(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.over, self.conv = nn.Softmax(dim=1), nn.Conv2d(3, 5, 1)
+        self.over, self.conv, self.image = nn.Softmax(dim=1), nn.Conv2d(3, 5, 1), nn.Softmax2d()
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         y = self.conv(x)
         alone = torch.softmax(y[:, :1], 1)
-        return self.over(y), F.log_softmax(y, dim=1), y.softmax(-1), F.softmin(y.flatten(1)), alone
+        return self.over(y), F.log_softmax(y, dim=1), y.softmax(-1), F.softmin(y.flatten(1), 1), self.image(y), alone
+
+
+class Rows(nn.Module):
+    """Norms of token rows, over two dimensions, and to length 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.first, self.both = nn.Linear(6, 10), nn.LayerNorm(10), nn.LayerNorm((4, 10))
+        self.rms, self.plain = nn.RMSNorm(10), nn.LayerNorm(10, elementwise_affine=False)
+        for norm in (self.first, self.both, self.rms):
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+        nn.init.normal_(self.first.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.fc(x)
+        return self.first(y), self.both(y), self.rms(y), self.plain(y), F.normalize(y, dim=-1)
+
+
+class Images(nn.Module):
+    """Norms of the channels of images: groups, every channel by itself, all of them, tracked ones, and along them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.groups, self.all = nn.Conv2d(3, 6, 1), nn.GroupNorm(3, 6), nn.GroupNorm(1, 6)
+        self.each, self.tracked = nn.InstanceNorm2d(6, affine=True), nn.InstanceNorm2d(6, track_running_stats=True)
+        for norm in (self.groups, self.all, self.each):
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+            nn.init.normal_(norm.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.conv(x)
+        row = F.instance_norm(y.flatten(2))
+        return self.groups(y), self.all(y), self.each(y), self.tracked(y), row, F.normalize(y)
 
 
 @dataclass(frozen=True)
@@ -39,10 +72,13 @@ class Small:
     config: dict[str, Any] = field(default_factory=dict)
 
 
-MODELS = {"softmaxes": Small(Softmaxes, (1, 3, 3, 4), {"fixed_softmax": 5, "stream_reorder": 2})}
+MODELS = {
+    "softmaxes": Small(Softmaxes, (1, 3, 3, 4), {"fixed_softmax": 6, "stream_reorder": 2}),
+    "rows": Small(Rows, (1, 4, 6), {"fixed_normalize": 5, "stream_reorder": 0}),
+    "images": Small(Images, (1, 3, 3, 4), {"fixed_normalize": 5, "fixed_affine": 1, "stream_reorder": 0}),
+}
 
 
-@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
 @pytest.mark.parametrize("name", MODELS)
 def test_every_bit(name: str, tmp_path: Path) -> None:
     """Overlapping frames at full rate and with stalls: as the quantised model says, near the float one."""

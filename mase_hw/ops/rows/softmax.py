@@ -296,7 +296,7 @@ OPS = (
         "softmax",
         SOFTMAX,
         softmax_rows,
-        modules=(nn.Softmax,),
+        modules=(nn.Softmax, nn.Softmax2d),
         functions=(functional.softmax, torch.softmax, torch.special.softmax),
         methods=("softmax",),
     ),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from torch import nn
 
 from mase_hw.passes.transforms.lowering.call import Call
+from mase_hw.passes.transforms.lowering.norms import instance, layer, rms, unit_length
 from mase_hw.passes.transforms.lowering.transposed import transposed
 
 Rule = Callable[[Call], nn.Module | None]
@@ -14,4 +15,10 @@ Rule = Callable[[Call], nn.Module | None]
 RULES: Mapping[str, Rule] = {
     "conv_transpose1d": transposed,
     "conv_transpose2d": transposed,
+    "instance_norm1d": instance,
+    "instance_norm2d": instance,
+    "instance_norm3d": instance,
+    "layer_norm": layer,
+    "normalize": unit_length,
+    "rms_norm": rms,
 }

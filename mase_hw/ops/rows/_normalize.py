@@ -1,0 +1,171 @@
+"""Normalisation of rows of integers: exact moments, one reciprocal square root a row.
+
+A row of ``N`` mantissas ``x`` has the exact sums ``s = sum(x)`` (0 if it is not centred) and ``q = sum(x**2)``. With
+the integers ``V = N q - s**2`` and ``c = N x - s``, and with ``E = N**2 eps`` in squared LSBs of the input::
+
+    (x - mean) / sqrt(var + eps) = c / sqrt(V + E)
+
+``R = V * 2**G + round(E * 2**G)`` is shifted left by pairs of bits until one of its two highest is set. The highest
+``p + 2`` bits are a number ``m`` from 1/4 to 1, of which ``r = 1/sqrt(m)`` comes from segments
+(:mod:`mase_hw.ops._piecewise`) with ``p`` fraction bits. The row is ``floor(c * 2**shift / 2**D) * r``, at a fraction
+that is the same for every row; products with the weight, the sum with the bias and the one cast are exact.
+
+**Error**, in LSBs of the output, where it does not saturate. Let ``A`` be the largest number of the output plus that of
+the bias, so that what stands before the bias is at most ``A``. Cutting off ``m`` changes ``r`` by less than
+``2**-(p+1)``, relatively, and ``r`` itself is off by at most ``3/4 * 2**-p``: with ``2**p >= 4 A`` that is 5/16.
+Rounding ``E`` is at most 1/64, because ``R >= 16 A`` unless all of ``c`` is 0 (``V`` is 0 or at least ``N - 1``). The
+floor is at most 1/16 by the choice of ``D``. Together below 2/5 before the cast: with a cast to the nearest number the
+result differs by at most 1 LSB from the exact one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mase_hw.errors import FormatError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import carrier, magnitude
+from mase_hw.opdef import Arithmetic
+from mase_hw.ops._lookup import Key
+from mase_hw.ops._piecewise import evaluate
+
+EPSILON_BITS = 30
+"""Bits of the mantissa of ``E``; the others of a larger one are 0."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that fixes the bits of a normalised row.
+
+    Args:
+        size: Elements of a row, ``N``.
+        centre: Whether the mean is subtracted.
+        epsilon: Mantissa of ``E * 2**G``.
+        epsilon_shift: How far it is shifted left.
+        radicand_frac: ``G``, even.
+        radicand: Bits of ``R``, even.
+        scale: ``p``.
+        drop: ``D``.
+    """
+
+    size: int
+    centre: bool
+    epsilon: int
+    epsilon_shift: int
+    radicand_frac: int
+    radicand: int
+    scale: int
+    drop: int
+
+    @property
+    def frac(self) -> int:
+        """Fraction bits of a normalised element."""
+        return self.scale + (self.radicand - self.radicand_frac) // 2 - self.drop
+
+    @property
+    def centred_width(self) -> int:
+        """Bits of ``c * 2**shift``, signed: it is below ``sqrt(N) * sqrt(R / 2**G)``."""
+        return (self.radicand - self.radicand_frac) // 2 + ((self.size - 1).bit_length() + 1) // 2 + 1
+
+    @property
+    def largest(self) -> int:
+        """Largest magnitude of a normalised element's mantissa."""
+        return 1 << (self.centred_width - 1 - self.drop + self.scale + 1)
+
+
+def precision(a: Arithmetic) -> int:
+    """``p``, from the formats of output and bias alone."""
+    target = a.formats["data_out_0"]
+    most = magnitude(target)
+    if "bias" in a.formats:
+        bias = a.formats["bias"]
+        most += math.ceil(math.ldexp(magnitude(bias), target.frac_width - bias.frac_width))
+    return (4 * most - 1).bit_length()
+
+
+def key_of(a: Arithmetic) -> Key:
+    """The reciprocal square root of ``m``, as a piecewise function."""
+    p = precision(a)
+    formats = FixedFormat(p + 2, p + 2, signed=False), FixedFormat(p + 2, p, signed=False)
+    return ("rsqrt", (), *formats, Rounding.HALF_EVEN, Overflow.SATURATE)
+
+
+@functools.lru_cache(maxsize=64)
+def _plan(source: FixedFormat, scale: int, fine: int, size: int, centre: bool, eps: float) -> Plan:
+    most = (1 << scale) // 4
+    exact = size * size * math.ldexp(eps, 2 * source.frac_width)
+    least = max(size - 1 if centre else size, int(min(exact, 2.0**62)), 1)
+    extra = max(0, (-(-16 * most // least) - 1).bit_length())
+    extra += extra % 2
+    whole = round(math.ldexp(exact, extra)) if exact < 2.0**62 else 1 << 62
+    shift = max(0, whole.bit_length() - EPSILON_BITS)
+    epsilon = whole >> shift
+    spread = (1 << source.width) - 1
+    largest = (size * size * spread * spread) // 4 if centre else (size * magnitude(source)) ** 2
+    bits = ((largest << extra) + (epsilon << shift)).bit_length()
+    bits = max(bits + bits % 2, scale + 2 + scale % 2)
+    if bits > 62:
+        raise FormatError(
+            "the moments of a row do not fit 64 bits",
+            got=f"{size} elements of {source.width} bits: {bits} bits",
+            remedy="use a narrower input, or shorter rows",
+        )
+    drop = max(0, (bits - extra) // 2 - fine)
+    return Plan(size, centre, epsilon, shift, extra, bits, scale, drop)
+
+
+def plan_of(a: Arithmetic, size: int, centre: bool, eps: float) -> Plan:
+    """How rows of ``size`` elements are normalised.
+
+    Raises:
+        FormatError: If a row does not fit 64 bits.
+    """
+    fine = a.formats["data_out_0"].frac_width + 5
+    if "weight" in a.formats:
+        weight = a.formats["weight"]
+        fine += (magnitude(weight) - 1).bit_length() - weight.frac_width
+    return _plan(a.formats["data_in_0"], precision(a), fine, size, centre, eps)
+
+
+def normalise(plan: Plan, key: Key, x: Tensor) -> Tensor:
+    """Rows of mantissas, the last dimension a row (int64) -> normalised mantissas with ``plan.frac`` fraction bits."""
+    total = x.sum(-1, keepdim=True) if plan.centre else torch.zeros_like(x[..., :1])
+    moment = plan.size * (x * x).sum(-1, keepdim=True) - total * total
+    radicand = (moment << plan.radicand_frac) + (plan.epsilon << plan.epsilon_shift)
+    pairs = (_bit_length(radicand) + 1) // 2
+    shift = (plan.radicand // 2 - pairs).clamp(max=plan.radicand // 2 - 1)
+    m = (radicand << 2 * shift) >> (plan.radicand - plan.scale - 2)
+    r = evaluate(key, m).to(torch.int64)
+    return ((plan.size * x - total) << shift >> plan.drop) * r
+
+
+def _bit_length(x: Tensor) -> Tensor:
+    """Of integers that are not negative."""
+    length = torch.zeros_like(x)
+    for step in (32, 16, 8, 4, 2, 1):
+        more = x >= (1 << step)
+        length, x = torch.where(more, length + step, length), torch.where(more, x >> step, x)
+    return length + (x > 0).to(x.dtype)
+
+
+def check_fits(a: Arithmetic, plan: Plan) -> int:
+    """The fraction of the exact result, with weight and bias.
+
+    Raises:
+        FormatError: If it does not fit 64 bits.
+    """
+    frac, bound = plan.frac, plan.largest
+    if "weight" in a.formats:
+        frac, bound = frac + a.formats["weight"].frac_width, bound * magnitude(a.formats["weight"])
+    if "bias" in a.formats:
+        bias = a.formats["bias"]
+        both = max(frac, bias.frac_width)
+        bound = (bound << (both - frac)) + (magnitude(bias) << (both - bias.frac_width))
+        frac = both
+    carrier(bound, name="normalisation")
+    return frac

@@ -1,0 +1,287 @@
+"""Layer norm, RMS norm and group norm: exact moments, one reciprocal square root a row, one cast.
+
+:mod:`mase_hw.ops.rows._normalize` has the arithmetic and its error, at most 1 LSB. A row is the last dimension (layer
+and RMS norm), or the channels of a group at all positions of an image (group norm; an instance norm is one with as many
+groups as channels). Images travel channels-last, so the groups of a frame come interleaved: there is a moment for each
+of them, and the frame is kept until it has come whole. ``lower_layers_transform_pass`` writes norms over several
+dimensions and instance norms as these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
+from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, OpDef, Request
+from mase_hw.ops._piecewise import fit
+from mase_hw.ops._tensors import format_of, lanes_within, tensor_params
+from mase_hw.ops.rows._norm_hardware import NormParams, latency, ports_of, tied
+from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of
+from mase_hw.ops.rows._rows import relayout, row_shape
+
+LAYER, RMS, GROUP = "layer_norm", "rms_norm", "group_norm"
+
+
+def epsilon(attributes: Mapping[str, Any]) -> float:
+    """What is added to the variance; PyTorch's own for an RMS norm that does not say it."""
+    eps = attributes.get("eps", 1e-5)
+    return float(torch.finfo(torch.float32).eps if eps is None else eps)
+
+
+def _rows(kind: str, a: Arithmetic, x: Tensor) -> Tensor:
+    """The same elements as ``(..., rows, elements of a row)``."""
+    if kind == GROUP:
+        groups = int(a.attributes["num_groups"])
+        return x.reshape(x.shape[0], groups, -1)
+    dims = len(_normalized(a.attributes, x.shape))
+    return x.reshape(*x.shape[: x.ndim - dims], -1)
+
+
+def _normalized(attributes: Mapping[str, Any], shape: Sequence[int]) -> Sequence[int]:
+    given = attributes.get("normalized_shape", shape[-1:])
+    return given if isinstance(given, list | tuple | torch.Size) else (int(given),)
+
+
+def _spread(kind: str, value: Tensor, rank: int) -> Tensor:
+    """Weight or bias, shaped to broadcast to the data."""
+    return value.reshape(-1, *[1] * (rank - 2)) if kind == GROUP else value
+
+
+def golden(kind: str) -> Golden:
+    """``data_in_0``, optional ``weight`` and ``bias`` -> ``data_out_0`` of the shape of ``data_in_0``."""
+
+    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        x, target = t["data_in_0"], a.formats["data_out_0"]
+        given = {name: fmt for name, fmt in a.formats.items() if name in t or name == "data_out_0"}
+        a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
+        dtype = carrier(magnitude(target))
+        if symbolic(x):
+            return {"data_out_0": as_carrier(x, dtype)}
+        mantissas = _rows(kind, a, x.detach().to(torch.int64))
+        plan = plan_of(a, mantissas.shape[-1], kind != RMS, epsilon(a.attributes))
+        frac = check_fits(a, plan)
+        exact, have = normalise(plan, key_of(a), mantissas).reshape(x.shape), plan.frac
+        if "weight" in t:
+            exact = exact * _spread(kind, t["weight"].detach().to(torch.int64), x.ndim)
+            have += a.formats["weight"].frac_width
+        exact = exact << (frac - have)
+        if "bias" in t:
+            bias = t["bias"].detach().to(torch.int64) << (frac - a.formats["bias"].frac_width)
+            exact = exact + _spread(kind, bias, x.ndim)
+        out = as_carrier(cast(exact, frac, target, a.rounding, a.overflow), dtype)
+        if any(v.requires_grad for v in t.values()) and out.is_floating_point():
+            out = straight_through(out, _surrogate(kind, a, t))
+        return {"data_out_0": out}
+
+    return compute
+
+
+def _surrogate(kind: str, a: Arithmetic, t: Mapping[str, Tensor]) -> Tensor:
+    """The float function in units of the output, for the gradient only."""
+    values = {name: value.double() * a.formats[name].scale for name, value in t.items()}
+    x, target = values["data_in_0"], a.formats["data_out_0"]
+    rows = _rows(kind, a, x)
+    if kind != RMS:
+        rows = rows - rows.mean(-1, keepdim=True)
+    y = (rows / (rows.square().mean(-1, keepdim=True) + epsilon(a.attributes)).sqrt()).reshape(x.shape)
+    y = y * _spread(kind, values["weight"], x.ndim) if "weight" in t else y
+    y = y + _spread(kind, values["bias"], x.ndim) if "bias" in t else y
+    y = y * math.ldexp(1.0, target.frac_width)
+    return y.clamp(target.min_mantissa, target.max_mantissa) if a.overflow is Overflow.SATURATE else y
+
+
+def _sizes(kind: str, r: Request) -> tuple[tuple[int, int, int], int]:
+    """Rows, positions and channels, and groups."""
+    shape = r.shapes["data_in_0"]
+    if kind == GROUP:
+        return (shape[0], math.prod(shape[2:]), shape[1]), int(r.arithmetic.attributes["num_groups"])
+    dims = _normalized(r.arithmetic.attributes, shape)
+    if len(dims) != 1:
+        raise UnsupportedError(
+            "this norm is over several dimensions yet",
+            node=r.node,
+            field="normalized_shape",
+            got=list(dims),
+            remedy="run lower_layers_transform_pass before the graph is calibrated, as compile does",
+        )
+    rows, size = row_shape(r)
+    return (rows, 1, size), 1
+
+
+def _whole_groups(lanes: int, channels: int, groups: int) -> int:
+    """The most lanes, no more than offered, that are a part of a group or whole groups."""
+    share = channels // groups
+    fits = [n for n in range(1, lanes + 1) if groups == 1 or share % n == 0 or n % share == 0]
+    return fits[-1]
+
+
+def _build(kind: str) -> Callable[[Request], NormParams]:
+    def build(r: Request) -> NormParams:
+        a, (shape, groups) = r.arithmetic, _sizes(kind, r)
+        has = {name: name in r.shapes for name in ("weight", "bias")}
+        given = {name: fmt for name, fmt in a.formats.items() if has.get(name, True)}
+        a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
+        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+        lanes = _whole_groups(lanes, shape[-1], groups)
+        plan = plan_of(a, shape[1] * shape[2] // groups, kind != RMS, epsilon(a.attributes))
+        check_fits(a, plan)
+        cut = fit(key_of(a))
+        one = FixedFormat(1, 0, signed=False)
+        formats = {name: a.formats[name] if has[name] else one for name in has}
+        return NormParams(
+            **tensor_params("DATA_IN_0", shape, a.formats["data_in_0"], (lanes,)),
+            HAS_WEIGHT=int(has["weight"]),
+            **tensor_params("WEIGHT", shape[-1:], formats["weight"], (lanes,), dims=1),
+            HAS_BIAS=int(has["bias"]),
+            **tensor_params("BIAS", shape[-1:], formats["bias"], (lanes,), dims=1),
+            **tensor_params("DATA_OUT_0", shape, a.formats["data_out_0"], (lanes,)),
+            ROUNDING=int(a.rounding),
+            OVERFLOW=int(a.overflow),
+            GROUPS=groups,
+            CENTRE=int(plan.centre),
+            EPSILON=plan.epsilon,
+            EPSILON_SHIFT=plan.epsilon_shift,
+            RADICAND_WIDTH=plan.radicand,
+            RADICAND_FRAC=plan.radicand_frac,
+            SCALE_FRAC=plan.scale,
+            DROP=plan.drop,
+            SEGMENTS=cut.segments,
+            STEP_WIDTH=cut.step,
+            COEFFICIENT_FRAC=cut.frac,
+            **{f"C{i}_WIDTH": width for i, width in enumerate(cut.widths)},
+        )
+
+    return build
+
+
+def _arithmetic(kind: str) -> Callable[[NormParams], Arithmetic]:
+    def arithmetic(p: NormParams) -> Arithmetic:
+        optional = [name for name in ("weight", "bias") if getattr(p, f"HAS_{name.upper()}")]
+        formats = {name: format_of(p, name.upper()) for name in ("data_in_0", *optional, "data_out_0")}
+        own = {"num_groups": p.GROUPS} if kind == GROUP else {"normalized_shape": (p.DATA_IN_0_TENSOR_SIZE_DIM_0,)}
+        return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), own)
+
+    return arithmetic
+
+
+def _case(
+    kind: str,
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    formats: tuple[str, str | None, str | None, str],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    *,
+    groups: int = 1,
+    eps: float = 1e-5,
+    frames: int = 4,
+) -> Case:
+    def fmt(text: str) -> FixedFormat:
+        width, frac = text[1:].split(".")
+        return FixedFormat(int(width), int(frac), text[0] == "s")
+
+    named = {n: fmt(f) for n, f in zip(("data_in_0", "weight", "bias", "data_out_0"), formats, strict=True) if f}
+    channels = shape[1:2] if kind == GROUP else shape[-1:]
+    own: dict[str, Any] = {"num_groups": groups} if kind == GROUP else {"normalized_shape": channels}
+    shapes = {"data_in_0": shape} | {n: channels for n in ("weight", "bias") if n in named}
+    request = Request(name, Arithmetic(named, *modes, own | {"eps": eps}), shapes, {"data_in_0": (lanes,)})
+    return Case(name, _build(kind)(request), frames, attributes={"eps": eps})
+
+
+def _cases(kind: str) -> Callable[[], list[Case]]:
+    def case(*given: Any, **more: Any) -> Case:
+        return _case(kind, *given, **more)
+
+    def layer() -> list[Case]:
+        return [
+            case("one_lane", (1, 4, 9), 1, ("s8.4", "s8.6", "s8.6", "s8.4")),
+            case("uneven_fold", (2, 3, 7), 3, ("u8.4", None, None, "s8.5"), (Rounding.HALF_UP, Overflow.SATURATE)),
+            case("one_beat", (9, 4), 4, ("s6.2", "s6.4", None, "s7.3"), eps=1e-3),
+            case("fine_bias", (3, 6), 2, ("s4.1", "s4.2", "s22.20", "s6.3"), (Rounding.FLOOR, Overflow.SATURATE)),
+            case("one_element", (3, 1), 1, ("s8.4", "s8.6", "s8.6", "s8.4")),
+        ]
+
+    def rms() -> list[Case]:
+        return [
+            case("fold", (3, 10), 2, ("s8.5", "s8.6", None, "s8.4"), eps=1e-6),
+            case("no_weight", (4, 5), 1, ("s16.9", None, None, "s16.12"), (Rounding.TRUNC, Overflow.SATURATE), eps=0.0),
+        ]
+
+    def group() -> list[Case]:
+        s8 = ("s8.4", "s8.6", "s8.6", "s8.4")
+        return [
+            case("part_of_a_group", (1, 8, 5), 2, s8, groups=2),
+            case("several_groups", (2, 6, 4), 4, s8, groups=3),
+            case("instances", (1, 5, 6), 2, ("s8.4", None, None, "s8.5"), groups=5, eps=1e-2),
+            case("one_group", (1, 3, 4), 2, s8, groups=1),
+            case("no_positions", (3, 4, 1), 1, ("u6.3", "u6.5", "u8.6", "s8.4"), groups=2),
+        ]
+
+    return {LAYER: layer, RMS: rms, GROUP: group}[kind]
+
+
+def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
+    """A bias whose width is left out has the LSB of a product of the weight with a number as wide as the input."""
+    if tensor != "bias":
+        return None
+    weight = formats["weight"].frac_width if "weight" in formats else 0
+    return weight + formats["data_in_0"].width - 2
+
+
+def _op(kind: str, attributes: str, **targets: Any) -> OpDef:
+    return OpDef(
+        name=kind,
+        mase_type="module_related_func",
+        attributes=tuple(attributes.split()),
+        parameters=("weight",) if kind == RMS else ("weight", "bias"),
+        golden=golden(kind),
+        finest=_finest,
+        relayout=None if kind == GROUP else relayout,
+        formats=tuple(n for n in ("data_in_0", "weight", "bias", "data_out_0") if n != "bias" or kind != RMS),
+        hardware=Hardware(
+            module="fixed_normalize",
+            file="ops/fixed_normalize.sv",
+            dependence_files=(
+                "lib/elementwise_check.sv",
+                "lib/row_end.sv",
+                "lib/loop_counter.sv",
+                "lib/stream_fifo.sv",
+                "lib/row_fifo.sv",
+                "lib/stream_join.sv",
+                "lib/pipeline_control.sv",
+                "lib/fixed_adder_tree.sv",
+                "lib/row_moments.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/fixed_piecewise.sv",
+                "lib/row_scale.sv",
+                "lib/fixed_rescale.sv",
+            ),
+            params=NormParams,
+            build=_build(kind),
+            ports=ports_of(kind == GROUP),
+            arithmetic=_arithmetic(kind),
+            latency=latency,
+            cases=_cases(kind),
+            follows_input=True,
+            static=("weight",) if kind == RMS else ("weight", "bias"),
+            tied=tied,
+            layout="channels_last" if kind == GROUP else "rows",
+            memories=lambda a: fit(key_of(a)).memories(),
+        ),
+        **targets,
+    )
+
+
+OPS = (
+    _op(LAYER, "normalized_shape eps", modules=(nn.LayerNorm,), functions=(functional.layer_norm, torch.layer_norm)),
+    _op(RMS, "normalized_shape eps", modules=(nn.RMSNorm,), functions=(functional.rms_norm, torch.rms_norm)),
+    _op(GROUP, "num_groups eps", modules=(nn.GroupNorm,), functions=(functional.group_norm, torch.group_norm)),
+)

@@ -1,0 +1,104 @@
+"""Norms of rows against float64: at most 1 LSB; the reciprocal square root at every code."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mase_hw.errors import FormatError
+from mase_hw.formats import FixedFormat
+from mase_hw.opdef import Arithmetic
+from mase_hw.ops._piecewise import evaluate
+from mase_hw.ops.rows._normalize import key_of, plan_of, precision
+from mase_hw.ops.rows.norms import GROUP, LAYER, RMS, golden
+
+S8, S16 = FixedFormat(8, 4), FixedFormat(16, 11)
+AFFINE = [(None, None), (FixedFormat(8, 6), FixedFormat(8, 5)), (FixedFormat(8, 7), None)]
+
+
+def rows(source: FixedFormat, size: int) -> Tensor:
+    """Rows of everything that is awkward: noise, small numbers, all equal, one that differs."""
+    torch.manual_seed(size)
+    low, high = source.min_mantissa, source.max_mantissa
+    outlier, one = torch.full((1, size), low), torch.zeros((1, size), dtype=torch.int64)
+    outlier[0, -1], one[0, 0] = high, 1
+    noise = [torch.randint(low, high + 1, (9, size)), torch.randint(0, 3, (9, size))]
+    return torch.cat([*noise, torch.full((1, size), high), outlier, one])
+
+
+def reference(kind: str, values: dict[str, Tensor], eps: float, groups: int = 1) -> Tensor:
+    x = values["data_in_0"]
+    if kind == GROUP:
+        return F.group_norm(x, groups, values.get("weight"), values.get("bias"), eps)
+    if kind == LAYER:
+        return F.layer_norm(x, x.shape[-1:], values.get("weight"), values.get("bias"), eps)
+    return F.rms_norm(x, x.shape[-1:], values.get("weight"), eps)
+
+
+def worst(
+    kind: str, source: FixedFormat, target: FixedFormat, x: Tensor, affine: tuple, eps: float, groups: int = 1
+) -> float:  # type: ignore[type-arg]
+    formats = {"data_in_0": source, "data_out_0": target}
+    mantissas, channels = {"data_in_0": x}, x.shape[1 if kind == GROUP else -1]
+    for name, fmt in zip(("weight", "bias"), affine, strict=True):
+        if fmt is not None and (name == "weight" or kind != RMS):
+            formats[name] = fmt
+            mantissas[name] = torch.randint(fmt.min_mantissa, fmt.max_mantissa + 1, (channels,))
+    a = Arithmetic(formats, attributes={"normalized_shape": x.shape[-1:], "num_groups": groups, "eps": eps})
+    out = golden(kind)(a, mantissas)["data_out_0"].double()
+    values = {name: value.double() * formats[name].scale for name, value in mantissas.items()}
+    exact = reference(kind, values, eps, groups) * 2.0**target.frac_width
+    return float((out - exact.clamp(target.min_mantissa, target.max_mantissa)).abs().max())
+
+
+@pytest.mark.parametrize("size", [1, 2, 64, 197])
+@pytest.mark.parametrize("kind", [LAYER, RMS])
+def test_within_one_lsb(kind: str, size: int) -> None:
+    sources = [S8, FixedFormat(8, 4, signed=False), S16, FixedFormat(4, 1)]
+    for source, target, affine, eps in itertools.product(
+        sources, (S8, FixedFormat(8, 6), S16), AFFINE, (1e-5, 1e-12, 1.0)
+    ):
+        assert worst(kind, source, target, rows(source, size), affine, eps) <= 1, (source, target, affine, eps)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_groups_within_one_lsb(groups: int) -> None:
+    x = torch.randint(-128, 128, (3, 6, 4, 5))
+    for affine in AFFINE:
+        assert worst(GROUP, S8, FixedFormat(8, 5), x, affine, 1e-5, groups) <= 1
+
+
+@pytest.mark.parametrize(
+    ("out", "bias"), [(S8, None), (S8, FixedFormat(8, 3)), (S16, FixedFormat(16, 12)), (FixedFormat(3, 1), None)]
+)
+def test_every_root(out: FixedFormat, bias: FixedFormat | None) -> None:
+    """All numbers from 1/4 to 1: off by at most three quarters of an LSB, as the bound of the error assumes."""
+    a = Arithmetic({"data_in_0": S8, "data_out_0": out} | ({"bias": bias} if bias else {}))
+    p = precision(a)
+    codes = torch.arange(1 << p, 1 << (p + 2))
+    exact = (codes.double() * 2.0 ** -(p + 2)).rsqrt() * 2.0**p
+    assert float((evaluate(key_of(a), codes).double() - exact).abs().max()) <= 0.75
+
+
+def test_too_long_a_row_is_refused() -> None:
+    a = Arithmetic({"data_in_0": FixedFormat(24, 12), "data_out_0": S8})
+    with pytest.raises(FormatError, match="moments of a row do not fit"):
+        plan_of(a, 4096, True, 1e-5)
+
+
+def test_the_gradient_is_that_of_the_float_function() -> None:
+    torch.manual_seed(2)
+    x = torch.randint(-40, 40, (5, 12)).float().requires_grad_()
+    w = torch.randint(20, 60, (12,)).float().requires_grad_()
+    a = Arithmetic({"data_in_0": S8, "weight": FixedFormat(8, 6), "data_out_0": S8}, attributes={"eps": 1e-5})
+    sums = torch.randn(5, 12)
+    (golden(LAYER)(a, {"data_in_0": x, "weight": w})["data_out_0"] * sums).sum().backward()
+    real, scale = ((v.detach().double() / n).requires_grad_() for v, n in ((x, 16), (w, 64)))
+    (F.layer_norm(real, (12,), scale) * 16 * sums).sum().backward()
+    for got, wanted, n in ((x.grad, real.grad, 16), (w.grad, scale.grad, 64)):
+        assert got is not None and wanted is not None
+        torch.testing.assert_close(got.double(), wanted / n, rtol=1e-4, atol=1e-4)
