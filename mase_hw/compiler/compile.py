@@ -19,6 +19,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY
+from mase_hw.passes.transforms.close_graph import UNREAD
 
 
 def compile(
@@ -73,6 +74,8 @@ def compile(
     if SUMMARY in graph.meta:  # of a model that came quantised there is no float model to compare with
         for line in graph.meta[SUMMARY].lines():
             tell(line)
+    if graph.meta.get(UNREAD):
+        tell(f"not in hardware, since nothing reads it: {', '.join(graph.meta[UNREAD])}")
     design = Design(out, graph)
     known = design.manifest["vectors"]
     bits = known["faults"]["memory"]

@@ -27,6 +27,7 @@ from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.rounding import keep_float_analysis_pass, round_weights_transform_pass
+from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
 from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
@@ -67,6 +68,7 @@ def quantise_pipeline(
     steps = [
         Step("init", init_metadata_analysis_pass),
         Step(COMMON, add_common_metadata_analysis_pass, {"dummy_in": dummy, "add_value": False}),
+        Step("close_graph", close_graph_transform_pass),
         *fold,
         Step("fold_constants", fold_constants_transform_pass),
         Step("lower_layers", lower_layers_transform_pass),

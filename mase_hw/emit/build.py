@@ -211,6 +211,12 @@ class NetlistBuilder:
     def _outputs(self, node: fx.Node) -> None:
         for index, (result, name) in enumerate(self.graph.sources(node).values()):
             source = self._of_node.get((result.name, name))
+            if source is None and result.op == "get_attr":
+                raise UnsupportedError(
+                    "a result of the model does not depend on its inputs: it is a stored tensor",
+                    node=result.name,
+                    remedy="leave it out of what forward returns; the program that runs the hardware has it already",
+                )
             if source is None:
                 raise UnsupportedError(
                     "a result of the model is not computed in hardware",
@@ -252,6 +258,9 @@ class NetlistBuilder:
                 made[use.want].uses.append(dataclasses.replace(use, have=use.want))
 
     def _connect(self, source: _Source) -> None:
+        if not source.uses and source.pin.instance == TOP:
+            self.netlist.drained.append(source.pin.port)
+            return
         if not source.uses:
             raise UnsupportedError(
                 "nothing uses this stream", node=source.label, remedy="remove the unused input or node from the model"

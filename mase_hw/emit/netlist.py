@@ -110,6 +110,7 @@ class Netlist:
         name: Module name of the top level.
         inputs: Streams into the design, in the order of the model's inputs.
         outputs: Streams out of it, in the order of the model's results.
+        drained: Names of the inputs that nothing reads: they are always ready, and their beats go nowhere.
         instances: All instances, in topological order.
         nets: All stream nets.
         memories: File name below ``mem`` by instance name of its ROM.
@@ -127,6 +128,7 @@ class Netlist:
     files: list[str] = field(default_factory=lambda: list(SUPPORT))
     external: dict[str, Path] = field(default_factory=dict)
     fifos: list[Fifo] = field(default_factory=list)
+    drained: list[str] = field(default_factory=list)
 
     def instance(self, name: str) -> Instance:
         """The instance of that name."""
@@ -197,7 +199,7 @@ class Netlist:
         return pin.instance == TOP or not pin.port.startswith(("in_", "out_"))
 
     def _pins(self) -> tuple[dict[Pin, Stream], dict[Pin, Stream]]:
-        sources = {Pin(TOP, s.name): s for s in self.inputs}
+        sources = {Pin(TOP, s.name): s for s in self.inputs if s.name not in self.drained}
         sinks = {Pin(TOP, s.name): s for s in self.outputs}
         for instance in self.instances:
             for stream in instance.ports:

@@ -69,17 +69,28 @@ def render_top(netlist: Netlist, schedule: Schedule) -> str:
         ports=[_port(s) for s in ports],
         nets=[{"name": n.name, "bits": n.stream.bits} for n in netlist.nets],
         assigns=_assigns(netlist),
+        drained=[_port(s) for s in netlist.inputs if s.name in netlist.drained],
         instances=[_instance(netlist, i) for i in netlist.instances],
         checks=[
             {"name": n.name, "bits": n.stream.bits, "label": _label(n), "frame": _frame(netlist, n)}
             for n in netlist.nets
+        ]
+        + [
+            {"name": s.name, "bits": s.bits, "label": _drain(s), "frame": s.frame_beats}
+            for s in netlist.inputs
+            if s.name in netlist.drained
         ],
     )
 
 
 def counted_edges(netlist: Netlist) -> list[str]:
     """The edges whose monitors count frames and say at the end of a simulation how many there were, by their names."""
-    return [_label(net) for net in netlist.nets if _frame(netlist, net)]
+    drains = [_drain(stream) for stream in netlist.inputs if stream.name in netlist.drained]
+    return [*(_label(net) for net in netlist.nets if _frame(netlist, net)), *drains]
+
+
+def _drain(stream: Stream) -> str:
+    return f"{stream.name} to drain.{stream.name}"
 
 
 def _label(net: Net) -> str:

@@ -161,6 +161,8 @@ class Timeline:
         network = BeatNetwork(self.solved)
         offered, buffers = offered or {}, buffers or {}
         edges = {Pin(TOP, s.name): network.source(s.beats, offered.get(s.name)) for s in self.netlist.inputs}
+        for name in self.netlist.drained:
+            network.sink(edges[Pin(TOP, name)])
         for name, part in self.parts.items():
             ports = [p for p in part.instance.ports if p.direction == "in"]
             wanted = [p for p in ports if self.into[Pin(name, p.name)].instance not in self.netlist.memories]

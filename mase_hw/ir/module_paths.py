@@ -4,7 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from torch import fx
+
 from mase_hw.ir.graph import MaseGraph
+
+VANISHED = "vanished"
+"""Where a graph has what became of nodes that are gone, by their name and their path: ``graph.meta[VANISHED]``."""
+
+
+def vanished(graph: MaseGraph, node: fx.Node, what: str) -> None:
+    """Note what became of a node that a transform takes out, for who configures it.
+
+    Args:
+        graph: The graph.
+        node: The node, still in the graph.
+        what: The end of a sentence that begins with the node: ``was folded into conv1``.
+    """
+    notes = graph.meta.setdefault(VANISHED, {})
+    notes[node.name] = what
+    if node.op == "call_module":
+        notes.setdefault(str(node.target), what)
+
+
+def became(graph: MaseGraph, name: str) -> str | None:
+    """What became of a node that is gone; None for one that is there, or never was."""
+    found: dict[str, str] = graph.meta.get(VANISHED, {})
+    return None if name in {node.name for node in graph.nodes} else found.get(name)
 
 
 def nodes_at(graph: MaseGraph, name: str) -> list[str]:

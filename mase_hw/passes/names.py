@@ -9,6 +9,7 @@ PASS_NAMES = frozenset(
         "calibrate_analysis_pass",
         "calibration_quantization_transform_pass",
         "choose_vectors_analysis_pass",
+        "close_graph_transform_pass",
         "correct_bias_transform_pass",
         "count_analysis_pass",
         "cross_layer_equalization_transform_pass",

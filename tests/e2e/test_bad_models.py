@@ -135,16 +135,12 @@ def test_shape_mismatch(out: Path, shape: tuple[int, ...]) -> None:
     refused(out, GraphError, texts, seeded(MLP), torch.zeros(shape))
 
 
-def test_an_unused_input(out: Path) -> None:
-    class Ignores(TwoInputs):
+def test_a_stored_tensor_as_result(out: Path) -> None:
+    class OnlyAConstant(TwoInputs):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
-            return self.a(x)
+            return self.a(x), self.a.weight  # type: ignore[return-value]
 
-    refused(out, UnsupportedError, ["y"], Ignores().eval(), (X, X))
-
-
-def test_a_model_without_hardware(out: Path) -> None:
-    refused(out, UnsupportedError, ["not computed in hardware"], nn.Sequential(nn.Flatten()), X)
+    refused(out, UnsupportedError, ["does not depend on its inputs", "a_weight"], OnlyAConstant().eval(), (X, X))
 
 
 def test_calibration_data(out: Path) -> None:

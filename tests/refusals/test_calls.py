@@ -37,7 +37,6 @@ MODELS: list[tuple[str, Made, type[MaseHwError], tuple[str, ...]]] = [
     ("half", lambda: seeded(MLP).half(), GraphError, ("cannot be evaluated", "Half")),
     ("complex", lambda: nn.Linear(6, 3, dtype=torch.complex64), GraphError, ("Complex",)),
     ("recurrent", lambda: nn.LSTM(6, 3), GraphError, ("cannot be traced",)),
-    ("nothing to compute", nn.Identity, UnsupportedError, ("not computed in hardware",)),
     ("a lambda inside", lambda: _holding(lambda x: x), GraphError, ("cannot be copied", "keep only parameters")),
 ]
 """Models: what it is, how it is made, and the error."""

@@ -291,7 +291,8 @@ class _Mapper:
                 elif user not in readers and self.graph.meta_of(user).common.results.tensors:
                     readers.append(user)
             at += 1
-        if at == len(readers) and not leaves:
+        unread = not node.users
+        if at == len(readers) and not leaves and not unread:
             raise UnsupportedError(
                 "an input goes nowhere in hardware",
                 node=node.name,

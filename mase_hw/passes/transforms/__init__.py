@@ -2,6 +2,7 @@
 
 from mase_hw.passes.transforms.absorb_bias import absorb_bias_transform_pass
 from mase_hw.passes.transforms.calibration_quantization import calibration_quantization_transform_pass
+from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
 from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
@@ -21,6 +22,7 @@ __all__ = [
     "QuantizeArgs",
     "absorb_bias_transform_pass",
     "calibration_quantization_transform_pass",
+    "close_graph_transform_pass",
     "cross_layer_equalization_transform_pass",
     "equalization_transform_pass",
     "fold_batch_norm_transform_pass",

@@ -16,6 +16,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.ir.module_paths import vanished
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 
@@ -85,6 +86,7 @@ def _fold_before(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> fx.Node |
     _into_outputs(graph, layer, _affine(norm))
     graph.meta.setdefault(NORMALISED, {})[layer.name] = _normal(norm)
     edit.takes_result_of(graph, layer, node)
+    vanished(graph, node, f"was folded into {layer.name} by fold_batch_norm_transform_pass")
     edit.bypass(graph, node, layer)
     return layer
 
@@ -99,6 +101,7 @@ def _fold_after(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> fx.Node | 
     argument, entered = graph.meta_of(layer), graph.meta_of(node)
     argument.common.args["data_in_0"] = entered.common.args["data_in_0"]
     argument.software.args.pop("data_in_0", None)
+    vanished(graph, node, f"was folded into {layer.name} by fold_batch_norm_transform_pass")
     edit.bypass(graph, node, source)
     return layer
 

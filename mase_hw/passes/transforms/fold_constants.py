@@ -10,6 +10,7 @@ from torch import Tensor, fx, nn
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.ir.module_paths import vanished
 from mase_hw.ir.trace.inplace import written
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
@@ -72,6 +73,8 @@ def fold_constants(graph: MaseGraph) -> dict[str, str]:
             made[node.name] = _store(graph, node, values[node], trained[node])
     for node in reversed([n for n in values if n.op != "get_attr"]):
         if not node.users:
+            stored = f"and stored as {made[node.name]} " if node.name in made else ""
+            vanished(graph, node, f"was computed once {stored}by fold_constants_transform_pass: it is a constant")
             graph.fx_graph.erase_node(node)
     return made
 

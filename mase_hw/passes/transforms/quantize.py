@@ -9,6 +9,7 @@ from torch import fx
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.module_paths import vanished
 from mase_hw.nn import Quantized
 from mase_hw.passes.base import graph_pass
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
@@ -63,6 +64,8 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
     wanted: list[tuple[fx.Node, fx.Node, FixedFormat, FixedFormat]] = []
     for name, plan in planner.plans.items():
         formats = plan.arithmetic.formats
+        for source in {*plan.operands.chain, *(n for n in plan.node.all_input_nodes if n.op == "get_attr")}:
+            vanished(graph, source, f"is a constant, which {name} holds as its {plan.op.constant or 'parameter'}")
         for index, source in enumerate(plan.inputs):
             have = planner.formats.get(source.name)
             seen_before = source in plan.inputs[:index]  # x + x needs one cast

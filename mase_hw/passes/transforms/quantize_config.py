@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from typing import Annotated, Any, Literal
 
@@ -179,12 +179,18 @@ class QuantizeArgs(BaseModel):
         """The rules by key."""
         return {key: rule.config for key, rule in (self.__pydantic_extra__ or {}).items()}
 
-    def check(self, nodes: dict[str, str], ops: Mapping[str, Collection[str]]) -> None:
+    def check(
+        self,
+        nodes: dict[str, str],
+        ops: Mapping[str, Collection[str]],
+        gone: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
         """Refuse rules, and keys in them, that can apply to nothing.
 
         Args:
             nodes: Op of every node by name.
             ops: :func:`known_tensors`.
+            gone: What became of a node of that name that is no longer there.
 
         Raises:
             ConfigError: Naming every rule that matches nothing, and every key of a tensor that the op has not.
@@ -202,14 +208,14 @@ class QuantizeArgs(BaseModel):
             if self.by == "type" and key not in ops:
                 problems.append(f"{key}: no such op ({suggest(key, ops)})")
             elif self.by == "name" and key not in nodes:
-                problems.append(f"{key}: no such node ({suggest(key, nodes)})")
+                problems.append(f"{key}: {gone(key) or f'no such node ({suggest(key, nodes)})'}")
             elif self.by == "regex_name" and (fault := _regex_fault(key)) is not None:
                 problems.append(f"{key}: not a regular expression ({fault})")
             elif self.by == "regex_name" and not any(re.fullmatch(key, n) for n in nodes):
                 problems.append(f"{key}: matches no node ({suggest(key, nodes)})")
         for key in self.overrides:
             if key not in nodes:
-                problems.append(f"overrides.{key}: no such node ({suggest(key, nodes)})")
+                problems.append(f"overrides.{key}: {gone(key) or f'no such node ({suggest(key, nodes)})'}")
         if problems:
             raise ConfigError(
                 "quantisation rules that apply to nothing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
 from mase_hw.formats import MAX_WIDTH, FixedFormat
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.module_paths import became
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
@@ -72,7 +74,7 @@ class Planner:
                     remedy="quantize the float model instead, with all rules in one configuration",
                 )
         nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
-        self.args.check(nodes, known_tensors(self.graph.catalogue))
+        self.args.check(nodes, known_tensors(self.graph.catalogue), functools.partial(_gone, self.graph))
         self._refuse_without_hardware(nodes)
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
@@ -89,6 +91,9 @@ class Planner:
             computes = bool(self.graph.meta_of(node).common.results.tensors)
             if config.quantised and computes:
                 self._plan(node, op, config, specific)
+        for node in self.graph.nodes:
+            if node.op == "placeholder" and not node.users and self.graph.meta_of(node).common.results.tensors:
+                self._enter_unread(node)
         for node in self.graph.nodes:
             # A later reader may have widened the format in which an input enters.
             source = self._data_inputs(node)[:1] if self.graph.op_of(node) is not None else []
@@ -351,6 +356,16 @@ class Planner:
         for node in chain:
             self.formats[node.name] = self.entries[name]
 
+    def _enter_unread(self, node: fx.Node) -> None:
+        """An input that nothing reads enters as the default says, and goes nowhere."""
+        if self.graph.tensor(node, "data_out_0").torch_dtype is torch.bool:
+            self.entries[node.name] = TRUTH
+            return
+        config = self.args.default.config if self.args.default is not None else NodeConfig()
+        if config.quantised and config.data_in_width is not None:
+            self.entries[node.name], _ = self._format(node, "data_out_0", _entering(config))
+            self.decisions.pop(node.name, None)
+
     def _data_inputs(self, node: fx.Node) -> list[fx.Node]:
         sources = self.graph.sources(node)
         return [producer for name, (producer, _) in sources.items() if name.startswith("data_in_")]
@@ -378,6 +393,21 @@ class Planner:
     def _attributes(self, node: fx.Node) -> dict[str, Any]:
         common = self.graph.meta_of(node).common
         return {k: v for k, v in common.args.items() if k not in common.args.tensors}
+
+
+def _entering(config: NodeConfig) -> NodeConfig:
+    """The keys of a data input as those of a result."""
+    given = {f"data_out_{key}": getattr(config, f"data_in_{key}") for key in ("width", "frac_width", "signed")}
+    return config.model_copy(update=given)
+
+
+def _gone(graph: MaseGraph, name: str) -> str | None:
+    """What became of a node that has no rule of its own: one that is gone, or a constant, whose reader holds it."""
+    stored = next((node for node in graph.nodes if node.name == name and node.op == "get_attr"), None)
+    if stored is None:
+        return became(graph, name)
+    readers = ", ".join(user.name for user in stored.users)
+    return f"is a constant: its format is that of the weight, or of the constant, of {readers}"
 
 
 def _covering_both(a: FixedFormat, b: FixedFormat) -> FixedFormat:

@@ -1,0 +1,89 @@
+"""What a model may look like: dead branches, inputs that nothing reads, results that are inputs; and what is folded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw.errors import ConfigError
+from tests.e2e.test_joins import check_every_beat
+
+
+class Odd(nn.Module):
+    """A dead branch, an input that nothing reads, and results that only move data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 4), nn.Linear(5, 4)
+
+    def forward(self, x: Tensor, unread: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        torch.sigmoid(torch.relu(self.b(x)))
+        return self.a(x), x.transpose(1, 2), x.flatten(1)
+
+
+def test_dead_branches_and_copies(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    x, y = torch.randn(12, 3, 5), torch.randn(12, 2, 7)
+    told: list[str] = []
+    design = mase_hw.compile(Odd(), (x[:1], y[:1]), out=tmp_path / "bundle", calibration=[(x, y)], progress=told.append)
+    assert "not in hardware, since nothing reads it: b, relu, sigmoid" in told
+    modules = [instance["module"] for instance in design.manifest["instances"]]
+    assert modules.count("fixed_linear") == 1 and "fixed_function" not in modules
+    with torch.no_grad():
+        wanted = design.model(x, y)
+    for stalls in (None, 0.3):
+        simulation = design.simulate((x, y), engine="batch", stalls=stalls, seed=3, work_dir=tmp_path / "work")
+        assert simulation.passed
+        for output, want in zip(simulation.outputs.values(), wanted, strict=True):
+            assert torch.equal(output, want.double())
+        if stalls is None:
+            assert design.timing["exact"]
+            check_every_beat(design, simulation.result, 12)
+    _, moved, flat = simulation.outputs.values()
+    assert torch.equal(moved, flat.reshape(-1, 3, 5).transpose(1, 2))
+    assert float((flat - x.flatten(1)).abs().max()) <= design.streams["data_out_2"].fmt.scale / 2
+
+
+def test_a_model_that_computes_nothing(tmp_path: Path) -> None:
+    x = torch.randn(4, 3)
+    design = mase_hw.compile(nn.Identity(), x[:1], out=tmp_path / "bundle", calibration=[x])
+    assert [instance["module"] for instance in design.manifest["instances"]] == ["fixed_cast"]
+
+
+class Folded(nn.Module):
+    """A normalisation and constants, none of which is a node of the hardware."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3))
+        self.gain = nn.Parameter(torch.rand(3, 1, 1) + 0.5)
+        self.more = nn.Parameter(torch.rand(3, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.tanh(x)
+        y: Tensor = self.body(x) * self.gain
+        return y + self.more * 2
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"quantize": {"overrides": {"body_1": {"config": {}}}}}, "overrides.body_1: was folded into body_0"),
+        ({"quantize": {"overrides": {"body.1": {"config": {}}}}}, "overrides.body.1: was folded into body_0"),
+        ({"quantize": {"by": "name", "mul_1": {"config": {}}}}, "mul_1: was computed once and stored as mul_1_folded"),
+        ({"quantize": {"overrides": {"gain": {"config": {}}}}}, "gain: is a constant: its format is .* of mul"),
+        ({"quantize": {"overrides": {"tanh": {"config": {}}}}}, "tanh: was removed, since nothing reads it"),
+        ({"hardware": {"parallelism": {"body_1": {"data_in_0": 1}}}}, "body_1, which was folded into body_0"),
+        ({"hardware": {"parallelism": {"gain": {"data_in_0": 1}}}}, "gain, which is a constant, which mul holds"),
+        ({"hardware": {"fifo_depth": {"body_1.data_in_0": 4}}}, "body_1, which was folded into body_0"),
+    ],
+)
+def test_what_was_folded_is_said(config: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """A rule, an override or lanes for a node that is gone: what became of it."""
+    with pytest.raises(ConfigError, match=message):
+        mase_hw.compile(Folded().eval(), torch.randn(1, 2, 3, 3), config, out=tmp_path / "bundle")
