@@ -153,7 +153,9 @@ class Original:
         inputs, theirs = self._bad[1], dict[str, Any]()
         with _recorded(self.model, theirs):
             run(self.model, self._arguments(inputs), "the calibration data")
-        traced = MaseGraph(self.model, cf_args=self.graph.cf_args or None, catalogue=self.graph.catalogue)
+        traced = MaseGraph(
+            self.model, cf_args=self.graph.cf_args or None, catalogue=self.graph.catalogue, example=self.graph.example
+        )
         plain, folded = _values(traced, inputs), _values(self.graph, inputs)
         for node in traced.nodes:
             path = str(node.target)

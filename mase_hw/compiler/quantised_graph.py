@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from mase_hw.catalogue import Catalogue
@@ -65,7 +66,8 @@ def traced(
     check_tensors(model)
     given = _given(example_inputs)
     # What the example leaves at its default is fixed: tracing would take it for a tensor.
-    graph = MaseGraph(model, cf_args=fixed_arguments(model, given) or None, custom_ops=custom_ops, catalogue=catalogue)
+    fixed = fixed_arguments(model, given) or None
+    graph = MaseGraph(model, fixed, custom_ops, catalogue=catalogue, example=_tensors(example_inputs))
     settle_weights(graph.model)
     if graph.model.training:
         tell("the model is in training mode; the design's is in evaluation mode, without dropout (train() goes on)")
@@ -104,6 +106,17 @@ def _given(inputs: Any) -> int | set[str]:
             expected="a tensor, tensors in order, or tensors by name; a numpy array does for a tensor",
         )
     return len(inputs)
+
+
+def _tensors(inputs: Inputs) -> dict[str, Any] | list[Any]:
+    """The example with arrays as tensors, for tracing, which asks for shapes alone."""
+
+    def tensor(value: Any) -> Any:
+        return torch.as_tensor(value, dtype=torch.get_default_dtype()) if isinstance(value, np.ndarray) else value
+
+    if isinstance(inputs, Mapping):
+        return {str(name): tensor(value) for name, value in inputs.items()}
+    return [tensor(value) for value in ([inputs] if isinstance(inputs, Tensor | np.ndarray) else inputs)]
 
 
 def name_inputs(graph: MaseGraph, inputs: Inputs) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class MaseGraph(AnnotatedGraph):
         catalogue: The known ops; the package's own if None.
         share_weights: Copy modules only; parameters and buffers stay the caller's tensors, which saves memory
             as long as nothing trains or writes them.
+        example: Inputs by name or in order, whose shapes may steer Python code of the model (``if x.shape[1] == 4``).
 
     Raises:
         GraphError: (a ValueError) If ``model`` is neither, or cannot be traced.
@@ -58,6 +59,7 @@ class MaseGraph(AnnotatedGraph):
         add_metadata_args: Mapping[str, Any] | None = None,
         catalogue: Catalogue | None = None,
         share_weights: bool = False,
+        example: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> None:
         check_model(model)
         refuse_hooks(model)
@@ -67,9 +69,10 @@ class MaseGraph(AnnotatedGraph):
             follow_writes(traced.graph, traced)
             traced.recompile()
         else:
-            traced = trace_torch_module(model, cf_args, None, hf_input_names, known, share_weights)
+            traced = trace_torch_module(model, cf_args, None, hf_input_names, known, share_weights, example)
         refuse_replaced(model, traced.graph)
         super().__init__(traced, known, cf_args)
+        self.example = example
         if add_metadata_args is not None and not skip_init_metadata:
             self.init_metadata()
             self.add_common_metadata(**add_metadata_args)

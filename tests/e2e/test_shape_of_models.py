@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, GraphError
+from mase_hw.ir import MaseGraph
 from tests.e2e.test_joins import check_every_beat
 
 
@@ -87,3 +88,55 @@ def test_what_was_folded_is_said(config: dict[str, Any], message: str, tmp_path:
     """A rule, an override or lanes for a node that is gone: what became of it."""
     with pytest.raises(ConfigError, match=message):
         mase_hw.compile(Folded().eval(), torch.randn(1, 2, 3, 3), config, out=tmp_path / "bundle")
+
+
+class Steered(nn.Module):
+    """Python code that shapes decide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        frames, rows, columns = x.shape
+        assert x.dim() == 3 and len(x.shape) == 3
+        x = self.a(x) if columns == 5 else torch.relu(x)
+        for _ in range(x.size(1) - 1):
+            x = self.b(x)
+        if x.shape[-1] > x.shape[1] and not x.is_floating_point():
+            x = torch.sigmoid(x)
+        parts = [part * (index + 1) for index, part in enumerate(x.chunk(rows - 1, dim=-1))]
+        return torch.cat(parts, -1).reshape(frames, -1)
+
+
+def test_shapes_steer_python(tmp_path: Path) -> None:
+    """The number of frames stays open: the calibration has more of them than the example."""
+    torch.manual_seed(2)
+    x, model = torch.randn(8, 3, 5), Steered()
+    design = mase_hw.compile(model, x[:1], out=tmp_path / "bundle", calibration=[x])
+    with torch.no_grad():
+        wanted, found = model(x), design.model(x)
+    assert found.shape == wanted.shape == (8, 12)
+    assert float((found - wanted).square().mean()) < 0.01 * float(wanted.square().mean())
+    with pytest.raises(GraphError, match="cannot be traced"):
+        MaseGraph(model)
+    assert {node.name for node in MaseGraph(model, example=[x]).nodes} >= {"a", "b", "b_1", "mul_1"}
+
+
+@pytest.mark.parametrize(
+    ("forward", "text"),
+    [
+        (lambda x: x * 2 if x.sum() > 0 else x, "control flow"),
+        (lambda x: torch.stack(list(x)), "its first dimension is the frames"),
+        (lambda x: torch.cat([x * i for i in range(x.argmax())]), "value of a tensor"),
+    ],
+)
+def test_values_do_not(forward: Any, text: str, tmp_path: Path) -> None:
+    class Decides(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            result: Tensor = forward(x)
+            return result
+
+    with pytest.raises(GraphError, match=text) as caught:
+        mase_hw.compile(Decides(), torch.randn(1, 4), out=tmp_path / "bundle")
+    assert "only its shape can" in str(caught.value)

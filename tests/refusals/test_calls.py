@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import mase_hw
-from mase_hw.errors import ConfigError, EmitError, FormatError, GraphError, MaseHwError, UnsupportedError
+from mase_hw.errors import ConfigError, EmitError, FormatError, GraphError, MaseHwError
 from mase_hw.model_spec import MOST_NUMBERS, ModelSpec
 from tests.unit.pipeline import MLP, inputs, seeded
 

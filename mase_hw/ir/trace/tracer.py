@@ -18,6 +18,7 @@ from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import open_results
 from mase_hw.ir.trace.inplace import follow_writes
+from mase_hw.ir.trace.shapes import ShapeAware, drop_questions
 from mase_hw.user_code import first_line, place, user_code
 from mase_hw.user_code import reason as reason_of
 
@@ -66,6 +67,10 @@ class MaseTracer(fx.Tracer):
         )
 
 
+class ShapeTracer(ShapeAware, MaseTracer):
+    """The same, with an example of the inputs whose shapes may steer Python code."""
+
+
 def trace_torch_module(
     model: nn.Module,
     cf_args: Mapping[str, Any] | None = None,
@@ -73,6 +78,7 @@ def trace_torch_module(
     hf_input_names: Sequence[str] | None = None,
     catalogue: Catalogue | None = None,
     share_weights: bool = False,
+    example: Mapping[str, Any] | Sequence[Any] | None = None,
 ) -> fx.GraphModule:
     """Trace a module into a GraphModule.
 
@@ -88,6 +94,7 @@ def trace_torch_module(
             input if None. All other arguments have their default, without a cache.
         catalogue: Ops whose modules and functions are leaves; the package's own if None.
         share_weights: Copy only the modules and share the tensors of parameters and buffers with ``model``.
+        example: Inputs, by name or in order, whose shapes may steer Python code; without it none can.
 
     Raises:
         GraphError: If the model cannot be copied or traced; names the file and line.
@@ -117,9 +124,14 @@ def trace_torch_module(
             got=f"a {type(model).__name__}",
             remedy="leave it out, and fix arguments of forward that are no inputs with cf_args",
         )
+    elif example is not None:
+        tracer_type = ShapeTracer
     root = private_copy(model, share_weights)
     functions = [f for op in ops for f in op.functions if inspect.isfunction(f) and not _is_torch(f)]
     tracer = tracer_type(custom_leaf_functions=functions, leaf_types=tuple(m for op in ops for m in op.modules))
+    if isinstance(tracer, ShapeAware) and example is not None:
+        free = [name for name in known if name not in fixed]
+        tracer.use(example if isinstance(example, Mapping) else dict(zip(free, example, strict=False)))
     training = [(module, module.training) for module in root.modules()]
     root.eval()
     try:
@@ -132,6 +144,8 @@ def trace_torch_module(
         for module, flag in training:
             module.training = flag
     _drop_specialised(graph, fixed)
+    if isinstance(tracer, ShapeAware):
+        drop_questions(graph)
     open_results(graph)
     follow_writes(graph, root)
     traced = fx.GraphModule(root, graph, type(model).__name__)
@@ -184,8 +198,8 @@ def _untraceable(model: nn.Module, error: BaseException, theirs: bool) -> GraphE
         reason = "the value of a tensor decides which way to go"
     symbolic = isinstance(error, TraceError) or "Proxy" in reason or "value of a tensor" in reason
     remedy = (
-        "a tensor's value cannot steer Python code: fix an argument of forward with cf_args={...}, use tensor "
-        "operations (torch.where), or move the line into a module whose class says mase_leaf = True"
+        "a tensor's value cannot steer Python code, only its shape can: fix an argument of forward with cf_args={...}, "
+        "use tensor operations (torch.where), or move the line into a module whose class says mase_leaf = True"
         if symbolic
         else "run the model once with real inputs; if that works, move the line into a module whose class "
         "says mase_leaf = True"

@@ -71,7 +71,9 @@ def analyse_noise(
 
 
 def _traced(model: nn.Module, like: MaseGraph) -> MaseGraph:
-    return MaseGraph(model, cf_args=like.cf_args or None, catalogue=like.catalogue, share_weights=True)
+    return MaseGraph(
+        model, cf_args=like.cf_args or None, catalogue=like.catalogue, share_weights=True, example=like.example
+    )
 
 
 class _Pair:
