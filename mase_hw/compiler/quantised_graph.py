@@ -109,10 +109,10 @@ def _given(inputs: Any) -> int | set[str]:
 
 
 def _tensors(inputs: Inputs) -> dict[str, Any] | list[Any]:
-    """The example with arrays as tensors, for tracing, which asks for shapes alone."""
+    """The example with tensors of zeros for arrays: tracing asks for shapes alone."""
 
     def tensor(value: Any) -> Any:
-        return torch.as_tensor(value, dtype=torch.get_default_dtype()) if isinstance(value, np.ndarray) else value
+        return torch.zeros(value.shape) if isinstance(value, np.ndarray) else value
 
     if isinstance(inputs, Mapping):
         return {str(name): tensor(value) for name, value in inputs.items()}
