@@ -142,7 +142,8 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
     product = operation == MUL
     return OpDef(
         name=name,
-        mase_type="builtin_func",
+        # What MASE calls them.
+        mase_type="implicit_func" if operation in (EQ, NE, GE) else "builtin_func",
         functions=tuple(getattr(p, m) for m in methods for p in places if callable(getattr(p, m, None))),
         methods=methods,
         parameters=(CONSTANT,),

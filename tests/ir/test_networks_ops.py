@@ -59,7 +59,7 @@ def test_what_is_implicit_keeps_every_element_in_its_place() -> None:
     plain = {op.name for op in default_catalogue() if op.implicit and op.relayout is None}
     assert plain <= {
         *("flatten", "unflatten", "view", "reshape", "squeeze", "unsqueeze", "contiguous", "clone", "detach"),
-        *("identity", "dropout", "size", "quantize"),
+        *("identity", "dropout", "size", "quantize", "as_number"),
     }
 
 

@@ -19,10 +19,12 @@ from mase_hw.ir import MaseGraph
 from mase_hw.passes import (
     absorb_bias_transform_pass,
     calibrate_analysis_pass,
+    close_graph_transform_pass,
     cross_layer_equalization_transform_pass,
     equalization_transform_pass,
     fold_batch_norm_transform_pass,
     fold_constants_transform_pass,
+    lower_arithmetic_transform_pass,
     lower_layers_transform_pass,
     lower_movement_transform_pass,
     lower_rows_transform_pass,
@@ -71,6 +73,13 @@ class Turned(nn.Module):
         return x.flip(1) + x[:, :1]
 
 
+class Raised(nn.Module):
+    """A square, which is a product of the stream with itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x**2
+
+
 NORM = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6))
 
 
@@ -84,6 +93,8 @@ def positive() -> nn.Module:
 TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Module]]] = {
     "fold_batch_norm": (fold_batch_norm_transform_pass, {}, Rich),
     "fold_constants": (fold_constants_transform_pass, {}, Rich),
+    "close_graph": (close_graph_transform_pass, {}, nn.Flatten),
+    "lower_arithmetic": (lower_arithmetic_transform_pass, {}, Raised),
     "lower_layers": (
         lower_layers_transform_pass,
         {},

@@ -127,6 +127,11 @@ class NodeConfig(BaseModel):
             getattr(self, f"{group}_signed"),
         )
 
+    def entering(self) -> NodeConfig:
+        """The keys of data inputs as those of a result: for an input that nothing reads."""
+        given = {f"data_out_{key}": getattr(self, f"data_in_{key}") for key in ("width", "frac_width", "signed")}
+        return self.model_copy(update=given)
+
     def sets(self, tensor: str) -> bool:
         """Whether any key of a tensor was given."""
         group = group_of(tensor)

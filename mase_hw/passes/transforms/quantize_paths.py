@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.module_paths import translations
+from mase_hw.ir.module_paths import became, translations
 from mase_hw.passes.transforms.quantize_config import (
     NodeConfig,
     QuantizeArgs,
@@ -33,6 +33,15 @@ def with_node_names(graph: MaseGraph, args: QuantizeArgs) -> tuple[QuantizeArgs,
         made = {name: Rule(config=config) for name, config in rules.items()}
         return _replaced(args, made, changes), paths
     return (args.model_copy(update=changes) if paths else args), paths
+
+
+def gone(graph: MaseGraph, name: str) -> str | None:
+    """What became of a node that has no rule of its own: one that is gone, or a constant, whose reader holds it."""
+    stored = next((node for node in graph.nodes if node.name == name and node.op == "get_attr"), None)
+    if stored is None:
+        return became(graph, name)
+    readers = ", ".join(user.name for user in stored.users)
+    return f"is a constant: its format is that of the weight, or of the constant, of {readers}"
 
 
 def _replaced(args: QuantizeArgs, rules: Mapping[str, Rule], changes: Mapping[str, Any]) -> QuantizeArgs:

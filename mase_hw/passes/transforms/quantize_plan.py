@@ -15,13 +15,12 @@ from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
 from mase_hw.formats import MAX_WIDTH, FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.module_paths import became
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
 from mase_hw.passes.transforms.quantize_operands import Operands, check_data, ends_of, exact_format, operands_of
-from mase_hw.passes.transforms.quantize_paths import with_node_names
+from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
 
 TRUTH = FixedFormat(1, 0, signed=False)
 """What is true or false."""
@@ -74,7 +73,7 @@ class Planner:
                     remedy="quantize the float model instead, with all rules in one configuration",
                 )
         nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
-        self.args.check(nodes, known_tensors(self.graph.catalogue), functools.partial(_gone, self.graph))
+        self.args.check(nodes, known_tensors(self.graph.catalogue), functools.partial(gone, self.graph))
         self._refuse_without_hardware(nodes)
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
@@ -363,7 +362,7 @@ class Planner:
             return
         config = self.args.default.config if self.args.default is not None else NodeConfig()
         if config.quantised and config.data_in_width is not None:
-            self.entries[node.name], _ = self._format(node, "data_out_0", _entering(config))
+            self.entries[node.name], _ = self._format(node, "data_out_0", config.entering())
             self.decisions.pop(node.name, None)
 
     def _data_inputs(self, node: fx.Node) -> list[fx.Node]:
@@ -393,21 +392,6 @@ class Planner:
     def _attributes(self, node: fx.Node) -> dict[str, Any]:
         common = self.graph.meta_of(node).common
         return {k: v for k, v in common.args.items() if k not in common.args.tensors}
-
-
-def _entering(config: NodeConfig) -> NodeConfig:
-    """The keys of a data input as those of a result."""
-    given = {f"data_out_{key}": getattr(config, f"data_in_{key}") for key in ("width", "frac_width", "signed")}
-    return config.model_copy(update=given)
-
-
-def _gone(graph: MaseGraph, name: str) -> str | None:
-    """What became of a node that has no rule of its own: one that is gone, or a constant, whose reader holds it."""
-    stored = next((node for node in graph.nodes if node.name == name and node.op == "get_attr"), None)
-    if stored is None:
-        return became(graph, name)
-    readers = ", ".join(user.name for user in stored.users)
-    return f"is a constant: its format is that of the weight, or of the constant, of {readers}"
 
 
 def _covering_both(a: FixedFormat, b: FixedFormat) -> FixedFormat:
