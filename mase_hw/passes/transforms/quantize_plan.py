@@ -9,17 +9,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
 from mase_hw.formats import MAX_WIDTH, FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
+from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
-from mase_hw.passes.transforms.quantize_operands import Operands, check_data, ends_of, exact_format, operands_of
+from mase_hw.passes.transforms.quantize_operands import (
+    Operands,
+    attribute,
+    check_data,
+    ends_of,
+    exact_format,
+    operands_of,
+)
 from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
 
 TRUTH = FixedFormat(1, 0, signed=False)
@@ -351,7 +359,9 @@ class Planner:
                 return
             chain.append(before[0])
         name = chain[-1].name
-        self.entries[name] = _covering_both(self.entries[name], fmt) if name in self.entries else fmt
+        self.entries[name] = (
+            covering_both({"there": self.entries[name], "wanted": fmt}) if name in self.entries else fmt
+        )
         for node in chain:
             self.formats[node.name] = self.entries[name]
 
@@ -384,7 +394,7 @@ class Planner:
                         got=producer.name,
                         expected="a parameter or buffer of the model",
                     )
-                value = _attribute(self.graph.model, str(producer.target))
+                value = attribute(self.graph.model, str(producer.target))
             if value is not None:
                 found[name] = value
         return found
@@ -392,20 +402,3 @@ class Planner:
     def _attributes(self, node: fx.Node) -> dict[str, Any]:
         common = self.graph.meta_of(node).common
         return {k: v for k, v in common.args.items() if k not in common.args.tensors}
-
-
-def _covering_both(a: FixedFormat, b: FixedFormat) -> FixedFormat:
-    """The narrowest format that holds every value of two; an input that two nodes read enters in it."""
-    signed = a.signed or b.signed
-    integer = max(f.width - f.frac_width - int(f.signed) for f in (a, b))
-    frac = max(a.frac_width, b.frac_width)
-    return FixedFormat(integer + frac + int(signed), frac, signed)
-
-
-def _attribute(model: nn.Module, path: str) -> Tensor:
-    value: Any = model
-    for part in path.split("."):
-        value = getattr(value, part)
-    if not isinstance(value, Tensor):
-        raise UnsupportedError("a parameter of the model is not a tensor", node=path, got=type(value).__name__)
-    return value
