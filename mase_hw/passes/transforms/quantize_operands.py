@@ -205,17 +205,3 @@ def exact_format(number: float, width: int) -> FixedFormat | None:
         frac = 0
     needed = max(2, (numerator if numerator >= 0 else -numerator - 1).bit_length() + 1)
     return FixedFormat(needed, frac) if needed <= width else None
-
-
-def attribute(model: nn.Module, path: str) -> Tensor:
-    """A tensor that the model stores, by its path.
-
-    Raises:
-        UnsupportedError: If it is none.
-    """
-    value: Any = model
-    for part in path.split("."):
-        value = getattr(value, part)
-    if not isinstance(value, Tensor):
-        raise UnsupportedError("a parameter of the model is not a tensor", node=path, got=type(value).__name__)
-    return value

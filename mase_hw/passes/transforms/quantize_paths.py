@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor, nn
+
+from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, translations
 from mase_hw.passes.transforms.quantize_config import (
@@ -73,3 +76,17 @@ def _suiting(graph: MaseGraph, node: str, config: NodeConfig) -> NodeConfig:
 
 def _over(below: NodeConfig | None, above: NodeConfig) -> NodeConfig:
     return above if below is None else NodeConfig(**{**given_keys(below), **given_keys(above)})
+
+
+def attribute(model: nn.Module, path: str) -> Tensor:
+    """A tensor that the model stores, by its path.
+
+    Raises:
+        UnsupportedError: If it is none.
+    """
+    value: Any = model
+    for part in path.split("."):
+        value = getattr(value, part)
+    if not isinstance(value, Tensor):
+        raise UnsupportedError("a parameter of the model is not a tensor", node=path, got=type(value).__name__)
+    return value

@@ -20,15 +20,8 @@ from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
-from mase_hw.passes.transforms.quantize_operands import (
-    Operands,
-    attribute,
-    check_data,
-    ends_of,
-    exact_format,
-    operands_of,
-)
-from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
+from mase_hw.passes.transforms.quantize_operands import Operands, check_data, ends_of, exact_format, operands_of
+from mase_hw.passes.transforms.quantize_paths import attribute, gone, with_node_names
 
 TRUTH = FixedFormat(1, 0, signed=False)
 """What is true or false."""
@@ -359,9 +352,8 @@ class Planner:
                 return
             chain.append(before[0])
         name = chain[-1].name
-        self.entries[name] = (
-            covering_both({"there": self.entries[name], "wanted": fmt}) if name in self.entries else fmt
-        )
+        both = {"wanted": fmt, **({"there": self.entries[name]} if name in self.entries else {})}
+        self.entries[name] = covering_both(both)
         for node in chain:
             self.formats[node.name] = self.entries[name]
 
