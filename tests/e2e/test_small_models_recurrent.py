@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
@@ -40,9 +41,55 @@ class Forecast(nn.Module):
         return result
 
 
+class Tagger(nn.Module):
+    """An LSTM in both directions, and cells that are called once, with and without a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRUCell(4, 4)
+        self.out = nn.LSTMCell(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, (h, _) = self.lstm(x)
+        result: Tensor = self.out(self.gru(states[:, -1], torch.cat((h[0], h[1]), -1)))[0]
+        return result
+
+
+class Block(nn.Module):
+    """Causal dilated convolutions with a gate, and a residual path (van den Oord et al., WaveNet, arXiv:1609.03499)."""
+
+    def __init__(self, dilation: int) -> None:
+        super().__init__()
+        self.dilation = dilation
+        self.filter, self.gate = (nn.Conv1d(3, 3, 2, dilation=dilation) for _ in range(2))
+        self.mix = nn.Conv1d(3, 3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.pad(x, (self.dilation, 0))
+        y = torch.tanh(self.filter(y)) * torch.sigmoid(self.gate(y))
+        result: Tensor = x + self.mix(y)
+        return result
+
+
+class Wave(nn.Module):
+    """A causal stack: every sample sees the eight before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv1d(1, 3, 1), nn.Conv1d(3, 2, 1)
+        self.blocks = nn.Sequential(Block(1), Block(2), Block(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.last(torch.relu(self.blocks(self.first(x))))
+        return result
+
+
 QUANTIZE = {"default": {"config": {"name": "fixed", "data_in_width": 6, "weight_width": 7, "data_out_width": 6}}}
 MODELS: dict[str, tuple[type[nn.Module], tuple[int, ...], dict[str, Any]]] = {
     "keywords": (Keywords, (1, 7, 4), {"hardware": {"parallelism": {"gru_cells_1": {"data_out_0": 2}}}}),
+    "tagger": (Tagger, (1, 4, 3), {}),
+    "wave": (Wave, (1, 1, 10), {}),
     "forecast": (Forecast, (6, 1, 3), {"quantize": QUANTIZE | {"recurrence": {"config": {"gate_width": 8}}}}),
 }
 
@@ -55,7 +102,8 @@ def test_bits_and_cycles(name: str, tmp_path: Path) -> None:
     model = make().eval()
     x = torch.randn(6 * shape[0], *shape[1:])
     design = mase_hw.compile(model, x[: shape[0]], config, out=tmp_path / "design", calibration=[x], vectors=x)
-    assert not any("fixed_function" in i["module"] for i in design.manifest["instances"]), "the gates are inside"
+    recurrences = sum(i["module"] == "fixed_recurrent" for i in design.manifest["instances"])
+    assert recurrences == {"wave": 0}.get(name, 2)
     full = design.simulate(work_dir=tmp_path / "work")
     assert full.passed and design.timing["exact"]
     assert (full.interval, full.fill) == (design.timing["interval"], design.timing["fill"])

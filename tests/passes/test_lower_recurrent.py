@@ -64,6 +64,32 @@ def test_without_a_dimension_of_sequences() -> None:
     torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-12)
 
 
+class Steps(nn.Module):
+    """Two steps of a cell: the first without a state, the second with what it gave."""
+
+    def __init__(self, cell: nn.RNNCellBase) -> None:
+        super().__init__()
+        self.cell, self.long = cell, isinstance(cell, nn.LSTMCell)
+
+    def forward(self, x: Tensor) -> Any:
+        first = self.cell(x)
+        if self.long:
+            h, c = first
+            return self.cell(x * 2, (h, c))[0]
+        return self.cell(x * 2, first)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("cell", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
+def test_cells(cell: type[nn.RNNCellBase], bias: bool) -> None:
+    model = Steps(cell(2, 3, bias=bias)).double()  # type: ignore[call-arg]
+    x = torch.randn(4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    graph, info = lower_layers_transform_pass(annotated(model, x))
+    assert len(info["lowered"]) == 2
+    verify_analysis_pass(graph)
+    torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("layer", "part", "problem"),
     [

@@ -9,6 +9,7 @@ from mase_hw.nn.recurrent_layers import RECURRENT
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.lowering.call import call_of
+from mase_hw.passes.transforms.lowering.cells import CELLS, lower_cell
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.recurrent import lower_recurrent
 from mase_hw.passes.transforms.lowering.rules import RULES
@@ -39,6 +40,10 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
         name = meta.common.mase_op
         if isinstance(meta.module, RECURRENT) and graph.op_of(node) is not None:
             lower_recurrent(graph, node, meta.module)
+            lowered[node.name] = name
+            continue
+        if isinstance(meta.module, CELLS) and graph.op_of(node) is not None:
+            lower_cell(graph, node, meta.module)
             lowered[node.name] = name
             continue
         rule = RULES.get(name)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
@@ -34,63 +34,59 @@ def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None
         UnsupportedError: For an initial state that is not zero, ``c_n``, and projections (``proj_size``).
     """
     if module.proj_size:
-        raise _refused(node, "a projection of the state is not in hardware", f"proj_size = {module.proj_size}")
+        raise refused(node, "a projection of the state is not in hardware", f"proj_size = {module.proj_size}")
     source, *initial = node.all_input_nodes
     for state in initial:
         value = stored(graph, state, [])
         if value is None or bool(value.any()):
-            raise _refused(
+            raise refused(
                 node, "an initial state is not in hardware", f"{state.name}, which is not always 0", "zeros, or none"
             )
     shape = graph.tensor(source, "data_out_0").shape
     made = Layers(module, batched=len(shape) == 3)
-    path = str(node.target)
-    if [n for n in graph.nodes if n is not node and n.target == path]:
-        path = node.name  # others call the module as well
-        while path in graph.modules or hasattr(graph.model, path):
-            path += "_"
-    graph.model.add_submodule(path, made)
-    added, (output, states) = _inlined(graph, node, source, path, made)
+    output, states = inlined(graph, node, [source], made)
     _connect(node, output, states, isinstance(module, nn.LSTM))
     for each in (*initial, node):
         if not each.users and each.op != "placeholder":
             graph.fx_graph.erase_node(each)
-    for each in reversed(added):
-        if not each.users:
-            graph.fx_graph.erase_node(each)
-    kept = [n for n in graph.nodes if n.meta.get("mase") is None]
-    example = graph.meta_of(source).common.results["data_out_0"]
-    _annotate(graph, kept, source, torch.zeros(example.shape, dtype=example.torch_dtype))
+    annotated(graph, [source])
 
 
-def _inlined(
-    graph: MaseGraph, node: fx.Node, source: fx.Node, path: str, made: Layers
-) -> tuple[list[fx.Node], tuple[fx.Node, list[fx.Node]]]:
-    """Put the operations of a module before a node; what was added, and the nodes of its results."""
+def inlined(graph: MaseGraph, node: fx.Node, sources: Sequence[fx.Node], made: nn.Module) -> Any:
+    """Put the operations of a module before a node.
+
+    Args:
+        graph: A float graph.
+        node: The node; the module takes the place of its own, unless others call that as well.
+        sources: What the module is called with.
+        made: The module, written in layers and functions.
+
+    Returns:
+        Its result, with nodes in place of tensors.
+    """
+    path = str(node.target)
+    if [n for n in graph.nodes if n is not node and n.target == path]:
+        path = node.name
+        while path in graph.modules or hasattr(graph.model, path):
+            path += "_"
+    graph.model.add_submodule(path, made)
     traced = MaseTracer(leaf_types=tuple(m for op in graph.catalogue for m in op.modules)).trace(made)
-    new: dict[fx.Node, fx.Node] = {}
-    added: list[fx.Node] = []
-    result: Any = None
+    new = dict(zip((n for n in traced.nodes if n.op == "placeholder"), sources, strict=True))
     for each in traced.nodes:
-        if each.op == "placeholder":
-            new[each] = source
-            continue
         if each.op == "output":
-            result = fx.node.map_arg(each.args[0], lambda n: new[n])
-            continue
-        target = f"{path}.{each.target}" if each.op in ("call_module", "get_attr") else each.target
-        args, kwargs = fx.node.map_arg((each.args, each.kwargs), lambda n: new[n])
-        with graph.fx_graph.inserting_before(node):
-            copy = graph.fx_graph.create_node(each.op, target, args, kwargs, name=f"{node.name}_{each.name}")
-        new[each] = copy
-        added.append(copy)
-    return added, (result[0], list(result[1]))
+            return fx.node.map_arg(each.args[0], lambda n: new[n])
+        if each.op != "placeholder":
+            target = f"{path}.{each.target}" if each.op in ("call_module", "get_attr") else each.target
+            args, kwargs = fx.node.map_arg((each.args, each.kwargs), lambda n: new[n])
+            with graph.fx_graph.inserting_before(node):
+                new[each] = graph.fx_graph.create_node(each.op, target, args, kwargs, name=f"{node.name}_{each.name}")
+    return None
 
 
 def _connect(node: fx.Node, output: fx.Node, states: Sequence[fx.Node], cell: bool) -> None:
     """Let everything that read a part of the layer's result read the nodes that stand for it."""
     for user in list(node.users):
-        index = _index(user, node)
+        index = indexed(user, node)
         if index == 0:
             user.replace_all_uses_with(output)
         elif index in (1, -1) and not cell:
@@ -98,14 +94,14 @@ def _connect(node: fx.Node, output: fx.Node, states: Sequence[fx.Node], cell: bo
             continue
         elif index in (1, -1):
             for part in list(user.users):
-                if _index(part, user) == 0:
+                if indexed(part, user) == 0:
                     _connect_states(part, states)
                     continue
                 if part.users:
-                    raise _refused(node, "the cell state behind the last step (c_n) is not in hardware", part.name)
+                    raise refused(node, "the cell state behind the last step (c_n) is not in hardware", part.name)
                 part.graph.erase_node(part)
         else:
-            raise _refused(
+            raise refused(
                 node, "the whole result is read at once", user.name, "output, states = layer(x), and one of them used"
             )
         user.graph.erase_node(user)
@@ -114,7 +110,7 @@ def _connect(node: fx.Node, output: fx.Node, states: Sequence[fx.Node], cell: bo
 def _connect_states(node: fx.Node, states: Sequence[fx.Node]) -> None:
     """The same for ``h_n``: one state by its number, or all of them."""
     for user in list(node.users):
-        index = _index(user, node)
+        index = indexed(user, node)
         if isinstance(index, int) and -len(states) <= index < len(states):
             user.replace_all_uses_with(states[index])
             node.graph.erase_node(user)
@@ -126,19 +122,28 @@ def _connect_states(node: fx.Node, states: Sequence[fx.Node]) -> None:
     node.graph.erase_node(node)
 
 
-def _index(user: fx.Node, node: fx.Node) -> Any:
+def indexed(user: fx.Node, node: fx.Node) -> Any:
     """The index with which a node is read, if that is all."""
     return user.args[1] if user.target is operator.getitem and user.args[0] is node else None
 
 
-def _annotate(graph: MaseGraph, nodes: Sequence[fx.Node], source: fx.Node, example: Tensor) -> None:
-    """Common metadata of new nodes, from running them once."""
-    values: dict[fx.Node, Any] = {source: example}
+def annotated(graph: MaseGraph, sources: Sequence[fx.Node]) -> None:
+    """Leave out new nodes that nobody reads, and give the others common metadata, from running them once."""
+    new = [n for n in graph.nodes if n.meta.get("mase") is None]
+    for node in reversed(new):
+        if not node.users:
+            graph.fx_graph.erase_node(node)
+    values: dict[fx.Node, Any] = {}
+    for source in sources:
+        example = graph.meta_of(source).common.results["data_out_0"]
+        values[source] = torch.zeros(example.shape, dtype=example.torch_dtype)
     with torch.no_grad():
-        for node in nodes:
+        for node in [n for n in graph.nodes if n in new]:
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
             if node.op == "call_module":
                 values[node] = graph.model.get_submodule(str(node.target))(*args, **kwargs)
+            elif node.op == "get_attr":
+                values[node] = graph.model.get_parameter(str(node.target))
             elif node.op == "call_method":
                 values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
             else:
@@ -146,7 +151,8 @@ def _annotate(graph: MaseGraph, nodes: Sequence[fx.Node], source: fx.Node, examp
             annotate_node(graph, node, values[node])
 
 
-def _refused(node: fx.Node, problem: str, got: str, expected: str = "a layer without it") -> UnsupportedError:
+def refused(node: fx.Node, problem: str, got: str, expected: str = "a layer without it") -> UnsupportedError:
+    """An error that names the layer."""
     return UnsupportedError(
         problem,
         node=node.name,
