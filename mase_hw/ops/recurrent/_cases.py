@@ -57,7 +57,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("gru", "gru", (1, 4, 5), 2, gru),
         case("gru_unrolled", "gru", (2, 3, 3), 3, formats("s9.6", "s5.4", "s6.6", gate="s7.4"), half_up, frames=5),
         case("gru_dense", "gru", (1, 2, 11), 1, gru | {"data_in_0": "s20.18", "bias": "s9.5"}, floor),
-        case("gru_step", "gru", (1, 1, 4), 2, gru | {"data_out_0": "s8.6"}, EVEN, wrap, frames=6),
+        case("gru_step", "gru", (1, 1, 4), 2, gru | {"data_out_0": "u8.7"}, EVEN, wrap, frames=6),
         case("lstm", "lstm", (1, 4, 5), 2, lstm),
         case("lstm_unit", "lstm", (2, 4, 1), 1, lstm | {"cell": "s9.7", "data_out_0": "s6.5"}, half_up),
         case("lstm_dense", "lstm", (1, 2, 11), 1, lstm | {"data_in_0": "s20.18", "gate": "s8.3"}, floor),
