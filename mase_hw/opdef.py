@@ -260,9 +260,12 @@ class OpDef:
             (:mod:`mase_hw.nn.values`). Only makes inference faster, and is not a second definition.
         formats: Tensor names whose format the quantisation configuration may set.
         default_out: Output format when the configuration gives none, from the input formats.
+        exact_out: Output format that the arithmetic fixes, whatever is configured: from the formats, the shape of
+            ``data_in_0`` and the attributes. For a place in a tensor, which no scale makes smaller.
         non_negative: Of an op with ``default_out``: it gives 0 for negative numbers, so its result needs no sign.
         finest: Finest fraction width worth choosing for a tensor, from its name and the formats chosen so far; None for
             no limit. Keeps an automatic choice from widening exact sums for bits that cannot matter.
+        refused: Of an op that is not in hardware and will not be: why, and what to do instead.
         check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
         exact: The format in which a result needs no cast, from formats and shapes; None if no format is known.
         exact_inputs: Inputs that are taken as exact as their producer (of an op with ``exact``) can give them.
@@ -287,8 +290,10 @@ class OpDef:
     on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Any] | None = None
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
+    exact_out: Callable[[Mapping[str, FixedFormat], Sequence[int], Mapping[str, Any]], FixedFormat] | None = None
     non_negative: bool = False
     finest: Callable[[str, Mapping[str, FixedFormat]], int | None] | None = None
+    refused: str = ""
     check: Callable[[str, Mapping[str, Any]], None] | None = None
     exact: Callable[[Mapping[str, FixedFormat], Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     exact_inputs: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ by name.
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import math
 import operator
 from collections.abc import Iterator
@@ -81,16 +82,20 @@ ACTIVATIONS = (
 
 ARITHMETIC = (
     *_plain("matmul bmm mm mv addmm baddbmm", BUILTIN),
-    *_plain("tan sinh cosh var std cumsum min max argmax amax amin", BUILTIN),
+    *_plain("tan sinh cosh var std min max", BUILTIN),
     *_plain("square", BUILTIN),
-    *_plain("any all prod diff triu tril einsum", BUILTIN),
-    *_plain("sum", IMPLICIT),
+    *_plain("any all diff triu tril einsum", BUILTIN),
     _op("floor_divide", BUILTIN, operator.floordiv, torch.floor_divide, "floor_divide"),
     _op("remainder", BUILTIN, operator.mod, torch.remainder, "remainder"),
     _op("and", BUILTIN, operator.and_, torch.logical_and, torch.bitwise_and, "logical_and", "bitwise_and"),
     _op("or", BUILTIN, operator.or_, torch.logical_or, torch.bitwise_or, "logical_or", "bitwise_or"),
     _op("xor", BUILTIN, operator.xor, torch.logical_xor, torch.bitwise_xor, "logical_xor", "bitwise_xor"),
     _op("not", BUILTIN, operator.invert, torch.logical_not, torch.bitwise_not, "logical_not", "bitwise_not"),
+    dataclasses.replace(
+        _op("prod", BUILTIN, torch.prod, "prod"),
+        refused="an exact product has as many bits as all its factors together; multiply part by part (x[:, 0] * "
+        "x[:, 1]), so that each product has a format, or sum logarithms",
+    ),
     _op("norm", BUILTIN, torch.norm, torch.linalg.vector_norm, "norm"),
     _op("setitem", BUILTIN, operator.setitem, setitem),
 )

@@ -100,6 +100,48 @@ class Joins(nn.Module):
         return many, torch.stack((x, y, x - y), 1), torch.stack((y, x), -1)
 
 
+class Sums(nn.Module):
+    """Sums, means and running sums over the innermost dimension, over others and over several."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 5, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.conv(x)
+        return (
+            y.sum(1),
+            torch.sum(x, (1, 3), keepdim=True),
+            y.mean((1, 2, 3)),
+            y.mean(-1) - x.mean((1, 3))[:, None],
+            y.cumsum(2),
+            x.flatten(1).cumsum(1),
+            x / 4 - x.mean(dim=1, keepdim=True),
+        )
+
+
+class Extremes(nn.Module):
+    """Extremes and their places; what nobody reads of the two is not computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(7, 7)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.fc(x)
+        values, places = x.max(1)
+        least = torch.min(x, 2, keepdim=True)
+        return (
+            values,
+            places,
+            x - least.values,
+            x.argmax(-1),
+            torch.argmin(x, 1, keepdim=True),
+            x.amin((1, 2)),
+            torch.max(x, x.flip(1)),
+        )
+
+
 class SqueezeExcitation(nn.Module):
     """Torchvision's module of that name."""
 
@@ -159,6 +201,8 @@ MODELS = {
     "repeats": Model(Repeats, (1, 4, 3), {"fixed_rearrange": 6}, widths(3, 5), 3.0),
     "moves": Model(Moves, (1, 3, 4, 5), {"fixed_rearrange": 11}, widths(16), 60.0),
     "joins": Model(Joins, (1, 3, 6), {"fixed_concat": 5}),
+    "sums": Model(Sums, (1, 3, 4, 6), {"fixed_reduce": 8}, widths(9)),
+    "extremes": Model(Extremes, (1, 5, 7), {"fixed_reduce": 6}, widths(5), 5.0),
     "mobilenet_v3_block": Model(InvertedResidual, (1, 4, 5, 6), {"fixed_rearrange": 1}),
 }
 

@@ -70,6 +70,7 @@ ORDERS: dict[str, Any] = {
     "movedim": lambda x: x.movedim((1, 2), (-1, 0)),
     "t": lambda x: x.flatten(1).t(),
     "pixel_shuffle": nn.PixelShuffle(2),
+    "pixel_unshuffle": nn.PixelUnshuffle(2),
     "channel_shuffle": nn.ChannelShuffle(4),
 }
 

@@ -113,12 +113,14 @@ class Planner:
         if not found:
             return
         several = len(found) > 1
+        known = {op.name: op.refused for op in self.graph.catalogue if op.name in found and op.refused}
+        reasons = "".join(f"{name}: {why}; " for name, why in known.items())
         first = next(iter(found.values()))[0]
         raise UnsupportedError(
             f"{'ops' if several else 'op'} {', '.join(map(repr, found))} cannot be quantised",
             node="; ".join((f"{op}: " if several else "") + ", ".join(names) for op, names in found.items()),
             expected="an op with hardware, which `mase-hw ops` lists",
-            remedy="replace them in the model, or compile only the part before or after them "
+            remedy=f"{reasons}replace them in the model, or compile only the part before or after them "
             f"(overrides.{first}.config.name = null leaves a node in float, for PyTorch only)",
         )
 
@@ -189,6 +191,9 @@ class Planner:
         self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], formats: Mapping[str, FixedFormat]
     ) -> tuple[FixedFormat, str]:
         """Format of a result: configured, as the input, or from what was observed."""
+        if op.exact_out is not None:
+            sizes = self.graph.tensor(node, "data_in_0").shape
+            return op.exact_out(formats, sizes, self._attributes(node)), "as many bits as it needs"
         width, frac, signed = config.of("data_out_0")
         wide = self.args.output_width
         open_width = op.default_out is None and "data_out_width" not in specific and frac is None

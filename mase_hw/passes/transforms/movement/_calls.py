@@ -41,8 +41,14 @@ def become(graph: MaseGraph, node: fx.Node, function: Any, sources: Sequence[fx.
     drop(graph, before)
 
 
-def describe_call(graph: MaseGraph, node: fx.Node, sources: Sequence[fx.Node]) -> None:
-    """Common metadata of a call that :func:`insert` or :func:`become` made."""
+def become_of(graph: MaseGraph, node: fx.Node, function: Any, sources: Sequence[fx.Node]) -> None:
+    """Let a node be a call of several tensors, each an argument of its own."""
+    node.op, node.target, node.args, node.kwargs = "call_function", function, tuple(sources), {}
+    describe_call(graph, node, sources, listed=False)
+
+
+def describe_call(graph: MaseGraph, node: fx.Node, sources: Sequence[fx.Node], listed: bool = True) -> None:
+    """Common metadata of a call; several sources are one list, or not."""
     meta = node.meta["mase"] = MaseMetadata(node, graph.model)
     op = graph.op_of(node)
     assert op is not None  # the passes of this room call ops of every catalogue
@@ -56,7 +62,7 @@ def describe_call(graph: MaseGraph, node: fx.Node, sources: Sequence[fx.Node]) -
     function: Any = node.target
     known = all(isinstance(tensor.value, Tensor) for tensor in given)
     values = [t.value if known else torch.empty(t.shape, dtype=t.torch_dtype, device="meta") for t in given]
-    made = function(_data(values), *node.args[1:])
+    made = function(_data(values), *node.args[1:]) if listed else function(*values)
     meta.common.results["data_out_0"] = describe(made, made.detach().clone() if known else None)
 
 

@@ -18,6 +18,7 @@ from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.movement._calls import become, insert
 from mase_hw.passes.transforms.movement._probe import SHAPE_ONLY, sequence_of
+from mase_hw.passes.transforms.movement._reductions import lower_reduction
 from mase_hw.passes.transforms.quantize_operands import stored
 
 MOVES = frozenset(
@@ -40,6 +41,9 @@ def lower_movement_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
       own, called ``<node>_expand``.
     - ``stack`` becomes a ``cat`` of the tensors with one dimension more, and a ``cat`` of more tensors than the module
       has ports becomes several; the inner ones are exact.
+    - ``max`` and ``min`` over a dimension become ``amax`` and ``argmax`` (``amin`` and ``argmin``), whichever are read,
+      those of two tensors ``maximum`` and ``minimum``; a ``mean`` that is not over rows and columns of an image becomes
+      ``mean_over``.
 
     Every result is the same, bit for bit. A dimension 0 of size 1 is taken for the frame. Run it after
     ``lower_slices_transform_pass``, since a slice costs less.
@@ -58,9 +62,15 @@ def lower_movement_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
     lowered: dict[str, str] = {}
     expanded: dict[str, int] = {}
     for node in graph.nodes:
+        if node not in graph.nodes:
+            continue  # went with the one before it
         name = str(graph.meta_of(node).common.mase_op)
         if (name in MOVES and _move(graph, node)) or (name in ("stack", "cat") and _join(graph, node, name)):
             lowered[node.name] = name
+        elif lower_reduction(graph, node, _floats(graph, node)):
+            lowered[node.name] = name
+            if node not in graph.nodes:
+                continue
         count = _broadcast(graph, node)
         if count:
             expanded[node.name] = count
@@ -76,12 +86,16 @@ def _data_inputs(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
     return [n for n, made in results.items() if list(made.tensors) == ["data_out_0"] and stored(graph, n, []) is None]
 
 
+def _floats(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
+    """Those of numbers; integers are places, which a call must know."""
+    return [n for n in _data_inputs(graph, node) if graph.tensor(n, "data_out_0").type == "float"]
+
+
 def _move(graph: MaseGraph, node: fx.Node) -> bool:
     op, meta = graph.op_of(node), graph.meta_of(node)
     if op is None or op.golden is not None or op.implicit or written(node, graph.model) is not None:
         return False
-    # Integers are places, which the call must know.
-    inputs = [n for n in _data_inputs(graph, node) if graph.tensor(n, "data_out_0").type == "float"]
+    inputs = _floats(graph, node)
     only = len(inputs) == 1 or (len(inputs) == 2 and op.name in SHAPE_ONLY)
     if not only or list(meta.common.results.tensors) != ["data_out_0"]:
         return False

@@ -1,0 +1,261 @@
+"""Reductions over any dimensions but that of the frames: exact, one rounding.
+
+``sum``, ``mean``, ``amax``, ``amin``, ``argmax``, ``argmin`` and ``cumsum``. The module takes the stream in any order:
+a reduced dimension that is innermost needs one accumulator, one further out an accumulator for each element inside it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request
+from mase_hw.ops._division import divide_cast, surrogate
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops.reductions._roles import Roles, kept_layout
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+SUM, MEAN, MAX, MIN, ARGMAX, ARGMIN, RUNNING = range(7)
+"""Codes of the parameter ``OPERATION``."""
+DIMS = 5
+"""Dimensions of the module."""
+
+
+@dataclass(frozen=True)
+class ReduceParams:
+    """Parameters of ``fixed_reduce``; what a dimension is depends on ``INNER``."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_TENSOR_SIZE_DIM_3: int
+    DATA_IN_0_TENSOR_SIZE_DIM_4: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_3: int
+    DATA_IN_0_PARALLELISM_DIM_4: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_4: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_3: int
+    DATA_OUT_0_PARALLELISM_DIM_4: int
+    INNER: int
+    OPERATION: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def dims_of(attributes: Mapping[str, Any], rank: int) -> tuple[int, ...]:
+    """The reduced dimensions, not negative and in order; all of them if none is named."""
+    given = attributes.get("dim")
+    if given is None or given == () or given == []:
+        return tuple(range(rank))
+    listed = given if isinstance(given, Sequence) else [given]
+    return tuple(sorted({int(d) % rank for d in listed}))
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor], *, operation: int) -> dict[str, Tensor]:
+    """``data_in_0`` of any shape -> ``data_out_0`` without the dimensions ``dim``, or with size 1 for them."""
+    x, source, target = t["data_in_0"], a.formats["data_in_0"], a.formats["data_out_0"]
+    dims, keep = dims_of(a.attributes, x.ndim), bool(a.attributes.get("keepdim", False))
+    if operation in (ARGMAX, ARGMIN):
+        key = x if operation == ARGMAX else -x
+        best = key == key.amax(dims[0], keepdim=True)
+        size = x.shape[dims[0]]
+        place = torch.arange(size, device=x.device).reshape(-1, *[1] * (x.ndim - 1 - dims[0]))
+        first = torch.where(best, place, size).amin(dims[0], keepdim=keep)
+        return {"data_out_0": cast(first, 0, target, a.rounding, a.overflow)}
+    if operation in (MAX, MIN):
+        found = x.amax(dims, keep) if operation == MAX else x.amin(dims, keep)
+        return {"data_out_0": cast(found, source.frac_width, target, a.rounding, a.overflow)}
+    count = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
+    bound = count * magnitude(source)
+    wide = as_carrier(x, carrier(bound, name="sum"))
+    total = wide.cumsum(dims[0]) if operation == RUNNING else wide.sum(dims, keepdim=keep)
+    if operation != MEAN:
+        return {"data_out_0": cast(total, source.frac_width, target, a.rounding, a.overflow)}
+    divisor = torch.tensor(count, dtype=torch.int64)
+    out = divide_cast(total, divisor, (bound, count), source.frac_width, target, a.rounding, a.overflow)
+    if x.requires_grad and not out.requires_grad and out.is_floating_point():
+        sums = x.double().sum(dims, keepdim=keep)
+        out = straight_through(out, surrogate(sums, divisor.to(x.device), source.frac_width, target, a.overflow))
+    return {"data_out_0": out}
+
+
+def _layout_of(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any], *, operation: int) -> Layout | None:
+    """The order of the result; None if the module cannot work in that order."""
+    dims = dims_of(attributes, len(layout.shape))
+    if Roles.of(layout, dims) is None or (operation >= ARGMAX and len(layout.factors_of(dims[0])) > 1):
+        return None
+    if operation == RUNNING:
+        return Layout(tuple(shape), layout.factors, layout.order)
+    return kept_layout(layout, shape, dims)
+
+
+def _build(r: Request, *, operation: int) -> ReduceParams:
+    a, shape = r.arithmetic, r.shapes["data_in_0"]
+    layout = r.layouts.get("data_in_0") or Layout.row_major(shape)
+    roles = Roles.of(layout, dims_of(a.attributes, len(shape)))
+    if roles is None:
+        raise UnsupportedError(
+            "reduced and kept dimensions of this tensor alternate too often",
+            node=r.node,
+            got=f"dim {a.attributes.get('dim')} of {list(shape)}",
+            expected="at most two groups of reduced dimensions",
+            remedy="reduce in two steps, or permute the tensor first",
+        )
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
+    given = r.stream_shapes["data_out_0"] if "data_out_0" in r.shapes else roles.left
+    lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), given)
+    lanes = 1 if roles.inner and operation == RUNNING else lanes
+    left = roles.shape if operation == RUNNING else roles.left
+    return ReduceParams(
+        **tensor_params("DATA_IN_0", roles.shape, a.formats["data_in_0"], (lanes,), DIMS),
+        **tensor_params("DATA_OUT_0", left, a.formats["data_out_0"], (1 if roles.inner else lanes,), DIMS),
+        INNER=int(roles.inner),
+        OPERATION=operation,
+        ROUNDING=int(a.rounding),
+        OVERFLOW=int(a.overflow),
+    )
+
+
+def _ports(p: ReduceParams) -> tuple[Stream, ...]:
+    return stream_of(p, "DATA_IN_0", "in", dims=DIMS), stream_of(p, "DATA_OUT_0", "out", dims=DIMS)
+
+
+def _arithmetic(p: ReduceParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    reduced: tuple[int, ...] = (2, 4) if p.INNER else (1, 3)
+    if p.OPERATION >= ARGMAX:
+        shape = _ports(p)[0].shape
+        reduced = (max(reduced, key=lambda d: shape[d]),)
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"dim": reduced, "keepdim": True})
+
+
+def _latency(p: ReduceParams) -> Latency:
+    """A step takes an input beat; only those that complete a result wait for the output."""
+    source, sink = _ports(p)
+    every = np.arange(source.beats, dtype=np.int64)
+    tiles = every.reshape(*reversed(source.tiles))
+    if p.OPERATION != RUNNING:
+        tiles = tiles[:, :, -1:, :, -1:] if p.INNER else tiles[:, -1:, :, -1:]
+    done = tiles.reshape(-1)
+    mean = p.OPERATION == MEAN
+    reduced = Steps.at(
+        source.beats,
+        needed=[every],
+        freed=[every],
+        emitted=done,
+        delay=(0,),
+        room=(0,),
+        pipe=3 if mean else 1,
+        queue=3 if mean else 2,
+        queue_lag=0 if mean else 1,
+    )
+    stages = (Steps.registered(source.beats), reduced)
+    return Latency.from_steps(*stages, Steps.queued(sink.beats, 2)) if mean else Latency.from_steps(*stages)
+
+
+def check(node: str, attributes: Mapping[str, Any], *, one: bool = False) -> None:
+    """Refuse what the arithmetic does not cover: another type, and the dimension of the frames."""
+    if attributes.get("dtype") is not None:
+        raise UnsupportedError(
+            "a reduction has the format of its configuration",
+            node=node,
+            field="dtype",
+            got=attributes["dtype"],
+            remedy=f"leave dtype out, and set data_out_width of {node} in the configuration",
+        )
+    given = attributes.get("dim")
+    listed = list(given) if isinstance(given, Sequence) else [given]
+    if not listed or any(d is None or int(d) == 0 for d in listed):
+        raise UnsupportedError(
+            "a reduction over dimension 0 would be one over frames",
+            node=node,
+            field="dim",
+            got="all dimensions" if given is None or not listed else given,
+            expected="dimensions from 1 on",
+            remedy="name the dimensions inside a frame, for example x.flatten(1).sum(1)",
+        )
+    if one and len(listed) != 1:
+        raise UnsupportedError("one dimension is needed here", node=node, field="dim", got=given)
+
+
+def reduction(
+    name: str, operation: int, cases: Callable[[], Any], *targets: Any, attributes: str = "dim keepdim", **facets: Any
+) -> OpDef:
+    """The op of one operation.
+
+    Args:
+        name: Name of the op.
+        operation: Code of the operation.
+        cases: Cases for the catalogue test.
+        targets: Functions, and names of methods.
+        attributes: Names of the attributes.
+        facets: Other facets.
+    """
+    one = operation >= ARGMAX
+    return OpDef(
+        name=name,
+        mase_type="implicit_func" if name == "sum" else "builtin_func",
+        functions=tuple(t for t in targets if not isinstance(t, str)),
+        methods=tuple(t for t in targets if isinstance(t, str)),
+        attributes=tuple(attributes.split()),
+        relayout=functools.partial(_layout_of, operation=operation),
+        golden=functools.partial(golden, operation=operation),
+        check=functools.partial(check, one=one),
+        hardware=Hardware(
+            module="fixed_reduce",
+            file="ops/fixed_reduce.sv",
+            dependence_files=(
+                "lib/fixed_cast_unit.sv",
+                "lib/fixed_divide_unit.sv",
+                "lib/loop_counter.sv",
+                "lib/register_slice.sv",
+                "lib/skid_buffer.sv",
+            ),
+            params=ReduceParams,
+            build=functools.partial(_build, operation=operation),
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=cases,
+        ),
+        **facets,
+    )
+
+
+def build(operation: int) -> Callable[[Request], ReduceParams]:
+    """Makes the parameters of one operation, for a case."""
+    return functools.partial(_build, operation=operation)
+
+
+def place_format(
+    formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Mapping[str, Any]
+) -> FixedFormat:
+    """The narrowest format that holds every place of a dimension."""
+    (dim,) = dims_of(attributes, len(sizes))
+    return FixedFormat(max(1, (sizes[dim] - 1).bit_length()), 0, signed=False)

@@ -1,0 +1,72 @@
+"""Reductions that PyTorch has under other names become those of hardware."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from mase_hw.ir import MaseGraph
+from mase_hw.ops.reductions._reduce import dims_of
+from mase_hw.ops.reductions.reduce import mean_over
+from mase_hw.passes.transforms.movement._calls import become, become_of, drop
+
+_EXTREMES: dict[str, tuple[Any, Any, Any]] = {
+    "max": (torch.amax, torch.argmax, torch.maximum),
+    "min": (torch.amin, torch.argmin, torch.minimum),
+}
+_FIELDS = {"values": 0, "indices": 1}
+
+
+def lower_reduction(graph: MaseGraph, node: fx.Node, sources: list[fx.Node]) -> bool:
+    """Write a node as a reduction that hardware has; whether anything was done.
+
+    Args:
+        graph: A float graph with common metadata.
+        node: Any node.
+        sources: Its data inputs.
+    """
+    meta = graph.meta_of(node)
+    name, args = str(meta.common.mase_op), meta.common.args
+    if name == "mean" and len(sources) == 1:
+        return _mean(graph, node, sources[0], dict(args))
+    if name not in _EXTREMES:
+        return False
+    if len(sources) == 2:
+        become_of(graph, node, _EXTREMES[name][2], sources)
+        return True
+    dim = args.get("dim")
+    if len(sources) == 1 and dim is None and list(meta.common.results.tensors) == ["data_out_0"]:
+        become(graph, node, _EXTREMES[name][0], sources, [()])  # refused, with a reason, where formats are chosen
+        return True
+    if len(sources) != 1 or not isinstance(dim, int):
+        return False
+    return _extreme(graph, node, sources[0], dim, bool(args.get("keepdim", False)), _EXTREMES[name])
+
+
+def _mean(graph: MaseGraph, node: fx.Node, source: fx.Node, args: dict[str, Any]) -> bool:
+    rank = len(graph.tensor(source, "data_out_0").shape)
+    dims = dims_of(args, rank)
+    if (rank == 4 and dims == (2, 3)) or 0 in dims or args.get("dtype") is not None:
+        return False
+    become(graph, node, mean_over, [source], [dims, bool(args.get("keepdim", False))])
+    return True
+
+
+def _extreme(
+    graph: MaseGraph, node: fx.Node, source: fx.Node, dim: int, keep: bool, ways: tuple[Any, Any, Any]
+) -> bool:
+    """``x.max(1)`` gives values and places; each is a reduction, and those that nobody reads are none."""
+    users: list[tuple[fx.Node, int]] = []
+    for user in node.users:
+        field = user.args[1] if user.target in (operator.getitem, getattr) and user.args[0] is node else None
+        index = _FIELDS.get(field, -1) if isinstance(field, str) else field
+        if not isinstance(index, int) or index not in (0, 1):
+            return False
+        users.append((user, index))
+    for user, index in users:
+        become(graph, user, ways[index], [source], [dim, keep])
+    drop(graph, [node])
+    return bool(users)
