@@ -92,7 +92,7 @@ def test_renamed_dimensions_move_no_element(name: str, kind: str) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.operation(x)
 
-    x = torch.arange(2 * 8 * 3 * 5).reshape(2, 8, 3, 5).float()
+    x = torch.arange(2 * 8 * 4 * 6).reshape(2, 8, 4, 6).float()
     graph = annotated(Renames().eval(), {"x": x})
     layout, value = getattr(Layout, kind)(x.shape), x
     stream = layout.to_stream(x[None].numpy())

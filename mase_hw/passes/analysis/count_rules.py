@@ -125,8 +125,8 @@ _ELEMENTWISE = (
     "add sub mul div neg pow sqrt rsqrt exp exp2 log log2 log1p erf sin cos tan sinh cosh floor ceil round sign "
     "reciprocal square abs clamp floor_divide remainder maximum minimum lt le gt ge eq ne and or xor not triu tril"
 )
-_REDUCTIONS = "mean var std sum cumsum prod diff min max amin amax argmax any all"
-_MOVEMENT = "embedding getitem setitem cast quantize"
+_REDUCTIONS = "mean mean_over var std sum cumsum prod diff min max amin amax argmin argmax any all"
+_MOVEMENT = "embedding rearrange getitem setitem cast quantize"
 _CONSTANTS = "arange range full ones zeros zeros_like empty eye tensor"
 
 WITHOUT_MACS = frozenset(

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ops.reductions._reduce import dims_of
+from mase_hw.ops.reductions._reduce import check, dims_of
 from mase_hw.ops.reductions.reduce import mean_over
 from mase_hw.passes.transforms.movement._calls import become, become_of, drop
 
@@ -17,6 +17,8 @@ _EXTREMES: dict[str, tuple[Any, Any, Any]] = {
     "max": (torch.amax, torch.argmax, torch.maximum),
     "min": (torch.amin, torch.argmin, torch.minimum),
 }
+REDUCTIONS = frozenset({"sum", "mean_over", "amax", "amin", "argmax", "argmin", "cumsum"})
+"""Ops of ``fixed_reduce`` that a model has under their names."""
 _FIELDS = {"values": 0, "indices": 1}
 
 
@@ -30,6 +32,8 @@ def lower_reduction(graph: MaseGraph, node: fx.Node, sources: list[fx.Node]) -> 
     """
     meta = graph.meta_of(node)
     name, args = str(meta.common.mase_op), meta.common.args
+    if name in REDUCTIONS and len(sources) == 1:
+        _refuse_frames(graph, node, sources[0])
     if name == "mean" and len(sources) == 1:
         return _mean(graph, node, sources[0], dict(args))
     if name not in _EXTREMES:
@@ -44,6 +48,21 @@ def lower_reduction(graph: MaseGraph, node: fx.Node, sources: list[fx.Node]) -> 
     if len(sources) != 1 or not isinstance(dim, int):
         return False
     return _extreme(graph, node, sources[0], dim, bool(args.get("keepdim", False)), _EXTREMES[name])
+
+
+def _refuse_frames(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:
+    """Refuse dimension 0 where it is counted from the last one.
+
+    Raises:
+        UnsupportedError: If it is reduced.
+    """
+    given = graph.meta_of(node).common.args.get("dim")
+    if (
+        given is not None
+        and given != ()
+        and 0 in dims_of({"dim": given}, len(graph.tensor(source, "data_out_0").shape))
+    ):
+        check(node.name, {"dim": 0})
 
 
 def _mean(graph: MaseGraph, node: fx.Node, source: fx.Node, args: dict[str, Any]) -> bool:
