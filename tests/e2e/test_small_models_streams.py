@@ -41,25 +41,6 @@ class Sequences(nn.Module):
         return x * step, torch.maximum(channel, x), step * channel, y[:, :, None] - x[:, None], y + y[:, 3:4, 1:2]
 
 
-class Repeats(nn.Module):
-    """What repeats elements."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        x = self.fc(x)
-        return (
-            x.repeat(1, 2, 2),
-            x.tile(3),
-            x.repeat_interleave(3, dim=1),
-            torch.repeat_interleave(x, torch.tensor([1, 0, 2, 1]), dim=1),
-            x[:, :, None].expand(-1, -1, 2, -1),
-            x[:, :1].expand_as(x),
-        )
-
-
 class Moves(nn.Module):
     """What puts elements of an image in other places, or picks some at stored places."""
 
@@ -86,18 +67,27 @@ class Moves(nn.Module):
         )
 
 
-class Joins(nn.Module):
-    """More tensors than the module has ports, tensors side by side, and parts of unequal sizes."""
+class RepeatsAndJoins(nn.Module):
+    """What repeats elements; more tensors than a concatenation has ports, tensors side by side, unequal parts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(6, 6)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         y = self.fc(x)
         a, b, c = y.split([1, 2, 3], dim=-1)
-        many = torch.cat((c, x, a, y.sigmoid(), b, x.neg(), a), -1)
-        return many, torch.stack((x, y, x - y), 1), torch.stack((y, x), -1)
+        return (
+            y.repeat(1, 2, 2),
+            y.tile(3),
+            y.repeat_interleave(3, dim=1),
+            torch.repeat_interleave(y, torch.tensor([1, 0, 2]), dim=1),
+            y[:, :, None].expand(-1, -1, 2, -1),
+            y[:, :1].expand_as(y),
+            torch.cat((c, x, a, y.relu(), b, x.neg(), a), -1),
+            torch.stack((x, y, x - y), 1),
+            torch.stack((y, x), -1),
+        )
 
 
 class Sums(nn.Module):
@@ -198,9 +188,8 @@ class Model:
 MODELS = {
     "gate": Model(Gate, (1, 6, 3, 5), {"fixed_rearrange": 4}),
     "sequences": Model(Sequences, (1, 7, 5), {"fixed_rearrange": 7}, widths(6)),
-    "repeats": Model(Repeats, (1, 4, 3), {"fixed_rearrange": 6}, widths(3, 5), 3.0),
+    "repeats": Model(RepeatsAndJoins, (1, 3, 6), {"fixed_rearrange": 6, "fixed_concat": 5}, widths(3, 5), 3.0),
     "moves": Model(Moves, (1, 3, 4, 5), {"fixed_rearrange": 11}, widths(16), 60.0),
-    "joins": Model(Joins, (1, 3, 6), {"fixed_concat": 5}),
     "sums": Model(Sums, (1, 3, 4, 6), {"fixed_reduce": 8}, widths(9)),
     "extremes": Model(Extremes, (1, 5, 7), {"fixed_reduce": 6}, widths(5), 5.0),
     "mobilenet_v3_block": Model(InvertedResidual, (1, 4, 5, 6), {"fixed_rearrange": 1}),

@@ -130,7 +130,6 @@ MOVES = {
     "to": lambda x: x.to(torch.float64).float(),
     "masked_fill": lambda x: x.masked_fill(torch.eye(4).bool(), 0.0),
     "softmax": lambda x: x.softmax(-1),
-    "cumsum": lambda x: x.cumsum(1),
     "layer_norm": nn.LayerNorm(4),
 }
 FORMAT = {"name": "fixed", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8, "weight_frac_width": 6}
