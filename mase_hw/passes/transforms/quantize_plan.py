@@ -113,8 +113,7 @@ class Planner:
         if not found:
             return
         several = len(found) > 1
-        known = {op.name: op.refused for op in self.graph.catalogue if op.name in found and op.refused}
-        reasons = "".join(f"{name}: {why}; " for name, why in known.items())
+        reasons = "".join(f"{o.name}: {o.refused}; " for o in self.graph.catalogue if o.name in found and o.refused)
         first = next(iter(found.values()))[0]
         raise UnsupportedError(
             f"{'ops' if several else 'op'} {', '.join(map(repr, found))} cannot be quantised",
@@ -192,8 +191,7 @@ class Planner:
     ) -> tuple[FixedFormat, str]:
         """Format of a result: configured, as the input, or from what was observed."""
         if op.exact_out is not None:
-            sizes = self.graph.tensor(node, "data_in_0").shape
-            return op.exact_out(formats, sizes, self._attributes(node)), "as many bits as it needs"
+            return op.exact_out(formats, self.graph.tensor(node, "data_in_0").shape, self._attributes(node)), "exact"
         width, frac, signed = config.of("data_out_0")
         wide = self.args.output_width
         open_width = op.default_out is None and "data_out_width" not in specific and frac is None
