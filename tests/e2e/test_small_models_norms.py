@@ -62,6 +62,19 @@ class Images(nn.Module):
         return self.groups(y), self.all(y), self.each(y), self.tracked(y), row, F.normalize(y)
 
 
+class Statistics(nn.Module):
+    """A number for every row, of channels, of positions and of both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.conv(x)
+        length = torch.linalg.vector_norm(y, dim=(1, 2, 3))
+        return y.var(1), torch.std(y, dim=(2, 3), keepdim=True), y.norm(2, 1, True), y.std(-1, unbiased=False), length
+
+
 @dataclass(frozen=True)
 class Small:
     """A model, the shape of a frame, and modules that must be in the design."""
@@ -75,6 +88,7 @@ class Small:
 MODELS = {
     "softmaxes": Small(Softmaxes, (1, 3, 3, 4), {"fixed_softmax": 6, "stream_reorder": 2}),
     "rows": Small(Rows, (1, 4, 6), {"fixed_normalize": 5, "stream_reorder": 0}),
+    "statistics": Small(Statistics, (1, 3, 3, 4), {"fixed_row_statistic": 5}),
     "images": Small(Images, (1, 3, 3, 4), {"fixed_normalize": 5, "fixed_affine": 1, "stream_reorder": 0}),
 }
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from mase_hw.passes.transforms.lowering.call import Call
 from mase_hw.passes.transforms.lowering.norms import instance, layer, rms, unit_length
+from mase_hw.passes.transforms.lowering.statistics import norm, std, var
 from mase_hw.passes.transforms.lowering.transposed import transposed
 
 Rule = Callable[[Call], nn.Module | None]
@@ -21,4 +22,7 @@ RULES: Mapping[str, Rule] = {
     "layer_norm": layer,
     "normalize": unit_length,
     "rms_norm": rms,
+    "norm": norm,
+    "std": std,
+    "var": var,
 }

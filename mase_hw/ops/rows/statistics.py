@@ -1,0 +1,333 @@
+"""Variance, standard deviation and Euclidean length of rows: exact moments, rounded once.
+
+Of a row of ``N`` mantissas the integers ``q = sum(x**2)`` and ``V = N q - sum(x)**2`` are exact. With ``correction`` 0
+or 1 and ``D = N (N - correction)`` the variance is ``V / D``, the standard deviation its root, and the length the root
+of ``q``. A quotient is exact and rounded once (:mod:`mase_hw.ops._division`). A root is computed bit by bit, and what
+remains decides the rounding, so it is the exactly rounded one as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
+from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.ops._division import divide_cast
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops.rows._rows import relayout as in_rows
+from mase_hw.ops.rows._rows import row_shape, tiles_of
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+VAR, STD, NORM = range(3)
+"""Codes of the parameter ``FUNCTION``."""
+DIVIDE_LATENCY = 3
+
+
+class RowVar(nn.Module):
+    """Variance of the last dimension, which stays with size 1; what ``var`` is lowered to.
+
+    Args:
+        size: Of the last dimension.
+        correction: 0 or 1, taken off the size in the divisor.
+    """
+
+    def __init__(self, size: int, correction: int = 1) -> None:
+        super().__init__()
+        self.size, self.correction = size, correction
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``(..., size)`` -> ``(..., 1)``."""
+        return input.var(-1, correction=self.correction, keepdim=True)
+
+
+class RowStd(RowVar):
+    """Standard deviation of the last dimension, which stays with size 1."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``(..., size)`` -> ``(..., 1)``."""
+        return input.std(-1, correction=self.correction, keepdim=True)
+
+
+class RowNorm(RowVar):
+    """Euclidean length of the last dimension, which stays with size 1."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``(..., size)`` -> ``(..., 1)``."""
+        length: Tensor = torch.linalg.vector_norm(input, dim=-1, keepdim=True)
+        return length
+
+
+@dataclass(frozen=True)
+class StatisticParams:
+    """Parameters of ``fixed_row_statistic``."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    ROUNDING: int
+    OVERFLOW: int
+    FUNCTION: int
+    CORRECTION: int
+    MOMENT_WIDTH: int
+
+
+def moment_width(source: FixedFormat, size: int, function: int) -> int:
+    """Bits of the largest moment."""
+    spread = (1 << source.width) - 1
+    return max(
+        1, (size * magnitude(source) ** 2 if function == NORM else size * size * spread * spread // 4).bit_length()
+    )
+
+
+def root_bits(a: Arithmetic, width: int) -> tuple[int, int]:
+    """How far a radicand is shifted left, in pairs of bits, and bits of its root."""
+    grow = max(0, a.formats["data_out_0"].frac_width + 1 - a.formats["data_in_0"].frac_width)
+    return grow, (width + 2 * grow + 1) // 2
+
+
+def _rows(x: Tensor, attributes: Mapping[str, Any]) -> tuple[Tensor, Sequence[int]]:
+    """The elements of every row in the last dimension, and the shape of the result."""
+    if "size" in attributes:
+        return x, (*x.shape[:-1], 1)
+    dims = dims_of(attributes, x.ndim)
+    kept = [d for d in range(x.ndim) if d not in dims]
+    keep = bool(attributes.get("keepdim", False))
+    shape = [1 if d in dims else s for d, s in enumerate(x.shape) if keep or d not in dims]
+    return x.permute(*kept, *dims).reshape(*(x.shape[d] for d in kept), -1), shape
+
+
+def dims_of(attributes: Mapping[str, Any], rank: int) -> tuple[int, ...]:
+    """The dimensions of a row, in order; all if none is named."""
+    dim, first = attributes.get("dim"), attributes.get("unbiased")
+    if dim is None and first is not None and not isinstance(first, bool):
+        dim = first  # x.var(1): the first argument of one signature or the other
+    if dim is None or dim in ((), []):
+        return tuple(range(rank))
+    return tuple(sorted({int(d) % rank for d in (dim if isinstance(dim, list | tuple) else [dim])}))
+
+
+def correction_of(attributes: Mapping[str, Any]) -> int:
+    """What is taken off the size in the divisor, 1 unless it is said otherwise."""
+    given, unbiased = attributes.get("correction"), attributes.get("unbiased")
+    if given is not None:
+        return int(given)
+    return int(unbiased) if isinstance(unbiased, bool) else 1
+
+
+def golden(function: int) -> Golden:
+    """``data_in_0`` of any shape -> ``data_out_0``, one number for each row."""
+
+    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        target = a.formats["data_out_0"]
+        x, shape = _rows(t["data_in_0"], a.attributes)
+        dtype = carrier(magnitude(target))
+        if symbolic(x):
+            return {"data_out_0": as_carrier(x[..., 0].reshape(shape), dtype)}
+        out = _exact(function, a, x.detach().to(torch.int64))
+        if x.requires_grad and out.is_floating_point():
+            out = straight_through(out, _surrogate(function, a, x))
+        return {"data_out_0": as_carrier(out, dtype).reshape(shape)}
+
+    return compute
+
+
+def _exact(function: int, a: Arithmetic, x: Tensor) -> Tensor:
+    source, target, size = a.formats["data_in_0"], a.formats["data_out_0"], x.shape[-1]
+    width, correction = moment_width(source, size, function), correction_of(a.attributes)
+    grow, _ = root_bits(a, width)
+    carrier((1 << (width + 2 * grow)) * 4, name="moments of a row")
+    moment, divisor = (x * x).sum(-1), 1
+    if function != NORM:
+        total = x.sum(-1)
+        moment, divisor = size * moment - total * total, size * (size - correction)
+    if function == VAR:
+        limits = ((1 << width) - 1, divisor)
+        frac = 2 * source.frac_width
+        return divide_cast(moment, torch.tensor(divisor), limits, frac, target, a.rounding, a.overflow)
+    whole = (moment << 2 * grow) // divisor
+    root = torch.sqrt(whole.double()).to(torch.int64)
+    root = torch.where(root * root > whole, root - 1, root)
+    root = torch.where((root + 1) * (root + 1) <= whole, root + 1, root)
+    left = root * root * divisor != moment << 2 * grow
+    return cast(2 * root + left.to(torch.int64), source.frac_width + grow + 1, target, a.rounding, a.overflow)
+
+
+def _surrogate(function: int, a: Arithmetic, x: Tensor) -> Tensor:
+    """The float function in units of the output, for the gradient only."""
+    target, values = a.formats["data_out_0"], x.double() * a.formats["data_in_0"].scale
+    square = (values.square() if function == NORM else (values - values.mean(-1, keepdim=True)).square()).sum(-1)
+    square = square if function == NORM else square / (x.shape[-1] - correction_of(a.attributes))
+    smooth = square if function == VAR else square.clamp(min=1e-12).sqrt()
+    smooth = smooth * math.ldexp(1.0, target.frac_width)
+    return smooth.clamp(target.min_mantissa, target.max_mantissa) if a.overflow is Overflow.SATURATE else smooth
+
+
+def relayout(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+    """The rows in the order in which they come, one element each."""
+    if in_rows(layout, layout.shape, attributes) is None:
+        return None
+    last = layout.factors_of(len(layout.shape) - 1) if layout.shape else []
+    if not last:
+        return Layout(tuple(shape), layout.factors, layout.order)
+    return Layout(tuple(shape), layout.factors[:-1], layout.order[:-1])
+
+
+def _build(function: int) -> Callable[[Request], StatisticParams]:
+    def build(r: Request) -> StatisticParams:
+        a, (rows, size) = r.arithmetic, row_shape(r)
+        correction = correction_of(a.attributes)
+        if "size" not in a.attributes or (function != NORM and size <= correction):
+            raise UnsupportedError(
+                "rows of this op are along dimension 0, or too short",
+                node=r.node,
+                got=f"{dict(a.attributes)} of {list(r.shapes['data_in_0'])}",
+                expected="dimensions without that of frames, and more elements than the correction",
+                remedy="name other dimensions; compile lowers them to the last one",
+            )
+        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
+        lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), (rows, 1))
+        return StatisticParams(
+            **tensor_params("DATA_IN_0", (rows, size), a.formats["data_in_0"], (lanes,)),
+            **tensor_params("DATA_OUT_0", (rows, 1), a.formats["data_out_0"], (1,)),
+            ROUNDING=int(a.rounding),
+            OVERFLOW=int(a.overflow),
+            FUNCTION=function,
+            CORRECTION=correction,
+            MOMENT_WIDTH=moment_width(a.formats["data_in_0"], size, function),
+        )
+
+    return build
+
+
+def _ports(p: StatisticParams) -> tuple[Stream, ...]:
+    return (stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out"))
+
+
+def _arithmetic(p: StatisticParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    own = {"size": p.DATA_IN_0_TENSOR_SIZE_DIM_0, "correction": p.CORRECTION}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), own)
+
+
+def _latency(p: StatisticParams) -> Latency:
+    """A step takes a beat; the last one of a row waits until its result has a place."""
+    tiles = tiles_of(p.DATA_IN_0_TENSOR_SIZE_DIM_0, p.DATA_IN_0_PARALLELISM_DIM_0)
+    rows = p.DATA_IN_0_TENSOR_SIZE_DIM_1 * p.DATA_IN_0_TENSOR_SIZE_DIM_2
+    _, bits = root_bits(_arithmetic(p), p.MOMENT_WIDTH)
+    levels = (p.DATA_IN_0_PARALLELISM_DIM_0 - 1).bit_length()
+    # Moments, their difference, division, root and cast, FIFO.
+    pipe = 2 + levels + 2 + DIVIDE_LATENCY + (0 if p.FUNCTION == VAR else 1 + bits + 1) + 1
+    every = np.arange(rows * tiles, dtype=np.int64)
+    last = np.arange(1, rows + 1, dtype=np.int64) * tiles - 1
+    steps = Steps.at(
+        rows * tiles, needed=[every], freed=[every], emitted=last, delay=[0], room=[0], pipe=pipe,
+        queue=(pipe + tiles) // tiles + 1,
+    )  # fmt: skip
+    return Latency.from_steps(steps)
+
+
+def _case(
+    function: int,
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    formats: tuple[FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    correction: int = 1,
+) -> Case:
+    named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
+    a = Arithmetic(named, *modes, {"size": shape[-1], "correction": correction})
+    request = Request(name, a, {"data_in_0": shape}, {"data_in_0": (lanes,), "data_out_0": (1,)})
+    return Case(name, _build(function)(request), 4)
+
+
+def _cases(function: int) -> Callable[[], list[Case]]:
+    s8, u8 = FixedFormat(8, 4), FixedFormat(8, 3, signed=False)
+
+    def case(*given: Any, **more: Any) -> Case:
+        return _case(function, *given, **more)
+
+    def var() -> list[Case]:
+        return [
+            case("one_lane", (3, 7), 1, (s8, FixedFormat(12, 5, signed=False))),
+            case("fold", (2, 3, 10), 4, (u8, FixedFormat(12, 2)), (Rounding.FLOOR, Overflow.SATURATE), correction=0),
+        ]
+
+    def std() -> list[Case]:
+        return [
+            case("uneven_fold", (2, 3, 7), 3, (s8, FixedFormat(10, 6, signed=False))),
+            case("one_beat", (9, 4), 4, (u8, FixedFormat(8, 1)), (Rounding.HALF_UP, Overflow.SATURATE), correction=0),
+        ]
+
+    def norm() -> list[Case]:
+        return [
+            case("fold", (3, 6), 2, (s8, FixedFormat(10, 4, signed=False)), correction=0),
+            case("one_element", (5, 1), 1, (s8, FixedFormat(9, 5)), (Rounding.TRUNC, Overflow.SATURATE), correction=0),
+        ]
+
+    return {VAR: var, STD: std, NORM: norm}[function]
+
+
+def _op(name: str, function: int, module: type[nn.Module], **targets: Any) -> OpDef:
+    return OpDef(
+        name=name,
+        mase_type="builtin_func",
+        modules=(module,),
+        attributes=("size", "correction"),
+        golden=golden(function),
+        relayout=relayout,
+        hardware=Hardware(
+            module="fixed_row_statistic",
+            file="ops/fixed_row_statistic.sv",
+            dependence_files=(
+                "lib/loop_counter.sv",
+                "lib/fixed_adder_tree.sv",
+                "lib/row_moments.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/fixed_divide_unit.sv",
+                "lib/fixed_root.sv",
+                "lib/stream_fifo.sv",
+            ),
+            params=StatisticParams,
+            build=_build(function),
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases(function),
+            layout="rows",
+        ),
+        **targets,
+    )
+
+
+OPS = (
+    _op("var", VAR, RowVar, functions=(torch.var,), methods=("var",)),
+    _op("std", STD, RowStd, functions=(torch.std,), methods=("std",)),
+    _op("norm", NORM, RowNorm, functions=(torch.norm, torch.linalg.vector_norm), methods=("norm",)),
+)
