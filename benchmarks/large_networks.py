@@ -73,8 +73,12 @@ def linear_chain() -> nn.Module:
 
 
 def conv_chain() -> nn.Module:
-    """A hundred 3x3 convolutions with relu."""
-    return nn.Sequential(conv(3, 8, 3), *(conv(8, 8, 3) for _ in range(99)))
+    """A hundred 3x3 convolutions with relu, their weights such that what passes does not vanish (He 2015)."""
+    net = nn.Sequential(conv(3, 8, 3), *(conv(8, 8, 3) for _ in range(99)))
+    for layer in net.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    return net
 
 
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], bool]] = {

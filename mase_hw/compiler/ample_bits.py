@@ -64,7 +64,8 @@ def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) 
     if module.op.inner is not None:
         wanted, found = wanted[..., :STEPS, :], found[..., :STEPS, :]
     # Where a function has a pole, hardware saturates.
-    a, b = (value.double()[wanted.isfinite()] for value in (wanted, found))
+    finite = wanted.isfinite()
+    a, b = (value.double() if bool(finite.all()) else value.double()[finite] for value in (wanted, found))
     step = 0.0
     if exact is None:
         fmt = module.arithmetic.formats["data_out_0"]
@@ -96,8 +97,7 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
     names = [name for name in module.parameter_names if getattr(module, name).dtype.is_floating_point]
     if not names and formats["data_in_0"].width > FINE:
         return None
-    finite = wanted[wanted.isfinite()].double()
-    low, high = (float(finite.min()), float(finite.max())) if finite.numel() else (0.0, 0.0)
+    low, high = _range(wanted)
     op = module.op
     inner = () if op.inner is None else op.inner.names(module.arithmetic.attributes)
     # Tables saturate far below; a cell state grows by one a step at most.
@@ -117,18 +117,30 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
 
 
 def _covering(value: Tensor, bits: int) -> FixedFormat:
-    value = value.detach().double()
-    low, high = (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
+    low, high = (float(end) for end in torch.aminmax(value.detach())) if value.numel() else (0.0, 0.0)
     return FixedFormat.covering(low, high, bits)
+
+
+def _range(value: Tensor) -> tuple[float, float]:
+    """The least and the largest finite number of a tensor."""
+    if not value.numel():
+        return 0.0, 0.0
+    value = value if value.dtype.is_floating_point else value.double()
+    low, high = (float(end) for end in torch.aminmax(value))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        value = value[value.isfinite()]
+        low, high = (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
+    return low, high
 
 
 def _reach(module: Quantized, inputs: list[Tensor]) -> float:
     """A bound of the magnitudes that are added up in one result."""
-    largest = max([float(x.double().abs().max()) for x in inputs if x.numel()], default=0.0)
+    largest = max([max(map(abs, _range(x))) for x in inputs], default=0.0)
     factor = 1.0
     for name in module.parameter_names:
-        value = getattr(module, name).detach().double().abs()
-        factor += float((value.flatten(1).sum(1) if value.dim() > 1 else value).max()) if value.numel() else 0.0
+        value = getattr(module, name).detach().abs()
+        sums = value.flatten(1).sum(1, dtype=torch.float64) if value.dim() > 1 else value
+        factor += float(sums.max()) if value.numel() else 0.0
     return largest * factor
 
 
