@@ -8,6 +8,7 @@ PIP_FLAGS ?=
 JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n > 8 ? 8 : n)))
 PYTEST_FLAGS ?=
 MATRIX ?= regress/smoke.toml
+BENCH_FLAGS ?=
 REGRESS_FLAGS ?=
 TARGET ?= xc7
 SYNTH_FLAGS ?=
@@ -35,7 +36,7 @@ MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim synth test regress coverage mutation test-long lint docs versions doctor venv check-host clean distclean
+.PHONY: help sim synth test bench regress coverage mutation test-long lint docs versions doctor venv check-host clean distclean
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -75,6 +76,9 @@ test: $(STAMP) $(YOSYS_STAMP) $(RUNTIME_STAMP) ## run all tests but the long reg
 test-long: $(STAMP) $(YOSYS_STAMP) $(RUNTIME_STAMP) ## run the long regressions
 	@echo "==> Running the long regressions in $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m slow $(PYTEST_FLAGS)
+
+bench: $(STAMP) $(RUNTIME_STAMP) ## run the benchmarks, and print a table of their figures (BENCH_FLAGS=--quick)
+	@$(BIN)/python -m benchmarks.all $(BENCH_FLAGS)
 
 regress: $(STAMP) $(RUNTIME_STAMP) ## run a regression matrix (MATRIX=FILE.toml, REGRESS_FLAGS=--failed)
 	@$(BIN)/mase-hw regress '$(MATRIX)' --out 'build/regress/$(notdir $(basename $(MATRIX)))' --jobs $(JOBS) $(REGRESS_FLAGS)

@@ -71,18 +71,19 @@ def main() -> None:
     parser.add_argument("network", nargs="?", choices=sorted(NETWORKS), help="one network only")
     parser.add_argument("--picture", type=int, default=224, help="rows and columns of a picture")
     parser.add_argument("--lanes", type=int, default=16, help="lanes at most")
+    parser.add_argument("--alone", action="store_true", help="without its growth with picture and lanes")
     parser.add_argument("--json", action="store_true", help="print the measurement as JSON")
     args = parser.parse_args()
     if args.json:
         print(json.dumps(one(args.network, args.picture, args.lanes)))
         return
     for name in [args.network] if args.network else NETWORKS:
-        picture = 32 if name == "conv_chain" else args.picture
+        picture = args.picture if args.network or name != "conv_chain" else 32
         result = apart(name, picture, args.lanes)
         show(f"{name}, {picture}, {args.lanes} lanes", result)
         longest = sorted(result["steps"].items(), key=lambda item: -item[1])[:SHOWN]
         print("    " + ", ".join(f"{step} {seconds:.1f}" for step, seconds in longest))
-    if args.network and NETWORKS[args.network][1]:
+    if args.network and NETWORKS[args.network][1] and not args.alone:
         for picture, lanes in ((args.picture // 2, args.lanes), (args.picture, max(args.lanes // 4, 1))):
             other = apart(args.network, picture, lanes)
             show(f"{args.network}, {picture}, {lanes} lanes", other)

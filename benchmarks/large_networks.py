@@ -72,9 +72,9 @@ def linear_chain() -> nn.Module:
     return nn.Sequential(*(part for _ in range(100) for part in (nn.Linear(64, 64), nn.ReLU())))
 
 
-def conv_chain() -> nn.Module:
-    """A hundred 3x3 convolutions with relu, their weights such that what passes does not vanish (He 2015)."""
-    net = nn.Sequential(conv(3, 8, 3), *(conv(8, 8, 3) for _ in range(99)))
+def conv_chain(layers: int = 100) -> nn.Module:
+    """3x3 convolutions with relu, a hundred if nothing is said, their weights such that what passes does not vanish (He 2015)."""
+    net = nn.Sequential(conv(3, 8, 3), *(conv(8, 8, 3) for _ in range(layers - 1)))
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")

@@ -1,0 +1,184 @@
+"""All benchmarks of this folder, and one table of their figures, bars and commands.
+
+    python -m benchmarks.all            # an hour and more
+    python -m benchmarks.all --quick    # minutes: small pictures, few frames, one round
+    python -m benchmarks.all --only compile emission
+
+What each one prints is shown as it comes, and the table at the end (``--table`` for nothing else). Figures of quick
+runs are no measurements: their bars are shown, not judged. Exit code 1 if a benchmark fails or misses a bar.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number that a benchmark prints.
+
+    Args:
+        name: What it is, with its unit.
+        pattern: Finds it in what is printed, as the only group.
+        most: It may be no larger; None if there is no such bar.
+        least: It may be no smaller.
+    """
+
+    name: str
+    pattern: str
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def bar(self) -> str:
+        """The bar in words."""
+        most = "" if self.most is None else f"at most {self.most:g}"
+        return most if self.least is None else f"at least {self.least:g}"
+
+    def met(self, value: float) -> bool:
+        """Whether a value is within the bar."""
+        return (self.most is None or value <= self.most) and (self.least is None or value >= self.least)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A script and its figures.
+
+    Args:
+        name: For ``--only``.
+        command: Its arguments, those of Python.
+        quick: What is added, or put in the place of options of the same name, for a quick run.
+        figures: What is read from what it prints.
+    """
+
+    name: str
+    command: str
+    quick: str
+    figures: tuple[Figure, ...]
+
+    def arguments(self, quick: bool) -> list[str]:
+        """The command without the interpreter; of an option that is given twice, the last counts."""
+        return shlex.split(f"{self.command} {self.quick}" if quick else self.command)
+
+
+def _compiled(network: str, lanes: int, seconds: float, picture: int = 224, quick: int = 64) -> Benchmark:
+    return Benchmark(
+        "compile",
+        f"-m benchmarks.compile_time {network} --picture {picture} --lanes {lanes} --alone",
+        f"--picture {quick}",
+        (
+            Figure(f"{network}, {picture}, {lanes} lanes: processor s", r"([\d.]+) s +\d+ MiB", most=seconds),
+            Figure(f"{network}, {picture}, {lanes} lanes: peak MiB", r"(\d+) MiB", most=1024),
+        ),
+    )
+
+
+BENCHMARKS = (
+    *(_compiled("resnet18", lanes, 10) for lanes in (16, 4, 1)),
+    *(_compiled("mobilenet_v2", lanes, 10) for lanes in (16, 1)),
+    _compiled("resnet50", 16, 20),
+    _compiled("linear_chain", 4, 10),
+    _compiled("conv_chain", 16, 10, picture=32, quick=16),
+    Benchmark(
+        "emission",
+        "-m benchmarks.emission",
+        "--layers 10",
+        (
+            Figure("netlist of 60 layers: lint, processor s", r"lint ([\d.]+) s", most=10),
+            Figure("memories: us a weight", r"([\d.]+) us a weight", most=0.1),
+        ),
+    ),
+    Benchmark(
+        "inference",
+        "benchmarks/quantised_inference.py --batch 256",
+        "--batch 16 --seconds 0.2 --limit 100",
+        (
+            Figure("digits MLP: quantised / float", r"\n[^\n]*64-64-32-10.* ([\d.]+)\n", most=2.0),
+            Figure("MLP 784-512-512-10: quantised / float", r"\n[^\n]*784.* ([\d.]+)\n", most=1.5),
+        ),
+    ),
+    Benchmark(
+        "engines",
+        "benchmarks/engines.py --rounds 5 --repeat 3",
+        "--frames 40 --rounds 1 --repeat 1",
+        (
+            Figure("batch, one process / per-cycle driver, wall", r"batch, one process .*wall: ([\d.]+)", least=20),
+            Figure("batch / bare loop, %", r"batch / bare loop, loop: (\d+)%", least=80),
+        ),
+    ),
+    Benchmark(
+        "cocotb",
+        "benchmarks/fast_cocotb.py --repeat 2 --rounds 3",
+        "--frames 40 --rounds 1 --repeat 1",
+        (Figure("fast cocotb / per-cycle driver, loop", r"per-cycle, loop: ([\d.]+)", least=8),),
+    ),
+    Benchmark(
+        "verdict",
+        "benchmarks/time_to_verdict.py",
+        "--networks mlp",
+        (
+            Figure("digits MLP: cold to verdict, processor s", r"\nmlp +\d+ +([\d.]+)"),
+            Figure("digits MLP: after an edit of weights, s", r"\nmlp +\d+ +[\d.]+ +([\d.]+)", most=3),
+        ),
+    ),
+    Benchmark(
+        "cache",
+        "benchmarks/build_cache.py",
+        "",
+        (Figure("cache hit, to the simulator's start, s", r"to the simulator's: ([\d.]+) s", most=2),),
+    ),
+    Benchmark(
+        "metadata",
+        "benchmarks/common_metadata.py",
+        "",
+        (Figure("BERT-base, symbolically: s", r"BERT-base, symbolic.*metadata +([\d.]+) s"),),
+    ),
+    Benchmark("accuracy", "benchmarks/quantisation_accuracy.py", "--quick", ()),
+)
+SLOW = {"cache", "metadata", "accuracy"}
+"""Left out of quick runs unless asked for: they have no quick form of minutes, or need an extra."""
+
+
+def measure(benchmark: Benchmark, quick: bool, show: bool) -> tuple[str, list[float | None]]:
+    """Run a benchmark: its command, and its figures; None for what it did not print, or if it failed."""
+    arguments = benchmark.arguments(quick)
+    command = shlex.join(["python", *arguments])
+    print(f"==> {command}", flush=True)
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if show or done.returncode:
+        print(done.stdout + (done.stderr if done.returncode else ""), flush=True)
+    found = [re.search(figure.pattern, done.stdout) for figure in benchmark.figures]
+    return command, [float(match[1]) if match else None for match in found]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="sizes that take minutes")
+    parser.add_argument("--only", nargs="+", choices=sorted({b.name for b in BENCHMARKS}), help="these only")
+    parser.add_argument("--table", action="store_true", help="show the table only")
+    options = parser.parse_args()
+    wanted = set(options.only or {b.name for b in BENCHMARKS} - (SLOW if options.quick else set()))
+    rows, missed = [], False
+    for benchmark in (b for b in BENCHMARKS if b.name in wanted):
+        command, values = measure(benchmark, options.quick, not options.table)
+        for figure, value in zip(benchmark.figures, values, strict=True):
+            good = value is not None and (options.quick or figure.met(value))
+            missed |= not good
+            shown = "none" if value is None else f"{value:g}"
+            rows.append((figure.name, shown, figure.bar, "" if good else "MISSED", command))
+    widths = [max(len(row[i]) for row in [("figure", "measured", "bar", "", ""), *rows]) for i in range(4)]
+    for row in [("figure", "measured", "bar", "", "command"), *rows]:
+        print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]))
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
