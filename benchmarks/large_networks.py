@@ -73,7 +73,7 @@ def linear_chain() -> nn.Module:
 
 
 def conv_chain(layers: int = 100) -> nn.Module:
-    """3x3 convolutions with relu, a hundred if nothing is said, their weights such that what passes does not vanish (He 2015)."""
+    """3x3 convolutions with relu, whose weights (He 2015) keep what passes from vanishing."""
     net = nn.Sequential(conv(3, 8, 3), *(conv(8, 8, 3) for _ in range(layers - 1)))
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d):
