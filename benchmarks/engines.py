@@ -61,8 +61,9 @@ def bare_loop(built: Built) -> Path:
     commands = [line[2:] for line in (built.folder / "build.log").read_text().splitlines() if line.startswith("$ ")]
     compile_words = shlex.split(next(c for c in commands if "unit_0.cpp" in c))
     link_words = shlex.split(commands[-1])
-    swap = {"unit_0.cpp": source, "unit_0.o": model / "bare.o", "simulator": program}
-    for words in (compile_words, link_words):
+    unit = {"unit_0.cpp": source, "unit_0.o": model / "bare.o"}
+    driver = {Path(w).name: model / "bare.o" for w in link_words if Path(w).name.startswith("driver-")}
+    for words, swap in ((compile_words, unit), (link_words, driver | {"simulator": program})):
         replaced = [str(swap.get(Path(word).name, word)) for word in words]
         subprocess.run(replaced, check=True, env=dict(find_build_tools().env), cwd=built.folder)
     return program
