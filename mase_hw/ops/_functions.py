@@ -96,8 +96,6 @@ FUNCTIONS = (
     _plain("cos", torch.cos),
     _plain("exp2", torch.exp2),
     _plain("log2", torch.log2, positive=True),
-    Function("log1p", lambda x: torch.log1p(x.clamp(min=-1)),
-        (torch.log1p, torch.special.log1p, math.log1p, "log1p", "log1p_"), kind=BUILTIN),
     Function("pow", torch.pow, (torch.pow, math.pow, operator.pow, torch.float_power, "pow", "pow_", "float_power"),
         ("exponent",), kind=BUILTIN),
 )  # fmt: skip

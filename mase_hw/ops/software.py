@@ -83,7 +83,7 @@ ACTIVATIONS = (
 ARITHMETIC = (
     *_plain("matmul bmm mm mv addmm baddbmm", BUILTIN),
     *_plain("tan sinh cosh var std min max", BUILTIN),
-    *_plain("square", BUILTIN),
+    *_plain("square log1p", BUILTIN),
     *_plain("any all diff triu tril einsum", BUILTIN),
     _op("floor_divide", BUILTIN, operator.floordiv, torch.floor_divide, "floor_divide"),
     _op("remainder", BUILTIN, operator.mod, torch.remainder, "remainder"),

@@ -72,3 +72,22 @@ def test_comparisons(name: str) -> None:
         a = Arithmetic({"data_in_0": S5, "data_out_0": bit}, attributes={"number": number})
         found = golden(f"{name}_number", a, data_in_0=codes(S5))
         assert found == [int(function(Fraction(m, 4), Fraction(number))) for m in codes(S5)]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_choices(reverse: bool) -> None:
+    bit, out = FixedFormat(2, 0), FixedFormat(4, 0)
+    triples = list(itertools.product(codes(bit), codes(S5), codes(S4)))
+    condition, kept, other = ([t[i] for t in triples] for i in range(3))
+    second = "constant" if reverse else "data_in_2"
+    formats = {"data_in_0": bit, "data_in_1": S5, second: S4, "data_out_0": out}
+    a = Arithmetic(formats, Rounding.HALF_UP, Overflow.WRAP, {"reversed": True} if reverse else {})
+    found = golden("choose" if reverse else "where", a, data_in_0=condition, data_in_1=kept, **{second: other})
+    for (c, x, y), result in zip(triples, found, strict=True):
+        value = Fraction(x, 4) if (c != 0) != reverse else Fraction(y, 2)
+        assert result == by_fraction(value, (4, 0, True), "HALF_UP", "WRAP")
+
+
+def test_copies() -> None:
+    found = golden("passed_on", Arithmetic({"data_in_0": S5, "data_out_0": FixedFormat(4, 1)}), data_in_0=codes(S5))
+    assert found == [by_fraction(Fraction(m, 4), (4, 1, True), "HALF_EVEN", "SATURATE") for m in codes(S5)]

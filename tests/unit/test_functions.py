@@ -64,13 +64,35 @@ ORACLE: dict[str, Callable[..., mpf]] = {
     "rsqrt": lambda x: 1 / mpmath.sqrt(x) if x > 0 else INFINITY,
     "log": lambda x: mpmath.log(x) if x > 0 else -INFINITY,
     "erf": mpmath.erf,
+    "sin": mpmath.sin,
+    "cos": mpmath.cos,
+    "exp2": lambda x: mpmath.power(2, x),
+    "log2": lambda x: mpmath.log(x, 2) if x > 0 else -INFINITY,
+    "pow": lambda x, exponent: x**exponent,
 }
 ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "elu": [{}, {"alpha": 0.3}],
     "celu": [{}, {"alpha": 1.7}],
     "gelu": [{}, {"approximate": "tanh"}],
     "softplus": [{}, {"beta": 3.0}],
+    "pow": [{"exponent": 3}],
 }
+PERIODIC, REACH = ("sin", "cos"), 256.0
+"""Functions that piecewise arithmetic takes within this magnitude, and refuses for formats that reach much further."""
+
+
+def refused(name: str, a: Arithmetic) -> bool:
+    """Whether a function has too many periods; then the golden says so."""
+    source = a.formats["data_in_0"]
+    if name not in PERIODIC or source.width <= 12 or source.max_value < REACH:
+        return False
+    with pytest.raises(FormatError):
+        computed(name, a, torch.zeros(1))
+    return True
+
+
+def first(name: str) -> dict[str, Any]:
+    return ATTRIBUTES.get(name, [{}])[0]
 
 
 def rounded(value: Fraction, mode: Rounding) -> int:
@@ -176,6 +198,8 @@ def test_piecewise(name: str, source: FixedFormat, target: FixedFormat, rounding
     """Every code within 1 LSB of the exactly rounded result; half modes within 3/4 of the function itself."""
     for attributes in ATTRIBUTES.get(name, [{}]):
         a = arithmetic(source, target, rounding, attributes=attributes)
+        if refused(name, a):
+            continue
         key, inputs = key_of(name, a), all_codes(source)
         result = torch.tensor(computed(name, a, inputs), dtype=torch.float64)
         real = values(name, attributes, inputs, source) * 2.0**target.frac_width
@@ -195,7 +219,9 @@ def test_piecewise(name: str, source: FixedFormat, target: FixedFormat, rounding
 @every_function
 def test_wider_still(name: str) -> None:
     """24 bits, sampled: no code is more than 1 LSB off."""
-    a = arithmetic(FixedFormat(24, 14), FixedFormat(24, 14))
+    a = arithmetic(FixedFormat(24, 14), FixedFormat(24, 14), attributes=first(name))
+    if refused(name, a):
+        return
     picks = random.Random(name)
     inputs = [picks.randrange(-(1 << bits), 1 << bits) for bits in range(1, 24) for _ in range(12)]
     results = computed(name, a, torch.tensor(inputs))
@@ -206,7 +232,7 @@ def test_wider_still(name: str) -> None:
 def test_the_memory_of_a_table_is_the_table(name: str) -> None:
     """Words as wide as an output, at the bits of every input code; both widths differ."""
     source, target = FixedFormat(6, 2), FixedFormat(9, 3)
-    a = arithmetic(source, target)
+    a = arithmetic(source, target, attributes=first(name))
     hardware = default_catalogue()[name].hardware
     assert hardware is not None
     (stored,) = hardware.memories(a).values()
@@ -220,7 +246,9 @@ def test_the_memory_of_a_table_is_the_table(name: str) -> None:
 def test_the_memories_are_the_arithmetic(name: str) -> None:
     """What the hardware does with the words of its memories, in Python integers, is what the golden computes."""
     for source, target, rounding in WIDE:
-        a = arithmetic(source, target, rounding)
+        a = arithmetic(source, target, rounding, attributes=first(name))
+        if refused(name, a):
+            continue
         hardware = default_catalogue()[name].hardware
         assert hardware is not None
         words = {key: memory.words for key, memory in hardware.memories(a).items()}
@@ -267,14 +295,16 @@ def test_addresses_are_the_bits_of_the_code() -> None:
 def test_gradient(name: str, source: FixedFormat) -> None:
     """That of the float function where the output is inside its range, none where it saturates, never NaN."""
     op, target = default_catalogue()[name], FixedFormat(8, 4)
-    module = Quantized(op, arithmetic(source, target))
+    if refused(name, arithmetic(source, target)):
+        return
+    module = Quantized(op, arithmetic(source, target, attributes=first(name)))
     grid = torch.arange(-40, 41) / 16
     x = grid.clone().requires_grad_()
     module(x).sum().backward()
     assert x.grad is not None and torch.isfinite(x.grad).all()
     y = grid.double().requires_grad_()
     function = next(f for f in FUNCTIONS if f.name == name)
-    result = function(y, {})
+    result = function(y, first(name))
     (wanted,) = torch.autograd.grad(result.sum(), y)
     smooth = torch.isfinite(wanted) & (grid != 0) & ((grid > 0) | torch.tensor(not function.positive))
     inside = smooth & (result >= target.min_mantissa / 16) & (result <= target.max_mantissa / 16)

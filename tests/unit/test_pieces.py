@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,12 +17,19 @@ from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn import Quantized
+from mase_hw.ops._comparisons import BY_NAME
 from mase_hw.ops._pieces import PIECES, constants
 from tests.unit.pipeline import annotated, quantised, rule
 from tests.unit.test_functions import arithmetic, rounded
 
 HALF, SIXTH = Fraction(1, 2), Fraction(1, 6)
+
+
 # By the definitions in PyTorch's documentation, on rational numbers.
+def compared(name: str, x: Fraction, number: float) -> Fraction:
+    return Fraction(int(getattr(operator, name)(x, Fraction(number))))
+
+
 ORACLE: dict[str, Callable[..., Fraction]] = {
     "relu6": lambda x: min(max(x, Fraction(0)), Fraction(6)),
     "hardtanh": lambda x, min_val=-1.0, max_val=1.0: min(max(x, Fraction(min_val)), Fraction(max_val)),
@@ -31,6 +40,8 @@ ORACLE: dict[str, Callable[..., Fraction]] = {
         x - Fraction(lambd) if x > Fraction(lambd) else x + Fraction(lambd) if x < -Fraction(lambd) else Fraction(0)
     ),
     "hardsigmoid": lambda x: min(max(x * SIXTH + HALF, Fraction(0)), Fraction(1)),
+    "sign": lambda x: Fraction((x > 0) - (x < 0)),
+    **{f"{name}_number": partial(compared, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
 }
 # Attributes, and whether the constants are short enough to be exact.
 ATTRIBUTES: list[tuple[str, dict[str, Any], bool]] = [
@@ -42,6 +53,8 @@ ATTRIBUTES: list[tuple[str, dict[str, Any], bool]] = [
     ("leaky_relu", {"negative_slope": -1.5}, True),
     ("threshold", {"threshold": 0.5, "value": 20.0}, True),
     ("threshold", {"threshold": -0.3, "value": -2.7}, False),
+    ("sign", {}, True),
+    *((f"{name}_number", {"number": 0.75}, True) for name in ("lt", "le", "gt", "ge", "eq", "ne")),
     ("hardshrink", {}, True),
     ("hardshrink", {"lambd": 0.3}, False),
     ("softshrink", {}, True),
@@ -234,6 +247,13 @@ FORMS: dict[str, list[Callable[[Tensor], Tensor]]] = {
     "hardshrink": [nn.Hardshrink(0.3), lambda x: F.hardshrink(x, 0.3),
                    lambda x: torch.hardshrink(x, 0.3), lambda x: x.hardshrink(0.3)],
     "tanhshrink": [nn.Tanhshrink(), F.tanhshrink],
+    "sin": [torch.sin, lambda x: x.sin()],
+    "cos": [torch.cos, lambda x: x.cos()],
+    "exp2": [torch.exp2, torch.special.exp2, lambda x: x.exp2()],
+    "log2": [torch.log2, lambda x: x.log2()],
+    "pow": [lambda x: torch.pow(x, 2), lambda x: x.pow(2)],
+    "sign": [torch.sign, torch.sgn, lambda x: x.sign()],
+    **{f.__name__: [partial(f, number=0.75)] for f in BY_NAME.values()},
     "threshold": [nn.Threshold(0.3, -2.7), lambda x: F.threshold(x, 0.3, -2.7),
                   lambda x: torch.threshold(x, 0.3, -2.7)],
     "exp": [torch.exp, lambda x: x.exp()],
@@ -254,7 +274,7 @@ FIXED = {
 def test_forms(name: str) -> None:
     """Modules, functions and methods give the same op with the same attributes, and the same bits."""
     x = torch.linspace(0.2, 4.0, 40)
-    x = x if name in ("log", "sqrt", "rsqrt", "reciprocal") else x - 2
+    x = x if name in ("log", "log2", "sqrt", "rsqrt", "reciprocal") else x - 2
     results, given = [], []
     for form in FORMS[name]:
         model = Call(form)
@@ -267,7 +287,7 @@ def test_forms(name: str) -> None:
         assert isinstance(module, Quantized)
         given.append({k: v for k, v in module.arithmetic.attributes.items() if k != "inplace"})
         results.append(graph.model(x))
-        assert (results[-1] - model(x)).abs().max() <= 1 / 32, "far from the float model"
+        assert (results[-1] - model(x).float()).abs().max() <= 1 / 32, "far from the float model"
     assert all(torch.equal(results[0], other) for other in results)
     assert all(other == given[0] for other in given)
 

@@ -27,6 +27,7 @@ OPS = (
         _CAST,
         name="passed_on",
         functions=(passed_on,),
+        on_values=None,
         default_out=lambda formats: formats["data_in_0"],
         hardware=dataclasses.replace(
             _CAST.hardware,
