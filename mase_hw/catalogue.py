@@ -110,6 +110,10 @@ class Catalogue:
         """The op of a function."""
         return self._targets.get(function)
 
+    def of_target(self, target: Any) -> OpDef | None:
+        """The op that a module class, a function or the name of a method stands for; bases of a class do not count."""
+        return self._targets.get(target)
+
     def of_method(self, method: str) -> OpDef | None:
         """The op of a tensor method."""
         return self._targets.get(method)

@@ -14,14 +14,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mase_hw.catalogue import default_catalogue
+from mase_hw.cli import coverage
 from mase_hw.cli.ops import LIST, listed
 from mase_hw.compiler.config import schema
-from scripts import reference_claims, reference_cli, reference_code, reference_options, reference_rtl
+from scripts import (
+    reference_claims,
+    reference_cli,
+    reference_code,
+    reference_coverage,
+    reference_options,
+    reference_rtl,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 SCHEMA = ROOT / "docs" / "configuration.schema.json"
-FILES = [*PAGES, SCHEMA, LIST]
+FILES = [*PAGES, SCHEMA, LIST, coverage.LIST]
 """Everything that is generated or has generated parts."""
 
 KINDS: dict[str, Callable[..., str]] = {
@@ -34,6 +42,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "command": reference_cli.command,
     "claims": reference_claims.claims,
     "exports": reference_code.exports,
+    "coverage": reference_coverage.table_of,
     "rooms": reference_code.rooms,
     "modules": reference_rtl.modules,
 }
@@ -60,9 +69,11 @@ def renewed(page: str) -> str:
 
 
 def expected(file: Path) -> str:
-    """A page, the schema or the list of ops, as it should be."""
+    """A page, the schema or a list of the command ``ops``, as it should be."""
     if file == LIST:
         return listed(default_catalogue())
+    if file == coverage.LIST:
+        return reference_coverage.coverage()
     if file == SCHEMA:
         return json.dumps(schema(), indent=2) + "\n"
     return renewed(file.read_text(encoding="utf-8"))

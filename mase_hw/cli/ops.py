@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from mase_hw.cli import coverage
 from mase_hw.cli._common import OK
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ LIST = Path(__file__).with_suffix(".json")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The command takes none."""
+    """Declare the arguments."""
+    parser.add_argument(
+        "--coverage", action="store_true", help="say of every layer and function of torch.nn what it becomes, and count"
+    )
 
 
 def listed(ops: Iterable[OpDef]) -> str:
@@ -43,7 +47,10 @@ def listed(ops: Iterable[OpDef]) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the catalogue."""
+    """Print the catalogue, or how much of PyTorch it covers."""
+    if arguments.coverage:
+        coverage.show()
+        return OK
     found = json.loads(LIST.read_text(encoding="utf-8"))
     table = Table("op", "kind", "torch", "hardware", box=None, pad_edge=False)
     for row in found["ops"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import torch.fx as fx
@@ -17,7 +18,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
-from mase_hw.ops.reorder import reorder_params, reorder_ports
+from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams, repack_ports
 from mase_hw.streams import Direction, Stream
 
@@ -165,8 +166,8 @@ class NetlistBuilder:
             source = self._reordered(source, have, want, node.name, producer[0].name)
         self._of_node[node.name, "data_out_0"] = source
 
-    def _reordered(self, source: _Source, have: Layout, want: Layout, label: str, node: str) -> _Source:
-        """Buffer whole frames and read them in another order, element by element.
+    def _reordered(self, source: _Source, have: Layout, want: Layout, label: str, node: str, lanes: int = 1) -> _Source:
+        """Buffer what changes places, and read it in another order; elements that stay together make a word.
 
         Args:
             source: What drives the tensor.
@@ -174,9 +175,14 @@ class NetlistBuilder:
             want: Order in which they leave.
             label: Reader, for names.
             node: Node whose result it is.
+            lanes: Of the reader.
         """
-        params = reorder_params(label, source.stream.fmt.width, have, want)
-        taken, given = (dataclasses.replace(port, fmt=source.stream.fmt) for port in reorder_ports(params))
+        together = reorder_lanes(have, want, max(source.stream.lanes, lanes), source.stream.sizes[0])
+        params = reorder_params(label, source.stream.fmt.width, have, want, together)
+        words = math.prod(want.shape) // together
+        shape, fmt = (words, together), source.stream.fmt
+        taken = Stream("in_data", "in", shape, fmt, (together,), "in_valid", "in_ready")
+        given = Stream("out_data", "out", shape, fmt, (together,), "out_valid", "out_ready")
         name = self._free(f"u_{label}_reorder")
         instance = Instance(name, "stream_reorder", verilog_params(params), (taken, given), node, "reorder")
         self._insert(instance, source.pin)
@@ -253,7 +259,7 @@ class NetlistBuilder:
                     continue
                 if use.want not in made:
                     label = use.sink.instance.removeprefix("u_") or use.sink.port
-                    made[use.want] = self._reordered(source, use.have, use.want, label, use.node)
+                    made[use.want] = self._reordered(source, use.have, use.want, label, use.node, use.stream.lanes)
                 source.uses.remove(use)
                 made[use.want].uses.append(dataclasses.replace(use, have=use.want))
 

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.ir.annotated import AnnotatedGraph
+from mase_hw.ops._no_hardware import reasons
 
 STRUCTURAL = {
     "placeholder": ("placeholder", "placeholder"),
@@ -35,9 +36,12 @@ def refuse_unknown(graph: AnnotatedGraph) -> None:
     first = _target(graph, unknown[0])
     similar = difflib.get_close_matches(first.rsplit(".", 1)[-1].lower(), names, n=3)
     near = f" (near {first} there are: {', '.join(similar)})" if similar else ""
+    short = dict.fromkeys(_target(graph, n).rsplit(".", 1)[-1] for n in unknown)
+    why = "; ".join(f"{name}: {reasons()[name]}" for name in short if name in reasons())
     raise UnsupportedError(
         f"{len(unknown)} node(s) of the model are no op of the catalogue",
         node="; ".join(f"{n.name} ({n.op} {_target(graph, n)})" for n in unknown),
+        got=why or None,
         expected=f"one of the {len(names)} ops that `mase-hw ops` lists",
         remedy=f"replace the layer, add the op to the catalogue, or pass it with custom_ops{near}",
     )

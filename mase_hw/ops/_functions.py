@@ -71,6 +71,18 @@ def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return F.gelu(x, approximate=approximate)  # which says what is wrong with it
 
 
+def inverse_power(input: Tensor, scale: float = 1.0, offset: float = 1.0, exponent: float = 0.75) -> Tensor:
+    """``(offset + scale * x) ** -exponent``, the factor of local response normalisation; for ``x`` of 0 and more.
+
+    Args:
+        input: Any shape.
+        scale: Factor of the value.
+        offset: What is added.
+        exponent: Of the reciprocal.
+    """
+    return (offset + scale * input) ** -exponent
+
+
 FUNCTIONS = (
     _of("sigmoid", torch.sigmoid, nn.Sigmoid, F.sigmoid, torch.sigmoid, torch.sigmoid_, torch.special.expit,
         "sigmoid", "sigmoid_"),
@@ -85,6 +97,7 @@ FUNCTIONS = (
     _of("softplus", F.softplus, nn.Softplus, F.softplus, attributes="beta threshold"),
     _of("softsign", F.softsign, nn.Softsign, F.softsign),
     _of("logsigmoid", F.logsigmoid, nn.LogSigmoid, F.logsigmoid),
+    Function("inverse_power", inverse_power, (inverse_power,), ("scale", "offset", "exponent"), positive=True),
     _of("tanhshrink", F.tanhshrink, nn.Tanhshrink, F.tanhshrink),
     _plain("exp", torch.exp),
     _plain("reciprocal", torch.reciprocal),

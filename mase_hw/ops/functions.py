@@ -197,6 +197,7 @@ def _cases(name: str) -> Callable[[], list[Case]]:
             "gelu": {"approximate": "tanh"},
             "elu": {"alpha": 0.7},
             "softplus": {"beta": 2.0},
+            "inverse_power": {"scale": 0.5, "offset": 1.5, "exponent": 0.6},
             "pow": {"exponent": 3},
         }
         plain = case("table", (4, 67), 4, S8, S8, attributes=special.get(name))

@@ -1,7 +1,8 @@
-"""Reorder: the elements of a frame in another order, through a buffer of two frames.
+"""Reorder: elements in another order, through a buffer of two blocks.
 
 No model contains it: the netlist puts one where an op wants the elements of a tensor in another order than they
-travel.
+travel. A block is the smallest part of a frame that both orders have in the same place, and elements that stay
+together travel together, as one word of the buffer.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
 
+Sequence = np.ndarray[Any, np.dtype[np.int64]]
 RANK = 6
 """Nested counters of the module."""
 
 
 @dataclass(frozen=True)
 class ReorderParams:
-    """Parameters of ``stream_reorder``: element bits, and sizes and steps of the counters that read, fastest first."""
+    """Parameters of ``stream_reorder``: bits of a word, sizes and steps of the counters that read, fastest first."""
 
     WIDTH: int
     SIZE_0: int
@@ -45,11 +47,11 @@ class ReorderParams:
 
     @property
     def elements(self) -> int:
-        """Elements of a frame."""
+        """Words of a block."""
         return math.prod(getattr(self, f"SIZE_{i}") for i in range(RANK))
 
-    def sequence(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Which element of the incoming frame leaves at each place."""
+    def sequence(self) -> Sequence:
+        """Which word of the incoming block leaves at each place."""
         places = np.zeros(1, dtype=np.int64)
         for i in range(RANK):
             digits = np.arange(getattr(self, f"SIZE_{i}"), dtype=np.int64) * getattr(self, f"STEP_{i}")
@@ -57,7 +59,7 @@ class ReorderParams:
         return places
 
 
-def reorder_params(node: str, width: int, have: Layout, want: Layout) -> ReorderParams:
+def reorder_params(node: str, width: int, have: Layout, want: Layout, lanes: int = 1) -> ReorderParams:
     """The counters that turn one order of a tensor's elements into another.
 
     Args:
@@ -65,15 +67,12 @@ def reorder_params(node: str, width: int, have: Layout, want: Layout) -> Reorder
         width: Bits of an element.
         have: Layout in which the elements come.
         want: Layout in which they leave; of the same tensor.
+        lanes: Elements of a word; they must stay together, see :func:`reorder_lanes`.
 
     Raises:
         UnsupportedError: If more counters are needed than the module has.
     """
-    elements = math.prod(want.shape)
-    places = have.to_stream(np.arange(elements, dtype=np.int64).reshape(1, *have.shape))[0]
-    written = np.empty(elements, dtype=np.int64)
-    written[places] = np.arange(elements, dtype=np.int64)
-    address = want.to_stream(written.reshape(1, *want.shape))[0]
+    address = _one_block(_address(have, want)[::lanes] // lanes)
     sizes, steps = _counters(address)
     if len(sizes) > RANK:
         raise UnsupportedError(
@@ -85,13 +84,52 @@ def reorder_params(node: str, width: int, have: Layout, want: Layout) -> Reorder
         )
     sizes, steps = sizes + [1] * (RANK - len(sizes)), steps + [0] * (RANK - len(steps))
     fields = {f"SIZE_{i}": s for i, s in enumerate(sizes)} | {f"STEP_{i}": s for i, s in enumerate(steps)}
-    params = ReorderParams(WIDTH=width, **fields)
+    params = ReorderParams(WIDTH=lanes * width, **fields)
     if not np.array_equal(params.sequence(), address):
         raise UnsupportedError("this change of order is none of nested counters", node=node)
     return params
 
 
-def _counters(address: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[list[int], list[int]]:
+def reorder_lanes(have: Layout, want: Layout, most: int, row: int) -> int:
+    """The most elements, of those that divide a row, that stay together in a change of order.
+
+    Args:
+        have: Layout in which the elements come.
+        want: Layout in which they leave.
+        most: More are of no use.
+        row: Elements after which a beat of the incoming stream may have pad lanes.
+    """
+    address = _address(have, want)
+    for lanes in range(min(most, row), 1, -1):
+        if row % lanes == 0 and address.size % lanes == 0:
+            words = address.reshape(-1, lanes)
+            if not (words[:, 0] % lanes).any() and (np.diff(words, axis=1) == 1).all():
+                return lanes
+    return 1
+
+
+def _address(have: Layout, want: Layout) -> Sequence:
+    """Which element of the incoming frame leaves at each place."""
+    elements = math.prod(want.shape)
+    places = have.to_stream(np.arange(elements, dtype=np.int64).reshape(1, *have.shape))[0]
+    written = np.empty(elements, dtype=np.int64)
+    written[places] = np.arange(elements, dtype=np.int64)
+    found: Sequence = want.to_stream(written.reshape(1, *want.shape))[0]
+    return found
+
+
+def _one_block(address: Sequence) -> Sequence:
+    """The sequence of one of the most blocks that all do the same to their own words."""
+    small = [n for n in range(1, math.isqrt(address.size) + 1) if address.size % n == 0]
+    for size in (*small, *(address.size // n for n in reversed(small))):
+        within = address.reshape(-1, size) - np.arange(0, address.size, size, dtype=np.int64)[:, None]
+        if (within == within[0]).all() and within.min() >= 0 and within.max() < size:
+            break
+    found: Sequence = within[0]
+    return found
+
+
+def _counters(address: Sequence) -> tuple[list[int], list[int]]:
     """Nested counters, fastest first, whose sum of steps is the sequence (which a permutation of factors always is)."""
     sizes: list[int] = []
     steps: list[int] = []
@@ -108,7 +146,7 @@ def _counters(address: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[list[int], 
 
 
 def reorder_ports(p: ReorderParams) -> tuple[Stream, ...]:
-    """Both sides, one element per beat."""
+    """Both sides of a block, one word per beat."""
 
     def port(direction: Direction) -> Stream:
         fmt = FixedFormat(p.WIDTH, 0, signed=False)
@@ -129,7 +167,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _latency(p: ReorderParams) -> Latency:
-    """A step reads an element; the first waits until the whole frame is written, the last frees its bank."""
+    """A step reads a word; the first waits until the whole block is written, the last frees its bank."""
     n = p.elements
     steps = Steps.at(
         n,
@@ -163,7 +201,9 @@ def _cases() -> list[Case]:
         "same": (Layout.row_major((7,)), Layout.row_major((7,))),
         "single": (Layout.row_major((1,)), Layout.row_major((1,))),
     }
-    return [Case(name, reorder_params(name, 9, have, want), 4) for name, (have, want) in pairs.items()]
+    plain = [Case(name, reorder_params(name, 9, have, want), 4) for name, (have, want) in pairs.items()]
+    phases = (Layout((6, 4, 5, 2), (6, 4, 5, 2), (0, 2, 1, 3)), Layout.row_major((6, 4, 5, 2)))
+    return [*plain, Case("blocks_of_pairs", reorder_params("blocks", 4, *phases, lanes=2), 4)]
 
 
 OPS = (

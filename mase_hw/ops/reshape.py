@@ -55,8 +55,16 @@ OPS = (
     _implicit("identity", modules=(nn.Identity,)),
     _implicit(
         "dropout",
-        modules=(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout),
-        functions=(nn.functional.dropout, torch.dropout),
+        modules=(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout),
+        functions=(
+            nn.functional.dropout,
+            nn.functional.dropout1d,
+            nn.functional.dropout2d,
+            nn.functional.dropout3d,
+            nn.functional.alpha_dropout,
+            nn.functional.feature_alpha_dropout,
+            torch.dropout,
+        ),
         attributes=("p",),
         check=_inactive,
     ),

@@ -27,7 +27,9 @@ def setitem(tensor: Tensor, index: Any, value: Any) -> Tensor:
     return tensor
 
 
-def _op(name: str, kind: str, *targets: Any, attributes: str = "", parameters: str = "") -> OpDef:
+def _op(
+    name: str, kind: str, *targets: Any, attributes: str = "", parameters: str = "", lowered: tuple[str, ...] = ()
+) -> OpDef:
     """An entry: module classes, functions and names of methods in any order; names separated by spaces."""
     modules, functions, methods = [], [], []
     for target in dict.fromkeys(targets):
@@ -45,6 +47,7 @@ def _op(name: str, kind: str, *targets: Any, attributes: str = "", parameters: s
         methods=tuple(methods),
         attributes=tuple(attributes.split()),
         parameters=tuple(parameters.split()),
+        lowered=lowered,
     )
 
 
@@ -60,13 +63,33 @@ def _plain(names: str, kind: str) -> Iterator[OpDef]:
 MODULE, RELATED, BUILTIN, IMPLICIT = "module", "module_related_func", "builtin_func", "implicit_func"
 AFFINE = "weight bias"
 MOMENTS = "weight bias running_mean running_var"
-CONV = "kernel_size stride padding dilation groups padding_mode"
 
 LAYERS = (
-    _op("conv3d", RELATED, nn.Conv3d, F.conv3d, attributes=CONV, parameters=AFFINE),
-    _op("instance_norm1d", RELATED, nn.InstanceNorm1d, attributes="eps momentum", parameters=MOMENTS),
-    _op("instance_norm3d", RELATED, nn.InstanceNorm3d, attributes="eps momentum", parameters=MOMENTS),
-    _op("instance_norm2d", RELATED, nn.InstanceNorm2d, F.instance_norm, attributes="eps momentum", parameters=MOMENTS),
+    _op(
+        "instance_norm1d",
+        RELATED,
+        nn.InstanceNorm1d,
+        attributes="eps momentum",
+        parameters=MOMENTS,
+        lowered=("group_norm",),
+    ),
+    _op(
+        "instance_norm3d",
+        RELATED,
+        nn.InstanceNorm3d,
+        attributes="eps momentum",
+        parameters=MOMENTS,
+        lowered=("group_norm",),
+    ),
+    _op(
+        "instance_norm2d",
+        RELATED,
+        nn.InstanceNorm2d,
+        F.instance_norm,
+        attributes="eps momentum",
+        parameters=MOMENTS,
+        lowered=("group_norm",),
+    ),
     _op("layer_norm", RELATED, nn.LayerNorm, F.layer_norm, attributes="normalized_shape eps", parameters=AFFINE),
     _op("group_norm", RELATED, nn.GroupNorm, F.group_norm, attributes="num_groups eps", parameters=AFFINE),
     _op("rms_norm", RELATED, nn.RMSNorm, F.rms_norm, attributes="normalized_shape eps", parameters="weight"),
@@ -77,7 +100,7 @@ ACTIVATIONS = (
     _op("softmax", RELATED, nn.Softmax, F.softmax, torch.softmax, torch.special.softmax, "softmax", attributes="dim"),
     _op("log_softmax", RELATED, nn.LogSoftmax, F.log_softmax, torch.log_softmax, "log_softmax", attributes="dim"),
     _op("scaled_dot_product_attention", BUILTIN, F.scaled_dot_product_attention),
-    _op("normalize", BUILTIN, F.normalize),
+    _op("normalize", BUILTIN, F.normalize, lowered=("rms_norm",)),
 )
 
 ARITHMETIC = (
@@ -104,7 +127,15 @@ MOVEMENT = (
     *_plain("stack split chunk unbind tile gather", IMPLICIT),
     *_plain("masked_fill index_select narrow select flip roll", IMPLICIT),
     *_plain("repeat_interleave rot90 take take_along_dim diagonal", IMPLICIT),
-    _op("unfold", IMPLICIT, nn.Unfold, F.unfold, "unfold", attributes="kernel_size dilation padding stride"),
+    _op(
+        "unfold",
+        IMPLICIT,
+        nn.Unfold,
+        F.unfold,
+        "unfold",
+        attributes="kernel_size dilation padding stride",
+        lowered=("rearrange",),
+    ),
     _op("expand", IMPLICIT, torch.broadcast_to, "expand", "expand_as", "broadcast_to"),
     _op("repeat", IMPLICIT, "repeat"),
     _op("view_as", IMPLICIT, "view_as", "reshape_as"),

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// stream_reorder: the elements of a frame in another order.
+// stream_reorder: the words of every block in another order.
 //
-// A frame is written in the order in which it comes and read, once it is there
-// whole, by nested counters (counter 0 is the fastest): counter i takes SIZE_i
-// values and each adds STEP_i to the address. Two banks take turns, so that one
-// frame is read while the next one is written. The read is registered, which
-// maps to block RAM.
+// A word is one element, or several that stay together; a block is a frame, or a
+// part of it that keeps its place. A block is written in the order in which it
+// comes and read, once it is there whole, by nested counters (counter 0 is the
+// fastest): counter i takes SIZE_i values and each adds STEP_i to the address.
+// Two banks take turns, so that one block is read while the next one is written.
+// The read is registered, which maps to block RAM.
 //
-// Latency:    2 cycles from the last element of a frame to its first one out.
-// Throughput: 1 element per cycle, no bubbles between frames.
-// Memory:     2 frames.
+// Latency:    2 cycles from the last word of a block to its first one out.
+// Throughput: 1 word per cycle, no bubbles between blocks.
+// Memory:     2 blocks.
 // Golden:     mase_hw/ops/reorder.py
 module stream_reorder #(
     parameter int WIDTH  = 8,

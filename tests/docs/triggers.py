@@ -206,7 +206,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "metadata key": lambda: _initialised().node("fc1").meta["mase"]["common"]["args"]["weigth"],
     "too early": _early,
     "not observed": lambda: quantize_transform_pass(_initialised(), {"default": {"config": WIDTHS}}),
-    "unknown op": compiling(net(fc1=nn.Linear(8, 4), gate=nn.LPPool1d(2, 2))),
+    "unknown op": compiling(net(fc1=nn.Linear(8, 4), gate=nn.FractionalMaxPool2d(2, 2))),
     "no hardware": compiling(Shares()),
     "float": compiling(config={"quantize": {"default": {"config": {"name": None}}}}),
     "parallelism": compiling(config={"hardware": {"parallelism": {"fc1": {"data_in_0": 16}}}}),

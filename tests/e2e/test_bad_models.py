@@ -46,8 +46,8 @@ def test_unknown_op(out: Path) -> None:
 
 
 def test_unknown_layer(out: Path) -> None:
-    model = nn.Sequential(nn.Linear(6, 4), nn.LPPool1d(2, 2)).eval()
-    refused(out, UnsupportedError, ["_1", "torch.nn.modules.pooling.LPPool1d"], model, X)
+    model = nn.Sequential(nn.Linear(6, 4), nn.FractionalMaxPool2d(2, 2)).eval()
+    refused(out, UnsupportedError, ["_1", "torch.nn.modules.pooling.FractionalMaxPool2d"], model, X)
 
 
 class Doubled(nn.Linear):

@@ -1,5 +1,6 @@
 """The command line: what a user types wrongly is explained, and the exit code says what kind of failure it is."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.compiler.config import CompileConfig
 from mase_hw.errors import ConfigError, MismatchError
 from mase_hw.model_spec import ModelSpec, load_model
+from mase_hw.ops._no_hardware import reasons
 
 MODEL = """
 import torch
@@ -79,8 +81,28 @@ def test_ops_needs_no_torch() -> None:
     """The list is that of the catalogue, and printing it does not load PyTorch."""
     listing = cli.command_module("ops")
     assert listing.LIST.read_text() == listing.listed(default_catalogue()), "run python -m scripts.reference"
-    code = "import sys; from mase_hw import cli; assert not cli.main(['ops']); assert 'torch' not in sys.modules"
+    run = "assert not cli.main(['ops']) and not cli.main(['ops', '--coverage'])"
+    code = f"import sys; from mase_hw import cli; {run}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_coverage_counts_what_pytorch_has(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every public name of PyTorch is in the list once; the reasons are of names that it has and no op claims."""
+    coverage = importlib.import_module("mase_hw.cli.coverage")
+    found = coverage.rows()
+    layers = {n for n, c in vars(torch.nn).items() if isinstance(c, type) and issubclass(c, torch.nn.Module)}
+    names = [row.name for row in found["layers"]]
+    assert sorted(layers) == sorted(names) and len(names) > 150 and len(found["functionals"]) > 120
+    status = {row.name: row.status for row in (*found["layers"], *found["functionals"])}
+    claimed = {t.__name__ for op in default_catalogue() if op.hardware or op.lowered for t in (*op.modules,)}
+    assert set(reasons()) <= set(status) and not set(reasons()) & claimed
+    assert {status[name] for name in reasons()} <= {coverage.NO_SENSE, coverage.HARDWARE, coverage.LOWERED}
+    assert cli.main(["ops", "--coverage"]) == cli.OK
+    text = capsys.readouterr().out
+    done = sum(row.status in ("hardware", "lowered") for row in found["layers"])
+    possible = len(layers - {name for name in layers if status[name] == coverage.NO_SENSE})
+    assert f"{done} of {possible} layers of torch.nn" in text and f"{done / possible:.0%}" in text
+    assert "LSTMCell" in text and "a loss" in text
 
 
 def test_a_model_from_a_file(model_file: Path) -> None:

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from mase_hw.catalogue import OpDef, default_catalogue
 from mase_hw.errors import ConfigError, PassOrderError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import (
@@ -280,10 +279,7 @@ class Odd(nn.Module):
 
 
 def odd() -> MaseGraph:
-    ops = [
-        OpDef(name="bilinear", mase_type="module_related_func", modules=(nn.Bilinear,), parameters=("weight", "bias"))
-    ]
-    graph, _ = init_metadata_analysis_pass(MaseGraph(Odd(), catalogue=default_catalogue().extended(ops)))
+    graph, _ = init_metadata_analysis_pass(MaseGraph(Odd()))
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.ones(3, 4)}})
     return graph
 

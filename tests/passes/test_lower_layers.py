@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.passes import lower_layers_transform_pass, lower_slices_transform_pass, verify_analysis_pass
@@ -85,3 +89,110 @@ def test_names_that_a_user_knows() -> None:
     convs = {n.name: str(n.target) for n in graph.nodes if n.op == "call_module"}
     assert convs["up"] == "up.conv" and graph.meta_of(graph.node("last")).common.mase_op == "cat"
     assert sum(path.startswith("last.phase") for path in convs.values()) == 4
+
+
+def moments(norm: nn.Module) -> nn.Module:
+    """Statistics that are not those of a new layer."""
+    for name, value in (("running_mean", 0.3), ("running_var", 1.7), ("weight", -0.6)):
+        getattr(norm, name).data.mul_(0).add_(value)
+    return norm.eval()
+
+
+class Call(nn.Module):
+    """A function of one input."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def cut(mode: str, *amounts: int) -> nn.Module:
+    return Call(lambda x: F.pad(x, amounts, mode=mode))
+
+
+OTHERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "glu": (nn.GLU(1), (4, 5)),
+    "glu of the last dimension": (nn.GLU(), (4, 6)),
+    "rrelu": (nn.RReLU(), (4, 5)),
+    "pixel_unshuffle": (nn.PixelUnshuffle(2), (3, 4, 6)),
+    "lp_pool2d": (nn.LPPool2d(2, 2), (3, 4, 6)),
+    "lp_pool1d": (nn.LPPool1d(1, 3, 2), (3, 9)),
+    "lp_pool3d": (nn.LPPool3d(2, (2, 1, 2)), (2, 4, 3, 4)),
+    "local_response_norm": (nn.LocalResponseNorm(3, 0.5, 0.6, 1.5), (5, 3, 4)),
+    "even local_response_norm": (nn.LocalResponseNorm(4, 0.5, 0.6, 1.5), (6, 7)),
+    "fold": (nn.Fold((4, 5), (2, 3), 1, (1, 0), (2, 1)), (12, 9)),
+    "reflection_pad1d": (nn.ReflectionPad1d((3, 1)), (2, 5)),
+    "reflection_pad2d": (nn.ReflectionPad2d((1, 2, 2, 0)), (2, 4, 5)),
+    "reflection_pad3d": (nn.ReflectionPad3d(1), (2, 3, 4, 5)),
+    "replication_pad2d": (nn.ReplicationPad2d((1, 2, 2, 0)), (2, 4, 5)),
+    "replication_pad3d": (nn.ReplicationPad3d((1, 2, 2, 0, 1, 1)), (2, 3, 4, 5)),
+    "circular_pad2d": (nn.CircularPad2d((1, 2, 2, 0)), (2, 4, 5)),
+    "zero_pad3d": (nn.ZeroPad3d((1, 2, 2, 0, 1, 1)), (2, 3, 4, 5)),
+    "less than nothing": (cut("constant", -1, 2, 1, -1), (2, 3, 4)),
+    "only less": (cut("constant", -1, -2), (2, 6)),
+    "pad of the function": (cut("reflect", 1, 2), (2, 6)),
+    "conv2d, reflect": (nn.Conv2d(2, 3, 3, padding=1, padding_mode="reflect"), (2, 4, 5)),
+    "conv1d, circular": (nn.Conv1d(2, 3, 4, padding="same", padding_mode="circular"), (2, 7)),
+    "conv3d, replicate": (nn.Conv3d(2, 2, 3, padding=1, padding_mode="replicate"), (2, 4, 3, 4)),
+    "conv3d": (nn.Conv3d(2, 3, (3, 2, 3), (2, 1, 1), (1, 1, 0)), (2, 5, 4, 5)),
+    "conv3d in groups": (nn.Conv3d(4, 6, 3, 1, 1, 1, 2), (4, 4, 3, 4)),
+    "conv3d, same": (nn.Conv3d(2, 2, 2, padding="same", dilation=(2, 1, 1)), (2, 4, 3, 4)),
+    "conv_transpose3d": (nn.ConvTranspose3d(2, 3, (3, 4, 2), 2, 1, (1, 0, 0)), (2, 3, 3, 3)),
+    "max_pool3d": (nn.MaxPool3d((3, 2, 2), (1, 2, 1), (1, 0, 1), ceil_mode=True), (2, 4, 4, 5)),
+    "avg_pool3d": (nn.AvgPool3d(2, 1, 1, count_include_pad=False), (2, 4, 4, 5)),
+    "adaptive_avg_pool3d of all": (nn.AdaptiveAvgPool3d(1), (2, 4, 4, 5)),
+    "adaptive_avg_pool3d": (nn.AdaptiveAvgPool3d((2, 3, 2)), (2, 4, 4, 5)),
+    "adaptive_max_pool3d": (nn.AdaptiveMaxPool3d((2, None, 3)), (2, 4, 4, 5)),
+    "batch_norm3d": (moments(nn.BatchNorm3d(2)), (2, 3, 4, 5)),
+    "sync_batch_norm": (moments(nn.SyncBatchNorm(2)), (2, 4, 5)),
+    "bilinear by 2": (nn.Upsample(scale_factor=2, mode="bilinear"), (3, 4, 5)),
+    "bilinear by 3 and 2": (nn.Upsample(scale_factor=(3, 2), mode="bilinear"), (3, 4, 5)),
+    "bilinear along rows": (nn.Upsample(scale_factor=(1, 4), mode="bilinear"), (3, 4, 5)),
+    "linear by 4": (nn.Upsample(scale_factor=4, mode="linear"), (3, 5)),
+    "bilinear, corners aligned": (nn.UpsamplingBilinear2d(scale_factor=2), (3, 4, 5)),
+    "bicubic": (nn.Upsample(scale_factor=2, mode="bicubic"), (3, 4, 5)),
+    "bilinear to a size": (nn.Upsample(size=(7, 3), mode="bilinear"), (3, 4, 5)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others(name: str) -> None:
+    """PyTorch's own result in float64, whatever the example's batch."""
+    layer, shape = OTHERS[name]
+    model = nn.Sequential(layer).double().eval()
+    x = torch.randn(3, *shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    made, _ = lowered(model, x[:1])
+    # Kernels of an enlargement are made in float32: its fractions are no powers of two.
+    torch.testing.assert_close(made(x), model(x), rtol=0, atol=1e-6)
+
+
+def test_two_operands() -> None:
+    class Net(nn.Module):
+        def __init__(self, layer: nn.Module) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Tensor, y: Tensor) -> Any:
+            return self.layer(x, y)
+
+    generator = torch.Generator().manual_seed(2)
+    for layer, second in ((nn.Bilinear(5, 4, 2), 4), (nn.CosineSimilarity(1), 5), (nn.PairwiseDistance(), 5)):
+        x, y = torch.randn(3, 5, generator=generator), torch.randn(3, second, generator=generator)
+        graph, info = lower_layers_transform_pass(annotated(Net(layer), x[:1], y[:1]))
+        assert list(info["lowered"]) == ["layer"]
+        torch.testing.assert_close(graph.model(x, y), layer(x, y))
+
+
+def test_what_no_rule_covers_stays() -> None:
+    """And indices that are read are left alone."""
+    for layer in (
+        nn.MaxPool2d(2, return_indices=True),
+        cut("circular", 1, -1, 0, 0),
+        nn.LPPool2d(3, 2),
+        nn.Conv2d(2, 2, 3),
+    ):
+        _, info = lower_layers_transform_pass(annotated(nn.Sequential(layer), torch.randn(1, 2, 4, 4)))
+        assert info == {"modified": False, "lowered": {}}, layer

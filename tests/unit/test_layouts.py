@@ -11,7 +11,7 @@ import pytest
 from mase_hw.errors import GraphError
 from mase_hw.formats import FixedFormat
 from mase_hw.layouts import Layout
-from mase_hw.ops.reorder import reorder_params
+from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.streams import Stream
 
 
@@ -129,5 +129,19 @@ def test_reorder_counters(seed: int) -> None:
     orders += [Layout(shape, shape, tuple(rng.sample(range(4), 4))) for _ in range(2)]
     have, want = rng.sample(orders, 2)
     arriving = have.to_stream(numbered(shape))[0]
-    leaving = arriving[reorder_params("n", 8, have, want).sequence()]
-    assert np.array_equal(leaving, want.to_stream(numbered(shape))[0])
+    wanted = want.to_stream(numbered(shape))[0]
+    for lanes in {1, reorder_lanes(have, want, 4, have.stream_shape[-1])}:
+        params = reorder_params("n", 8, have, want, lanes)
+        # Words of so many elements, in blocks that are all read alike.
+        blocks = arriving.reshape(-1, params.elements, lanes)
+        assert 8 * lanes == params.WIDTH
+        assert np.array_equal(blocks[:, params.sequence()].reshape(-1), wanted)
+
+
+def test_reorder_in_small_blocks() -> None:
+    """Rows of an image whose columns and phases change places: a row is a block, a pixel's channels are words."""
+    shape = (1, 5, 2, 3, 8)
+    have, want = Layout(shape, (5, 2, 3, 8), (0, 2, 1, 3)), Layout.row_major(shape)
+    assert [reorder_lanes(have, want, most, 8) for most in (1, 3, 4, 99)] == [1, 2, 4, 8]
+    assert reorder_lanes(have, want, 4, 6) == 2, "a beat of the source may have pad lanes behind six elements"
+    assert reorder_params("n", 8, have, want, 4).elements == 2 * 3 * 8 // 4

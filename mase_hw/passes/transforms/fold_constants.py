@@ -21,6 +21,7 @@ DROPOUTS = (
     nn.functional.dropout2d,
     nn.functional.dropout3d,
     nn.functional.alpha_dropout,
+    nn.functional.feature_alpha_dropout,
 )
 
 

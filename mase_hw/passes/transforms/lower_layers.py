@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import operator
+
+from torch import nn
+
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.trace.inplace import written
@@ -34,6 +39,17 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
         GraphError: If the graph is quantised already.
     """
     edit.refuse_quantised(graph, "lowering")
+    lowered = _without_indices(graph)
+    while found := _lower(graph):
+        # What a rule makes may be lowered in its turn.
+        lowered = {**found, **lowered}
+    if lowered:
+        edit.finish(graph)
+    return graph, {"modified": bool(lowered), "lowered": lowered}
+
+
+def _lower(graph: MaseGraph) -> dict[str, str]:
+    """Apply every rule once to what is there; node -> what it was."""
     lowered: dict[str, str] = {}
     for node in graph.nodes:
         meta = graph.meta_of(node)
@@ -54,6 +70,27 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
         if call is not None and body is not None:
             expand(graph, node, body, call.inputs)
             lowered[node.name] = name
-    if lowered:
-        edit.finish(graph)
-    return graph, {"modified": bool(lowered), "lowered": lowered}
+    return lowered
+
+
+def _without_indices(graph: MaseGraph) -> dict[str, str]:
+    """Poolings that return the positions of maxima to nobody, without these; node -> what it was."""
+    changed: dict[str, str] = {}
+    for node in graph.nodes:
+        meta = graph.meta_of(node)
+        if meta.common.args.get("return_indices") is not True or len(meta.common.results) != 2:
+            continue
+        users = list(node.users)
+        first = all(user.target is operator.getitem and user.args[1] == 0 for user in users)
+        if not first or not users or not isinstance(meta.module, nn.Module):
+            continue
+        pool = copy.copy(meta.module)
+        pool.return_indices = False  # type: ignore[assignment]
+        graph.model.add_submodule(f"{node.name}_values", pool)
+        node.target = f"{node.name}_values"
+        meta.common.args["return_indices"] = False
+        del meta.common.results["data_out_1"]
+        for user in users:
+            edit.bypass(graph, user, node)
+        changed[node.name] = meta.common.mase_op
+    return changed

@@ -14,7 +14,15 @@ from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.fold_constants import DROPOUTS, fold_constants
 
-IDENTITIES = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+IDENTITIES = (
+    nn.Identity,
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)
 """Modules that give what they get in evaluation mode."""
 NOT_NEGATIVE = {"relu", "relu6", "sigmoid", "hardsigmoid", "softmax"}
 """Ops whose results a relu leaves as they are."""

@@ -19,6 +19,7 @@ class Call:
 
     Args:
         name: Name of the node.
+        op: Name of its op.
         inputs: Producers of the data, in order.
         shapes: Shape of each of them.
         shape: Shape of the result.
@@ -27,6 +28,7 @@ class Call:
     """
 
     name: str
+    op: str
     inputs: list[fx.Node]
     shapes: list[tuple[int, ...]]
     shape: tuple[int, ...]
@@ -67,7 +69,14 @@ def call_of(graph: MaseGraph, node: fx.Node) -> Call | None:
         return None
     attributes = {k: v for k, v in meta.common.args.items() if k not in meta.common.args.tensors}
     shapes = [tuple(graph.tensor(source, "data_out_0").shape) for source in data]
-    return Call(node.name, data, shapes, tuple(graph.tensor(node, "data_out_0").shape), attributes, parameters)
+    return Call(node.name, op.name, data, shapes, tuple(graph.tensor(node, "data_out_0").shape), attributes, parameters)
+
+
+def copy_parameters(layer: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:
+    """Give a new layer the parameters of a call, by name."""
+    for name, value in parameters.items():
+        setattr(layer, name, parameter(value, value))
+    return layer
 
 
 def parameter(value: Tensor, like: Tensor) -> nn.Parameter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,8 +31,14 @@ def expand(graph: MaseGraph, node: fx.Node, body: nn.Module, sources: Sequence[f
     Returns:
         The node that gives the result now.
     """
-    body.train(graph.model.training)
-    traced = fx.GraphModule(body, MaseTracer(leaf_types=[m for op in graph.catalogue for m in op.modules]).trace(body))
+    dtype = graph.tensor(sources[0], "data_out_0").torch_dtype
+    if dtype is not None and dtype.is_floating_point:
+        body.to(dtype)
+    body.train(getattr(graph.meta_of(node).module, "training", graph.model.training))
+    functions = [f for op in graph.catalogue for f in op.functions if inspect.isfunction(f)]
+    leaves = [m for op in graph.catalogue for m in op.modules]
+    tracer = MaseTracer(custom_leaf_functions=functions, leaf_types=leaves)
+    traced = fx.GraphModule(body, tracer.trace(body))
     traced.graph.eliminate_dead_code()
     values = _values(graph, traced, sources)
     path = _placed(graph, node, traced)
@@ -72,13 +79,14 @@ def _values(graph: MaseGraph, traced: fx.GraphModule, sources: Sequence[fx.Node]
     given = [graph.tensor(source, "data_out_0") for source in sources]
     known = all(isinstance(tensor.value, Tensor) for tensor in given)
     names = [n.name for n in traced.graph.nodes if n.op == "placeholder"]
-    inputs = [t.value if known else torch.empty(t.shape, dtype=t.torch_dtype, device="meta") for t in given]
+    # Zeros do for the shapes; fake tensors would cost seconds for their set-up.
+    inputs = [t.value if known else torch.zeros(t.shape, dtype=t.torch_dtype) for t in given]
     found: dict[fx.Node, tuple[Any, bool]] = {}
 
     def keep(node: fx.Node, value: Any) -> None:
         found[node] = (value, known)
 
-    evaluate(traced, dict(zip(names, inputs, strict=True)), keep, symbolic=not known)
+    evaluate(traced, dict(zip(names, inputs, strict=True)), keep)
     return found
 
 

@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 
 from torch import nn
 
+from mase_hw.passes.transforms.lowering import plain, volumes
 from mase_hw.passes.transforms.lowering.call import Call
+from mase_hw.passes.transforms.lowering.enlarge import interpolate
 from mase_hw.passes.transforms.lowering.norms import instance, layer, rms, unit_length
+from mase_hw.passes.transforms.lowering.padding import pad, padded_conv
 from mase_hw.passes.transforms.lowering.statistics import norm, std, var
 from mase_hw.passes.transforms.lowering.transposed import transposed
 
@@ -16,6 +19,35 @@ Rule = Callable[[Call], nn.Module | None]
 RULES: Mapping[str, Rule] = {
     "conv_transpose1d": transposed,
     "conv_transpose2d": transposed,
+    "conv_transpose3d": transposed,
+    "conv1d": padded_conv,
+    "conv2d": padded_conv,
+    "conv3d": volumes.conv3d,
+    "max_pool3d": volumes.pool3d,
+    "avg_pool3d": volumes.pool3d,
+    "adaptive_max_pool3d": volumes.pool3d,
+    "adaptive_avg_pool3d": volumes.pool3d,
+    "batch_norm3d": volumes.batch_norm,
+    "sync_batch_norm": volumes.batch_norm,
+    "pad": pad,
+    "constant_pad": pad,
+    "reflection_pad": pad,
+    "replication_pad": pad,
+    "circular_pad": pad,
+    "interpolate": interpolate,
+    "upsample_bilinear": interpolate,
+    "glu": plain.glu,
+    "rrelu": plain.rrelu,
+    "pixel_unshuffle": plain.pixel_unshuffle,
+    "lp_pool1d": plain.lp_pool,
+    "lp_pool2d": plain.lp_pool,
+    "lp_pool3d": plain.lp_pool,
+    "conv_tbc": plain.conv_tbc,
+    "local_response_norm": plain.local_response_norm,
+    "bilinear": plain.bilinear,
+    "fold": plain.fold,
+    "cosine_similarity": plain.cosine_similarity,
+    "pairwise_distance": plain.pairwise_distance,
     "instance_norm1d": instance,
     "instance_norm2d": instance,
     "instance_norm3d": instance,
@@ -26,3 +58,4 @@ RULES: Mapping[str, Rule] = {
     "std": std,
     "var": var,
 }
+"""By the name of the op."""

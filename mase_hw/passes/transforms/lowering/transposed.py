@@ -22,10 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.passes.transforms.lowering.call import Call, parameter
+from mase_hw.passes.transforms.lowering.parts import joined
 
-Conv = nn.Conv1d | nn.Conv2d
-MOST_PARTS = 4
-"""Tensors that one concatenation takes."""
+Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class Transposed(nn.Module):
             order = [0, 1, 2 + dims]
         else:
             parts = [self.get_submodule(f"phase{i}")(x) for i in range(math.prod(self.strides))]
-            y, phases = joined(parts), [*self.strides, self.shape[1]]
+            y, phases = joined(parts, 1), [*self.strides, self.shape[1]]
             order = [0, 1 + dims]
         if math.prod(self.strides) > 1:
             first, space = 1 + len(order) - 2, 1 + len(phases)
@@ -170,14 +169,6 @@ class Transposed(nn.Module):
         return y
 
 
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Channels one after the other, in concatenations of few tensors."""
-    while len(parts) > 1:
-        groups = [parts[i : i + MOST_PARTS] for i in range(0, len(parts), MOST_PARTS)]
-        parts = [torch.cat(tuple(group), 1) if len(group) > 1 else group[0] for group in groups]
-    return parts[0]
-
-
 def padded(
     inputs: int,
     outputs: int,
@@ -188,7 +179,7 @@ def padded(
     bias: bool,
 ) -> Conv | Padded:
     """A convolution of stride 1 with any zeros at either end of every dimension, or with inputs cut away there."""
-    kind: type[Any] = nn.Conv1d if len(kernel) == 1 else nn.Conv2d
+    kind: type[Any] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[len(kernel) - 1]
     kernel, dilation = tuple(kernel), tuple(dilation)
     even = [divmod(d * (k - 1), 2) for d, k in zip(dilation, kernel, strict=True)]
     if all(a == b >= 0 for a, b in around):
@@ -220,7 +211,7 @@ class Padded(nn.Module):
 
 
 def transposed(call: Call) -> nn.Module | None:
-    """A transposed convolution of a batch, in one or two dimensions, with stored weights."""
+    """A transposed convolution of a batch, with stored weights."""
     weight = call.parameters.get("weight")
-    known = weight is not None and weight.dim() in (3, 4) and len(call.inputs) == 1
+    known = weight is not None and weight.dim() in (3, 4, 5) and len(call.inputs) == 1
     return Transposed(call) if known and weight is not None and len(call.shapes[0]) == weight.dim() else None
