@@ -112,7 +112,8 @@ def _check_parameters(where: str, hardware: HardwareMetadata, op: Hardware, tens
                 raise broken(f"{where}.verilog_param", "a port carries no tensor of the node", port.name, list(tensors))
             continue
         sizes = (math.prod(port.shape), math.prod(tensor.shape))
-        if sizes[0] != sizes[1]:
+        repeated = port.name in op.broadcast and sizes[0] % sizes[1] == 0
+        if sizes[0] != sizes[1] and not repeated:
             raise broken(f"{where}.verilog_param", f"port {port.name} has another size", list(port.shape), tensor.shape)
         for fmt in (port.fmt, arithmetic.formats.get(port.name, port.fmt)):
             if fmt != tensor.fmt:
