@@ -58,8 +58,6 @@ module row_distance #(
       .step(accept),
       .last(row_last)
   );
-  // Not every shape has pad lanes.
-  unread u_unread (.unused(row_last));
 
   for (genvar i = 0; i < LANES; i++) begin : g_lane
     if (i < Rest) begin : g_data
@@ -72,13 +70,13 @@ module row_distance #(
 
   row_max #(
       .LANES(LANES),
-      .WIDTH(WIDTH),
-      .LEN  (Tiles)
+      .WIDTH(WIDTH)
   ) u_max (
       .clk      (clk),
       .rst      (rst),
       .in_data  (keys),
       .step     (accept),
+      .last     (row_last),
       .out_data (best),
       .out_valid(best_valid)
   );
@@ -92,6 +90,7 @@ module row_distance #(
       .clk       (clk),
       .rst       (rst),
       .in_data   (keys),
+      .in_last   (row_last),
       .in_valid  (in_valid),
       .in_ready  (in_ready),
       .note_data (best),

@@ -6,8 +6,9 @@
 // number of cycles after its last beat, in a cycle with note_valid; notes never
 // wait. Every beat of the row leaves with its note. DEPTH beats are kept: LEN,
 // and one for each cycle that a note takes, are enough for a beat in every cycle.
+// in_last is high with the last beat of a row.
 // With several GROUPS that many rows come interleaved, INNER beats of each in
-// turn, over and over until LEN beats of all of them have come: there is a note
+// turn, over and over until all LEN beats of them have come: there is a note
 // for each, given in turn, and the first beats of a row need its note only.
 //
 // Latency:    a beat leaves 1 cycle after it came at the earliest, and 1 cycle
@@ -25,6 +26,7 @@ module row_fifo #(
     input  logic                  clk,
     input  logic                  rst,
     input  logic [     WIDTH-1:0] in_data,
+    input  logic                  in_last,
     input  logic                  in_valid,
     output logic                  in_ready,
     input  logic [NOTE_WIDTH-1:0] note_data,
@@ -58,15 +60,15 @@ module row_fifo #(
   assign take      = out_valid && out_ready;
 
   stream_fifo #(
-      .WIDTH(WIDTH),
+      .WIDTH(WIDTH + 1),
       .DEPTH(DEPTH)
   ) u_data (
       .clk      (clk),
       .rst      (rst),
-      .in_data  (in_data),
+      .in_data  ({in_last, in_data}),
       .in_valid (in_valid),
       .in_ready (in_ready),
-      .out_data (out_data),
+      .out_data ({out_last, out_data}),
       .out_valid(data_valid),
       .out_ready(take),
       .count    (count)
@@ -96,15 +98,6 @@ module row_fifo #(
         .count    (note_count)
     );
 
-    loop_counter #(
-        .COUNT(LEN)
-    ) u_end (
-        .clk (clk),
-        .rst (rst),
-        .step(take),
-        .last(out_last)
-    );
-
     unread u_unread_count (.unused(&note_count));
 
     invariant #(
@@ -131,13 +124,11 @@ module row_fifo #(
     logic                  inner_last;
     logic                  group_last;
     logic                  turn_last;
-    logic                  set_last;
     logic                  first_use;
 
     assign noted     = !first_q || fresh_q != '0;
     assign out_note  = notes[base_q+PtrW'(group_q)];
     assign turn_last = inner_last && group_last;
-    assign out_last  = turn_last && set_last;
     assign first_use = take && first_q && inner_last;
 
     loop_counter #(
@@ -149,14 +140,6 @@ module row_fifo #(
         .last(inner_last)
     );
     assign group_last = group_q == GroupW'(GROUPS - 1);
-    loop_counter #(
-        .COUNT(LEN / (GROUPS * INNER))
-    ) u_turns (
-        .clk (clk),
-        .rst (rst),
-        .step(take && turn_last),
-        .last(set_last)
-    );
 
     always_ff @(posedge clk) begin
       if (rst) begin
@@ -174,7 +157,7 @@ module row_fifo #(
           group_q <= group_last ? '0 : group_q + GroupW'(1);
         end
         if (take && turn_last) begin
-          first_q <= set_last;
+          first_q <= out_last;
         end
         if (take && out_last) begin
           base_q <= (base_q == PtrW'(Slots - GROUPS)) ? '0 : base_q + PtrW'(GROUPS);

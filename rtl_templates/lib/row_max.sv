@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// row_max: the largest of the unsigned values of a row of LEN beats.
+// row_max: the largest of the unsigned values of a row.
 //
-// It watches beats: one is taken in every cycle with step, and out_valid is high
-// for one cycle for each row.
+// It watches beats: one is taken in every cycle with step, the last one of a row
+// with last, and out_valid is high for one cycle for each row.
 //
 // Latency:    1 cycle from the last beat of a row.
 // Throughput: 1 beat per cycle; never stalls.
 // Golden:     a maximum, see `mase_hw/ops/rows/softmax.py`.
 module row_max #(
     parameter int LANES = 1,
-    parameter int WIDTH = 8,
-    parameter int LEN   = 1
+    parameter int WIDTH = 8
 ) (
     input  logic                        clk,
     input  logic                        rst,
     input  logic [LANES-1:0][WIDTH-1:0] in_data,
     input  logic                        step,
+    input  logic                        last,
     output logic [WIDTH-1:0]            out_data,
     output logic                        out_valid
 );
@@ -30,18 +30,8 @@ module row_max #(
   logic [WIDTH-1:0] best_q;
   logic [WIDTH-1:0] before_q;
   logic             valid_q;
-  logic             last;
   logic             last_q;
   logic             first_q;
-
-  loop_counter #(
-      .COUNT(LEN)
-  ) u_end (
-      .clk (clk),
-      .rst (rst),
-      .step(step),
-      .last(last)
-  );
 
   always_comb begin
     best = in_data[0];

@@ -68,9 +68,9 @@ module row_share #(
         assign twice = {g_stage[s-1].g_lane[i].rest_q[RestW-2:0], 1'b0};
         assign add   = g_stage[s-1].g_lane[i].rest_q[RestW-1];
         if (s == 1) begin : g_bit
-          assign bits_d = !add;
+          assign bits_d = add;
         end else begin : g_bits
-          assign bits_d = {g_stage[s-1].g_lane[i].g_next.bits_q, !add};
+          assign bits_d = {g_stage[s-1].g_lane[i].g_next.bits_q, add};
         end
         always_ff @(posedge clk) begin
           if (enable[s]) begin
@@ -91,14 +91,16 @@ module row_share #(
 
   for (genvar i = 0; i < LANES; i++) begin : g_round
     logic [    RestW-1:0] rest;
-    logic [    RestW-1:0] restored;
+    logic [    RestW-1:0] whole;
     logic                 left;
     logic [     FRAC+1:0] quotient;
     logic [OUT_WIDTH-1:0] result;
     assign rest     = g_stage[FRAC].g_lane[i].rest_q;
-    assign restored = rest + {1'b0, g_stage[FRAC].divisor_q};
-    assign left     = (rest != '0) && (restored != '0);
-    assign quotient = {g_stage[FRAC].g_lane[i].g_next.bits_q, !rest[RestW-1], left};
+    assign whole    = {1'b0, g_stage[FRAC].divisor_q};
+    // Nothing is left at 0 and at -divisor; a sum is 0 where each of its bits
+    // differs as the two bits below have a one, which needs no carry.
+    assign left     = (rest != '0) && ((rest ^ whole) != ((rest | whole) << 1));
+    assign quotient = {~{g_stage[FRAC].g_lane[i].g_next.bits_q, rest[RestW-1]}, left};
     fixed_cast_unit #(
         .IN_WIDTH  (FRAC + 2),
         .IN_FRAC   (FRAC + 1),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// row_sum: the exact sum of the signed values of a row of LEN beats.
+// row_sum: the exact sum of the signed values of a row.
 //
-// It watches beats: one is taken in every cycle with step, and out_valid is high
-// for one cycle for each row. OUT_WIDTH must hold the sum.
+// It watches beats: one is taken in every cycle with step, the last one of a row
+// with last, and out_valid is high for one cycle for each row. OUT_WIDTH must hold the sum.
 //
 // Latency:    1 + $clog2(LANES) cycles from the last beat of a row.
 // Throughput: 1 beat per cycle; never stalls.
@@ -11,13 +11,13 @@
 module row_sum #(
     parameter int LANES     = 1,
     parameter int WIDTH     = 8,
-    parameter int LEN       = 1,
     parameter int OUT_WIDTH = 16
 ) (
     input  logic                                   clk,
     input  logic                                   rst,
     input  logic        [    LANES-1:0][WIDTH-1:0] in_data,
     input  logic                                   step,
+    input  logic                                   last,
     output logic signed [OUT_WIDTH-1:0]            out_data,
     output logic                                   out_valid
 );
@@ -31,20 +31,12 @@ module row_sum #(
   end
 
   logic        [ Levels:0] valid;
-  logic        [ Levels:0] last;
+  logic        [ Levels:0] lasts;
   logic                    first_q;
   logic signed [TreeW-1:0] beat;
 
   assign valid[0] = step;
-
-  loop_counter #(
-      .COUNT(LEN)
-  ) u_end (
-      .clk (clk),
-      .rst (rst),
-      .step(step),
-      .last(last[0])
-  );
+  assign lasts[0] = last;
 
   fixed_adder_tree #(
       .N    (LANES),
@@ -59,10 +51,10 @@ module row_sum #(
     logic valid_q;
     logic last_q;
     assign valid[k+1] = valid_q;
-    assign last[k+1]  = last_q;
+    assign lasts[k+1] = last_q;
     always_ff @(posedge clk) begin
       valid_q <= valid[k] && !rst;
-      last_q  <= last[k];
+      last_q  <= lasts[k];
     end
   end
 
@@ -70,7 +62,7 @@ module row_sum #(
     if (rst) begin
       first_q <= 1'b1;
     end else if (valid[Levels]) begin
-      first_q <= last[Levels];
+      first_q <= lasts[Levels];
     end
   end
 
@@ -83,7 +75,7 @@ module row_sum #(
       .in_data  (beat),
       .in_valid (valid[Levels]),
       .in_first (first_q),
-      .in_last  (last[Levels]),
+      .in_last  (lasts[Levels]),
       .init     ('0),
       .out_data (out_data),
       .out_valid(out_valid)

@@ -251,6 +251,17 @@ module fixed_normalize #(
     );
   end
 
+  // The last beat of all interleaved rows.
+  logic all_in;
+  loop_counter #(
+      .COUNT(Positions * Tiles)
+  ) u_all_in (
+      .clk (clk),
+      .rst (rst),
+      .step(accept),
+      .last(all_in)
+  );
+
   row_fifo #(
       .WIDTH     (Lanes * XW),
       .DEPTH     (Depth),
@@ -262,6 +273,7 @@ module fixed_normalize #(
       .clk       (clk),
       .rst       (rst),
       .in_data   (x),
+      .in_last   (all_in),
       .in_valid  (data_in_0_valid),
       .in_ready  (data_in_0_ready),
       .note_data (notes),

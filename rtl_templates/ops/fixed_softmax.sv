@@ -211,13 +211,13 @@ module fixed_softmax #(
   row_sum #(
       .LANES    (Lanes),
       .WIDTH    (ExpW + 1),
-      .LEN      (Tiles),
       .OUT_WIDTH(TotalW)
   ) u_sum (
       .clk      (clk),
       .rst      (rst),
       .in_data  (terms),
       .step     (exp_valid && exp_ready),
+      .last     (last_q[ExpStages-1]),
       .out_data (total),
       .out_valid(total_valid)
   );
@@ -231,6 +231,7 @@ module fixed_softmax #(
       .clk       (clk),
       .rst       (rst),
       .in_data   (kept),
+      .in_last   (last_q[ExpStages-1]),
       .in_valid  (exp_valid),
       .in_ready  (exp_ready),
       .note_data (note),

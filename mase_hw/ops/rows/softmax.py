@@ -7,8 +7,9 @@ bits (:mod:`mase_hw.ops.rows._exponent`), the sum ``s`` of a row is exact, and
 * log_softmax is ``cast(-d - ln(s))``, exact but for the logarithm, which is computed in segments
   (:mod:`mase_hw.ops._piecewise`).
 
-**Error.** ``e`` is off by at most 0.625 LSB and exact for ``d = 0``, so of ``N`` elements ``e / s`` is off by less than
-``0.625 N * 2**-K``: ``2**K`` is above ``1.25 N`` LSBs of the output, so by at most half of one before the cast. For
+**Error.** ``e`` is off by at most half an LSB in a table, and by 0.625 in a product of two, and exact for ``d = 0``, so
+of ``N`` elements ``e / s`` is off by less than ``N / 2 * 2**-K`` or ``0.625 N * 2**-K``. ``2**K`` is at least ``N``
+LSBs of the output in the first case and twice as many in the second: at most half of one before the cast. For
 log_softmax ``K`` has one bit more and the logarithm three fraction bits more than the output, which is 0.35 LSB. With a
 cast to the nearest number the result differs by at most 1 LSB from the exact one.
 
@@ -85,8 +86,10 @@ FLOAT = {SOFTMAX: functional.softmax, SOFTMIN: functional.softmin, LOG: function
 def exponentials(a: Arithmetic, size: int, function: int) -> Exponent:
     """The table of exp for rows of ``size`` elements."""
     source, target = a.formats["data_in_0"], a.formats["data_out_0"]
-    frac = max(target.frac_width, 0) + (5 * size // 4).bit_length() + int(function == LOG)
-    return exponent(source.width, source.frac_width, frac)
+    frac = max(target.frac_width, 0) + (size - 1).bit_length() + int(function == LOG)
+    plan = exponent(source.width, source.frac_width, frac)
+    # Half an LSB off in a table, 5/8 of one in a product.
+    return exponent(source.width, source.frac_width, frac + 1) if plan.fine else plan
 
 
 def logarithms(a: Arithmetic, size: int) -> Key:
