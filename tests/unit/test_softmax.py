@@ -20,6 +20,7 @@ PAIRS = [
     (S8, U8),
     (S8, FixedFormat(8, 7)),
     (FixedFormat(8, -1), U8),
+    (S8, FixedFormat(8, 6)),
     (S16, FixedFormat(16, 16, signed=False)),
     (FixedFormat(12, 5, signed=False), FixedFormat(5, 5, signed=False)),
     (FixedFormat(20, 15), FixedFormat(8, 12, signed=False)),
@@ -44,7 +45,10 @@ def rows(source: FixedFormat, size: int) -> Tensor:
     winner[0, -1] = high
     pair = winner.clone()
     pair[0, 0] = high - 1
-    return torch.cat([noise, narrow, slope, flat, winner, pair])
+    # One winner, all others at one distance: where their exponentials round alike, the errors add up.
+    others = high - torch.arange(0, high - low + 1, max(1, (high - low) // 255))[:, None].expand(-1, size).clone()
+    others[:, 0] = high
+    return torch.cat([noise, narrow, slope, flat, winner, pair, others])
 
 
 @pytest.mark.parametrize("size", [1, 2, 64, 197])
