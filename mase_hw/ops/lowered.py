@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -78,6 +79,8 @@ OPS = (
         F.local_response_norm, attributes="size alpha beta k"),
     _op("bilinear", "mul linear", nn.Bilinear, F.bilinear, parameters="weight bias"),
     _op("fold", "conv2d permute", nn.Fold, F.fold, attributes=f"output_size {_BLOCKS}"),
+    _op("logsumexp", "amax sub exp sum log add", torch.logsumexp, torch.special.logsumexp, "logsumexp",
+        attributes="dim keepdim"),
     _op("cosine_similarity", "mul sum sqrt div", nn.CosineSimilarity, F.cosine_similarity, attributes="dim eps"),
     _op("pairwise_distance", "sub mul sum sqrt", nn.PairwiseDistance, F.pairwise_distance,
         attributes="norm eps keepdim"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +73,9 @@ class Statistics(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         y = self.conv(x)
         length = torch.linalg.vector_norm(y, dim=(1, 2, 3))
-        return y.var(1), torch.std(y, dim=(2, 3), keepdim=True), y.norm(2, 1, True), y.std(-1, unbiased=False), length
+        others = y.norm(1, 1), torch.linalg.vector_norm(y, math.inf, (2, 3)), torch.logsumexp(y, -1, keepdim=True)
+        rows = y.var(1), torch.std(y, dim=(2, 3), keepdim=True), y.norm(2, 1, True), y.std(-1, unbiased=False)
+        return *rows, length, *others
 
 
 @dataclass(frozen=True)

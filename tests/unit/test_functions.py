@@ -69,6 +69,10 @@ ORACLE: dict[str, Callable[..., mpf]] = {
     "exp2": lambda x: mpmath.power(2, x),
     "log2": lambda x: mpmath.log(x, 2) if x > 0 else -INFINITY,
     "pow": lambda x, exponent: x**exponent,
+    # Of numbers of 0 and more; below it stays what it is at 0.
+    "inverse_power": lambda x, scale=1.0, offset=1.0, exponent=0.75: mpmath.power(
+        offset + scale * max(x, mpf(0)), -exponent
+    ),
 }
 ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "elu": [{}, {"alpha": 0.3}],

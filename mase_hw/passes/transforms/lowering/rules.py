@@ -11,7 +11,7 @@ from mase_hw.passes.transforms.lowering.call import Call
 from mase_hw.passes.transforms.lowering.enlarge import interpolate
 from mase_hw.passes.transforms.lowering.norms import instance, layer, rms, unit_length
 from mase_hw.passes.transforms.lowering.padding import pad, padded_conv
-from mase_hw.passes.transforms.lowering.statistics import norm, std, var
+from mase_hw.passes.transforms.lowering.statistics import logsumexp, norm, std, var
 from mase_hw.passes.transforms.lowering.transposed import transposed
 
 Rule = Callable[[Call], nn.Module | None]
@@ -54,6 +54,7 @@ RULES: Mapping[str, Rule] = {
     "layer_norm": layer,
     "normalize": unit_length,
     "rms_norm": rms,
+    "logsumexp": logsumexp,
     "norm": norm,
     "std": std,
     "var": var,
