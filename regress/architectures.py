@@ -101,7 +101,7 @@ class Wave(nn.Module):
 
 
 def squeeze_excite() -> tuple[nn.Module, Tensor]:
-    """Data of one value a channel is broadcast to the image."""
+    """One number for each channel is broadcast to the image."""
     torch.manual_seed(10)
     return SqueezeExcite(), torch.rand(1, 4, 5, 6) * 2 - 1
 

@@ -19,7 +19,7 @@ from mase_hw.simulate.engines.cocotb.engine import BuildTools
 from .conftest import Yosys, alone
 from .elaborate import with_parts
 from .groups import group_dut, groups
-from .harness import HARDWARE_OPS, ITEMS, Item, files_of
+from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
 from .memories import file_of
 
 every_op = pytest.mark.parametrize("op", HARDWARE_OPS, ids=lambda op: op.name)
@@ -130,16 +130,16 @@ def read(request: pytest.FixtureRequest, yosys: Yosys, shared: Path) -> Callable
     """Exit code and log of commands on the cases of an op; several ops share a run, unless it fails."""
     given = (getattr(test, "callspec", None) for test in request.session.items)
     chosen = {spec.params["op"].name for spec in given if spec and isinstance(spec.params.get("op"), OpDef)}
-    ops = [op for op in HARDWARE_OPS if op.name in chosen]
+    each = {"slang": HARDWARE_OPS, "gates": [it.op for it in SMALLEST.values()]}
 
     def run(kind: str, op: OpDef) -> tuple[int, str]:
-        script = SCRIPTS[kind]
+        script, ops = SCRIPTS[kind], [op for op in each[kind] if op.name in chosen]
         begin = ops.index(op) // OPS_A_RUN * OPS_A_RUN
         together = ops[begin : begin + OPS_A_RUN]
         log = shared / f"yosys-{kind}-{begin}.log"
         with alone(shared / f"yosys-{kind}-{begin}.lock"):
             if not log.exists():
-                code, text = yosys("; ".join(f"{script(each)}; log ==== end" for each in together))
+                code, text = yosys("; ".join(f"{script(other)}; log ==== end" for other in together))
                 log.write_text(f"{code}\n{text}")
         code, _, text = log.read_text().partition("\n")
         if code != "0":
@@ -156,13 +156,20 @@ def _every_case(op: OpDef) -> str:
 
 
 def _to_gates(op: OpDef) -> str:
-    items = [it for it in ITEMS if it.op is op]
-    smallest = min(items, key=lambda it: math.prod(s.bits for s in it.streams))
+    smallest = SMALLEST[hardware_of(op).module]
     # Nothing but gates is left, flip-flops among them.
     checks = f"check -assert; {NO_LATCH}; select -assert-any t:$_*DFF*; select -assert-none t:* t:$_* %d"
     return yosys_script([smallest], f"synth -top {smallest.hardware.module}; {checks}")
 
 
+def _size(it: Item) -> int:
+    """What a case is likely to take: bits that move, and those of its memories."""
+    memories = it.hardware.memories(it.arithmetic).values()
+    return math.prod(s.bits for s in it.streams) + sum(len(m.words) * m.bits for m in memories)
+
+
+SMALLEST = {it.hardware.module: it for it in sorted(ITEMS, key=_size, reverse=True)}
+"""The smallest case of every module."""
 SCRIPTS = {"slang": _every_case, "gates": _to_gates}
 
 
@@ -178,9 +185,9 @@ def test_slang(op: OpDef, read: Callable[[str, OpDef], tuple[int, str]]) -> None
             assert own.count(line) == 1, re.findall(r"(?i)^.*warning.*$", own, re.MULTILINE)
 
 
-@every_op
+@pytest.mark.parametrize("op", [it.op for it in SMALLEST.values()], ids=lambda op: hardware_of(op).module)
 def test_synthesis(op: OpDef, read: Callable[[str, OpDef], tuple[int, str]]) -> None:
-    """The smallest case, down to gates."""
+    """The smallest case of every module, down to gates."""
     code, log = read("gates", op)
     # What Yosys prints after ABC is lost; its exit code is not.
     assert code == 0 and "Executing ABC pass" in log, log[-3000:]
