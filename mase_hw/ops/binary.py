@@ -126,13 +126,14 @@ def _comparison_cases(operation: int) -> Callable[[], list[Case]]:
     def cases() -> list[Case]:
         out = FixedFormat(3, 0)
         more = {
-            LT: [
-                _case(LT, "per_channel", (2, 3, 6), 4, (S4, FixedFormat(3, 0), out), constant=(6,)),
-                _case(LT, "wide", (2, 9), 1, (S16, FixedFormat(16, 10), FixedFormat(12, 2)), FLOOR_WRAP),
-            ],
+            LT: [_case(LT, "wide", (2, 9), 1, (S16, FixedFormat(16, 10), FixedFormat(12, 2)), FLOOR_WRAP)],
             GE: [_case(GE, "number", (3, 10), 4, (S4, FixedFormat(3, 1), out), constant=())],
         }
-        return [_case(operation, "aligned", (2, 8, 5), 3, (S4, FixedFormat(3, 0), out)), *more.get(operation, [])]
+        return [
+            _case(operation, "aligned", (2, 8, 5), 3, (S4, FixedFormat(3, 0), out)),
+            _case(operation, "per_channel", (2, 3, 6), 4, (S4, FixedFormat(3, 0), out), constant=(6,)),
+            *more.get(operation, []),
+        ]
 
     return cases
 

@@ -175,11 +175,13 @@ def test_gradients() -> None:
         source = FixedFormat(width, 4)
         # The constants of functions of pieces are too long for very wide inputs.
         for name, attributes, _ in ATTRIBUTES if width == 8 else []:
+            if name.endswith("_number"):
+                continue  # true or false has no gradient
             a = arithmetic(source, target, attributes=attributes)
             x = (torch.arange(-30, 31) / 8 + 1 / 16).requires_grad_()
             Quantized(catalogue[name], a)(x).sum().backward()
             y = x.detach().double().requires_grad_()
-            function = {"threshold": F.threshold}.get(name, getattr(F, name))
+            function = getattr(F, name, None) or getattr(torch, name)
             result = function(y, **attributes)
             result.sum().backward()
             assert x.grad is not None and y.grad is not None
@@ -305,7 +307,8 @@ class Weighted(nn.Module):
 
 def test_forms_cover_every_op() -> None:
     names = {op.name for op in default_catalogue() if op.hardware and op.hardware.module in MODULES}
-    assert names == set(FORMS)
+    # What only a pass makes has no form.
+    assert names == set(FORMS) | {"inverse_power"}
     assert annotated(Call(nn.ReLU6()), torch.ones(3)) is not None
 
 
