@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -93,7 +94,9 @@ def run(
     driver.write_text(text)
     done = subprocess.run([*interpreter(), str(driver)], cwd=work, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise TclError((done.stderr or done.stdout).strip().splitlines()[-1])
+        # tclsh adds where it was to the message, Python's interpreter puts a traceback before it.
+        said = re.split(r"\n +(?:while executing|invoked from within|\()", (done.stderr or done.stdout).strip())[0]
+        raise TclError(said.splitlines()[-1])
     found = [line.split("\x1f") for line in calls.read_text().splitlines()]
     for call in found:
         check(call, commands[call[0]])
