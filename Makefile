@@ -31,12 +31,9 @@ OUT ?= build/$(if $(MODEL),$(notdir $(basename $(firstword $(subst :, ,$(MODEL))
 # The second example lies beside the first.
 CNN_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_cnn
 
-# What is prepared once is prepared side by side.
-MAKEFLAGS += --jobs=2
-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim synth test bench regress coverage mutation test-long lint docs versions doctor venv check-host clean distclean
+.PHONY: help sim synth test bench regress coverage mutation test-long lint docs versions doctor venv check-host clean distclean prepared
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -69,11 +66,13 @@ synth: $(STAMP) $(YOSYS_STAMP) ## synthesise OUT for TARGET=xc7, simulate the ne
 	@echo "==> Synthesising $(OUT) for $(TARGET)"
 	@$(BIN)/mase-hw synth '$(OUT)' --target '$(TARGET)' $(SYNTH_FLAGS)
 
-test: $(STAMP) $(YOSYS_STAMP) $(RUNTIME_STAMP) ## run all tests but the long regressions
+test: $(STAMP) ## run all tests but the long regressions
+	@$(MAKE) --no-print-directory --jobs=2 prepared
 	@echo "==> Running the tests in $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m "not slow" $(PYTEST_FLAGS)
 
-test-long: $(STAMP) $(YOSYS_STAMP) $(RUNTIME_STAMP) ## run the long regressions
+test-long: $(STAMP) ## run the long regressions
+	@$(MAKE) --no-print-directory --jobs=2 prepared
 	@echo "==> Running the long regressions in $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m slow $(PYTEST_FLAGS)
 
@@ -139,6 +138,10 @@ $(YOSYS_STAMP): $(STAMP)
 	@touch '$@'
 
 # Verilator's runtime, for the simulators of all designs; without it each build folder compiles its own.
+# Side by side, since neither takes both cores.
+prepared: $(YOSYS_STAMP) $(RUNTIME_STAMP) ## prepare what the tests need besides the environment
+	@:
+
 $(RUNTIME_STAMP): $(STAMP)
 	@echo "==> Compiling Verilator's runtime for all designs (about a minute, once)"
 	@$(BIN)/mase-hw precompile

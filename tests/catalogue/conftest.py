@@ -65,12 +65,17 @@ def builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
     return make
 
 
+def chosen_groups(request: pytest.FixtureRequest) -> dict[str, tuple[Item, ...]]:
+    """The cases that this session tests, by name, each with those it is built and linted with."""
+    given = (getattr(test, "callspec", None) for test in request.session.items)
+    chosen = {spec.params["it"].id for spec in given if spec and isinstance(spec.params.get("it"), Item)}
+    return {it.id: group for group in groups([i for i in ITEMS if i.id in chosen]) for it in group}
+
+
 @pytest.fixture(scope="session")
 def place(request: pytest.FixtureRequest, builder: Builder, shared: Path) -> Callable[[Item], Place]:
     """Where a case is simulated: with other cases of this session in one simulator, or alone if they do not build."""
-    given = (getattr(test, "callspec", None) for test in request.session.items)
-    chosen = {spec.params["it"].id for spec in given if spec and isinstance(spec.params.get("it"), Item)}
-    found = {it.id: group for group in groups([i for i in ITEMS if i.id in chosen]) for it in group}
+    found = chosen_groups(request)
     made: dict[str, Built | None] = {}
 
     def find(it: Item) -> Place:

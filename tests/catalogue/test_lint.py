@@ -16,7 +16,7 @@ from mase_hw.simulate.build.simulator import FLAGS
 from mase_hw.simulate.build.tools import run_tool
 from mase_hw.simulate.engines.cocotb.engine import BuildTools
 
-from .conftest import Yosys, alone
+from .conftest import Yosys, alone, chosen_groups
 from .elaborate import with_parts
 from .groups import group_dut, groups
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
@@ -49,9 +49,7 @@ def verilate(
 @pytest.fixture(scope="session")
 def said(request: pytest.FixtureRequest, tools: BuildTools, shared: Path) -> Callable[[Item], tuple[int, str]]:
     """Exit code and complaints about a case; those that come from none of several cases are looked for once."""
-    given = (getattr(test, "callspec", None) for test in request.session.items)
-    chosen = {spec.params["it"].id for spec in given if spec and isinstance(spec.params.get("it"), Item)}
-    found = {it.id: group for group in groups([i for i in ITEMS if i.id in chosen]) for it in group}
+    found = chosen_groups(request)
 
     def complaints(it: Item) -> tuple[int, str]:
         dut = group_dut(found[it.id], shared / "groups")
