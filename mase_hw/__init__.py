@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mase_hw.design.simulation import Simulation
     from mase_hw.formats import FixedFormat, Overflow, Rounding
     from mase_hw.ir import MaseGraph, custom_op
+    from mase_hw.preflight.check import check
 
 __all__ = [
     "CompileConfig",
@@ -28,6 +29,7 @@ __all__ = [
     "Rounding",
     "Simulation",
     "__version__",
+    "check",
     "compile",
     "custom_op",
     "load_design",
@@ -42,6 +44,7 @@ _HOMES = {
     "Overflow": "mase_hw.formats",
     "Rounding": "mase_hw.formats",
     "Simulation": "mase_hw.design.simulation",
+    "check": "mase_hw.preflight.check",
     "compile": "mase_hw.compiler.compile",
     "custom_op": "mase_hw.ir",
     "load_design": "mase_hw.design.design",

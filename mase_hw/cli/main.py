@@ -21,7 +21,20 @@ from mase_hw.cli.output import abandon, guarded
 from mase_hw.deprecation import deprecated
 from mase_hw.errors import MaseHwError, OutputError, SimulationError
 
-COMMANDS = ("doctor", "config", "compile", "sim", "explain", "precompile", "cache", "regress", "synth", "lint", "ops")
+COMMANDS = (
+    "doctor",
+    "config",
+    "check",
+    "compile",
+    "sim",
+    "explain",
+    "precompile",
+    "cache",
+    "regress",
+    "synth",
+    "lint",
+    "ops",
+)
 """Every subcommand: a module of this package with ``HELP``, ``configure`` and ``run``."""
 FORMER = {"prepare": "precompile"}
 """Former names of subcommands, which still work."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,22 +23,30 @@ STRUCTURAL = {
 """fx operation -> (mase_type, mase_op) of nodes that are no op of the catalogue."""
 
 
+def unknown_nodes(graph: AnnotatedGraph) -> list[fx.Node]:
+    """The nodes of a graph whose targets are not in the catalogue."""
+    return [n for n in graph.nodes if n.op not in STRUCTURAL and graph.op_of(n) is None]
+
+
 def refuse_unknown(graph: AnnotatedGraph) -> None:
     """Refuse a graph with targets that are not in the catalogue, all of them at once.
 
     Raises:
         UnsupportedError: Names every such node and its target.
     """
-    unknown = [n for n in graph.nodes if n.op not in STRUCTURAL and graph.op_of(n) is None]
-    if not unknown:
-        return
+    if unknown := unknown_nodes(graph):
+        raise unknown_error(graph, unknown)
+
+
+def unknown_error(graph: AnnotatedGraph, unknown: Sequence[fx.Node]) -> UnsupportedError:
+    """What is said of nodes that the catalogue does not have."""
     names = [op.name for op in graph.catalogue if op.mase_type]
     first = _target(graph, unknown[0])
     similar = difflib.get_close_matches(first.rsplit(".", 1)[-1].lower(), names, n=3)
     near = f" (near {first} there are: {', '.join(similar)})" if similar else ""
     short = dict.fromkeys(_target(graph, n).rsplit(".", 1)[-1] for n in unknown)
     why = "; ".join(f"{name}: {reasons()[name]}" for name in short if name in reasons())
-    raise UnsupportedError(
+    return UnsupportedError(
         f"{len(unknown)} node(s) of the model are no op of the catalogue",
         node="; ".join(f"{n.name} ({n.op} {_target(graph, n)})" for n in unknown),
         got=why or None,

@@ -50,6 +50,7 @@ LAYERS = (
     "training",
     "regress",
     "synth",
+    "preflight",
     "__init__",
     "cli",
     "flow",

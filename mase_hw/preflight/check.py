@@ -1,0 +1,173 @@
+"""``check``: trace and map a model in memory, and say of every layer whether it maps and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.quantised_graph import Tell, run_on_model, saying, traced
+from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
+from mase_hw.compiler.stages import compile_pipeline
+from mase_hw.emit.estimate import estimate
+from mase_hw.emit.passes import bundle_of
+from mase_hw.emit.reference import Inputs
+from mase_hw.errors import MaseHwError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.faithful.surroundings import ordinary
+from mase_hw.ir.inputs import unknown_error, unknown_nodes
+from mase_hw.passes.pipeline import Pipeline
+from mase_hw.preflight.budget import available, needs
+from mase_hw.preflight.cut import Values, values_of, without
+from mase_hw.preflight.layers import Traced, layers, origin, traced_layers
+from mase_hw.preflight.result import Check, Problem
+
+LAST = "top"
+"""The last step of ``compile`` that is run: the netlist stands, and its timing is known."""
+MOST = 64
+"""Problems after which no more are looked for."""
+
+
+def check(
+    model: nn.Module | MaseGraph,
+    example_inputs: Inputs,
+    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    calibration: Iterable[Any] | None = None,
+    custom_ops: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    limits: Mapping[str, int | None] | None = None,
+    progress: Tell | None = None,
+) -> Check:
+    """Say what :func:`mase_hw.compile` would make of a model, in seconds and without writing anything.
+
+    The steps of ``compile`` run as far as the netlist. A layer that they refuse is taken out, what it gave becomes an
+    input, and the rest is looked at again, so that all problems are found at once. Value ranges come from the example
+    and the first batch of the calibration data alone: fraction widths may differ from those of ``compile``, widths and
+    folding do not.
+
+    Args:
+        model: As for :func:`mase_hw.compile`; it is copied and not changed.
+        example_inputs: One frame.
+        config: The configuration.
+        calibration: Batches, of which the first is looked at.
+        custom_ops: A user's own ops.
+        device: A device that it should fit, such as ``xc7a35t``.
+        limits: Numbers of ``lut``, ``ff``, ``dsp`` and ``bram`` that it should fit; before those of the device.
+        progress: Told what is being done.
+
+    Returns:
+        What was found; ``passed`` says whether the model would be taken, and fits.
+
+    Raises:
+        ConfigError: If the configuration, the device or a limit is wrong.
+    """
+    settings = load_config(config)
+    there, block_bits = available(device, limits or {})
+    batches = None if calibration is None else list(itertools.islice(calibration, 1))
+    found = _Search(settings, custom_ops, progress or (lambda _: None))
+    with ordinary():
+        found.run(model, example_inputs, batches)
+    manifest = None if found.graph is None else bundle_of(found.graph).manifest
+    total = {} if manifest is None else estimate(manifest)
+    return Check(
+        tuple(found.problems),
+        found.complete,
+        tuple(layers(found.traced, found.refused, found.besides, found.graph, manifest)),
+        manifest["timing"] if manifest is not None and not found.problems else None,
+        total,
+        tuple(needs(total, there, block_bits)) if total else (),
+        device,
+    )
+
+
+class _Search:
+    """Runs the steps again and again, each time without what was refused before."""
+
+    def __init__(self, settings: CompileConfig, custom_ops: Mapping[str, Any] | None, tell: Tell) -> None:
+        self.settings, self.custom_ops, self.tell = settings, custom_ops, tell
+        self.problems: list[Problem] = []
+        self.refused: dict[str, str] = {}
+        self.traced: list[Traced] = []
+        self.besides: set[str] = set()
+        self.complete = True
+        self.graph: MaseGraph | None = None
+
+    def run(self, model: nn.Module | MaseGraph, example_inputs: Inputs, batches: list[Any] | None) -> None:
+        module = model.model if isinstance(model, MaseGraph) else model
+        catalogue = model.catalogue if isinstance(model, MaseGraph) else None
+        try:
+            graph, example = traced(module, example_inputs, self.custom_ops, self.tell, catalogue)
+        except MaseHwError as error:
+            self._stop(error)
+            return
+        self.traced = traced_layers(graph)
+        whole, inputs = graph.model, dict(example)
+        values: Values | None = None
+        while True:
+            try:
+                if unknown := unknown_nodes(graph):
+                    errors: list[MaseHwError] = [unknown_error(graph, [node]) for node in unknown]
+                else:
+                    self._map(model, graph, example, batches)
+                    self.graph = graph
+                    return
+            except MaseHwError as error:
+                errors = [error]
+            if not self._note(errors) or len(self.problems) >= MOST:
+                self.complete = False
+                return
+            try:
+                values = values or values_of(whole, inputs)
+                rest = without(whole, inputs, values, self.refused)
+                if rest is None:
+                    return
+                model, example, self.besides = rest
+                batches = None
+                graph, _ = traced(model, example, self.custom_ops, self.tell, catalogue)
+            except MaseHwError:
+                self.complete = False
+                return
+
+    def _map(
+        self, model: nn.Module | MaseGraph, graph: MaseGraph, example: Mapping[str, Any], batches: list[Any] | None
+    ) -> None:
+        nowhere = Path("nowhere")  # of steps that are not run
+        if is_quantised(model):
+            pipeline = _mapping(quantised_pipeline(model, example, self.settings, out=nowhere, calibration=batches))
+            pipeline.run(graph, on_step=saying(self.tell))
+            return
+        module = model.model if isinstance(model, MaseGraph) else model
+        steps = _mapping(compile_pipeline(example, self.settings, out=nowhere, calibration=batches))
+        run_on_model(steps, graph, module, example, self.tell)
+
+    def _note(self, errors: list[MaseHwError]) -> bool:
+        """Keep what is wrong; whether all of it is about layers that can be taken out."""
+        known = [each.name for each in self.traced]
+        placed = True
+        for error in errors:
+            named = (
+                origin(re.split(r"[ :(]", part, maxsplit=1)[0], known) for part in re.split(r"[;,] ", error.node or "")
+            )
+            where = {name for name in named if name is not None} - self.refused.keys()
+            if not where:
+                placed = False
+                if self.refused:  # it may be wrong only because something was taken out
+                    continue
+            self.refused |= dict.fromkeys(where, error.message)
+            self.problems.append(Problem.of(error))
+        return placed
+
+    def _stop(self, error: MaseHwError) -> None:
+        self.problems.append(Problem.of(error))
+        self.complete = False
+
+
+def _mapping(pipeline: Pipeline) -> Pipeline:
+    """The steps up to the netlist."""
+    return Pipeline(pipeline.steps[: pipeline.names.index(LAST) + 1], "check")

@@ -1,0 +1,164 @@
+"""What a check found, as text and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from mase_hw.emit.estimate import BASIS
+from mase_hw.errors import MaseHwError
+from mase_hw.preflight.budget import Need
+from mase_hw.preflight.layers import Layer
+
+_PARTS = ("node", "field", "got", "expected", "remedy")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why the model would be refused.
+
+    Args:
+        kind: Class of the error.
+        message: One sentence.
+        node: Where.
+        field: Which key of the configuration, or argument.
+        got: What was found.
+        expected: What would have been accepted.
+        remedy: What to do.
+    """
+
+    kind: str
+    message: str
+    node: str | None = None
+    field: str | None = None
+    got: str | None = None
+    expected: str | None = None
+    remedy: str | None = None
+
+    @classmethod
+    def of(cls, error: MaseHwError) -> Problem:
+        """What an error says."""
+        said = {name: getattr(error, name) for name in _PARTS}
+        texts = {name: None if value is None else str(value) for name, value in said.items()}
+        return cls(type(error).__name__, error.message, **texts)
+
+    def __str__(self) -> str:
+        labels = ("where", "field", "got", "expected", "what to do")
+        said = [(label, getattr(self, name)) for label, name in zip(labels, _PARTS, strict=True)]
+        return "\n".join([self.message, *(f"  {label}: {value}" for label, value in said if value is not None)])
+
+
+@dataclass(frozen=True)
+class Check:
+    """What would become of a model.
+
+    Args:
+        problems: Why it would be refused; empty if it would not.
+        complete: Whether every layer was looked at.
+        layers: Every layer of the model, in order of execution, then what stands between them.
+        timing: Of the whole design: ``fill``, ``interval``, ``bottleneck`` and so on; None if it would be refused.
+        estimate: Look-up tables, flip-flops, DSP blocks and block RAMs of what maps.
+        needs: What it needs of a device or budget.
+        device: The device that was asked for.
+    """
+
+    problems: tuple[Problem, ...]
+    complete: bool
+    layers: tuple[Layer, ...]
+    timing: Mapping[str, Any] | None
+    estimate: Mapping[str, int]
+    needs: tuple[Need, ...] = ()
+    device: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether ``compile`` would take it, as far as mapping goes."""
+        return not self.problems
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is enough of everything that was asked about."""
+        return all(need.fits for need in self.needs)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it would be taken, and fits."""
+        return self.accepted and self.fits
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types; the same model gives the same."""
+        return {
+            "accepted": self.accepted,
+            "complete": self.complete,
+            "problems": [dataclasses.asdict(problem) for problem in self.problems],
+            "layers": [dataclasses.asdict(layer) for layer in self.layers],
+            "timing": None if self.timing is None else dict(self.timing),
+            "estimate": {**self.estimate, "basis": BASIS},
+            "device": self.device,
+            "needs": [{**dataclasses.asdict(need), "fits": need.fits} for need in self.needs],
+            "fits": self.fits if self.needs else None,
+        }
+
+    def text(self) -> str:
+        """Tables and sentences for people."""
+        console = Console(file=(buffer := io.StringIO()), width=140)
+        if self.layers:
+            console.print(self._table())
+        for number, problem in enumerate(self.problems, 1):
+            console.print(f"\nproblem {number} of {len(self.problems)}: {problem}", highlight=False, markup=False)
+        for line in self._sentences():
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for column in ("layer", "is", "becomes"):
+            table.add_column(column, overflow="fold")
+        for column in ("lanes", "cycles", "multipliers", "memory bits", "LUT", "FF", "DSP", "BRAM"):
+            table.add_column(column, justify="right")
+        for each in self.layers:
+            figures: list[str] = []
+            if each.status == "hardware":
+                counts = (each.cycles, each.multipliers, each.memory_bits, each.lut, each.ff, each.dsp, each.bram)
+                figures = [each.lanes, *map(str, counts)]
+            becomes = f"REFUSED: {each.detail}" if each.status == "refused" else each.detail
+            table.add_row(*(_plain(text) for text in (each.name, each.what, becomes)), *figures)
+        return table
+
+    def _sentences(self) -> list[str]:
+        said = [""]
+        if self.timing is not None:
+            exact = "" if self.timing["exact"] else " (a module has no exact schedule)"
+            said.append(
+                f"{self.timing['interval']} cycles per frame, the first result after {self.timing['fill']}{exact}; "
+                f"{self.timing['bottleneck']} needs most"
+            )
+        total = self.estimate
+        if total:
+            of = "estimate" if self.accepted else "estimate of what maps"
+            said.append(
+                f"{of}: {total['lut']} LUT, {total['ff']} FF, {total['dsp']} DSP, {total['bram']} BRAM of 18 Kbit"
+            )
+        for need in self.needs:
+            verdict = "fits" if need.fits else "DOES NOT FIT"
+            said.append(f"  {need.resource}: {need.needed} of {need.available}: {verdict}")
+        if not self.complete:
+            said.append("not everything was looked at: what lies behind the last problem is not known")
+        if self.problems:
+            said.append(f"compile would refuse it: {len(self.problems)} problem{'s' * (len(self.problems) > 1)}")
+        elif not self.fits:
+            said.append("compile would take it, but it does not fit")
+        else:
+            said.append("compile would take it")
+        return said
+
+
+def _plain(text: str) -> str:
+    """Text that the table does not take for markup."""
+    return text.replace("[", r"\[")
