@@ -4,7 +4,9 @@
 //
 // With MINIMUM it is how far each is above the minimum. A row has SIZE elements;
 // the distances of pad lanes are not defined. out_last is high with the last
-// beat of a row.
+// beat of a row. With MASKED elements are unsigned and the top bit says which
+// take part: theirs is 0 in their distance, and 1 in that of all others and of
+// pad lanes, whether or not an element of the row takes part.
 //
 // Latency:    2 cycles from the last beat of a row to its first one out.
 // Throughput: 1 beat per cycle. in_ready depends on registered state only.
@@ -14,7 +16,8 @@ module row_distance #(
     parameter int WIDTH   = 8,
     parameter int SIGNED  = 1,
     parameter int SIZE    = 1,
-    parameter int MINIMUM = 0
+    parameter int MINIMUM = 0,
+    parameter int MASKED  = 0
 ) (
     input  logic                        clk,
     input  logic                        rst,
@@ -31,6 +34,10 @@ module row_distance #(
     // Refuses SIGNED=-1; SIGNED=2; MINIMUM=-1; MINIMUM=2
     $fatal(1, "row_distance: SIGNED %0d and MINIMUM %0d must be 0 or 1", SIGNED, MINIMUM);
   end
+  if (MASKED < 0 || MASKED > 1 || (MASKED == 1 && (SIGNED != 0 || MINIMUM != 0))) begin : g_bad_mask
+    // Refuses MASKED=-1; MASKED=2; MASKED=1; MASKED=1, SIGNED=0, MINIMUM=1; takes MASKED=1, SIGNED=0
+    $fatal(1, "row_distance: MASKED %0d is not 0, or 1 for a maximum of unsigned data", MASKED);
+  end
 
   localparam int Tiles = (SIZE + LANES - 1) / LANES;
   // Lanes that carry data in the last beat of a row.
@@ -38,6 +45,8 @@ module row_distance #(
   // Keys: larger numbers are larger elements, or smaller ones; pad lanes are 0.
   localparam logic [WIDTH-1:0] Top = WIDTH'(1) << (WIDTH - 1);
   localparam logic [WIDTH-1:0] Flip = ((SIGNED != 0) ? Top : '0) ^ ((MINIMUM != 0) ? '1 : '0);
+  // A row of which nothing takes part has no maximum; this bit tells all the same.
+  localparam logic [WIDTH-1:0] Least = (MASKED != 0) ? Top : '0;
 
   logic                        accept;
   logic                        row_last;
@@ -65,7 +74,7 @@ module row_distance #(
     end else begin : g_pad
       assign keys[i] = row_last ? '0 : in_data[i] ^ Flip;
     end
-    assign out_data[i] = row_best - queued[i];
+    assign out_data[i] = (row_best | Least) - queued[i];
   end
 
   row_max #(

@@ -7,7 +7,9 @@
 // while they are summed. The sum is exact. FUNCTION 0 and 1 divide each
 // exponential by it, exactly and rounded once; FUNCTION 2 takes the logarithm of
 // the sum from segments (fixed_piecewise) and casts minus the distance minus it.
-// Of two elements the larger never gets the smaller result.
+// Of two elements the larger never gets the smaller result. With MASKED
+// (FUNCTION 0 only) elements are unsigned with one bit more, the top one of those
+// that take part; the others get 0, and if none does all of them.
 //
 // Latency:    from the last beat of a row, with L = $clog2(lanes): 2 cycles for
 //             the maximum, 2 for exp (3 if it is a product), 2 + L for the sum;
@@ -37,6 +39,7 @@ module fixed_softmax #(
     parameter int ROUNDING                     = 0,
     parameter int OVERFLOW                     = 0,
     parameter int FUNCTION                     = 0,   // 0 softmax, 1 softmin, 2 log_softmax
+    parameter int MASKED                       = 0,
     parameter int EXP_FRAC                     = 8,
     parameter int INDEX_WIDTH                  = 8,
     parameter int FINE_WIDTH                   = 0,
@@ -94,6 +97,10 @@ module fixed_softmax #(
     // Refuses FUNCTION=-1; FUNCTION=3
     $fatal(1, "fixed_softmax: FUNCTION must be 0 to 2, got %0d", FUNCTION);
   end
+  if (MASKED != 0 && (FUNCTION != 0 || INDEX_WIDTH >= DATA_IN_0_PRECISION_0)) begin : g_bad_masked
+    // Refuses MASKED=1
+    $fatal(1, "fixed_softmax: MASKED needs FUNCTION 0 and the top bit above INDEX_WIDTH");
+  end
 
   localparam int InW = DATA_IN_0_PRECISION_0;
   localparam int OutW = DATA_OUT_0_PRECISION_0;
@@ -121,7 +128,8 @@ module fixed_softmax #(
       .WIDTH  (InW),
       .SIGNED (DATA_IN_0_SIGNED),
       .SIZE   (Size),
-      .MINIMUM((FUNCTION == 1) ? 1 : 0)
+      .MINIMUM((FUNCTION == 1) ? 1 : 0),
+      .MASKED (MASKED)
   ) u_distance (
       .clk      (clk),
       .rst      (rst),
@@ -250,8 +258,14 @@ module fixed_softmax #(
     localparam int Frac = ((OutFrac > 0) ? OutFrac : 0) + 1;
     logic [Frac+1:0] enable;
 
-    assign kept       = exponential;
-    assign note       = total[SumW-1:0];
+    assign kept = exponential;
+    // The largest exponential is 1: a sum below it is that of nothing, and 0 over
+    // anything is 0.
+    if (MASKED != 0) begin : g_masked
+      assign note = total[SumW-1:0] | SumW'(total[SumW-1:0] == '0);
+    end else begin : g_all
+      assign note = total[SumW-1:0];
+    end
     assign note_valid = total_valid;
 
     pipeline_control #(

@@ -1,4 +1,4 @@
-"""``exp(-d)`` of distances, from memory: one table, or the product of two where the distance has many bits.
+"""``exp(-scale * d)`` of distances, from memory: one table, or the product of two where the distance has many bits.
 
 The result falls with ``d`` by construction: a table is made so, and in a product the fine factor falls within one
 coarse factor, and a coarse factor is at most the one before it times the smallest fine one. So an element that is
@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Exponent:
-    """All that fixes the bits of ``exp(-d * 2**-source)``.
+    """All that fixes the bits of ``exp(-scale * d * 2**-source)``.
 
     Args:
         frac: Fraction bits of the result; 1 has the mantissa ``2**frac``.
@@ -58,25 +58,26 @@ class Exponent:
 
 
 @functools.lru_cache(maxsize=64)
-def exponent(width: int, source: int, frac: int) -> Exponent:
+def exponent(width: int, source: int, frac: int, scale: float = 1.0) -> Exponent:
     """The tables for distances of ``width`` bits with ``source`` fraction bits.
 
     Args:
         width: Bits of a distance, which is not negative.
         source: Its fraction bits.
         frac: Fraction bits of the result.
+        scale: What distances are multiplied with, above 0: it is in the tables, so it costs nothing and is exact.
 
     Raises:
         FormatError: If the tables or their product would be too wide.
     """
     # From here on every result rounds to 0.
     limit = math.log(2.0) * (frac + 1)
-    last = int(min(math.ceil(math.ldexp(limit, source)), 1 << width)) if source < 64 else 1 << width
+    last = int(min(math.ceil(math.ldexp(limit / scale, source)), 1 << width)) if source < 64 else 1 << width
     index = max(1, min(width, last.bit_length()))
     if frac > _WIDEST:
         raise _too_wide(frac)
     if index <= TABLE_BITS:
-        return Exponent(frac, index, 0, 0, _falling(index, 0, source, frac), np.zeros(0, np.int64))
+        return Exponent(frac, index, 0, 0, _falling(index, 0, source, frac, scale), np.zeros(0, np.int64))
     if index > 2 * TABLE_BITS:
         raise FormatError(
             "the exponential of a distance of so many bits needs too large a memory",
@@ -87,11 +88,11 @@ def exponent(width: int, source: int, frac: int) -> Exponent:
     fine = index // 2
     for guard in _GUARDS:
         factor = frac + guard
-        low, high = _falling(fine, 0, source, factor), _falling(index - fine, fine, source, factor)
+        low, high = _falling(fine, 0, source, factor, scale), _falling(index - fine, fine, source, factor, scale)
         most = int(low[-1])
         for at in range(1, len(high)):
             high[at] = min(high[at], int(high[at - 1]) * most >> factor)
-        off = sum(np.abs(t - _exact(t, s, source, factor)).max() for t, s in ((low, 0), (high, fine)))
+        off = sum(np.abs(t - _exact(t, s, source, factor, scale)).max() for t, s in ((low, 0), (high, fine)))
         if 0.5 + float(off) * 2.0**-guard <= WORST:
             return Exponent(frac, index, fine, factor, high, low)
     raise _too_wide(frac)
@@ -106,15 +107,15 @@ def _too_wide(frac: int) -> FormatError:
     )
 
 
-def _exact(table: Ints, shift: int, source: int, frac: int) -> npt.NDArray[np.float64]:
+def _exact(table: Ints, shift: int, source: int, frac: int, scale: float) -> npt.NDArray[np.float64]:
     """The exponentials in LSBs, in float64."""
-    steps = torch.arange(len(table), dtype=torch.float64) * math.ldexp(1.0, shift - source)
+    steps = torch.arange(len(table), dtype=torch.float64) * math.ldexp(scale, shift - source)
     return np.asarray((torch.exp(-steps) * math.ldexp(1.0, frac)).numpy(), dtype=np.float64)
 
 
-def _falling(bits: int, shift: int, source: int, frac: int) -> Ints:
+def _falling(bits: int, shift: int, source: int, frac: int, scale: float) -> Ints:
     """Rounded exponentials of ``k * 2**(shift - source)``, none above the one before it."""
-    exact = _exact(np.zeros(1 << bits, np.int64), shift, source, frac)
+    exact = _exact(np.zeros(1 << bits, np.int64), shift, source, frac, scale)
     return np.minimum.accumulate(np.rint(exact).astype(np.int64))
 
 

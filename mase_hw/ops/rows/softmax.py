@@ -13,6 +13,9 @@ LSBs of the output in the first case and twice as many in the second: at most ha
 log_softmax ``K`` has one bit more and the logarithm three fraction bits more than the output, which is 0.35 LSB. With a
 cast to the nearest number the result differs by at most 1 LSB from the exact one.
 
+**Scale.** ``softmax(scale * x)`` has ``exp(-scale * d)`` in its tables, which are rounded in the same way: neither a
+multiplier nor another error, so ``1 / sqrt(size)`` of an attention costs nothing.
+
 **Order.** ``e`` falls with ``d``, a quotient rises with ``e``, and a cast keeps the order: of two elements of a row
 the larger one never gets the smaller result (for softmin, the larger one), and the maximum always has the largest.
 """
@@ -44,6 +47,27 @@ from mase_hw.steps import Steps
 SOFTMAX, SOFTMIN, LOG = range(3)
 """Codes of the parameter ``FUNCTION``."""
 LOG_LATENCY = 8
+FILES = (
+    "lib/elementwise_check.sv",
+    "lib/row_end.sv",
+    "lib/loop_counter.sv",
+    "lib/stream_fifo.sv",
+    "lib/row_fifo.sv",
+    "lib/pipeline_control.sv",
+    "lib/row_max.sv",
+    "lib/row_distance.sv",
+    "lib/fixed_adder_tree.sv",
+    "lib/fixed_accumulator.sv",
+    "lib/row_sum.sv",
+    "lib/fixed_lookup.sv",
+    "lib/fixed_exponent.sv",
+    "lib/fixed_cast_unit.sv",
+    "lib/row_share.sv",
+    "lib/fixed_piecewise.sv",
+    "lib/register_slice.sv",
+    "lib/fixed_cast_slice.sv",
+)
+"""What ``fixed_softmax`` needs."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +75,7 @@ class SoftmaxParams(elementwise.ElementwiseParams):
     """Parameters of ``fixed_softmax``; those of the logarithm have no meaning for the others."""
 
     FUNCTION: int
+    MASKED: int
     EXP_FRAC: int
     INDEX_WIDTH: int
     FINE_WIDTH: int
@@ -65,9 +90,9 @@ class SoftmaxParams(elementwise.ElementwiseParams):
     C2_WIDTH: int
 
 
-def softmax_rows(input: Tensor, size: int) -> Tensor:
-    """Softmax along the last dimension, which has ``size`` elements; what any softmax is lowered to."""
-    return functional.softmax(input, -1)
+def softmax_rows(input: Tensor, size: int, scale: float = 1.0) -> Tensor:
+    """Softmax of ``scale * input`` along the last dimension, which has ``size`` elements; the scale is above 0."""
+    return functional.softmax(input if scale == 1 else input * scale, -1)
 
 
 def softmin_rows(input: Tensor, size: int) -> Tensor:
@@ -87,9 +112,10 @@ def exponentials(a: Arithmetic, size: int, function: int) -> Exponent:
     """The table of exp for rows of ``size`` elements."""
     source, target = a.formats["data_in_0"], a.formats["data_out_0"]
     frac = max(target.frac_width, 0) + (size - 1).bit_length() + int(function == LOG)
-    plan = exponent(source.width, source.frac_width, frac)
+    scale = float(a.attributes.get("scale", 1.0))
+    plan = exponent(source.width, source.frac_width, frac, scale)
     # Half an LSB off in a table, 5/8 of one in a product.
-    return exponent(source.width, source.frac_width, frac + 1) if plan.fine else plan
+    return exponent(source.width, source.frac_width, frac + 1, scale) if plan.fine else plan
 
 
 def logarithms(a: Arithmetic, size: int) -> Key:
@@ -111,7 +137,7 @@ def golden(function: int) -> Golden:
             return {"data_out_0": as_carrier(t["data_in_0"], dtype)}
         out = _exact(function, a, t["data_in_0"].detach().to(torch.int64), dim)
         if t["data_in_0"].requires_grad and out.is_floating_point():
-            out = straight_through(out, _surrogate(function, a, t["data_in_0"], dim))
+            out = straight_through(out, gradient_of(function, a, t["data_in_0"], dim))
         return {"data_out_0": as_carrier(out, dtype)}
 
     return compute
@@ -134,10 +160,13 @@ def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
     return cast(exact, frac, target, a.rounding, a.overflow)
 
 
-def _surrogate(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
-    """The float function in units of the output, for the gradient only."""
+def gradient_of(
+    function: int, a: Arithmetic, x: Tensor, dim: int, given: Callable[[Tensor], Tensor] = lambda v: v
+) -> Tensor:
+    """The float function of what ``given`` makes of the values, in units of the output, for the gradient only."""
     target = a.formats["data_out_0"]
-    smooth: Tensor = FLOAT[function](x.double() * a.formats["data_in_0"].scale, dim)
+    scale = a.formats["data_in_0"].scale * float(a.attributes.get("scale", 1.0))
+    smooth: Tensor = FLOAT[function](given(x.double() * scale), dim)
     smooth = smooth * math.ldexp(1.0, target.frac_width)
     return smooth.clamp(target.min_mantissa, target.max_mantissa) if a.overflow is Overflow.SATURATE else smooth
 
@@ -164,6 +193,7 @@ def _build(function: int) -> Callable[[Request], SoftmaxParams]:
             ROUNDING=int(a.rounding),
             OVERFLOW=int(a.overflow),
             FUNCTION=function,
+            MASKED=0,
             EXP_FRAC=plan.frac,
             INDEX_WIDTH=plan.index,
             FINE_WIDTH=plan.fine,
@@ -260,26 +290,7 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
         hardware=Hardware(
             module="fixed_softmax",
             file="ops/fixed_softmax.sv",
-            dependence_files=(
-                "lib/elementwise_check.sv",
-                "lib/row_end.sv",
-                "lib/loop_counter.sv",
-                "lib/stream_fifo.sv",
-                "lib/row_fifo.sv",
-                "lib/pipeline_control.sv",
-                "lib/row_max.sv",
-                "lib/row_distance.sv",
-                "lib/fixed_adder_tree.sv",
-                "lib/fixed_accumulator.sv",
-                "lib/row_sum.sv",
-                "lib/fixed_lookup.sv",
-                "lib/fixed_exponent.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/row_share.sv",
-                "lib/fixed_piecewise.sv",
-                "lib/register_slice.sv",
-                "lib/fixed_cast_slice.sv",
-            ),
+            dependence_files=FILES,
             params=SoftmaxParams,
             build=_build(function),
             ports=elementwise.ports,

@@ -1,0 +1,353 @@
+"""Softmax of the elements that a mask allows, as attention needs it.
+
+Scores are ``(batch, queries, heads, keys)``, token-major. What a mask excludes takes no part in the maximum and the sum
+and is exactly 0; a row of which nothing takes part is 0, as in ``scaled_dot_product_attention``. Everything else is as
+in :mod:`mase_hw.ops.rows.softmax`, with its bounds and its order: they hold for the elements that take part.
+
+Masks may be combined: ``causal`` (a key at most as far from the end as the query), ``allowed`` (rows of bits that are
+stored) and, in ``softmax_where``, data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import handle_torch_function, has_torch_function
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
+from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.ops._division import divide_cast
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops.rows._exponent import evaluate
+from mase_hw.ops.rows._rows import row_steps, tiles_of
+from mase_hw.ops.rows.softmax import FILES, SOFTMAX, exponentials, gradient_of
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+TRUTH = FixedFormat(1, 0, signed=False)
+"""Of a mask."""
+_MOST = 1 << 20
+"""Bits of a stored mask."""
+
+
+def masked_softmax(
+    input: Tensor, scale: float = 1.0, causal: bool = False, allowed: Sequence[str] = (), hold: int = 1
+) -> Tensor:
+    """Softmax of ``scale * input`` over the keys that a mask allows.
+
+    Args:
+        input: Scores ``(batch, queries, heads, keys)``.
+        scale: Above 0.
+        causal: Query ``t`` of ``T`` takes keys ``s <= t + S - T`` of ``S``.
+        allowed: Rows of bits as hexadecimal numbers, bit ``s`` for key ``s``, over and over; see :func:`rows_of`.
+        hold: Rows in turn that take the same bits.
+    """
+    more = {"scale": scale, "causal": causal, "allowed": allowed, "hold": hold}
+    if has_torch_function((input,)):  # tracing records one call
+        result: Tensor = handle_torch_function(masked_softmax, (input,), input, **more)
+        return result
+    return _float(input * scale, attends(input.shape, more, input.device))
+
+
+def softmax_where(
+    input: Tensor,
+    mask: Tensor,
+    scale: float = 1.0,
+    causal: bool = False,
+    allowed: Sequence[str] = (),
+    hold: int = 1,
+) -> Tensor:
+    """The same where a mask that is data, and broadcasts to the scores, is not 0 as well."""
+    more = {"scale": scale, "causal": causal, "allowed": allowed, "hold": hold}
+    if has_torch_function((input, mask)):  # tracing records one call
+        result: Tensor = handle_torch_function(softmax_where, (input, mask), input, mask, **more)
+        return result
+    return _float(input * scale, attends(input.shape, more, input.device) & (mask != 0))
+
+
+def _float(x: Tensor, keep: Tensor) -> Tensor:
+    # Not -inf, whose row without any other element would have no gradient.
+    found = functional.softmax(x.masked_fill(~keep, torch.finfo(x.dtype).min), -1)
+    return torch.where(keep, found, torch.zeros_like(found))
+
+
+def attends(shape: Sequence[int], given: Mapping[str, Any], device: Any = None) -> Tensor:
+    """Which keys take part, in the shape of the scores.
+
+    Args:
+        shape: Of the scores, ``(batch, queries, heads, keys)``.
+        given: ``causal``, ``allowed`` and ``hold`` of :func:`masked_softmax`; ``queries`` if a batch has several times
+            as many.
+        device: Of the result.
+    """
+    queries, keys = shape[-3], shape[-1]
+    keep = torch.ones(*shape, dtype=torch.bool, device=device)
+    if given.get("causal"):
+        period = int(given.get("queries", queries))
+        place = torch.arange(keys, device=device) - keys + period
+        keep &= place <= (torch.arange(queries, device=device) % period)[:, None, None]
+    if given.get("allowed"):
+        table = torch.tensor([[bool(int(row, 16) >> s & 1) for s in range(keys)] for row in given["allowed"]])
+        held = table.to(device).repeat_interleave(int(given.get("hold", 1)), 0)
+        keep &= held.repeat(keep.numel() // held.numel(), 1).reshape(shape)
+    return keep
+
+
+def rows_of(keep: Tensor) -> dict[str, Any]:
+    """A mask ``(batch, queries, heads, keys)`` as ``causal``, ``allowed`` and ``hold``, with as few rows as do.
+
+    What every frame has in its place is what is known of a batch, so all of it counts.
+    """
+    _, queries, heads, keys = keep.shape
+    limit = torch.arange(queries)[:, None] + keys - queries
+    if bool((keep.to("cpu") == (torch.arange(keys) <= limit)[:, None]).all()):
+        return {"causal": True}
+    if bool(keep.all()):
+        return {}
+    rows = keep.reshape(-1, keys).tolist()
+    words = [f"{sum(1 << s for s, bit in enumerate(row) if bit):x}" for row in rows]
+    hold = next(n for n in (len(words), heads, 1) if all(w == words[i // n * n] for i, w in enumerate(words)))
+    words = words[::hold]
+    period = next(n for n in range(1, len(words) + 1) if len(words) % n == 0 and words == words[:n] * (len(words) // n))
+    return {"allowed": tuple(words[:period]), "hold": 1 if period == len(words) == 1 else hold}
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 (N, T, H, S)``, and ``data_in_1`` of the same shape if the mask is data -> ``data_out_0``."""
+    x, target = t["data_in_0"], a.formats["data_out_0"]
+    if symbolic(x):
+        return {"data_out_0": as_carrier(x, carrier(magnitude(target)))}
+    keep = attends(x.shape, a.attributes, x.device)
+    if "data_in_1" in t:
+        keep = keep & (t["data_in_1"] != 0)
+    out = _exact(a, x.detach().to(torch.int64), keep)
+    if x.requires_grad and out.is_floating_point():
+        low = torch.finfo(torch.float64).min
+        smooth = gradient_of(SOFTMAX, a, x, -1, lambda v: v.masked_fill(~keep, low))
+        out = straight_through(out, torch.where(keep, smooth, torch.zeros_like(smooth)))
+    return {"data_out_0": as_carrier(out, carrier(magnitude(target)))}
+
+
+def _exact(a: Arithmetic, x: Tensor, keep: Tensor) -> Tensor:
+    target, size = a.formats["data_out_0"], x.shape[-1]
+    source = a.formats["data_in_0"]
+    most = torch.where(keep, x, torch.full_like(x, source.min_mantissa)).amax(-1, keepdim=True)
+    plan = exponentials(a, size, SOFTMAX)
+    terms = torch.where(keep, evaluate(plan, (most - x).clamp(min=0)), torch.zeros_like(x))
+    total = terms.sum(-1, keepdim=True).clamp(min=1)
+    return divide_cast(terms, total, (1 << plan.frac, size << plan.frac), 0, target, a.rounding, a.overflow)
+
+
+@dataclass(frozen=True)
+class MaskedSoftmaxParams:
+    """Parameters of ``fixed_masked_softmax``; ``ALLOWED`` counts rows of a stored mask."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_1_PRECISION_0: int
+    DATA_IN_1_PRECISION_1: int
+    DATA_IN_1_SIGNED: int
+    DATA_IN_1_TENSOR_SIZE_DIM_0: int
+    DATA_IN_1_TENSOR_SIZE_DIM_1: int
+    DATA_IN_1_TENSOR_SIZE_DIM_2: int
+    DATA_IN_1_PARALLELISM_DIM_0: int
+    DATA_IN_1_PARALLELISM_DIM_1: int
+    DATA_IN_1_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    HAS_MASK: int
+    CAUSAL: int
+    QUERIES: int
+    ALLOWED: int
+    HOLD: int
+    ROUNDING: int
+    OVERFLOW: int
+    EXP_FRAC: int
+    INDEX_WIDTH: int
+    FINE_WIDTH: int
+    FACTOR_FRAC: int
+
+
+def _build(r: Request) -> MaskedSoftmaxParams:
+    a, shape = r.arithmetic, r.shapes["data_in_0"]
+    allowed = tuple(a.attributes.get("allowed", ()))
+    if len(allowed) * shape[-1] > _MOST:
+        raise UnsupportedError(
+            "the stored mask is too large",
+            node=r.node,
+            field="allowed",
+            got=f"{len(allowed)} rows of {shape[-1]} bits",
+            expected=f"at most {_MOST} bits",
+            remedy="use is_causal, which is counted and not stored, or the same mask for all heads",
+        )
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+    if "data_in_1" in r.parallelism:
+        lanes_within(r.node, "data_in_1", r.parallelism["data_in_1"], shape)
+    plan = exponentials(a, shape[-1], SOFTMAX)
+    return MaskedSoftmaxParams(
+        **tensor_params("DATA_IN_0", shape, a.formats["data_in_0"], (lanes,)),
+        **tensor_params("DATA_IN_1", shape, a.formats.get("data_in_1", TRUTH), (lanes,)),
+        **tensor_params("DATA_OUT_0", shape, a.formats["data_out_0"], (lanes,)),
+        HAS_MASK=int("data_in_1" in a.formats),
+        CAUSAL=int(bool(a.attributes.get("causal", False))),
+        QUERIES=int(a.attributes.get("queries", shape[-3])),
+        ALLOWED=len(allowed),
+        HOLD=int(a.attributes.get("hold", 1)),
+        ROUNDING=int(a.rounding),
+        OVERFLOW=int(a.overflow),
+        EXP_FRAC=plan.frac,
+        INDEX_WIDTH=plan.index,
+        FINE_WIDTH=plan.fine,
+        FACTOR_FRAC=plan.factor,
+    )
+
+
+def _ports(p: MaskedSoftmaxParams) -> tuple[Stream, ...]:
+    mask = (stream_of(p, "DATA_IN_1", "in"),) if p.HAS_MASK else ()
+    return (stream_of(p, "DATA_IN_0", "in"), *mask, stream_of(p, "DATA_OUT_0", "out"))
+
+
+def _tied(p: MaskedSoftmaxParams) -> Mapping[str, str]:
+    return {} if p.HAS_MASK else {"data_in_1": "'0", "data_in_1_valid": "1'b0", "data_in_1_ready": ""}
+
+
+def _arithmetic(p: MaskedSoftmaxParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    if p.HAS_MASK:
+        formats["data_in_1"] = format_of(p, "DATA_IN_1")
+    shape = stream_of(p, "DATA_IN_0", "in").shape
+    lanes = {"data_in_0": (p.DATA_IN_0_PARALLELISM_DIM_0, 1, 1)}
+    attributes = {"causal": bool(p.CAUSAL), "queries": p.QUERIES, "hold": p.HOLD}
+    attributes |= {"shapes": {"data_in_0": shape}, "parallelism": lanes}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
+
+
+def _memories(a: Arithmetic) -> dict[str, Memory]:
+    size = a.attributes["shapes"]["data_in_0"][-1]
+    found = exponentials(a, size, SOFTMAX).memories()
+    rows = [int(row, 16) for row in a.attributes.get("allowed", ())]
+    if rows:
+        lanes = a.attributes["parallelism"]["data_in_0"][0]
+        tiles = range(tiles_of(size, lanes))
+        words = tuple(row >> tile * lanes & ((1 << lanes) - 1) for row in rows for tile in tiles)
+        found["ALLOWED_FILE"] = Memory(words, lanes, "which keys take part")
+    return found
+
+
+def _latency(p: MaskedSoftmaxParams) -> Latency:
+    beats, lanes = stream_of(p, "DATA_IN_0", "in").beats, p.DATA_IN_0_PARALLELISM_DIM_0
+    tiles, levels = tiles_of(p.DATA_IN_0_TENSOR_SIZE_DIM_0, lanes), (lanes - 1).bit_length()
+    joined = (Steps.registered(beats, 2, pipe=0),) if p.HAS_MASK else ()
+    return Latency.from_steps(
+        *joined,
+        row_steps(beats, tiles, note=2),
+        Steps.registered(beats, pipe=3 if p.FINE_WIDTH else 2),
+        row_steps(beats, tiles, note=2 + levels),
+        Steps.registered(beats, pipe=3 + max(p.DATA_OUT_0_PRECISION_1, 0)),
+    )
+
+
+def _case(
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    formats: Sequence[FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    frames: int = 4,
+    **attributes: Any,
+) -> Case:
+    names = ("data_in_0", "data_out_0", "data_in_1")[: len(formats)]
+    a = Arithmetic(dict(zip(names, formats, strict=True)), *modes, attributes)
+    shapes = {n: shape for n in names if n != "data_out_0"}
+    kept = {k: v for k, v in attributes.items() if k in ("allowed", "scale")}
+    return Case(name, _build(Request(name, a, shapes, {"data_in_0": (lanes,)})), frames, attributes=kept)
+
+
+def _cases() -> list[Case]:
+    s8, u8 = FixedFormat(8, 4), FixedFormat(8, 8, signed=False)
+    return [
+        _case("causal", (1, 5, 2, 5), 1, (s8, u8), causal=True),
+        _case("causal_folded", (2, 3, 2, 7), 3, (s8, u8), (Rounding.HALF_UP, Overflow.SATURATE), causal=True),
+        _case("more_queries", (1, 6, 1, 4), 2, (FixedFormat(7, 3, signed=False), FixedFormat(8, 7)), causal=True),
+        _case(
+            "stored",
+            (1, 4, 3, 7),
+            2,
+            (FixedFormat(6, 2), u8),
+            (Rounding.FLOOR, Overflow.WRAP),
+            allowed=("1b", "0", "7f", "40"),
+            hold=3,
+            scale=0.353,
+        ),
+        _case("one_for_all", (1, 2, 2, 6), 6, (FixedFormat(16, 12), FixedFormat(16, 15)), allowed=("2d",), scale=2.5),
+        _case("both", (2, 2, 2, 4), 1, (s8, u8), causal=True, allowed=("a", "d", "3", "4", "f", "0", "c", "7")),
+    ]
+
+
+def _cases_where() -> list[Case]:
+    s8, u8 = FixedFormat(8, 4), FixedFormat(8, 8, signed=False)
+    return [
+        _case("one_lane", (1, 4, 2, 3), 1, (s8, u8, TRUTH), frames=5, scale=0.25),
+        _case("folded", (1, 2, 3, 7), 3, (s8, FixedFormat(8, 6), TRUTH), (Rounding.HALF_AWAY, Overflow.WRAP)),
+        _case("causal", (1, 4, 2, 9), 2, (FixedFormat(14, 11), u8, FixedFormat(2, 0)), causal=True, allowed=("1fe",)),
+    ]
+
+
+def _op(name: str, function: Callable[..., Tensor], cases: Callable[[], list[Case]], inputs: tuple[str, ...]) -> OpDef:
+    compute: Golden = golden
+    return OpDef(
+        name=name,
+        mase_type="module_related_func",
+        functions=(function,),
+        attributes=("scale", "causal", "allowed", "hold"),
+        golden=compute,
+        formats=(*inputs, "data_out_0"),
+        hardware=Hardware(
+            module="fixed_masked_softmax",
+            file="ops/fixed_masked_softmax.sv",
+            dependence_files=(
+                *FILES,
+                "lib/operand_check.sv",
+                "lib/stream_join.sv",
+                "ops/fixed_softmax.sv",
+            ),
+            params=MaskedSoftmaxParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=cases,
+            follows_input=True,
+            layout="row_major",
+            memories=_memories,
+            tied=_tied,
+        ),
+    )
+
+
+OPS = (
+    _op("masked_softmax", masked_softmax, _cases, ("data_in_0",)),
+    _op("softmax_where", softmax_where, _cases_where, ("data_in_0", "data_in_1")),
+)
+"""With a mask that is known, and with one that is data."""
