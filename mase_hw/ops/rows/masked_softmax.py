@@ -49,7 +49,7 @@ def masked_softmax(
         allowed: Rows of bits as hexadecimal numbers, bit ``s`` for key ``s``, over and over; see :func:`rows_of`.
         hold: Rows in turn that take the same bits.
     """
-    more = {"scale": scale, "causal": causal, "allowed": allowed, "hold": hold}
+    more: dict[str, Any] = {"scale": scale, "causal": causal, "allowed": allowed, "hold": hold}
     if has_torch_function((input,)):  # tracing records one call
         result: Tensor = handle_torch_function(masked_softmax, (input,), input, **more)
         return result
@@ -65,7 +65,7 @@ def softmax_where(
     hold: int = 1,
 ) -> Tensor:
     """The same where a mask that is data, and broadcasts to the scores, is not 0 as well."""
-    more = {"scale": scale, "causal": causal, "allowed": allowed, "hold": hold}
+    more: dict[str, Any] = {"scale": scale, "causal": causal, "allowed": allowed, "hold": hold}
     if has_torch_function((input, mask)):  # tracing records one call
         result: Tensor = handle_torch_function(softmax_where, (input, mask), input, mask, **more)
         return result
@@ -238,7 +238,7 @@ def _arithmetic(p: MaskedSoftmaxParams) -> Arithmetic:
         formats["data_in_1"] = format_of(p, "DATA_IN_1")
     shape = stream_of(p, "DATA_IN_0", "in").shape
     lanes = {"data_in_0": (p.DATA_IN_0_PARALLELISM_DIM_0, 1, 1)}
-    attributes = {"causal": bool(p.CAUSAL), "queries": p.QUERIES, "hold": p.HOLD}
+    attributes: dict[str, Any] = {"causal": bool(p.CAUSAL), "queries": p.QUERIES, "hold": p.HOLD}
     attributes |= {"shapes": {"data_in_0": shape}, "parallelism": lanes}
     return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 
