@@ -6,7 +6,7 @@ float64 is computed in limbs, pieces of few enough bits that float64 holds the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -49,7 +49,28 @@ def exact_linear(x: Tensor, w: Tensor, bound: int, *, name: str | None = None) -
     with full_precision(x.device):
         if dtype != torch.int64:
             return torch.nn.functional.linear(as_carrier(x, dtype), as_carrier(w, dtype))
-        return _linear_in_limbs(x.to(torch.int64), w.to(torch.int64))
+        return _in_limbs(torch.nn.functional.linear, x.to(torch.int64), w.to(torch.int64))
+
+
+def exact_matmul(x: Tensor, y: Tensor, bound: int, *, name: str | None = None) -> Tensor:
+    """``x @ y`` on mantissas, exact.
+
+    Args:
+        x: Integers of shape ``(..., rows, inner)``.
+        y: Integers of shape ``(..., inner, columns)``.
+        bound: Largest magnitude any partial sum can reach.
+        name: Node name, for the error.
+
+    Returns:
+        Integers of shape ``(..., rows, columns)`` in the carrier of ``bound``.
+    """
+    dtype = carrier(bound, name=name)
+    if dtype == torch.float32 and reduced_matmul():
+        dtype = torch.float64
+    with full_precision(x.device):
+        if dtype != torch.int64:
+            return torch.matmul(as_carrier(x, dtype), as_carrier(y, dtype))
+        return _in_limbs(torch.matmul, x.to(torch.int64), y.to(torch.int64))
 
 
 def shift_left(acc: Tensor, shift: Tensor) -> Tensor:
@@ -64,14 +85,14 @@ def shift_left(acc: Tensor, shift: Tensor) -> Tensor:
     return acc * as_carrier(factor, acc.dtype)
 
 
-def _linear_in_limbs(x: Tensor, w: Tensor) -> Tensor:
+def _in_limbs(product: Callable[[Tensor, Tensor], Tensor], x: Tensor, w: Tensor) -> Tensor:
     """Integer product beyond 53 bits from float64 products of limbs; no device needs an int64 matrix product."""
     inner = max(1, x.shape[-1])
     limb = (53 - (inner - 1).bit_length()) // 2
     total: Tensor | None = None
     for i, xi in enumerate(_limbs(x, limb)):
         for j, wj in enumerate(_limbs(w, limb)):
-            part = torch.nn.functional.linear(xi, wj).to(torch.int64) << min(63, limb * (i + j))
+            part = product(xi, wj).to(torch.int64) << min(63, limb * (i + j))
             if limb * (i + j) < 64:
                 total = part if total is None else total + part
     assert total is not None  # there is always limb 0

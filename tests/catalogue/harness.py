@@ -234,12 +234,13 @@ def plan_of(
     return plan
 
 
-def multiply_steps(it: Item, otherwise: int) -> int:
+def multiply_steps(it: Item) -> int:
     """Steps in which the multipliers of an op do its work: one for every beat of weights, if it has weights.
 
-    An image with a stride may take longer to arrive than to be multiplied.
+    An image with a stride may take longer to arrive than to be multiplied, and a matrix that serves few vectors.
     """
-    return next((s.frame_beats for s in it.streams if s.name == "weight"), otherwise)
+    schedule = it.hardware.latency(it.case.params).steps[0]
+    return next((s.frame_beats for s in it.streams if s.name == "weight"), schedule.steps)
 
 
 def check_timing(it: Item, result: SimResult) -> None:
@@ -260,7 +261,7 @@ def check_timing(it: Item, result: SimResult) -> None:
             for side, intervals in (("output", timing.output_intervals), ("input", timing.input_intervals)):
                 assert intervals[-1] == latency.interval, f"{side} intervals {intervals}, facet {latency.interval}"
 
-    if it.hardware.work(it.case.params) and latency.interval == multiply_steps(it, latency.interval):
+    if it.hardware.work(it.case.params) and latency.interval == multiply_steps(it):
         # A compute op never pauses: its output beats are equally far apart across tiles, rows and frames.
         gap, rest = divmod(latency.interval, it.sink.beats)
         assert rest == 0

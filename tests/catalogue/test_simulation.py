@@ -94,8 +94,9 @@ def test_interval_is_the_work(it: Item) -> None:
         padded = math.prod(s * p for s, p in zip(it.source.tiles, it.source.lane_dims, strict=True))
         if not it.hardware.follows_input:  # element by element every lane has its multiplier
             padded *= it.sink.tiles[0] * it.sink.lane_dims[0]
-        assert padded == latency.interval * multipliers
-        assert padded >= work
+        assert padded % multipliers == 0 and padded >= work
+        # A matrix that serves few vectors may take longer to arrive.
+        assert latency.interval == max(padded // multipliers, *(s.frame_beats for s in it.streams))
     else:
         assert multipliers == 0
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError
-from mase_hw.exact_sums import exact_linear, reduced_matmul
+from mase_hw.exact_sums import exact_linear, exact_matmul, reduced_matmul
 from mase_hw.formats import FixedFormat
 from mase_hw.numerics import quantize
 
@@ -42,6 +42,8 @@ def test_product(case: tuple[Matrix, Matrix, int]) -> None:
     x, w, bound = case
     found = exact_linear(torch.tensor(x), torch.tensor(w), bound)
     assert [[int(v) for v in row] for row in found.tolist()] == product(x, w)
+    transposed = torch.tensor(w).T
+    assert [[int(v) for v in row] for row in exact_matmul(torch.tensor(x), transposed, bound).tolist()] == product(x, w)
     for dtype, limit in ((torch.float32, 2**24), (torch.float64, 2**53)):
         if bound <= limit:
             assert torch.equal(exact_linear(torch.tensor(x).to(dtype), torch.tensor(w).to(dtype), bound), found)
@@ -60,6 +62,17 @@ def test_leading_dimensions() -> None:
     found = exact_linear(x, w, 5 * 2**60)
     assert found.shape == (2, 3, 4, 7) and found.dtype == torch.int64
     assert found.reshape(24, 7).tolist() == product(x.reshape(24, 5).tolist(), w.tolist())
+
+
+def test_leading_dimensions_of_both() -> None:
+    """Beyond float64 too, and where one of them is broadcast to the other."""
+    x = torch.randint(-(2**30), 2**30, (2, 3, 4, 5))
+    y = torch.randint(-(2**30), 2**30, (2, 1, 5, 6))
+    found = exact_matmul(x, y, 5 * 2**60)
+    assert found.shape == (2, 3, 4, 6)
+    for batch in range(2):
+        for head in range(3):
+            assert found[batch, head].tolist() == product(x[batch, head].tolist(), y[batch, 0].T.tolist())
 
 
 def test_too_wide_is_refused_by_name() -> None:
@@ -81,10 +94,11 @@ def test_neither_autocast_nor_reduced_precision_changes_a_bit(precision: str, ha
     x, w = torch.randint(-(2**10), 2**10, (9, 15)).float(), torch.randint(-(2**10), 2**10, (5, 15)).float()
     expected = product(x.long().tolist(), w.long().tolist())
     bound = 15 * 2**20
-    assert exact_linear(x, w, bound).tolist() == expected
+    assert exact_linear(x, w, bound).tolist() == exact_matmul(x, w.T, bound).tolist() == expected
     with torch.autocast("cpu", dtype=half):
         assert exact_linear(x, w, bound).tolist() == expected
         assert exact_linear(x.long(), w.long(), 2**60).tolist() == expected
+        assert exact_matmul(x, w.T, bound).tolist() == expected
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])

@@ -125,3 +125,31 @@ def test_linear(overflow: Overflow, bias_frac: int, shifted: bool) -> None:
                     dw[4 * out + i] += x[4 * row + i] * powers[out]
     for name, wanted in (("data_in_0", dx), ("weight", dw), ("bias", db)):
         close(t[name].grad, wanted, formats[name])
+
+
+@pytest.mark.parametrize("overflow", Overflow, ids=lambda o: o.name)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_two_matrices(overflow: Overflow, transposed: bool) -> None:
+    """Two heads that share a matrix: what both want of it is added."""
+    torch.manual_seed(4)
+    formats = {"data_in_0": FixedFormat(30, 24), "data_in_1": FixedFormat(26, 24)}
+    tokens, heads, inner, results = 2, 2, 3, 4
+    x = leaf(formats["data_in_0"], 1, tokens, heads, inner)
+    y = leaf(formats["data_in_1"], 1, *((results, 1, inner) if transposed else (inner, 1, results)))
+    a = Arithmetic({**formats, "data_out_0": OUT}, Rounding.HALF_UP, overflow, {"transposed": transposed})
+    golden = CATALOGUE["grouped_matmul"].golden
+    assert golden is not None
+    golden(a, {"data_in_0": x, "data_in_1": y})["data_out_0"].sum().backward()
+    p, q = real(x, formats["data_in_0"]), real(y, formats["data_in_1"])
+    dx, dy = [NONE] * len(p), [NONE] * len(q)
+    for vector in range(tokens * heads):
+        for result in range(results):
+            pairs = [
+                (vector * inner + i, result * inner + i if transposed else i * results + result) for i in range(inner)
+            ]
+            if inside(Fraction(sum(p[i] * q[j] for i, j in pairs)), overflow):
+                for i, j in pairs:
+                    dx[i] += q[j]
+                    dy[j] += p[i]
+    close(x.grad, dx, formats["data_in_0"])
+    close(y.grad, dy, formats["data_in_1"])

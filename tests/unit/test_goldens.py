@@ -66,6 +66,20 @@ def linear(a: Arithmetic, t: Inputs) -> Values:
     return cast(sums + t.get("bias", Fraction(0)), a)
 
 
+def grouped_matmul(a: Arithmetic, t: Inputs) -> Values:
+    """Result by result: heads in succession share a part of every row of the matrix."""
+    x, y = t["data_in_0"], t["data_in_1"]
+    (batch, tokens, heads, inner), share = x.shape, x.shape[2] // y.shape[2]
+    transposed = a.attributes["transposed"]
+    results = y.shape[1] if transposed else y.shape[3]
+    sums = np.empty((batch, tokens, heads, results), dtype=object)
+    for b, token, head, result in np.ndindex(sums.shape):
+        part = y[b, :, head // share]
+        column = part[result] if transposed else part[:, result]
+        sums[b, token, head, result] = sum(x[b, token, head, i] * column[i] for i in range(inner))
+    return cast(sums, a)
+
+
 def clamp(a: Arithmetic, t: Inputs) -> Values:
     """The limits are numbers, brought into the format of the output; they hold after the cast."""
     codes, fmt = cast(t["data_in_0"], a), a.formats["data_out_0"]
@@ -142,6 +156,7 @@ ORACLES: dict[str, Callable[[Arithmetic, Inputs], Values]] = {
         lambda a, t: cast(t["data_in_0"] * t["weight"] + t["bias"], a),
     ),
     "linear": linear,
+    "grouped_matmul": grouped_matmul,
     "cat": cat,
     "cat_part": cat,
     "rearrange": rearranged,

@@ -1,0 +1,111 @@
+"""When a product of two streams takes its beats and gives its results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mase_hw.steps import Counts, Steps
+from mase_hw.streams import ceil_div
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The steps of ``fixed_matmul``; a step is a word of a tile of rows.
+
+    Args:
+        transposed: Vectors meet rows, word by word and then tile by tile; else the other way round.
+        matrices: Matrices a frame.
+        tokens: Tokens a matrix serves.
+        heads: Vectors a token.
+        groups: Parts of a row; heads in succession share one.
+        rows: Rows of a matrix.
+        banks: Rows of a tile.
+        words: Words of a part of a row.
+        capacity: Rows that are held.
+    """
+
+    transposed: bool
+    matrices: int
+    tokens: int
+    heads: int
+    groups: int
+    rows: int
+    banks: int
+    words: int
+    capacity: int
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a matrix."""
+        return ceil_div(self.rows, self.banks)
+
+    @property
+    def limits(self) -> Counts:
+        """Rows that every token of a matrix sees."""
+        return np.full(self.tokens, self.rows)
+
+    @property
+    def enough(self) -> int:
+        """Rows to hold so that a matrix is written while another one is read, and neither waits for places.
+
+        A place is free again three cycles after its last step. Where matrices come as fast as they are read, beats for
+        these cycles must find room as well.
+        """
+        beats = self.groups * self.words
+        spare = self.tokens * self.heads * self.tiles * self.words - self.rows * beats
+        return 2 * self.rows + (ceil_div(4, beats) if spare < 4 else 0)
+
+    def steps(self, pipe: int) -> Steps:
+        """The schedule of a frame.
+
+        Args:
+            pipe: Cycles from a step that completes a result to its being valid.
+        """
+        # Of every vector of a frame: its tiles, and its first step.
+        tiles = np.tile(np.repeat(-(-self.limits // self.banks), self.heads), self.matrices)
+        ends = np.cumsum(tiles * self.words)
+        starts = ends - tiles * self.words
+        needed, freed = self._vectors(starts, tiles)
+        beats, shortest = (self.words, self.words) if self.transposed else (self.tiles, int(tiles.min()))
+        return Steps.at(
+            int(ends[-1]),
+            needed=(needed, self._rows_needed(starts)),
+            freed=(freed, self._rows_freed(starts, tiles)),
+            emitted=self._results(starts, tiles),
+            delay=(2, 2),
+            room=(2 * beats if beats > 1 else 3, self.capacity * self.groups * self.words),
+            pipe=pipe,
+            queue=max((pipe + shortest) // shortest + 1, 2),
+        )
+
+    def _vectors(self, starts: Counts, tiles: Counts) -> tuple[Counts, Counts]:
+        """The step that first needs, and the one that frees, every beat of the vectors."""
+        start, many = starts[:, None], tiles[:, None]
+        if self.transposed:
+            word = np.arange(self.words)
+            return (start + word).reshape(-1), (start + (many - 1) * self.words + word).reshape(-1)
+        # Beats that meet no row go with the last one that does.
+        tile = np.minimum(np.arange(self.tiles), many - 1)
+        return (start + tile).reshape(-1), (start + (self.words - 1) * many + tile).reshape(-1)
+
+    def _rows_needed(self, starts: Counts) -> Counts:
+        """The step that first needs every beat of the matrices: the first of the first token that sees its row."""
+        token = np.searchsorted(self.limits, np.arange(self.rows), side="right")
+        first = starts.reshape(self.matrices, self.tokens, self.heads)[:, token, 0]
+        return np.repeat(first.reshape(-1), self.groups * self.words)
+
+    def _rows_freed(self, starts: Counts, tiles: Counts) -> Counts:
+        """The step that frees every beat of the matrices: the last of the last vector that meets its tile."""
+        per_matrix = self.tokens * self.heads
+        start = starts[per_matrix - 1 :: per_matrix, None]
+        tile = np.arange(self.rows) // self.banks
+        at = (tile + 1) * self.words - 1 if self.transposed else (self.words - 1) * int(tiles[-1]) + tile
+        return np.repeat((start + at).reshape(-1), self.groups * self.words)
+
+    def _results(self, starts: Counts, tiles: Counts) -> Counts:
+        """The steps that complete results."""
+        if self.transposed:
+            return np.arange(1, int(tiles.sum()) + 1) * self.words - 1
+        return (starts[:, None] + (np.arange(self.words) + 1) * tiles[:, None] - 1).reshape(-1)

@@ -1,0 +1,241 @@
+"""Products of two streams: exact products and sums, one cast at the end.
+
+Every product of two matrices of data, batched or not, is lowered to :func:`grouped_matmul`, whose operands come in the
+order in which attention has them: token by token, all heads of a token together. The first operand is used as it comes;
+the second one is written into a buffer and read by address, as a layer reads its weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mase_hw.exact_sums import exact_matmul
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import cast, magnitude, straight_through
+from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops.products._cases import cases
+from mase_hw.ops.products._schedule import Schedule
+from mase_hw.streams import Stream, ceil_div
+
+
+@dataclass(frozen=True)
+class MatmulParams:
+    """Parameters of ``fixed_matmul``; see the module for their meaning."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_1_PRECISION_0: int
+    DATA_IN_1_PRECISION_1: int
+    DATA_IN_1_SIGNED: int
+    DATA_IN_1_TENSOR_SIZE_DIM_0: int
+    DATA_IN_1_TENSOR_SIZE_DIM_1: int
+    DATA_IN_1_TENSOR_SIZE_DIM_2: int
+    DATA_IN_1_PARALLELISM_DIM_0: int
+    DATA_IN_1_PARALLELISM_DIM_1: int
+    DATA_IN_1_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    TRANSPOSED: int
+    CAPACITY: int
+    ROUNDING: int
+    OVERFLOW: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of a matrix."""
+        return self.DATA_OUT_0_TENSOR_SIZE_DIM_0 if self.TRANSPOSED else self.DATA_IN_0_TENSOR_SIZE_DIM_0
+
+    @property
+    def matrices(self) -> int:
+        """Matrices a frame."""
+        return self.DATA_IN_1_TENSOR_SIZE_DIM_2 // self.rows
+
+    @property
+    def tokens(self) -> int:
+        """Tokens a matrix serves."""
+        return self.DATA_IN_0_TENSOR_SIZE_DIM_2 // self.matrices
+
+    @property
+    def schedule(self) -> Schedule:
+        """What is multiplied in which step."""
+        beats_in = ceil_div(self.DATA_IN_0_TENSOR_SIZE_DIM_0, self.DATA_IN_0_PARALLELISM_DIM_0)
+        beats_out = ceil_div(self.DATA_OUT_0_TENSOR_SIZE_DIM_0, self.DATA_OUT_0_PARALLELISM_DIM_0)
+        return Schedule(
+            transposed=bool(self.TRANSPOSED),
+            matrices=self.matrices,
+            tokens=self.tokens,
+            heads=self.DATA_IN_0_TENSOR_SIZE_DIM_1,
+            groups=self.DATA_IN_1_TENSOR_SIZE_DIM_1,
+            rows=self.rows,
+            banks=self.DATA_OUT_0_PARALLELISM_DIM_0 if self.TRANSPOSED else self.DATA_IN_0_PARALLELISM_DIM_0,
+            words=beats_in if self.TRANSPOSED else beats_out,
+            capacity=self.CAPACITY,
+        )
+
+
+def grouped_matmul(a: Tensor, b: Tensor, transposed: bool) -> Tensor:
+    """Vectors times matrices, head by head; what every product of two streams is lowered to.
+
+    Args:
+        a: ``(batch, tokens, heads, inner)``, with ``inner = rows`` unless transposed.
+        b: ``(batch, rows, groups, columns)``; ``heads`` is a multiple of ``groups``, and heads in succession share one.
+        transposed: The rows of ``b`` are multiplied by the vectors of ``a`` (``columns = inner``), each of which gives
+            ``rows`` results; else they are weighed by its elements and summed.
+
+    Returns:
+        ``(batch, tokens, heads, rows)`` if transposed, else ``(batch, tokens, heads, columns)``.
+    """
+    x, y = _by_group(a, b)
+    return _by_token(torch.matmul(x, y.transpose(-1, -2) if transposed else y), a.shape[2])
+
+
+def _by_group(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """``(batch, groups, heads of a group, tokens, inner)`` and ``(batch, groups, 1, rows, columns)``."""
+    grouped = a.reshape(a.shape[0], a.shape[1], b.shape[2], -1, a.shape[3])
+    return grouped.permute(0, 2, 3, 1, 4), b.permute(0, 2, 1, 3).unsqueeze(2)
+
+
+def _by_token(sums: Tensor, heads: int) -> Tensor:
+    return sums.permute(0, 3, 1, 2, 4).flatten(2, 3)
+
+
+def _bound(a: Arithmetic, inner: int) -> int:
+    return inner * magnitude(a.formats["data_in_0"]) * magnitude(a.formats["data_in_1"])
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0`` and ``data_in_1`` as :func:`grouped_matmul` takes them -> ``data_out_0``."""
+    x, y = t["data_in_0"], t["data_in_1"]
+    transposed = bool(a.attributes["transposed"])
+    frac = a.formats["data_in_0"].frac_width + a.formats["data_in_1"].frac_width
+    left, right = _by_group(x, y)
+    right = right.transpose(-1, -2) if transposed else right
+    bound = _bound(a, x.shape[-1])
+    acc = _by_token(exact_matmul(left, right, bound), x.shape[2])
+    out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
+    if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+        out = straight_through(out, _surrogate(a, x, y, frac))
+    return {"data_out_0": out}
+
+
+def _surrogate(a: Arithmetic, x: Tensor, y: Tensor, frac: int) -> Tensor:
+    """The result in float64, for the gradient only: int64 carries none."""
+    fmt = a.formats["data_out_0"]
+    sums = grouped_matmul(x.double(), y.double(), bool(a.attributes["transposed"]))
+    result = sums * math.ldexp(1.0, fmt.frac_width - frac)
+    return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
+
+
+def _exact(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:
+    """The narrowest format that holds every sum that these formats allow."""
+    fx, fy = formats["data_in_0"], formats["data_in_1"]
+    bound = shapes["data_in_0"][-1] * magnitude(fx) * magnitude(fy)
+    return FixedFormat(bound.bit_length() + 1, fx.frac_width + fy.frac_width)
+
+
+def build(r: Request) -> MatmulParams:
+    """Parameters for a node; the lanes of the rows of ``data_in_1`` follow those of what they meet."""
+    formats, shapes = r.arithmetic.formats, r.shapes
+    p_in = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
+    p_out = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
+    if "data_in_1" in r.parallelism:
+        lanes_within(r.node, "data_in_1", r.parallelism["data_in_1"], shapes["data_in_1"])
+    transposed = bool(r.arithmetic.attributes["transposed"])
+    rows = shapes["data_in_1"][1]
+    made = MatmulParams(
+        **tensor_params("DATA_IN_0", shapes["data_in_0"], formats["data_in_0"], (p_in,)),
+        **tensor_params("DATA_IN_1", shapes["data_in_1"], formats["data_in_1"], (p_in if transposed else p_out,)),
+        **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (p_out,)),
+        TRANSPOSED=int(transposed),
+        CAPACITY=2 * rows,
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+    return dataclasses.replace(made, CAPACITY=made.schedule.enough)
+
+
+def _ports(p: MatmulParams) -> tuple[Stream, ...]:
+    def port(name: str, direction: str, outer: tuple[int, int]) -> Stream:
+        folded = stream_of(p, name, "in" if direction == "in" else "out")
+        return Stream(folded.name, folded.direction, (*outer, *folded.shape[1:]), folded.fmt, (*folded.parallelism, 1))
+
+    return (
+        port("DATA_IN_0", "in", (p.matrices, p.tokens)),
+        port("DATA_IN_1", "in", (p.matrices, p.rows)),
+        port("DATA_OUT_0", "out", (p.matrices, p.tokens)),
+    )
+
+
+def _arithmetic(p: MatmulParams) -> Arithmetic:
+    formats = {name: format_of(p, name.upper()) for name in ("data_in_0", "data_in_1", "data_out_0")}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"transposed": bool(p.TRANSPOSED)})
+
+
+def _latency(p: MatmulParams) -> Latency:
+    # Operand register, product register, adder tree, accumulator, output FIFO.
+    pipe = 4 + (p.DATA_IN_0_PARALLELISM_DIM_0 - 1).bit_length()
+    return Latency.from_steps(p.schedule.steps(pipe))
+
+
+def _work(p: MatmulParams) -> int:
+    vectors = p.DATA_IN_0_TENSOR_SIZE_DIM_1 * p.DATA_IN_0_TENSOR_SIZE_DIM_2
+    return vectors * p.DATA_IN_0_TENSOR_SIZE_DIM_0 * p.DATA_OUT_0_TENSOR_SIZE_DIM_0
+
+
+OPS = (
+    OpDef(
+        name="grouped_matmul",
+        mase_type="builtin_func",
+        functions=(grouped_matmul,),
+        attributes=("transposed",),
+        golden=golden,
+        exact=_exact,
+        formats=("data_in_0", "data_in_1", "data_out_0"),
+        hardware=Hardware(
+            module="fixed_matmul",
+            file="ops/fixed_matmul.sv",
+            dependence_files=(
+                "lib/loop_counter.sv",
+                "lib/matrix_steps.sv",
+                "lib/vector_buffer.sv",
+                "lib/matrix_buffer.sv",
+                "lib/fixed_adder_tree.sv",
+                "lib/fixed_dot_product.sv",
+                "lib/fixed_accumulator.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/stream_fifo.sv",
+                "lib/fixed_mac_array.sv",
+            ),
+            params=MatmulParams,
+            build=build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=lambda: cases(build),
+            work=_work,
+            multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0 * p.DATA_OUT_0_PARALLELISM_DIM_0,
+            layout="row_major",
+        ),
+    ),
+)
