@@ -13,14 +13,12 @@
 // of them. Products and sums are exact; the one cast is at the end. Pad lanes of both
 // inputs must be zero; those of the output then are.
 //
-// With K beats a vector, R results of PO lanes and TILES = ceil(rows / banks):
-// Latency:    a vector is multiplied once the rows that it needs are there. Of a vector
-//               whose last beat, and whose matrix, comes no later than in t, the first
-//               output beat is valid in t + K + 5 + $clog2(PI) with TRANSPOSED; the
-//               schedule says the rest.
-// Throughput: one product of PI x PO per cycle, without bubbles between vectors, tokens
-//             or matrices, if both inputs are there; TILES * WORDS cycles a vector, with
-//             WORDS beats a row of each group.
+// Latency:    of a vector that is there when the last beat of its matrix is accepted, in
+//               t, the first output beat is valid in t + IT + 5 + $clog2(PI), where a
+//               vector has IT = ceil(size / PI) beats.
+// Throughput: a vector takes IT * OT cycles, where its results are OT beats, without
+//             bubbles between vectors, tokens or matrices while both inputs come fast
+//             enough.
 // Golden:     `mase_hw/ops/products/matmul.py`.
 module fixed_matmul #(
     parameter int DATA_IN_0_PRECISION_0 = 8,
