@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError, EmitError, SimulationError, ToolError
-from mase_hw.simulate.build.simulator import LONG_RUN, SHORT_RUN
+from mase_hw.simulate.build.simulator import LONG_RUN, PATIENT_RUN, SHORT_RUN
 from mase_hw.simulate.engines.batch.build import build as build_batch
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 from tests.sim.conftest import RTL, slice_dut
@@ -107,7 +107,7 @@ def test_parallel_builders(work: Path, tmp_path: Path) -> None:
 
 
 def test_short_runs_are_not_optimised_for(tools: BuildTools, work: Path, tmp_path: Path) -> None:
-    """The level is that of the cycles to come; a simulator of a higher level that is there already is taken."""
+    """The level is that of the cycles to come; another one that is there already is taken, unless it is too slow."""
 
     def make(folder: str, cycles: int | None) -> Built:
         return build_batch(slice_dut(), tmp_path / folder, cache_dir=work / "levels", tools=tools, cycles=cycles)
@@ -119,11 +119,16 @@ def test_short_runs_are_not_optimised_for(tools: BuildTools, work: Path, tmp_pat
     short = make("a", SHORT_RUN)
     assert level(short) == "-O0" and not short.cached
     assert make("a", SHORT_RUN).reused
-    middle = make("a", SHORT_RUN + 1)
+    assert make("a", PATIENT_RUN).identity == short.identity, "the slower one is there"
+    assert make("e", PATIENT_RUN).identity == short.identity, "and is taken from the cache"
+    middle = make("a", PATIENT_RUN + 1)
     assert level(middle) == "-Og" and not middle.reused and not middle.cached
     assert make("a", SHORT_RUN).reused, "the faster one is there"
-    assert level(make("b", SHORT_RUN)) == "-O0" and make("b", SHORT_RUN + 1).cached
+    assert level(make("b", SHORT_RUN)) == "-O0" and make("b", SHORT_RUN + 1).reused
     assert level(make("b", None)) == level(make("c", LONG_RUN + 1)) == "-O2"
     identities = {make(name, None).identity for name in "abc"}
     assert len(identities) == 1 and make("d", SHORT_RUN).identity == short.identity
     assert len({short.identity, middle.identity, *identities}) == 3
+    alone = tmp_path / "f"
+    fresh = build_batch(slice_dut(), alone / "w", cache_dir=alone / "cache", tools=tools, cycles=SHORT_RUN + 1)
+    assert fresh.identity == middle.identity, "built as the run deserves where there is none"

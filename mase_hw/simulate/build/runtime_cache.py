@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mase_hw.errors import ToolError
@@ -45,6 +45,7 @@ class Runtime:
         flags: Compiler flags shared with the model's own files.
         wave_flags: More flags for the FST writer.
         libraries: Linker flags.
+        whole: What this build has already found whole; the precompiled header is large, and asked for several times.
     """
 
     folder: Path
@@ -52,6 +53,7 @@ class Runtime:
     flags: tuple[str, ...]
     wave_flags: tuple[str, ...]
     libraries: tuple[str, ...]
+    whole: set[Path] = field(default_factory=set, compare=False)
 
     def object(self, source: Path) -> Path:
         """Return the object of a runtime source, compiling it if the cache has none.
@@ -100,7 +102,10 @@ class Runtime:
 
     def _make(self, name: str, arguments: Sequence[str]) -> Path:
         target = self.folder / name
+        if target in self.whole:
+            return target
         if _is_whole(target):
+            self.whole.add(target)
             return target  # without a lock: an environment may be read-only, and a file is replaced whole
         handle = os.open(self.folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, _MODE)
         try:
@@ -111,6 +116,7 @@ class Runtime:
             raise not_written("the build cache", target, problem, ToolError) from problem
         finally:
             os.close(handle)
+        self.whole.add(target)
         return target
 
     def _compile(self, target: Path, arguments: Sequence[str]) -> None:

@@ -149,7 +149,8 @@ def build(
         jobs: Compilers to run at a time; the number of cores by default.
         flavour: What kind of simulator; its level of optimisation is the highest.
         cycles: About how many will be simulated. The C++ compiler takes most of the time of a build, so a short run is
-            over sooner with a slower simulator; a faster one that is there already is taken. None: optimise.
+            over sooner with a slower simulator; a faster one that is there already is taken, and so is a slower one
+            unless the run is long. None: optimise.
 
     Raises:
         ToolError: If a tool is missing or the C++ compiler fails.
@@ -186,8 +187,9 @@ def build(
     return Built(dut, build_dir / PROGRAM, build_dir, waves, identity, reused, seconds, cached, flavour.coverage)
 
 
-SHORT_RUN, LONG_RUN = 10_000, 10_000_000
-"""Cycles up to which a simulator that was not optimised is worth it, and from which the highest level is.
+SHORT_RUN, PATIENT_RUN, LONG_RUN = 20_000, 100_000, 10_000_000
+"""Cycles up to which a simulator that was not optimised is built, up to which one that is there is taken (its run is
+over before a faster one would be built), and from which the highest level is worth it.
 
 Processor seconds of build and run without, with -Og, -O1 and -O2: digits MLP 1.4, 1.6, 2.1 and 3.1; digits CNN 2.0,
 2.4, 3.0 and 4.6; MobileNet with 16 lanes 34, 35, 54 and 105, of which 18,000 cycles are 5.9, 0.3, 0.3 and 0.2;
@@ -195,13 +197,14 @@ a cycle of ResNet-8 with 4 lanes takes 1.7 us with -Og, 1.5 with -O1 (``benchmar
 
 
 def _levels(flavour: Flavour, cycles: int | None) -> list[Flavour]:
-    """The flavour at the level that a run of so many cycles deserves, then at all higher levels."""
+    """The flavour at the level that a run of so many cycles deserves, then at all others that will do."""
     levels = ["-O0", "-Og", "-O2"]
     levels = levels[: levels.index(flavour.optimise) + 1]
     if cycles is None or cycles > LONG_RUN:
         return [flavour]
     begin = min(0 if cycles <= SHORT_RUN else 1, len(levels) - 1)
-    return [replace(flavour, optimise=level) for level in levels[begin:]]
+    lower = levels[:begin] if cycles <= PATIENT_RUN else []
+    return [replace(flavour, optimise=level) for level in (*levels[begin:], *lower)]
 
 
 def cache_folder(build_dir: Path, cache_dir: Path | None) -> Path:
