@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.export import ExportedProgram
 
 from mase_hw.compiler.config import CompileConfig, load_config
-from mase_hw.compiler.quantised_graph import run_on_model, saying, traced
+from mase_hw.compiler.quantised_graph import as_module, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.design.design import Design, Progress
@@ -23,7 +24,7 @@ from mase_hw.passes.transforms.close_graph import UNREAD
 
 
 def compile(
-    model: nn.Module | MaseGraph,
+    model: nn.Module | MaseGraph | ExportedProgram,
     example_inputs: Inputs,
     config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
     *,
@@ -37,7 +38,8 @@ def compile(
     """Turn a model into a verified-to-be-emitted hardware bundle.
 
     Args:
-        model: A float model, or one that is quantised already, as a module or a graph; it is copied and not changed.
+        model: A float model, or one that is quantised already, as a module or a graph, or what ``torch.export`` made
+            of one (an ``ExportedProgram``, or its ``module()``); it is copied and not changed.
             Of a quantised one the formats are as they are, and the configuration of the quantisation is not looked at.
         example_inputs: One frame: a tensor, tensors in order, or tensors by name; a numpy array does for a tensor,
             here and below. Its shapes become the hardware's.
@@ -64,9 +66,17 @@ def compile(
     with ordinary():
         module = model.model if isinstance(model, MaseGraph) else model
         catalogue = model.catalogue if isinstance(model, MaseGraph) else None
+        module = as_module(module, custom_ops, catalogue)
         graph, dummy = traced(module, example_inputs, custom_ops, tell, catalogue)
         if is_quantised(module):
-            pipeline = quantised_pipeline(model, dummy, settings, out=out, calibration=calibration, vectors=vectors)
+            pipeline = quantised_pipeline(
+                model if isinstance(model, MaseGraph) else module,
+                dummy,
+                settings,
+                out=out,
+                calibration=calibration,
+                vectors=vectors,
+            )
             graph = pipeline.run(graph, on_step=saying(tell), reproduce=reproduce).graph
         else:
             pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.compiler.config import CompileConfig
@@ -17,6 +18,9 @@ from mase_hw.compiler.stages import quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.custom.ops import with_custom_ops
+from mase_hw.ir.export import is_program
+from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.faithful.models import check_model, check_tensors
 from mase_hw.ir.faithful.parametrized import settle_weights
 from mase_hw.ir.faithful.same_function import fixed_arguments
@@ -49,8 +53,19 @@ def quantised_graph(
         MaseHwError: Whatever is wrong with the model or the configuration.
     """
     with ordinary():
+        model = as_module(model, custom_ops)
         graph, dummy = traced(model, example_inputs, custom_ops, tell)
         return run_on_model(quantise_pipeline(dummy, settings, calibration=calibration), graph, model, dummy, tell)
+
+
+def as_module(
+    model: nn.Module | ExportedProgram, custom_ops: Mapping[str, Any] | None, catalogue: Catalogue | None = None
+) -> nn.Module:
+    """What ``torch.export`` made as the module of its graph; any other model as it is."""
+    if is_program(model):
+        return import_program(model, with_custom_ops(catalogue, custom_ops))
+    assert isinstance(model, nn.Module)  # what is none is refused later, with reasons
+    return model
 
 
 def traced(

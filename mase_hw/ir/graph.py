@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import fx, nn
+from torch.export import ExportedProgram
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.ir import annotate, propagate
@@ -14,6 +15,8 @@ from mase_hw.ir.annotated import INIT_PASS, AnnotatedGraph
 from mase_hw.ir.checkpoint import export, load
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.draw import draw
+from mase_hw.ir.export import is_program
+from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.faithful.models import check_model
 from mase_hw.ir.faithful.replaced import refuse_hooks, refuse_replaced
 from mase_hw.ir.program import use_program
@@ -30,7 +33,8 @@ class MaseGraph(AnnotatedGraph):
     model.
 
     Args:
-        model: An ``nn.Module``, which is traced, or an fx ``GraphModule``.
+        model: An ``nn.Module``, which is traced, an fx ``GraphModule``, or what ``torch.export`` makes: an
+            ``ExportedProgram``, or its ``module()``.
         cf_args: Arguments of ``forward`` to fix to a value while tracing.
         custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
             :func:`mase_hw.ir.custom.ops.with_custom_ops`.
@@ -51,7 +55,7 @@ class MaseGraph(AnnotatedGraph):
 
     def __init__(
         self,
-        model: nn.Module | fx.GraphModule,
+        model: nn.Module | fx.GraphModule | ExportedProgram,
         cf_args: Mapping[str, Any] | None = None,
         custom_ops: Mapping[str, Any] | None = None,
         hf_input_names: Sequence[str] | None = None,
@@ -61,9 +65,12 @@ class MaseGraph(AnnotatedGraph):
         share_weights: bool = False,
         example: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> None:
-        check_model(model)
-        refuse_hooks(model)
         known = with_custom_ops(catalogue, custom_ops)
+        if is_program(model):
+            model = import_program(model, known)
+        check_model(model)
+        assert isinstance(model, nn.Module)  # any other has been refused
+        refuse_hooks(model)
         if isinstance(model, fx.GraphModule) and not (cf_args or hf_input_names):
             traced = private_copy(model, share_weights)
             follow_writes(traced.graph, traced)

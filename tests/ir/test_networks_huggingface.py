@@ -15,6 +15,7 @@ pytest.importorskip("transformers", reason="needs the extra hf: pip install 'mas
 
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph, trace_torch_module
+from mase_hw.ir.faithful.same_function import equal
 from mase_hw.passes.analysis import (
     add_common_metadata_analysis_pass,
     init_metadata_analysis_pass,
@@ -23,6 +24,9 @@ from mase_hw.passes.analysis import (
 from tests.ir.huggingface_models import NETWORKS
 from tests.ir.nets import untouched
 from tests.ir.real_run import assert_real
+
+
+LAYERS = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Conv2d)
 
 
 def annotate(graph: MaseGraph, inputs: dict[str, Tensor], symbolic: bool) -> MaseGraph:
@@ -137,3 +141,23 @@ def test_refused(kwargs: dict[str, Any], error: type[Exception], texts: list[str
         MaseGraph(NETWORKS["gpt2"].build(), **kwargs)
     for text in texts:
         assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_example_makes_a_graph_of_its_shapes_for_any_number_of_frames(name: str, attention: str) -> None:
+    network = NETWORKS[name]
+    model = network.build(attention)
+    with untouched(model):
+        graph = MaseGraph(model, example=network.example(1, 7))
+    annotate(graph, network.example(1, 7), False)
+    asked = {"size", "getattr", "dim", "finfo", "arange", "full", "ones", "zeros", "to"}
+    left = {str(graph.meta_of(n).common.mase_op) for n in graph.nodes} & asked
+    assert left <= {"to"}, "nothing is left that depends on shapes alone"
+    inputs = network.example(3, 7)
+    with torch.no_grad():
+        wanted = model(**inputs, **({"use_cache": False} if name not in ("bert", "bert-classifier", "vit") else {}))
+        assert equal(wanted, graph.model(**inputs))
+    layers = {path for path, m in model.named_modules() if isinstance(m, LAYERS)}
+    found = {str(n.target) for n in graph.nodes if n.op == "call_module"}
+    assert found <= layers and len(found) >= len(layers) - 4  # positions and types are constants

@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.errors import GraphError
 from mase_hw.ir.faithful.models import refuse_own_arithmetic
+from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import contents
 from mase_hw.user_code import user_code
 
@@ -68,6 +69,8 @@ def call(model: nn.Module, inputs: Mapping[str, Any], what: str = "the example")
         GraphError: If it cannot be run; names the user's line. If a result is no ordinary tensor.
     """
     copies = {name: value.detach().clone() if isinstance(value, Tensor) else value for name, value in inputs.items()}
+    if huggingface.is_model(model) and "use_cache" in inspect.signature(model.forward).parameters:
+        copies.setdefault("use_cache", False)  # a cache is no tensor, and no result of the graph
     problem = f"the model cannot be run on {what}"
     with in_evaluation(model), torch.no_grad(), user_code(problem, remedy="check its inputs"):
         result = model(**copies)

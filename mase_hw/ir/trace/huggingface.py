@@ -20,6 +20,7 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 
 from mase_hw.errors import ConfigError, ToolError, UnsupportedError, suggest
+from mase_hw.ir.export.program import export_model
 from mase_hw.ir.trace.inplace import follow_writes, written
 
 INSTALL = "pip install 'mase-hw[hf]'"
@@ -83,6 +84,32 @@ def plan(model: nn.Module, names: Sequence[str] | None, fixed: Mapping[str, Any]
     return Call(tuple(n for n in known if n in wanted), values)
 
 
+def exported(model: nn.Module, call: Call, example: Mapping[str, Any]) -> Any:
+    """The program that ``torch.export`` makes of a model for the shapes of an example; any version of transformers.
+
+    Args:
+        model: The model, in evaluation mode.
+        call: How ``forward`` is called.
+        example: Tensors by name, of which those of the call's inputs are used.
+
+    Raises:
+        ConfigError: If the example lacks an input.
+        GraphError: If it cannot be exported.
+    """
+    lacking = [name for name in call.inputs if not isinstance(example.get(name), Tensor)]
+    if lacking:
+        raise ConfigError("the example lacks inputs of the model", field="example", expected=", ".join(lacking))
+    values = {**call.fixed, **{name: example[name] for name in call.inputs}}
+    if values.get("use_cache", True) is None:
+        values["use_cache"] = False
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError):
+            masks = importlib.import_module("transformers.masking_utils")
+            plain = {"_vmap_for_bhqkv": _broadcast, "TransformGetItemToIndex": contextlib.nullcontext}
+            stack.enter_context(_replaced(masks, {k: v for k, v in plain.items() if k in vars(masks)}))
+        return export_model(model, (), values)
+
+
 def tracer_class(base: type[fx.Tracer], call: Call) -> type[Any]:
     """The transformers tracer with the leaves of ``base``, tracing one call.
 
@@ -101,7 +128,8 @@ def tracer_class(base: type[fx.Tracer], call: Call) -> type[Any]:
             node="transformers.utils.fx",
             got=f"{found} ({error})",
             expected="transformers 4.57",
-            remedy=f"{INSTALL}, or trace the model yourself and pass the GraphModule",
+            remedy="give an example of the inputs (compile does): the model is then exported with torch.export, which "
+            f"works with any version; or {INSTALL}",
         ) from error
     return type("HuggingFaceTracer", (_Shims, base, theirs.HFTracer), {"call": call, "theirs": theirs})
 

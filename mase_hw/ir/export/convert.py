@@ -1,0 +1,347 @@
+"""From a program of ``torch.export`` to an fx graph of functions and layers that the catalogue knows.
+
+What depends on no data and no parameter (positions, masks, frequencies) is computed here, once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from mase_hw.catalogue import Catalogue
+from mase_hw.errors import GraphError, UnsupportedError
+from mase_hw.ir.export import frames
+from mase_hw.ir.export.aten import MULTIPLE, NOTHING, REFUSED, SAME, SHAPED, call_of, packet
+from mase_hw.ir.export.layers import Layers
+from mase_hw.ir.export.program import program_of
+from mase_hw.ir.faithful.same_function import describe, equal
+
+_STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
+
+
+def import_program(model: ExportedProgram | fx.GraphModule, known: Catalogue) -> fx.GraphModule:
+    """The graph of a program, for any number of frames; parameters are shared with it.
+
+    Layers have the paths that they had in the model. Where the program keeps the inputs it was exported with, graph and
+    program are compared on them.
+
+    Args:
+        model: An ``ExportedProgram``, or what its ``module()`` gives.
+        known: The ops.
+
+    Raises:
+        UnsupportedError: If a size is left open, the program writes state, or it has operations that are no op; names
+            all of them.
+        GraphError: If the graph gives something else than the program.
+    """
+    program = program_of(model)
+    made = _Import(program, known).run()
+    if program.example_inputs is not None:
+        args, kwargs = program.example_inputs
+        given = {s.arg.name: v for s, v in zip(_inputs(program), pytree.tree_leaves((args, kwargs)), strict=True)}
+        inputs = {n.target: given[str(n.target)] for n in made.graph.nodes if n.op == "placeholder"}
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            wanted, found = program.module()(*args, **kwargs), made(**inputs)
+        if not equal(wanted, found):
+            raise GraphError(
+                "the graph made of an exported program gives something else than the program",
+                got=describe(found),
+                expected=describe(wanted),
+                remedy="pass the model that it was made of",
+            )
+    return made
+
+
+def _inputs(program: ExportedProgram) -> list[Any]:
+    return [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+
+
+class _Import:
+    def __init__(self, program: ExportedProgram, known: Catalogue) -> None:
+        self.program = program
+        self.known = known
+        self.root = nn.Module()
+        self.layers = Layers(self.root)
+        self.graph = fx.Graph()
+        self.paths: dict[fx.Node, str] = {}
+        """Nodes of the program that are a stored tensor, with its path."""
+        self.static: dict[fx.Node, Any] = {}
+        """Values of nodes that depend on neither data nor parameters."""
+        self.env: dict[fx.Node, Any] = {}
+        """Nodes of the graph, and other values, by node of the program."""
+        self.two: dict[fx.Node, Any] = {}
+        """Results for two frames, on the meta device, by node of the graph."""
+        self.outside: dict[fx.Node, int] = {}
+        """Elements outside of the frames in the dimension that has both."""
+        self.data: set[fx.Node] = set()
+        """Nodes of the graph that depend on data."""
+        self.problems: list[tuple[str, str, str]] = []
+
+    def run(self) -> fx.GraphModule:
+        self._refuse_writes()
+        specs = {s.arg.name: s for s in self.program.graph_signature.input_specs}
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node, specs[node.name])
+            elif node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                self._output(node)
+        if self.problems:
+            names = dict.fromkeys(f"{op}{f': {why}' if why else ''}" for _, op, why in self.problems)
+            raise UnsupportedError(
+                f"{len(self.problems)} operation(s) of the exported program are no op of the catalogue:\n  "
+                + "\n  ".join(names),
+                node="; ".join(f"{node} ({op})" for node, op, _ in self.problems),
+                expected="operations that `mase-hw ops` lists",
+                remedy="replace the operation in the model, or pass the model itself with custom_ops",
+            )
+        made = fx.GraphModule(self.root, self.graph, "Exported")
+        made.graph.eliminate_dead_code()
+        made.recompile()
+        return made.eval()
+
+    def _refuse_writes(self) -> None:
+        written = [s for s in self.program.graph_signature.output_specs if "MUTATION" in s.kind.name]
+        if written:
+            raise UnsupportedError(
+                "the exported program writes state: a result depends on the calls before",
+                node=", ".join(str(s.target or s.arg.name) for s in written),
+                expected="a forward that writes no buffer and no input",
+                remedy="export the model in evaluation mode; what counts calls or keeps a cache is no part of it",
+            )
+
+    def _placeholder(self, node: fx.Node, spec: Any) -> None:
+        kind, target = spec.kind.name, spec.target
+        if kind in _STORED:
+            held = self.program.state_dict if target in self.program.state_dict else self.program.constants
+            self.paths[node] = target
+            self._store(target, held[target])
+            if kind != "PARAMETER":
+                self.static[node] = held[target]
+        elif kind == "USER_INPUT" and isinstance(node.meta.get("val"), Tensor):
+            val = node.meta["val"]
+            self.env[node] = made = self.graph.placeholder(node.name)
+            size = (2 * val.shape[0], *val.shape[1:]) if val.dim() else ()
+            self.two[made] = torch.empty(size, dtype=val.dtype, device="meta")
+            self.data.add(made)
+        elif kind == "USER_INPUT":
+            self.env[node] = node.meta.get("val")
+        else:
+            self.problems.append((node.name, kind.lower(), "only tensors are inputs of hardware"))
+
+    def _store(self, path: str, value: Tensor) -> None:
+        home = self.root
+        *parents, name = path.split(".")
+        for part in parents:
+            if not hasattr(home, part):
+                home.add_module(part, nn.Module())
+            home = getattr(home, part)
+        if isinstance(value, nn.Parameter):
+            home.register_parameter(name, value)
+        else:
+            home.register_buffer(name, value)
+
+    def _call(self, node: fx.Node) -> None:
+        name, sources = packet(node.target), node.all_input_nodes
+        if name in NOTHING:
+            return
+        if any(source not in self.static and source not in self.paths and source not in self.env for source in sources):
+            return  # behind an operation that is refused
+        if name in REFUSED:
+            self.problems.append((node.name, name, REFUSED[name]))
+        elif all(source in self.static for source in sources):
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: self.static[n])
+            with torch.no_grad():
+                self.static[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+        else:
+            found = self._moved(node, name)
+            if found is None:
+                self.problems.append((node.name, str(node.target), ""))
+            else:
+                self.env[node] = found
+
+    def _moved(self, node: fx.Node, name: str) -> Any:
+        """The node of the graph for a node of the program; None if there is none."""
+        source = node.args[0] if node.args else None
+        if isinstance(source, fx.Node) and isinstance(source.meta.get("val"), Tensor):
+            given, val = source.meta["val"], node.meta.get("val")
+            if name in SAME or (name == "_to_copy" and isinstance(val, Tensor) and val.dtype == given.dtype):
+                if name == "dropout" and node.args[2:] and node.args[2]:
+                    return self._emit(("call_function", F.dropout, (self._value(source), node.args[1], True), {}), node)
+                return self._value(source)
+            if name in SHAPED and isinstance(val, Tensor):
+                return self._shaped(node, name, source, tuple(given.shape), tuple(val.shape))
+            if name == "index":
+                return self._indexed(node, source)
+        if name == "getitem" and isinstance(source, fx.Node) and packet(source.target) in MULTIPLE:
+            return self._value(source) if node.args[1] == 0 else None
+        if name == "copy" and node.meta["val"].shape == node.args[1].meta["val"].shape:  # type: ignore[union-attr]
+            return self._value(node.args[1])  # type: ignore[arg-type]
+        if name == "cat" and not all(self._is_data(n) for n in node.all_input_nodes):
+            joined = self._joined(node)
+            if joined is not None:
+                return joined
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self._value)
+        call = call_of(node.target, args, kwargs, self.known)
+        return None if call is None else self._emit(call, node)
+
+    def _value(self, node: fx.Node) -> Any:
+        """What stands for a node of the program in the graph: a node, or a number for a tensor without dimensions."""
+        if node in self.env:
+            return self.env[node]
+        value = self.static.get(node)
+        if isinstance(value, Tensor) and value.dim() == 0 and node not in self.paths:
+            return value.item()
+        if node in self.static and not isinstance(value, Tensor):
+            return value
+        if node not in self.paths:
+            assert isinstance(value, Tensor)  # only tensors are stored
+            self.paths[node] = path = f"{node.name}_constant"
+            self._store(path, value)
+        self.env[node] = made = self._get(self.paths[node])
+        return made
+
+    def _get(self, path: str) -> fx.Node:
+        made = self.graph.get_attr(path)
+        self.two[made] = self._attribute(path).to("meta")
+        return made
+
+    def _emit(self, call: Any, node: fx.Node) -> fx.Node:
+        """Put a call into the graph, as a layer if it is one."""
+        kind, target, args, kwargs = call
+        inputs = [n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, fx.Node)]
+        data = any(n in self.data for n in inputs)
+        result = self._on_meta(kind, target, args, kwargs)
+        path = self._layer(target, args, node) if kind == "call_function" and data else None
+        if path is not None:
+            made = self.graph.call_module(path, (args[0],))
+        else:
+            made = self.graph.create_node(kind, target, tuple(args), kwargs, name=node.name)
+        self.two[made] = result
+        if data:
+            self.data.add(made)
+            self.outside[made] = max(self.outside.get(n, 1) for n in inputs)
+        return made
+
+    def _layer(self, target: Any, args: Any, node: fx.Node) -> str | None:
+        """The path of the layer that a call of data is; None if it is none."""
+        source = args[0] if args else None
+        result = self.two.get(source) if isinstance(source, fx.Node) else None
+        if source not in self.data or not isinstance(result, Tensor):
+            return None
+        paths = {self.env[n]: self._own(path, node) for n, path in self.paths.items() if n in self.env}
+        return self.layers.place(target, args, lambda n: paths.get(n) if isinstance(n, fx.Node) else None, result.dim())
+
+    def _own(self, path: str, node: fx.Node) -> str:
+        """The path of a tensor in the module that an operation stood in, if that has the same tensor as another."""
+        stack = list(node.meta.get("nn_module_stack", {}).values())
+        inside = f"{stack[-1][0]}.{path.rpartition('.')[2]}" if stack else path
+        state = self.program.state_dict
+        if inside == path or inside not in state or state[inside] is not state.get(path):
+            return path
+        self._store(inside, state[inside])
+        return inside
+
+    def _on_meta(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """The result for two frames on the meta device; None if it cannot be computed."""
+        given, named = fx.node.map_arg((tuple(args), kwargs), lambda n: self.two.get(n))
+        try:
+            with torch.no_grad():
+                if kind == "call_method":
+                    return getattr(given[0], target)(*given[1:], **named)
+                return target(*given, **named)
+        except Exception:  # the graph then does for one frame at a time
+            return None
+
+    def _attribute(self, path: str) -> Tensor:
+        value: Any = self.root
+        for part in path.split("."):
+            value = getattr(value, part)
+        assert isinstance(value, Tensor)  # _store put it there
+        return value
+
+    def _shaped(
+        self, node: fx.Node, name: str, source: fx.Node, given: tuple[int, ...], shape: tuple[int, ...]
+    ) -> fx.Node | None:
+        x = self._value(source)
+        if given == shape:
+            return x  # type: ignore[no-any-return]
+        if name.startswith("expand"):
+            return self._emit(("call_method", "expand", (x, *frames.expanded(given, shape)), {}), node)
+        if name == "unsqueeze":
+            return self._emit(("call_function", torch.unsqueeze, (x, node.args[1]), {}), node)
+        where = frames.dimension(given, self.two[x]) if isinstance(self.two.get(x), Tensor) else None
+        found = None if where is None else frames.reshaped(math.prod(given[:where]) * self.outside.get(x, 1), shape)
+        target, outside = found or (shape, 1)
+        made = self._emit(("call_function", torch.reshape, (x, target), {}), node)
+        self.outside[made] = outside
+        return made
+
+    def _indexed(self, node: fx.Node, source: fx.Node) -> fx.Node | None:
+        """``x[i, j]`` with indices that are known: a choice of elements of the frame."""
+        indices: Any = node.args[1]
+        if any(i is not None and i not in self.static for i in indices):
+            return None
+        given, shape = tuple(source.meta["val"].shape), tuple(node.meta["val"].shape)
+        places = torch.arange(source.meta["val"].numel()).reshape(given)
+        chosen = places[tuple(slice(None) if i is None else self.static[i] for i in indices)].reshape(-1)
+        x = self._value(source)
+        if given[0] != 1 or shape[0] != 1:
+            return None
+        flat = self._emit(("call_function", torch.reshape, (x, (-1, places.numel())), {}), node)
+        if not torch.equal(chosen, places.reshape(-1)):
+            path = f"{node.name}_places"
+            self._store(path, chosen)
+            flat = self._emit(("call_function", torch.index_select, (flat, 1, self._get(path)), {}), node)
+        return self._emit(("call_function", torch.reshape, (flat, (-1, *shape[1:])), {}), node)
+
+    def _joined(self, node: fx.Node) -> fx.Node | None:
+        """Data and stored tensors one after the other: zeros in the place of what is stored, to which it is added."""
+        parts: list[fx.Node] = list(node.args[0])  # type: ignore[arg-type]
+        data = [i for i, part in enumerate(parts) if self._is_data(part)]
+        shape, dim = tuple(node.meta["val"].shape), node.args[1] if len(node.args) > 1 else 0
+        assert isinstance(dim, int)
+        dim %= len(shape)
+        if len(data) != 1 or dim == 0:
+            return None
+        sizes = [part.meta["val"].shape[dim] for part in parts]
+        before, after = sum(sizes[: data[0]]), sum(sizes[data[0] + 1 :])
+        wide = [0, 0] * (len(shape) - dim - 1) + [before, after]
+        padded = self._emit(("call_function", F.pad, (self._value(parts[data[0]]), wide), {}), node)
+        empty = torch.zeros((*shape[:dim], sizes[data[0]], *shape[dim + 1 :]))
+        self._store(f"{node.name}_empty", empty)
+        filled = [
+            self._get(f"{node.name}_empty") if i == data[0] else self._value(part) for i, part in enumerate(parts)
+        ]
+        stored = self._emit(("call_function", torch.cat, (filled, dim), {}), node)
+        return self._emit(("call_function", torch.add, (padded, stored), {}), node)
+
+    def _is_data(self, node: fx.Node) -> bool:
+        return self.env.get(node) in self.data
+
+    def _output(self, node: fx.Node) -> None:
+        if self.problems:
+            return
+        values = [self._value(n) if isinstance(n, fx.Node) else n for n in node.args[0]]  # type: ignore[union-attr]
+        spec = self.program.call_spec.out_spec
+        self.graph.output(_plain(pytree.tree_unflatten(values, spec)))
+
+
+def _plain(value: Any) -> Any:
+    """Containers that a graph can return."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items() if v is not None}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, list | tuple):
+        return tuple(_plain(v) for v in value)
+    return value

@@ -1,0 +1,152 @@
+"""Layers of ``torch.nn`` in the place of functions whose weights are parameters of the model.
+
+A program has functions and parameters. Where the parameters of a function are called as those of a layer would be
+(``fc.weight``, ``fc.bias``), the graph has that layer at that path: it can be trained, configured and equalised by its
+name like the layer that the model had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_META: Any = {"device": "meta"}
+
+
+def _linear(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
+    return nn.Linear(w.shape[1], w.shape[0], b is not None, **_META)
+
+
+def _conv(kind: Any) -> Callable[..., nn.Module]:
+    def make(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
+        defaults: list[Any] = [1, 0, 1, 1]
+        stride, padding, dilation, groups = [*rest, *defaults[len(rest) :]]
+        sizes: Any = [v if isinstance(v, str) else _sizes(v, w.dim() - 2) for v in (stride, padding, dilation)]
+        channels = w.shape[1] * groups
+        made: nn.Module = kind(channels, w.shape[0], tuple(w.shape[2:]), *sizes, groups, b is not None, **_META)
+        return made
+
+    return make
+
+
+def _transposed(kind: Any) -> Callable[..., nn.Module]:
+    def make(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
+        defaults: list[Any] = [1, 0, 0, 1, 1]
+        stride, padding, more, groups, dilation = [*rest, *defaults[len(rest) :]]
+        dims = w.dim() - 2
+        stride, padding, more, dilation = (_sizes(v, dims) for v in (stride, padding, more, dilation))
+        shape = (w.shape[0], w.shape[1] * groups, tuple(w.shape[2:]))
+        made: nn.Module = kind(*shape, stride, padding, more, groups, b is not None, dilation, **_META)
+        return made
+
+    return make
+
+
+def _sizes(value: Any, dims: int) -> tuple[int, ...]:
+    given = tuple(value) if isinstance(value, list | tuple) else (int(value),)
+    return given * dims if len(given) == 1 else given
+
+
+def _layer_norm(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
+    return nn.LayerNorm(tuple(w.shape), rest[0] if rest else 1e-5, bias=b is not None, **_META)
+
+
+LAYERS: dict[Any, tuple[int, Callable[..., nn.Module]]] = {
+    F.linear: (1, _linear),
+    F.conv1d: (1, _conv(nn.Conv1d)),
+    F.conv2d: (1, _conv(nn.Conv2d)),
+    F.conv3d: (1, _conv(nn.Conv3d)),
+    F.conv_transpose1d: (1, _transposed(nn.ConvTranspose1d)),
+    F.conv_transpose2d: (1, _transposed(nn.ConvTranspose2d)),
+    F.conv_transpose3d: (1, _transposed(nn.ConvTranspose3d)),
+    F.layer_norm: (2, _layer_norm),
+    F.embedding: (1, lambda w, b, rest: nn.Embedding(w.shape[0], w.shape[1], **_META)),
+    F.prelu: (1, lambda w, b, rest: nn.PReLU(w.numel(), **_META)),
+}
+"""Function -> place of its weight, behind which comes the bias, and what makes the layer of weight, bias and the rest
+of the arguments."""
+BATCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+"""Dimensions of the data -> the layer."""
+
+
+class Layers:
+    """The layers that a graph gets.
+
+    Args:
+        root: The module that holds them and the tensors of the program, at their paths.
+    """
+
+    def __init__(self, root: nn.Module) -> None:
+        self.root = root
+        self._made: dict[str, tuple[Any, ...]] = {}
+
+    def place(self, function: Any, args: Sequence[Any], path_of: Callable[[Any], str | None], dims: int) -> str | None:
+        """The path of the layer that a call is, which is put there; None if it is none.
+
+        Args:
+            function: A function of ``torch.nn.functional``.
+            args: Its arguments: tensors of the program as something that ``path_of`` knows.
+            path_of: The path of a parameter or buffer; None for anything else.
+            dims: Dimensions of the data.
+        """
+        if function is F.batch_norm:
+            return self._batch_norm(args, path_of, dims)
+        if function not in LAYERS:
+            return None
+        index, make = LAYERS[function]
+        weight = path_of(args[index])
+        bias = args[index + 1] if len(args) > index + 1 and function not in (F.embedding, F.prelu) else None
+        if weight is None or not weight.endswith(".weight") or (bias is not None and path_of(bias) is None):
+            return None
+        path = weight.removesuffix(".weight")
+        if bias is not None and path_of(bias) != f"{path}.bias":
+            return None
+        w, b = self._tensor(weight), None if bias is None else self._tensor(f"{path}.bias")
+        rest = tuple(args[index + (1 if function in (F.embedding, F.prelu) else 2) :])
+        return self._put(path, (function, repr(rest)), lambda: make(w, b, rest), {"weight": w, "bias": b})
+
+    def _batch_norm(self, args: Sequence[Any], path_of: Callable[[Any], str | None], dims: int) -> str | None:
+        names = ("running_mean", "running_var", "weight", "bias")
+        paths = [None if a is None else path_of(a) for a in args[1:5]]
+        if not paths[0] or dims not in BATCH_NORMS:
+            return None
+        stem = paths[0].removesuffix(".running_mean")
+        given = dict(zip(names, args[1:5], strict=True))
+        if any(a is not None and p != f"{stem}.{n}" for (n, a), p in zip(given.items(), paths, strict=True)):
+            return None
+        tensors = {n: None if a is None else self._tensor(f"{stem}.{n}") for n, a in given.items()}
+        affine = tensors["weight"] is not None
+        size = tensors["running_mean"].shape[0]  # type: ignore[union-attr]
+        kind: Any = BATCH_NORMS[dims]
+        return self._put(stem, (kind, args[7]), lambda: kind(size, args[7], args[6], affine), tensors)
+
+    def _tensor(self, path: str) -> Tensor:
+        value: Any = self.root
+        for part in path.split("."):
+            value = getattr(value, part)
+        assert isinstance(value, Tensor)  # a path that path_of gave
+        return value
+
+    def _put(
+        self, path: str, key: tuple[Any, ...], make: Callable[[], nn.Module], tensors: dict[str, Tensor | None]
+    ) -> str | None:
+        """Put a layer at a path, unless another one is there."""
+        if path in self._made:
+            return path if self._made[path] == key else None
+        home = self.root.get_submodule(path)
+        if any(True for _ in home.children()):
+            return None
+        layer = make()
+        for name, value in tensors.items():
+            if isinstance(value, nn.Parameter):
+                layer.register_parameter(name, value)
+            elif value is not None:
+                layer._parameters.pop(name, None)
+                layer.register_buffer(name, value)
+        parent, _, name = path.rpartition(".")
+        setattr(self.root.get_submodule(parent), name, layer)
+        self._made[path] = key
+        return path
