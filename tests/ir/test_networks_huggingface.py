@@ -25,7 +25,6 @@ from tests.ir.huggingface_models import NETWORKS
 from tests.ir.nets import untouched
 from tests.ir.real_run import assert_real
 
-
 LAYERS = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Conv2d)
 
 
