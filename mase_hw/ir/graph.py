@@ -17,9 +17,11 @@ from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.draw import draw
 from mase_hw.ir.export import is_program
 from mase_hw.ir.export.convert import import_program
+from mase_hw.ir.export.huggingface import traced_by_export
 from mase_hw.ir.faithful.models import check_model
 from mase_hw.ir.faithful.replaced import refuse_hooks, refuse_replaced
 from mase_hw.ir.program import use_program
+from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.inplace import follow_writes
 from mase_hw.ir.trace.tracer import private_copy, trace_torch_module
 
@@ -46,6 +48,7 @@ class MaseGraph(AnnotatedGraph):
         share_weights: Copy modules only; parameters and buffers stay the caller's tensors, which saves memory
             as long as nothing trains or writes them.
         example: Inputs by name or in order, whose shapes may steer Python code of the model (``if x.shape[1] == 4``).
+            A Hugging Face model is then exported with ``torch.export`` for them, and the example names its inputs.
 
     Raises:
         GraphError: (a ValueError) If ``model`` is neither, or cannot be traced.
@@ -75,6 +78,8 @@ class MaseGraph(AnnotatedGraph):
             traced = private_copy(model, share_weights)
             follow_writes(traced.graph, traced)
             traced.recompile()
+        elif huggingface.is_model(model) and example is not None:
+            traced = traced_by_export(model, cf_args or {}, hf_input_names, known, example, share_weights)
         else:
             traced = trace_torch_module(model, cf_args, None, hf_input_names, known, share_weights, example)
         refuse_replaced(model, traced.graph)

@@ -20,7 +20,6 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 
 from mase_hw.errors import ConfigError, ToolError, UnsupportedError, suggest
-from mase_hw.ir.export.program import export_model
 from mase_hw.ir.trace.inplace import follow_writes, written
 
 INSTALL = "pip install 'mase-hw[hf]'"
@@ -84,32 +83,6 @@ def plan(model: nn.Module, names: Sequence[str] | None, fixed: Mapping[str, Any]
     return Call(tuple(n for n in known if n in wanted), values)
 
 
-def exported(model: nn.Module, call: Call, example: Mapping[str, Any]) -> Any:
-    """The program that ``torch.export`` makes of a model for the shapes of an example; any version of transformers.
-
-    Args:
-        model: The model, in evaluation mode.
-        call: How ``forward`` is called.
-        example: Tensors by name, of which those of the call's inputs are used.
-
-    Raises:
-        ConfigError: If the example lacks an input.
-        GraphError: If it cannot be exported.
-    """
-    lacking = [name for name in call.inputs if not isinstance(example.get(name), Tensor)]
-    if lacking:
-        raise ConfigError("the example lacks inputs of the model", field="example", expected=", ".join(lacking))
-    values = {**call.fixed, **{name: example[name] for name in call.inputs}}
-    if values.get("use_cache", True) is None:
-        values["use_cache"] = False
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(ImportError):
-            masks = importlib.import_module("transformers.masking_utils")
-            plain = {"_vmap_for_bhqkv": _broadcast, "TransformGetItemToIndex": contextlib.nullcontext}
-            stack.enter_context(_replaced(masks, {k: v for k, v in plain.items() if k in vars(masks)}))
-        return export_model(model, (), values)
-
-
 def tracer_class(base: type[fx.Tracer], call: Call) -> type[Any]:
     """The transformers tracer with the leaves of ``base``, tracing one call.
 
@@ -144,7 +117,7 @@ class _Shims(fx.Tracer):
     def trace(self, root: Any, concrete_args: Any = None) -> fx.Graph:
         """Trace ``root``; only the inputs of the call get dummy values."""
         others = inspect.signature(root.forward).parameters.keys() - set(self.call.inputs)
-        with _replaced(self.theirs, {"_generate_random_int": _sizes(root), "is_fx_tracing": lambda: True}):
+        with replaced(self.theirs, {"_generate_random_int": _sizes(root), "is_fx_tracing": lambda: True}):
             graph = super().trace(root, dict.fromkeys(others))
         follow_writes(graph, root)  # before it, a write looks as if nobody read it
         for node in reversed(graph.nodes):  # left over from decisions that were made while tracing
@@ -209,13 +182,13 @@ class _Shims(fx.Tracer):
         self.patched_torch_methods, self.orig_fns = wrapped, {original for _, original in wrapped.values()}
         try:
             with contextlib.ExitStack() as stack:
-                stack.enter_context(_replaced(torch, {name: wrapper for name, (wrapper, _) in wrapped.items()}))
+                stack.enter_context(replaced(torch, {name: wrapper for name, (wrapper, _) in wrapped.items()}))
                 stack.enter_context(
-                    _replaced(masks, {"_vmap_for_bhqkv": _broadcast, "TransformGetItemToIndex": contextlib.nullcontext})
+                    replaced(masks, {"_vmap_for_bhqkv": broadcast, "TransformGetItemToIndex": contextlib.nullcontext})
                 )
                 for home in homes:
                     if home in sys.modules and home.split(".")[0] != "torch":
-                        stack.enter_context(_replaced(sys.modules[home], {"isinstance": _isinstance}))
+                        stack.enter_context(replaced(sys.modules[home], {"isinstance": _isinstance}))
                 yield
         finally:
             self.patched_torch_methods, self.orig_fns = {}, set()
@@ -242,7 +215,7 @@ def _isinstance(value: Any, kinds: Any) -> bool:
     )
 
 
-def _broadcast(mask_function: Callable[..., Any], bh_indices: bool = True) -> Callable[..., Any]:
+def broadcast(mask_function: Callable[..., Any], bh_indices: bool = True) -> Callable[..., Any]:
     """A function of single indices as one of index vectors, over all their combinations."""
 
     def over_all(batch: Any, head: Any, query: Any, key: Any) -> Any:
@@ -256,7 +229,7 @@ def _broadcast(mask_function: Callable[..., Any], bh_indices: bool = True) -> Ca
 
 
 @contextlib.contextmanager
-def _replaced(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
+def replaced(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
     """Set attributes of a module for a while."""
     before = {name: vars(module)[name] for name in values if name in vars(module)}
     try:

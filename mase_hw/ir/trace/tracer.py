@@ -15,7 +15,6 @@ from torch.fx.proxy import TraceError
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
 from mase_hw.ir.custom.ops import with_custom_ops
-from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import open_results
 from mase_hw.ir.trace.inplace import follow_writes
@@ -95,8 +94,7 @@ def trace_torch_module(
             input if None. All other arguments have their default, without a cache.
         catalogue: Ops whose modules and functions are leaves; the package's own if None.
         share_weights: Copy only the modules and share the tensors of parameters and buffers with ``model``.
-        example: Inputs, by name or in order, whose shapes may steer Python code; without it none can. A Hugging Face
-            model is then exported with ``torch.export`` for these shapes, and the example names its inputs.
+        example: Inputs, by name or in order, whose shapes may steer Python code; without it none can.
 
     Raises:
         GraphError: If the model cannot be copied or traced; names the file and line.
@@ -117,8 +115,6 @@ def trace_torch_module(
             )
     ops = with_custom_ops(catalogue, custom_ops)
     tracer_type: type[Any] = MaseTracer
-    if huggingface.is_model(model) and example is not None:
-        return _exported(model, fixed, hf_input_names, ops, share_weights, example)
     if huggingface.is_model(model):
         tracer_type = huggingface.tracer_class(MaseTracer, huggingface.plan(model, hf_input_names, fixed))
     elif hf_input_names is not None:
@@ -155,26 +151,6 @@ def trace_torch_module(
     traced = fx.GraphModule(root, graph, type(model).__name__)
     traced.training = model.training
     return traced
-
-
-def _exported(
-    model: nn.Module,
-    fixed: Mapping[str, Any],
-    names: Sequence[str] | None,
-    ops: Catalogue,
-    share_weights: bool,
-    example: Mapping[str, Any] | Sequence[Any],
-) -> fx.GraphModule:
-    """The graph of a Hugging Face model for the shapes of an example."""
-    known = list(inspect.signature(model.forward).parameters)
-    free = [name for name in known if name not in fixed]
-    given = dict(example) if isinstance(example, Mapping) else dict(zip(free, example, strict=False))
-    call = huggingface.plan(model, list(given) if names is None else names, fixed)
-    root = private_copy(model, share_weights)
-    root.eval()
-    made = import_program(huggingface.exported(root, call, given), ops)
-    made.training = model.training
-    return made
 
 
 def private_copy(model: nn.Module, share_weights: bool = False) -> Any:
