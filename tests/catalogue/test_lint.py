@@ -38,7 +38,7 @@ def verilate(
     *flags: str,
 ) -> tuple[int, str]:
     """Elaborate a module in Verilator; return the exit code and what it printed, the statistics aside."""
-    command = [str(tools.verilator), *VERILATOR, "--quiet", *flags, "--top-module", top]
+    command = [*tools.verilate, *VERILATOR, "--quiet", *flags, "--top-module", top]
     for name, value in parameters.items():
         literal = f'"{value}"' if isinstance(value, str) else f"32'sh{value & 0xFFFFFFFF:08x}"
         command.append(f"-G{name}={literal}")

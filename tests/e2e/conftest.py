@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mase_hw
+from mase_hw.simulate.build.simulator import SHORT_RUN
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, build, find_build_tools
 from mase_hw.simulate.exercise.watch import watched
 from tests.e2e.designs import DESIGNS
@@ -47,7 +48,7 @@ class Workshop:
         """A work folder for one test, with the simulator already in it: only the folder of the run is its own."""
         with self.alone():
             dut, cache = watched(design.dut()), self.shared / "runtime-cache"
-            built = build(dut, self.shared / name, cache_dir=cache, tools=self.tools)
+            built = build(dut, self.shared / name, cache_dir=cache, tools=self.tools, cycles=SHORT_RUN)
         target = folder / "work" / "build"
         target.mkdir(parents=True)
         for file in (built.executable, built.folder / "stamp.json"):

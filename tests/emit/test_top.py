@@ -46,7 +46,7 @@ def test_verilator_has_no_warning(bundles: dict[str, mase_hw.Design], tools: Bui
     """Exactly the files of the list, in its order, no warning switched off; with and without the simulation checks."""
     design = bundles[name]
     for define in ([], ["-DSYNTHESIS"]):
-        command = [str(tools.verilator), "--lint-only", "--assert", "-Wall", *define]
+        command = [*tools.verilate, "--lint-only", "--assert", "-Wall", *define]
         command += ["--top-module", design.manifest["top"], "-f", "rtl/files.f"]
         done = run_tool(command, tools.env, design.path)
         assert done.returncode == 0 and "%" not in done.stdout, done.stdout

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mase_hw.simulate.build.simulator import SHORT_RUN
 from mase_hw.simulate.engines.batch.engine import BATCH
 from mase_hw.simulate.engines.cocotb.engine import COCOTB, BuildTools, Built, Dut, SimResult, find_build_tools
 from mase_hw.simulate.engines.fast.engine import FAST
@@ -42,8 +43,7 @@ def builder(tools: BuildTools, work: Path) -> Builder:
     """Build a design for an engine; the same name is built once."""
 
     def make(engine: str, dut: Dut, name: str, **options: Any) -> Built:
-        return ENGINES[engine].build(
-            dut, work / engine / name, cache_dir=work / "runtime-cache", tools=tools, **options
-        )
+        options = {"cache_dir": work / "runtime-cache", "tools": tools, "cycles": SHORT_RUN} | options
+        return ENGINES[engine].build(dut, work / engine / name, **options)
 
     return make

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mase_hw.formats import FixedFormat
+from mase_hw.simulate.build.simulator import SHORT_RUN
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, SimResult, build, find_build_tools
 from mase_hw.streams import Stream
 
@@ -48,7 +49,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def good(tools: BuildTools, work: Path) -> Built:
-    return build(dut(SLICE), work / "good", cache_dir=work / "cache", tools=tools)
+    return build(dut(SLICE), work / "good", cache_dir=work / "cache", tools=tools, cycles=SHORT_RUN)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ResultsError
+from mase_hw.simulate.build.simulator import SHORT_RUN
 from mase_hw.simulate.engines.batch.engine import BATCH
 from mase_hw.simulate.engines.batch.plan import write_batch_plan
 from mase_hw.simulate.engines.batch.run import run_batch
@@ -40,7 +41,7 @@ MANY = np.random.default_rng(2).integers(-128, 127, (6000, 2))
 @pytest.fixture(scope="session")
 def simulators(tools: BuildTools, work: Path) -> dict[str, Built]:
     return {
-        name: engine.build(dut(SLICE), work / f"good-{name}", cache_dir=work / "cache", tools=tools)
+        name: engine.build(dut(SLICE), work / f"good-{name}", cache_dir=work / "cache", tools=tools, cycles=SHORT_RUN)
         for name, engine in ENGINES.items()
     }
 

@@ -10,6 +10,7 @@ import pytest
 import mase_hw
 from mase_hw.errors import EmitError, HangError, MismatchError, SimulationError
 from mase_hw.formats import FixedFormat
+from mase_hw.simulate.build.simulator import SHORT_RUN
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Dut, Stalls, build, simulate
 from mase_hw.streams import Stream
 from tests.faults.conftest import BEATS, LINK, SLICE, dut, refused
@@ -31,7 +32,7 @@ FAULTS: dict[str, tuple[Path, int, Stalls, type[SimulationError], str]] = {
 
 @pytest.mark.parametrize("source", [SLICE, LINK], ids=lambda p: p.stem)
 def test_without_the_fault_it_passes(tools: BuildTools, work: Path, tmp_path: Path, source: Path) -> None:
-    built = build(dut(source), work / source.stem, cache_dir=work / "cache", tools=tools)
+    built = build(dut(source), work / source.stem, cache_dir=work / "cache", tools=tools, cycles=SHORT_RUN)
     for stalls in (FULL_RATE, STALLS):
         beats = {"data_in_0": BEATS}, {"data_out_0": BEATS}
         result = simulate(built, tmp_path, *beats, watchdog=100, max_cycles=10_000, stalls=stalls, seed=4)
@@ -41,7 +42,9 @@ def test_without_the_fault_it_passes(tools: BuildTools, work: Path, tmp_path: Pa
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault(tools: BuildTools, work: Path, tmp_path: Path, name: str) -> None:
     source, fault, stalls, kind, message = FAULTS[name]
-    built = build(dut(source, fault), work / f"{source.stem}{fault}", cache_dir=work / "cache", tools=tools)
+    built = build(
+        dut(source, fault), work / f"{source.stem}{fault}", cache_dir=work / "cache", tools=tools, cycles=SHORT_RUN
+    )
     beats = {"data_in_0": BEATS}, {"data_out_0": BEATS}
     result = simulate(built, tmp_path, *beats, watchdog=100, max_cycles=10_000, stalls=stalls, seed=4)
     text = refused(result)
@@ -63,7 +66,7 @@ def test_bit_flips_in_a_memory(tools: BuildTools, work: Path, tmp_path: Path) ->
         streams,
         memory,
     )
-    built = build(design, work / "memory", cache_dir=work / "cache", tools=tools)
+    built = build(design, work / "memory", cache_dir=work / "cache", tools=tools, cycles=SHORT_RUN)
     data = np.arange(8).reshape(8, 1)
 
     def play(word: str) -> mase_hw.simulate.engines.cocotb.engine.SimResult:

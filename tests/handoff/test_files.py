@@ -38,7 +38,7 @@ def test_no_warning_and_verilog_2001(bundles: list[mase_hw.Design]) -> None:
         for top in design.manifest["handoff"]["tops"]:
             runs += [["-f", top["list"], "--top-module", top["name"]], ["--timing", "-f", f"sim/{top['name']}_tb.f"]]
         for arguments in runs:
-            command = [str(tools.verilator), "--lint-only", "--assert", "-Wall", "+1364-2001ext+v", *arguments]
+            command = [*tools.verilate, "--lint-only", "--assert", "-Wall", "+1364-2001ext+v", *arguments]
             done = run_tool(command, tools.env, design.path)
             assert done.returncode == 0 and "%" not in done.stdout, done.stdout
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mase_hw.regress.pool import LocalPool
 from mase_hw.regress.regress import Report, regress
 
 NETWORKS = Path(__file__).with_name("networks.py")
@@ -46,12 +46,21 @@ def out_folder(folder: Path, runtime: Path) -> Path:
     return out
 
 
+class Here:
+    """One thread of this process: starting another one, which loads torch, takes longer than the jobs of most tests."""
+
+    width = 1
+
+    def open(self) -> Executor:
+        return ThreadPoolExecutor(self.width)
+
+
 @pytest.fixture
 def runner(tmp_path: Path, runtime: Path) -> Runner:
-    """Run entries in this test's folder, in one process unless told otherwise."""
+    """Run entries in this test's folder, one after the other in this process unless told otherwise."""
 
     def run(*entries: str, **options: object) -> Report:
-        options = {"pool": LocalPool(1), **options}
+        options = {"pool": Here(), **options}
         return regress(write(tmp_path, *entries), out_folder(tmp_path, runtime), **options)  # type: ignore[arg-type]
 
     return run

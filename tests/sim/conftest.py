@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.formats import FixedFormat
+from mase_hw.simulate.build.simulator import SHORT_RUN
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 from mase_hw.streams import Stream
 
@@ -50,7 +51,7 @@ def builder(tools: BuildTools, work: Path) -> Builder:
     """Build a design in a folder of its own; the same design and options are built once."""
 
     def make(dut: Dut, name: str, *, waves: bool = False) -> Built:
-        return build(dut, work / name, waves=waves, cache_dir=work / "cache", tools=tools)
+        return build(dut, work / name, waves=waves, cache_dir=work / "cache", tools=tools, cycles=SHORT_RUN)
 
     return make
 

