@@ -35,6 +35,7 @@ from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transfor
 from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
+from mase_hw.passes.transforms.matrices import lower_products_transform_pass
 from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
@@ -75,6 +76,7 @@ def quantise_pipeline(
         Step("lower_arithmetic", lower_arithmetic_transform_pass),
         Step("lower_slices", lower_slices_transform_pass),
         Step("lower_movement", lower_movement_transform_pass),
+        Step("lower_products", lower_products_transform_pass),
         Step("lower_rows", lower_rows_transform_pass),
         *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),

@@ -27,6 +27,7 @@ PASS_NAMES = frozenset(
         "lower_layers_transform_pass",
         "lower_arithmetic_transform_pass",
         "lower_movement_transform_pass",
+        "lower_products_transform_pass",
         "lower_rows_transform_pass",
         "lower_slices_transform_pass",
         "noise_analysis_pass",

@@ -74,6 +74,11 @@ class Playback:
         """What the outputs of the graph give, one after the other."""
         return [t for node in self._results for t in _tensors(self.values[node])]
 
+    @property
+    def of_data(self) -> list[Tensor]:
+        """What every node gives that depends on the inputs, one after the other."""
+        return [t for node, value in self.values.items() if node in self._of_data for t in _tensors(value)]
+
     def mantissas(self, node: fx.Node) -> dict[str, Tensor]:
         """What the golden of a quantised node takes, parameters included."""
         module = self.module(node)
@@ -191,7 +196,8 @@ def playbacks(
 def stackable(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> bool:
     """Whether two frames at a time give the same as each alone.
 
-    A shape that is written into a graph forbids it, and an operation over the first dimension.
+    A shape that is written into a graph forbids it, an operation over the first dimension, and a value that has the
+    frames in another one.
 
     Args:
         graph: A quantised graph.
@@ -203,8 +209,8 @@ def stackable(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> bool:
     try:
         together = Playback(graph, both)
         for index, one in enumerate((first, second)):
-            for a, b in zip(together.results, Playback(graph, one).results, strict=True):
-                if a.shape[0] != 2 * b.shape[0] or not torch.equal(together.rows(a, torch.tensor([index])), b):
+            for a, b in zip(together.of_data, Playback(graph, one).of_data, strict=True):
+                if a.shape[:1] != (2 * b.shape[0],) or not torch.equal(together.rows(a, torch.tensor([index])), b):
                     return False
     except (RuntimeError, ValueError, TypeError, IndexError, MaseHwError):
         return False

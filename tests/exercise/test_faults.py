@@ -159,7 +159,21 @@ class Halves(nn.Module):
         return self.fc(x.view(x.size(0), -1))
 
 
-@pytest.mark.parametrize(("net", "shape", "stacks"), [(Fixed, (1, 2, 2), False), (Halves, (2, 3, 2), True)])
+class Inside(nn.Module):
+    """A value that has its frames in another dimension than the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x).transpose(0, 1).relu().transpose(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("net", "shape", "stacks"),
+    [(Fixed, (1, 2, 2), False), (Halves, (2, 3, 2), True), (Inside, (1, 3, 4), False)],
+)
 def test_which_graphs_take_several_frames(
     net: type[nn.Module], shape: tuple[int, ...], stacks: bool, tmp_path: Path
 ) -> None:

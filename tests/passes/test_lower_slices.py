@@ -53,6 +53,10 @@ FORMS: dict[str, tuple[Callable[[Tensor], Any], list[str]]] = {
     "split": (lambda x: x.split([1, 3], 1)[1], ["slice"]),
     "split by size": (lambda x: torch.split(x, 4, dim=2)[-1], ["slice"]),
     "unbind": (lambda x: x.unbind(1)[2] + x.unbind(1)[-1], ["slice", "squeeze", "slice", "squeeze", "add"]),
+    "unbind before the frames": (
+        lambda x: x.permute(1, 0, 2, 3).unbind(0)[2] * 2,
+        ["permute", "slice", "squeeze", "mul"],
+    ),
     "narrow": (lambda x: torch.narrow(x, 2, 1, 3), ["slice"]),
     "select": (lambda x: x.select(-1, 3), ["slice", "squeeze"]),
     "index": (lambda x: x[:, 1, ..., ::2, None], ["slice", "slice", "squeeze", "unsqueeze"]),

@@ -27,6 +27,7 @@ from mase_hw.passes import (
     lower_arithmetic_transform_pass,
     lower_layers_transform_pass,
     lower_movement_transform_pass,
+    lower_products_transform_pass,
     lower_rows_transform_pass,
     lower_slices_transform_pass,
     quantize_transform_pass,
@@ -90,6 +91,13 @@ def positive() -> nn.Module:
     return net
 
 
+class Gram(nn.Module):
+    """A product of data with itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.t() @ x
+
+
 TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Module]]] = {
     "fold_batch_norm": (fold_batch_norm_transform_pass, {}, Rich),
     "fold_constants": (fold_constants_transform_pass, {}, Rich),
@@ -101,6 +109,7 @@ TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Modu
         lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.ConvTranspose1d(2, 1, 2, 2), nn.Flatten()),
     ),
     "lower_movement": (lower_movement_transform_pass, {}, Turned),
+    "lower_products": (lower_products_transform_pass, {}, Gram),
     "lower_rows": (lower_rows_transform_pass, {}, lambda: nn.Softmax(1)),
     "lower_slices": (lower_slices_transform_pass, {}, Rich),
     "simplify_graph": (simplify_graph_transform_pass, {}, Rich),

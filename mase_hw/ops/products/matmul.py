@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.exact_sums import exact_matmul
 from mase_hw.formats import FixedFormat, Overflow, Rounding
@@ -106,6 +107,9 @@ def grouped_matmul(a: Tensor, b: Tensor, transposed: bool) -> Tensor:
     Returns:
         ``(batch, tokens, heads, rows)`` if transposed, else ``(batch, tokens, heads, columns)``.
     """
+    if has_torch_function((a, b)):  # tracing records one call
+        result: Tensor = handle_torch_function(grouped_matmul, (a, b), a, b, transposed)
+        return result
     x, y = _by_group(a, b)
     return _by_token(torch.matmul(x, y.transpose(-1, -2) if transposed else y), a.shape[2])
 

@@ -316,7 +316,7 @@ def _streamed(hardware: Hardware, layout: Layout) -> tuple[int, ...]:
     if hardware.layout == "channels_last" and len(layout.shape) > 2:
         batch, channels, *spatial = layout.shape
         return (batch, *spatial, channels)
-    return layout.shape if hardware.layout == "rows" else layout.stream_shape
+    return layout.shape if hardware.layout in ("rows", "row_major") else layout.stream_shape
 
 
 def _recorded(layouts: Mapping[str, Layout]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transfor
 from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
+from mase_hw.passes.transforms.matrices import lower_products_transform_pass
 from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
@@ -30,6 +31,7 @@ __all__ = [
     "lower_arithmetic_transform_pass",
     "lower_layers_transform_pass",
     "lower_movement_transform_pass",
+    "lower_products_transform_pass",
     "lower_rows_transform_pass",
     "lower_slices_transform_pass",
     "quantize_transform_pass",

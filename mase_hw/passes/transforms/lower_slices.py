@@ -195,7 +195,12 @@ def steps_of(base: Tensor, view: Tensor) -> list[Step] | None:
         for dim, (found, size) in enumerate(zip(ranges, base.shape, strict=True))
         if found != [0, size, 1]
     ]
-    return [*cuts, *_renamed(sizes, view.shape)]
+    # A dimension that was cut down to one element goes before one that has been so, which may be that of the frames.
+    spare = max(sizes.count(1) - list(view.shape).count(1), 0)
+    alone = [dim for _, (dim, *_) in cuts if sizes[dim] == 1][:spare]
+    gone: list[Step] = [(torch.squeeze, (dim,)) for dim in reversed(alone)]
+    left = [size for dim, size in enumerate(sizes) if dim not in alone]
+    return [*cuts, *gone, *_renamed(left, view.shape)]
 
 
 def _renamed(have: list[int], want: Sequence[int]) -> list[Step]:

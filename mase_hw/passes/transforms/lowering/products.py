@@ -84,7 +84,7 @@ def _einsum(e: Expression) -> Body | None:
     x, stored = tensors[at], tensors[1 - at]
     assert isinstance(x, fx.Node)  # one of them is
     assert isinstance(stored, Tensor)
-    terms = _terms(call, [len(e.shapes[v]) if isinstance(v, fx.Node) else v.dim() for v in tensors], len(e.shape))
+    terms = terms_of(call, [len(e.shapes[v]) if isinstance(v, fx.Node) else v.dim() for v in tensors], len(e.shape))
     if terms is None:
         return None
     data, fixed, out = terms[at], terms[1 - at], terms[2]
@@ -124,7 +124,7 @@ def _permuted(value: Tensor, order: Sequence[int]) -> Tensor:
     return value if list(order) == sorted(order) else torch.permute(value, list(order))
 
 
-def _terms(equation: str, ranks: Sequence[int], rank: int) -> list[str] | None:
+def terms_of(equation: str, ranks: Sequence[int], rank: int) -> list[str] | None:
     """The letters of both operands and of the result; dots become letters of their own, from the last one back."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")

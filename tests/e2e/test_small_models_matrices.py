@@ -1,0 +1,153 @@
+"""Small models that a user writes: products of two streams, in every notation, and self-attention without a softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mase_hw
+
+
+class Attention(nn.Module):
+    """Heads of queries, keys and values, the residual beside them; the scores are used as they are.
+
+    Args:
+        width: Channels.
+        heads: Heads.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+        self.heads = heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        q, k, v = (
+            layer(x).view(batch, tokens, self.heads, width // self.heads).transpose(1, 2)
+            for layer in (self.q, self.k, self.v)
+        )
+        found = (q @ k.transpose(-2, -1)) @ v
+        return x + self.o(found.transpose(1, 2).reshape(batch, tokens, width))
+
+
+class Fused(nn.Module):
+    """The same with one layer for all three, as vision transformers write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.o = nn.Linear(6, 18), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        q, k, v = self.qkv(x).reshape(batch, tokens, 3, 2, 3).permute(2, 0, 3, 1, 4).unbind(0)
+        scores = torch.matmul(q, k.transpose(2, 3))
+        return self.o((scores @ v).transpose(1, 2).reshape(batch, tokens, width))
+
+
+class Notations(nn.Module):
+    """Every notation of products of two tensors, and every way to transpose or broadcast them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 4), nn.Linear(5, 6)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        a, b = self.a(x), self.b(x)  # (1, 3, 4), (1, 3, 6)
+        return (
+            a.transpose(1, 2) @ b,
+            torch.bmm(a.transpose(2, 1), b),
+            torch.einsum("ntk,ntj->nkj", a, b),
+            torch.einsum("btk,bsk->bts", a, a),
+            torch.matmul(b, b.transpose(-1, -2)),
+            torch.matmul(a[0], a[0].t()),
+            torch.mm(a[0].t(), b[0]),
+            torch.mv(b[0].t(), a[0, :, 1]),
+            a[:, 1] @ a[0].t(),
+            torch.einsum("nij,njk", a.transpose(1, 2), b),
+        )
+
+
+class Broadcast(nn.Module):
+    """Batches that only one of the operands has, and sums over several dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 6)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        a, b = self.a(x), self.b(x[:, 0])  # (1, 2, 3, 4), (1, 3, 6)
+        return (
+            a.transpose(2, 3) @ b,
+            b.transpose(1, 2) @ a,
+            a @ x.transpose(2, 3),
+            a @ x[:, :1].transpose(2, 3),
+            torch.einsum("nhtk,nhsk->nts", a, x),
+            torch.einsum("nhtk,ntj->nhkj", a, b),
+            torch.einsum("nhtk,nhtk->nh", a, x),
+        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model, the shape of its frame, and what it takes."""
+
+    make: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    modules: Mapping[str, int]
+    hardware: Mapping[str, Any] = field(default_factory=lambda: {"max_parallelism": 3})
+
+
+QUANTIZE = {
+    "default": {
+        "config": {"name": "fixed", "data_in_width": 12, "weight_width": 10, "bias_width": 12, "data_out_width": 12}
+    }
+}
+ATTENTION = {"fixed_linear": 4, "fixed_matmul": 2, "stream_reorder": 0, "fixed_rearrange": 0}
+MODELS = {
+    "attention": Model(lambda: Attention(8, 2), (1, 6, 8), ATTENTION),
+    "attention_one_head": Model(lambda: Attention(5, 1), (1, 7, 5), ATTENTION, {"max_parallelism": 2}),
+    "attention_serial": Model(lambda: Attention(6, 3), (1, 4, 6), ATTENTION, {"max_parallelism": 1}),
+    "fused": Model(Fused, (1, 5, 6), {"fixed_linear": 2, "fixed_matmul": 2, "stream_reorder": 0}),
+    "notations": Model(Notations, (1, 3, 5), {"fixed_linear": 2, "fixed_matmul": 10}),
+    "broadcast": Model(Broadcast, (1, 2, 3, 4), {"fixed_linear": 2, "fixed_matmul": 7}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_bit(name: str, tmp_path: Path) -> None:
+    """Overlapping frames at full rate and with stalls: as the quantised model says, at the predicted speed."""
+    model = MODELS[name]
+    torch.manual_seed(5)
+    x = torch.rand(8, *model.shape[1:]) * 2 - 1
+    net = model.make().eval()
+    config = {"hardware": model.hardware, "quantize": QUANTIZE}
+    design = mase_hw.compile(net, x[:1], config, out=tmp_path / name, calibration=x.split(1), vectors=x[:2])
+    found = [i["module"] for i in design.manifest["instances"]]
+    assert {module: found.count(module) for module in model.modules} == model.modules
+    with torch.no_grad():
+        frames = [_several(design.model(frame[None])) for frame in x]
+        floats = [_several(net(frame[None])) for frame in x]
+    for stalls in (0.0, 0.4):
+        simulation = design.simulate(x, engine="batch", stalls=stalls, seed=3)
+        assert simulation.passed and simulation.result.mismatches == 0
+        outputs = list(simulation.outputs.values())
+        assert len(outputs) == len(frames[0])
+        for index, output in enumerate(outputs):
+            wanted, real = (torch.cat([frame[index] for frame in each]) for each in (frames, floats))
+            assert wanted.shape == real.shape and torch.equal(output, wanted.double())
+            assert len(wanted.unique()) > 2
+            assert 10 * torch.log10(real.square().sum() / (real - wanted).square().sum()) > 25
+        if not stalls:
+            assert design.timing["exact"]
+            assert (simulation.interval, simulation.fill) == (design.timing["interval"], design.timing["fill"])
+
+
+def _several(result: Any) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else list(result)
