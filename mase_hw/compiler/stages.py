@@ -27,6 +27,7 @@ from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.rounding import keep_float_analysis_pass, round_weights_transform_pass
+from mase_hw.passes.transforms.attention import lower_attention_transform_pass
 from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
 from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
@@ -73,6 +74,7 @@ def quantise_pipeline(
         *fold,
         Step("fold_constants", fold_constants_transform_pass),
         Step("lower_layers", lower_layers_transform_pass),
+        Step("lower_attention", lower_attention_transform_pass),
         Step("lower_arithmetic", lower_arithmetic_transform_pass),
         Step("lower_slices", lower_slices_transform_pass),
         Step("lower_movement", lower_movement_transform_pass),

@@ -24,6 +24,7 @@ PASS_NAMES = frozenset(
         "fold_constants_transform_pass",
         "init_metadata_analysis_pass",
         "keep_float_analysis_pass",
+        "lower_attention_transform_pass",
         "lower_layers_transform_pass",
         "lower_arithmetic_transform_pass",
         "lower_movement_transform_pass",

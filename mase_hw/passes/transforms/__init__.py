@@ -1,6 +1,7 @@
 """Passes that change the graph."""
 
 from mase_hw.passes.transforms.absorb_bias import absorb_bias_transform_pass
+from mase_hw.passes.transforms.attention import lower_attention_transform_pass
 from mase_hw.passes.transforms.calibration_quantization import calibration_quantization_transform_pass
 from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
 from mase_hw.passes.transforms.equalization import equalization_transform_pass
@@ -29,6 +30,7 @@ __all__ = [
     "fold_batch_norm_transform_pass",
     "fold_constants_transform_pass",
     "lower_arithmetic_transform_pass",
+    "lower_attention_transform_pass",
     "lower_layers_transform_pass",
     "lower_movement_transform_pass",
     "lower_products_transform_pass",

@@ -26,7 +26,7 @@ MOVES = frozenset(
     | {"unfold", "take", "take_along_dim", "triu", "tril", "diagonal", "view_as"}
 )
 """Ops that may be rearrangements of their first tensor, by name."""
-BROADCASTS = frozenset({"where"})
+BROADCASTS = frozenset({"where", "softmax_where"})
 """Ops of several operands besides those that take a constant in place of one."""
 
 

@@ -1,0 +1,158 @@
+"""Where the elements of a product's operand come from: the same tokens and heads, however they are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.trace.inplace import written
+
+MOVES = frozenset(
+    {"expand", "repeat", "tile", "repeat_interleave", "getitem", "chunk", "split", "unbind", "select", "narrow"}
+    | {"index_select", "tensor_split", "view_as", "reshape_as", "expand_as"}
+)
+"""Ops besides the implicit ones that may only move elements."""
+Make = Callable[[Tensor], Tensor]
+_LIMIT = 1 << 24
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tensor that an operand is made of without hardware.
+
+    Args:
+        node: Its producer.
+        make: The operand ``(batch, rows, groups, columns)`` from it, by views and slices.
+        tokens: It comes token by token, all heads of each.
+        groups: Different heads among those of the operand.
+    """
+
+    node: fx.Node
+    make: Make
+    tokens: bool
+    groups: int
+
+
+def sources_of(
+    graph: MaseGraph, node: fx.Node, view: Callable[[Tensor], Tensor], shape: tuple[int, int, int, int]
+) -> Iterator[Source]:
+    """Tensors behind a node that the operand can be made of, the one furthest back first.
+
+    The calls in between are run on the numbers of the elements, so it does not matter what they are called.
+
+    Args:
+        graph: A float graph with common metadata.
+        node: Producer of the operand.
+        view: The operand as ``(batch, heads, rows, columns)``, from what the node gives.
+        shape: Of that.
+    """
+    for base in reversed(list(_behind(graph, node))):
+        size = list(graph.tensor(base, "data_out_0").shape)
+        count = math.prod(size)
+        if count > _LIMIT:
+            continue
+        numbers = torch.arange(count, dtype=torch.float64).reshape(size)
+        try:
+            with torch.no_grad():
+                index = view(_run(graph, node, base, numbers)).expand(shape).to(torch.int64)
+        except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
+            continue  # the graph ran, so it is only that this reads other data
+        found = _token_major(base, index, size) or _head_major(base, index, size)
+        if found is not None:
+            yield found
+
+
+def _behind(graph: MaseGraph, node: fx.Node) -> Iterator[fx.Node]:
+    """The node, and producers of what it only moves."""
+    yield node
+    while True:
+        op = graph.op_of(node)
+        moves = op is not None and (graph.is_implicit(node) or op.name in MOVES)
+        inputs = [n for n in node.all_input_nodes if graph.meta_of(n).common.results.tensors]
+        if not moves or len(inputs) != 1 or written(node, graph.model) is not None or node.op == "call_module":
+            return
+        (node,) = inputs
+        if list(graph.meta_of(node).common.results.tensors) == ["data_out_0"]:
+            yield node
+
+
+def _run(graph: MaseGraph, node: fx.Node, base: fx.Node, numbers: Tensor) -> Any:
+    """What the calls between two nodes make of a tensor."""
+    if node is base:
+        return numbers
+
+    def known(n: fx.Node) -> Any:
+        found = graph.meta_of(n).common.results
+        if n is not base and not found.tensors:
+            return found["data_out_0"].value
+        return _run(graph, n, base, numbers)
+
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), known)
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    if node.op != "call_function":
+        raise TypeError(f"{node.name} is data")
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _grouped(index: Tensor) -> Tensor | None:
+    """The heads that differ, if heads in succession share one: ``(batch, groups, rows, columns)``."""
+    heads = index.shape[1]
+    for groups in range(1, heads + 1):
+        if heads % groups == 0:
+            kept = index[:, :: heads // groups]
+            if torch.equal(kept.repeat_interleave(heads // groups, 1), index):
+                return kept
+    return None
+
+
+def _token_major(base: fx.Node, index: Tensor, size: Sequence[int]) -> Source | None:
+    """Every row is a token with parts of equal size, of which the operand has some in succession."""
+    count = math.prod(size)
+    kept = _grouped(index)
+    assert kept is not None  # each head is a group of its own
+    batch, groups, rows, columns = kept.shape
+    if count % (batch * rows):
+        return None
+    row, first = count // (batch * rows), int(kept[0, 0, 0, 0])
+    part = int(kept[0, 1, 0, 0]) - first if groups > 1 else (columns if row % columns == 0 else row)
+    if part < columns or row % part or first >= row or first % part + columns > part:
+        return None
+    start, offset = divmod(first, part)
+    if start + groups > row // part:
+        return None
+    cut = torch.arange(count).reshape(batch, rows, row // part, part)[:, :, start : start + groups]
+    if not torch.equal(cut[..., offset : offset + columns].transpose(1, 2), kept):
+        return None
+    parts = row // part
+    there = list(size[1:]) == [rows, parts, part]
+
+    def make(x: Tensor) -> Tensor:
+        x = x if there else x.reshape(-1, rows, parts, part)
+        x = x if parts == groups else x.narrow(2, start, groups)
+        return x if part == columns else x.narrow(3, offset, columns)
+
+    return Source(base, make, True, groups)
+
+
+def _head_major(base: fx.Node, index: Tensor, size: Sequence[int]) -> Source | None:
+    """Every head has all its rows in succession."""
+    count = math.prod(size)
+    kept = _grouped(index)
+    assert kept is not None  # each head is a group of its own
+    _, groups, rows, columns = kept.shape
+    if count != kept.numel() or not torch.equal(torch.arange(count).reshape(kept.shape), kept):
+        return None
+    there = list(size[1:]) == [groups, rows, columns]
+
+    def make(x: Tensor) -> Tensor:
+        x = x if there else x.reshape(-1, groups, rows, columns)
+        return x.transpose(1, 2)
+
+    return Source(base, make, rows == 1, groups)

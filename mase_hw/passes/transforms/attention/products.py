@@ -1,0 +1,223 @@
+"""Products of two streams as vectors and matrices of heads, in the order in which tokens come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, fx
+
+from mase_hw.ir import MaseGraph
+from mase_hw.ops.products.matmul import grouped_matmul
+from mase_hw.passes.transforms.attention.places import Source, sources_of
+from mase_hw.passes.transforms.lowering.expand import expand
+from mase_hw.passes.transforms.lowering.operands import Expression, expression_of
+from mase_hw.passes.transforms.lowering.plain import Line1, Line2
+from mase_hw.passes.transforms.lowering.products import _terms
+
+PRODUCTS = ("matmul", "bmm", "einsum")
+"""Ops that may be products of two streams."""
+_ELEMENTS = frozenset(
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "cat",
+        "relu",
+        "gelu",
+        "silu",
+        "sigmoid",
+        "tanh",
+        "layer_norm",
+        "rms_norm",
+        "normalize",
+        "where",
+        "dropout",
+        "to",
+        "float",
+    ]
+)
+"""Ops whose result comes in the order of their data."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """``a (*lead, rows, inner) @ b (*lead, inner, columns)``.
+
+    Args:
+        a: Producer of the vectors.
+        b: Producer of the matrices.
+        lead: Dimensions before those.
+        sizes: Rows, inner and columns.
+        first: What the one gives, as above.
+        second: What the other one gives, as above.
+        back: The result, ``(*lead, rows, columns)``, as the call gives it.
+    """
+
+    a: fx.Node
+    b: fx.Node
+    lead: tuple[int, ...]
+    sizes: tuple[int, int, int]
+    first: Callable[[Tensor], Tensor]
+    second: Callable[[Tensor], Tensor]
+    back: Callable[[Tensor], Tensor]
+
+
+def product_of(graph: MaseGraph, node: fx.Node) -> Product | None:
+    """A call as product of two streams; None if it is none, or a product of frames with each other."""
+    op = graph.op_of(node)
+    e = expression_of(graph, node) if op is not None and op.name in PRODUCTS else None
+    if op is None or e is None:
+        return None
+    if op.name == "einsum":
+        return _einsum(e)
+    data = [v for v in e.args.values() if isinstance(v, fx.Node) and v in e.shapes]
+    if len(data) != 2 or len(e.operands) != 2:
+        return None
+    a, b = data
+    lead, shapes = e.shape[:-2], (e.shapes[a], e.shapes[b])
+    if min(map(len, shapes)) < 2 or len(e.shape) < 3:
+        return None
+
+    def whole(size: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        return lambda x: x.expand(*lead, *size[-2:])
+
+    sizes = (e.shape[-2], shapes[0][-1], e.shape[-1])
+    return Product(a, b, lead, sizes, whole(shapes[0]), whole(shapes[1]), lambda x: x)
+
+
+def _einsum(e: Expression) -> Product | None:
+    values = list(e.args.values())
+    flat = [v for value in values for v in (value if isinstance(value, list | tuple) else [value])]
+    call = next((v for v in flat if isinstance(v, str)), None)
+    data = [v for v in flat if isinstance(v, fx.Node)]
+    if call is None or len(data) != 2 or any(isinstance(v, Tensor) for v in flat):
+        return None
+    a, b = data
+    terms = _terms(call, [len(e.shapes[a]), len(e.shapes[b])], len(e.shape))
+    if terms is None or any(len(set(term)) != len(term) for term in terms):
+        return None
+    first, second, out = terms
+    sizes = dict(zip(first + second, e.shapes[a] + e.shapes[b], strict=True))
+    lead = [c for c in out if c in first and c in second]
+    rows, columns = [c for c in out if c not in second], [c for c in out if c not in first]
+    inner = [c for c in first if c in second and c not in out]
+    if len(rows) != 1 or len(columns) != 1 or len(inner) != 1 or not lead:
+        return None
+    if set(first) != {*lead, *rows, *inner} or set(second) != {*lead, *columns, *inner}:
+        return None
+
+    def ordered(have: str | Sequence[str], want: Sequence[str]) -> Callable[[Tensor], Tensor]:
+        return lambda x: x.permute([list(have).index(c) for c in want])
+
+    return Product(
+        a,
+        b,
+        tuple(sizes[c] for c in lead),
+        (sizes[rows[0]], sizes[inner[0]], sizes[columns[0]]),
+        ordered(first, [*lead, *rows, *inner]),
+        ordered(second, [*lead, *inner, *columns]),
+        ordered([*lead, *rows, *columns], out),
+    )
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How both operands are taken."""
+
+    a: Source
+    b: Source
+    transposed: bool
+    heads: int
+
+
+def lower_product(graph: MaseGraph, node: fx.Node) -> bool:
+    """Write a product of two streams as ``grouped_matmul``, if it is one."""
+    product = product_of(graph, node)
+    form = None if product is None else _form(graph, product)
+    if product is None or form is None:
+        return False
+    lead, rows, columns = product.lead, product.sizes[0], product.sizes[2]
+
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        sums = grouped_matmul(form.a.make(x), form.b.make(y), transposed=form.transposed)
+        return product.back(arranged(sums, lead, form.heads, rows, columns))
+
+    if form.a.node is form.b.node:
+        expand(graph, node, Line1(lambda x: run(x, x)), [form.a.node])
+    else:
+        expand(graph, node, Line2(run), [form.a.node, form.b.node])
+    return True
+
+
+def arranged(x: Tensor, lead: Sequence[int], heads: int, rows: int, columns: int) -> Tensor:
+    """``(batch, rows, heads, columns)`` as ``(*lead, rows, columns)``."""
+    x = x.transpose(1, 2)
+    return x if len(lead) == 2 and lead[1] == heads else x.reshape(-1, *lead[1:], rows, columns)
+
+
+def interpretations(lead: Sequence[int]) -> list[tuple[int, int]]:
+    """Batch and heads that leading dimensions can be: the last one are heads, or all of them are matrices."""
+    whole = math.prod(lead)
+    return [(whole // lead[-1], lead[-1]), (whole, 1)] if lead and lead[-1] > 1 else [(whole, 1)]
+
+
+def _form(graph: MaseGraph, product: Product) -> _Form | None:
+    """Heads if tokens come with all of theirs; else every head is a matrix of its own."""
+    rows, inner, columns = product.sizes
+    found: _Form | None = None
+    for batch, heads in interpretations(product.lead):
+
+        def as_heads(view: Callable[[Tensor], Tensor], turned: bool = False) -> Callable[[Tensor], Tensor]:
+            def run(x: Tensor) -> Tensor:
+                x = view(x)
+                x = x.reshape(batch, heads, *x.shape[-2:])  # noqa: B023
+                return x.transpose(-1, -2) if turned else x
+
+            return run
+
+        first = best(sources_of(graph, product.a, as_heads(product.first), (batch, heads, rows, inner)), heads)
+        direct = best(sources_of(graph, product.b, as_heads(product.second), (batch, heads, inner, columns)))
+        turned = best(sources_of(graph, product.b, as_heads(product.second, True), (batch, heads, columns, inner)))
+        second = _further(graph, direct, turned)
+        if first is None or second is None:
+            continue
+        form = _Form(first, second, second is turned, heads)
+        if heads == 1 or any(s.tokens or comes_by_token(graph, s.node) for s in (first, second)):
+            return form
+        found = found or form
+    return found
+
+
+def best(sources: object, groups: int | None = None) -> Source | None:
+    """The source furthest back that comes token by token, else the one furthest back."""
+    fitting = [s for s in sources if groups in (None, s.groups)]  # type: ignore[attr-defined]
+    return next((s for s in fitting if s.tokens), fitting[0] if fitting else None)
+
+
+def _further(graph: MaseGraph, direct: Source | None, turned: Source | None) -> Source | None:
+    """That which comes token by token, or lies further back."""
+    if direct is None or turned is None:
+        return direct or turned
+    if direct.tokens != turned.tokens:
+        return direct if direct.tokens else turned
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    return turned if order[turned.node] < order[direct.node] else direct
+
+
+def comes_by_token(graph: MaseGraph, node: fx.Node, depth: int = 12) -> bool:
+    """Whether ``(batch, heads, tokens, size)`` is computed, element by element, from what comes token by token."""
+    shape = graph.tensor(node, "data_out_0").shape
+    if len(shape) != 4 or shape[1] == 1 or depth == 0:
+        return False
+    size = (shape[0], shape[1], shape[2], shape[3])
+    if any(s.tokens for s in sources_of(graph, node, lambda x: x, size)):
+        return True
+    op = graph.op_of(node)
+    if op is None or (op.name not in _ELEMENTS and not graph.is_implicit(node) and op.name != "getitem"):
+        return False
+    data = [n for n in node.all_input_nodes if list(graph.meta_of(n).common.results.tensors) == ["data_out_0"]]
+    return any(comes_by_token(graph, n, depth - 1) for n in data)
