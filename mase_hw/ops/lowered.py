@@ -35,10 +35,18 @@ _MOMENTS = "weight bias running_mean running_var"
 _CONV = "kernel_size stride padding dilation groups padding_mode"
 _BLOCKS = "kernel_size dilation padding stride"
 
+_ATTENTION, _NORMS = "linear matmul masked_softmax", "layer_norm add"
+
 OPS = (
     _op("rnn", "linear recurrence slice cat", nn.RNN),
     _op("gru", "linear recurrence slice cat", nn.GRU),
     _op("lstm", "linear recurrence slice cat", nn.LSTM),
+    _op("multihead_attention", _ATTENTION, nn.MultiheadAttention),
+    _op("transformer_encoder_layer", f"{_ATTENTION} {_NORMS}", nn.TransformerEncoderLayer),
+    _op("transformer_decoder_layer", f"{_ATTENTION} {_NORMS}", nn.TransformerDecoderLayer),
+    _op("transformer_encoder", f"{_ATTENTION} {_NORMS}", nn.TransformerEncoder),
+    _op("transformer_decoder", f"{_ATTENTION} {_NORMS}", nn.TransformerDecoder),
+    _op("transformer", f"{_ATTENTION} {_NORMS}", nn.Transformer),
     _op("rnn_cell", "cat linear tanh relu", nn.RNNCell),
     _op("gru_cell", "cat linear slice sigmoid tanh mul add sub", nn.GRUCell),
     _op("lstm_cell", "cat linear slice sigmoid tanh mul add", nn.LSTMCell),

@@ -13,6 +13,7 @@ from mase_hw.ir.trace.inplace import written
 from mase_hw.nn.recurrent_layers import RECURRENT
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
+from mase_hw.passes.transforms.lowering.attention_layers import ATTENTION, lower_attention_layer
 from mase_hw.passes.transforms.lowering.call import call_of
 from mase_hw.passes.transforms.lowering.cells import CELLS, lower_cell
 from mase_hw.passes.transforms.lowering.expand import expand
@@ -60,6 +61,10 @@ def _lower(graph: MaseGraph) -> dict[str, str]:
             continue
         if isinstance(meta.module, CELLS) and graph.op_of(node) is not None:
             lower_cell(graph, node, meta.module)
+            lowered[node.name] = name
+            continue
+        if isinstance(meta.module, ATTENTION) and graph.op_of(node) is not None:
+            lower_attention_layer(graph, node, meta.module)
             lowered[node.name] = name
             continue
         rule = RULES.get(name)

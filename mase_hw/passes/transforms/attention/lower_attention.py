@@ -17,8 +17,9 @@ from mase_hw.ops.rows.masked_softmax import masked_softmax, rows_of, softmax_whe
 from mase_hw.ops.rows.softmax import softmax_rows
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
+from mase_hw.passes.transforms.attention.fused import fused_attention, refuse
 from mase_hw.passes.transforms.attention.masks import DataMask, Scores, scores_of
-from mase_hw.passes.transforms.attention.places import Source, sources_of
+from mase_hw.passes.transforms.attention.places import Source, recorded, sources_of
 from mase_hw.passes.transforms.attention.products import arranged, best, interpretations, lower_product
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.plain import Line
@@ -28,6 +29,7 @@ from mase_hw.passes.transforms.lowering.plain import Line
 def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
     """Write products of two streams and masked softmax in the order in which tokens come.
 
+    - ``scaled_dot_product_attention`` is written out, with its scale, masks and shared keys.
     - A product of two streams (``matmul``, ``bmm``, ``@``, ``einsum``) becomes ``grouped_matmul``. Its operands are
       followed back over views, transpositions, slices and repetitions to the tensor that they are made of, so heads of
       one token stay together, and heads that share a key have no copy of it.
@@ -48,16 +50,25 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
 
     Raises:
         GraphError: If the graph is quantised already.
+        UnsupportedError: For attention that drops at random in evaluation; all calls at once.
     """
     edit.refuse_quantised(graph, "lowering attention")
     lowered: dict[str, str] = {}
+    refused: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        op = graph.op_of(node)
+        if op is not None and op.name == "scaled_dot_product_attention":
+            reasons = fused_attention(graph, node)
+            lowered[node.name] = op.name
+            refused |= {node.name: reasons} if reasons else {}
+    refuse(refused)
     for node in graph.nodes:
         op = graph.op_of(node)
         if op is None or node not in graph.nodes or written(node, graph.model) is not None:
             continue
         before = list(node.all_input_nodes)
         if lower_product(graph, node) or (op.name == "softmax" and _lower_softmax(graph, node)):
-            lowered[node.name] = op.name
+            lowered.setdefault(node.name, op.name)
             _prune(graph, before)
     if lowered:
         edit.finish(graph)
@@ -81,7 +92,7 @@ def _lower_softmax(graph: MaseGraph, node: fx.Node) -> bool:
     scale, given = scores.scale, tuple(graph.tensor(scores.node, "data_out_0").shape)
 
     def run(x: Tensor) -> Tensor:
-        out = softmax_rows(x, shape[-1], scale)
+        out = recorded(softmax_rows, x, size=shape[-1], scale=scale)
         return out if given == shape else out.reshape(-1, *shape[1:])
 
     expand(graph, node, _body(run, 1), [scores.node])

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.trace.inplace import written
@@ -37,6 +38,14 @@ class Source:
     make: Make
     tokens: bool
     groups: int
+
+
+def recorded(function: Callable[..., Tensor], *tensors: Tensor, **more: Any) -> Tensor:
+    """A call that tracing records as one."""
+    if has_torch_function(tensors):
+        result: Tensor = handle_torch_function(function, tensors, *tensors, **more)
+        return result
+    return function(*tensors, **more)
 
 
 def sources_of(

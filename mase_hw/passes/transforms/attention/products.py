@@ -10,7 +10,7 @@ from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.products.matmul import grouped_matmul
-from mase_hw.passes.transforms.attention.places import Source, sources_of
+from mase_hw.passes.transforms.attention.places import Source, recorded, sources_of
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.operands import Expression, expression_of
 from mase_hw.passes.transforms.lowering.plain import Line1, Line2
@@ -19,26 +19,8 @@ from mase_hw.passes.transforms.lowering.products import _terms
 PRODUCTS = ("matmul", "bmm", "einsum")
 """Ops that may be products of two streams."""
 _ELEMENTS = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "cat",
-        "relu",
-        "gelu",
-        "silu",
-        "sigmoid",
-        "tanh",
-        "layer_norm",
-        "rms_norm",
-        "normalize",
-        "where",
-        "dropout",
-        "to",
-        "float",
-    ]
+    {"add", "sub", "mul", "div", "neg", "cat", "where", "dropout", "to", "float"}
+    | {"relu", "gelu", "silu", "sigmoid", "tanh", "layer_norm", "rms_norm", "normalize"}
 )
 """Ops whose result comes in the order of their data."""
 
@@ -143,7 +125,7 @@ def lower_product(graph: MaseGraph, node: fx.Node) -> bool:
     lead, rows, columns = product.lead, product.sizes[0], product.sizes[2]
 
     def run(x: Tensor, y: Tensor) -> Tensor:
-        sums = grouped_matmul(form.a.make(x), form.b.make(y), transposed=form.transposed)
+        sums = recorded(grouped_matmul, form.a.make(x), form.b.make(y), transposed=form.transposed)
         return product.back(arranged(sums, lead, form.heads, rows, columns))
 
     if form.a.node is form.b.node:
