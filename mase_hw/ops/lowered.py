@@ -35,7 +35,7 @@ _MOMENTS = "weight bias running_mean running_var"
 _CONV = "kernel_size stride padding dilation groups padding_mode"
 _BLOCKS = "kernel_size dilation padding stride"
 
-_ATTENTION, _NORMS = "linear matmul masked_softmax", "layer_norm add"
+_ATTENTION, _NORMS = "linear grouped_matmul masked_softmax", "layer_norm add"
 
 OPS = (
     _op("rnn", "linear recurrence slice cat", nn.RNN),

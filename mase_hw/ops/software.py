@@ -99,7 +99,12 @@ LAYERS = (
 ACTIVATIONS = (
     _op("softmax", RELATED, nn.Softmax, F.softmax, torch.softmax, torch.special.softmax, "softmax", attributes="dim"),
     _op("log_softmax", RELATED, nn.LogSoftmax, F.log_softmax, torch.log_softmax, "log_softmax", attributes="dim"),
-    _op("scaled_dot_product_attention", BUILTIN, F.scaled_dot_product_attention),
+    _op(
+        "scaled_dot_product_attention",
+        BUILTIN,
+        F.scaled_dot_product_attention,
+        lowered=("grouped_matmul", "masked_softmax"),
+    ),
     _op("normalize", BUILTIN, F.normalize, lowered=("rms_norm",)),
 )
 

@@ -27,6 +27,9 @@ class Attention(nn.Module):
         far = torch.zeros(TOKENS, TOKENS).masked_fill(torch.ones(TOKENS, TOKENS).triu(1) == 1, float("-inf"))
         self.register_buffer("far", far)
         self.register_buffer("bias", torch.randn(HEADS, TOKENS, TOKENS))
+        angle = torch.arange(TOKENS)[:, None] / 10 ** (torch.arange(SIZE // 2) / 2)
+        self.register_buffer("cos", torch.cat((angle.cos(), angle.cos()), -1))
+        self.register_buffer("sin", torch.cat((angle.sin(), angle.sin()), -1))
         self.register_buffer("window", (torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)).abs() <= 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -72,12 +75,12 @@ def nano_gpt(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def added_mask(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     scores = torch.matmul(heads(q), heads(k).permute(0, 1, 3, 2)) * 0.5 + s.far[None, None]
-    return joined(torch.matmul(nn.Softmax(-1)(scores.float()).to(v.dtype), heads(v)))
+    return joined(torch.matmul(F.softmax(scores, -1, dtype=v.dtype), heads(v)))
 
 
 def gpt2(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     scores = torch.matmul(heads(q), heads(k).transpose(-1, -2)) / (SIZE**0.5)
-    scores = torch.where(s.tril.bool(), scores, torch.finfo(scores.dtype).min)
+    scores = torch.where(s.tril.bool(), scores, torch.finfo(torch.float32).min)
     return joined(torch.matmul(scores.softmax(dim=-1), heads(v)))
 
 
@@ -103,8 +106,7 @@ def sdpa_grouped(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def sdpa_transposed_last(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Fewer queries than keys."""
-    out = F.scaled_dot_product_attention(heads(q)[:, :, 2:], heads(k), heads(v), is_causal=True)
-    return F.pad(joined(out), (0, 0, 2, 0))
+    return joined(F.scaled_dot_product_attention(heads(q)[:, :, 2:], heads(k), heads(v), is_causal=True))
 
 
 def repeat_kv(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -126,8 +128,7 @@ def multi_query(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def rotary(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    angle = torch.arange(TOKENS)[:, None] / 10 ** (torch.arange(SIZE // 2) / 2)
-    cos, sin = (torch.cat((f(angle), f(angle)), -1).to(q.dtype) for f in (torch.cos, torch.sin))
+    cos, sin = s.cos, s.sin
 
     def turned(x: Tensor) -> Tensor:
         half = torch.cat((-x[..., SIZE // 2 :], x[..., : SIZE // 2]), -1)
@@ -224,8 +225,8 @@ def indexed(qkv: Tensor) -> Tensor:
 
 
 def chunked(qkv: Tensor) -> Tensor:
-    q, k, v = (heads(t) for t in qkv.chunk(3, dim=-1))
-    return joined(F.scaled_dot_product_attention(q, k, v))
+    q, k, v = qkv.chunk(3, dim=-1)
+    return joined(F.scaled_dot_product_attention(heads(q), heads(k), heads(v)))
 
 
 def split_by_head(qkv: Tensor) -> Tensor:

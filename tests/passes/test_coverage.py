@@ -50,6 +50,16 @@ VOLUMES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 BLOCKS: dict[str, tuple[Any, ...]] = {"Fold": ((3, 4), 2)}
 PAIRS: dict[str, tuple[Any, ...]] = {"Bilinear": (4, 4, 3), "CosineSimilarity": (), "PairwiseDistance": ()}
+TOKENS: dict[str, tuple[Any, ...]] = {
+    "TransformerEncoderLayer": (8, 2, 6, 0.1, F.relu, 1e-5, True),
+    "TransformerEncoder": (nn.TransformerEncoderLayer(8, 2, 6, batch_first=True), 1, None, False),
+}
+MEMORIES: dict[str, tuple[Any, ...]] = {
+    "TransformerDecoderLayer": (8, 2, 6, 0.1, F.relu, 1e-5, True),
+    "Transformer": (8, 2, 1, 1, 6, 0.1, F.relu, None, None, 1e-5, True),
+    "TransformerDecoder": (nn.TransformerDecoderLayer(8, 2, 6, batch_first=True), 1),
+}  # fmt: skip
+TRIPLES: dict[str, tuple[Any, ...]] = {"MultiheadAttention": (8, 2, 0.0, True, False, False, None, None, True)}
 GROUPS: dict[str, tuple[dict[str, tuple[Any, ...]], tuple[tuple[int, ...], ...]]] = {
     "features": (FEATURES, ((1, 8),)),
     "sequences": (SEQUENCES, ((1, 4, 6),)),
@@ -58,6 +68,9 @@ GROUPS: dict[str, tuple[dict[str, tuple[Any, ...]], tuple[tuple[int, ...], ...]]
     "volumes": (VOLUMES, ((1, 2, 3, 4, 4),)),
     "blocks": (BLOCKS, ((1, 8, 6),)),
     "pairs": (PAIRS, ((1, 4), (1, 4))),
+    "tokens": (TOKENS, ((1, 4, 8),)),
+    "memories": (MEMORIES, ((1, 4, 8), (1, 4, 8))),
+    "triples": (TRIPLES, ((1, 4, 8), (1, 4, 8), (1, 4, 8))),
 }
 """Constructor arguments by name of a layer, and the shapes of its inputs."""
 COVERED = {row.name for row in rows()["layers"] if row.status in (HARDWARE, LOWERED)}
@@ -71,12 +84,12 @@ class Net(nn.Module):
         self.layers = nn.ModuleDict(layers)
         self.count = count
 
-    def forward(self, x: Tensor, y: Tensor | None = None) -> Any:
-        given = (x,) if self.count == 1 else (x, y)
+    def forward(self, x: Tensor, y: Tensor | None = None, z: Tensor | None = None) -> Any:
+        given = (x, y, z)[: self.count]
         return [self._first(name, layer(*given)) for name, layer in self.layers.items()]
 
     def _first(self, name: str, result: Any) -> Any:
-        return result[0] if name in ("LSTM", "GRU", "RNN", "LSTMCell") else result
+        return result[0] if name in ("LSTM", "GRU", "RNN", "LSTMCell", "MultiheadAttention") else result
 
 
 def test_an_example_for_every_layer_that_counts() -> None:
@@ -93,8 +106,8 @@ def test_a_layer_that_counts_gets_hardware(group: str) -> None:
     if not layers:
         pytest.skip("none of these layers is in hardware yet")
     model = Net(layers, len(shapes)).eval()
-    example = dict(zip("xy", (torch.randn(shape) for shape in shapes), strict=False))
-    graph = MaseGraph(model, cf_args=None if len(shapes) == 2 else {"y": None})
+    example = dict(zip("xyz", (torch.randn(shape) for shape in shapes), strict=False))
+    graph = MaseGraph(model, cf_args={name: None for name in "xyz" if name not in example} or None)
     graph = quantise_pipeline(example).run(graph).graph
     add_hardware_metadata_analysis_pass(graph)
     for node in graph.nodes:

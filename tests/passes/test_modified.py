@@ -25,6 +25,7 @@ from mase_hw.passes import (
     fold_batch_norm_transform_pass,
     fold_constants_transform_pass,
     lower_arithmetic_transform_pass,
+    lower_attention_transform_pass,
     lower_layers_transform_pass,
     lower_movement_transform_pass,
     lower_products_transform_pass,
@@ -81,6 +82,14 @@ class Raised(nn.Module):
         return x**2
 
 
+class Weighted(nn.Module):
+    """Three elements weighted by how they go together, twice in a frame."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.reshape(-1, 2, 3)
+        return (torch.softmax(torch.matmul(y, y.transpose(1, 2)) * 0.5, -1) @ y).flatten(1)
+
+
 NORM = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6))
 
 
@@ -103,6 +112,7 @@ TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Modu
     "fold_constants": (fold_constants_transform_pass, {}, Rich),
     "close_graph": (close_graph_transform_pass, {}, nn.Flatten),
     "lower_arithmetic": (lower_arithmetic_transform_pass, {}, Raised),
+    "lower_attention": (lower_attention_transform_pass, {}, Weighted),
     "lower_layers": (
         lower_layers_transform_pass,
         {},

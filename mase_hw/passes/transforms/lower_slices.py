@@ -22,7 +22,7 @@ Step = tuple[Any, tuple[int, ...]]
 
 @graph_pass("lower_slices_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
 def lower_slices_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
-    """Write what takes parts of a float tensor as slices of one dimension, then squeezes and unsqueezes.
+    """Write what takes parts of a tensor of numbers or truth values as slices of one dimension, squeeze and unsqueeze.
 
     Found by what they do, whatever they are called: a call is run on a tensor without data, and what comes back is read
     from offset and strides. Several parts (``split``, ``chunk``, ``unbind``) become slices of the same producer, those
@@ -77,7 +77,7 @@ class _Lowering:
             self._several(node, source, recipes, name)
 
     def _source(self, node: fx.Node) -> fx.Node | None:
-        """The one float tensor that a call without hardware reads."""
+        """The one tensor of numbers or truth values that a call without hardware reads."""
         op = self.graph.op_of(node)
         if node.op not in ("call_function", "call_method") or op is None or op.implicit or op.golden is not None:
             return None
@@ -85,7 +85,8 @@ class _Lowering:
         if len(inputs) != 1 or not self.graph.meta_of(node).common.results.tensors:
             return None
         results = self.graph.meta_of(inputs[0]).common.results
-        single = list(results) == ["data_out_0"] and results["data_out_0"].type == "float"
+        tensor = results["data_out_0"] if list(results) == ["data_out_0"] else None
+        single = tensor is not None and (tensor.type == "float" or tensor.torch_dtype is torch.bool)
         return inputs[0] if single and math.prod(results["data_out_0"].shape) else None
 
     def _run(self, node: fx.Node, source: fx.Node, probe: Tensor) -> Any:

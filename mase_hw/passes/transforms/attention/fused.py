@@ -70,7 +70,7 @@ def _write_out(graph: MaseGraph, node: fx.Node, e: Expression) -> None:
             k, v = torch.repeat_interleave(k, repeats, -3), torch.repeat_interleave(v, repeats, -3)
         scores = torch.matmul(q, k.transpose(-2, -1)) * factor
         if "bias" in tensors:
-            scores = scores + s.bias
+            scores = scores + s.bias  # type: ignore[operator]
         if m is not None:
             scores = torch.where(m, scores, MASKED) if truth else scores + m
         if "left_out" in tensors:

@@ -19,7 +19,7 @@ from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.attention.fused import fused_attention, refuse
 from mase_hw.passes.transforms.attention.masks import DataMask, Scores, scores_of
-from mase_hw.passes.transforms.attention.places import Source, recorded, sources_of
+from mase_hw.passes.transforms.attention.places import Source, recorded, sources_of, unmoved
 from mase_hw.passes.transforms.attention.products import arranged, best, interpretations, lower_product
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.plain import Line
@@ -129,7 +129,8 @@ def _with_masks(graph: MaseGraph, node: fx.Node, scores: Scores) -> bool:
         out = masked_softmax(rows, **more) if keep is None else softmax_where(rows, keep, **more)
         return arranged(out, lead, heads, queries, keys) if result == shape else _as(out, result)
 
-    expand(graph, node, _body(run, 1 + len(scores.data)), [source.node, *(m.node for m in scores.data)])
+    given = [source.node, *(unmoved(graph, m.node) for m in scores.data)]
+    expand(graph, node, _body(run, len(given)), given)
     return True
 
 
@@ -145,7 +146,7 @@ def _mask_view(
     graph: MaseGraph, mask: DataMask, shape: tuple[int, ...], heads: int
 ) -> Callable[[Tensor], Tensor] | None:
     """The mask as ``(batch, queries, heads, keys)``, true where a key takes part; sizes of 1 broadcast."""
-    have = graph.tensor(mask.node, "data_out_0")
+    have, there = (graph.tensor(n, "data_out_0") for n in (mask.node, unmoved(graph, mask.node)))
     own = (1,) * (len(shape) - len(have.shape)) + tuple(have.shape)
     *lead, queries, keys = own
     alike = all(n == 1 for n in lead) or tuple(lead) == shape[:-2]
@@ -155,7 +156,7 @@ def _mask_view(
     truth = have.torch_dtype is torch.bool
 
     def run(x: Tensor) -> Tensor:
-        x = x if tuple(have.shape[1:]) == (second, queries, keys) else x.reshape(-1, second, queries, keys)
+        x = x if tuple(there.shape[1:]) == (second, queries, keys) else x.reshape(-1, second, queries, keys)
         x = x if truth and not mask.masked else (eq_number if mask.masked else ne_number)(x, 0)
         return x.transpose(1, 2)
 

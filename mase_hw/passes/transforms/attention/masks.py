@@ -109,9 +109,22 @@ def _add_data(graph: MaseGraph, found: Scores, mask: DataMask, source: fx.Node) 
     shape = graph.tensor(found.node, "data_out_0").shape
     if list(graph.tensor(source, "data_out_0").shape) != list(shape):
         return False
-    found.data.append(mask)
+    found.data.append(_without_not(graph, mask))
     found.node = source
     return True
+
+
+def _without_not(graph: MaseGraph, mask: DataMask) -> DataMask:
+    """The same without inversions, and comparisons with 0."""
+    while True:
+        op, e = graph.op_of(mask.node), expression_of(graph, mask.node)
+        if op is None or e is None or op.name not in ("not", "eq", "ne"):
+            return mask
+        data = [v for v in e.operands if isinstance(v, fx.Node)]
+        rest = [number_of(v) for v in e.operands if not isinstance(v, fx.Node)]
+        if len(data) != 1 or rest != ([] if op.name == "not" else [0.0]) or (op.name == "not" and not e.truth):
+            return mask
+        mask = DataMask(data[0], mask.masked != (op.name != "ne"))
 
 
 def _multiplied(graph: MaseGraph, e: Expression, found: Scores) -> bool:

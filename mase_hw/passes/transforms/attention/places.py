@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class Source:
 
 
 def recorded(function: Callable[..., Tensor], *tensors: Tensor, **more: Any) -> Tensor:
-    """A call that tracing records as one."""
+    """A call that tracing records as one, also where the tracer has put a function of its own in its place."""
+    function = inspect.unwrap(function)
     if has_torch_function(tensors):
         result: Tensor = handle_torch_function(function, tensors, *tensors, **more)
         return result
@@ -75,6 +77,23 @@ def sources_of(
         found = _token_major(base, index, size) or _head_major(base, index, size)
         if found is not None:
             yield found
+
+
+def unmoved(graph: MaseGraph, node: fx.Node) -> fx.Node:
+    """The producer furthest back whose elements are those of a node, in the same order but maybe another shape."""
+    for base in reversed(list(_behind(graph, node))):
+        size = graph.tensor(base, "data_out_0").shape
+        if math.prod(size) > _LIMIT:
+            continue
+        numbers = torch.arange(math.prod(size)).reshape(size)
+        try:
+            with torch.no_grad():
+                found = _run(graph, node, base, numbers)
+        except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
+            continue  # the graph ran, so it is only that this reads other data
+        if isinstance(found, Tensor) and torch.equal(found.reshape(-1), numbers.reshape(-1)):
+            return base
+    return node
 
 
 def _behind(graph: MaseGraph, node: fx.Node) -> Iterator[fx.Node]:

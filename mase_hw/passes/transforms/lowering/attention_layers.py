@@ -173,7 +173,7 @@ def _multihead(
 def projections(module: nn.MultiheadAttention) -> dict[str, nn.Linear]:
     """The linear layers of queries, keys, values and of the result, each of its own."""
     embed = module.embed_dim
-    weight = module.in_proj_weight
+    weight: Tensor | None = getattr(module, "in_proj_weight", None)
     if weight is not None:
         weights = [weight[i * embed : (i + 1) * embed] for i in range(3)]
     else:

@@ -87,8 +87,9 @@ def _data_inputs(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
 
 
 def _floats(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
-    """Those of numbers; integers are places, which a call must know."""
-    return [n for n in _data_inputs(graph, node) if graph.tensor(n, "data_out_0").type == "float"]
+    """Those of numbers and truth values; integers are places, which a call must know."""
+    known = {n: graph.tensor(n, "data_out_0") for n in _data_inputs(graph, node)}
+    return [n for n, tensor in known.items() if tensor.type == "float" or tensor.torch_dtype is torch.bool]
 
 
 def _move(graph: MaseGraph, node: fx.Node) -> bool:
