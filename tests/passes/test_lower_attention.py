@@ -15,6 +15,7 @@ from mase_hw.passes import (
     lower_attention_transform_pass,
     lower_layers_transform_pass,
     lower_movement_transform_pass,
+    lower_products_transform_pass,
     lower_rows_transform_pass,
     lower_slices_transform_pass,
     verify_analysis_pass,
@@ -29,6 +30,7 @@ LOWERINGS = (
     lower_arithmetic_transform_pass,
     lower_slices_transform_pass,
     lower_movement_transform_pass,
+    lower_products_transform_pass,
     lower_rows_transform_pass,
 )
 

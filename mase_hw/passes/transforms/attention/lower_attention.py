@@ -30,9 +30,10 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
     """Write products of two streams and masked softmax in the order in which tokens come.
 
     - ``scaled_dot_product_attention`` is written out, with its scale, masks and shared keys.
-    - A product of two streams (``matmul``, ``bmm``, ``@``, ``einsum``) becomes ``grouped_matmul``. Its operands are
-      followed back over views, transpositions, slices and repetitions to the tensor that they are made of, so heads of
-      one token stay together, and heads that share a key have no copy of it.
+    - A product of two streams (``matmul``, ``bmm``, ``@``, ``einsum``) with heads becomes ``grouped_matmul``. Its
+      operands are followed back over views, transpositions, slices and repetitions to the tensor that they are made of,
+      so heads of one token stay together, and heads that share a key have no copy of it. Other products are left to
+      ``lower_products_transform_pass``.
     - A softmax over scaled or masked scores takes the factor into its table, and the masks: stored ones as a causal
       limit or as rows of bits, those that are data as a second stream. What is added to a score or put in its place is
       a mask if it is at most -10,000.

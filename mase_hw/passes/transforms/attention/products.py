@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, fx
@@ -14,7 +14,7 @@ from mase_hw.passes.transforms.attention.places import Source, recorded, sources
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.operands import Expression, expression_of
 from mase_hw.passes.transforms.lowering.plain import Line1, Line2
-from mase_hw.passes.transforms.lowering.products import _terms
+from mase_hw.passes.transforms.lowering.products import terms_of
 
 PRODUCTS = ("matmul", "bmm", "einsum")
 """Ops that may be products of two streams."""
@@ -79,7 +79,7 @@ def _einsum(e: Expression) -> Product | None:
     if call is None or len(data) != 2 or any(isinstance(v, Tensor) for v in flat):
         return None
     a, b = data
-    terms = _terms(call, [len(e.shapes[a]), len(e.shapes[b])], len(e.shape))
+    terms = terms_of(call, [len(e.shapes[a]), len(e.shapes[b])], len(e.shape))
     if terms is None or any(len(set(term)) != len(term) for term in terms):
         return None
     first, second, out = terms
@@ -117,7 +117,7 @@ class _Form:
 
 
 def lower_product(graph: MaseGraph, node: fx.Node) -> bool:
-    """Write a product of two streams as ``grouped_matmul``, if it is one."""
+    """Write a product of two streams as ``grouped_matmul``, if it is one of heads."""
     product = product_of(graph, node)
     form = None if product is None else _form(graph, product)
     if product is None or form is None:
@@ -148,35 +148,32 @@ def interpretations(lead: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _form(graph: MaseGraph, product: Product) -> _Form | None:
-    """Heads if tokens come with all of theirs; else every head is a matrix of its own."""
-    rows, inner, columns = product.sizes
-    found: _Form | None = None
-    for batch, heads in interpretations(product.lead):
+    """With heads, if tokens come with all of theirs or heads share a matrix; None for any other product."""
+    (rows, inner, columns), (batch, heads) = product.sizes, interpretations(product.lead)[0]
+    if heads == 1:
+        return None
 
-        def as_heads(view: Callable[[Tensor], Tensor], turned: bool = False) -> Callable[[Tensor], Tensor]:
-            def run(x: Tensor) -> Tensor:
-                x = view(x)
-                x = x.reshape(batch, heads, *x.shape[-2:])  # noqa: B023
-                return x.transpose(-1, -2) if turned else x
+    def as_heads(view: Callable[[Tensor], Tensor], turned: bool = False) -> Callable[[Tensor], Tensor]:
+        def run(x: Tensor) -> Tensor:
+            x = view(x)
+            x = x.reshape(batch, heads, *x.shape[-2:])
+            return x.transpose(-1, -2) if turned else x
 
-            return run
+        return run
 
-        first = best(sources_of(graph, product.a, as_heads(product.first), (batch, heads, rows, inner)), heads)
-        direct = best(sources_of(graph, product.b, as_heads(product.second), (batch, heads, inner, columns)))
-        turned = best(sources_of(graph, product.b, as_heads(product.second, True), (batch, heads, columns, inner)))
-        second = _further(graph, direct, turned)
-        if first is None or second is None:
-            continue
-        form = _Form(first, second, second is turned, heads)
-        if heads == 1 or any(s.tokens or comes_by_token(graph, s.node) for s in (first, second)):
-            return form
-        found = found or form
-    return found
+    first = best(sources_of(graph, product.a, as_heads(product.first), (batch, heads, rows, inner)), heads)
+    direct = best(sources_of(graph, product.b, as_heads(product.second), (batch, heads, inner, columns)))
+    turned = best(sources_of(graph, product.b, as_heads(product.second, True), (batch, heads, columns, inner)))
+    second = _further(graph, direct, turned)
+    if first is None or second is None:
+        return None
+    by_token = any(s.tokens or comes_by_token(graph, s.node) for s in (first, second))
+    return _Form(first, second, second is turned, heads) if by_token or second.groups < heads else None
 
 
-def best(sources: object, groups: int | None = None) -> Source | None:
+def best(sources: Iterable[Source], groups: int | None = None) -> Source | None:
     """The source furthest back that comes token by token, else the one furthest back."""
-    fitting = [s for s in sources if groups in (None, s.groups)]  # type: ignore[attr-defined]
+    fitting = [s for s in sources if groups in (None, s.groups)]
     return next((s for s in fitting if s.tokens), fitting[0] if fitting else None)
 
 
