@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, heads, sustained
 from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
 
@@ -40,32 +40,42 @@ class Latency:
     def from_steps(cls, *stages: Steps) -> Latency:
         """The timing of a module made of stages, each reading what the one before it gives."""
         first = stages[0]
-
-        def place(network: BeatNetwork, offered: Sequence[Cycles | None], *parts: Steps) -> list[int]:
-            edges = [network.source(b, o) for b, o in zip(first.beats_in, offered, strict=True)]
-            for part in parts:
-                edges = network.stage(part, edges)
-            for edge in edges:
-                network.sink(edge)
-            return edges
-
-        network = BeatNetwork()
-        place(network, [None] * len(first.beats_in), *stages)
-        interval = network.settle()
+        interval = sustained(first) if len(stages) == 1 else None
+        if interval is None:
+            network = BeatNetwork()
+            _place(network, [None] * len(first.beats_in), stages)
+            interval = network.settle()
         if interval is None:
             raise CatalogueError("a module does not come to a steady rate", field="steps", got="other intervals")
 
         def departures(*accepted: Cycles) -> Cycles:
-            idle = BeatNetwork()
             # What was accepted had room.
-            edges = place(idle, accepted, first.with_room(UNLIMITED), *stages[1:])
-            idle.advance()
-            return idle.edges[edges[0]].offered
+            return _first_frame((first.with_room(UNLIMITED), *stages[1:]), accepted)
 
         return cls(interval, departures, first.beats_in[0], tuple(stages))
 
     @property
     def fill(self) -> int:
         """Cycles from the first input beat accepted to the first output beat valid, one beat per cycle everywhere."""
-        inputs = self.steps[0].beats_in if self.steps else (self.beats,)
-        return int(self.departures(*(np.arange(beats, dtype=np.int64) for beats in inputs))[0])
+        if not self.steps:
+            return int(self.departures(np.arange(self.beats, dtype=np.int64))[0])
+        needed = heads((self.steps[0].with_room(UNLIMITED), *self.steps[1:]))
+        return int(_first_frame(needed, [np.arange(beats, dtype=np.int64) for beats in needed[0].beats_in])[0])
+
+
+def _place(network: BeatNetwork, offered: Sequence[Cycles | None], stages: Sequence[Steps]) -> list[int]:
+    """Put a chain of stages between sources and sinks; the edges of its outputs."""
+    edges = [network.source(b, o) for b, o in zip(stages[0].beats_in, offered, strict=True)]
+    for stage in stages:
+        edges = network.stage(stage, edges)
+    for edge in edges:
+        network.sink(edge)
+    return edges
+
+
+def _first_frame(stages: Sequence[Steps], offered: Sequence[Cycles]) -> Cycles:
+    """When the beats of the first output are valid, of one frame."""
+    network = BeatNetwork()
+    edges = _place(network, offered, stages)
+    network.advance()
+    return network.edges[edges[0]].offered

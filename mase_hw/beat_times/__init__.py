@@ -7,8 +7,9 @@ waits for one of a later frame. Each equation commutes with a shift in time, so 
 are the same but for a shift is looked up: the cost grows with what differs, and the result is that of the equations.
 """
 
+from mase_hw.beat_times.alone import heads, sustained
 from mase_hw.beat_times.blocks import UNLIMITED
 from mase_hw.beat_times.network import BeatNetwork, Edge
 from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Solved
 
-__all__ = ["LONG_AGO", "UNLIMITED", "BeatNetwork", "Cycles", "Edge", "Solved"]
+__all__ = ["LONG_AGO", "UNLIMITED", "BeatNetwork", "Cycles", "Edge", "Solved", "heads", "sustained"]

@@ -116,27 +116,34 @@ class Window:
         # Images in a row, enough of them that the one in the middle stands for all.
         cycles = max(self.image_beats, self.positions * steps)
         images = 5 + 2 * (4 * FREE_AFTER // cycles)
-        first = np.repeat(np.arange(images, dtype=np.int64), self.positions)
-        needs = np.maximum.accumulate(first * self.image_beats + np.tile(self.needs, images))
-        frees = first * self.image_beats + np.tile(self.frees, images)
-        beats = np.arange(images * self.image_beats, dtype=np.int64)
+        first = np.repeat(np.arange(images, dtype=np.int64), self.positions) * self.image_beats
+        needs = np.maximum.accumulate(first + np.tile(self.needs, images))
+        frees = first + np.tile(self.frees, images)
         at = np.arange(len(needs), dtype=np.int64)
         if self.positions * steps >= self.image_beats:
             begin = at * steps
-            # The latest a beat may come, one a cycle, so that no window waits.
-            wanted = np.searchsorted(needs, beats, side="right")
-            known = wanted < len(begin)
-            due = np.where(known, begin[np.minimum(wanted, len(begin) - 1)] - DELAY, begin[-1] + len(beats))
-            accept = np.minimum.accumulate((due - beats)[::-1])[::-1] + beats
+            # The latest a beat may come, one a cycle, so that no window waits: a window that follows may want its own
+            # beats so early that those before them have to hurry.
+            late = np.minimum.accumulate((begin - DELAY - (needs - 1))[::-1])[::-1]
         else:
-            accept = beats
             ready = needs - 1 + DELAY
             begin = np.maximum.accumulate(ready - at * steps) + at * steps
+            late = np.zeros_like(begin)
+        # Beat b is accepted in cycle b + late[w] if window w is the first to need it. Most are held just before a
+        # window frees its places: all that were accepted by then, less what the window before it has freed.
         free_from = begin + steps - 1 + FREE_AFTER
-        windows = np.searchsorted(free_from, accept, side="right")
-        free = np.where(windows > 0, frees[np.maximum(windows, 1) - 1], 0)
-        one = slice(images // 2 * self.image_beats, (images // 2 + 1) * self.image_beats)
-        return max(self.least_depth, int((beats + 1 - free)[one].max()))
+        starts = np.concatenate([[0], needs[:-1]])
+        some = needs > starts
+        opens, ends, late = (starts + late)[some], needs[some], late[some]
+        wanted = np.searchsorted(opens, free_from, side="left") - 1
+        came = np.where(wanted < 0, 0, np.minimum(ends[np.maximum(wanted, 0)], free_from - late[np.maximum(wanted, 0)]))
+        freed = np.concatenate([[0], frees[:-1]])
+        low = images // 2 * self.image_beats
+        high = low + self.image_beats
+        before = np.concatenate([[0], came[:-1]])
+        held = np.minimum(came, high) - freed
+        inside = (np.maximum(before, low) < np.minimum(came, high))
+        return max(self.least_depth, int(held[inside].max()))
 
 
 def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
