@@ -51,13 +51,19 @@ def encode(stream: Stream, beats: IntArray) -> bytes:
     if beats.dtype == object or fmt.width > 63:
         size = beat_bytes(stream)
         return b"".join(to_bits(row, fmt.width).to_bytes(size, "little") for row in beats.tolist())
-    shifts = np.arange(fmt.width, dtype=np.int64)
+    # Codes in whole bytes, little-endian; those above the width are left out.
+    size = next(size for size in (1, 2, 4, 8) if 8 * size >= fmt.width)
     step = max(1, _CHUNK_BITS // stream.bits)
     parts = []
     for start in range(0, beats.shape[0], step):
-        chunk = beats[start : start + step].astype(np.int64)
-        bits = ((chunk[:, :, None] >> shifts) & 1).astype(np.uint8).reshape(chunk.shape[0], -1)
-        parts.append(np.packbits(bits, axis=1, bitorder="little").tobytes())
+        codes = beats[start : start + step].astype(f"<u{size}")
+        raw = codes.view(np.uint8).reshape(-1, stream.lanes, size)
+        if fmt.width % 8:
+            bits = np.unpackbits(raw, axis=2, count=fmt.width, bitorder="little")
+            raw = np.packbits(bits.reshape(len(codes), -1), axis=1, bitorder="little")
+        else:
+            raw = raw[:, :, : fmt.width // 8]
+        parts.append(raw.tobytes())
     return b"".join(parts)
 
 

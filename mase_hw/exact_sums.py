@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -71,6 +72,38 @@ def exact_matmul(x: Tensor, y: Tensor, bound: int, *, name: str | None = None) -
         if dtype != torch.int64:
             return torch.matmul(as_carrier(x, dtype), as_carrier(y, dtype))
         return _in_limbs(torch.matmul, x.to(torch.int64), y.to(torch.int64))
+
+
+MOST_PARTS = 8
+"""More ranges of channels than that cost as much as double precision."""
+EXACT_FLOAT32 = 1 << 24
+"""Integers up to this are exact in float32."""
+
+
+def ranges_within(reach: Tensor, limit: float, used: Tensor | None = None) -> list[slice] | None:
+    """Cut input channels into ranges whose sums stay within a limit.
+
+    Args:
+        reach: What each channel may add to each output, in float64, of shape ``(outputs, channels)``; not negative.
+        limit: The largest sum of a range, for any output.
+        used: What the first range has besides, of shape ``(outputs,)``.
+
+    Returns:
+        As few ranges as possible, in order; None if they were more than :data:`MOST_PARTS`, or there are none.
+    """
+    channels = reach.shape[1]
+    upto = reach.cumsum(1)
+    begins, before = [0], torch.zeros_like(upto[:, 0]) if used is None else -used
+    while True:
+        worst = (upto - before[:, None]).amax(0) if len(upto) else upto.new_zeros(channels)
+        end = int(torch.searchsorted(worst[begins[-1] :].contiguous(), limit, right=True)) + begins[-1]
+        if end >= channels:
+            return [slice(begin, end) for begin, end in pairwise([*begins, channels])]
+        # A part without channels computes nothing.
+        if end == begins[-1] or len(begins) == MOST_PARTS:
+            return None
+        begins.append(end)
+        before = upto[:, end - 1]
 
 
 def shift_left(acc: Tensor, shift: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ class Exact:
             GraphError: Names the first node that computes something else than the float node did.
         """
         found = {node.name: node for node in graph.nodes}
-        for inputs in self._some(batches):
+        for inputs in self._some(_different(batches)):
             values: dict[str, Any] = {}
 
             def keep(node: fx.Node, value: Any, values: dict[str, Any] = values) -> None:
@@ -148,6 +148,12 @@ def _anything(like: Tensor, shape: torch.Size, fmt: FixedFormat, generator: torc
     """Any values of a format, on the device of a tensor."""
     drawn = torch.randint(fmt.min_mantissa, fmt.max_mantissa + 1, shape, generator=generator)
     return (drawn.double() * fmt.scale).to(like.device)
+
+
+def _different(batches: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Each batch once: without calibration data the example is what was observed."""
+    by_tensors = {tuple((name, id(value)) for name, value in batch.items()): batch for batch in batches}
+    return list(by_tensors.values())
 
 
 def _has_rows(value: Any) -> bool:

@@ -11,7 +11,6 @@ Ops offer this as ``OpDef.on_values``; the definition stays ``golden``, and test
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from mase_hw.exact_sums import EXACT_FLOAT32, ranges_within
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import magnitude
 from mase_hw.opdef import Arithmetic
@@ -93,14 +93,13 @@ def _on_grid(value: float, cast: Cast) -> bool:
 
 MAX_EXPONENT = 40
 """Fraction widths up to this keep products, sums and the constant far from both ends of float32."""
-_EXACT = 1 << 24
 _WIDEST = 1 << 22
 """Largest mantissas that can be rounded by the constant."""
 
 
 def in_float32(*formats: FixedFormat) -> bool:
     """Whether values of these formats, and the products of two of them, have ordinary float32 exponents."""
-    return all(abs(f.frac_width) <= MAX_EXPONENT and magnitude(f) <= _EXACT for f in formats)
+    return all(abs(f.frac_width) <= MAX_EXPONENT and magnitude(f) <= EXACT_FLOAT32 for f in formats)
 
 
 @functools.cache
@@ -141,8 +140,6 @@ def selection(
     return None if cast is None else OnValues(exact, cast, clamp=clamp)
 
 
-MOST_PARTS = 8
-"""More ranges than that cost as much as double precision."""
 Parts = tuple[tuple[slice, Tensor], ...]
 """Ranges of input channels with the weights of each, as float32 values."""
 
@@ -186,27 +183,18 @@ def operands(
         bound = bound + bias.double().abs() * math.ldexp(1.0, frac - fb.frac_width)
         bias = (bias.double() * fb.scale).float()
     values = (weight * fw.scale).float()
-    if not bound.numel() or float(bound.max()) <= _EXACT:
+    if not bound.numel() or float(bound.max()) <= EXACT_FLOAT32:
         return ((slice(None), values),), bias
     unit = math.ldexp(1.0, -frac)
-    saturates = last is not None and max(-last.low, last.high) <= _EXACT * unit
+    saturates = last is not None and max(-last.low, last.high) <= EXACT_FLOAT32 * unit
     if not split or not saturates:
         return None
     own = weight.abs().flatten(2).sum(2) if weight.dim() > 2 else weight.abs()
     reach = own * (magnitude(fx) * math.ldexp(1.0, frac - product_frac))
-    used = torch.zeros_like(reach[:, 0]) if bias is None else bias.double().abs() * math.ldexp(1.0, frac)
-    begins, channels = [0], reach.shape[1]
-    for channel in range(channels):
-        more = used + reach[:, channel]
-        if float(more.max()) > _EXACT:
-            if not channel:
-                return None  # the bias leaves no room, and a part without channels computes nothing
-            begins.append(channel)
-            more = reach[:, channel]
-        used = more
-    if len(begins) > MOST_PARTS or float(reach.max()) > _EXACT:
+    used = None if bias is None else bias.double().abs() * math.ldexp(1.0, frac)
+    ranges = ranges_within(reach, EXACT_FLOAT32, used)
+    if ranges is None:
         return None
-    ranges = [slice(begin, end) for begin, end in itertools.pairwise([*begins, channels])]
     return tuple((part, values[:, part].contiguous()) for part in ranges), bias
 
 

@@ -11,11 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.exact_sums import exact_linear, full_precision, reduced_matmul
+from mase_hw.exact_sums import EXACT_FLOAT32, exact_linear, full_precision, ranges_within, reduced_matmul
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.ops._window import out_size
 
 Pair = tuple[int, int]
+BLOCKS = 16
+"""Blocks of input channels between which a convolution is cut, at most."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def check(node: str, attributes: Mapping[str, Any]) -> None:
         )
 
 
-def exact_conv(x: Tensor, w: Tensor, b: Tensor | None, bound: int, g: Geometry) -> Tensor:
+def exact_conv(x: Tensor, w: Tensor, b: Tensor | None, bound: int, g: Geometry, largest: int | None = None) -> Tensor:
     """``conv2d`` on mantissas, exact.
 
     Args:
@@ -100,6 +102,7 @@ def exact_conv(x: Tensor, w: Tensor, b: Tensor | None, bound: int, g: Geometry) 
         b: Integers of shape ``(O,)`` in units of the products, or None.
         bound: Largest magnitude any partial sum can reach, the bias included.
         g: Stride, padding, dilation, groups.
+        largest: Largest magnitude in ``x``, if it is known.
 
     Returns:
         Integers of shape ``(N, O, OH, OW)`` in the carrier of ``bound``, or a wider float one.
@@ -114,6 +117,10 @@ def exact_conv(x: Tensor, w: Tensor, b: Tensor | None, bound: int, g: Geometry) 
     if dtype == torch.int64 or x.device.type not in ("cpu", "cuda"):
         acc = _by_patches(x, w, bound, padding, g)
         return acc if b is None else acc + as_carrier(b, acc.dtype).view(-1, 1, 1)
+    if dtype == torch.float64 and largest is not None:
+        acc = _in_parts(x, w, b, bound, largest, padding, g)
+        if acc is not None:
+            return acc
     x, w = as_carrier(x, dtype), as_carrier(w, dtype)
     b = None if b is None else as_carrier(b, dtype)
     with full_precision(x.device):
@@ -124,6 +131,36 @@ def exact_conv(x: Tensor, w: Tensor, b: Tensor | None, bound: int, g: Geometry) 
         # cuDNN may choose Winograd or FFT, whose intermediate values are no integers.
         with torch.backends.cudnn.flags(enabled=False):
             return F.conv2d(x, w, b, g.stride, padding, g.dilation, g.groups)
+
+
+def _in_parts(
+    x: Tensor, w: Tensor, b: Tensor | None, bound: int, largest: int, padding: Pair, g: Geometry
+) -> Tensor | None:
+    """As sums over ranges of input channels, each of which these weights leave exact in float32.
+
+    None if that is not possible, would be no faster, or a gradient is wanted.
+    """
+    graded = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, w, b))
+    if x.device.type != "cpu" or graded or largest > EXACT_FLOAT32 or reduced_matmul() or reduced_conv():
+        return None
+    channels = w.shape[1]
+    # A group has channels of its own: what is cut are those of all groups, and one range is all there may be.
+    blocks = next(n for n in range(BLOCKS, 0, -1) if channels % n == 0) if g.groups == 1 else 1
+    # All weights of an output together are no more than this.
+    exact = torch.float32 if bound <= largest * EXACT_FLOAT32 else torch.float64
+    reach = w.detach().abs().reshape(w.shape[0], blocks, -1).sum(2, dtype=exact).double() * largest
+    ranges = ranges_within(reach, EXACT_FLOAT32)
+    if ranges is None:
+        return None
+    size, total = channels // blocks, None
+    with full_precision(x.device):
+        for found in ranges:
+            part = slice(None) if g.groups > 1 else slice(found.start * size, found.stop * size)
+            xs, ws = as_carrier(x[:, part], torch.float32), as_carrier(w[:, part], torch.float32)
+            acc = F.conv2d(xs, ws, None, g.stride, padding, g.dilation, g.groups)
+            total = acc.double() if total is None else total.add_(acc)
+    assert total is not None  # there is always one
+    return total if b is None else total.add_(as_carrier(b, torch.float64).view(-1, 1, 1))
 
 
 def reduced_conv() -> bool:

@@ -7,6 +7,7 @@ A convolution of one dimension is one of height 1. Images are streamed channels-
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from mase_hw.exact_sums import reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
-from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
+from mase_hw.opdef import Arithmetic, Case, Hardware, OneChannel, OpDef
 from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
 from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work
@@ -45,9 +46,10 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     images, kernel = _images(x, w), w if w.dim() == 4 else w.unsqueeze(2)
     if b is not None and shift is None and frac == product_frac:
         # No bit below the products: the convolution itself adds the bias, exactly.
-        acc = exact_conv(images, kernel, b * (1 << (frac - a.formats["bias"].frac_width)), bound, g)
+        aligned = b * (1 << (frac - a.formats["bias"].frac_width))
+        acc = exact_conv(images, kernel, aligned, bound, g, magnitude(fx))
     else:
-        acc = _finish(exact_conv(images, kernel, None, bound, g), a, b, shift, frac, product_frac, bound)
+        acc = _finish(exact_conv(images, kernel, None, bound, g, magnitude(fx)), a, b, shift, frac, product_frac, bound)
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, t, frac, product_frac, g))
@@ -110,6 +112,18 @@ def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
     return OnValues(run, last, _all_bits)
 
 
+def _channel(a: Arithmetic, t: Mapping[str, Tensor], number: int) -> OneChannel | None:
+    """One output channel, of the input channels of its group."""
+    x, w = t["data_in_0"], t["weight"]
+    if x.dim() != w.dim():
+        return None
+    groups = int(a.attributes.get("groups", 1))
+    group = number // (w.shape[0] // groups)
+    alone = dataclasses.replace(a, attributes={**a.attributes, "groups": 1})
+    own = {name: value[number : number + 1] for name, value in t.items() if name != "data_in_0"}
+    return alone, {"data_in_0": x[:, group * w.shape[1] : (group + 1) * w.shape[1]], **own}, 1
+
+
 def _all_bits() -> bool:
     return not (reduced_matmul() or reduced_conv())
 
@@ -130,6 +144,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
         parameters=("weight", "bias", "weight_shift"),
         golden=golden,
         on_values=_on_values,
+        channel=_channel,
         finest=_finest,
         check=check,
         formats=("data_in_0", "weight", "bias", "data_out_0"),

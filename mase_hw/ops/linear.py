@@ -19,7 +19,7 @@ from mase_hw.exact_sums import exact_linear, reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OneChannel, OpDef, Request
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream, ceil_div
@@ -138,6 +138,12 @@ def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
         return add_parts([nn.functional.linear(x[..., first], weight, bias), *sums], last)
 
     return OnValues(run, last, _all_bits)
+
+
+def _channel(a: Arithmetic, t: Mapping[str, Tensor], number: int) -> OneChannel:
+    """One element of the output vectors."""
+    own = {name: value[number : number + 1] for name, value in t.items() if name != "data_in_0"}
+    return a, {"data_in_0": t["data_in_0"], **own}, -1
 
 
 def _all_bits() -> bool:
@@ -299,6 +305,7 @@ OPS = (
         parameters=("weight", "bias", "weight_shift"),
         golden=golden,
         on_values=_on_values,
+        channel=_channel,
         finest=_finest,
         exact=_exact,
         formats=("data_in_0", "weight", "bias", "data_out_0"),

@@ -25,10 +25,12 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
+from mase_hw.numerics import quantize
 from mase_hw.observing import observing
+from mase_hw.opdef import OneChannel
 from mase_hw.streams import Stream
 from mase_hw.vectors.playback import Playback
-from mase_hw.vectors.watch import CastRecorder, FaultyCast
+from mase_hw.vectors.watch import CastRecorder, FaultyCast, SeenCast
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,9 @@ class Memories:
         index, bit = divmod(number - (self._ends[place] - stored.count * stored.bits), stored.bits)
         return MemoryBit(stored.node, stored.parameter, index, bit)
 
-    def faulty(self, part: Playback, node: fx.Node, fault: Fault, mantissas: Mapping[str, Tensor]) -> Tensor:
+    def faulty(
+        self, part: Playback, node: fx.Node, fault: Fault, mantissas: Mapping[str, Tensor], right: Tensor
+    ) -> Tensor:
         """What a node gives with a fault.
 
         Args:
@@ -140,6 +144,7 @@ class Memories:
             node: The node of the fault.
             fault: The fault.
             mantissas: What its golden takes.
+            right: What it gives without the fault.
 
         Returns:
             Mantissas of the node's result.
@@ -154,8 +159,15 @@ class Memories:
             words[fault.index] ^= 1 << fault.bit
             changed = dataclasses.replace(stored.memory, words=tuple(words))
             return _result(self._golden(fault.node, fault.parameter, changed), module, mantissas)
-        flipped = self._flipped(part, node, fault, mantissas[fault.parameter])
-        return _result(module.op.golden, module, {**mantissas, fault.parameter: flipped})
+        flipped = {**mantissas, fault.parameter: self._flipped(part, node, fault, mantissas[fault.parameter])}
+        alone = _channel(module, flipped, fault)
+        if alone is None:
+            return _result(module.op.golden, module, flipped)
+        number, (arithmetic, tensors, dim) = alone
+        assert module.op.golden is not None  # a quantised module has one
+        wrong = right.clone()
+        wrong.narrow(dim, number, 1).copy_(module.op.golden(arithmetic, tensors)["data_out_0"])
+        return wrong
 
     def _golden(self, node: str, name: str, memory: Memory) -> Golden | None:
         """What a node computes if a memory inside its module holds this."""
@@ -221,15 +233,12 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
     values: list[Tensor] = []
     rows: list[Tensor] = []
     with torch.no_grad():
-        recorder = CastRecorder()
-        with observing(recorder):
-            right = _result(module.op.golden, module, mantissas)
-        last = recorder.only(right)
+        right, last = _right(part, node, mantissas, any(isinstance(fault, WrongCast) for fault in faults))
         for number, fault in enumerate(faults):
             if isinstance(fault, WrongCast) and last is not None:
                 wrong = last.again(fault.kind).reshape(right.shape)
             else:
-                wrong = memories.faulty(part, node, fault, mantissas)
+                wrong = memories.faulty(part, node, fault, mantissas, right)
             differs = (wrong != right).reshape(part.frames, -1).any(1).nonzero().flatten()
             if len(differs):
                 # Only frames in which the node gives something else can show it.
@@ -240,6 +249,29 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
         seen = part.differing(node, torch.cat(values), frames)
         table[of[seen], frames[seen]] = True
     return table
+
+
+def _right(
+    part: Playback, node: fx.Node, mantissas: Mapping[str, Tensor], casts: bool
+) -> tuple[Tensor, SeenCast | None]:
+    """What a node gives; and the cast that gives it, if that is wanted and there is nothing else behind the sums."""
+    module = part.module(node)
+    if not casts:
+        return quantize(part.values[node], module.arithmetic.formats["data_out_0"], name=node.name), None
+    recorder = CastRecorder()
+    with observing(recorder):
+        right = _result(module.op.golden, module, mantissas)
+    return right, recorder.only(right)
+
+
+def _channel(module: Quantized, tensors: Mapping[str, Tensor], fault: MemoryBit) -> tuple[int, OneChannel] | None:
+    """The output channel that an element of a parameter belongs to, and how it is computed alone."""
+    op, shape = module.op, tensors[fault.parameter].shape
+    if op.channel is None or not shape:
+        return None
+    number = fault.index // math.prod(shape[1:])
+    found = op.channel(module.arithmetic, tensors, number)
+    return None if found is None else (number, found)
 
 
 def _result(golden: Golden | None, module: Quantized, given: Mapping[str, Tensor]) -> Tensor:

@@ -13,12 +13,14 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.integer_cast import observed_cast
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
-from mase_hw.numerics import as_carrier, rounded
+from mase_hw.numerics import as_carrier, cast, rounded
 from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.playback import Playback, at_a_time, cut, frames_of, playbacks, stackable
 
 _FAR = 64
 """Shifts beyond this leave nothing of a mantissa of a float carrier, or take it out of every format."""
+_WIDEST = 62
+"""Formats of more bits are not made to wrap."""
 _HALVES = (Rounding.HALF_EVEN, Rounding.HALF_UP, Rounding.HALF_AWAY)
 
 
@@ -109,7 +111,7 @@ class FaultyCast:
         self, result: Tensor, value: Tensor, low: Tensor, high: Tensor, fmt: FixedFormat, overflow: Overflow
     ) -> Tensor:
         """Wrap what should be saturated."""
-        if self.kind != RANGE or overflow is not Overflow.SATURATE or fmt.width > 62:
+        if self.kind != RANGE or overflow is not Overflow.SATURATE or fmt.width > _WIDEST:
             return result
         wrapped = value & ((1 << fmt.width) - 1)
         wrapped = torch.where(wrapped > fmt.max_mantissa, wrapped - (1 << fmt.width), wrapped)
@@ -129,9 +131,28 @@ class SeenCast:
 
     def again(self, kind: str) -> Tensor:
         """The result with one of :data:`CAST_FAULTS`."""
+        if self.mantissa.dtype.is_floating_point:
+            return as_carrier(self._in_floats(kind), self.result.dtype)
         wrong = FaultyCast(kind)
         found = observed_cast(wrong, self.mantissa.long(), self.shift, self.fmt, self.rounding, self.overflow)
         return as_carrier(found, self.result.dtype)
+
+    def _in_floats(self, kind: str) -> Tensor:
+        """The same where halves and powers of two are exact."""
+        point = self.fmt.frac_width
+        if kind == RANGE:
+            if self.overflow is not Overflow.SATURATE or self.fmt.width > _WIDEST:
+                return self.result
+            return cast(self.mantissa, self.shift + point, self.fmt, self.rounding, Overflow.WRAP)
+        if self.shift <= 0 or self.rounding not in _HALVES:
+            return self.result
+        # In double precision, as there may be a bit more below the point than above it.
+        x = self.mantissa.double() * math.ldexp(1.0, -min(self.shift, _FAR))
+        floor = x.floor()
+        wrong = (x - floor == 0.5) & (floor < 0 if kind == TIES_NEGATIVE else floor >= 0)
+        near = rounded(x, self.rounding)
+        near = torch.where(wrong, 2 * floor + 1 - near, near)
+        return cast(near, point, self.fmt, self.rounding, self.overflow)
 
     def is_all_of(self, value: Tensor) -> bool:
         """Whether a tensor is the result itself, in its order, whatever its shape."""

@@ -14,7 +14,7 @@ from mase_hw.numerics import cast
 from mase_hw.observing import cast_observer, observing
 from mase_hw.ops._division import divide_cast
 from mase_hw.vectors.casts import CastUse
-from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, CastCounter, FaultyCast
+from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, CastCounter, CastRecorder, FaultyCast
 from tests.unit.oracle import round_fraction
 
 HALVES = (Rounding.HALF_EVEN, Rounding.HALF_UP, Rounding.HALF_AWAY)
@@ -76,12 +76,13 @@ def test_divisions(rounding: Rounding) -> None:
     assert counter.use() == CastUse(**{**wanted.to_json(), "grows": True})
 
 
-def faulty(exact: Fraction, fmt: FixedFormat, kind: str) -> int:
-    """Half to even and saturating, with one fault."""
-    whole, low = round_fraction(exact, "HALF_EVEN"), floor(exact)
-    if exact - low == Fraction(1, 2) and kind == (TIES_POSITIVE if exact > 0 else TIES_NEGATIVE):
+def faulty(exact: Fraction, fmt: FixedFormat, kind: str, rounding: Rounding = Rounding.HALF_EVEN) -> int:
+    """Rounded and saturating, with one fault."""
+    whole, low = round_fraction(exact, rounding.name), floor(exact)
+    half = exact - low == Fraction(1, 2) and rounding in HALVES
+    if half and kind == (TIES_POSITIVE if exact > 0 else TIES_NEGATIVE):
         whole = low + 1 if whole == low else low
-    if kind == RANGE:
+    if kind == RANGE and fmt.width <= 62:
         return (whole - fmt.min_mantissa) % (1 << fmt.width) + fmt.min_mantissa
     return min(fmt.max_mantissa, max(fmt.min_mantissa, whole))
 
@@ -97,6 +98,30 @@ def test_wrong_casts(fmt: FixedFormat, kind: str) -> None:
     assert found.tolist() == wanted
     # Below zero an unsigned format has nothing but 0, however it is rounded.
     assert (wanted == cast(given, 4, fmt).tolist()) == (kind == TIES_NEGATIVE and not fmt.signed)
+
+
+@pytest.mark.parametrize("kind", [TIES_POSITIVE, TIES_NEGATIVE, RANGE])
+@pytest.mark.parametrize("fmt", [*FORMATS, FixedFormat(63, 20)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+def test_wrong_casts_of_what_was_seen(dtype: torch.dtype, fmt: FixedFormat, kind: str) -> None:
+    """A cast that was recorded and is done again with a fault, in floats and in integers."""
+    values = numbers(dtype, fmt.width)
+    given = torch.tensor(values, dtype=torch.int64).to(dtype)
+    differs = 0
+    for frac in (fmt.frac_width - 3, fmt.frac_width, fmt.frac_width + 1, fmt.frac_width + 9, fmt.frac_width + 62):
+        for rounding in Rounding:
+            recorder = CastRecorder()
+            with observing(recorder):
+                right = cast(given, frac, fmt, rounding)
+            last = recorder.only(right)
+            assert last is not None
+            found = last.again(kind)
+            assert found.dtype == right.dtype
+            exact = [Fraction(v) * Fraction(2) ** (fmt.frac_width - frac) for v in values]
+            assert found.long().tolist() == [faulty(e, fmt, kind, rounding) for e in exact], (frac, rounding)
+            differs += not torch.equal(found, right)
+    if fmt in FORMATS[:2]:
+        assert bool(differs) == (kind != TIES_NEGATIVE or fmt.signed)
 
 
 def test_watchers_of_threads_are_their_own() -> None:

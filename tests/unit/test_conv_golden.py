@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from mase_hw.catalogue import Arithmetic, OpDef, default_catalogue
@@ -158,6 +159,61 @@ def test_sums_that_fill_float32_are_exact(size: tuple[int, int]) -> None:
     for i, j in itertools.product(range(3), range(3)):
         wanted += np.einsum("nchw,oc->nohw", padded[:, :, i : i + pixels, j : j + pixels], w.numpy()[:, :, i, j])
     assert np.array_equal(got["data_out_0"].to(torch.int64).numpy(), wanted)
+
+
+@pytest.mark.parametrize("largest, parts", [(26, 1), (40, 2), (90, 4), (127, 6), (127, 0)])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_sums_beyond_float32(largest: int, parts: int, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums that these weights leave exact in float32, range by range of the channels, and weights that do not."""
+    channels = 272 * groups
+    wide = 8 if parts else 20
+    fx, fw = FixedFormat(8, 0, signed=False), FixedFormat(wide, 0)
+    formats = {"data_in_0": fx, "weight": fw, "bias": FixedFormat(26, 0), "data_out_0": FixedFormat(40, 0)}
+    rng = np.random.default_rng(largest)
+    w = rng.choice([largest, largest - 1], (6, 272, 3, 3)) * (1 if parts else 1000)
+    w[1::2] *= rng.choice([-1, 1], w[1::2].shape)
+    x, b = rng.choice([255, 254], (2, channels, 6, 6)), rng.integers(-(2**25), 2**25, 6)
+    dtypes = []
+    plain = torch.conv2d
+    monkeypatch.setattr(F, "conv2d", lambda x, *args: dtypes.append(x.dtype) or plain(x, *args))
+    given = {"data_in_0": torch.from_numpy(x).float(), "weight": torch.from_numpy(w).float()}
+    a = Arithmetic(formats, attributes={"padding": 1, "groups": groups})
+    found = conv(2).golden(a, {**given, "bias": torch.from_numpy(b).double()})  # type: ignore[misc]
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))).reshape(2, groups, 272, 8, 8)
+    wanted = np.zeros((2, groups, 6 // groups, 6, 6), dtype=np.int64)
+    for i, j in itertools.product(range(3), range(3)):
+        kernel = w[:, :, i, j].reshape(groups, -1, 272)
+        wanted += np.einsum("ngchw,goc->ngohw", padded[..., i : i + 6, j : j + 6], kernel)
+    wanted = wanted.reshape(2, 6, 6, 6) + b[:, None, None]
+    assert np.abs(wanted).max() > 1 << 24
+    assert np.array_equal(found["data_out_0"].to(torch.int64).numpy(), wanted)
+    # Groups are not cut.
+    cut = 0 if groups > 1 and parts > 1 else parts
+    assert dtypes == ([torch.float32] * cut or [torch.float64])
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+@pytest.mark.parametrize("dims", [1, 2])
+def test_one_channel_alone(name: str, dims: int) -> None:
+    """What gives one output channel gives what it is among all."""
+    attributes, _, image, kernel = ATTRIBUTES[name]
+    if dims == 1:
+        attributes = {k: v if isinstance(v, int | str) else v[1] for k, v in attributes.items()}
+        image, kernel = (*image[:2], image[3]), (*kernel[:2], kernel[3])
+    rng = np.random.default_rng(len(name))
+    formats = {**S8, "weight_shift": FixedFormat(2, 0, signed=False)}
+    t = {"data_in_0": random(rng, formats["data_in_0"], (3, *image[1:])), "weight": random(rng, S8["weight"], kernel)}
+    t |= {"bias": random(rng, S8["bias"], kernel[:1]), "weight_shift": torch.arange(kernel[0]) % 3}
+    a = Arithmetic(formats, attributes=attributes)
+    golden, channel = conv(dims).golden, conv(dims).channel
+    assert golden is not None and channel is not None
+    whole = golden(a, t)["data_out_0"]
+    for number in range(kernel[0]):
+        found = channel(a, t, number)
+        assert found is not None
+        alone, tensors, dim = found
+        assert torch.equal(golden(alone, tensors)["data_out_0"], whole.narrow(dim, number, 1))
+    assert channel(a, {**t, "data_in_0": t["data_in_0"][0]}, 0) is None, "one image without a dimension for images"
 
 
 @pytest.mark.parametrize("formats", [S8, WIDE], ids=["float", "int64"])

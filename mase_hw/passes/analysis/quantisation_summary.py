@@ -186,16 +186,18 @@ class _Sums:
 
     def add(self, wanted: Tensor, found: Tensor, fmt: FixedFormat | None) -> None:
         keep = wanted.isfinite()
-        a, b = wanted[keep].double(), found[keep].double()
+        if not bool(keep.all()):
+            wanted, found = wanted[keep], found[keep]
+        a, b = wanted.double(), found.double()
         self.count += a.numel()
         self.signal += float(a.square().sum())
         self.noise += float((a - b).square().sum())
         if fmt is None:
             return
         beyond = a - a.clamp(fmt.min_value - fmt.scale / 2, fmt.max_value + fmt.scale / 2)
-        self.clipped += int((beyond != 0).sum())
-        self.clipping += float(beyond.square().sum())
-        self.zeros += int(((b == 0) & (a != 0)).sum())
+        self.clipped += int(torch.count_nonzero(beyond))
+        self.clipping += float(beyond.square_().sum())
+        self.zeros += int(torch.count_nonzero((b == 0) & (a != 0)))
 
 
 class _Parameters:
@@ -217,10 +219,13 @@ class _Parameters:
     def _add(self, node: str, name: str, value: Tensor, found: Tensor, module: Quantized) -> None:
         fmt = module.arithmetic.formats[name]
         self.count += value.numel()
-        self.zeros += int(((found == 0) & (value != 0)).sum())
-        ends = (found <= float(found.min())) | (found >= float(found.max()))
-        self.clipped += int((ends & ((value - found).abs() > fmt.scale)).sum())
-        signal, noise = float(value.square().sum()), float((value - found).square().sum())
+        self.zeros += int(torch.count_nonzero((found == 0) & (value != 0)))
+        error = value - found
+        far = error.abs() > fmt.scale
+        if bool(far.any()):
+            ends = (found <= float(found.min())) | (found >= float(found.max()))
+            self.clipped += int(torch.count_nonzero(ends & far))
+        signal, noise = float(value.square().sum()), float(error.square_().sum())
         if name == "weight" and signal:
             self.lost[node] = (noise / signal, name)
         key = f"{'weight' if name == 'constant' else name}_width"

@@ -20,6 +20,8 @@ from torch import Tensor
 
 BINS = 2048
 """Bins on each side of zero: 16 and more for every step of an 8-bit format that covers the range."""
+_FAR = 100
+"""Powers of two up to this are ordinary numbers in float32."""
 _LOWEST = -1000
 """Finest exponent; below it, float64 runs out of exponents."""
 
@@ -58,19 +60,24 @@ class Histogram:
 
     def update(self, tensor: Tensor) -> None:
         """Count the values of a tensor of any shape; they must be finite."""
-        flat = tensor.detach().reshape(-1).to(torch.float64)
-        values = flat[flat != 0]
-        self.zeros += flat.numel() - values.numel()
-        if not values.numel():
+        flat = tensor.detach().reshape(-1)
+        zeros = flat.numel() - int(torch.count_nonzero(flat))
+        self.zeros += zeros
+        if zeros == flat.numel():
             return
-        low, high = (float(bound) for bound in torch.aminmax(values))
+        low, high = (float(bound) for bound in torch.aminmax(flat))
         self._reach(exponent_for(low, high))
         assert self.exponent is not None  # _reach sets it
-        # In two steps: 2**-exponent alone may be beyond float64.
-        half = -self.exponent // 2
-        scaled = values * math.ldexp(1.0, half) * math.ldexp(1.0, -self.exponent - half)
-        bins = torch.floor(scaled).to(torch.int64) + BINS
+        if flat.dtype is torch.float32 and -_FAR <= self.exponent <= 0:
+            # Nothing becomes smaller, so that it is exact.
+            scaled = flat * math.ldexp(1.0, -self.exponent)
+        else:
+            # In two steps: 2**-exponent alone may be beyond float64.
+            half = -self.exponent // 2
+            scaled = flat.to(torch.float64) * math.ldexp(1.0, half) * math.ldexp(1.0, -self.exponent - half)
+        bins = scaled.floor_().add_(BINS).to(torch.int32)
         self.counts += torch.bincount(bins, minlength=2 * BINS).cpu().numpy()
+        self.counts[BINS] -= zeros
 
     def _reach(self, exponent: int) -> None:
         if self.exponent is None:
