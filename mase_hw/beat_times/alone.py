@@ -47,7 +47,7 @@ class _Runs:
         self._at, self._late = at, np.concatenate([[rest], late])
 
     def __call__(self, steps: Cycles) -> Cycles:
-        return steps + self._late[np.searchsorted(self._at, steps, "right")]
+        return np.asarray(steps + self._late[np.searchsorted(self._at, steps, "right")])
 
 
 def _without_pause(steps: Steps, interval: int) -> tuple[_Runs, list[Cycles]]:

@@ -118,9 +118,9 @@ def exact_conv(x: Tensor, w: Tensor, b: Tensor | None, bound: int, g: Geometry, 
         acc = _by_patches(x, w, bound, padding, g)
         return acc if b is None else acc + as_carrier(b, acc.dtype).view(-1, 1, 1)
     if dtype == torch.float64 and largest is not None:
-        acc = _in_parts(x, w, b, bound, largest, padding, g)
-        if acc is not None:
-            return acc
+        parts = _in_parts(x, w, b, bound, largest, padding, g)
+        if parts is not None:
+            return parts
     x, w = as_carrier(x, dtype), as_carrier(w, dtype)
     b = None if b is None else as_carrier(b, dtype)
     with full_precision(x.device):
@@ -152,7 +152,8 @@ def _in_parts(
     ranges = ranges_within(reach, EXACT_FLOAT32)
     if ranges is None:
         return None
-    size, total = channels // blocks, None
+    size = channels // blocks
+    total: Tensor | None = None
     with full_precision(x.device):
         for found in ranges:
             part = slice(None) if g.groups > 1 else slice(found.start * size, found.stop * size)

@@ -228,7 +228,7 @@ def detected(memories: Memories, parts: Sequence[Playback], faults: Sequence[Fau
 def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fault]) -> Tensor:
     """The same for the faults of one node."""
     node = memories.graph.node(name)
-    module, mantissas = part.module(node), part.mantissas(node)
+    mantissas = part.mantissas(node)
     table = torch.zeros(len(faults), part.frames, dtype=torch.bool)
     values: list[Tensor] = []
     rows: list[Tensor] = []
