@@ -142,7 +142,7 @@ class Window:
         high = low + self.image_beats
         before = np.concatenate([[0], came[:-1]])
         held = np.minimum(came, high) - freed
-        inside = (np.maximum(before, low) < np.minimum(came, high))
+        inside = np.maximum(before, low) < np.minimum(came, high)
         return max(self.least_depth, int(held[inside].max()))
 
 
