@@ -62,7 +62,8 @@ def magnitude(fmt: FixedFormat) -> int:
     return max(abs(fmt.min_mantissa), fmt.max_mantissa)
 
 
-def _wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+def wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    """Of two carriers the one that holds more."""
     return max(a, b, key=[dtype for dtype, _ in _LIMITS].index)
 
 
@@ -166,7 +167,7 @@ def cast(
 def _cast(mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
     """:func:`cast` that nobody watches."""
     narrow = carrier(magnitude(fmt))
-    dtype = _wider(mantissa.dtype, narrow)
+    dtype = wider(mantissa.dtype, narrow)
     plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64
     if plain and not (torch.is_grad_enabled() and mantissa.requires_grad):
         return as_carrier(_nearest(as_carrier(mantissa, dtype), shift, fmt), narrow)
@@ -207,7 +208,7 @@ def quantize(
     wide = values.dtype if values.dtype in (torch.float32, torch.float64) else torch.float32
     if not _within_float32(fmt) or fmt.frac_width < 0:  # a negative one could push small values below float32
         wide = torch.float64
-    x = values.to(_wider(wide, dtype))
+    x = values.to(wider(wide, dtype))
     plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64
     if plain and not (torch.is_grad_enabled() and x.requires_grad) and not symbolic(x):
         fast = (x * math.ldexp(1.0, fmt.frac_width)).round_().clamp_(fmt.min_mantissa, fmt.max_mantissa).add_(0.0)

@@ -1,6 +1,6 @@
 """The timing of a module by itself, without following its frames: its interval, and its first result.
 
-What a module needs at least per frame is seen at once: a cycle a step, and a cycle a beat of every stream. That it
+What a module needs at least per frame is seen at once: one cycle for each step, and for each beat of every stream. That it
 needs no more is shown by a schedule of one frame that repeats itself at this interval and breaks no equation of the
 network: the cycle mean of max-plus algebra is then this interval (F. Baccelli et al., "Synchronization and Linearity",
 ch. 3). A module of which neither of the two schedules that are tried says so is followed frame by frame.

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from mase_hw.exact_sums import reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
-from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Case, Hardware, OneChannel, OpDef
 from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
@@ -34,7 +34,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     x, w, b, shift = t["data_in_0"], t["weight"], t.get("bias"), t.get("weight_shift")
     fx, fw = a.formats["data_in_0"], a.formats["weight"]
     product_frac = frac = fx.frac_width + fw.frac_width
-    bound = math.prod(w.shape[1:]) * magnitude(fx) * magnitude(fw)
+    bound = products = math.prod(w.shape[1:]) * magnitude(fx) * magnitude(fw)
     if shift is not None:
         bound <<= a.formats["weight_shift"].max_mantissa
     if b is not None:
@@ -49,7 +49,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         aligned = b * (1 << (frac - a.formats["bias"].frac_width))
         acc = exact_conv(images, kernel, aligned, bound, g, magnitude(fx))
     else:
-        acc = _finish(exact_conv(images, kernel, None, bound, g, magnitude(fx)), a, b, shift, frac, product_frac, bound)
+        acc = _finish(exact_conv(images, kernel, None, products, g, magnitude(fx)), a, b, shift, frac, product_frac, bound)
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, t, frac, product_frac, g))
@@ -69,11 +69,12 @@ def _finish(
     acc: Tensor, a: Arithmetic, b: Tensor | None, shift: Tensor | None, frac: int, product_frac: int, bound: int | None
 ) -> Tensor:
     """Shift the sums channel by channel and add the bias, all aligned at ``frac``."""
-    dtype = acc.dtype if bound is None or acc.dtype == torch.float64 else carrier(bound)
+    dtype = acc.dtype if bound is None else wider(acc.dtype, carrier(bound))
+    acc = as_carrier(acc, dtype)
     if shift is not None:
         acc = shift_left(acc, shift.view(-1, 1, 1))
     if b is not None:
-        acc = as_carrier(acc, dtype) * (1 << (frac - product_frac))
+        acc = acc * (1 << (frac - product_frac))
         acc = acc + as_carrier(b, dtype).view(-1, 1, 1) * (1 << (frac - a.formats["bias"].frac_width))
     return acc
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from mase_hw.exact_sums import exact_linear, reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
-from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OneChannel, OpDef, Request
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps
@@ -90,19 +90,20 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     x, w, b, shift = t["data_in_0"], t["weight"], t.get("bias"), t.get("weight_shift")
     fx, fw = a.formats["data_in_0"], a.formats["weight"]
     product_frac = frac = fx.frac_width + fw.frac_width
-    bound = x.shape[-1] * magnitude(fx) * magnitude(fw)
+    bound = products = x.shape[-1] * magnitude(fx) * magnitude(fw)
     if shift is not None:
         bound <<= a.formats["weight_shift"].max_mantissa
     if b is not None:
         fb = a.formats["bias"]
         frac = max(product_frac, fb.frac_width)
         bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
-    acc = exact_linear(x, w, bound)
-    dtype = carrier(bound) if acc.dtype != torch.float64 else acc.dtype
+    dtype = carrier(bound)  # refuses what fits none, before anything is multiplied
+    acc = exact_linear(x, w, products)
+    acc = as_carrier(acc, wider(acc.dtype, dtype))
     if shift is not None:
         acc = shift_left(acc, shift)
     if b is not None:
-        acc, b = as_carrier(acc, dtype), as_carrier(b, dtype)
+        b = as_carrier(b, acc.dtype)
         # Passes over memory that would multiply by 1 are left out.
         acc = acc * (1 << (frac - product_frac)) if frac > product_frac else acc
         acc = acc + (b * (1 << (frac - fb.frac_width)) if frac > fb.frac_width else b)

@@ -59,7 +59,7 @@ def test_interval_of_random_modules() -> None:
 
 @pytest.mark.parametrize("room, interval", [(3, 10), (2, None), (1, None)])
 def test_room_decides(room: int, interval: int | None) -> None:
-    """A beat a cycle needs as many places as there are cycles from taking a place to having it again."""
+    """One beat in every cycle needs as many places as there are cycles from taking a place to having it again."""
     each = np.arange(10)
     steps = Steps.at(10, needed=(each,), freed=(each,), emitted=each, delay=(1,), room=(room,), pipe=1, queue=9)
     steps.room_lag = 2
