@@ -1,9 +1,9 @@
 """The timing of a module by itself, without following its frames: its interval, and its first result.
 
-What a module needs at least per frame is seen at once: one cycle for each step, and for each beat of every stream. That it
-needs no more is shown by a schedule of one frame that repeats itself at this interval and breaks no equation of the
-network: the cycle mean of max-plus algebra is then this interval (F. Baccelli et al., "Synchronization and Linearity",
-ch. 3). A module of which neither of the two schedules that are tried says so is followed frame by frame.
+What a module needs at least per frame is seen at once: one cycle for each step, and for each beat of every stream.
+That it needs no more is shown by a schedule of one frame that repeats itself at this interval and breaks no equation of
+the network: the cycle mean of max-plus algebra is then this interval (F. Baccelli et al., "Synchronization and
+Linearity", ch. 3). A module of which neither of the two schedules that are tried says so is followed frame by frame.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ def sustained(steps: Steps) -> int | None:
     Returns:
         The interval; None if it is not known to be the least that is possible.
     """
+    at = steps.emit_steps[0]
+    if len(at) == steps.steps > 1 and all(of is at for of in (*steps.need_steps, *steps.free_steps, *steps.emit_steps)):
+        # Every step does the same: so does a frame of one.
+        one = sustained(_upto(steps, 1, [at[:1]] * len(steps.need_steps), [at[:1]] * len(steps.emit_steps)))
+        return None if one is None else one * steps.steps
     interval = max(steps.steps, *steps.beats_in, *steps.beats_out)
     if interval == steps.steps:
         runs, accepted = _without_pause(steps, interval)
@@ -47,6 +52,8 @@ class _Runs:
         self._at, self._late = at, np.concatenate([[rest], late])
 
     def __call__(self, steps: Cycles) -> Cycles:
+        if not len(self._at):
+            return np.asarray(steps + self._late[0])
         return np.asarray(steps + self._late[np.searchsorted(self._at, steps, "right")])
 
 
@@ -59,11 +66,13 @@ def _without_pause(steps: Steps, interval: int) -> tuple[_Runs, list[Cycles]]:
         if not room:
             accepted.append(free)  # by wires, with the step that frees it
             continue
-        due = np.full(2 * beats, 2 * interval + beats, np.int64)
+        at = np.arange(beats)
+        due = np.full(beats, interval + beats, np.int64)
         due[: len(need)] = need - delay
-        due[beats : beats + len(need)] = need - delay + interval
-        at = np.arange(2 * beats)
-        accepted.append((np.minimum.accumulate((due - at)[::-1])[::-1] + at)[:beats])
+        due -= at
+        # No later than the beats of the frame behind it need: they come one after the other as well.
+        due[-1] = min(due[-1], int(due.min()) + interval - beats)
+        accepted.append(np.minimum.accumulate(due[::-1])[::-1] + at)
     none = np.zeros(0, np.int64)
     return _Runs(none, none, 0), accepted
 
@@ -115,8 +124,11 @@ def _holds(steps: Steps, interval: int, runs: _Runs, accepted: Sequence[Cycles])
 
 def _after(times: Cycles, others: Cycles, back: int, interval: int, lag: int) -> bool:
     """Whether every event comes so many cycles after the one so many beats before it."""
-    frame, beat = np.divmod(np.arange(len(times)) - back, len(times))
-    return bool((times >= others[beat] + frame * interval + lag).all())
+    frames, beats = divmod(back, len(times))
+    late = others + (lag - frames * interval)
+    if not beats:
+        return bool((times >= late).all())
+    return bool((times[beats:] >= late[:-beats]).all() and (times[:beats] >= late[-beats:] - interval).all())
 
 
 def heads(stages: Sequence[Steps]) -> list[Steps]:
@@ -144,10 +156,15 @@ def _head(steps: Steps, wanted: int | None) -> Steps:
     needed = [at[:count] for at, count in zip(steps.need_steps, upto, strict=False)]
     emitted = [at[:count] for at, count in zip(steps.emit_steps, upto[len(needed) :], strict=True)]
     freed = [at[: max(len(need), 1)] for at, need in zip(steps.free_steps, needed, strict=True)]
-    other = copy.copy(steps)
-    other.steps = last + 1
-    other.need_steps = tuple(needed)
-    other.emit_steps = tuple(emitted) if wanted is None else (emitted[0][:wanted],)
+    other = _upto(steps, last + 1, needed, emitted if wanted is None else [emitted[0][:wanted]])
     # What is freed later makes room for nothing that is needed up to here.
     other.free_steps = tuple(np.minimum(at, last) for at in freed)
+    return other
+
+
+def _upto(steps: Steps, count: int, needed: Sequence[Cycles], emitted: Sequence[Cycles]) -> Steps:
+    """A module of the first so many steps, in which as many beats are freed as are needed."""
+    other = copy.copy(steps)
+    other.steps = count
+    other.need_steps, other.free_steps, other.emit_steps = tuple(needed), tuple(needed), tuple(emitted)
     return other

@@ -204,9 +204,8 @@ def issue_stages(
             queue=queue,
         )
         return window_stage(window, steps, depth, images), issue
-    beats = np.arange(1, window.image_beats + 1, dtype=np.int64)
-    needed = np.searchsorted(np.maximum.accumulate(window.needs), beats) * steps
-    freed = np.searchsorted(window.frees, beats) * steps + steps - 2
+    needed = _reached(np.maximum.accumulate(window.needs), window.image_beats) * steps
+    freed = _reached(window.frees, window.image_beats) * steps + steps - 2
     at = np.arange(images, dtype=np.int64)[:, None] * (positions * steps)
     every = (needed + at).reshape(-1)
     # Beats that no window needs.
@@ -224,6 +223,11 @@ def issue_stages(
             room_lag=FREE_AFTER,
         ),
     )
+
+
+def _reached(counts: Places, most: int) -> Places:
+    """The first place at which non-decreasing counts have reached 1, 2, ... ``most``; their number if none has."""
+    return np.repeat(np.arange(len(counts) + 1), np.diff(counts, prepend=0, append=most))
 
 
 def geometry(params: Any, tiles: int) -> Window:

@@ -49,7 +49,8 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         aligned = b * (1 << (frac - a.formats["bias"].frac_width))
         acc = exact_conv(images, kernel, aligned, bound, g, magnitude(fx))
     else:
-        acc = _finish(exact_conv(images, kernel, None, products, g, magnitude(fx)), a, b, shift, frac, product_frac, bound)
+        acc = exact_conv(images, kernel, None, products, g, magnitude(fx))
+        acc = _finish(acc, a, b, shift, frac, product_frac, bound)
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, t, frac, product_frac, g))
