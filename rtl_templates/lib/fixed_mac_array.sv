@@ -10,6 +10,9 @@
 // cast is at the end. Where activations or weights are padded with zeros, the
 // result does not change.
 //
+// With SHORTEST < RUN the runs are SHORTEST to RUN issues long, and `run_last` says which
+// is the last one of a run.
+//
 // The pipeline behind the issue never stops. A run is issued to its end only when
 // a slot of the output FIFO is reserved for it (a credit), so the FIFO cannot
 // overflow; it is deep enough never to throttle by itself.
@@ -22,6 +25,7 @@ module fixed_mac_array #(
     parameter int LANES       = 1,
     parameter int N           = 1,
     parameter int RUN         = 1,
+    parameter int SHORTEST    = RUN,
     parameter int A_WIDTH     = 8,
     parameter int A_FRAC      = 0,
     parameter int A_SIGNED    = 1,
@@ -42,6 +46,7 @@ module fixed_mac_array #(
 ) (
     input  logic                                           clk,
     input  logic                                           rst,
+    input  logic                                           run_last,
     input  logic [LANES-1:0][          N-1:0][A_WIDTH-1:0] act,
     input  logic                                           act_valid,
     output logic                                           act_ready,
@@ -62,6 +67,10 @@ module fixed_mac_array #(
   if (LANES < 1 || N < 1 || RUN < 1) begin : g_bad_size
     // Refuses LANES=0; N=0; RUN=0
     $fatal(1, "fixed_mac_array: LANES %0d, N %0d, RUN %0d must be at least 1", LANES, N, RUN);
+  end
+  if (SHORTEST < 1 || SHORTEST > RUN) begin : g_bad_shortest
+    // Refuses SHORTEST=0; SHORTEST=2; takes RUN=2, SHORTEST=1
+    $fatal(1, "fixed_mac_array: SHORTEST %0d must be 1 to RUN %0d", SHORTEST, RUN);
   end
   if (HAS_BIAS < 0 || HAS_BIAS > 1 || BIAS_WIDTH < 1 || BIAS_SIGNED < 0 || BIAS_SIGNED > 1)
   begin : g_bad_bias
@@ -90,8 +99,8 @@ module fixed_mac_array #(
   localparam int DotLatency = 2 + $clog2(N);
   localparam int TermLatency = DotLatency + HAS_SHIFT;  // the shifted term is registered
   localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and FIFO
-  // A slot is taken for Pipe + 1 cycles, and one is wanted every RUN cycles.
-  localparam int QueueFit = (Pipe + RUN) / RUN + 1;
+  // A slot is taken for Pipe + 1 cycles, and one is wanted every SHORTEST cycles.
+  localparam int QueueFit = (Pipe + SHORTEST) / SHORTEST + 1;
   localparam int FifoDepth = (QueueFit > 2) ? QueueFit : 2;
   localparam int CreditW = $clog2(FifoDepth + 1);
 
@@ -134,14 +143,19 @@ module fixed_mac_array #(
   assign reserve = issue && last;
   assign pop = out_valid && out_ready;
 
-  loop_counter #(
-      .COUNT(RUN)
-  ) u_run (
-      .clk (clk),
-      .rst (rst),
-      .step(issue),
-      .last(last)
-  );
+  if (SHORTEST == RUN) begin : g_counted
+    unread u_unread (.unused(run_last));
+    loop_counter #(
+        .COUNT(RUN)
+    ) u_run (
+        .clk (clk),
+        .rst (rst),
+        .step(issue),
+        .last(last)
+    );
+  end else begin : g_told
+    assign last = run_last;
+  end
 
   if (RUN == 1) begin : g_one_issue
     assign first_q = 1'b1;
@@ -191,7 +205,7 @@ module fixed_mac_array #(
     assign init = '0;
   end else begin : g_bias
     logic [LANES-1:0][BIAS_WIDTH-1:0] bias_q;
-    if (RUN >= TermLatency) begin : g_hold
+    if (SHORTEST >= TermLatency) begin : g_hold
       // The next bias comes no sooner than this one is used: one register does.
       always_ff @(posedge clk) begin
         if (issue && first_q) begin

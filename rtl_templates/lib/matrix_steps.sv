@@ -76,7 +76,6 @@ module matrix_steps #(
   localparam int TileW = (RowTiles > 1) ? $clog2(RowTiles) : 1;
   localparam int WordW = (WORDS > 1) ? $clog2(WORDS) : 1;
   localparam int LastBank = (ROWS - 1) % BANKS;
-  localparam int FirstRows = (CAUSAL != 0) ? ROWS - TOKENS + 1 : ROWS;
   localparam logic [AddrW-1:0] BaseLast = AddrW'((TILES - 1) * RowWords);
   localparam logic [AddrW-1:0] GroupLast = AddrW'((GROUPS - 1) * WORDS);
 
@@ -113,15 +112,6 @@ module matrix_steps #(
       .last(share_last)
   );
 
-  loop_counter #(
-      .COUNT(TOKENS)
-  ) u_token (
-      .clk (clk),
-      .rst (rst),
-      .step(token_step),
-      .last(token_last)
-  );
-
   always_ff @(posedge clk) begin
     if (rst) begin
       tile_q  <= '0;
@@ -151,29 +141,36 @@ module matrix_steps #(
     assign limit_tile = TileW'(RowTiles - 1);
     assign limit_bank = BankW'(LastBank);
     assign rows       = RowsW'(ROWS);
+    loop_counter #(
+        .COUNT(TOKENS)
+    ) u_token (
+        .clk (clk),
+        .rst (rst),
+        .step(token_step),
+        .last(token_last)
+    );
   end else begin : g_causal
-    logic [TileW-1:0] tile_limit_q;
-    logic [BankW-1:0] bank_limit_q;
-    logic [RowsW-1:0] rows_q;
-    logic             full;
-    assign full       = bank_limit_q == BankW'(BANKS - 1);
-    assign limit_tile = tile_limit_q;
-    assign limit_bank = bank_limit_q;
-    assign rows       = rows_q;
-    always_ff @(posedge clk) begin
-      if (rst || (token_step && token_last)) begin
-        tile_limit_q <= TileW'((FirstRows - 1) / BANKS);
-        bank_limit_q <= BankW'((FirstRows - 1) % BANKS);
-        rows_q       <= RowsW'(FirstRows);
-      end else if (token_step) begin
-        tile_limit_q <= full ? tile_limit_q + TileW'(1) : tile_limit_q;
-        bank_limit_q <= full ? '0 : bank_limit_q + BankW'(1);
-        rows_q       <= rows_q + RowsW'(1);
-      end
-    end
+    causal_limit #(
+        .TOKENS(TOKENS),
+        .ROWS  (ROWS),
+        .BANKS (BANKS)
+    ) u_limit (
+        .clk (clk),
+        .rst (rst),
+        .step(token_step),
+        .last(token_last),
+        .tile(limit_tile),
+        .bank(limit_bank),
+        .rows(rows)
+    );
   end
 
-  for (genvar b = 0; b < BANKS; b++) begin : g_keep
+  // A tile has a row in bank 0 at least.
+  assign keep[0] = 1'b1;
+  if (BANKS == 1) begin : g_one_bank
+    unread u_unread (.unused(&limit_bank));
+  end
+  for (genvar b = 1; b < BANKS; b++) begin : g_keep
     assign keep[b] = !tile_last || (BankW'(b) <= limit_bank);
   end
 

@@ -365,6 +365,7 @@ module fixed_conv2d #(
   ) u_mac (
       .clk         (clk),
       .rst         (rst),
+      .run_last    (1'b0),
       .act         (act),
       .act_valid   (window_valid),
       .act_ready   (window_ready),

@@ -208,6 +208,7 @@ module fixed_linear #(
   ) u_mac (
       .clk         (clk),
       .rst         (rst),
+      .run_last    (1'b0),
       .act         ({PO{act}}),
       .act_valid   (act_valid),
       .act_ready   (act_ready),

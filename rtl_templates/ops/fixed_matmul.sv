@@ -13,6 +13,10 @@
 // of them. Products and sums are exact; the one cast is at the end. Pad lanes of both
 // inputs must be zero; those of the output then are.
 //
+// With CAUSAL token t of T sees ROWS - T + t + 1 rows of its matrix. It is multiplied as
+// soon as these are there; what it does not see is not computed. Its scores there are
+// zeros, and elements of its vector there count nothing.
+//
 // Latency:    of a vector that is there when the last beat of its matrix is accepted, in
 //               t, the first output beat is valid in t + IT + 5 + $clog2(PI), where a
 //               vector has IT = ceil(size / PI) beats.
@@ -49,6 +53,7 @@ module fixed_matmul #(
     parameter int DATA_OUT_0_PARALLELISM_DIM_1 = 1,
     parameter int DATA_OUT_0_PARALLELISM_DIM_2 = 1,
     parameter int TRANSPOSED = 1,
+    parameter int CAUSAL = 0,
     parameter int CAPACITY = 2,
     parameter int ROUNDING = 0,
     parameter int OVERFLOW = 0,
@@ -90,9 +95,9 @@ module fixed_matmul #(
     // Refuses DATA_*_[01]_PARALLELISM_DIM_[12]=2
     $fatal(1, "fixed_matmul: PARALLELISM_DIM_1 and _DIM_2 must be 1");
   end
-  if (TRANSPOSED < 0 || TRANSPOSED > 1) begin : g_bad_flag
-    // Refuses TRANSPOSED=-1; TRANSPOSED=2
-    $fatal(1, "fixed_matmul: TRANSPOSED %0d must be 0 or 1", TRANSPOSED);
+  if (TRANSPOSED < 0 || TRANSPOSED > 1 || CAUSAL < 0 || CAUSAL > 1) begin : g_bad_flag
+    // Refuses TRANSPOSED=-1; TRANSPOSED=2; CAUSAL=-1; CAUSAL=2
+    $fatal(1, "fixed_matmul: TRANSPOSED %0d, CAUSAL %0d must be 0 or 1", TRANSPOSED, CAUSAL);
   end
   if (DATA_IN_1_TENSOR_SIZE_DIM_0 != (IsRows ? InSize : OutSize) || BL != (IsRows ? PI : PO))
   begin : g_bad_matrix
@@ -122,6 +127,12 @@ module fixed_matmul #(
     $fatal(1, "fixed_matmul: the tokens of DATA_IN_0 cannot share %0d matrices evenly", Matrices);
   end
 
+  localparam int Tokens = DATA_IN_0_TENSOR_SIZE_DIM_2 / Matrices;
+  if (CAUSAL != 0 && Tokens > Rows) begin : g_bad_causal
+    // Refuses CAUSAL=1, DATA_IN_0_TENSOR_SIZE_DIM_2=2, DATA_OUT_0_TENSOR_SIZE_DIM_2=2
+    $fatal(1, "fixed_matmul: the first of %0d tokens sees none of %0d rows", Tokens, Rows);
+  end
+
   localparam int InBeats = (InSize + PI - 1) / PI;
   localparam int OutBeats = (OutSize + PO - 1) / PO;
   localparam int Banks = IsRows ? PO : PI;
@@ -148,13 +159,14 @@ module fixed_matmul #(
   logic [IndexW-1:0] index;
   logic [ RowsW-1:0] rows;
   logic [Banks-1:0] keep, keep_q;
-  logic run_last, vector_last, matrix_last;
+  logic run_last, run_last_q, vector_last, matrix_last;
   logic [BeatsW-1:0] beats_done, beats_done_q;
   logic [BankW-1:0] rows_done, rows_done_q;
 
   matrix_steps #(
       .TRANSPOSED(TRANSPOSED),
-      .TOKENS    (DATA_IN_0_TENSOR_SIZE_DIM_2 / Matrices),
+      .CAUSAL    (CAUSAL),
+      .TOKENS    (Tokens),
       .HEADS     (Heads),
       .GROUPS    (Groups),
       .ROWS      (Rows),
@@ -187,6 +199,7 @@ module fixed_matmul #(
   always_ff @(posedge clk) begin
     if (move) begin
       keep_q       <= keep;
+      run_last_q   <= run_last;
       beats_done_q <= beats_done;
       rows_done_q  <= rows_done;
     end
@@ -247,12 +260,16 @@ module fixed_matmul #(
     end
   end
 
-  logic weight_ready, bias_ready, shift_ready;
+  // The sums of a token that sees fewer rows are shorter.
+  localparam int Shortest = (CAUSAL != 0 && !IsRows) ? (Rows - Tokens) / Banks + 1 : InBeats;
+  logic [PO-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
+  logic weight_ready, bias_ready, shift_ready, result_valid, result_ready;
 
   fixed_mac_array #(
       .LANES     (PO),
       .N         (PI),
       .RUN       (InBeats),
+      .SHORTEST  (Shortest),
       .A_WIDTH   (DATA_IN_0_PRECISION_0),
       .A_FRAC    (DATA_IN_0_PRECISION_1),
       .A_SIGNED  (DATA_IN_0_SIGNED),
@@ -267,6 +284,7 @@ module fixed_matmul #(
   ) u_mac (
       .clk         (clk),
       .rst         (rst),
+      .run_last    (run_last_q),
       .act         ({PO{act}}),
       .act_valid   (step_valid_q),
       .act_ready   (step_ready),
@@ -279,11 +297,35 @@ module fixed_matmul #(
       .shift       ('0),
       .shift_valid (1'b0),
       .shift_ready (shift_ready),
-      .out_data    (data_out_0),
-      .out_valid   (data_out_0_valid),
-      .out_ready   (data_out_0_ready)
+      .out_data    (result),
+      .out_valid   (result_valid),
+      .out_ready   (result_ready)
   );
 
-  unread u_unread (.unused(&{run_last, weight_ready, bias_ready, shift_ready}));
+  unread u_unread (.unused(&{weight_ready, bias_ready, shift_ready}));
+
+  // ---- Scores of rows that a token does not see are zeros, which nobody computes.
+  if (CAUSAL != 0 && IsRows) begin : g_fill
+    causal_fill #(
+        .WIDTH (PO * DATA_OUT_0_PRECISION_0),
+        .TOKENS(Tokens),
+        .HEADS (Heads),
+        .ROWS  (Rows),
+        .BANKS (PO)
+    ) u_fill (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (result),
+        .in_valid (result_valid),
+        .in_ready (result_ready),
+        .out_data (data_out_0),
+        .out_valid(data_out_0_valid),
+        .out_ready(data_out_0_ready)
+    );
+  end else begin : g_whole
+    assign data_out_0       = result;
+    assign data_out_0_valid = result_valid;
+    assign result_ready     = data_out_0_ready;
+  end
 
 endmodule

@@ -233,7 +233,7 @@ SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
         "data_in_0: .* beats, the first is",
     ),
     "FIFO throttles the pipeline": (
-        Mutation("linear-one_tile", ARRAY, (("(Pipe + RUN) / RUN + 1", "(Pipe + RUN) / RUN - 1"),)),
+        Mutation("linear-one_tile", ARRAY, (("(Pipe + SHORTEST) / SHORTEST + 1", "(Pipe + SHORTEST) / SHORTEST - 1"),)),
         check_timing,
         "intervals",
     ),

@@ -76,7 +76,10 @@ def grouped_matmul(a: Arithmetic, t: Inputs) -> Values:
     for b, token, head, result in np.ndindex(sums.shape):
         part = y[b, :, head // share]
         column = part[result] if transposed else part[:, result]
-        sums[b, token, head, result] = sum(x[b, token, head, i] * column[i] for i in range(inner))
+        seen = y.shape[1] - tokens + token + 1 if a.attributes["causal"] else y.shape[1]
+        last = inner if transposed else seen
+        exact = sum((x[b, token, head, i] * column[i] for i in range(last)), Fraction(0))
+        sums[b, token, head, result] = Fraction(0) if transposed and result >= seen else exact
     return cast(sums, a)
 
 

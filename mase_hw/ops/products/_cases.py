@@ -24,6 +24,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         modes: tuple[Rounding, Overflow] = EVEN,
         *,
         transposed: bool,
+        causal: bool = False,
         frames: int = 4,
     ) -> Case:
         """``a`` is batch, tokens, heads, size; ``b`` is groups, and the other size of the matrix."""
@@ -32,7 +33,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         arithmetic = Arithmetic(
             dict(zip(("data_in_0", "data_in_1", "data_out_0"), formats, strict=True)),
             *modes,
-            {"transposed": transposed},
+            {"transposed": transposed, "causal": causal},
         )
         rows, columns = (other, inner) if transposed else (inner, other)
         shapes = {
@@ -63,6 +64,12 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("rows_two_bit", (1, 4, 1, 9), (1, 4), (4, 4), (s2, s2, FixedFormat(4, 0)), transposed=True),
         case("rows_wide", (1, 3, 1, 6), (1, 5), (3, 2), (s16, s16, FixedFormat(16, 0)), transposed=True),
         case("rows_beyond_float64", (1, 3, 1, 5), (1, 4), (2, 2), wide, floor, transposed=True),
+        case("rows_causal", (1, 6, 1, 4), (1, 6), (2, 2), transposed=True, causal=True),
+        case("rows_causal_uneven", (2, 5, 2, 5), (1, 7), (2, 3), modes=up_wrap, transposed=True, causal=True),
+        case("rows_causal_serial", (1, 4, 2, 3), (2, 4), (1, 1), transposed=True, causal=True),
+        case("rows_causal_one_tile", (1, 4, 1, 3), (1, 4), (3, 4), transposed=True, causal=True, frames=6),
+        case("rows_causal_one_word", (2, 7, 1, 3), (1, 7), (3, 2), transposed=True, causal=True),
+        case("rows_causal_last_token", (1, 1, 4, 5), (2, 6), (2, 4), transposed=True, causal=True),
         case("sums_even", (1, 4, 2, 4), (2, 8), (2, 4), (u4, S8, FixedFormat(8, 4)), transposed=False),
         case("sums_uneven", (1, 5, 1, 5), (1, 7), (2, 3), (u4, S8, FixedFormat(8, 3)), up_wrap, transposed=False),
         case("sums_serial", (1, 3, 1, 3), (1, 4), (1, 1), modes=trunc, transposed=False),
@@ -76,4 +83,10 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("sums_two_bit", (1, 4, 1, 5), (1, 9), (4, 4), (s2, s2, FixedFormat(3, 0)), transposed=False),
         case("sums_wide", (1, 3, 1, 6), (1, 5), (3, 2), (s16, s16, FixedFormat(16, 0)), floor, transposed=False),
         case("sums_beyond_float64", (1, 3, 1, 5), (1, 4), (2, 2), wide, transposed=False),
+        case("sums_causal", (1, 6, 1, 6), (1, 4), (2, 2), (u4, S8, FixedFormat(8, 3)), transposed=False, causal=True),
+        case("sums_causal_uneven", (2, 5, 2, 7), (1, 5), (3, 2), modes=floor, transposed=False, causal=True),
+        case("sums_causal_serial", (1, 4, 2, 4), (2, 3), (1, 1), transposed=False, causal=True),
+        case("sums_causal_one_tile", (1, 4, 1, 4), (1, 5), (4, 2), modes=trunc, transposed=False, causal=True),
+        case("sums_causal_one_word", (2, 7, 1, 7), (1, 3), (2, 3), transposed=False, causal=True),
+        case("sums_causal_last_token", (1, 1, 4, 6), (2, 5), (4, 2), transposed=False, causal=True),
     ]

@@ -16,6 +16,7 @@ class Schedule:
 
     Args:
         transposed: Vectors meet rows, word by word and then tile by tile; else the other way round.
+        causal: Every token sees one row more than the one before it, the last one all rows.
         matrices: Matrices a frame.
         tokens: Tokens a matrix serves.
         heads: Vectors a token.
@@ -27,6 +28,7 @@ class Schedule:
     """
 
     transposed: bool
+    causal: bool
     matrices: int
     tokens: int
     heads: int
@@ -44,6 +46,8 @@ class Schedule:
     @property
     def limits(self) -> Counts:
         """Rows that every token of a matrix sees."""
+        if self.causal:
+            return np.arange(self.rows - self.tokens + 1, self.rows + 1)
         return np.full(self.tokens, self.rows)
 
     @property
@@ -54,15 +58,32 @@ class Schedule:
         these cycles must find room as well.
         """
         beats = self.groups * self.words
+        if self.causal:
+            # Nothing waits for the frame: rows are used as they come.
+            return min(2 * self.rows, self.rows + max(self.banks, ceil_div(self.rows, 4)) + ceil_div(4, beats))
         spare = self.tokens * self.heads * self.tiles * self.words - self.rows * beats
         return 2 * self.rows + (ceil_div(4, beats) if spare < 4 else 0)
 
-    def steps(self, pipe: int) -> Steps:
-        """The schedule of a frame.
+    def stages(self, pipe: int) -> tuple[Steps, ...]:
+        """The schedule of a frame, stage by stage.
 
         Args:
             pipe: Cycles from a step that completes a result to its being valid.
         """
+        steps = self.steps(pipe)
+        return (steps, self._fill()) if self.causal and self.transposed else (steps,)
+
+    def _fill(self) -> Steps:
+        """Beats of zeros behind those that come."""
+        tiles = np.repeat(-(-self.limits // self.banks), self.heads)
+        come = np.flatnonzero(np.tile((np.arange(self.tiles) < tiles[:, None]).reshape(-1), self.matrices))
+        every = np.arange(self.matrices * len(tiles) * self.tiles)
+        return Steps.at(
+            len(every), needed=(come,), freed=(come,), emitted=every, delay=(0,), room=(0,), pipe=0, queue=0
+        )
+
+    def steps(self, pipe: int) -> Steps:
+        """The schedule of what is multiplied; arguments as for :meth:`stages`."""
         # Of every vector of a frame: its tiles, and its first step.
         tiles = np.tile(np.repeat(-(-self.limits // self.banks), self.heads), self.matrices)
         ends = np.cumsum(tiles * self.words)
@@ -86,9 +107,11 @@ class Schedule:
         if self.transposed:
             word = np.arange(self.words)
             return (start + word).reshape(-1), (start + (many - 1) * self.words + word).reshape(-1)
-        # Beats that meet no row go with the last one that does.
-        tile = np.minimum(np.arange(self.tiles), many - 1)
-        return (start + tile).reshape(-1), (start + (self.words - 1) * many + tile).reshape(-1)
+        # Beats that meet no row go with the last one that does, or before the next vector, if they come later.
+        tile = np.arange(self.tiles)
+        needed = np.where(tile < many, start + tile, start + self.words * many)
+        freed = start + (self.words - 1) * many + np.minimum(tile, many - 1)
+        return needed.reshape(-1), freed.reshape(-1)
 
     def _rows_needed(self, starts: Counts) -> Counts:
         """The step that first needs every beat of the matrices: the first of the first token that sees its row."""

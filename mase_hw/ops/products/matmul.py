@@ -58,6 +58,7 @@ class MatmulParams:
     DATA_OUT_0_PARALLELISM_DIM_1: int
     DATA_OUT_0_PARALLELISM_DIM_2: int
     TRANSPOSED: int
+    CAUSAL: int
     CAPACITY: int
     ROUNDING: int
     OVERFLOW: int
@@ -84,6 +85,7 @@ class MatmulParams:
         beats_out = ceil_div(self.DATA_OUT_0_TENSOR_SIZE_DIM_0, self.DATA_OUT_0_PARALLELISM_DIM_0)
         return Schedule(
             transposed=bool(self.TRANSPOSED),
+            causal=bool(self.CAUSAL),
             matrices=self.matrices,
             tokens=self.tokens,
             heads=self.DATA_IN_0_TENSOR_SIZE_DIM_1,
@@ -95,7 +97,7 @@ class MatmulParams:
         )
 
 
-def grouped_matmul(a: Tensor, b: Tensor, transposed: bool) -> Tensor:
+def grouped_matmul(a: Tensor, b: Tensor, transposed: bool, causal: bool = False) -> Tensor:
     """Vectors times matrices, head by head; what every product of two streams is lowered to.
 
     Args:
@@ -103,15 +105,19 @@ def grouped_matmul(a: Tensor, b: Tensor, transposed: bool) -> Tensor:
         b: ``(batch, rows, groups, columns)``; ``heads`` is a multiple of ``groups``, and heads in succession share one.
         transposed: The rows of ``b`` are multiplied by the vectors of ``a`` (``columns = inner``), each of which gives
             ``rows`` results; else they are weighed by its elements and summed.
+        causal: Token ``t`` of ``tokens <= rows`` sees the first ``rows - tokens + t + 1`` rows alone: its results for
+            others are 0 if transposed, and its elements there count nothing if not.
 
     Returns:
         ``(batch, tokens, heads, rows)`` if transposed, else ``(batch, tokens, heads, columns)``.
     """
     if has_torch_function((a, b)):  # tracing records one call
-        result: Tensor = handle_torch_function(grouped_matmul, (a, b), a, b, transposed)
+        result: Tensor = handle_torch_function(grouped_matmul, (a, b), a, b, transposed, causal)
         return result
     x, y = _by_group(a, b)
-    return _by_token(torch.matmul(x, y.transpose(-1, -2) if transposed else y), a.shape[2])
+    x = torch.tril(x, b.shape[1] - a.shape[1]) if causal and not transposed else x
+    sums = torch.matmul(x, y.transpose(-1, -2) if transposed else y)
+    return _by_token(torch.tril(sums, b.shape[1] - a.shape[1]) if causal and transposed else sums, a.shape[2])
 
 
 def _by_group(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,12 +137,14 @@ def _bound(a: Arithmetic, inner: int) -> int:
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` and ``data_in_1`` as :func:`grouped_matmul` takes them -> ``data_out_0``."""
     x, y = t["data_in_0"], t["data_in_1"]
-    transposed = bool(a.attributes["transposed"])
+    transposed, causal = bool(a.attributes["transposed"]), bool(a.attributes.get("causal", False))
+    seen = y.shape[1] - x.shape[1]
     frac = a.formats["data_in_0"].frac_width + a.formats["data_in_1"].frac_width
     left, right = _by_group(x, y)
     right = right.transpose(-1, -2) if transposed else right
-    bound = _bound(a, x.shape[-1])
-    acc = _by_token(exact_matmul(left, right, bound), x.shape[2])
+    left = torch.tril(left, seen) if causal and not transposed else left
+    acc = exact_matmul(left, right, _bound(a, x.shape[-1]))
+    acc = _by_token(torch.tril(acc, seen) if causal and transposed else acc, x.shape[2])
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, x, y, frac))
@@ -146,7 +154,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _surrogate(a: Arithmetic, x: Tensor, y: Tensor, frac: int) -> Tensor:
     """The result in float64, for the gradient only: int64 carries none."""
     fmt = a.formats["data_out_0"]
-    sums = grouped_matmul(x.double(), y.double(), bool(a.attributes["transposed"]))
+    sums = grouped_matmul(x.double(), y.double(), a.attributes["transposed"], a.attributes.get("causal", False))
     result = sums * math.ldexp(1.0, fmt.frac_width - frac)
     return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
 
@@ -172,6 +180,7 @@ def build(r: Request) -> MatmulParams:
         **tensor_params("DATA_IN_1", shapes["data_in_1"], formats["data_in_1"], (p_in if transposed else p_out,)),
         **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (p_out,)),
         TRANSPOSED=int(transposed),
+        CAUSAL=int(bool(r.arithmetic.attributes.get("causal", False))),
         CAPACITY=2 * rows,
         ROUNDING=int(r.arithmetic.rounding),
         OVERFLOW=int(r.arithmetic.overflow),
@@ -193,18 +202,19 @@ def _ports(p: MatmulParams) -> tuple[Stream, ...]:
 
 def _arithmetic(p: MatmulParams) -> Arithmetic:
     formats = {name: format_of(p, name.upper()) for name in ("data_in_0", "data_in_1", "data_out_0")}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"transposed": bool(p.TRANSPOSED)})
+    attributes = {"transposed": bool(p.TRANSPOSED), "causal": bool(p.CAUSAL)}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 
 
 def _latency(p: MatmulParams) -> Latency:
     # Operand register, product register, adder tree, accumulator, output FIFO.
     pipe = 4 + (p.DATA_IN_0_PARALLELISM_DIM_0 - 1).bit_length()
-    return Latency.from_steps(p.schedule.steps(pipe))
+    return Latency.from_steps(*p.schedule.stages(pipe))
 
 
 def _work(p: MatmulParams) -> int:
-    vectors = p.DATA_IN_0_TENSOR_SIZE_DIM_1 * p.DATA_IN_0_TENSOR_SIZE_DIM_2
-    return vectors * p.DATA_IN_0_TENSOR_SIZE_DIM_0 * p.DATA_OUT_0_TENSOR_SIZE_DIM_0
+    other = p.DATA_IN_0_TENSOR_SIZE_DIM_0 if p.TRANSPOSED else p.DATA_OUT_0_TENSOR_SIZE_DIM_0
+    return p.matrices * p.DATA_IN_0_TENSOR_SIZE_DIM_1 * int(p.schedule.limits.sum()) * other
 
 
 OPS = (
@@ -212,7 +222,7 @@ OPS = (
         name="grouped_matmul",
         mase_type="builtin_func",
         functions=(grouped_matmul,),
-        attributes=("transposed",),
+        attributes=("transposed", "causal"),
         golden=golden,
         exact=_exact,
         formats=("data_in_0", "data_in_1", "data_out_0"),
@@ -221,6 +231,7 @@ OPS = (
             file="ops/fixed_matmul.sv",
             dependence_files=(
                 "lib/loop_counter.sv",
+                "lib/causal_limit.sv",
                 "lib/matrix_steps.sv",
                 "lib/vector_buffer.sv",
                 "lib/matrix_buffer.sv",
@@ -230,6 +241,7 @@ OPS = (
                 "lib/fixed_cast_unit.sv",
                 "lib/stream_fifo.sv",
                 "lib/fixed_mac_array.sv",
+                "lib/causal_fill.sv",
             ),
             params=MatmulParams,
             build=build,

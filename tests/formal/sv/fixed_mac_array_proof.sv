@@ -72,6 +72,7 @@ module fixed_mac_array_proof #(
       .OUT_WIDTH  (OutWidth),
       .OUT_FRAC   (OutFrac)
   ) dut (
+      .run_last(1'b0),
       .*
   );
 
