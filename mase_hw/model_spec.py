@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError
 from mase_hw.ir.inputs import as_tensor, frame_tensor
+from mase_hw.ir.trace.nested import Nested
 from mase_hw.user_code import user_code
 
 MOST_NUMBERS = 1 << 28
@@ -57,8 +58,12 @@ class ModelSpec:
         if self.test_inputs is not None:
             return self.test_inputs
         example = self.example_inputs
-        if isinstance(example, Mapping):
-            named: dict[Any, Any] = {name: self._example(value, str(name)) for name, value in example.items()}
+        nested = Nested.of(self.model, example)
+        if nested is not None:
+            given = nested.flat(example, "example_inputs")
+            named: dict[Any, Any] = {name: self._example(value, name) for name, value in given.items()}
+        elif isinstance(example, Mapping):
+            named = {name: self._example(value, str(name)) for name, value in example.items()}
         else:
             alone = isinstance(example, Tensor | np.ndarray) or not isinstance(example, Sequence)
             named = {i: self._example(value, i) for i, value in enumerate([example] if alone else example)}
@@ -81,7 +86,7 @@ class ModelSpec:
             return torch.rand(shape, generator=generator).to(example.dtype) * (high - low) + low
 
         drawn = {name: draw(value) for name, value in named.items()}
-        if isinstance(example, Mapping):
+        if nested is not None or isinstance(example, Mapping):
             return drawn
         return drawn[0] if isinstance(example, Tensor | np.ndarray) else tuple(drawn.values())
 

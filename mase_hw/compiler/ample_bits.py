@@ -106,6 +106,8 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
         try:
             ample = {name: _covering(getattr(module, name), bits) for name in names}
             result = FixedFormat.covering(min(2 * low, 0.0), max(2 * high, 0.0), STATE_BITS if inner else RESULT_BITS)
+            if op.exact_out is not None:  # fractions would be another result, not a finer one
+                result = formats["data_out_0"]
             ample |= {name: FixedFormat.covering(-most, most, INNER_BITS) for name in inner}
             arithmetic = dataclasses.replace(module.arithmetic, formats={**formats, **ample, "data_out_0": result})
             parameters = {name: getattr(module, name) for name in module.parameter_names}

@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from mase_hw.compiler.config import CompileConfig, load_config
-from mase_hw.compiler.quantised_graph import as_module, run_on_model, saying, traced
+from mase_hw.compiler.quantised_graph import as_module, entered, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.design.design import Design, Progress
@@ -42,7 +42,8 @@ def compile(
             of one (an ``ExportedProgram``, or its ``module()``); it is copied and not changed.
             Of a quantised one the formats are as they are, and the configuration of the quantisation is not looked at.
         example_inputs: One frame: a tensor, tensors in order, or tensors by name; a numpy array does for a tensor,
-            here and below. Its shapes become the hardware's.
+            here and below. Its shapes become the hardware's. Lists, tuples and dicts may hold tensors, as ``forward``
+            takes them.
         config: Configuration: a dict, a TOML file, or None for 8 bits everywhere.
         out: Folder of the bundle; an older bundle there is replaced, anything else is refused.
         calibration: Batches (tensors, tuples or dicts) from which value ranges are observed; the example if None.
@@ -64,10 +65,19 @@ def compile(
     out = _folder(out)
     check_target(out)
     with ordinary():
-        module = model.model if isinstance(model, MaseGraph) else model
+        module: nn.Module
+        if isinstance(model, MaseGraph):
+            module, nested = model.model, model.nested
+            example_inputs = example_inputs if nested is None else nested.flat(example_inputs, "example_inputs")
+        else:
+            module, example_inputs, nested = entered(model, example_inputs)
+        if nested is not None:
+            calibration = None if calibration is None else nested.batches(calibration)
+            vectors = None if vectors is None else nested.flat(vectors, "vectors")
         catalogue = model.catalogue if isinstance(model, MaseGraph) else None
         module = as_module(module, custom_ops, catalogue)
         graph, dummy = traced(module, example_inputs, custom_ops, tell, catalogue)
+        graph.nested = nested
         if is_quantised(module):
             pipeline = quantised_pipeline(
                 model if isinstance(model, MaseGraph) else module,

@@ -16,16 +16,17 @@ from mase_hw.compiler.config import CompileConfig
 from mase_hw.compiler.faithful import beside_model
 from mase_hw.compiler.stages import quantise_pipeline
 from mase_hw.emit.reference import Inputs
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.export import is_program
 from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.faithful.models import check_model, check_tensors
 from mase_hw.ir.faithful.parametrized import settle_weights
-from mase_hw.ir.faithful.same_function import fixed_arguments
+from mase_hw.ir.faithful.same_function import fixed_arguments, run
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import as_tensor, frame_tensor
+from mase_hw.ir.trace.nested import Nested, flat_model
 from mase_hw.passes.pipeline import Pipeline, Step
 
 Tell = Callable[[str], object]
@@ -52,9 +53,12 @@ def quantised_graph(
     Raises:
         MaseHwError: Whatever is wrong with the model or the configuration.
     """
+    model, example_inputs, nested = entered(model, example_inputs)
+    calibration = calibration if nested is None else nested.batches(calibration)
     with ordinary():
         model = as_module(model, custom_ops)
         graph, dummy = traced(model, example_inputs, custom_ops, tell)
+        graph.nested = nested
         return run_on_model(quantise_pipeline(dummy, settings, calibration=calibration), graph, model, dummy, tell)
 
 
@@ -66,6 +70,30 @@ def as_module(
         return import_program(model, with_custom_ops(catalogue, custom_ops))
     assert isinstance(model, nn.Module)  # what is none is refused later, with reasons
     return model
+
+
+def entered(model: nn.Module, example_inputs: Any) -> tuple[nn.Module, Any, Nested | None]:
+    """A model as one of tensors by name, the example so, and what its tensors were held in; None if in nothing."""
+    if is_program(model):
+        return model, example_inputs, None
+    check_model(model)
+    nested = Nested.of(model, example_inputs)
+    if nested is None:
+        return model, example_inputs, None
+    check_tensors(model)
+    flat, given = flat_model(model, nested), nested.flat(example_inputs, "example_inputs")
+    try:  # what is in the wrong containers is said before anything is made of it
+        run(flat, {name: as_tensor(value, model, None, f"example_inputs.{name}") for name, value in given.items()})
+    except GraphError as error:
+        raise ConfigError(
+            error.message,
+            node=error.node,
+            field="example_inputs",
+            got=error.got,
+            expected=f"what {type(model).__name__}.forward takes, here {nested.signature}",
+            remedy="give the arguments of forward in order or by name, in the lists, tuples and dicts that it takes",
+        ) from error
+    return flat, given, nested
 
 
 def traced(

@@ -74,7 +74,7 @@ class Design:
         Raises:
             ConfigError: If the design was loaded from disk; a bundle holds hardware, not the model.
         """
-        return self._with_graph().model
+        return self._with_graph().called
 
     @property
     def quantisation(self) -> Summary | None:
@@ -173,7 +173,8 @@ class Design:
         if check:
             result.raise_on_failure()
         timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
-        return Simulation(result, played.frames, self.timing, timings, self.streams)
+        paths = {entry["name"]: entry["path"] for entry in self.manifest["ports"]}
+        return Simulation(result, played.frames, self.timing, timings, self.streams, paths)
 
     def reopen(self) -> None:
         """Check that the folder still holds the bundle that this design is.

@@ -41,6 +41,8 @@ def reproduce_simulation(design: Design, folder: str | Path, inputs: Inputs | No
         raise ConfigError(
             "a simulation that intervenes is repeated by its own test", field="intervene", got=arguments["intervene"]
         )
+    if inputs is not None and design.graph is not None and design.graph.nested is not None:
+        inputs = design.graph.nested.flat(inputs)
     given = {name: arguments[name] for name in REPEATED if arguments.get(name) is not None}
     try:
         kept = {name: value if isinstance(value, Stalls) else as_data(value, name) for name, value in given.items()}

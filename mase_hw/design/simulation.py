@@ -27,6 +27,7 @@ class Simulation:
         predicted: Timing from the latency model: ``fill`` and ``interval`` in cycles.
         timings: Measured from the first input to every output that moved, by port name.
         streams: The ports of the design by name.
+        paths: Where each port's tensor is in what the model takes or returns.
     """
 
     result: SimResult
@@ -34,6 +35,7 @@ class Simulation:
     predicted: dict[str, Any]
     timings: dict[str, Timing]
     streams: Mapping[str, Stream] = field(repr=False)
+    paths: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def passed(self) -> bool:
@@ -52,6 +54,11 @@ class Simulation:
             values = torch.from_numpy(stream.unpack(whole).astype(np.float64)) * stream.fmt.scale
             outputs[name] = values.reshape(-1, *stream.tensor_shape[1:]) if stream.tensor_shape else values
         return outputs
+
+    @property
+    def results(self) -> dict[str, Tensor]:
+        """The same by where they are in what the model returns: ``pair.1`` is ``result["pair"][1]``."""
+        return {self.paths.get(name, name): value for name, value in self.outputs.items()}
 
     @property
     def fill(self) -> int | None:

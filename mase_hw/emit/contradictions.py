@@ -75,7 +75,7 @@ def _ports(manifest: Mapping[str, Any]) -> Iterator[str]:
         except MaseHwError as error:
             yield f"ports.{entry['name']}: {error.message} ({error.got})"
             continue
-        whole = port_entry(stream, entry["tensor"])
+        whole = port_entry(stream, entry["tensor"], entry["path"])
         for key in sorted((whole.keys() | entry.keys()) - {"beat_order"}):  # which is words for people
             if not _same(whole.get(key), entry.get(key)):
                 yield f"ports.{entry['name']}.{key}: {entry.get(key)!r}, but its other fields make {whole.get(key)!r}"

@@ -16,7 +16,7 @@ from mase_hw.emit.schedule import Schedule
 
 def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue) -> dict[str, Any]:
     """The manifest, all but the file hashes."""
-    names = {p.port: p.name for p in (*reference.inputs, *reference.outputs)}
+    named = {p.port: (p.name, p.path) for p in (*reference.inputs, *reference.outputs)}
     nodes = []
     for instance in netlist.instances:
         op = catalogue.get(instance.op)
@@ -35,7 +35,7 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
         "clock": "clk",
         "reset": {"name": "rst", "active": "high", "synchronous": True},
         "parameters": {"MEM_DIR": "mem"} if netlist.memories or netlist.tables else {},
-        "ports": [port_entry(s, names[s.name]) for s in (*netlist.inputs, *netlist.outputs)],
+        "ports": [port_entry(s, *named[s.name]) for s in (*netlist.inputs, *netlist.outputs)],
         "timing": {
             "fill": schedule.fill,
             "last": schedule.last,

@@ -9,14 +9,21 @@ from mase_hw.layouts import Layout
 from mase_hw.streams import Stream
 
 
-def port_entry(stream: Stream, tensor: str) -> dict[str, Any]:
-    """Manifest entry of a port."""
+def port_entry(stream: Stream, tensor: str, path: str = "") -> dict[str, Any]:
+    """Manifest entry of a port.
+
+    Args:
+        stream: What it carries.
+        tensor: Name of the model's input, or of the node that computes the result.
+        path: Keys and positions on the way to the tensor in what the model takes or returns, joined by dots.
+    """
     return {
         "name": stream.name,
         "direction": stream.direction,
         "valid": stream.valid,
         "ready": stream.ready,
         "tensor": tensor,
+        "path": path,
         "shape": list(stream.tensor_shape),
         "streamed": list(stream.shape),
         "layout": None if stream.layout is None else stream.layout.to_dict(),

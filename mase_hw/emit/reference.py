@@ -15,6 +15,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.inputs import as_tensor, frame_tensor, input_dtype
+from mase_hw.ir.trace.nested import result_paths
 from mase_hw.nn.witness import forget
 from mase_hw.numerics import quantize
 from mase_hw.streams import IntArray
@@ -34,12 +35,15 @@ class PortTensor:
         name: Name of the model's input, or of the node that computes the result.
         shape: Shape of one frame.
         fmt: Its format.
+        path: Keys and positions on the way to it in what the model takes or returns, joined by dots; empty for a result
+            that is a tensor.
     """
 
     port: str
     name: str
     shape: tuple[int, ...]
     fmt: FixedFormat
+    path: str
 
 
 class Reference:
@@ -55,13 +59,20 @@ class Reference:
     def __init__(self, graph: MaseGraph) -> None:
         self.graph = graph
         entries = [n for n in graph.nodes if graph.meta_of(n).common.mase_op == "quantize"]
+        held = dict(zip(graph.nested.names, graph.nested.paths, strict=True)) if graph.nested is not None else {}
+        names = [str(n.all_input_nodes[0].target) for n in entries]
         self.inputs = [
-            _boundary(graph, f"data_in_{i}", str(n.all_input_nodes[0].target), n.name) for i, n in enumerate(entries)
+            _boundary(graph, f"data_in_{i}", name, n.name, held.get(name, name))
+            for i, (name, n) in enumerate(zip(names, entries, strict=True))
         ]
         self._dtypes = {str(n.all_input_nodes[0].target): input_dtype(graph, n.all_input_nodes[0]) for n in entries}
         output = next(n for n in graph.nodes if n.op == "output")
         results = [producer for producer, _ in graph.sources(output).values()]
-        self.outputs = [_boundary(graph, f"data_out_{i}", n.name, n.name) for i, n in enumerate(results)]
+        paths = result_paths(output.args[0])
+        self.outputs = [
+            _boundary(graph, f"data_out_{i}", n.name, n.name, path)
+            for i, (n, path) in enumerate(zip(results, paths, strict=True))
+        ]
 
     def named(self, inputs: Any) -> dict[str, Tensor]:
         """Inputs by name of the model's input, arrays as tensors.
@@ -73,6 +84,8 @@ class Reference:
             ConfigError: If a tensor is missing, unexpected, has the wrong shape, or is none.
         """
         names = [p.name for p in self.inputs]
+        if self.graph.nested is not None:
+            inputs = self.graph.nested.flat(inputs)
         if isinstance(inputs, Tensor | np.ndarray):
             inputs = (inputs,)
         if isinstance(inputs, str | bytes) or not isinstance(inputs, Sequence | Mapping):
@@ -160,10 +173,10 @@ def _no_inputs(got: str, names: list[str]) -> ConfigError:
     )
 
 
-def _boundary(graph: MaseGraph, port: str, name: str, node: str) -> PortTensor:
+def _boundary(graph: MaseGraph, port: str, name: str, node: str, path: str) -> PortTensor:
     tensor = graph.tensor(graph.node(node), "data_out_0")
     assert tensor.fmt is not None  # the hardware metadata pass refused float nodes
-    return PortTensor(port, name, tuple(tensor.shape), tensor.fmt)
+    return PortTensor(port, name, tuple(tensor.shape), tensor.fmt, path)
 
 
 def _tensors(value: object) -> list[Tensor]:

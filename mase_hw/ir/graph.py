@@ -23,6 +23,7 @@ from mase_hw.ir.faithful.replaced import refuse_hooks, refuse_replaced
 from mase_hw.ir.program import use_program
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.inplace import follow_writes
+from mase_hw.ir.trace.nested import Nested, NestedModel
 from mase_hw.ir.trace.tracer import private_copy, trace_torch_module
 
 COMMON_PASS = "add_common_metadata_analysis_pass"
@@ -85,10 +86,17 @@ class MaseGraph(AnnotatedGraph):
         refuse_replaced(model, traced.graph)
         super().__init__(traced, known, cf_args)
         self.example = example
+        self.nested: Nested | None = None
+        """What the inputs of the model are held in, if not in nothing."""
         if add_metadata_args is not None and not skip_init_metadata:
             self.init_metadata()
             self.add_common_metadata(**add_metadata_args)
             self.meta["passes"] += [INIT_PASS, COMMON_PASS]
+
+    @property
+    def called(self) -> nn.Module:
+        """The model as it is called: :attr:`model`, or what takes its inputs in their containers."""
+        return self.model if self.nested is None else NestedModel(self.model, self.nested)
 
     @classmethod
     def from_module(

@@ -184,12 +184,19 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
 
 OPS = (
     _op("add", ADD, _sum_cases, "add", "add_", check=_unscaled),
-    _op("sub", SUB, _difference_cases, "sub", "sub_", check=_unscaled),
-    _op("mul", MUL, _product_cases, "mul", "mul_"),
-    _op("minimum", MIN, _extreme_cases(MIN), "minimum", default_out=binary.covering_both),
-    _op("maximum", MAX, _extreme_cases(MAX), "maximum", default_out=binary.covering_both),
+    _op("sub", SUB, _difference_cases, "sub", "sub_", "subtract", "subtract_", check=_unscaled),
+    _op("mul", MUL, _product_cases, "mul", "mul_", "multiply", "multiply_"),
+    _op("minimum", MIN, _extreme_cases(MIN), "minimum", "fmin", default_out=binary.covering_both),
+    _op("maximum", MAX, _extreme_cases(MAX), "maximum", "fmax", default_out=binary.covering_both),
     *(
-        _op(name, code, _comparison_cases(code), name, f"{name}_", default_out=binary.truth)
-        for name, code in (("lt", LT), ("le", LE), ("gt", GT), ("ge", GE), ("eq", EQ), ("ne", NE))
+        _op(name, code, _comparison_cases(code), name, f"{name}_", *also, default_out=binary.truth)
+        for name, code, *also in (
+            ("lt", LT, "less"),
+            ("le", LE, "less_equal"),
+            ("gt", GT, "greater"),
+            ("ge", GE, "greater_equal"),
+            ("eq", EQ),
+            ("ne", NE, "not_equal"),
+        )
     ),
 )

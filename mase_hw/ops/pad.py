@@ -145,12 +145,13 @@ def _check(node: str, attributes: Mapping[str, Any]) -> None:
     value, mode = attributes.get("value"), attributes.get("mode", "constant")
     if mode != "constant" or value not in (None, 0, 0.0):
         raise UnsupportedError(
-            "an image can be padded with zeros only",
+            "an image is padded with zeros in hardware; any other finite number is added by a pass",
             node=node,
             field="mode" if mode != "constant" else "value",
             got=mode if mode != "constant" else value,
             expected="constant" if mode != "constant" else 0,
-            remedy="pad with zeros: torch.nn.functional.pad(x, pad)",
+            remedy="run lower_layers_transform_pass before calibration (compile does), and pad with a number that a "
+            "format holds",
         )
 
 

@@ -97,9 +97,14 @@ def _permutation(name: str, dims: Dims, **targets: Any) -> OpDef:
 
 OPS = (
     _permutation("permute", _listed, functions=(torch.permute,), methods=("permute",)),
-    _permutation("transpose", _swap("dim0", "dim1"), functions=(torch.transpose,), methods=("transpose", "transpose_")),
+    _permutation(
+        "transpose",
+        _swap("dim0", "dim1"),
+        functions=(torch.transpose, torch.swapdims),
+        methods=("transpose", "transpose_", "swapdims", "swapdims_"),
+    ),
     _permutation("swapaxes", _swap("axis0", "axis1"), functions=(torch.swapaxes,), methods=("swapaxes", "swapaxes_")),
-    _permutation("movedim", _moved, functions=(torch.movedim,), methods=("movedim",)),
+    _permutation("movedim", _moved, functions=(torch.movedim, torch.moveaxis), methods=("movedim", "moveaxis")),
     _permutation("t", _reversed, functions=(torch.t,), methods=("t", "t_")),
     OpDef(
         name="pixel_shuffle",

@@ -112,9 +112,7 @@ ARITHMETIC = (
     *_plain("matmul bmm mm mv addmm baddbmm", BUILTIN),
     *_plain("tan sinh cosh var std min max", BUILTIN),
     *_plain("square log1p", BUILTIN),
-    *_plain("any all diff triu tril einsum", BUILTIN),
-    _op("floor_divide", BUILTIN, operator.floordiv, torch.floor_divide, "floor_divide"),
-    _op("remainder", BUILTIN, operator.mod, torch.remainder, "remainder"),
+    *_plain("diff triu tril einsum", BUILTIN),
     _op("and", BUILTIN, operator.and_, torch.logical_and, torch.bitwise_and, "logical_and", "bitwise_and"),
     _op("or", BUILTIN, operator.or_, torch.logical_or, torch.bitwise_or, "logical_or", "bitwise_or"),
     _op("xor", BUILTIN, operator.xor, torch.logical_xor, torch.bitwise_xor, "logical_xor", "bitwise_xor"),
@@ -130,6 +128,7 @@ ARITHMETIC = (
 
 MOVEMENT = (
     *_plain("stack split chunk unbind tile gather", IMPLICIT),
+    *_plain("tensor_split hsplit dsplit split_with_sizes", IMPLICIT),
     *_plain("masked_fill index_select narrow select flip roll", IMPLICIT),
     *_plain("repeat_interleave rot90 take take_along_dim diagonal", IMPLICIT),
     _op(

@@ -284,8 +284,8 @@ OPS = (
         ABS,
         _plain_cases(ABS),
         "implicit_func",
-        functions=(torch.abs, operator.abs),
-        methods=("abs", "abs_"),
+        functions=(torch.abs, torch.absolute, operator.abs),
+        methods=("abs", "abs_", "absolute", "absolute_"),
         default_out=lambda formats: FixedFormat(
             formats["data_in_0"].width, formats["data_in_0"].frac_width, signed=False
         ),

@@ -10,7 +10,7 @@ from torch import nn
 
 from mase_hw.compiler.config import CompileConfig, load_config
 from mase_hw.compiler.float_nodes import FloatNode
-from mase_hw.compiler.quantised_graph import run_on_model, traced
+from mase_hw.compiler.quantised_graph import entered, run_on_model, traced
 from mase_hw.compiler.stages import QUANTIZE, quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import GraphError
@@ -74,8 +74,11 @@ def prepare(
             stored[node.name] = {source.name: name for name, source in parameters.items()}
         return graph, {"modified": False}
 
+    model, example_inputs, nested = entered(model, example_inputs)
+    data = data if nested is None else [nested.flat(batch, f"data[{index}]") for index, batch in enumerate(data)]
     with ordinary():
         graph, dummy = traced(model, example_inputs, custom_ops, _silent)
+        graph.nested = nested
         pipeline = quantise_pipeline(dummy, settings, calibration=data)
         pipeline = pipeline.without(*({"float", "rounding"} & set(pipeline.names)))
         pipeline = pipeline.inserted(Step("keep", keep, {}), before=QUANTIZE)

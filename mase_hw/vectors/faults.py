@@ -246,7 +246,8 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
                 rows.append(torch.stack([torch.full_like(differs, number), differs]).cpu())
     if rows:
         of, frames = torch.cat(rows, dim=1)
-        seen = part.differing(node, torch.cat(values), frames)
+        # A frame of a single number has no dimension along which frames could follow each other.
+        seen = part.differing(node, torch.cat(values) if right.dim() else torch.stack(values), frames)
         table[of[seen], frames[seen]] = True
     return table
 

@@ -118,6 +118,7 @@ class Playback:
         with undisturbed(self.graph.model):
             for begin in range(0, len(frames), step):
                 part = floats[begin * per_row : (begin + step) * per_row]
+                part = part.reshape(self.values[node].shape) if self._alone else part
                 parts.append(self._differing(node, part, frames[begin : begin + step]))
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
 

@@ -135,14 +135,6 @@ def test_shape_mismatch(out: Path, shape: tuple[int, ...]) -> None:
     refused(out, GraphError, texts, seeded(MLP), torch.zeros(shape))
 
 
-def test_a_stored_tensor_as_result(out: Path) -> None:
-    class OnlyAConstant(TwoInputs):
-        def forward(self, x: Tensor, y: Tensor) -> Tensor:
-            return self.a(x), self.a.weight  # type: ignore[return-value]
-
-    refused(out, UnsupportedError, ["does not depend on its inputs", "a_weight"], OnlyAConstant().eval(), (X, X))
-
-
 def test_calibration_data(out: Path) -> None:
     for data, kind, text in (
         ([], ConfigError, "no calibration data"),

@@ -89,6 +89,27 @@ QUOTIENTS: dict[str, Piece] = {
     "stored_mask": lambda s, x, y: x.masked_fill(s.scale > 1, 0.5),
 }
 
+FORMULAS: dict[str, Piece] = {
+    "addcmul": lambda s, x, y: torch.addcmul(x, y, x, value=0.5),
+    "addcdiv": lambda s, x, y: x.addcdiv(y, s.scale, value=-2),
+    "lerp": lambda s, x, y: torch.lerp(x, y, 0.3),
+    "lerp_by_channels": lambda s, x, y: torch.lerp(x, y, s.scale),
+    "frac": lambda s, x, y: x.frac(),
+    "logaddexp": lambda s, x, y: torch.logaddexp(x, y),
+    "hypot": lambda s, x, y: x.hypot(y),
+    "degrees": lambda s, x, y: torch.rad2deg(x),
+    "inner": lambda s, x, y: torch.inner(x, s.left.new_ones(2, 5)),
+    "down": lambda s, x, y: torch.div(x, 0.75, rounding_mode="floor"),
+    "cut": lambda s, x, y: x.div(y.abs() + 0.3, rounding_mode="trunc"),
+    "whole": lambda s, x, y: y // 0.5,
+    "whole_by_channels": lambda s, x, y: torch.floor_divide(x, s.scale),
+    "of_number": lambda s, x, y: 4 // (y.abs() + 0.5),
+    "remainder": lambda s, x, y: x % 0.5,
+    "negative_remainder": lambda s, x, y: torch.remainder(y, -2),
+    "fmod": lambda s, x, y: torch.fmod(y, 1),
+    "difference": lambda s, x, y: torch.subtract(x, y).multiply(2),
+}
+
 
 def bits(width: int) -> dict[str, Any]:
     keys = ("data_in_width", "weight_width", "data_out_width")
@@ -97,8 +118,8 @@ def bits(width: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("pieces", "width", "lanes"),
-    [(PRODUCTS, 8, 2), (SUMS, 6, 3), (TRUTHS, 4, 4), (QUOTIENTS, 7, 3)],
-    ids=["products", "sums", "truths", "quotients"],
+    [(PRODUCTS, 8, 2), (SUMS, 6, 3), (TRUTHS, 4, 4), (QUOTIENTS, 7, 3), (FORMULAS, 9, 2)],
+    ids=["products", "sums", "truths", "quotients", "formulas"],
 )
 def test_arithmetic(pieces: Mapping[str, Piece], width: int, lanes: int, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -40,6 +40,7 @@ def test_ports(designs: dict[str, mase_hw.Design]) -> None:
         "valid": "data_in_0_valid",
         "ready": "data_in_0_ready",
         "tensor": "x",
+        "path": "x",
         "shape": [1, 4],
         "streamed": [1, 4],
         "layout": None,

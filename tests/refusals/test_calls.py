@@ -81,7 +81,9 @@ EXAMPLES: list[tuple[Made, tuple[str, ...]]] = [
     (lambda: b"abc", ("the example is no input of a model", "bytes")),
     (lambda: {"x": 3.0}, ("not a tensor but float",)),
     (lambda: {"x": None}, ("not a tensor but NoneType",)),
-    (lambda: [{"x": X}], ("not a tensor but dict",)),
+    (lambda: [{"x": X}], ("the model cannot be run on the example", "not dict")),
+    (lambda: [[None]], ("not a tensor but list",)),
+    (lambda: {"y": X, "z": 1}, ("the model cannot be run on the example", "not dict")),
 ]
 
 

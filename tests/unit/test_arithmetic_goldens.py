@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -50,6 +51,26 @@ def test_quotients(
         assert result == wanted, (n, d)
 
 
+@pytest.mark.parametrize("overflow", Overflow)
+@pytest.mark.parametrize(("name", "function"), [("floor_quotient", math.floor), ("trunc_quotient", math.trunc)])
+@pytest.mark.parametrize(("over", "under"), [(S5, S4), (U4, S5), (S5, U4), (FixedFormat(5, -1), FixedFormat(4, 3))])
+def test_whole_quotients(
+    name: str, function: Callable[[Fraction], int], over: FixedFormat, under: FixedFormat, overflow: Overflow
+) -> None:
+    """In the format that the op chooses no quotient saturates; a number divided by zero is the end of it."""
+    op = default_catalogue()[name]
+    assert op.exact_out is not None
+    out = op.exact_out({"data_in_0": over, "data_in_1": under}, (1,), {})
+    pairs = list(itertools.product(codes(over), codes(under)))
+    a = Arithmetic({"data_in_0": over, "data_in_1": under, "data_out_0": out}, Rounding.HALF_UP, overflow)
+    found = golden(name, a, data_in_0=[n for n, _ in pairs], data_in_1=[d for _, d in pairs])
+    for (n, d), result in zip(pairs, found, strict=True):
+        if d:
+            assert result == function(Fraction(n, d) * Fraction(2) ** (under.frac_width - over.frac_width)), (n, d)
+        else:
+            assert result == (out.max_mantissa if n > 0 else out.min_mantissa if n < 0 else 0)
+
+
 @pytest.mark.parametrize(
     ("name", "function"), [("floor", math.floor), ("ceil", math.ceil), ("round", round), ("trunc", math.trunc)]
 )
@@ -86,6 +107,13 @@ def test_choices(reverse: bool) -> None:
     for (c, x, y), result in zip(triples, found, strict=True):
         value = Fraction(x, 4) if (c != 0) != reverse else Fraction(y, 2)
         assert result == by_fraction(value, (4, 0, True), "HALF_UP", "WRAP")
+
+
+def test_stored_results() -> None:
+    """The constant, whatever the data is."""
+    a = Arithmetic({"data_in_0": S4, "constant": S5, "data_out_0": FixedFormat(4, 1)}, Rounding.TRUNC)
+    found = golden("stored_result", a, data_in_0=[1, 2], constant=codes(S5))
+    assert found == [by_fraction(Fraction(m, 4), (4, 1, True), "TRUNC", "SATURATE") for m in codes(S5)]
 
 
 def test_copies() -> None:

@@ -18,6 +18,7 @@ from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import open_results
 from mase_hw.ir.trace.inplace import follow_writes
+from mase_hw.ir.trace.nested import NAMES
 from mase_hw.ir.trace.shapes import ShapeAware, drop_questions
 from mase_hw.user_code import first_line, place, user_code
 from mase_hw.user_code import reason as reason_of
@@ -69,6 +70,13 @@ class MaseTracer(fx.Tracer):
 
 class ShapeTracer(ShapeAware, MaseTracer):
     """The same, with an example of the inputs whose shapes may steer Python code."""
+
+    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
+        """The inputs of a model whose tensors are held in containers are those tensors, by name."""
+        names = getattr(type(self.root), NAMES, None)
+        if names is None:
+            return super().create_args_for_root(root_fn, is_module, concrete_args)
+        return root_fn, [self.root, *(self.create_proxy("placeholder", name, (), {}) for name in names)]
 
 
 def trace_torch_module(

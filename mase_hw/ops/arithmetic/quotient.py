@@ -54,7 +54,8 @@ def quotient_bits(p: BinaryParams) -> int:
     return max(1, width + p.DATA_OUT_0_PRECISION_1 - (frac - below))
 
 
-def _build(r: Request) -> BinaryParams:
+def build(r: Request) -> BinaryParams:
+    """Parameters of the divider for a node."""
     plain = binary.build(binary.ADD)(r)
     return dataclasses.replace(plain, OPERATION=int(bool(r.arithmetic.attributes.get("reversed"))))
 
@@ -74,19 +75,19 @@ def _check(node: str, attributes: Mapping[str, Any]) -> None:
     mode = attributes.get("rounding_mode")
     if mode is not None:
         raise UnsupportedError(
-            "a quotient is not rounded to whole numbers in hardware",
+            "a quotient that is rounded to whole numbers is an op of its own",
             node=node,
             field="rounding_mode",
             got=mode,
             expected=None,
-            remedy="write torch.floor(x / y) or torch.trunc(x / y), which round the quotient to its format before",
+            remedy="run lower_arithmetic_transform_pass before calibration (compile does)",
         )
 
 
 S8, U6 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False)
 
 
-def _case(
+def case(
     name: str,
     shape: Sequence[int],
     lanes: int,
@@ -95,22 +96,23 @@ def _case(
     constant: Sequence[int] | None = None,
     **attributes: Any,
 ) -> Case:
-    return Case(name, _build(binary.request(name, shape, lanes, formats, modes, constant, attributes)), 6)
+    """A case of a divider: shape, lanes, formats of dividend, divisor and quotient."""
+    return Case(name, build(binary.request(name, shape, lanes, formats, modes, constant, attributes)), 6)
 
 
 def _cases() -> list[Case]:
     s4, s12 = FixedFormat(4, 1), FixedFormat(12, 5)
     return [
-        _case("plain", (2, 3, 5), 2, (S8, FixedFormat(8, 6), s12)),
-        _case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(9, 3, signed=False)), (Rounding.HALF_UP, Overflow.SATURATE)),
-        _case("mixed_signs", (3, 8), 4, (U6, S8, S8), (Rounding.FLOOR, Overflow.SATURATE)),
-        _case("few_bits", (2, 9), 1, (s4, FixedFormat(3, 0), s4), (Rounding.HALF_AWAY, Overflow.WRAP)),
-        _case("coarse", (2, 9), 3, (FixedFormat(10, 6), FixedFormat(4, 1), FixedFormat(5, 0))),
-        _case("all_dropped", (2, 9), 3, (FixedFormat(4, 8), s4, FixedFormat(4, 0)), (Rounding.FLOOR, Overflow.WRAP)),
-        _case("wide", (9, 3), 3, (FixedFormat(24, 9), FixedFormat(20, 10), FixedFormat(24, 8))),
-        _case("by_number", (3, 10), 4, (S8, FixedFormat(3, 0), S8), constant=()),
-        _case("number_by", (3, 10), 3, (S8, FixedFormat(4, 0), s12), constant=(), reversed=True),
-        _case("per_channel", (2, 3, 10), 4, (S8, FixedFormat(6, 4), S8), (Rounding.TRUNC, Overflow.SATURATE), (10,)),
+        case("plain", (2, 3, 5), 2, (S8, FixedFormat(8, 6), s12)),
+        case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(9, 3, signed=False)), (Rounding.HALF_UP, Overflow.SATURATE)),
+        case("mixed_signs", (3, 8), 4, (U6, S8, S8), (Rounding.FLOOR, Overflow.SATURATE)),
+        case("few_bits", (2, 9), 1, (s4, FixedFormat(3, 0), s4), (Rounding.HALF_AWAY, Overflow.WRAP)),
+        case("coarse", (2, 9), 3, (FixedFormat(10, 6), FixedFormat(4, 1), FixedFormat(5, 0))),
+        case("all_dropped", (2, 9), 3, (FixedFormat(4, 8), s4, FixedFormat(4, 0)), (Rounding.FLOOR, Overflow.WRAP)),
+        case("wide", (9, 3), 3, (FixedFormat(24, 9), FixedFormat(20, 10), FixedFormat(24, 8))),
+        case("by_number", (3, 10), 4, (S8, FixedFormat(3, 0), S8), constant=()),
+        case("number_by", (3, 10), 3, (S8, FixedFormat(4, 0), s12), constant=(), reversed=True),
+        case("per_channel", (2, 3, 10), 4, (S8, FixedFormat(6, 4), S8), (Rounding.TRUNC, Overflow.SATURATE), (10,)),
     ]  # fmt: skip
 
 
@@ -138,7 +140,7 @@ OPS = (
                 "lib/stream_join.sv",
             ),
             params=BinaryParams,
-            build=_build,
+            build=build,
             ports=binary.ports,
             arithmetic=_arithmetic,
             latency=_latency,

@@ -104,7 +104,7 @@ def evaluate_statistic(
     """
     statistic = make_criterion(criterion)
     frame = _frame_size(graph_or_model)
-    model = graph_or_model.model if isinstance(graph_or_model, MaseGraph) else graph_or_model
+    model = graph_or_model.called if isinstance(graph_or_model, MaseGraph) else graph_or_model
     if not isinstance(model, nn.Module):
         raise ConfigError("only a graph or a module can be evaluated", field="model", got=type(model).__name__)
     model, place = _on_device(model, device)

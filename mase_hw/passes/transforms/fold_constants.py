@@ -14,6 +14,7 @@ from mase_hw.ir.module_paths import vanished
 from mase_hw.ir.trace.inplace import written
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
+from mase_hw.passes.transforms.constant_results import constant_results
 
 DROPOUTS = (
     nn.functional.dropout,
@@ -38,16 +39,18 @@ def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
         args: None.
 
     Returns:
-        The graph, ``modified``, and ``constants``: node -> new parameter or buffer.
+        The graph, ``modified``, ``constants``: node -> new parameter or buffer, and ``results``: nodes that give a
+        stored tensor as a result of the model, one frame of it for each frame of another stream.
 
     Raises:
         GraphError: If the graph is quantised already.
     """
     edit.refuse_quantised(graph, "folding constants")
     constants = fold_constants(graph)
-    if constants:
+    results = constant_results(graph)
+    if constants or results:
         edit.finish(graph)
-    return graph, {"modified": bool(constants), "constants": constants}
+    return graph, {"modified": bool(constants or results), "constants": constants, "results": results}
 
 
 def fold_constants(graph: MaseGraph) -> dict[str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.trace.inplace import written
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.lowering import choices, comparisons, products, scaling
+from mase_hw.passes.transforms.lowering.compounds import COMPOUNDS
 from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.operands import expression_of
+from mase_hw.passes.transforms.lowering.operands import Rule, expression_of
 
 RULES = {**scaling.RULES, **comparisons.RULES, **products.RULES, **choices.RULES}
 """Which op is expressed by which rule, unless it has hardware of its own."""
@@ -27,6 +30,8 @@ def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mas
     - ``where`` and ``masked_fill`` with numbers or stored tensors become a choice with a constant, or products with 0
       and 1 where the condition is stored.
     - A division by powers of two becomes a product with their reciprocals, which is exact.
+    - A formula with a name (``addcmul``, ``lerp``, ``logaddexp``, ``frac``, ``any``) becomes what it stands for, and a
+      division with ``rounding_mode`` a whole quotient.
     - Comparisons with a number compare codes with a constant; ``logical_and`` and its relatives become a minimum, a
       maximum or a comparison of single bits; a conversion of a truth value to a number renames it.
 
@@ -44,12 +49,22 @@ def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mas
         GraphError: If the graph is quantised already.
     """
     edit.refuse_quantised(graph, "lowering")
+    # What a formula is written with may have to be written with something else in its turn.
+    lowered = _lower(graph, COMPOUNDS, {})
+    lowered = {**_lower(graph, RULES, REFINED), **lowered}
+    if lowered:
+        edit.finish(graph)
+    return graph, {"modified": bool(lowered), "lowered": lowered}
+
+
+def _lower(graph: MaseGraph, rules: Mapping[str, Rule], refined: Mapping[str, Rule]) -> dict[str, str]:
+    """Apply rules once to what is there; node -> what it was."""
     lowered: dict[str, str] = {}
     for node in graph.nodes:
         op = graph.op_of(node)
         if op is None or written(node, graph.model) is not None:
             continue
-        rule = REFINED.get(op.name) or (RULES.get(op.name) if op.golden is None else None)
+        rule = refined.get(op.name) or (rules.get(op.name) if op.golden is None else None)
         if rule is None:
             continue
         expression = expression_of(graph, node)
@@ -57,6 +72,4 @@ def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mas
         if body is not None:
             lowered[node.name] = str(graph.meta_of(node).common.mase_op)
             expand(graph, node, body.module, body.sources)
-    if lowered:
-        edit.finish(graph)
-    return graph, {"modified": bool(lowered), "lowered": lowered}
+    return lowered

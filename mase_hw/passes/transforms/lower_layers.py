@@ -19,6 +19,7 @@ from mase_hw.passes.transforms.lowering.cells import CELLS, lower_cell
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.recurrent import lower_recurrent
 from mase_hw.passes.transforms.lowering.rules import RULES
+from mase_hw.passes.transforms.lowering.whole import results_apart, whole_frames
 
 
 @graph_pass("lower_layers_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
@@ -28,6 +29,8 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
     A rule for each is in ``mase_hw/passes/transforms/lowering``. The result is the same up to the order in which
     floats are added. The node that computes the result keeps the name; where several are needed the path of the module
     names all of them, so that a configuration reaches them by it. What no rule covers stays as it is.
+
+    A reduction of all dimensions (``x.mean()``) of an example with one row along dimension 0 is that of a frame.
 
     Args:
         graph: A float graph with common metadata, calibrated later. Slices are lowered after this.
@@ -40,7 +43,7 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
         GraphError: If the graph is quantised already.
     """
     edit.refuse_quantised(graph, "lowering")
-    lowered = _without_indices(graph)
+    lowered = {**results_apart(graph), **whole_frames(graph), **_without_indices(graph)}
     while found := _lower(graph):
         # What a rule makes may be lowered in its turn.
         lowered = {**found, **lowered}

@@ -160,7 +160,10 @@ class Planner:
             formats[op.constant], reasons[op.constant] = self._constant(
                 node, op, config, operands.constant, operands.number
             )
-        if op.inner is None:
+        if op.exact_out is not None:
+            shape = self.graph.tensor(node, "data_in_0").shape
+            formats["data_out_0"], reasons["data_out_0"] = op.exact_out(formats, shape, attributes), "exact"
+        elif op.inner is None:
             formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
         else:
             for name in op.inner.names(attributes):
@@ -190,8 +193,6 @@ class Planner:
         self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], formats: Mapping[str, FixedFormat]
     ) -> tuple[FixedFormat, str]:
         """Format of a result: configured, as the input, or from what was observed."""
-        if op.exact_out is not None:
-            return op.exact_out(formats, self.graph.tensor(node, "data_in_0").shape, self._attributes(node)), "exact"
         width, frac, signed = config.of("data_out_0")
         wide = self.args.output_width
         open_width = op.default_out is None and "data_out_width" not in specific and frac is None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -65,15 +67,13 @@ class ZeroPad(nn.Module):
     Args:
         amounts: As of :class:`EdgePad`.
         shape: Of the input, ``(N, C, *size)``.
-        value: In place of zero.
     """
 
-    def __init__(self, amounts: Sequence[int], shape: Sequence[int], value: float = 0.0) -> None:
+    def __init__(self, amounts: Sequence[int], shape: Sequence[int]) -> None:
         super().__init__()
         pairs = [(amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)]
         self.around = [*[(0, 0)] * (len(shape) - 2 - len(pairs)), *reversed(pairs)]
         self.shape = list(shape)
-        self.value = value
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, C, *size)`` -> larger or smaller."""
@@ -87,17 +87,70 @@ class ZeroPad(nn.Module):
         if not any(amounts):
             return x
         if len(sizes) < 3:
-            return F.pad(x, amounts, value=self.value)
+            return F.pad(x, amounts)
         if any(amounts[:4]):
             images = space_as_images(x, self.shape[1], sizes)
-            images = F.pad(images, amounts[:4], value=self.value)
+            images = F.pad(images, amounts[:4])
             sizes = [sizes[0], sizes[1] + sum(amounts[2:4]), sizes[2] + sum(amounts[:2])]
             x = images_as_space(images, sizes[0], self.shape[1], sizes[1:])
         if any(amounts[4:]):
             flat = x.reshape(-1, self.shape[1], sizes[0], sizes[1] * sizes[2])
-            flat = F.pad(flat, [0, 0, *amounts[4:]], value=self.value)
+            flat = F.pad(flat, [0, 0, *amounts[4:]])
             x = flat.reshape(-1, self.shape[1], sizes[0] + sum(amounts[4:]), *sizes[1:])
         return x
+
+
+class AnyPad(nn.Module):
+    """Zeros around any dimensions but the first: each of them as the rows of an image of one channel.
+
+    Args:
+        amounts: Before and behind each dimension, the last one first; a negative amount cuts.
+        shape: Of the input.
+    """
+
+    def __init__(self, amounts: Sequence[int], shape: Sequence[int]) -> None:
+        super().__init__()
+        pairs = [(amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)]
+        self.around = [*[(0, 0)] * (len(shape) - len(pairs)), *reversed(pairs)]
+        self.shape = list(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> larger or smaller."""
+        sizes = list(self.shape)
+        for dim, (before, after) in enumerate(self.around):
+            begin, end = max(-before, 0), sizes[dim] - max(-after, 0)
+            if (begin, end) != (0, sizes[dim]):
+                x = x.narrow(dim, begin, end - begin)
+                sizes[dim] = end - begin
+            if before > 0 or after > 0:
+                rows = x.reshape(-1, 1, sizes[dim], math.prod(sizes[dim + 1 :]))
+                sizes[dim] += max(before, 0) + max(after, 0)
+                x = F.pad(rows, [0, 0, max(before, 0), max(after, 0)]).reshape(-1, *sizes[1:])
+        return x
+
+
+class ValuePad(nn.Module):
+    """A number around a tensor: zeros, and a stored tensor that is this number there and 0 inside is added.
+
+    Args:
+        zeros: Puts zeros there; None if ``F.pad`` does.
+        amounts: As :func:`torch.nn.functional.pad` takes them.
+        shape: Of the input.
+        value: The number.
+    """
+
+    def __init__(self, zeros: nn.Module | None, amounts: Sequence[int], shape: Sequence[int], value: float) -> None:
+        super().__init__()
+        self.zeros, self.amounts = zeros, list(amounts)
+        padded = len(amounts) // 2
+        sizes = [1] * (len(shape) - padded) + list(shape[len(shape) - padded :])
+        self.frame: Tensor
+        self.register_buffer("frame", F.pad(torch.zeros(sizes), self.amounts, value=value))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> larger or smaller."""
+        padded: Tensor = F.pad(x, self.amounts) if self.zeros is None else self.zeros(x)
+        return padded + self.frame
 
 
 def amounts_of(attributes: Mapping[str, Any], spatial: int) -> list[int] | None:
@@ -108,18 +161,25 @@ def amounts_of(attributes: Mapping[str, Any], spatial: int) -> list[int] | None:
 
 
 def pad(call: Call) -> nn.Module | None:
-    """A padding that ``fixed_zero_pad2d`` is not."""
+    """A padding that ``fixed_zero_pad2d`` is not: other dimensions, other values than zero, less than nothing."""
     shape = call.shapes[0]
     spatial = len(shape) - 2
     amounts = amounts_of(call.attributes, spatial) if 1 <= spatial <= 3 else None
-    if amounts is None:
-        return None
     mode = MODES.get(call.op, str(call.attributes.get("mode", "constant")))
     if mode != "constant":
-        return None if min(amounts, default=0) < 0 else EdgePad(mode, amounts, shape[2:])
-    if spatial < 3 and min(amounts, default=0) >= 0:
-        return None
-    return ZeroPad(amounts, shape, float(call.attributes.get("value") or 0.0))
+        return None if amounts is None or min(amounts, default=0) < 0 else EdgePad(mode, amounts, shape[2:])
+    value = float(call.attributes.get("value") or 0.0)
+    zeros: nn.Module | None = None
+    if amounts is None:
+        amounts = amounts_of(call.attributes, len(shape) - 1)
+        if amounts is None or not math.isfinite(value):
+            return None
+        zeros = AnyPad(amounts, shape)
+    elif spatial == 3 or min(amounts, default=0) < 0:
+        zeros = ZeroPad(amounts, shape)
+    if value and math.isfinite(value) and max(amounts, default=0) > 0:
+        return ValuePad(zeros, amounts, shape, value)
+    return zeros
 
 
 class PaddedConv(nn.Module):

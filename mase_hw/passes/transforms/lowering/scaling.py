@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.passes.transforms.lowering import comparisons
+from mase_hw.passes.transforms.lowering.compounds import whole_quotient
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, Rule, formula, number_of
 
 FUNCTIONS = {0.5: torch.sqrt, -0.5: torch.rsqrt, -1.0: torch.reciprocal}
@@ -54,10 +55,13 @@ def _power(e: Expression) -> Body | None:
 
 
 def _divided(e: Expression) -> Body | None:
-    """A division by powers of two is a product."""
-    if e.args.get("rounding_mode") is not None or len(e.operands) != 2:
+    """A division by powers of two is a product; one that is rounded to whole numbers is an op of its own."""
+    if len(e.operands) != 2:
         return None
     x, y = e.operands
+    mode = e.args.get("rounding_mode")
+    if mode is not None:
+        return whole_quotient(str(mode), x, y)
     number = number_of(y)
     if number is not None:
         return formula(lambda s, a: torch.mul(a, 1 / number), x) if _power_of_two(number) else None

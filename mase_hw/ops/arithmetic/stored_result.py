@@ -1,0 +1,166 @@
+"""A stored tensor as a result of the model: one frame of it for each frame of a stream, whatever that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
+
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
+from mase_hw.numerics import cast
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._binary import CONSTANT
+from mase_hw.ops._tensors import CAST_SLICE, format_of, lanes_within, stream_of, tensor_params
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+
+def stored_result(x: Tensor, constant: Tensor) -> Tensor:
+    """``constant``, beside ``x``.
+
+    Args:
+        x: Says when; its values do not matter.
+        constant: Any shape, a tensor that the model stores.
+    """
+    if has_torch_function((x, constant)):  # tracing records one call
+        recorded: Tensor = handle_torch_function(stored_result, (x, constant), x, constant)
+        return recorded
+    return constant.clone()
+
+
+@dataclass(frozen=True)
+class StoredParams:
+    """Parameters of ``fixed_stored``: the stream that says when, the constant, and the result."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    CONSTANT_PRECISION_0: int
+    CONSTANT_PRECISION_1: int
+    CONSTANT_SIGNED: int
+    CONSTANT_TENSOR_SIZE_DIM_0: int
+    CONSTANT_TENSOR_SIZE_DIM_1: int
+    CONSTANT_TENSOR_SIZE_DIM_2: int
+    CONSTANT_PARALLELISM_DIM_0: int
+    CONSTANT_PARALLELISM_DIM_1: int
+    CONSTANT_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``constant`` of any shape -> ``data_out_0`` of that shape; ``data_in_0`` does not matter."""
+    frac = a.formats[CONSTANT].frac_width
+    return {"data_out_0": cast(t[CONSTANT], frac, a.formats["data_out_0"], a.rounding, a.overflow)}
+
+
+def _build(r: Request) -> StoredParams:
+    formats, source, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"], r.shapes[CONSTANT]
+    taken = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], source)
+    given = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shape)
+    return StoredParams(
+        **tensor_params("DATA_IN_0", source, formats["data_in_0"], (taken,)),
+        **tensor_params("CONSTANT", shape, formats[CONSTANT], (given,)),
+        **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (given,)),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _ports(p: StoredParams) -> tuple[Stream, ...]:
+    return stream_of(p, "DATA_IN_0", "in"), stream_of(p, "CONSTANT", "in"), stream_of(p, "DATA_OUT_0", "out")
+
+
+def _arithmetic(p: StoredParams) -> Arithmetic:
+    formats = {name.lower(): format_of(p, name) for name in ("DATA_IN_0", "CONSTANT", "DATA_OUT_0")}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
+
+
+def _latency(p: StoredParams) -> Latency:
+    """In step k of a frame beat k of either side, as long as there are any."""
+    taken, given = (np.arange(port.beats, dtype=np.int64) for port in (_ports(p)[0], _ports(p)[2]))
+    steps = Steps.at(
+        max(taken.size, given.size),
+        needed=(taken,),
+        freed=(taken,),
+        emitted=given,
+        delay=(0,),
+        room=(0,),
+        pipe=1,
+        queue=1,
+        queue_lag=0,
+    )
+    return Latency.from_steps(steps)
+
+
+def _case(
+    name: str,
+    source: Sequence[int],
+    shape: Sequence[int],
+    lanes: tuple[int, int],
+    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+) -> Case:
+    named = dict(zip(("data_in_0", CONSTANT, "data_out_0"), formats, strict=True))
+    sizes = {"data_in_0": tuple(source), CONSTANT: tuple(shape), "data_out_0": tuple(shape)}
+    parallelism = {"data_in_0": (lanes[0],), "data_out_0": (lanes[1],)}
+    return Case(name, _build(Request(name, Arithmetic(named, *modes), sizes, parallelism)))
+
+
+S8, S4 = FixedFormat(8, 4), FixedFormat(4, 1)
+
+
+def _cases() -> list[Case]:
+    down = (Rounding.FLOOR, Overflow.SATURATE)
+    return [
+        _case("longer", (1, 3), (2, 3, 5), (2, 2), (S8, S8, S8)),
+        _case("shorter", (2, 7, 5), (1, 3), (1, 3), (S4, FixedFormat(6, 2, False), FixedFormat(6, 2, False))),
+        _case("as_long", (4, 2), (2, 4), (1, 1), (S4, S8, FixedFormat(7, 2)), down),
+        _case("a_number", (1, 2), (1,), (2, 1), (S4, S8, S8)),
+    ]
+
+
+OPS = (
+    OpDef(
+        name="stored_result",
+        mase_type="builtin_func",
+        functions=(stored_result,),
+        parameters=(CONSTANT,),
+        golden=golden,
+        formats=("data_in_0", CONSTANT, "data_out_0"),
+        exact_inputs=("data_in_0",),
+        default_out=lambda formats: formats[CONSTANT],
+        relayout=lambda layout, shape, attributes: Layout.row_major(shape),
+        hardware=Hardware(
+            module="fixed_stored",
+            file="ops/fixed_stored.sv",
+            dependence_files=("lib/loop_counter.sv", *CAST_SLICE),
+            params=StoredParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            static=(CONSTANT,),
+        ),
+    ),
+)

@@ -1,0 +1,157 @@
+"""What a pass looks at before its rules: several results of one call, and reductions of all that a frame has."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from mase_hw.ir import MaseGraph, MaseMetadata
+from mase_hw.ir.annotate import arguments
+from mase_hw.ops.reductions._reduce import dims_of
+from mase_hw.ops.rows.statistics import correction_of
+from mase_hw.passes.transforms.movement._calls import become, drop, insert
+
+Given = Mapping[str, Any]
+"""Arguments of a call that are no tensors, by name."""
+
+
+def _moment(function: Callable[..., Any]) -> Callable[[Given], tuple[Any, list[Any]]]:
+    return lambda given: (function, [1, bool(correction_of(given))])
+
+
+def _plain(function: Callable[..., Any]) -> Callable[[Given], tuple[Any, list[Any]]]:
+    return lambda given: (function, [1])
+
+
+_OF_ROW: Mapping[str, Callable[[Given], tuple[Any, list[Any]]]] = {
+    "sum": _plain(torch.sum),
+    "mean": _plain(torch.mean),
+    "amax": _plain(torch.amax),
+    "amin": _plain(torch.amin),
+    "max": _plain(torch.amax),
+    "min": _plain(torch.amin),
+    "argmax": _plain(torch.argmax),
+    "argmin": _plain(torch.argmin),
+    "any": _plain(torch.any),
+    "all": _plain(torch.all),
+    "count_nonzero": _plain(torch.count_nonzero),
+    "logsumexp": _plain(torch.logsumexp),
+    "var": _moment(torch.var),
+    "std": _moment(torch.std),
+    "norm": lambda given: (torch.norm, [given.get("p", given.get("ord", 2)), 1]),
+}
+"""The same reduction of the last dimension of a matrix: function, and what follows the tensor."""
+
+
+def whole_frames(graph: MaseGraph) -> dict[str, str]:
+    """Reductions over all dimensions of one frame, as those of its elements in a row; node -> what it was.
+
+    ``x.mean()`` of an example ``(1, ...)`` is one number a frame. Where the example has several rows along dimension 0,
+    it would mix them, and is left as it is.
+    """
+    lowered: dict[str, str] = {}
+    for node in graph.nodes:
+        meta = graph.meta_of(node)
+        name, args = str(meta.common.mase_op), meta.common.args
+        row = _OF_ROW.get(name)
+        if row is None or list(args.tensors) != ["data_in_0"] or list(meta.common.results.tensors) != ["data_out_0"]:
+            continue
+        source = graph.sources(node)["data_in_0"][0]
+        shape = tuple(graph.tensor(source, "data_out_0").shape)
+        if len(shape) < 2 or shape[0] != 1 or args.get("dtype") is not None:
+            continue
+        given = {key: value for key, value in args.items() if key not in args.tensors}
+        if correction_of(given) not in (0, 1) or dims_of(given, len(shape)) != tuple(range(len(shape))):
+            continue
+        made = tuple(graph.tensor(node, "data_out_0").shape)
+        flat = insert(graph, node, torch.reshape, [source], [(1, math.prod(shape))], f"{node.name}_row")
+        function, more = row(given)
+        become(graph, node, function, [flat], more)
+        _shaped(graph, node, made)
+        lowered[node.name] = name
+    return lowered
+
+
+def _shaped(graph: MaseGraph, node: fx.Node, shape: tuple[int, ...]) -> None:
+    """Give a result its shape back, for whoever reads it."""
+    users = list(node.users)
+    back = insert(graph, node.next, torch.reshape, [node], [shape], f"{node.name}_back")
+    for user in users:
+        user.replace_input_with(node, back)
+
+
+_PAIRS: Mapping[str, tuple[Any, Any]] = {
+    "var_mean": (torch.var, torch.mean),
+    "std_mean": (torch.std, torch.mean),
+    "aminmax": (torch.amin, torch.amax),
+}
+_FIELDS: Mapping[str, int] = {"values": 0, "indices": 1, "min": 0, "max": 1}
+
+
+def results_apart(graph: MaseGraph) -> dict[str, str]:
+    """Calls of several results that leave the model as one, each result by itself; and two statistics of one call.
+
+    Returns:
+        Node -> what it was.
+    """
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    changed: dict[str, str] = {}
+    for node in graph.nodes:
+        meta = graph.meta_of(node)
+        name = str(meta.common.mase_op)
+        if name not in (*_PAIRS, "max", "min") or len(meta.common.results.tensors) < 2:
+            continue
+        if output in node.users:
+            _returned(graph, node, output)
+            changed[node.name] = name
+        if name in _PAIRS and _each_by_itself(graph, node, _PAIRS[name]):
+            changed[node.name] = name
+    return changed
+
+
+def _returned(graph: MaseGraph, node: fx.Node, output: fx.Node) -> None:
+    """Let the output read the results one by one."""
+    parts = []
+    for index, tensor in enumerate(graph.meta_of(node).common.results.tensors.values()):
+        with graph.fx_graph.inserting_before(output):
+            part = graph.fx_graph.create_node(
+                "call_function", operator.getitem, (node, index), {}, name=f"{node.name}_{index}"
+            )
+        meta = part.meta["mase"] = MaseMetadata(part, graph.model)
+        op = graph.op_of(part)
+        assert op is not None  # indexing is in every catalogue
+        meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
+        results = {node: graph.meta_of(node).common.results}
+        meta.common.args = arguments(graph, part, results, lambda value: value.detach().clone())
+        meta.common.results["data_out_0"] = tensor.copy()
+        parts.append(part)
+    output.args = fx.node.map_arg(output.args, lambda n: tuple(parts) if n is node else n)
+
+
+def _each_by_itself(graph: MaseGraph, node: fx.Node, functions: tuple[Any, Any]) -> bool:
+    """Two statistics as a call each, for those that are read."""
+    found: list[tuple[fx.Node, int]] = []
+    for user in node.users:
+        field = user.args[1] if user.target in (operator.getitem, getattr) and user.args[0] is node else None
+        index = _FIELDS.get(field) if isinstance(field, str) else field
+        if not isinstance(index, int) or index not in (0, 1):
+            return False
+        found.append((user, index))
+    args = graph.meta_of(node).common.args
+    given = {key: value for key, value in args.items() if key not in args.tensors}
+    if correction_of(given) not in (0, 1) or list(args.tensors) != ["data_in_0"]:
+        return False
+    source = graph.sources(node)["data_in_0"][0]
+    rank = len(graph.tensor(source, "data_out_0").shape)
+    dims, keep = dims_of(given, rank), bool(given.get("keepdim", False))
+    for user, index in found:
+        function = functions[index]
+        moment = function in (torch.var, torch.std)
+        become(graph, user, function, [source], [dims, bool(correction_of(given)), keep] if moment else [dims, keep])
+    drop(graph, [node])
+    return bool(found)

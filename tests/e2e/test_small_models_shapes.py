@@ -1,0 +1,127 @@
+"""Small models whose results are numbers, truth values, parts, paddings: every bit, every cycle, also under stalls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw.errors import MaseHwError
+from tests.e2e.test_joins import check_every_beat
+from tests.e2e.test_small_models_arithmetic import bits
+
+
+class Several(nn.Module):
+    """A function of one tensor, with results in any container."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x)
+
+
+def whole_frames(x: Tensor) -> dict[str, Any]:
+    """One number a frame: what an example of one row says of all dimensions."""
+    return {
+        "sum": x.sum(),
+        "centred": x - x.mean(),
+        "scaled": x / (x.abs().max() + 0.25),
+        "least": x.min() * 2,
+        "place": x.argmax(),
+        "spread": torch.std(x),
+        "shifted": x + x.var(unbiased=False),
+        "length": torch.linalg.vector_norm(x),
+        "log": x.logsumexp((0, 1, 2)),
+        "any": (x > 1.25).any(),
+        "all": torch.all(x > -1.5),
+        "count": torch.count_nonzero(x > 0),
+        "kept": x.amax((0, 1, 2), keepdim=True),
+    }
+
+
+def parts(x: Tensor) -> dict[str, Any]:
+    """Several results of one call, parts of unequal sizes, reductions of truth values."""
+    both = torch.var_mean(x, 1)
+    return {
+        "both": both,
+        "std": torch.std_mean(x, -1, keepdim=True)[0],
+        "ends": torch.aminmax(x, dim=2),
+        "values": torch.max(x, 1),
+        "any": (x > 0.75).any(1),
+        "all": (x > -1.0).all(-1, keepdim=True),
+        "nonzero": torch.count_nonzero(x.relu(), dim=1),
+        "split": torch.cat([t * (i + 1) for i, t in enumerate(torch.tensor_split(x, 3, dim=1))][::-1], 1),
+        "sizes": x.split_with_sizes([1, 3, 1], -1)[1],
+        "swapped": torch.swapdims(x, 1, 2).moveaxis(1, 2),
+    }
+
+
+def paddings(x: Tensor) -> dict[str, Any]:
+    """Other numbers than zero, other dimensions than rows and columns, and less than nothing."""
+    return {
+        "value": F.pad(x, (1, 2, 0, 1), value=1.5),
+        "layer": F.pad(F.relu(x), (1, 0, 2, 1), value=-0.5),
+        "channels": F.pad(x, (0, 0, 1, 0, 1, 2), value=-1.0),
+        "cut": F.pad(x, (-1, 2, 1, -2), value=0.75),
+        "sequence": F.pad(x.flatten(2), (2, 2), value=0.25),
+        "row": F.pad(x.flatten(1), (3, 1)),
+        "rows": F.pad(x.flatten(1, 2), (0, 0, 2, 0), value=2.0),
+    }
+
+
+MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
+    "whole_frames": (whole_frames, (3, 5), 8, 2),
+    "parts": (parts, (8, 5), 6, 3),
+    "paddings": (paddings, (3, 4, 5), 7, 2),
+}
+"""Function, shape of a frame, bits, lanes."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shapes(name: str, tmp_path: Path) -> None:
+    function, shape, width, lanes = MODELS[name]
+    x = torch.randn(8, *shape, generator=torch.Generator().manual_seed(4))
+    config = {**bits(width), "hardware": {"max_parallelism": lanes}}
+    frames = list(x.split(1))
+    design = mase_hw.compile(Several(function), frames[0], config, out=tmp_path / "bundle", calibration=frames)
+    with torch.no_grad():
+        wanted = [torch.utils._pytree.tree_leaves(design.model(frame)) for frame in frames]
+        real = [torch.utils._pytree.tree_leaves(function(frame)) for frame in frames]
+    for stalls in (None, 0.3):
+        simulation = design.simulate(x, engine="batch", stalls=stalls, seed=3, work_dir=tmp_path / "work")
+        assert simulation.passed
+        assert len(simulation.outputs) == len(wanted[0])
+        for index, (path, output) in enumerate(simulation.results.items()):
+            each, floats = (torch.stack([frame[index] for frame in of]) for of in (wanted, real))
+            assert torch.equal(output.reshape(each.shape), each.double()), path
+            assert len(output.unique()) > 1, path
+            error, signal = (floats.double() - each).square().mean(), floats.double().square().mean()
+            assert error < 0.3 * signal, path  # what it computes is what the model says; the bits are held above
+        if stalls is None:
+            assert design.timing["exact"]
+            check_every_beat(design, simulation.result, 8)
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda x: x % 0.75, "a remainder of a division by a power of two"),
+        (lambda x: F.pad(x, (1, 1), value=float("-inf")), "has infinite values"),
+        (lambda x: x.sum(), "over dimension 0 would be one over frames"),
+        (lambda x: x.mean((0, 1)), "dimension"),
+    ],
+    ids=["remainder", "minus infinity", "sum of rows", "mean of rows"],
+)
+def test_refused(function: Callable[[Tensor], Any], says: str, tmp_path: Path) -> None:
+    """Of an example with several rows, a reduction of all dimensions would mix them."""
+    with pytest.raises(MaseHwError, match=says):
+        mase_hw.compile(Several(function), torch.randn(2, 3, 5), out=tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
