@@ -29,7 +29,7 @@ class Several(nn.Module):
 
 
 def whole_frames(x: Tensor) -> dict[str, Any]:
-    """One number a frame: what an example of one row says of all dimensions."""
+    """One number for each frame: what an example of one row says of all dimensions."""
     return {
         "sum": x.sum(),
         "centred": x - x.mean(),
