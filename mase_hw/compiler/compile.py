@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from mase_hw.compiler.config import CompileConfig, load_config
-from mase_hw.compiler.quantised_graph import as_module, entered, run_on_model, saying, traced
+from mase_hw.compiler.quantised_graph import entered, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.design.design import Design, Progress
@@ -70,12 +70,11 @@ def compile(
             module, nested = model.model, model.nested
             example_inputs = example_inputs if nested is None else nested.flat(example_inputs, "example_inputs")
         else:
-            module, example_inputs, nested = entered(model, example_inputs)
+            module, example_inputs, nested = entered(model, example_inputs, custom_ops)
         if nested is not None:
             calibration = None if calibration is None else nested.batches(calibration)
             vectors = None if vectors is None else nested.flat(vectors, "vectors")
         catalogue = model.catalogue if isinstance(model, MaseGraph) else None
-        module = as_module(module, custom_ops, catalogue)
         graph, dummy = traced(module, example_inputs, custom_ops, tell, catalogue)
         graph.nested = nested
         if is_quantised(module):

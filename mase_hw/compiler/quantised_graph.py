@@ -53,10 +53,9 @@ def quantised_graph(
     Raises:
         MaseHwError: Whatever is wrong with the model or the configuration.
     """
-    model, example_inputs, nested = entered(model, example_inputs)
+    model, example_inputs, nested = entered(model, example_inputs, custom_ops)
     calibration = calibration if nested is None else nested.batches(calibration)
     with ordinary():
-        model = as_module(model, custom_ops)
         graph, dummy = traced(model, example_inputs, custom_ops, tell)
         graph.nested = nested
         return run_on_model(quantise_pipeline(dummy, settings, calibration=calibration), graph, model, dummy, tell)
@@ -72,11 +71,16 @@ def as_module(
     return model
 
 
-def entered(model: nn.Module, example_inputs: Any) -> tuple[nn.Module, Any, Nested | None]:
+def entered(
+    model: nn.Module | ExportedProgram,
+    example_inputs: Any,
+    custom_ops: Mapping[str, Any] | None = None,
+) -> tuple[nn.Module, Any, Nested | None]:
     """A model as one of tensors by name, the example so, and what its tensors were held in; None if in nothing."""
     if is_program(model):
-        return model, example_inputs, None
+        return as_module(model, custom_ops), example_inputs, None
     check_model(model)
+    assert isinstance(model, nn.Module)  # anything else was refused
     nested = Nested.of(model, example_inputs)
     if nested is None:
         return model, example_inputs, None
