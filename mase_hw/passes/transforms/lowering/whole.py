@@ -51,8 +51,8 @@ _OF_ROW: Mapping[str, Callable[[Given], tuple[Any, list[Any]]]] = {
 def whole_frames(graph: MaseGraph) -> dict[str, str]:
     """Reductions over all dimensions of one frame, as those of its elements in a row; node -> what it was.
 
-    ``x.mean()`` of an example ``(1, ...)`` is one number for each frame. Where the example has several rows along dimension 0,
-    it would mix them, and is left as it is.
+    ``x.mean()`` of an example ``(1, ...)`` is one number for each frame. Where the example has several rows along
+    dimension 0, it would mix them, and is left as it is.
     """
     lowered: dict[str, str] = {}
     for node in graph.nodes:
