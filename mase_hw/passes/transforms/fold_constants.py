@@ -14,7 +14,7 @@ from mase_hw.ir.module_paths import vanished
 from mase_hw.ir.trace.inplace import written
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
-from mase_hw.passes.transforms.constant_results import constant_results
+from mase_hw.passes.transforms.movement._stored_results import constant_results
 
 DROPOUTS = (
     nn.functional.dropout,
