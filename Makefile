@@ -28,8 +28,9 @@ export YOWASP_CACHE_DIR ?= $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/cache/y
 MODEL ?=
 CONFIG ?=
 OUT ?= build/$(if $(MODEL),$(notdir $(basename $(firstword $(subst :, ,$(MODEL))))),digits_mlp)
-# The second example lies beside the first.
+# The other examples lie beside the first.
 CNN_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_cnn
+VIT_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_vit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -56,6 +57,8 @@ ifeq ($(MODEL),)
 	@$(BIN)/python examples/digits_mlp.py --out '$(OUT)'
 	@echo "==> Running the convolutional digits example into $(CNN_OUT)"
 	@$(BIN)/python examples/digits_cnn.py --out '$(CNN_OUT)'
+	@echo "==> Running the digits transformer into $(VIT_OUT)"
+	@$(BIN)/python examples/digits_vit.py --out '$(VIT_OUT)'
 else
 	@echo "==> Compiling $(MODEL) into $(OUT) and simulating it"
 	@$(BIN)/mase-hw compile '$(MODEL)' $(if $(CONFIG),--config '$(CONFIG)') --out '$(OUT)' --simulate

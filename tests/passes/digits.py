@@ -88,6 +88,14 @@ def _start(seed: int) -> dict[str, int]:
 
 
 @functools.cache
+def digits_vit(epochs: int = 30) -> Digits:
+    """The transformer; some seconds of training. 30 epochs are the example's own."""
+    example = _example("digits_mlp")
+    data = example.load()
+    return _made(data, example.train(data, _example("digits_vit").DigitsViT, epochs=epochs))
+
+
+@functools.cache
 def digits_cnn(seed: int = 0, epochs: int = 8) -> Digits:
     """The convolutional one with its batch norms folded; some seconds of training."""
     example = _example("digits_mlp")
