@@ -51,7 +51,7 @@ def _sizes(value: Any, dims: int) -> tuple[int, ...]:
 
 
 def _layer_norm(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
-    return nn.LayerNorm(tuple(w.shape), rest[0] if rest else 1e-5, bias=b is not None, **_META)
+    return nn.LayerNorm(list(w.shape), rest[0] if rest else 1e-5, bias=b is not None, **_META)
 
 
 LAYERS: dict[Any, tuple[int, Callable[..., nn.Module]]] = {
