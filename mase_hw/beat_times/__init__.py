@@ -11,5 +11,19 @@ from mase_hw.beat_times.alone import heads, sustained
 from mase_hw.beat_times.blocks import UNLIMITED
 from mase_hw.beat_times.network import BeatNetwork, Edge
 from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Solved
+from mase_hw.beat_times.waiting import HELD, STARVED, WORKING, Waits
 
-__all__ = ["LONG_AGO", "UNLIMITED", "BeatNetwork", "Cycles", "Edge", "Solved", "heads", "sustained"]
+__all__ = [
+    "HELD",
+    "LONG_AGO",
+    "STARVED",
+    "UNLIMITED",
+    "WORKING",
+    "BeatNetwork",
+    "Cycles",
+    "Edge",
+    "Solved",
+    "Waits",
+    "heads",
+    "sustained",
+]

@@ -10,6 +10,7 @@ from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, plan, step_cut
 from mase_hw.beat_times.nodes import Latest, Reading, Run
 from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Solved, Times
 from mase_hw.beat_times.solver import Solver
+from mase_hw.beat_times.waiting import Waits, waits
 from mase_hw.steps import Steps
 
 
@@ -156,6 +157,24 @@ class BeatNetwork:
             # Every evaluation of a block that changes anything settles at least one more beat somewhere.
             self._solver.settle(100 + 4 * sum(edge.beats for edge in self.edges))
         self.frames += 1
+
+    def waits(self, number: int) -> Waits:
+        """When a module worked and what it waited for, in all frames solved so far.
+
+        Args:
+            number: Of the module, in the order in which they were added.
+        """
+        stage = self._stages[number]
+        offered: list[Cycles] = []
+        taken: list[Cycles | None] = []
+        for index, edge in enumerate(stage.inputs):
+            came = self.edges[edge].offers if not stage.steps.room[index] else stage.entered[index]
+            assert came is not None, "no frame is solved"
+            offered.append(came.array())
+        for edge in stage.outputs:
+            takes = self.edges[edge].takes
+            taken.append(None if takes is None else takes.array())
+        return waits(stage.steps, stage.repeat * self.frames, offered, taken)
 
     def settle(self, frames: int = 24) -> int | None:
         """Solve frames until the network repeats itself.

@@ -24,6 +24,9 @@ from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
 from mase_hw.passes.base import graph_pass
 from mase_hw.streams import Stream
 
+HARDWARE_ARGS = "hardware_args"
+"""Key of ``graph.meta``: what the pass was asked for."""
+
 
 class _Mapper:
     def __init__(self, graph: MaseGraph, args: HardwareArgs) -> None:
@@ -354,6 +357,18 @@ def _interface(args: Mapping[str, Any], hardware: Hardware) -> dict[str, dict[st
     return {name: dict(storage) if name in hardware.static else {} for name in args if not name.startswith("data_in_")}
 
 
+def mapped(graph: MaseGraph, args: HardwareArgs) -> dict[str, dict[str, Any]]:
+    """What the pass would record of every node, without recording it.
+
+    Raises:
+        UnsupportedError: As the pass.
+        ConfigError: As the pass.
+    """
+    mapper = _Mapper(graph, args)
+    mapper.run()
+    return mapper.found
+
+
 @graph_pass(
     "add_hardware_metadata_analysis_pass",
     args=HardwareArgs,
@@ -371,6 +386,7 @@ def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: HardwareArgs) ->
     """
     mapper = _Mapper(graph, args)
     mapper.run()
+    graph.meta[HARDWARE_ARGS] = args
     sources: list[str] = []
     for node in graph.nodes:
         hardware = graph.meta_of(node).hardware

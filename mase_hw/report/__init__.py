@@ -1,0 +1,1 @@
+"""What was built, on one page: time, area, what quantisation cost, and what was proven."""
