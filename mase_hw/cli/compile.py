@@ -24,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--equalize", action="store_true", help="even out channels before quantising, where it helps")
     parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
+    parser.add_argument("--report", action="store_true", help="write the page that `report` writes (OUT.report.html)")
     simulation_arguments(parser)
 
 
@@ -45,6 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
         steps = dict.fromkeys(("cross_layer", "absorb_bias", "smooth_quant"), True)
         settings = settings.model_copy(update={"equalization": settings.equalization.model_copy(update=steps)})
     refuse_options(arguments.out, arguments)
+    if arguments.report:
+        from mase_hw.report.charts import need_matplotlib
+
+        need_matplotlib()
     spec = load_model(arguments.model)
     design = mase_hw.compile(
         spec.model,
@@ -57,4 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         reproduce=arguments.reproduce,
     )
     say(f"bundle: {design.path}")
-    return judge(design, arguments) if arguments.simulate else OK
+    code = judge(design, arguments) if arguments.simulate else OK
+    if arguments.report:
+        say(f"report: {design.report(work_dir=arguments.work)}")
+    return code

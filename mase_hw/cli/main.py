@@ -27,6 +27,7 @@ COMMANDS = (
     "check",
     "compile",
     "sim",
+    "report",
     "explain",
     "precompile",
     "cache",

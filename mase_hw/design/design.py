@@ -24,6 +24,7 @@ from mase_hw.simulate.engines.registry import DEFAULT
 from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.limits import waits
 from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.record import record
 from mase_hw.streams import Stream
 
 if TYPE_CHECKING:
@@ -170,11 +171,35 @@ class Design:
         else:
             changed = [] if self.verify else changed_files(self.path, self.manifest)
             result = explained(self, attempts, played, result, inputs, changed=changed, diagnose=diagnose)
-        if check:
-            result.raise_on_failure()
         timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
         paths = {entry["name"]: entry["path"] for entry in self.manifest["ports"]}
-        return Simulation(result, played.frames, self.timing, timings, self.streams, paths)
+        found = Simulation(result, played.frames, self.timing, timings, self.streams, paths)
+        measured = {"fill": found.fill, "interval": found.interval}
+        record(self._digest, asked, result, played.frames, inputs is None, measured)
+        if check:
+            result.raise_on_failure()
+        return found
+
+    def report(
+        self, out: Path | str | None = None, *, against: Path | str | None = None, work_dir: Path | str | None = None
+    ) -> Path:
+        """Write one HTML page that shows the design: time, area, what quantisation cost, what was proven.
+
+        Args:
+            out: The file; ``<bundle>.report.html`` beside the bundle by default.
+            against: Another bundle to compare with.
+            work_dir: Where it was simulated and synthesised; ``<bundle>.work`` by default.
+
+        Returns:
+            The file.
+
+        Raises:
+            ConfigError: If matplotlib is not installed, or the file would lie in the bundle.
+            EmitError: If a folder is not a whole, unchanged bundle, or the file cannot be written.
+        """
+        from mase_hw.report.write import write_report
+
+        return write_report(self.path, out, graph=self.graph, against=against, work=work_dir)
 
     def reopen(self) -> None:
         """Check that the folder still holds the bundle that this design is.

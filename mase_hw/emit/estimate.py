@@ -13,7 +13,7 @@ BASIS = (
 """Fitted to what Yosys made of single layers and of the digits MLP on Xilinx 7; a test holds it to a factor of two."""
 DSP_WIDTHS = (25, 18)
 _PER_BIT, _PER_INSTANCE, _WINDOW = 0.75, 100, 250
-_LUT_WORDS, _BLOCK = 64, 18 * 1024
+_LUT_WORDS, BLOCK_BITS = 64, 18 * 1024
 _SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
 
 
@@ -41,19 +41,20 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
         ff += logic
     for memory in manifest["memories"]:
         words, bits = int(memory["words"]), int(memory["bits"])
-        blocks = _blocks(words, bits)
+        blocks = block_rams(words, bits)
         bram += blocks
         different = min(bits, 2 ** min(words, 32))  # bits of a short table that are not the same anyhow
         lut += 0 if blocks else math.ceil(words / _LUT_WORDS) * different
         ff += 2 * different
     for fifo in manifest["fifos"]:
-        blocks = _blocks(int(fifo["depth"]), int(fifo["bits"]))
+        blocks = block_rams(int(fifo["depth"]), int(fifo["bits"]))
         bram += blocks
         lut += 0 if blocks else math.ceil(int(fifo["depth"]) / (_LUT_WORDS // 2)) * int(fifo["bits"])
     return {"lut": round(lut), "ff": round(ff), "dsp": dsp, "bram": bram}
 
 
-def _blocks(words: int, bits: int) -> int:
-    if words <= _LUT_WORDS or words * bits < _BLOCK // 4:
+def block_rams(words: int, bits: int) -> int:
+    """Block RAMs of 18 Kbit that a memory is estimated to take; 0 if it goes into look-up tables."""
+    if words <= _LUT_WORDS or words * bits < BLOCK_BITS // 4:
         return 0
     return min(math.ceil(words / deep) * math.ceil(bits / wide) for deep, wide in _SHAPES)

@@ -22,7 +22,7 @@ from mase_hw.passes.analysis.add_hardware_metadata import (
 from mase_hw.passes.analysis.hardware_args import KERNEL
 
 Lanes = dict[str, Any]
-MOST_TIED = 8
+MOST_TIED = 64
 """Stages that are raised together, at most."""
 
 
@@ -53,6 +53,7 @@ class Limits:
         slowest: Nodes that need as many cycles as the slowest stage; the design is faster only if all of them are.
         by_waiting: Whether the design is slower than its slowest stage, because stages wait for each other.
         change: The cheapest change of their lanes that makes the design faster; None if none of those tried does.
+        tried: Whether any were tried.
     """
 
     interval: int
@@ -60,6 +61,7 @@ class Limits:
     slowest: tuple[str, ...]
     by_waiting: bool
     change: Change | None
+    tried: bool = True
 
 
 def limits(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> Limits:
@@ -78,9 +80,10 @@ def limits(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> Limits:
     multipliers = multipliers_of(graph, netlist)
     waiting = schedule.interval > max(own, *(s.beats for s in (*netlist.inputs, *netlist.outputs)))
     change = None
-    if HARDWARE_ARGS in graph.meta and 0 < len(slowest) <= MOST_TIED:
+    tried = HARDWARE_ARGS in graph.meta and 0 < len(slowest) <= MOST_TIED
+    if tried:
         change = _Search(graph, netlist.name, schedule.interval).change(slowest)
-    return Limits(schedule.interval, multipliers, tuple(slowest), waiting, change)
+    return Limits(schedule.interval, multipliers, tuple(slowest), waiting, change, tried)
 
 
 def slowest_nodes(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> list[str]:

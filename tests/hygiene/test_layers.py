@@ -45,6 +45,7 @@ LAYERS = (
     "model_spec",
     "host",
     "simulate",
+    "report",
     "design",
     "compiler",
     "training",

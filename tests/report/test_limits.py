@@ -79,7 +79,7 @@ def test_the_named_stage_is_the_limiter() -> None:
     alone = 0
     for seed in range(DESIGNS):
         built = design(seed)
-        graph, netlist, schedule = built
+        graph, _, schedule = built
         named = slowest_nodes(*built)
         assert named, seed
         assert schedule.interval == max(t.interval for t in schedule.instances.values()), "stages wait for each other"

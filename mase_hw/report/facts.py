@@ -1,0 +1,183 @@
+"""Everything that a report says of one bundle, as JSON types: stored beside it, or computed from what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mase_hw._version import __version__
+from mase_hw.catalogue import default_catalogue
+from mase_hw.emit.estimate import BASIS, BLOCK_BITS, block_rams, estimate
+from mase_hw.emit.schedule import Schedule, Timeline, predict
+from mase_hw.errors import CatalogueError, GraphError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.draw import render
+from mase_hw.ir.draw.cards import make_card
+from mase_hw.nn import Quantized
+from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
+from mase_hw.passes.explanation import explain
+from mase_hw.report.limits import limits
+from mase_hw.report.proof import buffers, not_checked, simulations, syntheses
+from mase_hw.report.rebuilt import agrees, rebuilt, timeline_of
+from mase_hw.report.stages import stages
+from mase_hw.report.values import activations, weights
+
+Facts = dict[str, Any]
+_NEEDS_MODEL = "needs the model: name it with --model (and --config), or write the report where it is compiled"
+
+
+def facts(name: str, manifest: Mapping[str, Any], graph: MaseGraph | None, work: Path) -> Facts:
+    """Collect what is known of a bundle.
+
+    Args:
+        name: What the bundle is called.
+        manifest: Of the bundle.
+        graph: The graph behind it; without it the picture, formats and what quantisation cost are missing, and the
+            report says so.
+        work: Where simulations and synthesis left what they found.
+    """
+    missing: list[str] = []
+    estimated = estimate(dict(manifest))
+    played, others = simulations(work, manifest["digest"])
+    mapped = syntheses(work, manifest["top"], estimated)
+    if others:
+        missing.append(f"{others} simulations in {work.name} are of another bundle and are not shown")
+    found: Facts = {
+        "name": name,
+        "top": manifest["top"],
+        "digest": manifest["digest"],
+        "generator": dict(manifest["generator"]),
+        "reported_by": __version__,
+        "ports": manifest["ports"],
+        "timing": manifest["timing"],
+        "instances": [_instance(entry, manifest) for entry in manifest["instances"]],
+        "area": {"estimate": estimated, "basis": BASIS, "mapped": mapped, "memories": _memories(manifest, mapped)},
+        "buffers": buffers(played, manifest["fifos"]),
+        "simulations": played,
+        "not_checked": not_checked(played, mapped, manifest.get("vectors")),
+        "vectors": _vectors(manifest),
+        "files": len(manifest["files"]),
+    }
+    found["work"] = sum(entry["work"] for entry in found["instances"])
+    found["multipliers"] = sum(entry["multipliers"] for entry in found["instances"])
+    found["stages"] = _stages(manifest, graph, missing)
+    if graph is None:
+        missing.append(f"the picture of the network, formats and what quantisation cost: this {_NEEDS_MODEL}")
+        missing.append(f"the change of lanes that would pay {_NEEDS_MODEL}")
+        return {**found, "missing": missing, "picture": None, "nodes": {}, "limits": None, "quantisation": None}
+    found["picture"] = render(graph)
+    found["nodes"] = {node.name: _node(graph, node, found["instances"]) for node in graph.nodes}
+    found["limits"] = _limits(graph, missing)
+    found["quantisation"] = _quantisation(graph, missing)
+    missing.append("accuracy: no labels belong to a bundle; mase_hw.passes.evaluation measures it")
+    return {**found, "missing": missing}
+
+
+def _instance(entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+    name = entry["name"]
+    memories = [each for each in manifest["memories"] if each["instance"] == name]
+    fifos = [each for each in manifest["fifos"] if each["instance"] == name]
+    return {
+        **{key: entry[key] for key in ("name", "node", "module")},
+        "parameters": dict(entry["parameters"]),
+        "cycles": entry["timing"]["interval"] if "timing" in entry else None,
+        "multipliers": entry.get("multipliers") or 0,
+        "work": entry.get("work") or 0,
+        "memory_bits": sum(m["words"] * m["bits"] for m in memories) + sum(f["depth"] * f["bits"] for f in fifos),
+        "estimate": estimate({"instances": [dict(entry)], "memories": memories, "fifos": fifos}),
+    }
+
+
+def _memories(manifest: Mapping[str, Any], mapped: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every memory, what of the block RAMs it takes it fills, and where synthesis put it."""
+    found = []
+    for memory in manifest["memories"]:
+        words, bits = int(memory["words"]), int(memory["bits"])
+        blocks = block_rams(words, bits)
+        places = {
+            f"{report['target']}: {each['place']}"
+            for report in mapped
+            for each in report["memories"]
+            if each["instance"] == memory["instance"] and (each["words"], each["width"]) == (words, bits)
+        }
+        fill = words * bits / (blocks * BLOCK_BITS) if blocks else None
+        found.append({**memory, "blocks": blocks, "fill": fill, "places": sorted(places)})
+    return found
+
+
+def _vectors(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    known = manifest.get("vectors")
+    return None if known is None else {key: known.get(key) for key in ("frames", "sources", "faults")}
+
+
+def _stages(manifest: Mapping[str, Any], graph: MaseGraph | None, missing: list[str]) -> list[dict[str, Any]] | None:
+    """Of every stage when it works and waits; None if the design cannot be followed."""
+    timeline, schedule = _followed(manifest, graph)
+    if timeline is None or schedule is None:
+        missing.append("when each stage works: the bundle has modules that this version does not know")
+        return None
+    if not schedule.exact:
+        missing.append("when each stage works is not exact: a module says only when its results depart")
+    return [stage.to_json() for stage in stages(timeline, schedule)]
+
+
+def _followed(manifest: Mapping[str, Any], graph: MaseGraph | None) -> tuple[Timeline | None, Schedule | None]:
+    catalogue = default_catalogue() if graph is None else graph.catalogue
+    netlist = rebuilt(manifest, catalogue)
+    timeline = None if netlist is None else timeline_of(netlist, catalogue)
+    if netlist is None or timeline is None:
+        return None, None
+    try:
+        schedule = predict(netlist, catalogue, None, timeline.solved)
+    except CatalogueError:  # of another version
+        return None, None
+    return (timeline, schedule) if agrees(schedule, manifest) else (None, None)
+
+
+def _limits(graph: MaseGraph, missing: list[str]) -> dict[str, Any] | None:
+    netlist, schedule = graph.meta.get("netlist"), graph.meta.get("schedule")
+    if netlist is None or schedule is None:
+        missing.append("the change of lanes that would pay: the design was not mapped in this process")
+        return None
+    return asdict(limits(graph, netlist, schedule))
+
+
+def _node(graph: MaseGraph, node: Any, instances: list[dict[str, Any]]) -> dict[str, Any]:
+    card = make_card(graph, node)
+    own = [entry for entry in instances if entry["node"] == node.name]
+    why = ""
+    if isinstance(graph.meta_of(node).module, Quantized):
+        try:
+            why = str(explain(graph, node.name))
+        except GraphError:  # of a graph that came quantised
+            why = ""
+    return {
+        "op": card.op,
+        "rows": [list(row) for row in card.rows],
+        "details": list(card.details),
+        "instances": [entry["name"] for entry in own],
+        "cycles": max((entry["cycles"] or 0 for entry in own), default=0),
+        "multipliers": sum(entry["multipliers"] for entry in own),
+        "memory_bits": sum(entry["memory_bits"] for entry in own),
+        "explanation": why,
+    }
+
+
+def _quantisation(graph: MaseGraph, missing: list[str]) -> dict[str, Any]:
+    summary: Summary | None = graph.meta.get(SUMMARY)
+    if summary is None:
+        missing.append("noise by node: the model came quantised, so that there is no float model to compare with")
+    values, frames = activations(graph)
+    lost = {} if summary is None else {each.node: each.clipped for each in summary.nodes}
+    for each in values:  # a quantised value never lies beyond the range: the float one did
+        each["clipped"] = lost.get(each["name"])
+    if not frames:
+        missing.append("histograms of activations: no frames of calibration data were kept")
+    return {
+        "summary": None if summary is None else summary.to_dict(),
+        "weights": weights(graph),
+        "activations": values,
+        "frames": frames,
+    }

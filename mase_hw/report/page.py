@@ -1,0 +1,156 @@
+"""One bundle as one HTML page: no network, no server, nothing beside it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from mase_hw.ir.draw.cards import KINDS
+from mase_hw.report.charts import MOST_HISTOGRAMS, histograms, noise, timeline
+from mase_hw.report.compare import compare
+from mase_hw.report.facts import Facts
+from mase_hw.report.words import advice, code, coverage, decibels, how, percent, shown
+
+TEMPLATES = Path(__file__).parent / "templates"
+RESOURCES = ("lut", "ff", "dsp", "bram")
+SLOWEST = 4
+
+
+def page(facts: Facts, against: Facts | None = None) -> str:
+    """The page as text; the same facts give the same text.
+
+    Args:
+        facts: Of the bundle.
+        against: Of another one to compare with.
+
+    Raises:
+        ConfigError: If matplotlib is not installed.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    picture, picture_css = _picture(facts["picture"])
+    stages, values = facts["stages"] or [], facts["quantisation"]
+    summary = values["summary"] if values else None
+    kinds = ("weights", "activations")
+    return environment.get_template("report.html.j2").render(
+        facts=facts,
+        verdict=_verdict(facts),
+        failures=[{**each, "how": how(each)} for each in facts["simulations"] if not each["passed"]],
+        figures=_figures(facts),
+        against=None if against is None else compare(facts, against),
+        css=Markup(_read("report.css")),
+        picture_css=Markup(picture_css),
+        js=Markup(_read("report.js")),
+        picture=None if picture is None else Markup(picture),
+        nodes=_data(facts["nodes"]),
+        advice=advice(facts["limits"]),
+        slowest=_slowest(stages, facts["timing"]["interval"]),
+        steady=_markup(timeline(stages, "steady", "steady")),
+        first=_markup(timeline(stages, "first", "first")),
+        noise=_markup(noise(summary["nodes"], "noise")) if summary else None,
+        histograms=[(k.capitalize(), values[k], _markup(histograms(values[k], k))) for k in kinds] if values else [],
+        most=MOST_HISTOGRAMS,
+        resources=RESOURCES,
+        mapped=_mapped,
+        shown=shown,
+        percent=percent,
+        decibels=decibels,
+        how=how,
+        code=code,
+        coverage=coverage,
+        change=_change,
+    )
+
+
+def _read(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _data(value: Any) -> Markup:
+    """JSON for a script element, which it cannot end."""
+    return Markup(json.dumps(value).replace("<", "\\u003c").replace("&", "\\u0026"))
+
+
+def _markup(text: str | None) -> Markup | None:
+    return None if text is None else Markup(text)
+
+
+def _picture(svg: str | None) -> tuple[str | None, str]:
+    """The drawing of the network with the colours of the page, and its style, for itself alone."""
+    if svg is None:
+        return None, ""
+    found = re.search(r"<style>(.*?)</style>", svg, re.DOTALL)
+    assert found is not None  # as it is drawn
+    rules = re.sub(r"^(?=[.\w])", ".net ", found[1], flags=re.MULTILINE)
+    text = svg.replace(found[0], "")
+    named = {"#1e293b": "ink", "#64748b": "muted", "#94a3b8": "edge", "#475569": "muted"}
+    # Bodies are the page's boxes; heads keep their colours, which go with white text.
+    for look in KINDS.values():
+        text = text.replace(f'rx="8" fill="{look.body}"', 'rx="8" fill="var(--box)"')
+        # The formats in a body: the colour of the kind, and readable on dark.
+        mixed = f"color-mix(in srgb, {look.line} 62%, var(--ink))"
+        text = text.replace(f'fill="{look.line}" font-weight', f'style="fill: {mixed}" font-weight')
+    text = re.sub(r'(<rect [^>]*rx="4" )fill="#ffffff"', r'\1fill="var(--card)"', text)
+    text = re.sub(r'<rect width="[^"]*" height="[^"]*" fill="#ffffff"/>', "", text, count=1)
+    for colour, name in named.items():
+        rules = rules.replace(colour, f"var(--{name})")
+    return text, rules
+
+
+def _verdict(facts: Facts) -> dict[str, str]:
+    played = facts["simulations"]
+    if any(not each["passed"] for each in played):
+        return {"kind": "bad", "text": "a simulation FAILED"}
+    if not played:
+        return {"kind": "bad", "text": "never simulated"}
+    beats = sum(each["beats_compared"] for each in played)
+    return {"kind": "good", "text": f"{beats:,} beats compared, all equal"}
+
+
+def _figures(facts: Facts) -> list[tuple[str, str]]:
+    """What stands at the top."""
+    area = facts["area"]["estimate"]
+    found = [
+        ("cycles per frame", shown(facts["timing"]["interval"])),
+        ("cycles to the first result", shown(facts["timing"]["fill"])),
+        ("multipliers", shown(facts["multipliers"])),
+        ("LUTs, estimated", shown(area["lut"])),
+        ("DSP blocks, estimated", shown(area["dsp"])),
+        ("block RAMs, estimated", shown(area["bram"])),
+    ]
+    if facts["multipliers"]:
+        used = facts["work"] / (facts["multipliers"] * facts["timing"]["interval"])
+        found.append(("of the multipliers work", percent(used)))
+    if facts["quantisation"] and facts["quantisation"]["summary"]:
+        found.append(("signal-to-noise at the output", decibels(facts["quantisation"]["summary"]["outputs"])))
+    return found
+
+
+def _slowest(stages: Sequence[Mapping[str, Any]], interval: int) -> list[dict[str, Any]]:
+    order = sorted(stages, key=lambda stage: -stage["interval"])
+    return [{**stage, "of_interval": stage["interval"] / interval} for stage in order[:SLOWEST]]
+
+
+def _mapped(report: Mapping[str, Any], instance: str, resource: str) -> int | None:
+    counts = [row["counts"][resource] for row in report["rows"] if row["instance"] == instance]
+    return counts[0] if counts else None
+
+
+def _change(ours: Any, theirs: Any) -> str:
+    if not isinstance(ours, int | float) or not isinstance(theirs, int | float) or not math.isfinite(ours - theirs):
+        return ""
+    if ours == theirs:
+        return "the same"
+    return f"{ours - theirs:+,.4g}" + (f" ({(ours - theirs) / theirs:+.1%})" if theirs else "")

@@ -1,0 +1,88 @@
+"""What was proven of a bundle, and what was not: simulations, netlists, synthesis, from what they left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mase_hw.documents import parse_json
+from mase_hw.simulate.engines.registry import names
+from mase_hw.simulate.record import VERDICTS, verdicts
+
+SYNTHESIS = "synth"
+
+
+def simulations(work: Path, digest: str) -> tuple[list[dict[str, Any]], int]:
+    """The simulations of this very bundle, and how many there are of others in the same folder."""
+    found = verdicts(work / VERDICTS)
+    own = [each for each in found if each.get("digest") == digest]
+    return own, len(found) - len(own)
+
+
+def syntheses(work: Path, top: str, estimated: Mapping[str, int]) -> list[dict[str, Any]]:
+    """What synthesis left behind, by target."""
+    found = []
+    for path in sorted((work / SYNTHESIS).glob("*/report.json")):
+        try:
+            report = parse_json(path.read_text(encoding="utf-8"))
+            if report["top"] == top and isinstance(report["rows"], list) and report["total"]:
+                found.append({**report, "before": dict(estimated)})
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def buffers(played: Sequence[Mapping[str, Any]], fifos: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every buffer with its depth and the highest level that any simulation saw; None where none looked."""
+    seen: dict[str, dict[str, Any]] = {}
+    for each in played:
+        for name, use in each.get("buffers", {}).items():
+            before = seen.setdefault(name, {"name": name, "depth": use["depth"], "peak": 0, "waited": False})
+            before["peak"], before["waited"] = max(before["peak"], use["peak"]), before["waited"] or use["waited"]
+    for fifo in fifos:
+        entry = seen.setdefault(fifo["instance"], {"name": fifo["instance"], "depth": fifo["depth"], "peak": None})
+        entry |= {"before": fifo["before"], "bits": fifo["bits"], "given": fifo["given"]}
+    return sorted(seen.values(), key=lambda entry: ("before" not in entry, entry["name"]))
+
+
+def not_checked(
+    played: Sequence[Mapping[str, Any]], mapped: Sequence[Mapping[str, Any]], vectors: Mapping[str, Any] | None
+) -> list[str]:
+    """What nobody looked at, in sentences that name the command that does."""
+    passed = [each for each in played if each["passed"]]
+    said = []
+    if not played:
+        said.append("It was never simulated: `mase-hw sim BUNDLE`.")
+    for name in names():
+        if played and not any(each["engine"] == name for each in passed):
+            said.append(f"No simulation with the engine {name} passed: `mase-hw sim BUNDLE --engine {name}`.")
+    if played and not any(each["stalls"] for each in passed):
+        said.append("No simulation with stalls at its ports passed: `--stalls random`.")
+    if played and not any(each["inner_stalls"] for each in passed):
+        said.append("No simulation with stalls inside the design passed: `--inner-stalls 0.3`.")
+    if played and not any(each["resets"] for each in passed):
+        said.append("No simulation with a reset in the middle passed: `--reset-at 40`.")
+    if played and not any(each["coverage"] for each in played):
+        said.append("Lines and toggles were not counted: `--engine batch --coverage`.")
+    if not mapped:
+        said.append("It was never synthesised: `mase-hw synth BUNDLE`.")
+    elif not any(each.get("replay") for each in mapped):
+        said.append("No synthesised netlist was simulated.")
+    if not any(each.get("place") for each in mapped):
+        said.append("It was not placed and routed: `mase-hw synth BUNDLE --target ecp5 --place`.")
+    faults = (vectors or {}).get("faults")
+    if faults is None:
+        said.append("Whether the test vectors would show a wrong bit was not measured.")
+    else:
+        said += [f"No test vector shows a wrong {what}." for what in _unseen(faults)]
+    said.append("Timing on a board, clock-domain crossings and what surrounds the design were not looked at.")
+    return said
+
+
+def _unseen(faults: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{'cast' if kind == 'casts' else 'bit of memory'}: {name}"
+        for kind in ("casts", "memory")
+        for name in faults.get(kind, {}).get("unseen", [])
+    ]

@@ -1,0 +1,107 @@
+"""Writes a report: whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mase_hw.emit.read_bundle import read_manifest
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import not_written
+from mase_hw.ir import MaseGraph
+from mase_hw.report.charts import need_matplotlib
+from mase_hw.report.facts import Facts, facts
+from mase_hw.report.page import page
+
+__all__ = ["as_json", "bundle_facts", "default_target", "write_report"]
+
+
+def default_target(bundle: Path) -> Path:
+    """Where the report of a bundle is written: beside it."""
+    return bundle.with_name(f"{bundle.name}.report.html")
+
+
+def bundle_facts(bundle: Path, graph: MaseGraph | None = None, work: Path | None = None) -> Facts:
+    """What is known of a bundle.
+
+    Args:
+        bundle: Its folder.
+        graph: The graph behind it.
+        work: Where it was simulated and synthesised; ``<bundle>.work`` by default.
+
+    Raises:
+        EmitError: If the folder is not a whole, unchanged bundle of this version.
+    """
+    bundle = Path(bundle).absolute()
+    manifest: Mapping[str, Any] = read_manifest(bundle)
+    return facts(bundle.name, manifest, graph, work or bundle.with_name(f"{bundle.name}.work"))
+
+
+def as_json(found: Facts) -> str:
+    """Facts as JSON, without the picture."""
+    return json.dumps(_finite({key: value for key, value in found.items() if key != "picture"}), indent=1)
+
+
+def _finite(value: Any) -> Any:
+    """JSON types; JSON has no infinite numbers, so they are null."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_report(
+    bundle: Path | str,
+    out: Path | str | None = None,
+    *,
+    graph: MaseGraph | None = None,
+    against: Path | str | None = None,
+    work: Path | str | None = None,
+) -> Path:
+    """Write what is known of a bundle as one HTML page.
+
+    Args:
+        bundle: Its folder.
+        out: The file; ``<bundle>.report.html`` beside it by default.
+        graph: The graph behind it; without it, the page says what is missing.
+        against: Another bundle to compare with.
+        work: Where it was simulated and synthesised; ``<bundle>.work`` by default.
+
+    Returns:
+        The file.
+
+    Raises:
+        ConfigError: If matplotlib is not installed, or the file would lie in the bundle.
+        EmitError: If a folder is not a whole, unchanged bundle of this version, or the file cannot be written.
+    """
+    need_matplotlib()
+    folder = Path(bundle).absolute()
+    target = default_target(folder) if out is None else Path(out).absolute()
+    if target.is_relative_to(folder):
+        raise ConfigError(
+            "the report would lie in the bundle, whose files have hashes",
+            field="out",
+            got=str(target),
+            expected="a file outside the bundle",
+        )
+    if target.is_dir():
+        raise ConfigError("the report is a file, and there is a folder", field="out", got=str(target))
+    other = None if against is None else bundle_facts(Path(against))
+    found = bundle_facts(folder, graph, None if work is None else Path(work))
+    text = page(found, other)
+    staged = target.with_name(f".{target.name:.80}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged.write_text(text, encoding="utf-8")
+        staged.replace(target)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            staged.unlink(missing_ok=True)
+        raise not_written("the report", target, problem) from problem
+    return target
