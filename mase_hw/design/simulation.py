@@ -77,6 +77,9 @@ class Simulation:
         """The first output."""
         return next(iter(self.outputs.values()))
 
+    def __str__(self) -> str:
+        return self.report()
+
     def report(self) -> str:
         """A text for people."""
         lines = [self.result.report()]

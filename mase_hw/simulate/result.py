@@ -251,6 +251,9 @@ class SimResult:
             raise self.failure
         return self
 
+    def __str__(self) -> str:
+        return self.report()
+
     def report(self) -> str:
         """A text for people."""
         rate = self.cycles / self.seconds if self.seconds else 0.0

@@ -138,6 +138,7 @@ def test_a_reset_too_late(design: mase_hw.Design, jobs: int) -> None:
     assert type(failure) is ResultsError and late.result.cycles <= alone.cycles
     assert f"1 resets; the run ended {late.result.cycles} cycles, {frames} input beats" in str(failure.got)
     assert f"{late.result.cycles} cycles in" in late.report()
+    assert str(late) == late.report()
     assert design.simulate(reset_at=[4, late.result.cycles], jobs=jobs, **BATCH).passed
     with pytest.raises(ResultsError, match=f"the run ended {late.result.cycles} cycles"):
         design.simulate(reset_at=[4, late.result.cycles + 1], jobs=jobs, **BATCH)

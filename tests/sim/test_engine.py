@@ -29,6 +29,7 @@ def test_pass(good: Built, tmp_path: Path) -> None:
     assert result.passed and result.beats_compared == 30 and result.mismatches == 0
     assert result.outputs["data_out_0"].shape == (30, 2)
     assert "passed: 30 beats compared" in result.report()
+    assert str(result) == result.report()
     assert result.to_json()["streams"]["data_out_0"]["compared"] == 30
 
 
