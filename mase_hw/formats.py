@@ -170,3 +170,8 @@ class FixedFormat:
             if round(math.ldexp(high, frac)) <= fmt.max_mantissa and round(math.ldexp(low, frac)) >= fmt.min_mantissa:
                 return fmt
             frac -= 1
+
+
+def format_of_places(count: int) -> FixedFormat:
+    """The narrowest unsigned integers that name every one of so many places."""
+    return FixedFormat(max(1, (count - 1).bit_length()), 0, signed=False)

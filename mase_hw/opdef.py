@@ -144,7 +144,7 @@ class Hardware:
         broadcast: The parameters that are broadcast to ``data_in_0`` and come in the order of its elements.
         memories: Content of the memories inside the module, by the name of the string parameter that takes the path of
             the file; these parameters are not among ``params``. In a netlist the attributes of the arithmetic have
-            ``shapes``, ``layouts`` and ``parallelism`` of the tensors besides.
+            ``shapes``, ``layouts`` and ``parallelism`` of the tensors besides, and ``parameters``, their mantissas.
         reads: What the golden is if the memory of this name held something else; None for one of which that is not
             known. For simulating faults.
         unrolls: The configuration may give ``kernel``, the window elements of a step as ``[height, width]``; ``build``
@@ -267,6 +267,8 @@ class OpDef:
         default_out: Output format when the configuration gives none, from the input formats.
         exact_out: Output format that the arithmetic fixes, whatever is configured: from the formats, the shape of
             ``data_in_0`` and the attributes. For a place in a tensor, which no scale makes smaller.
+        places: Of an op whose input is a place in a table: how many there are, from the shapes of the parameters. The
+            input is an unsigned integer that can name each of them, whatever is observed.
         non_negative: Of an op with ``default_out``: it gives 0 for negative numbers, so its result needs no sign.
         finest: Finest fraction width worth choosing for a tensor, from its name and the formats chosen so far; None for
             no limit. Keeps an automatic choice from widening exact sums for bits that cannot matter.
@@ -297,6 +299,7 @@ class OpDef:
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
     exact_out: Callable[[Mapping[str, FixedFormat], Sequence[int], Mapping[str, Any]], FixedFormat] | None = None
+    places: Callable[[Mapping[str, tuple[int, ...]]], int] | None = None
     non_negative: bool = False
     finest: Callable[[str, Mapping[str, FixedFormat]], int | None] | None = None
     refused: str = ""

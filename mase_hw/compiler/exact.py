@@ -122,7 +122,11 @@ class Exact:
         # What comes from a node that was left in float is on no grid yet.
         formats = [module.arithmetic.formats[f"data_in_{index}"] for index in range(len(given))]
         inputs = [dequantize(quantize(value, fmt), fmt) for value, fmt in zip(given, formats, strict=True)]
-        read = {self._origin(source): value for source, value in zip(sources, inputs, strict=True)}
+        count = places(module)
+        if count is not None:  # what is no place is an error of the float layer
+            inputs = [value.clamp(0, count - 1) for value in inputs]
+        values_read = inputs if count is None else [value.long() for value in inputs]
+        read = {self._origin(source): value for source, value in zip(sources, values_read, strict=True)}
         with user_code("a layer of the model cannot be run on values of its input format", node=each.name):
             wanted = first_tensor(each.run({**values, **read}))
         if wanted is not None:
@@ -133,6 +137,12 @@ class Exact:
         while node.name not in self._names:
             node = node.all_input_nodes[0]
         return node.name
+
+
+def places(module: Quantized) -> int | None:
+    """Of a layer that reads a table: how many places it has."""
+    shapes = {name: tuple(getattr(module, name).shape) for name in module.parameter_names}
+    return None if module.op.places is None else module.op.places(shapes)
 
 
 def _corner(shape: torch.Size) -> torch.Size:

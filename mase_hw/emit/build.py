@@ -134,6 +134,7 @@ class NetlistBuilder:
             "shapes": {name: tuple(tensor.shape) for name, tensor in tensors.items()},
             "layouts": self._layouts(node),
             "parallelism": {port.name: port.lane_dims for port in ports},
+            "parameters": {name: module.mantissa(name) for name in module.parameter_names},
         }
         attributes = {**module.arithmetic.attributes, **streamed}
         found = facets.memories(dataclasses.replace(module.arithmetic, attributes=attributes))

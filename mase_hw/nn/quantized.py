@@ -265,19 +265,26 @@ class QuantizeInput(nn.Module):
     Args:
         fmt: Format in which the hardware takes the tensor.
         name: Name of the model's input, for errors.
+        places: Of an input whose numbers are places in a table: how many there are.
+
+    Raises:
+        FormatError: On a call with integers of which one is no place.
     """
 
     mase_leaf = True
     mase_op = "quantize"
 
-    def __init__(self, fmt: FixedFormat, name: str) -> None:
+    def __init__(self, fmt: FixedFormat, name: str, places: int | None = None) -> None:
         super().__init__()
+        self.places = places
         self.arithmetic = Arithmetic({"data_out_0": fmt})
         self.input_name = name
 
     def forward(self, x: Tensor) -> Tensor:
         """Quantise half-even and saturating; same shape, values on the grid."""
         fmt = self.arithmetic.formats["data_out_0"]
+        if self.places is not None and not x.dtype.is_floating_point and not symbolic(x) and x.numel():
+            _refuse_no_places(x, self.places, self.input_name)
         entered = enter(x, fmt) if plain(x) else None
         return dequantize(quantize(x, fmt, name=self.input_name), fmt) if entered is None else entered
 
@@ -287,7 +294,8 @@ class QuantizeInput(nn.Module):
 
     def to_document(self) -> dict[str, Any]:
         """The constructor's arguments, for a checkpoint."""
-        return {"fmt": self.arithmetic.formats["data_out_0"], "name": self.input_name}
+        places = {} if self.places is None else {"places": self.places}
+        return {"fmt": self.arithmetic.formats["data_out_0"], "name": self.input_name, **places}
 
     @classmethod
     def from_document(
@@ -296,4 +304,17 @@ class QuantizeInput(nn.Module):
         """Build the module that :meth:`to_document` describes."""
         if not isinstance(document["fmt"], FixedFormat):
             raise GraphError("an input is described by values of the wrong kind", node=str(document["name"]))
-        return cls(document["fmt"], str(document["name"]))
+        places = document.get("places")
+        return cls(document["fmt"], str(document["name"]), None if places is None else int(places))
+
+
+def _refuse_no_places(x: Tensor, places: int, name: str) -> None:
+    low, high = int(x.min()), int(x.max())
+    if low < 0 or high >= places:
+        raise FormatError(
+            "an id is no row of the table",
+            node=name,
+            got=high if high >= places else low,
+            expected=f"0 to {places - 1}",
+            remedy="look at the tokenizer; hardware, which has no errors, would take the last row",
+        )

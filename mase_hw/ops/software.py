@@ -93,7 +93,6 @@ LAYERS = (
     _op("layer_norm", RELATED, nn.LayerNorm, F.layer_norm, attributes="normalized_shape eps", parameters=AFFINE),
     _op("group_norm", RELATED, nn.GroupNorm, F.group_norm, attributes="num_groups eps", parameters=AFFINE),
     _op("rms_norm", RELATED, nn.RMSNorm, F.rms_norm, attributes="normalized_shape eps", parameters="weight"),
-    _op("embedding", BUILTIN, nn.Embedding, F.embedding, attributes="padding_idx max_norm", parameters="weight"),
 )
 
 ACTIVATIONS = (

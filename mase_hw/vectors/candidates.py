@@ -10,6 +10,7 @@ from torch import Tensor
 from mase_hw.emit.reference import PortTensor, Reference
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.inputs import input_dtype
+from mase_hw.nn import QuantizeInput
 from mase_hw.numerics import quantize
 from mase_hw.vectors.playback import cut, frames_of
 
@@ -113,5 +114,8 @@ def _values(graph: MaseGraph, port: PortTensor, mantissas: Tensor) -> Tensor:
     if not dtype.is_floating_point and dtype is not torch.bool:
         limits = torch.iinfo(dtype)
         values = values.round().clamp(float(limits.min), float(limits.max))
+    places = [m.places for user in node.users if isinstance(m := graph.meta_of(user).module, QuantizeInput)]
+    if any(places):
+        values = values.clamp(max=min(p for p in places if p is not None) - 1)
     shape = (len(mantissas) * port.shape[0], *port.shape[1:]) if port.shape else (len(mantissas),)
     return values.to(dtype).reshape(shape)

@@ -180,6 +180,7 @@ ELSEWHERE = {
     "test_conv_golden.py": r"conv\dd",
     "test_pooling.py": r"\w*pool\dd|mean",
     "test_pieces.py": r"prelu|relu6|hardtanh|leaky_relu|threshold|(?:hard|soft)shrink|hardsigmoid|sign|\w\w_number",
+    "test_embedding.py": r"embedding",
     "test_functions.py": r"\w*sigmoid|tanh\w*|\w*elu|silu|mish|hardswish|softplus|softsign|reciprocal|r?sqrt|log2?|"
     r"exp2?|erf|pow|sin|cos|inverse_power",
     "test_recurrence.py": r"recurrence",

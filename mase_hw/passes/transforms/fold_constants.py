@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -26,9 +27,16 @@ DROPOUTS = (
 )
 
 
+MADE = frozenset({"arange", "full", "ones", "zeros", "eye", "tensor"})
+"""Ops that make a tensor of numbers."""
+
+
 @graph_pass("fold_constants_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED[-1:])
 def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
-    """Compute once what depends on parameters and buffers alone: ``self.table[1]``, ``self.weight * self.mask``.
+    """Compute once what depends on no data: ``self.table[1]``, ``self.weight * self.mask``, ``arange(x.shape[1])``.
+
+    That is what depends on parameters, buffers and numbers alone, and on the sizes of a frame (not on the number of
+    frames); an embedding of such ids as well.
 
     The result is stored as ``<node>_folded``: a parameter if one of its parts is trained, else a buffer. Training then
     changes the result and no longer its parts. Random operations are never computed here, and no tensor that an
@@ -65,11 +73,15 @@ def fold_constants(graph: MaseGraph) -> dict[str, str]:
             value = _attribute(graph.model, str(node.target))
             if isinstance(value, Tensor) and not value.is_meta:
                 values[node], trained[node] = value, value.requires_grad
-        elif node.op in ("call_function", "call_method") and _constant(graph, node, values):
-            result = _compute(node, values)
+        elif (known := _of_shapes(graph, node)) is not None:
+            values[node], trained[node] = known, False
+        elif node.op.startswith("call_") and _constant(graph, node, values):
+            result = _compute(graph, node, values)
             if result is not None:
                 values[node] = result
-                trained[node] = any(trained[source] for source in node.all_input_nodes)
+                module = graph.meta_of(node).module
+                own = [] if module is None else [p.requires_grad for p in module.parameters()]
+                trained[node] = any(own) or any(trained[source] for source in node.all_input_nodes)
     made: dict[str, str] = {}
     for node in [n for n in values if n.op != "get_attr"]:
         # Inner steps disappear with the last one; several tensors at once are only ever inner.
@@ -84,17 +96,50 @@ def fold_constants(graph: MaseGraph) -> dict[str, str]:
 
 
 def _constant(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> bool:
-    sources = node.all_input_nodes
-    known = bool(sources) and all(source in values for source in sources) and graph.op_of(node) is not None
+    sources, op = node.all_input_nodes, graph.op_of(node)
+    if op is None or not all(source in values for source in sources) or (not sources and op.name not in MADE):
+        return False
+    if node.op == "call_module" and not isinstance(graph.meta_of(node).module, nn.Embedding):
+        return False
     random = node.op == "call_function" and node.target in DROPOUTS
-    return known and not random and written(node, graph.model) is None
+    return not random and written(node, graph.model) is None
 
 
-def _compute(node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+def _of_shapes(graph: MaseGraph, node: fx.Node) -> Any:
+    """What a question about a tensor of data is answered by, if that is the same for any number of frames."""
+    if not node.all_input_nodes or node.op not in ("call_function", "call_method"):
+        return None
+    source, given = node.args[0], node.args[1:]
+    if not isinstance(source, fx.Node):
+        return None
+    if node.target is getattr and given and given[0] == "device":
+        tensors = graph.meta_of(source).common.results.tensors
+        return torch.device("cpu") if tensors else None
+    if node.op == "call_method" and node.target == "size" and given:
+        return _size(graph, source, given[0])
+    asked = source.target is getattr and source.args[1:] == ("shape",)
+    whole = source.op == "call_method" and source.target == "size" and len(source.args) == 1
+    if node.target is operator.getitem and (asked or whole) and isinstance(source.args[0], fx.Node):
+        return _size(graph, source.args[0], given[0])
+    return None
+
+
+def _size(graph: MaseGraph, node: fx.Node, dim: Any) -> int | None:
+    tensors = graph.meta_of(node).common.results.tensors
+    if list(tensors) != ["data_out_0"] or not isinstance(dim, int):
+        return None
+    shape = tensors["data_out_0"].shape
+    return int(shape[dim]) if len(shape) and dim % len(shape) else None
+
+
+def _compute(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
     """The value of a node, or None if it is no tensor or tuple of them, or depends on chance."""
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
 
     def run() -> Any:
+        module = graph.meta_of(node).module
+        if module is not None:
+            return module(*args, **kwargs)
         if callable(node.target):
             return node.target(*args, **kwargs)
         return getattr(args[0], node.target)(*args[1:], **kwargs)
@@ -103,6 +148,8 @@ def _compute(node: fx.Node, values: dict[fx.Node, Any]) -> Any:
         before = torch.random.get_rng_state()
         result = run()
         drawn = not torch.equal(before, torch.random.get_rng_state())
+    if isinstance(result, int) and not isinstance(result, bool):
+        return result
     parts = result if isinstance(result, tuple | list) else (result,)
     if drawn or not all(isinstance(part, Tensor) for part in parts):
         return None

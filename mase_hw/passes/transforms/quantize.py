@@ -86,7 +86,8 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
         arithmetic = Arithmetic({"data_in_0": have, "data_out_0": want})
         info["casts"].append(rewriter.cast(user, source, Quantized(cast_op, arithmetic)))
     for name, fmt in planner.entries.items():
-        info["inputs"][name] = {"node": rewriter.enter(graph.node(name), fmt), "format": str(fmt)}
+        entered = rewriter.enter(graph.node(name), fmt, planner.places.get(name))
+        info["inputs"][name] = {"node": entered, "format": str(fmt)}
     _finish(graph, planner.spent)
     graph.meta[DECISIONS] = {
         name: (each, planner.args.layers(name, planner.plans[name].op.name)) for name, each in planner.decisions.items()

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
-from mase_hw.formats import MAX_WIDTH, FixedFormat
+from mase_hw.formats import MAX_WIDTH, FixedFormat, format_of_places
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.ops._binary import covering_both
@@ -59,6 +59,8 @@ class Planner:
         self.observed: dict[tuple[str, str], str] = {}
         """Under which name a node's input was observed: of ``3 - x`` the float node calls the constant ``data_in_0``
         and x ``data_in_1``; the quantised node, which holds the constant, calls x ``data_in_0``."""
+        self.places: dict[str, int] = {}
+        """Of inputs of the model that are places in a table: how many there are."""
         self.spent: set[fx.Node] = set()
         """Nodes that only made a constant, which its reader now holds."""
         self.decisions: dict[str, dict[str, Decision]] = {}
@@ -275,6 +277,12 @@ class Planner:
         self, node: fx.Node, op: OpDef, name: str, source: fx.Node, config: NodeConfig
     ) -> tuple[FixedFormat, str]:
         width, frac, signed = config.of(name)
+        if op.places is not None:
+            count = op.places({n: tuple(value.shape) for n, value in self._parameters(node, op).items()})
+            entry = self._entry(source)
+            if entry is not None:
+                self.places[entry[-1].name] = min(count, self.places.get(entry[-1].name, count))
+            return format_of_places(count), f"{count} places"
         have = self.formats.get(source.name)
         if have == TRUTH and frac is None and signed is not True:
             return have, f"as {source.name} gives it"
@@ -349,17 +357,24 @@ class Planner:
 
     def _enter(self, source: fx.Node, fmt: FixedFormat) -> None:
         """A placeholder that reaches a quantised node enters in that node's input format."""
-        chain = [source]
-        while chain[-1].op != "placeholder":
-            before = self._data_inputs(chain[-1]) if self.graph.is_implicit(chain[-1]) else []
-            if not before:
-                return
-            chain.append(before[0])
+        chain = self._entry(source)
+        if chain is None:
+            return
         name = chain[-1].name
         both = {"wanted": fmt, **({"there": self.entries[name]} if name in self.entries else {})}
         self.entries[name] = covering_both(both)
         for node in chain:
             self.formats[node.name] = self.entries[name]
+
+    def _entry(self, source: fx.Node) -> list[fx.Node] | None:
+        """From a producer back to the input of the model that it is in another shape or order; None if it computes."""
+        chain = [source]
+        while chain[-1].op != "placeholder":
+            before = self._data_inputs(chain[-1]) if self.graph.is_implicit(chain[-1]) else []
+            if not before:
+                return None
+            chain.append(before[0])
+        return chain
 
     def _enter_unread(self, node: fx.Node) -> None:
         """An input that nothing reads enters as the default says, and goes nowhere."""

@@ -49,10 +49,11 @@ class Rewriter:
             name += "_"
         return name
 
-    def enter(self, placeholder: fx.Node, fmt: FixedFormat) -> str:
-        """Quantise a placeholder right where it enters."""
+    def enter(self, placeholder: fx.Node, fmt: FixedFormat, places: int | None = None) -> str:
+        """Quantise a placeholder right where it enters; ``places`` as of :class:`~mase_hw.nn.QuantizeInput`."""
         users = list(placeholder.users)
-        node = self._insert(placeholder, QuantizeInput(fmt, str(placeholder.target)), f"{placeholder.name}_quantize")
+        module = QuantizeInput(fmt, str(placeholder.target), places)
+        node = self._insert(placeholder, module, f"{placeholder.name}_quantize")
         for user in users:
             user.replace_input_with(placeholder, node)
         return node.name

@@ -1,0 +1,218 @@
+"""Embedding: a row of a stored table for every id; no rounding beyond that of the table.
+
+Ids are unsigned integers, as many bits as numbers of rows need. One that is no row is an error of the float model, and
+of the quantised one where it is given as an integer; in hardware, which has no errors, it means the last row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding, format_of_places
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude
+from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream, ceil_div
+
+FILE = "TABLE_FILE"
+
+
+@dataclass(frozen=True)
+class EmbeddingParams:
+    """Parameters of ``fixed_embedding``: ids, result, rows of the table."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    ROWS: int
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 (*)`` of ids and ``weight (rows, size)`` -> ``data_out_0 (*, size)``."""
+    table = t["weight"] if "weight" in t else sample_table(a)
+    return {"data_out_0": _read(a, t["data_in_0"], _cast(a, table))}
+
+
+def _cast(a: Arithmetic, table: Tensor) -> Tensor:
+    """The table as it is stored: in the format of the result."""
+    target = a.formats["data_out_0"]
+    made = cast(table, a.formats.get("weight", target).frac_width, target, a.rounding, a.overflow)
+    return as_carrier(made, carrier(magnitude(target)))
+
+
+def _read(a: Arithmetic, ids: Tensor, table: Tensor) -> Tensor:
+    return table[ids.detach().to(torch.int64).clamp(0, table.shape[0] - 1)]
+
+
+def sample_table(a: Arithmetic) -> Tensor:
+    """A table of a catalogue case, which has a module and no weights: numbers of the result's format."""
+    shape, target = a.attributes["table"], a.formats["data_out_0"]
+    values = np.random.default_rng(shape).integers(target.min_mantissa, target.max_mantissa, shape, endpoint=True)
+    return as_carrier(torch.from_numpy(values), carrier(magnitude(target)))
+
+
+def _memories(a: Arithmetic) -> dict[str, Memory]:
+    """Row after row, a beat a word."""
+    given = a.attributes.get("parameters", {}).get("weight")
+    table = _cast(a, given if given is not None else sample_table(a)).to(torch.int64).numpy()
+    lanes, width = a.attributes["parallelism"]["data_out_0"][0], a.formats["data_out_0"].width
+    rows, size = table.shape
+    padded = np.zeros((rows, ceil_div(size, lanes) * lanes), dtype=object)
+    padded[:, :size] = table & ((1 << width) - 1)
+    beats = padded.reshape(-1, lanes)
+    words = tuple(sum(int(v) << (i * width) for i, v in enumerate(beat)) for beat in beats)
+    return {FILE: Memory(words, lanes * width, f"{rows} rows of {size}")}
+
+
+def _reads(a: Arithmetic, name: str, content: Memory) -> Golden:
+    """What the op gives with another table."""
+    target = a.formats["data_out_0"]
+    width, lanes = target.width, content.bits // target.width
+
+    def compute(b: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        rows, size = (t["weight"] if "weight" in t else sample_table(b)).shape
+        codes = [(word >> (i * width)) & ((1 << width) - 1) for word in content.words for i in range(lanes)]
+        values = torch.tensor([c - (1 << width) if c > target.max_mantissa else c for c in codes], dtype=torch.int64)
+        table = as_carrier(values.reshape(rows, -1)[:, :size], carrier(magnitude(target)))
+        return {"data_out_0": _read(b, t["data_in_0"], table.to(t["data_in_0"].device))}
+
+    return compute
+
+
+def _check(node: str, attributes: Mapping[str, Any]) -> None:
+    if attributes.get("max_norm") is not None:
+        raise UnsupportedError(
+            "an embedding with max_norm changes its table as it is read",
+            node=node,
+            field="max_norm",
+            got=attributes["max_norm"],
+            remedy="renormalise the weight once, and leave max_norm out",
+        )
+
+
+def _build(r: Request) -> EmbeddingParams:
+    formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
+    rows, size = r.shapes.get("weight") or r.arithmetic.attributes["table"]
+    source = formats["data_in_0"]
+    if source.signed or source.frac_width or source.width < format_of_places(rows).width:
+        raise UnsupportedError(
+            "ids must be unsigned integers that can name every row",
+            node=r.node,
+            got=str(source),
+            expected=f"{format_of_places(rows)} or wider",
+            remedy=f"leave the data_in formats of {r.node} out of the configuration",
+        )
+    lanes_within(r.node, "data_in_0", r.parallelism.get("data_in_0", (1,)), shape)
+    lanes = lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), (size,))
+    return EmbeddingParams(
+        **tensor_params("DATA_IN_0", shape, source, (1,)),
+        **tensor_params("DATA_OUT_0", (math.prod(shape), size), formats["data_out_0"], (lanes,)),
+        ROWS=rows,
+    )
+
+
+def _ports(p: EmbeddingParams) -> tuple[Stream, ...]:
+    return stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out")
+
+
+def _arithmetic(p: EmbeddingParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    attributes = {
+        "table": (p.ROWS, p.DATA_OUT_0_TENSOR_SIZE_DIM_0),
+        "parallelism": {s.name: s.parallelism for s in _ports(p)},
+    }
+    return Arithmetic(formats, Rounding.HALF_EVEN, Overflow.SATURATE, attributes)
+
+
+def _latency(p: EmbeddingParams) -> Latency:
+    """A step reads a beat of the table; the last one of a row lets the next id in."""
+    source, sink = _ports(p)
+    each, beats = np.arange(source.beats, dtype=np.int64), sink.beats // source.beats
+    return Latency.from_steps(
+        Steps.at(
+            sink.beats,
+            needed=[each * beats],
+            freed=[each * beats + beats - 1],
+            emitted=np.arange(sink.beats, dtype=np.int64),
+            delay=(1,),
+            room=(1,),
+            pipe=1,
+            queue=1,
+            room_lag=0,
+            queue_lag=0,
+        )
+    )
+
+
+def _case(name: str, tokens: tuple[int, ...], rows: int, size: int, lanes: int, out: FixedFormat, bits: int) -> Case:
+    formats = {"data_in_0": FixedFormat(bits, 0, signed=False), "weight": out, "data_out_0": out}
+    shapes = {"data_in_0": tokens, "weight": (rows, size)}
+    return Case(name, _build(Request(name, Arithmetic(formats), shapes, {"data_out_0": (lanes,)})), 4)
+
+
+def _cases() -> list[Case]:
+    s8, u5 = FixedFormat(8, 6), FixedFormat(5, 5, signed=False)
+    return [
+        _case("one_lane", (1, 7), 11, 5, 1, s8, 4),
+        _case("uneven", (2, 5), 13, 8, 3, s8, 4),
+        _case("whole_rows", (1, 9), 40, 6, 6, FixedFormat(12, 9), 6),
+        _case("one_column", (3, 4), 16, 1, 1, u5, 4),
+        _case("two_rows", (1, 6), 2, 4, 2, s8, 1),
+        _case("wide_ids", (6,), 5, 3, 2, FixedFormat(3, 1), 9),
+    ]
+
+
+OPS = (
+    OpDef(
+        name="embedding",
+        mase_type="builtin_func",
+        modules=(nn.Embedding,),
+        functions=(F.embedding,),
+        attributes=("padding_idx", "max_norm"),
+        parameters=("weight",),
+        golden=golden,
+        formats=("data_in_0", "weight", "data_out_0"),
+        places=lambda shapes: shapes["weight"][0],
+        default_out=lambda formats: formats["weight"],
+        check=_check,
+        hardware=Hardware(
+            module="fixed_embedding",
+            file="ops/fixed_embedding.sv",
+            dependence_files=("lib/register_slice.sv",),
+            params=EmbeddingParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            memories=_memories,
+            reads=_reads,
+            layout="row_major",
+        ),
+    ),
+)
