@@ -17,6 +17,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
 from mase_hw.ir.tensors import TensorDict
+from mase_hw.passes.transforms.quantize_paths import attribute
 
 _SIGNATURE = ("input", "self", "other", "a", "b")
 """What signatures call an operand; other numbers of a call are settings."""
@@ -149,6 +150,48 @@ def ends_of(value: Tensor) -> tuple[float, float]:
     """The smallest and the largest value of a tensor; zeros if it is empty."""
     value = value.detach()
     return (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
+
+
+def data_inputs(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
+    """Producers of a node's data, in order."""
+    return [producer for name, (producer, _) in graph.sources(node).items() if name.startswith("data_in_")]
+
+
+def entry_of(graph: MaseGraph, source: fx.Node) -> list[fx.Node] | None:
+    """From a producer back to the input of the model that it is in another shape or order; None if it computes."""
+    chain = [source]
+    while chain[-1].op != "placeholder":
+        before = data_inputs(graph, chain[-1]) if graph.is_implicit(chain[-1]) else []
+        if not before:
+            return None
+        chain.append(before[0])
+    return chain
+
+
+def parameters_of(graph: MaseGraph, node: fx.Node, op: OpDef) -> dict[str, Tensor]:
+    """The float parameters of a node, by name: those of its module, or stored tensors.
+
+    Raises:
+        UnsupportedError: If one is computed by the model.
+    """
+    module = graph.meta_of(node).module
+    found: dict[str, Tensor] = {}
+    sources = graph.sources(node)
+    for name in op.parameters:
+        value: Any = getattr(module, name, None) if module is not None else None
+        if value is None and name in sources:
+            producer = sources[name][0]
+            if producer.op != "get_attr":
+                raise UnsupportedError(
+                    f"{name} is computed by the model, not stored",
+                    node=node.name,
+                    got=producer.name,
+                    expected="a parameter or buffer of the model",
+                )
+            value = attribute(graph.model, str(producer.target))
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def stored(graph: MaseGraph, node: fx.Node, chain: list[fx.Node]) -> Tensor | None:

@@ -20,8 +20,17 @@ from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
-from mase_hw.passes.transforms.quantize_operands import Operands, check_data, ends_of, exact_format, operands_of
-from mase_hw.passes.transforms.quantize_paths import attribute, gone, with_node_names
+from mase_hw.passes.transforms.quantize_operands import (
+    Operands,
+    check_data,
+    data_inputs,
+    ends_of,
+    entry_of,
+    exact_format,
+    operands_of,
+    parameters_of,
+)
+from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
 
 TRUTH = FixedFormat(1, 0, signed=False)
 """What is true or false."""
@@ -85,7 +94,7 @@ class Planner:
             if op.check is not None:
                 op.check(node.name, self._attributes(node))
             if self.graph.is_implicit(node):
-                source = self._data_inputs(node)[:1]
+                source = data_inputs(self.graph, node)[:1]
                 if source and source[0].name in self.formats:
                     self.formats[node.name] = self.formats[source[0].name]
                 continue
@@ -98,7 +107,7 @@ class Planner:
                 self._enter_unread(node)
         for node in self.graph.nodes:
             # A later reader may have widened the format in which an input enters.
-            source = self._data_inputs(node)[:1] if self.graph.op_of(node) is not None else []
+            source = data_inputs(self.graph, node)[:1] if self.graph.op_of(node) is not None else []
             if source and self.graph.is_implicit(node) and source[0].name in self.formats:
                 self.formats[node.name] = self.formats[source[0].name]
 
@@ -138,7 +147,7 @@ class Planner:
             self.observed[node.name, name] = operands.names[index]
             formats[name], reasons[name] = self._input_format(node, op, name, source, config)
             self._enter(source, formats[name])
-        parameters = self._parameters(node, op)
+        parameters = parameters_of(self.graph, node, op)
         if op.derive is not None:
             rank = len(self.graph.tensor(node, "data_in_0").shape)
             parameters = op.derive(node.name, parameters, attributes, rank)
@@ -278,10 +287,9 @@ class Planner:
     ) -> tuple[FixedFormat, str]:
         width, frac, signed = config.of(name)
         if op.places is not None:
-            count = op.places({n: tuple(value.shape) for n, value in self._parameters(node, op).items()})
-            entry = self._entry(source)
-            if entry is not None:
-                self.places[entry[-1].name] = min(count, self.places.get(entry[-1].name, count))
+            count = op.places({n: tuple(value.shape) for n, value in parameters_of(self.graph, node, op).items()})
+            name = (entry_of(self.graph, source) or [source])[-1].name
+            self.places[name] = min(count, self.places.get(name, count))
             return format_of_places(count), f"{count} places"
         have = self.formats.get(source.name)
         if have == TRUTH and frac is None and signed is not True:
@@ -357,7 +365,7 @@ class Planner:
 
     def _enter(self, source: fx.Node, fmt: FixedFormat) -> None:
         """A placeholder that reaches a quantised node enters in that node's input format."""
-        chain = self._entry(source)
+        chain = entry_of(self.graph, source)
         if chain is None:
             return
         name = chain[-1].name
@@ -365,16 +373,6 @@ class Planner:
         self.entries[name] = covering_both(both)
         for node in chain:
             self.formats[node.name] = self.entries[name]
-
-    def _entry(self, source: fx.Node) -> list[fx.Node] | None:
-        """From a producer back to the input of the model that it is in another shape or order; None if it computes."""
-        chain = [source]
-        while chain[-1].op != "placeholder":
-            before = self._data_inputs(chain[-1]) if self.graph.is_implicit(chain[-1]) else []
-            if not before:
-                return None
-            chain.append(before[0])
-        return chain
 
     def _enter_unread(self, node: fx.Node) -> None:
         """An input that nothing reads enters as the default says, and goes nowhere."""
@@ -385,30 +383,6 @@ class Planner:
         if config.quantised and config.data_in_width is not None:
             self.entries[node.name], _ = self._format(node, "data_out_0", config.entering())
             self.decisions.pop(node.name, None)
-
-    def _data_inputs(self, node: fx.Node) -> list[fx.Node]:
-        sources = self.graph.sources(node)
-        return [producer for name, (producer, _) in sources.items() if name.startswith("data_in_")]
-
-    def _parameters(self, node: fx.Node, op: OpDef) -> dict[str, Tensor]:
-        module = self.graph.meta_of(node).module
-        found: dict[str, Tensor] = {}
-        sources = self.graph.sources(node)
-        for name in op.parameters:
-            value: Any = getattr(module, name, None) if module is not None else None
-            if value is None and name in sources:
-                producer = sources[name][0]
-                if producer.op != "get_attr":
-                    raise UnsupportedError(
-                        f"{name} is computed by the model, not stored",
-                        node=node.name,
-                        got=producer.name,
-                        expected="a parameter or buffer of the model",
-                    )
-                value = attribute(self.graph.model, str(producer.target))
-            if value is not None:
-                found[name] = value
-        return found
 
     def _attributes(self, node: fx.Node) -> dict[str, Any]:
         common = self.graph.meta_of(node).common
