@@ -98,11 +98,14 @@ BENCHMARKS = (
     ),
     Benchmark(
         "inference",
-        "benchmarks/quantised_inference.py --batch 256",
+        "-m benchmarks.quantised_inference --batch 256",
         "--batch 16 --seconds 0.2 --limit 100",
         (
             Figure("digits MLP: quantised / float", r"\n[^\n]*64-64-32-10.* ([\d.]+)\n", most=1.6),
-            Figure("MLP 784-512-512-10: quantised / float", r"\n[^\n]*784.* ([\d.]+)\n"),
+            Figure("MLP 784-512-512-10: quantised / float", r"\n[^\n]*784-512.* ([\d.]+)\n"),
+            Figure("MLP 3 x 784, batch 1: quantised / float", r"\n[^\n]*3 x 784.* ([\d.]+)\n", most=1.5),
+            Figure("ResNet-18: quantised / float", r"\n[^\n]*ResNet-18.* ([\d.]+)\n", most=1.3),
+            Figure("MobileNetV2: quantised / float", r"\n[^\n]*MobileNetV2.* ([\d.]+)\n", most=1.3),
         ),
     ),
     Benchmark(

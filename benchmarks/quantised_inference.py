@@ -1,6 +1,6 @@
 """Bit-true inference of a quantised model beside the float model: time a batch, side by side.
 
-    python benchmarks/quantised_inference.py --batch 256
+    python -m benchmarks.quantised_inference --batch 256
 
 Both models run on the same inputs in turn; what is shown is the median. The quantised model computes the same bits as
 the hardware. Exit code 1 if a ratio is above ``--limit``.
@@ -16,6 +16,7 @@ import time
 import torch
 from torch import Tensor, nn
 
+from benchmarks.large_networks import NETWORKS
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,
@@ -25,6 +26,8 @@ from mase_hw.passes import (
     quantize_transform_pass,
 )
 
+PICTURES = 4
+"""Pictures in a batch of the large networks, at most."""
 WIDTHS = {"data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
 
 
@@ -42,6 +45,18 @@ def cnn() -> nn.Sequential:
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 10),
     ).eval()  # fmt: skip
+
+
+def clamped() -> nn.Module:
+    """MobileNetV2 as it was published, with ReLU6, and weights (He 2015) that keep what passes from vanishing."""
+    net = NETWORKS["mobilenet_v2"][0]()
+    for layer in list(net.modules()):
+        for name, child in layer.named_children():
+            if isinstance(child, nn.ReLU):
+                setattr(layer, name, nn.ReLU6())
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    return net.eval()
 
 
 def quantised(model: nn.Module, x: Tensor) -> nn.Module:
@@ -81,15 +96,19 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
-    models = {
-        "digits MLP 64-64-32-10": (mlp(64, 64, 32, 10), (64,)),
-        "MLP 784-512-512-10": (mlp(784, 512, 512, 10), (784,)),
-        "CNN 8x8": (cnn(), (1, 8, 8)),
+    most = arguments.batch
+    models: dict[str, tuple[nn.Module, tuple[int, ...], int]] = {
+        "digits MLP 64-64-32-10": (mlp(64, 64, 32, 10), (64,), most),
+        "MLP 784-512-512-10": (mlp(784, 512, 512, 10), (784,), most),
+        "MLP 3 x 784, batch 1": (mlp(784, 784, 784, 784), (784,), 1),
+        "CNN 8x8": (cnn(), (1, 8, 8), most),
+        "ResNet-18, 64x64": (NETWORKS["resnet18"][0]().eval(), (3, 64, 64), min(most, PICTURES)),
+        "MobileNetV2, 64x64": (clamped(), (3, 64, 64), min(most, PICTURES)),
     }
     worst = 0.0
-    print(f"{'model':26} {'float':>10} {'quantised':>10} {'ratio':>6}   (batch {arguments.batch})")
-    for name, (model, shape) in models.items():
-        plain, exact = compare(model, torch.rand(arguments.batch, *shape), arguments.seconds)
+    print(f"{'model':26} {'float':>10} {'quantised':>10} {'ratio':>6}   (batch {most}, of pictures {PICTURES})")
+    for name, (model, shape, batch) in models.items():
+        plain, exact = compare(model, torch.rand(batch, *shape), arguments.seconds)
         worst = max(worst, exact / plain)
         print(f"{name:26} {plain * 1e3:>7.3f} ms {exact * 1e3:>7.3f} ms {exact / plain:>6.2f}")
     return int(worst > arguments.limit)

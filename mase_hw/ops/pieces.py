@@ -76,14 +76,24 @@ def _on_values(name: str) -> Callable[[Arithmetic, Mapping[str, Tensor]], OnValu
             c = constants(name, a)
         except FormatError:  # the golden says it better
             return None
-        flat = c.slopes[0] == c.slopes[2] == 0 and c.slopes[1] == 1 << c.slope_frac and c.offsets[1] == 0
-        low, high = (math.ldexp(o, -c.offset_frac) for o in (c.offsets[0], c.offsets[2]))
-        # The last code before a threshold is not beyond the limit, and the first after it not short of it.
-        meets = c.low - 1 <= low / source.scale <= c.low and c.high - 1 <= high / source.scale <= c.high
-        if not flat or not meets or low > high or last is None or not in_float32(source):
+        low, high = -math.inf, math.inf
+        ends = []
+        # Pieces that no code of the input lies in do not matter.
+        if c.low > source.min_mantissa:
+            low = math.ldexp(c.offsets[0], -c.offset_frac)
+            ends.append((low, c.low, c.slopes[0]))
+        if c.high <= source.max_mantissa:
+            high = math.ldexp(c.offsets[2], -c.offset_frac)
+            ends.append((high, c.high, c.slopes[2]))
+        kept = c.slopes[1] == 1 << c.slope_frac and c.offsets[1] == 0
+        if not kept or low > high or last is None or not in_float32(source):
             return None
-        if any(float(torch.tensor(end, dtype=torch.float32)) != end for end in (low, high)):
-            return None
+        for end, code, slope in ends:
+            # The last code before a threshold is not beyond the limit, and the first after it not short of it.
+            if slope or not code - 1 <= end / source.scale <= code:
+                return None
+            if float(torch.tensor(end, dtype=torch.float32)) != end:
+                return None
         return OnValues(lambda x: x.clamp(low, high), last, clamp=(low, high))
 
     return find

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 from typing import Any
 
@@ -234,6 +235,26 @@ def test_a_clamp_is_merged_only_where_it_is_one() -> None:
                 assert found is not None and same(found, golden(relu, golden(layer, x))), (turn, layer, relu)
         assert second.then(first) is None and first.then(first) is None
     assert merged >= 60
+
+
+@pytest.mark.parametrize(
+    "formats, clamp",
+    [
+        ((FixedFormat(8, 4), FixedFormat(8, 5, False)), (0.0, 6.0)),
+        ((FixedFormat(8, 14), FixedFormat(8, 15, False)), (0.0, math.inf)),
+        ((FixedFormat(8, 5, False), FixedFormat(6, 3, False)), (-math.inf, 6.0)),
+        ((FixedFormat(8, 6, False), FixedFormat(8, 6)), (-math.inf, math.inf)),
+    ],
+)
+def test_limits_that_no_input_reaches(formats: tuple[FixedFormat, FixedFormat], clamp: tuple[float, float]) -> None:
+    """A clamp at a limit that is beyond every code of the input is none, and the rest is computed on values."""
+    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]})
+    module = Quantized(CATALOGUE["relu6"], a)
+    run = module.on_values()
+    assert run is not None and run.clamp == clamp
+    every = dequantize(torch.arange(formats[0].min_mantissa, formats[0].max_mantissa + 1).float(), formats[0])
+    with torch.no_grad():
+        assert same(module(every), golden(module, every))
 
 
 @pytest.mark.parametrize("change", [lambda w: w.data.mul_(0.5), lambda w: w.mul_(0.5), lambda w: w.numpy().fill(0.3)])
