@@ -35,6 +35,18 @@ LOWERINGS = (
 )
 
 
+CAUSAL = dict.fromkeys(("nano_gpt", "added_mask", "gpt2", "sdpa_causal", "sdpa_grouped", "rotary"), 2)
+CAUSAL |= {
+    "sdpa_bias": 1,
+    "padding_and_causal": 2,
+    "multihead_turned": 2,
+    "encoder_layer_first": 2,
+    "encoder": 4,
+    "decoder_layer": 2,
+}
+"""Products that leave out what a causal mask hides."""
+
+
 def frames(masked: bool) -> tuple[Tensor, ...]:
     torch.manual_seed(4)
     x = torch.randn(1, TOKENS, WIDTH, dtype=torch.float64)
@@ -80,4 +92,6 @@ def test_the_same_in_every_notation(name: str) -> None:
         and "matmul" not in ops
         and "bmm" not in ops
     )
+    causal = [n for n in graph.nodes if graph.meta_of(n).common.mase_op == "grouped_matmul" and n.args[3:] == (True,)]
+    assert len(causal) == CAUSAL.get(name, 0)
     assert not {"masked_fill", "where", "choose", "expand", "repeat_interleave"} & set(ops)

@@ -74,6 +74,11 @@ def _matrices(o: Operands) -> list[Products]:
     return [Products(math.prod(o.out) * o.args[left][-1], left, right)]
 
 
+def _grouped(o: Operands) -> list[Products]:
+    """Vectors ``(batch, tokens, heads, inner)`` by matrices."""
+    return [Products(math.prod(o.out) * o.args["data_in_0"][-1], "data_in_0", "data_in_1")]
+
+
 def _attention(o: Operands) -> list[Products]:
     """Scores (queries by keys), then scores by values; the scores are taken to be as wide as the result."""
     query, key, value = (o.args[n] for n in o.names[:3])
@@ -105,6 +110,7 @@ RULES: dict[str, Rule] = {
     "conv_transpose3d": _transposed,
     "matmul": _matrices,
     "bmm": _matrices,
+    "grouped_matmul": _grouped,
     "addmm": _matrices,
     "baddbmm": _matrices,
     "scaled_dot_product_attention": _attention,
@@ -114,7 +120,7 @@ RULES: dict[str, Rule] = {
 
 _ACTIVATIONS = (
     "relu relu6 hardtanh leaky_relu prelu elu selu gelu silu mish hardswish hardsigmoid sigmoid logsigmoid tanh "
-    "softplus softsign hardshrink softshrink softmax log_softmax"
+    "softplus softsign hardshrink softshrink softmax log_softmax masked_softmax softmax_where"
 )
 _NORMALISATIONS = "batch_norm batch_norm1d batch_norm2d instance_norm2d layer_norm group_norm rms_norm"
 _POOLS = (

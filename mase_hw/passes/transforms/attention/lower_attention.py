@@ -19,8 +19,15 @@ from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.attention.fused import fused_attention, refuse
 from mase_hw.passes.transforms.attention.masks import DataMask, Scores, scores_of
+from mase_hw.passes.transforms.attention.order import causal_products, join_by_token
 from mase_hw.passes.transforms.attention.places import Source, recorded, sources_of, unmoved
-from mase_hw.passes.transforms.attention.products import arranged, best, interpretations, lower_product
+from mase_hw.passes.transforms.attention.products import (
+    arranged,
+    best,
+    comes_by_token,
+    interpretations,
+    lower_product,
+)
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.plain import Line
 
@@ -36,7 +43,8 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
       ``lower_products_transform_pass``.
     - A softmax over scaled or masked scores takes the factor into its table, and the masks: stored ones as a causal
       limit or as rows of bits, those that are data as a second stream. What is added to a score or put in its place is
-      a mask if it is at most -10,000.
+      a mask if it is at most -10,000. Products before and behind a causal softmax leave out what it masks.
+    - ``cat`` of parts of a head, as in rotary embeddings, joins them token by token.
 
     The products and the softmax keep their names. Up to the rounding of floats every result is the same, but that a
     row of which everything is masked is 0. Run it after ``lower_layers_transform_pass``, which writes layers of
@@ -68,10 +76,14 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
         if op is None or node not in graph.nodes or written(node, graph.model) is not None:
             continue
         before = list(node.all_input_nodes)
+        if op.name == "cat" and join_by_token(graph, node):
+            lowered[node.name] = op.name
+            continue
         if lower_product(graph, node) or (op.name == "softmax" and _lower_softmax(graph, node)):
             lowered.setdefault(node.name, op.name)
             _prune(graph, before)
     if lowered:
+        causal_products(graph)
         edit.finish(graph)
     return graph, {"modified": bool(lowered), "lowered": lowered}
 
@@ -79,13 +91,14 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
 def _lower_softmax(graph: MaseGraph, node: fx.Node) -> bool:
     """A softmax along the last dimension of what is scaled or masked."""
     meta = graph.meta_of(node)
-    if not meta.common.args.tensors or len(node.all_input_nodes) != 1 or node.target is softmax_rows:
+    data = [n for n in node.all_input_nodes if graph.meta_of(n).common.results.tensors]
+    if len(data) != 1 or node.target is softmax_rows:
         return False
     shape = tuple(graph.tensor(node, "data_out_0").shape)
     rank = len(shape)
     if rank < 3 or along(meta.common.args, rank) != rank - 1:
         return False
-    scores = scores_of(graph, node.all_input_nodes[0])
+    scores = scores_of(graph, data[0])
     if scores.masked:
         return _with_masks(graph, node, scores)
     if scores.scale == 1:
@@ -108,10 +121,10 @@ def _with_masks(graph: MaseGraph, node: fx.Node, scores: Scores) -> bool:
     for batch, heads in interpretations(lead):
         size = (batch, heads, queries, keys)
         source = best(sources_of(graph, scores.node, _viewed(size), size), heads)
-        if source is not None and (source.tokens or chosen is None or heads == 1):
+        if source is not None:
             chosen = (source, batch, heads)
-        if source is not None and source.tokens:
-            break
+            if source.tokens or comes_by_token(graph, source.node):
+                break
     views = None if chosen is None else [_mask_view(graph, m, shape, chosen[2]) for m in scores.data]
     if chosen is None or views is None or any(v is None for v in views):
         return False

@@ -10,7 +10,7 @@ from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.products.matmul import grouped_matmul
-from mase_hw.passes.transforms.attention.places import Source, recorded, sources_of
+from mase_hw.passes.transforms.attention.places import Source, sources_of
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.operands import Expression, expression_of
 from mase_hw.passes.transforms.lowering.plain import Line1, Line2
@@ -125,7 +125,7 @@ def lower_product(graph: MaseGraph, node: fx.Node) -> bool:
     lead, rows, columns = product.lead, product.sizes[0], product.sizes[2]
 
     def run(x: Tensor, y: Tensor) -> Tensor:
-        sums = recorded(grouped_matmul, form.a.make(x), form.b.make(y), transposed=form.transposed)
+        sums = grouped_matmul(form.a.make(x), form.b.make(y), form.transposed)
         return product.back(arranged(sums, lead, form.heads, rows, columns))
 
     if form.a.node is form.b.node:
