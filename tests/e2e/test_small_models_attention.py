@@ -14,6 +14,7 @@ from tests.passes.attention_models import MASKED, MODELS, TOKENS, WIDTH
 
 BUILT = {
     "nano_gpt": {"fixed_matmul": 2, "fixed_masked_softmax": 1, "fixed_softmax": 0, "stream_reorder": 0},
+    "class_token": {"fixed_matmul": 2, "fixed_softmax": 1, "fixed_zero_pad2d": 1, "stream_reorder": 0},
     "rotary": {"fixed_matmul": 2, "fixed_masked_softmax": 1, "fixed_concat": 2, "stream_reorder": 0},
     "repeat_kv": {"fixed_matmul": 2, "fixed_softmax": 1, "fixed_rearrange": 0, "stream_reorder": 0},
     "timm": {"fixed_matmul": 2, "fixed_softmax": 1, "fixed_slice": 3, "stream_reorder": 0},

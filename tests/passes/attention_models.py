@@ -153,7 +153,7 @@ def one_head(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def position_bias(s: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    scores = heads(q) @ heads(k).transpose(-2, -1) + s.bias
+    scores = heads(q) @ heads(k).mT + s.bias
     return joined(scores.softmax(-1) @ heads(v))
 
 
@@ -235,6 +235,22 @@ def split_by_head(qkv: Tensor) -> Tensor:
     return joined(F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)))
 
 
+class Tokens(nn.Module):
+    """A class token in front, whose result is the model's; a register behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.last = nn.Parameter(torch.randn(1, 1, WIDTH)), nn.Parameter(torch.randn(1, 2, WIDTH))
+        self.attention, self.norm, self.head = multihead(), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.cat((self.first.expand(x.shape[0], -1, -1), x, self.last.expand(x.shape[0], -1, -1)), dim=1)
+        y = self.norm(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        return self.head(x[:, 0])
+
+
 class Layer(nn.Module):
     """A layer of PyTorch and how it is called."""
 
@@ -274,6 +290,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     },
     **{f.__name__: lambda f=f: Attention(f, 1) for f in (sdpa_grouped, repeat_kv, multi_query)},  # type: ignore[misc]
     **{f.__name__: lambda f=f: Packed(f) for f in (timm, indexed, chunked, split_by_head)},  # type: ignore[misc]
+    "class_token": Tokens,
     "multihead": lambda: Layer(multihead(), lambda s, x: s.layer(x, x, x, need_weights=False)[0]),
     "multihead_weights": lambda: Layer(multihead(), lambda s, x: s.layer(x, x, x)),
     "multihead_each_head": lambda: Layer(multihead(), lambda s, x: s.layer(x, x, x, average_attn_weights=False)[1]),

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+import mase_hw
 from mase_hw import MaseGraph
+from mase_hw.errors import UnsupportedError
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,
     fold_constants_transform_pass,
@@ -21,7 +27,7 @@ from mase_hw.passes import (
     verify_analysis_pass,
 )
 
-from .attention_models import MASKED, MODELS, TOKENS, WIDTH
+from .attention_models import MASKED, MODELS, TOKENS, WIDTH, Layer, multihead
 
 LOWERINGS = (
     fold_constants_transform_pass,
@@ -95,3 +101,74 @@ def test_the_same_in_every_notation(name: str) -> None:
     causal = [n for n in graph.nodes if graph.meta_of(n).common.mase_op == "grouped_matmul" and n.args[3:] == (True,)]
     assert len(causal) == CAUSAL.get(name, 0)
     assert not {"masked_fill", "where", "choose", "expand", "repeat_interleave"} & set(ops)
+
+
+class Dropping(nn.Module):
+    """Attention that drops in evaluation as well, twice."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = x.reshape(1, TOKENS, 2, 4).transpose(1, 2)
+        y = F.scaled_dot_product_attention(q, q, q, dropout_p=0.1)
+        return (y + F.scaled_dot_product_attention(y, q, q, dropout_p=0.2)).transpose(1, 2).flatten(2)
+
+
+class Cached(nn.Module):
+    """Keys and values of earlier calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("k", torch.randn(1, 2, 3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = x.reshape(1, TOKENS, 2, 4).transpose(1, 2)
+        k = torch.cat((self.k, q), 2)
+        return F.scaled_dot_product_attention(q, k, k).transpose(1, 2).flatten(2)
+
+
+def test_dropout_that_is_on_names_every_call() -> None:
+    with pytest.raises(UnsupportedError, match="this attention is not in hardware") as caught:
+        lowered(Dropping(), (torch.randn(1, TOKENS, WIDTH),))
+    assert caught.value.node == "scaled_dot_product_attention, scaled_dot_product_attention_1"
+    assert "dropout_p = 0.1" in str(caught.value) and "dropout_p = 0.2" in str(caught.value)
+
+
+def test_a_cache_of_keys_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="takes a stored tensor in the place of data") as caught:
+        mase_hw.compile(Cached().eval(), torch.randn(1, TOKENS, WIDTH), out=tmp_path / "cached")
+    assert "give the whole sequence" in str(caught.value) and not (tmp_path / "cached").exists()
+
+
+@pytest.mark.parametrize("more", [{"add_bias_kv": True}, {"add_zero_attn": True}])
+def test_keys_that_are_no_tokens_are_refused(more: dict[str, Any]) -> None:
+    model = Layer(multihead(**more), lambda s, x: s.layer(x, x, x, need_weights=False)[0])
+    with pytest.raises(UnsupportedError, match="keys and values that are no tokens"):
+        lowered(model.double().eval(), frames(False))
+
+
+def test_what_is_small_is_a_bias_and_no_mask() -> None:
+    """-100 is added, as the model says; -10,000 is a mask."""
+
+    class Added(nn.Module):
+        def __init__(self, far: float) -> None:
+            super().__init__()
+            self.register_buffer("far", torch.zeros(TOKENS, TOKENS).masked_fill(torch.eye(TOKENS) == 1, far))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.softmax(x @ x.mT + self.far, -1) @ x
+
+    for far, ops in ((-100.0, {"softmax", "add"}), (-1e4, {"masked_softmax"})):
+        graph = lowered(Added(far), (torch.randn(1, TOKENS, WIDTH),))
+        assert ops <= set(ops_of(graph))
+
+
+def test_masks_that_differ_are_told_apart() -> None:
+    """A mask that hides what another one shows, a causal one that is one key short, another scale: other results."""
+    x = frames(False)
+    made = {name: lowered(MODELS[name]().double().eval(), x).model(*x) for name in ("sdpa_causal", "sdpa_mask", "sdpa")}
+    assert all(not torch.allclose(made[a], made[b]) for a in made for b in made if a < b)
+    strict = MODELS["nano_gpt"]().double().eval()
+    strict.tril = torch.ones(TOKENS, TOKENS, dtype=torch.float64).tril(1)  # type: ignore[assignment]
+    graph = lowered(strict, x)
+    torch.testing.assert_close(graph.model(*x), strict(*x))
+    (softmax,) = (n for n in graph.nodes if graph.meta_of(n).common.mase_op == "masked_softmax")
+    assert "causal" not in softmax.kwargs and len(softmax.kwargs["allowed"]) == TOKENS  # type: ignore[arg-type]

@@ -92,12 +92,22 @@ def operands_of(graph: MaseGraph, node: fx.Node, op: OpDef) -> Operands:
 
 
 def check_data(graph: MaseGraph, node: fx.Node, op: OpDef, inputs: list[fx.Node]) -> None:
-    """Refuse to compute with stored tensors alone: hardware has them in memories, not in streams.
+    """Refuse to compute with stored tensors in the place of data: hardware has them in memories, not in streams.
 
     Raises:
-        UnsupportedError: If every input is a parameter or buffer, or one in another shape.
+        UnsupportedError: If an input is a parameter or buffer, or one in another shape.
     """
-    if not inputs or not all(_is_stored(graph, source) for source in inputs):
+    found = [source for source in inputs if _is_stored(graph, source)]
+    if found and len(found) < len(inputs):
+        raise UnsupportedError(
+            f"{op.name} takes a stored tensor in the place of data",
+            node=node.name,
+            got=", ".join(source.name for source in found),
+            expected="data that flows through the model",
+            remedy="keys and values of earlier calls are not kept: give the whole sequence; what is stored can be "
+            "added or multiplied, and tokens of a model are joined to (1, tokens, size) along dimension 1",
+        )
+    if not found:
         return
     raise UnsupportedError(
         f"{op.name} computes with nothing but stored tensors",

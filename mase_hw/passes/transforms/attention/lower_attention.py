@@ -28,6 +28,7 @@ from mase_hw.passes.transforms.attention.products import (
     interpretations,
     lower_product,
 )
+from mase_hw.passes.transforms.attention.tokens import join_stored_tokens, transposes
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.plain import Line
 
@@ -44,6 +45,7 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
     - A softmax over scaled or masked scores takes the factor into its table, and the masks: stored ones as a causal
       limit or as rows of bits, those that are data as a second stream. What is added to a score or put in its place is
       a mask if it is at most -10,000. Products before and behind a causal softmax leave out what it masks.
+    - Tokens that are stored and joined to others, such as a class token, become a margin of zeros and a sum.
     - ``cat`` of parts of a head, as in rotary embeddings, joins them token by token.
 
     The products and the softmax keep their names. Up to the rounding of floats every result is the same, but that a
@@ -66,7 +68,11 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
     refused: dict[str, list[str]] = {}
     for node in graph.nodes:
         op = graph.op_of(node)
-        if op is not None and op.name == "scaled_dot_product_attention":
+        before = list(node.all_input_nodes)
+        if transposes(graph, node) or (op is not None and op.name == "cat" and join_stored_tokens(graph, node)):
+            lowered[node.name] = op.name if op is not None else str(node.target)
+            _prune(graph, before)
+        elif op is not None and op.name == "scaled_dot_product_attention":
             reasons = fused_attention(graph, node)
             lowered[node.name] = op.name
             refused |= {node.name: reasons} if reasons else {}

@@ -1,0 +1,70 @@
+"""Tokens that the model stores, joined to those that are data: class tokens, registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx
+
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.transforms.lowering.expand import expand
+from mase_hw.passes.transforms.lowering.operands import Formula
+from mase_hw.passes.transforms.quantize_operands import stored
+
+PROPERTIES = ("T", "mT")
+"""Attributes of a tensor that are its transpose."""
+
+
+def transposes(graph: MaseGraph, node: fx.Node) -> bool:
+    """Write ``x.mT``, and ``x.T`` of a matrix, as a transposition."""
+    if node.target is not getattr or len(node.args) != 2 or node.args[1] not in PROPERTIES:
+        return False
+    (source,) = node.all_input_nodes
+    if node.args[1] == "T" and len(graph.tensor(source, "data_out_0").shape) != 2:
+        return False
+    expand(graph, node, Formula(lambda s, x: x.transpose(-1, -2)), [source])
+    return True
+
+
+def join_stored_tokens(graph: MaseGraph, node: fx.Node) -> bool:
+    """Write ``cat((tokens of the model, tokens), 1)`` as a margin of zeros and a sum with a stored tensor.
+
+    Both are exact. The margin is that of an image whose rows are tokens and whose channels are their elements, which
+    is how they travel.
+    """
+    given: Any = node.args[0] if node.args else None
+    dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+    if not isinstance(given, list | tuple) or not all(isinstance(n, fx.Node) for n in given):
+        return False
+    values = [known(graph, n) for n in given]
+    data = [n for n, value in zip(given, values, strict=True) if value is None]
+    shape = tuple(graph.tensor(node, "data_out_0").shape)
+    if len(data) != 1 or len(values) < 2 or len(shape) != 3 or dim not in (1, -2) or shape[0] != 1:
+        return False
+    at = given.index(data[0])
+    tokens = graph.tensor(data[0], "data_out_0").shape[1]
+    before = sum(v.shape[1] for v in values[:at] if v is not None)
+    after = shape[1] - before - tokens
+    parts = [torch.zeros(1, tokens, shape[2]) if v is None else v.detach() for v in values]
+    trained = any(v is not None and v.requires_grad for v in values)
+    joined = torch.cat([p.to(parts[0 if at else -1].dtype) for p in parts], 1).requires_grad_(trained)
+
+    def run(s: Formula, x: Tensor) -> Tensor:
+        image = F.pad(x.transpose(1, 2).unsqueeze(-1), (0, 0, before, after))
+        return image.squeeze(-1).transpose(1, 2) + s.joined  # type: ignore[operator]
+
+    expand(graph, node, Formula(run, joined=joined), data)
+    return True
+
+
+def known(graph: MaseGraph, node: fx.Node) -> Tensor | None:
+    """A stored tensor, also one that is expanded to the size of a batch; None for data."""
+    value = stored(graph, node, [])
+    op = graph.op_of(node)
+    if value is not None or op is None or op.name not in ("expand", "repeat", "tile", "expand_as"):
+        return value
+    shape = graph.tensor(node, "data_out_0").shape
+    source = known(graph, node.all_input_nodes[0])
+    return source if source is not None and list(source.shape) == list(shape) else None
