@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -24,6 +25,17 @@ settings.load_profile("mase_hw")
 ROOT = Path(__file__).resolve().parent.parent
 COLLECTED = pytest.StashKey[set[str]]()
 """Every test that this run found, chosen or not."""
+
+
+def pytest_configure() -> None:
+    """Thousands of tests are about to be made, none of which goes away again: looking for garbage takes a quarter."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on there is garbage, and what was collected is not searched for it."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

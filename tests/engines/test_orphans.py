@@ -18,10 +18,11 @@ STUCK = 4
 HOST = """
 import sys
 from pathlib import Path
+from mase_hw.simulate.build.simulator import SHORT_RUN
 from tests.engines.conftest import ENGINES, play
 from tests.sim.conftest import slice_dut
 engine, build, cache, run = sys.argv[1], *map(Path, sys.argv[2:])
-built = ENGINES[engine].build(slice_dut(FAULT=%d), build, cache_dir=cache)
+built = ENGINES[engine].build(slice_dut(FAULT=%d), build, cache_dir=cache, cycles=SHORT_RUN)
 assert built.reused
 play(engine, built, run, watchdog=10**12, max_cycles=10**12)
 """
