@@ -277,6 +277,9 @@ class OpDef:
         exact: The format in which a result needs no cast, from formats and shapes; None if no format is known.
         exact_inputs: Inputs that are taken as exact as their producer (of an op with ``exact``) can give them.
         inner: What has a format inside the op, that is chosen from observed values.
+        remembers: Whether the op has a memory of the hops before, from its attributes. Its golden then takes a batch as
+            consecutive hops of a stream, what was before them as the tensor ``before`` (none after a reset), and gives
+            besides what comes ``after``; see :mod:`mase_hw.nn.streaming`. None: never.
         hardware: Hardware facets; None for implicit ops and ops not in hardware.
     """
 
@@ -307,6 +310,7 @@ class OpDef:
     exact: Callable[[Mapping[str, FixedFormat], Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     exact_inputs: tuple[str, ...] = ()
     inner: Inner | None = None
+    remembers: Callable[[Mapping[str, Any]], bool] | None = None
     hardware: Hardware | None = None
 
     def __post_init__(self) -> None:

@@ -128,3 +128,23 @@ def wave() -> tuple[nn.Module, Tensor]:
     """Convolutions in time that see the past alone."""
     torch.manual_seed(14)
     return Wave(), torch.rand(1, 1, 12) * 2 - 1
+
+
+class Listener(nn.Module):
+    """Causal convolutions and a GRU behind them, for a stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wave = Wave()
+        self.gru = nn.GRU(2, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Samples ``(1, 1, T)`` -> states ``(1, T, 4)``."""
+        result: Tensor = self.gru(self.wave(x).transpose(1, 2))[0]
+        return result
+
+
+def stream() -> tuple[nn.Module, Tensor]:
+    """One hop of a stream that goes on from frame to frame."""
+    torch.manual_seed(15)
+    return Listener(), torch.rand(1, 1, 4) * 2 - 1

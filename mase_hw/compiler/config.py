@@ -42,6 +42,11 @@ class CompileConfig(BaseModel):
         description="module name of the top level: an ASCII identifier that is no keyword and no name of a library "
         "module or of a signal of the top level",
     )
+    streaming: bool = Field(
+        default=False,
+        description="a frame is one hop of a stream that never ends: what causal layers remember goes on from frame to "
+        "frame, until a reset",
+    )
     fold_batch_norm: bool = Field(
         default=True, description="fold batch normalisations into their neighbours before anything is observed"
     )

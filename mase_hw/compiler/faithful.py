@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mase_hw.compiler.exact import Exact
 from mase_hw.compiler.original import Original
+from mase_hw.compiler.sequences import OriginalOfStream
 from mase_hw.compiler.stages import CALIBRATE, COMMON, QUANTIZE, ROUNDING
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.same_function import check_trace, run
@@ -17,6 +18,7 @@ from mase_hw.ir.inputs import check_inputs
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summarising, rows_of
 from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Pipeline, Step
+from mase_hw.passes.transforms.streaming import STREAMING
 
 _UNCHANGED: Info = {"modified": False}
 
@@ -60,8 +62,14 @@ class _Beside:
         return graph, _UNCHANGED
 
     def simplified(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
-        self._original = Original(self.model, graph)
-        self.watch(check_inputs(graph, self.example), run(graph.model, self.example))
+        example = check_inputs(graph, self.example)
+        if STREAMING in graph.meta:
+            stream = OriginalOfStream(self.model, graph)
+            stream.check_hops(example)
+            self._original: Original = stream
+        else:
+            self._original = Original(self.model, graph)
+        self.watch(example, run(graph.model, self.example))
         return graph, _UNCHANGED
 
     def observe(self, inputs: Mapping[str, Any], found: Any) -> None:

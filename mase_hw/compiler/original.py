@@ -96,7 +96,7 @@ class Original:
         if self._frames >= MOST_FRAMES:
             return
         self._frames += max([len(v) for v in inputs.values() if isinstance(v, Tensor) and v.dim()], default=1)
-        wanted = run(self.model, self._arguments(inputs), "the calibration data")
+        wanted = self.wanted(inputs)
         a, b = contents(wanted), contents(found)
         fits = [isinstance(x, Tensor) == isinstance(y, Tensor) for x, y in zip(a, b, strict=False)]
         same = len(a) == len(b) and all(fits)
@@ -105,6 +105,10 @@ class Original:
         for index, (x, y) in enumerate(zip(a, b, strict=True)):
             if isinstance(x, Tensor) and x.numel():
                 self._compare(index, x.detach(), y.detach(), inputs)
+
+    def wanted(self, inputs: Mapping[str, Any]) -> Any:
+        """What the model gives for a batch, by name of the graph's input."""
+        return run(self.model, self._arguments(inputs), "the calibration data")
 
     def _arguments(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {self._names[name]: value for name, value in inputs.items() if not self._names[name].startswith("*")}

@@ -39,6 +39,7 @@ from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.matrices import lower_products_transform_pass
 from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 
 COMMON, CALIBRATE, QUANTIZE, ROUNDING = "common", "calibrate", "quantize", "rounding"
@@ -67,6 +68,7 @@ def quantise_pipeline(
     observed = {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()}
     keep, rounding = _rounding(settings, calibration)
     fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
+    streaming = [Step("lower_streaming", lower_streaming_transform_pass)] if settings.streaming else []
     steps = [
         Step("init", init_metadata_analysis_pass),
         Step(COMMON, add_common_metadata_analysis_pass, {"dummy_in": dummy, "add_value": False}),
@@ -80,6 +82,7 @@ def quantise_pipeline(
         Step("lower_movement", lower_movement_transform_pass),
         Step("lower_products", lower_products_transform_pass),
         Step("lower_rows", lower_rows_transform_pass),
+        *streaming,
         *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),
         *keep,

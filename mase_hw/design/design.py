@@ -160,6 +160,14 @@ class Design:
             reset_at=reset_at, coverage=coverage, intervene=intervene, inner_stalls=inner_stalls,
         )  # fmt: skip
         self.reopen()
+        if jobs > 1 and self.manifest.get("streaming"):
+            raise ConfigError(
+                "the frames of a stream cannot be shared out: each one depends on those before it",
+                field="jobs",
+                got=jobs,
+                expected="1",
+                remedy="give jobs=1; simulate independent streams by a call each",
+            )
         self._complete()
         played = self._prepared(inputs, tell)
         inner = InnerStalls(asked.inner_stalls, int(self.timing["interval"])) if asked.inner_stalls else None

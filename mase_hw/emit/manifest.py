@@ -12,6 +12,7 @@ from mase_hw.emit.port_entry import port_entry
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
+from mase_hw.nn.streaming import streaming
 
 
 def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue) -> dict[str, Any]:
@@ -44,6 +45,7 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
             "exact": schedule.exact,
             "unit": "clock cycles; fill is from the first input beat accepted to the first output beat valid",
         },
+        "streaming": streaming(reference.graph.model),
         "instances": nodes,
         "memories": [
             {

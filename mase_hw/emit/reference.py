@@ -16,6 +16,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.inputs import as_tensor, frame_tensor, input_dtype
 from mase_hw.ir.trace.nested import result_paths
+from mase_hw.nn.streaming import continuing
 from mase_hw.nn.witness import forget
 from mase_hw.numerics import quantize
 from mase_hw.streams import IntArray
@@ -53,7 +54,8 @@ class Reference:
         graph: A quantised graph.
 
     A frame has exactly the shapes of the example the graph was traced with. Given tensors hold frames one after the
-    other along the first dimension: with an example of shape ``(1, 64)``, ``(360, 64)`` is 360 frames.
+    other along the first dimension: with an example of shape ``(1, 64)``, ``(360, 64)`` is 360 frames. Of a streaming
+    model they are the hops of one stream, the first one behind a reset.
     """
 
     def __init__(self, graph: MaseGraph) -> None:
@@ -151,7 +153,7 @@ class Reference:
         training = model.training
         model.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), continuing(model):
                 for frame in range(frames):
                     values = _tensors(model(**self.frame(tensors, frame)))
                     for port, value in zip(self.outputs, values, strict=True):

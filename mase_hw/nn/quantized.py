@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.nn.streaming import CONTINUED, keep, resumed
 from mase_hw.nn.values import OnValues, enter
 from mase_hw.nn.witness import KEPT, Witness
 from mase_hw.numerics import as_carrier, carrier, dequantize, magnitude, quantize, symbolic
@@ -97,7 +98,7 @@ class Quantized(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: without what was prepared from the rest."""
-        return {name: value for name, value in self.__dict__.items() if name not in KEPT}
+        return {name: value for name, value in self.__dict__.items() if name not in (*KEPT, CONTINUED)}
 
     def in_mantissas(self, inputs: Sequence[Tensor], on_grid: bool = False) -> Tensor:
         """The values of what ``golden`` gives.
@@ -110,14 +111,15 @@ class Quantized(nn.Module):
         mantissas = {
             name: self._entered(name, x, on_grid) for name, x in ((f"data_in_{i}", x) for i, x in enumerate(inputs))
         }
-        mantissas |= {name: self._parameter(name) for name in self.parameter_names}
+        mantissas |= {name: self._parameter(name) for name in self.parameter_names} | resumed(self)
         assert self.op.golden is not None  # checked on construction
         try:
-            result = self.op.golden(self.arithmetic, mantissas)["data_out_0"]
+            results = self.op.golden(self.arithmetic, mantissas)
         except FormatError as error:
             error.node = error.node or self.label
             raise
-        return dequantize(result, formats["data_out_0"])
+        keep(self, results)
+        return dequantize(results["data_out_0"], formats["data_out_0"])
 
     def _entered(self, name: str, x: Tensor, on_grid: bool) -> Tensor:
         fmt = self.arithmetic.formats[name]

@@ -23,6 +23,7 @@ class Recurrence(nn.Module):
         kind: A key of :data:`GATES`.
         weight: ``W_hh`` with rows unit by unit, ``(H * G, H)``.
         bias: Of a GRU: the part of the bias of ``n`` that its reset gate multiplies, ``(H,)``.
+        streaming: A batch ``(N, T, H * G)`` is one sequence, hop after hop, and the state goes on.
 
     Shapes:
         ``(..., T, H * G)`` -> ``(..., T, H)``; every sequence begins with the state 0.
@@ -30,9 +31,9 @@ class Recurrence(nn.Module):
 
     mase_leaf = True
 
-    def __init__(self, kind: str, weight: Tensor, bias: Tensor | None = None) -> None:
+    def __init__(self, kind: str, weight: Tensor, bias: Tensor | None = None, streaming: bool = False) -> None:
         super().__init__()
-        self.kind = kind
+        self.kind, self.streaming = kind, streaming
         self.weight = nn.Parameter(weight, requires_grad=weight.requires_grad)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=bias.requires_grad)
 
@@ -42,6 +43,11 @@ class Recurrence(nn.Module):
 
     def inner(self, x: Tensor) -> dict[str, Tensor]:
         """The states, and by name what else has a format: ``gate``, what goes into tables, and ``cell``."""
+        if self.streaming:
+            return {name: v.reshape(*x.shape[:-1], -1) for name, v in self._steps(joined(x)).items()}
+        return self._steps(x)
+
+    def _steps(self, x: Tensor) -> dict[str, Tensor]:
         step = {"gru": self._gru, "lstm": self._lstm}.get(self.kind, self._rnn)
         size = self.weight.shape[1]
         h = x.new_zeros(*x.shape[:-2], size)
@@ -80,6 +86,11 @@ class Recurrence(nn.Module):
     def extra_repr(self) -> str:
         """Kind and sizes, for ``print(model)``."""
         return f"{self.kind}, {self.weight.shape[1]} units"
+
+
+def joined(x: Tensor) -> Tensor:
+    """Hops ``(..., T, F)`` as the one sequence ``(1, N * T, F)`` that they are."""
+    return x.reshape(1, -1, x.shape[-1])
 
 
 def inside(module: nn.Module, inputs: Sequence[Tensor]) -> dict[str, Tensor]:

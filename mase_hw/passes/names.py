@@ -31,6 +31,7 @@ PASS_NAMES = frozenset(
         "lower_products_transform_pass",
         "lower_rows_transform_pass",
         "lower_slices_transform_pass",
+        "lower_streaming_transform_pass",
         "noise_analysis_pass",
         "profile_statistics_analysis_pass",
         "quantize_transform_pass",

@@ -11,6 +11,7 @@ import torch
 
 from mase_hw.catalogue import Arithmetic, Case, OpDef, default_catalogue, verilog_params
 from mase_hw.errors import ConfigError
+from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.dut import Dut
@@ -94,12 +95,14 @@ class OpCase:
         arithmetic = self.arithmetic
         formats = {s.name: s.fmt for s in self.streams}
         frames: dict[str, list[IntArray]] = {s.name: [] for s in self.sinks}
+        past: dict[str, torch.Tensor] = {}
         for index in range(len(tensors[self.source.name])):
             mantissas = {
                 name: as_carrier(torch.from_numpy(tensor[index]), carrier(magnitude(formats[name])))
                 for name, tensor in tensors.items()
             }
-            result = golden(arithmetic, mantissas)
+            result = golden(arithmetic, mantissas | past)
+            past = {BEFORE: result[AFTER]} if AFTER in result else {}
             for sink in self.sinks:
                 frames[sink.name].append(result[sink.name].to(torch.int64).numpy().reshape(sink.tensor_shape))
         return {name: np.stack(tensors) for name, tensors in frames.items()}

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mase_hw.emit.netlist import Netlist
 from mase_hw.ir import MaseGraph
+from mase_hw.nn.streaming import streaming
 from mase_hw.vectors.candidates import extreme_frames, pick, random_frames, real_frames
 from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.faults import Fault, Memories, WrongCast, detected
@@ -111,6 +112,10 @@ def choose(
         seed: Of random frames, and of the bits for which is chosen.
     """
     extreme, real = extreme_frames(graph), real_frames(graph, kept, example)
+    if streaming(graph.model):
+        return _hops(
+            {"extreme": extreme, "calibration": real, "random": random_frames(graph, frames, seed)}, graph, frames
+        )
     memories, ends = Memories(graph), frames_of(graph, extreme)
     wanted, tries = _affordable(min(CHOOSING, memories.bits), ends + frames_of(graph, real) + RANDOM, cost_of(graph))
     # Half of what can be tried besides the extreme ones is real, spread evenly.
@@ -140,16 +145,32 @@ def choose(
     return Chosen(pick(graph, pool, picked), sources, stacks)
 
 
+def _hops(parts: Mapping[str, Mapping[str, Tensor]], graph: MaseGraph, frames: int) -> Chosen:
+    """Frames of a stream: in order, since each one's result depends on those before it; the last third is random."""
+    inputs: list[dict[str, Tensor]] = []
+    sources: dict[str, int] = {}
+    for name, part in parts.items():
+        left = frames - sum(sources.values())
+        wanted = left - frames // 3 if name == "calibration" else left
+        sources[name] = max(0, min(wanted, frames_of(graph, part)))
+        inputs.append(cut(graph, part, 0, sources[name]))
+    whole = {name: torch.cat([part[name].to(parts["extreme"][name].dtype) for part in inputs]) for name in inputs[0]}
+    return Chosen(whole, sources, False)
+
+
 def stacked(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> bool:
     """Whether several frames are simulated at a time.
 
-    Not if the graph does not allow it (:func:`mase_hw.vectors.playback.stackable`), and not in a network so large that
-    only the fewest frames are looked at: there it would save nothing, and asking takes four of them.
+    Not if the frames are hops of a stream, or the graph does not allow it
+    (:func:`mase_hw.vectors.playback.stackable`), and not in a network so large that only the fewest frames are looked
+    at: there it would save nothing, and asking takes four of them.
 
     Args:
         graph: A graph whose top level was emitted.
         inputs: Frames by name of the model's input.
     """
+    if streaming(graph.model):
+        return False
     return cost_of(graph) * LEAST * FEWEST <= BUDGET and stackable(graph, inputs)
 
 
@@ -161,7 +182,9 @@ def _affordable(faults: int, frames: int, cost: int) -> tuple[int, int]:
 
 
 def frames_to_try(graph: MaseGraph, frames: int) -> int:
-    """Of so many frames, how many can be looked at: all, but for large networks."""
+    """Of so many frames, how many can be looked at: all, but for large networks, and for long streams the first."""
+    if streaming(graph.model):
+        frames = min(frames, at_a_time(graph))
     return min(frames, max(FEWEST, BUDGET // (cost_of(graph) * LEAST)))
 
 
@@ -258,6 +281,7 @@ def measure(
     open_faults = list(range(len(faults)))
     # What few frames show need not be simulated on all others.
     begin, size, most = 0, 4 if room >= len(faults) else 1, at_a_time(graph)
+    size = total if streaming(graph.model) else size
     while begin < total and open_faults:
         size = min(size, most, total - begin)
         parts = known[begin : begin + size]

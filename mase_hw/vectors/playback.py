@@ -18,6 +18,7 @@ from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import undisturbed
 from mase_hw.nn import Quantized
+from mase_hw.nn.streaming import streaming
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.observing import CastObserver, observing
 
@@ -34,10 +35,11 @@ class Playback:
         graph: A quantised graph.
         inputs: Frames by name of the model's input, along the first dimension, as :class:`Reference` takes them.
         watch: Who watches the casts of a node, if anybody does.
-        alone: Whether the graph gives something else for several frames at a time, so that there is only one here.
+        alone: Whether the graph gives something else for several frames at a time, so that there is only one here; or
+            the hops of a stream, which count as one frame because none can be computed again without the others.
 
     Attributes:
-        frames: How many there are.
+        frames: How many there are; the hops of a stream are one.
         values: What each node gives; floats, as the quantised model has them.
     """
 
@@ -50,7 +52,7 @@ class Playback:
         alone: bool = False,
     ) -> None:
         self.graph = graph
-        self.frames = frames_of(graph, inputs)
+        self.frames = 1 if alone else frames_of(graph, inputs)
         self.values: dict[fx.Node, Any] = {}
         self._alone = alone
         self._of_data: set[fx.Node] = set()
@@ -183,12 +185,16 @@ def playbacks(
 ) -> list[Playback]:
     """One for all frames if the graph gives for a stack of them what it gives for each alone; else one a frame.
 
+    One for all hops of a stream as well, in which they are one frame.
+
     Args:
         graph: A quantised graph.
         inputs: As for :class:`Playback`.
         watch: As for :class:`Playback`.
         stacks: What :func:`stackable` said.
     """
+    if streaming(graph.model):
+        return [Playback(graph, inputs, watch, alone=True)]
     if stacks:
         return [Playback(graph, inputs, watch)]
     return [Playback(graph, cut(graph, inputs, i, i + 1), watch, alone=True) for i in range(frames_of(graph, inputs))]

@@ -13,6 +13,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.integer_cast import observed_cast
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
+from mase_hw.nn.streaming import streaming
 from mase_hw.numerics import as_carrier, cast, rounded
 from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.playback import Playback, at_a_time, cut, frames_of, playbacks, stackable
@@ -217,9 +218,10 @@ def count_casts(
         return counters.setdefault(node.name, CastCounter(_grows(graph, node)))
 
     stacks, step = stackable(graph, inputs) if stacks is None else stacks, at_a_time(graph)
+    step = frames_of(graph, inputs) if streaming(graph.model) else step
     for begin in range(0, frames_of(graph, inputs), step):
         parts = playbacks(graph, cut(graph, inputs, begin, begin + step), watch, stacks=stacks)
-        if kept is not None and not stacks and not begin:
+        if kept is not None and not stacks and not begin and not streaming(graph.model):
             kept += parts
     return {name: use for name, counter in counters.items() if (use := counter.use()).values}
 

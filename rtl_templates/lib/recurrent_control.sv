@@ -8,20 +8,22 @@
 // already reads the tiles that are there. Where TILES is below LATENCY, the last tile
 // would be read too early: IDLE steps in which nothing is issued stand between two
 // time steps of a sequence. The first time step of a sequence reads no state, so none
-// stand between sequences.
+// stand between sequences. With STREAMING all sequences are one that never ends.
 //
 // The state is kept twice, for time steps of even and of odd number: `read_at` is the
 // word of the tile that an issue reads, in the half that the time step before wrote.
 //
 // Latency:    0 cycles; all outputs belong to the issue of the same cycle.
-// Throughput: 1 step per cycle: TIMES * TILES^2 + (TIMES - 1) * IDLE a sequence.
+// Throughput: 1 step per cycle: TIMES * TILES^2 + (TIMES - 1) * IDLE a sequence,
+//             IDLE more with STREAMING.
 // Golden:     `steps_of` in `mase_hw/ops/recurrent/recurrence.py`.
 module recurrent_control #(
-    parameter  int TIMES   = 1,
-    parameter  int TILES   = 1,
-    parameter  int LATENCY = 1,
-    localparam int IDLE    = (LATENCY > TILES) ? LATENCY - TILES : 0,
-    localparam int AtW     = $clog2(2 * TILES)
+    parameter  int TIMES     = 1,
+    parameter  int TILES     = 1,
+    parameter  int LATENCY   = 1,
+    parameter  int STREAMING = 0,
+    localparam int IDLE      = (LATENCY > TILES) ? LATENCY - TILES : 0,
+    localparam int AtW       = $clog2(2 * TILES)
 ) (
     input  logic           clk,
     input  logic           rst,
@@ -38,7 +40,13 @@ module recurrent_control #(
     $fatal(1, "recurrent_control: TIMES %0d, TILES %0d, LATENCY %0d", TIMES, TILES, LATENCY);
   end
 
+  if (STREAMING < 0 || STREAMING > 1) begin : g_bad_flag
+    // Refuses STREAMING=-1; STREAMING=2
+    $fatal(1, "recurrent_control: STREAMING %0d is 0 or 1", STREAMING);
+  end
+
   logic last_unit;
+  logic last_step;
   logic last_time;
   logic time_end;
   logic high_q;
@@ -70,10 +78,11 @@ module recurrent_control #(
       .clk (clk),
       .rst (rst),
       .step(time_end),
-      .last(last_time)
+      .last(last_step)
   );
+  assign last_time = last_step && (STREAMING == 0);
 
-  assign first   = tile_q == '0;
+  assign first = tile_q == '0;
   assign read_at = high_q ? AtW'(TILES) + tile_q : tile_q;
 
   always_ff @(posedge clk) begin

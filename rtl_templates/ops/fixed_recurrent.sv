@@ -17,16 +17,14 @@
 // weights of a weight beat (lane (unit * G + gate) * P + state). The first issue of a
 // tile of units takes its beat of x, and with HAS_BIAS its beat of biases.
 //
-// The state begins with zeros in every sequence (dimensions 2 of the input count them).
-// A time step reads tiles of the state as soon as the one before has written them;
-// recurrent_control says where that leaves steps idle. The pipeline behind the issue
-// never stops: the last issue of a tile waits for a slot of the output FIFO.
+// The state begins with zeros in every sequence (dimensions 2 of the input count them),
+// with STREAMING only after a reset. A time step reads tiles of the state as soon as the
+// one before has written them (idle steps: see recurrent_control). The pipeline behind
+// the issue never stops: the last issue of a tile waits for a slot of the output FIFO.
 //
-// Latency:    first input beat accepted in t, first output beat valid in
-//               t + TILES - 1 + D, D = 5 + $clog2(P) for KIND 0 and 1, 9 + $clog2(P) else,
-//             with input, weights and biases always valid.
-// Throughput: TIMES * TILES^2 + (TIMES - 1) * max(0, D - TILES) cycles per sequence,
-//             without bubbles between sequences or frames.
+// Latency:    first input beat accepted in t, first output beat valid in t + TILES - 1 + D,
+//             D = 5 + $clog2(P) for KIND 0 and 1, 9 + $clog2(P) else.
+// Throughput: TIMES * TILES^2 + (TIMES - 1 + STREAMING) * max(0, D - TILES) cycles a sequence.
 // Golden:     `mase_hw/ops/recurrent/recurrence.py`.
 module fixed_recurrent #(
     parameter int DATA_IN_0_PRECISION_0 = 8,
@@ -61,6 +59,7 @@ module fixed_recurrent #(
     parameter int DATA_OUT_0_PARALLELISM_DIM_1 = 1,
     parameter int DATA_OUT_0_PARALLELISM_DIM_2 = 1,
     parameter int KIND = 1,
+    parameter int STREAMING = 0,
     parameter int GATE_PRECISION_0 = 12,
     parameter int GATE_PRECISION_1 = 0,
     parameter int CELL_PRECISION_0 = 12,
@@ -170,9 +169,10 @@ module fixed_recurrent #(
   assign pop = data_out_0_valid && data_out_0_ready;
 
   recurrent_control #(
-      .TIMES  (Times),
-      .TILES  (Tiles),
-      .LATENCY(Latency)
+      .TIMES    (Times),
+      .TILES    (Tiles),
+      .LATENCY  (Latency),
+      .STREAMING(STREAMING)
   ) u_control (
       .clk    (clk),
       .rst    (rst),

@@ -14,6 +14,7 @@ import torch
 
 from mase_hw.beat_times import BeatNetwork
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, default_catalogue, verilog_params
+from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.engines.batch.plan import write_batch_plan
@@ -156,16 +157,18 @@ def _plant_every_code(it: Item, stream: Stream, frames: npt.NDArray[np.int64], r
 
 
 def expected(it: Item, tensors: Tensors) -> Tensors:
-    """What the golden says, frame by frame: the parameters of an op are those of its frame."""
+    """What the golden says, frame by frame: the parameters of an op are those of its frame, which follows the last."""
     formats = {s.name: s.fmt for s in it.streams}
     assert it.op.golden is not None
     frames: dict[str, list[npt.NDArray[np.int64]]] = {s.name: [] for s in it.sinks}
+    past: dict[str, torch.Tensor] = {}
     for index in range(len(tensors[it.source.name])):
         mantissas = {
             name: as_carrier(torch.from_numpy(tensor[index]), carrier(magnitude(formats[name])))
             for name, tensor in tensors.items()
         }
-        result = it.op.golden(it.arithmetic, mantissas)
+        result = it.op.golden(it.arithmetic, mantissas | past)
+        past = {BEFORE: result.pop(AFTER)} if AFTER in result else {}
         assert set(result) == set(frames)
         for sink in it.sinks:
             frames[sink.name].append(result[sink.name].to(torch.int64).numpy().reshape(sink.tensor_shape))

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.errors import UnsupportedError
 
 
 class Keywords(nn.Module):
@@ -116,3 +117,27 @@ def test_bits_and_cycles(name: str, tmp_path: Path) -> None:
         found = torch.cat([design.model(frame) for frame in x.split(shape[0])])
     assert found.unique().numel() > 5
     assert (wanted - found).square().mean() < 0.02 * wanted.square().mean()
+
+
+@pytest.mark.parametrize(
+    "make", [nn.RNN, nn.GRU, nn.RNNCell, nn.GRUCell, nn.Linear], ids=lambda make: str(make.__name__)
+)
+def test_a_layer_is_a_model(make: type[nn.Module], tmp_path: Path) -> None:
+    """Without a model around it, with all of its results; and with a state as an input, where it takes one."""
+    torch.manual_seed(6)
+    layer = make(3, 4).eval()
+    x = torch.randn(12, 1, 3) if issubclass(make, nn.RNNBase) else torch.randn(6, 3)
+    frame = 4 if issubclass(make, nn.RNNBase) else 1
+    config = {"vectors": {"faults": 16}}
+    design = mase_hw.compile(layer, x[:frame], config, out=tmp_path / "design", calibration=[x[:frame], x[-frame:]])
+    assert len([p for p in design.manifest["ports"] if p["direction"] == "out"]) == (2 if frame == 4 else 1)
+    assert design.simulate(x, work_dir=tmp_path / "work").passed
+    if issubclass(make, nn.RNNCellBase):
+        both = x, torch.randn(6, 4)
+        design = mase_hw.compile(layer, (x[:1], both[1][:1]), config, out=tmp_path / "two", calibration=[both])
+        assert design.simulate(both, work_dir=tmp_path / "work-two").passed
+
+
+def test_the_cell_state_of_a_whole_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="c_n"):
+        mase_hw.compile(nn.LSTM(3, 4), torch.randn(4, 1, 3), out=tmp_path / "design")

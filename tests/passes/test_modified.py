@@ -31,6 +31,7 @@ from mase_hw.passes import (
     lower_products_transform_pass,
     lower_rows_transform_pass,
     lower_slices_transform_pass,
+    lower_streaming_transform_pass,
     quantize_transform_pass,
     simplify_graph_transform_pass,
     smooth_quant_transform_pass,
@@ -41,6 +42,8 @@ from mase_hw.passes.pipeline import Pipeline, Step
 from tests.unit.pipeline import EIGHT, annotated, inputs, seeded
 
 X = inputs(4, 6)
+OWN = {"lower_streaming": X.unsqueeze(0)}
+"""Inputs of transforms that take no frames of vectors."""
 
 
 class Lone(nn.Module):
@@ -73,6 +76,17 @@ class Turned(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x.flip(1) + x[:, :1]
+
+
+class Delayed(nn.Module):
+    """A convolution that sees the column before each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(4, 2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(nn.functional.pad(x, (1, 0)))  # type: ignore[no-any-return]
 
 
 class Raised(nn.Module):
@@ -122,6 +136,7 @@ TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Modu
     "lower_products": (lower_products_transform_pass, {}, Gram),
     "lower_rows": (lower_rows_transform_pass, {}, lambda: nn.Softmax(1)),
     "lower_slices": (lower_slices_transform_pass, {}, Rich),
+    "lower_streaming": (lower_streaming_transform_pass, {}, Delayed),
     "simplify_graph": (simplify_graph_transform_pass, {}, Rich),
     "equalize": (cross_layer_equalization_transform_pass, {}, lambda: NORM),
     "absorb_bias": (absorb_bias_transform_pass, {"data": [X]}, positive),
@@ -138,7 +153,8 @@ def state(graph: MaseGraph) -> list[Any]:
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_nothing_done_leaves_the_record_of_the_calibration(name: str) -> None:
     transform, args, _ = TRANSFORMS[name]
-    graph, _ = calibrate_analysis_pass(annotated(seeded(Lone).eval(), X), {"data": [X]})
+    x = OWN.get(name, X)
+    graph, _ = calibrate_analysis_pass(annotated(seeded(Lone).eval(), x), {"data": [x]})
     before, done = state(graph), graph.completed
     graph, info = transform(graph, args)
     assert info["modified"] is False and state(graph) == before
@@ -150,7 +166,8 @@ def test_nothing_done_leaves_the_record_of_the_calibration(name: str) -> None:
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_something_done_is_said_and_outdates_what_it_must(name: str) -> None:
     transform, args, model = TRANSFORMS[name]
-    graph, _ = calibrate_analysis_pass(annotated(seeded(model).eval(), X), {"data": [X]})
+    x = OWN.get(name, X)
+    graph, _ = calibrate_analysis_pass(annotated(seeded(model).eval(), x), {"data": [x]})
     before = state(graph)
     graph, info = transform(graph, args)
     assert info["modified"] is True and state(graph) != before

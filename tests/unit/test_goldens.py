@@ -186,6 +186,7 @@ ELSEWHERE = {
     "test_recurrence.py": r"recurrence",
     "test_reductions.py": r"sum|mean_over|arg\w+|am\w+|cumsum",
     "test_statistics.py": r"var|std|norm",
+    "test_taps.py": r"taps",
 }
 # Ops that are defined by a bound: at most 1 LSB from float64, and in order; every code of their tables is measured.
 BOUNDED = {

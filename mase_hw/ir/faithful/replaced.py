@@ -15,6 +15,7 @@ from torch import fx, nn
 from torch.nn.modules import module as torch_modules
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.ir.trace.root import is_opaque
 
 CALL = ("_call_impl", "_wrapped_call_impl", "_slow_forward")
 """What PyTorch runs between the call of a module and its ``forward``."""
@@ -75,6 +76,8 @@ def refuse_replaced(model: nn.Module, graph: fx.Graph) -> None:
     """
     if not isinstance(model, fx.GraphModule):
         _refuse(model, type(model).__name__, instance=("forward", *CALL), classes=("__call__", *CALL))
+    if is_opaque(model):
+        return  # the graph calls the model itself
     for path in dict.fromkeys(str(n.target) for n in graph.nodes if n.op == "call_module"):
         for inner, module in model.get_submodule(path).named_modules(prefix=path):
             _refuse(

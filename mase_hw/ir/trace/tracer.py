@@ -19,6 +19,7 @@ from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import open_results
 from mase_hw.ir.trace.inplace import follow_writes
 from mase_hw.ir.trace.nested import NAMES
+from mase_hw.ir.trace.root import as_call, is_opaque
 from mase_hw.ir.trace.shapes import ShapeAware, drop_questions
 from mase_hw.user_code import first_line, place, user_code
 from mase_hw.user_code import reason as reason_of
@@ -143,7 +144,10 @@ def trace_torch_module(
     training = [(module, module.training) for module in root.modules()]
     root.eval()
     try:
-        graph = tracer.trace(root, fixed or None)
+        if is_opaque(root):
+            root, graph = as_call(root, fixed, example)
+        else:
+            graph = tracer.trace(root, fixed or None)
     except (KeyboardInterrupt, GeneratorExit, MaseHwError):
         raise
     except BaseException as error:  # the model's own code runs here, so anything may come out of it

@@ -29,16 +29,19 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         rounding: Rounding = EVEN,
         overflow: Overflow = SATURATE,
         frames: int = 3,
+        streaming: bool = False,
     ) -> Case:
         units, gates = shape[-1], GATES[kind]
-        a = Arithmetic({n: _fmt(f) for n, f in formats.items()}, rounding, overflow, {"kind": kind})
+        a = Arithmetic(
+            {n: _fmt(f) for n, f in formats.items()}, rounding, overflow, {"kind": kind, "streaming": streaming}
+        )
         shapes = {"data_in_0": (*shape[:-1], units * gates), "weight": (units * gates, units), "data_out_0": shape}
         shapes |= {"bias": (units,)} if "bias" in formats else {}
         return Case(
             name,
             build(Request(name, a, shapes, {"data_in_0": (gates * lanes,), "data_out_0": (lanes,)})),
             frames,
-            attributes={"kind": kind},
+            attributes={"kind": kind, "streaming": streaming},
         )
 
     def formats(x: str, weight: str, out: str, **inner: str) -> dict[str, str]:
@@ -62,4 +65,9 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("lstm_unit", "lstm", (2, 4, 1), 1, lstm | {"cell": "s9.7", "data_out_0": "s6.5"}, half_up),
         case("lstm_dense", "lstm", (1, 2, 11), 1, lstm | {"data_in_0": "s20.18", "gate": "s8.3"}, floor),
         case("lstm_unrolled", "lstm", (1, 5, 3), 3, lstm | {"cell": "s14.8"}, trunc, wrap, frames=6),
+        case("relu_stream", "rnn_relu", (1, 1, 6), 2, relu, half_up, frames=8, streaming=True),
+        case("tanh_stream", "rnn_tanh", (1, 3, 9), 1, tanh, frames=4, streaming=True),
+        case("gru_stream", "gru", (1, 2, 5), 2, gru, frames=6, streaming=True),
+        case("lstm_stream", "lstm", (2, 1, 4), 2, lstm, frames=6, streaming=True),
+        case("lstm_stream_dense", "lstm", (1, 1, 11), 1, lstm | {"gate": "s8.3"}, floor, frames=4, streaming=True),
     ]

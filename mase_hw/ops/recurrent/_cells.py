@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mase_hw.exact_sums import exact_linear
 from mase_hw.formats import FixedFormat
-from mase_hw.nn.recurrence import GATES
+from mase_hw.nn.recurrence import GATES, joined
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops import functions
@@ -85,17 +85,31 @@ class Cell:
         self.dot_frac = f["data_out_0"].frac_width + f["weight"].frac_width
         self.dot_bound = self.units * magnitude(f["data_out_0"]) * magnitude(f["weight"])
 
-    def run(self, x: Tensor) -> Tensor:
-        """The states after every time step, mantissas ``(..., T, H)``."""
+    def run(self, x: Tensor, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The states after every time step, mantissas ``(..., T, H)``, and what a hop after these begins with.
+
+        Args:
+            x: Input parts, mantissas ``(..., T, H * G)``; of a layer that is streaming, hops one after the other.
+            before: What a hop begins with, ``h`` and ``c`` one above the other; zeros if None.
+        """
+        if self.a.attributes.get("streaming"):
+            states, after = self._steps(joined(x), before)
+            return states.reshape(*x.shape[:-1], self.units), after
+        return self._steps(x, before)
+
+    def _steps(self, x: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
         out = self.a.formats["data_out_0"]
         step = {"rnn_relu": self._relu, "rnn_tanh": self._tanh, "gru": self._gru, "lstm": self._lstm}
         h = torch.zeros(*x.shape[:-2], self.units, dtype=carrier(magnitude(out)), device=x.device)
         c, states = h, []
+        if before is not None:
+            h, c = as_carrier(before[0], h.dtype), before[1]
         for at in range(x.shape[-2]):
             parts = x[..., at, :].reshape(*h.shape, self.gates)
             h, c = step[self.a.attributes["kind"]](parts, h, c)
             states.append(h)
-        return torch.stack(states, dim=-2)
+        wide = torch.promote_types(h.dtype, c.dtype)
+        return torch.stack(states, dim=-2), torch.stack([as_carrier(h, wide), as_carrier(c, wide)])
 
     def _sums(self, h: Tensor) -> Tensor:
         """``W h``, exact."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.recurrence import GATES, Recurrence, inside
+from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude, symbolic
 from mase_hw.opdef import Arithmetic, Golden, Hardware, Inner, Latency, Memory, OpDef, Request
 from mase_hw.ops._lookup import TABLE_BITS, entries, key_of, look_up, memory
@@ -67,6 +68,7 @@ class RecurrentParams:
     DATA_OUT_0_PARALLELISM_DIM_1: int
     DATA_OUT_0_PARALLELISM_DIM_2: int
     KIND: int
+    STREAMING: int
     GATE_PRECISION_0: int
     GATE_PRECISION_1: int
     CELL_PRECISION_0: int
@@ -96,7 +98,12 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if symbolic(x):
         shape = (*x.shape[:-1], t["weight"].shape[1])
         return {"data_out_0": x.new_zeros(shape, dtype=carrier(magnitude(a.formats["data_out_0"])))}
-    return {"data_out_0": Cell(a, t).run(x)}
+    return _results(a, Cell(a, t).run(x, t.get(BEFORE)))
+
+
+def _results(a: Arithmetic, found: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+    """What a golden gives: the states, and what the next hop begins with, if there is one."""
+    return {"data_out_0": found[0]} | ({AFTER: found[1]} if a.attributes.get("streaming") else {})
 
 
 def _reads(a: Arithmetic, name: str, content: Memory) -> Golden | None:
@@ -110,7 +117,7 @@ def _reads(a: Arithmetic, name: str, content: Memory) -> Golden | None:
         found = look_up(key_of(TABLES[name], where), x, given)
         return as_carrier(found, carrier(magnitude(where.formats["data_out_0"])))
 
-    return lambda _, t: {"data_out_0": Cell(a, t, find).run(t["data_in_0"])}
+    return lambda _, t: _results(a, Cell(a, t, find).run(t["data_in_0"], t.get(BEFORE)))
 
 
 def _memories(a: Arithmetic) -> dict[str, Memory]:
@@ -141,6 +148,7 @@ def _build(r: Request) -> RecurrentParams:
         **tensor_params("BIAS", shapes["weight"][1:], formats.get("bias", formats["weight"]), (lanes,), dims=1),
         **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (lanes,)),
         KIND=KINDS.index(kind),
+        STREAMING=int(bool(r.arithmetic.attributes.get("streaming"))),
         GATE_PRECISION_0=gate.width,
         GATE_PRECISION_1=gate.frac_width,
         CELL_PRECISION_0=cell.width,
@@ -167,7 +175,9 @@ def _arithmetic(p: RecurrentParams) -> Arithmetic:
         formats["gate"] = FixedFormat(p.GATE_PRECISION_0, p.GATE_PRECISION_1)
     if p.kind == "lstm":
         formats["cell"] = FixedFormat(p.CELL_PRECISION_0, p.CELL_PRECISION_1)
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"kind": p.kind})
+    return Arithmetic(
+        formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"kind": p.kind, "streaming": bool(p.STREAMING)}
+    )
 
 
 def _pipe(p: RecurrentParams) -> int:
@@ -184,7 +194,8 @@ def _idle(p: RecurrentParams) -> int:
 def _latency(p: RecurrentParams) -> Latency:
     tiles, times, pipe, idle = p.tiles, p.DATA_OUT_0_TENSOR_SIZE_DIM_1, _pipe(p), _idle(p)
     # A step multiplies a tile of the state: tile of units by tile of units; in idle ones nothing happens.
-    sequence = times * tiles**2 + (times - 1) * idle
+    # A sequence that goes on waits for the state of the hop before, like every other time step.
+    sequence = times * tiles**2 + (times if p.STREAMING else times - 1) * idle
     of, at, unit = (a.reshape(-1) for a in np.indices((p.DATA_OUT_0_TENSOR_SIZE_DIM_2, times, tiles)))
     first = of * sequence + at * (tiles**2 + idle) + unit * tiles
     steps = Steps.at(
@@ -224,7 +235,8 @@ OPS = (
         name="recurrence",
         mase_type="module_related_func",
         modules=(Recurrence,),
-        attributes=("kind",),
+        attributes=("kind", "streaming"),
+        remembers=lambda attributes: bool(attributes.get("streaming")),
         parameters=("weight", "bias"),
         golden=golden,
         formats=("data_in_0", "weight", "bias", "gate", "cell", "data_out_0"),
@@ -258,7 +270,9 @@ OPS = (
             cases=lambda: _cases.cases(_build),
             work=lambda p: p.rows * p.WEIGHT_TENSOR_SIZE_DIM_0 * p.WEIGHT_TENSOR_SIZE_DIM_1,
             multipliers=lambda p: p.WEIGHT_PARALLELISM_DIM_0 * p.WEIGHT_PARALLELISM_DIM_1,
-            idle=lambda p: p.DATA_OUT_0_TENSOR_SIZE_DIM_2 * (p.DATA_OUT_0_TENSOR_SIZE_DIM_1 - 1) * _idle(p),
+            idle=lambda p: (
+                p.DATA_OUT_0_TENSOR_SIZE_DIM_2 * (p.DATA_OUT_0_TENSOR_SIZE_DIM_1 - 1 + p.STREAMING) * _idle(p)
+            ),
             layout="row_major",
             static=("weight", "bias"),
             tied=_tied,

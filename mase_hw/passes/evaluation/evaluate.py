@@ -17,6 +17,7 @@ from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.inputs import as_tensor
 from mase_hw.nn import Quantized
+from mase_hw.nn.streaming import continuing
 from mase_hw.passes.evaluation.criteria import Criterion, CriterionLike, make_criterion
 
 Progress = Callable[[int, int | None], Any]
@@ -82,7 +83,8 @@ def evaluate_statistic(
     at a time, exactly as the hardware takes them (a frame has the first dimension of ``dummy_in``, or 1 of a model
     without metadata); with it, whole batches as the data has them. A quantised graph gives the same bits in both, and
     that is checked, not assumed: in fast mode the first frame of every batch is also run alone, and a difference is
-    an error. A float model may differ in the LSB of a float, as it does between any two batch sizes.
+    an error. Of a streaming graph the frames of a batch are the hops of one stream, which begins with the batch. A
+    float model may differ in the LSB of a float, as it does between any two batch sizes.
 
     Args:
         graph_or_model: A graph, float or quantised, or a module. Its training flags and weights stay as they are.
@@ -114,7 +116,8 @@ def evaluate_statistic(
         for index, batch in enumerate(_pairs(data)):
             inputs, targets = _moved(_tensors(batch, model, index), place)
             if not fast_mode:
-                outputs = _joined([run_batch(model, part) for part in _frames(inputs, frame, index)])
+                with continuing(model):
+                    outputs = _joined([run_batch(model, part) for part in _frames(inputs, frame, index)])
             else:
                 outputs = run_batch(model, inputs)
                 if exact:

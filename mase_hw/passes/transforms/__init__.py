@@ -19,6 +19,7 @@ from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 from mase_hw.passes.transforms.quantize_record import update_quantization_configs
 from mase_hw.passes.transforms.simplify_graph import simplify_graph_transform_pass
 from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
+from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
 
 __all__ = [
     "QuantizeArgs",
@@ -36,6 +37,7 @@ __all__ = [
     "lower_products_transform_pass",
     "lower_rows_transform_pass",
     "lower_slices_transform_pass",
+    "lower_streaming_transform_pass",
     "quantize_transform_pass",
     "simplify_graph_transform_pass",
     "smooth_quant_transform_pass",

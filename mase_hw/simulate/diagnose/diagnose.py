@@ -21,6 +21,7 @@ from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, ResultsError
 from mase_hw.ir import MaseGraph
+from mase_hw.nn.streaming import streaming
 from mase_hw.simulate.diagnose.divergence import Divergence, Driver, Neighbour
 from mase_hw.simulate.diagnose.edges import CONNECTORS, Edge, expected_beats, find_edges
 from mase_hw.simulate.diagnose.failure import WINDOW
@@ -263,7 +264,9 @@ def _with_causes(graph: MaseGraph, edge: Edge, found: Divergence, inputs: Mappin
         taken: tuple[InputValues, ...] = (InputValues("in_data", edge.node, (first.index,), (first.expected,), scale),)
     else:
         element = int(np.ravel_multi_index(first.index, edge.stream.tensor_shape)) if first.index else 0
-        taken = input_values(graph, edge.node, element, Reference(graph).frame(inputs, first.frame))
+        begin, reference = 0 if streaming(graph.model) else first.frame, Reference(graph)
+        frames = [reference.frame(inputs, number) for number in range(begin, first.frame + 1)]
+        taken = input_values(graph, edge.node, element, frames[-1], frames[:-1])
     return dataclasses.replace(found, driver=driver, inputs=taken)
 
 

@@ -15,6 +15,7 @@ from mase_hw.emit.reference import Reference
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.nn.quantized import Quantized
+from mase_hw.nn.streaming import continuing
 from mase_hw.numerics import quantize
 from mase_hw.streams import IntArray, Stream
 
@@ -98,7 +99,7 @@ def expected_beats(graph: MaseGraph, edges: list[Edge], inputs: Mapping[str, Ten
 
     first = reference.inputs[0]
     steps = {p.name: p.shape[0] if p.shape else 1 for p in reference.inputs}
-    with torch.no_grad():
+    with torch.no_grad(), continuing(graph.model):
         for frame in range(named[first.name].shape[0] // steps[first.name]):
             slices = {name: t[frame * steps[name] : (frame + 1) * steps[name]] for name, t in named.items()}
             by_node = {n.name: slices[str(n.target)] for n in graph.nodes if str(n.target) in slices}

@@ -14,6 +14,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.nn.quantized import Quantized
+from mase_hw.nn.streaming import continuing
 from mase_hw.numerics import quantize
 
 SHOWN = 16
@@ -50,7 +51,9 @@ class InputValues:
         return f"{self.port} ({self.tensor}): {', '.join(shown)}{rest}"
 
 
-def input_values(graph: MaseGraph, name: str, element: int, inputs: Mapping[str, Tensor]) -> tuple[InputValues, ...]:
+def input_values(
+    graph: MaseGraph, name: str, element: int, inputs: Mapping[str, Tensor], before: Sequence[Mapping[str, Tensor]] = ()
+) -> tuple[InputValues, ...]:
     """What one element of a node's result was computed from.
 
     Which elements these are is found by straight-through gradients: those that reach it for the given values, or for
@@ -61,13 +64,17 @@ def input_values(graph: MaseGraph, name: str, element: int, inputs: Mapping[str,
         name: The node.
         element: Place of the element in its result, counted row-major.
         inputs: One frame, floats by name of the model's input.
+        before: Of a streaming model, the frames before it.
     """
     node = graph.node(name)
     module = graph.meta_of(node).module
     if not isinstance(module, Quantized):
         return ()
     producers = [producer for producer, _ in graph.sources(node).values()]
-    given = _values(graph, producers, inputs)
+    with continuing(graph.model):
+        for frame in before:
+            _values(graph, producers, frame)
+        given = _values(graph, producers, inputs)
     formats = [module.arithmetic.formats[f"data_in_{i}"] for i in range(len(given))]
     masks = _reaching(module, given, formats, element)
     found = []

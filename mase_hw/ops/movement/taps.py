@@ -1,0 +1,184 @@
+"""Taps: the columns that causal windows read, those of hops before from a memory; cast once.
+
+What a causal convolution needs of a stream that never ends; ``lower_streaming_transform_pass`` puts it before a layer
+with this kernel, of the same stride and without dilation and padding. See :class:`mase_hw.nn.streaming.Taps`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.nn.streaming import AFTER, BEFORE, Taps, taps
+from mase_hw.numerics import cast
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
+from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.steps import Steps
+
+WINDOW = ("kernel", "dilation", "stride", "phase")
+"""Attributes, in this order everywhere."""
+
+
+@dataclass(frozen=True)
+class TapsParams:
+    """Parameters of ``fixed_taps``; see the module for their meaning."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_TENSOR_SIZE_DIM_3: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_3: int
+    KERNEL: int
+    DILATION: int
+    STRIDE: int
+    PHASE: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_3: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``data_in_0 (N, C, L)``, hops one after the other, and what was before -> ``data_out_0 (N, C, L / s * k)``."""
+    x = t["data_in_0"]
+    found, after = taps(x, t.get(BEFORE), *(int(a.attributes[name]) for name in WINDOW))
+    frac = a.formats["data_in_0"].frac_width
+    return {"data_out_0": cast(found, frac, a.formats["data_out_0"], a.rounding, a.overflow), AFTER: after}
+
+
+def _build(r: Request) -> TapsParams:
+    formats, shape = r.arithmetic.formats, r.shapes["data_in_0"]
+    kernel, dilation, stride, phase = (int(r.arithmetic.attributes[name]) for name in WINDOW)
+    if len(shape) not in (3, 4) or (len(shape) == 4 and shape[2] != 1) or shape[-1] % stride:
+        raise UnsupportedError(
+            "windows of a stream need whole hops",
+            node=r.node,
+            field="data_in_0.shape",
+            got=list(shape),
+            expected=f"(N, C, L), L a multiple of the stride {stride}",
+            remedy="make the hop a multiple of the stride",
+        )
+    size = image(r.node, shape, 1)
+    n, c, h, w = size
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
+    return TapsParams(
+        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
+        KERNEL=kernel,
+        DILATION=dilation,
+        STRIDE=stride,
+        PHASE=phase,
+        **image_params("DATA_OUT_0", (n, c, h, w // stride * kernel), formats["data_out_0"], lanes),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
+
+
+def _arithmetic(p: TapsParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    window = dict(zip(WINDOW, (p.KERNEL, p.DILATION, p.STRIDE, p.PHASE), strict=True))
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), window)
+
+
+@functools.cache
+def _latency(p: TapsParams) -> Latency:
+    """A step reads a beat; the last one of a window frees the columns up to the next window."""
+    n, _, h, w = image_of(p, "DATA_IN_0")
+    tiles = tiles_of(p, "DATA_IN_0")
+    windows, each = n * h * w // p.STRIDE, p.KERNEL * tiles
+    # Of the beats that a window brings: column by column, tile by tile.
+    needed = np.zeros((p.STRIDE, tiles), dtype=np.int64)
+    needed[p.PHASE] = (p.KERNEL - 1) * tiles + np.arange(tiles)
+    needed[p.PHASE, 0] = 0
+    needed[p.PHASE + 1 :] = each - 1
+    first = each * np.arange(windows, dtype=np.int64)[:, None]
+    steps = Steps.at(
+        windows * each,
+        needed=((first + needed.reshape(1, -1)).reshape(-1),),
+        freed=((first + np.full((1, p.STRIDE * tiles), each - 1)).reshape(-1),),
+        emitted=np.arange(windows * each, dtype=np.int64),
+        delay=(1,),
+        pipe=1,
+        room=(2 * p.STRIDE * tiles,),
+        queue=1,
+        queue_lag=0,
+    )
+    return Latency.from_steps(steps)
+
+
+def _case(
+    name: str,
+    size: tuple[int, int, int],
+    window: tuple[int, int, int, int],
+    lanes: int,
+    formats: tuple[FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    frames: int = 5,
+) -> Case:
+    attributes = dict(zip(WINDOW, window, strict=True))
+    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, attributes)
+    return Case(name, _build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)})), frames)
+
+
+def _cases() -> list[Case]:
+    s8, u4, s2 = FixedFormat(8, 4), FixedFormat(4, 1, False), FixedFormat(2, 0)
+    return [
+        _case("hop_of_one", (1, 5, 1), (3, 1, 1, 0), 2, (s8, s8), frames=9),
+        _case("dilated", (1, 3, 4), (2, 5, 1, 0), 2, (s8, s8)),
+        _case("dilated_far", (1, 1, 1), (3, 8, 1, 0), 1, (s2, s2), frames=24),
+        _case("within_hop", (1, 2, 7), (3, 2, 1, 0), 1, (FixedFormat(16, 9), FixedFormat(12, 5))),
+        _case("strided", (1, 4, 6), (3, 1, 2, 0), 2, (s8, u4), (Rounding.FLOOR, Overflow.WRAP)),
+        _case("ahead", (1, 3, 6), (4, 2, 3, 1), 1, (s8, s8)),
+        _case("end_of_stride", (1, 3, 4), (3, 1, 2, 1), 3, (s8, s8)),
+        _case("one_column", (1, 5, 4), (1, 1, 2, 0), 2, (s8, s8)),
+        _case("two_hops", (2, 2, 2), (2, 3, 1, 0), 2, (s8, s8)),
+        _case("not_a_power", (1, 5, 3), (4, 3, 1, 0), 2, (s8, s8), frames=8),
+        _case("whole_in_stride", (1, 2, 8), (2, 1, 4, 3), 2, (s8, s8)),
+    ]
+
+
+OPS = (
+    OpDef(
+        name="taps",
+        mase_type="module_related_func",
+        modules=(Taps,),
+        attributes=WINDOW,
+        golden=golden,
+        default_out=lambda formats: formats["data_in_0"],
+        remembers=lambda _: True,
+        hardware=Hardware(
+            module="fixed_taps",
+            file="ops/fixed_taps.sv",
+            dependence_files=("lib/image_check.sv", "lib/fixed_cast_unit.sv"),
+            params=TapsParams,
+            build=_build,
+            ports=image_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            follows_input=True,
+            layout="channels_last",
+        ),
+    ),
+)
