@@ -35,6 +35,7 @@ OUT ?= build/$(if $(MODEL),$(notdir $(basename $(firstword $(subst :, ,$(MODEL))
 # The other examples lie beside the first.
 CNN_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_cnn
 VIT_OUT := $(patsubst %/,%,$(dir $(OUT)))/digits_vit
+TEXT_OUT := $(patsubst %/,%,$(dir $(OUT)))/text_gpt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -63,6 +64,8 @@ ifeq ($(MODEL),)
 	@$(BIN)/python examples/digits_cnn.py --out '$(CNN_OUT)'
 	@echo "==> Running the digits transformer into $(VIT_OUT)"
 	@$(BIN)/python examples/digits_vit.py --out '$(VIT_OUT)'
+	@echo "==> Running the character model into $(TEXT_OUT)"
+	@$(BIN)/python examples/text_gpt.py --out '$(TEXT_OUT)'
 else
 	@echo "==> Compiling $(MODEL) into $(OUT) and simulating it"
 	@$(BIN)/mase-hw compile '$(MODEL)' $(if $(CONFIG),--config '$(CONFIG)') --out '$(OUT)' --simulate

@@ -38,6 +38,7 @@ from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.matrices import lower_products_transform_pass
 from mase_hw.passes.transforms.movement import lower_movement_transform_pass
+from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
@@ -75,6 +76,7 @@ def quantise_pipeline(
         Step("close_graph", close_graph_transform_pass),
         *fold,
         Step("fold_constants", fold_constants_transform_pass),
+        Step("lower_patterns", lower_patterns_transform_pass),
         Step("lower_layers", lower_layers_transform_pass),
         Step("lower_attention", lower_attention_transform_pass),
         Step("lower_arithmetic", lower_arithmetic_transform_pass),

@@ -52,7 +52,8 @@ def carry_formats(graph: AnnotatedGraph) -> None:
 def _holds_values(before: torch.dtype | None, after: torch.dtype | None) -> bool:
     """Whether a conversion changes no value of a fixed-point number."""
     floats = all(dtype is not None and dtype.is_floating_point for dtype in (before, after))
-    return before is after or before is torch.bool or floats
+    bits = after is torch.bool and before is not None and not before.is_floating_point  # of integers 0 and 1
+    return before is after or before is torch.bool or floats or bits
 
 
 def _passes_on(graph: AnnotatedGraph, node: fx.Node) -> bool:

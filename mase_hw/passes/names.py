@@ -26,6 +26,7 @@ PASS_NAMES = frozenset(
         "keep_float_analysis_pass",
         "lower_attention_transform_pass",
         "lower_layers_transform_pass",
+        "lower_patterns_transform_pass",
         "lower_arithmetic_transform_pass",
         "lower_movement_transform_pass",
         "lower_products_transform_pass",

@@ -28,6 +28,7 @@ from mase_hw.passes import (
     lower_attention_transform_pass,
     lower_layers_transform_pass,
     lower_movement_transform_pass,
+    lower_patterns_transform_pass,
     lower_products_transform_pass,
     lower_rows_transform_pass,
     lower_slices_transform_pass,
@@ -114,6 +115,13 @@ def positive() -> nn.Module:
     return net
 
 
+class Gated(nn.Module):
+    """An activation of torch, written out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(x)
+
+
 class Gram(nn.Module):
     """A product of data with itself."""
 
@@ -133,6 +141,7 @@ TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Modu
         lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.ConvTranspose1d(2, 1, 2, 2), nn.Flatten()),
     ),
     "lower_movement": (lower_movement_transform_pass, {}, Turned),
+    "lower_patterns": (lower_patterns_transform_pass, {}, Gated),
     "lower_products": (lower_products_transform_pass, {}, Gram),
     "lower_rows": (lower_rows_transform_pass, {}, lambda: nn.Softmax(1)),
     "lower_slices": (lower_slices_transform_pass, {}, Rich),

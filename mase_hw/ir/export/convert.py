@@ -316,7 +316,13 @@ class _Import:
         sizes = [part.meta["val"].shape[dim] for part in parts]
         before, after = sum(sizes[: data[0]]), sum(sizes[data[0] + 1 :])
         wide = [0, 0] * (len(shape) - dim - 1) + [before, after]
-        padded = self._emit(("call_function", F.pad, (self._value(parts[data[0]]), wide), {}), node)
+        padded: Any = self._value(parts[data[0]])
+        if len(shape) == 3 and dim == 1:  # tokens as the places of a row of channels: the order in which they come
+            turned = self._emit(("call_function", torch.transpose, (padded, 1, 2), {}), node)
+            turned = self._emit(("call_function", F.pad, (turned, [before, after]), {}), node)
+            padded = self._emit(("call_function", torch.transpose, (turned, 1, 2), {}), node)
+        else:
+            padded = self._emit(("call_function", F.pad, (padded, wide), {}), node)
         empty = torch.zeros((*shape[:dim], sizes[data[0]], *shape[dim + 1 :]))
         self._store(f"{node.name}_empty", empty)
         filled = [

@@ -14,6 +14,7 @@ from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
 from mase_hw.passes.transforms.matrices import lower_products_transform_pass
 from mase_hw.passes.transforms.movement import lower_movement_transform_pass
+from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 from mase_hw.passes.transforms.quantize_record import update_quantization_configs
@@ -34,6 +35,7 @@ __all__ = [
     "lower_attention_transform_pass",
     "lower_layers_transform_pass",
     "lower_movement_transform_pass",
+    "lower_patterns_transform_pass",
     "lower_products_transform_pass",
     "lower_rows_transform_pass",
     "lower_slices_transform_pass",

@@ -294,7 +294,8 @@ class Planner:
         have = self.formats.get(source.name)
         if have == TRUTH and frac is None and signed is not True:
             return have, f"as {source.name} gives it"
-        if self.graph.tensor(source, "data_out_0").torch_dtype is torch.bool and have is None:
+        truth = self.graph.tensor(source, "data_out_0").torch_dtype is torch.bool
+        if truth and (have is None or entry_of(self.graph, source) is not None):
             return TRUTH, "true or false"
         if have is not None and name in op.exact_inputs:
             return have, f"as exact as {source.name} gives it"

@@ -83,7 +83,8 @@ def unmoved(graph: MaseGraph, node: fx.Node) -> fx.Node:
     """The producer furthest back whose elements are those of a node, in the same order but maybe another shape."""
     for base in reversed(list(_behind(graph, node))):
         size = graph.tensor(base, "data_out_0").shape
-        if math.prod(size) > _LIMIT:
+        alike = graph.tensor(base, "data_out_0").torch_dtype == graph.tensor(node, "data_out_0").torch_dtype
+        if math.prod(size) > _LIMIT or not alike:
             continue
         numbers = torch.arange(math.prod(size)).reshape(size)
         try:

@@ -1,0 +1,188 @@
+"""A character model in hardware: a small causal transformer, trained on the documentation that comes with Python.
+
+Trains two decoder layers of width 32 on the help texts of ``pydoc``, quantises them, emits SystemVerilog, and compares
+float, quantised model and simulated hardware: bits per character on text that was held out, every bit of the scores,
+and a line of text that the simulated hardware writes itself, character by character.
+
+    python examples/text_gpt.py --out build/text_gpt
+
+Exit code 0 only if not one bit differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+import mase_hw
+
+CONFIG = Path(__file__).with_suffix(".toml")
+LETTERS = "\n abcdefghijklmnopqrstuvwxyz.,'-?"
+TOKENS, WIDTH, HEADS, LAYERS = 24, 32, 2, 2
+STEPS, BATCH, SEED = 500, 64, 0
+PROMPT, TEMPERATURE = "the value of ", 0.6
+"""How the written line begins, and how far it strays from what is likeliest."""
+
+
+class Block(nn.Module):
+    """Attention to what came before, and a network of two layers; both add to what comes in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shape ``(batch, tokens, width)``, as the result."""
+        y = self.norm1(x)
+        q, k, v = (
+            layer(y).view(-1, TOKENS, HEADS, WIDTH // HEADS).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(-1, TOKENS, WIDTH))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class TextGPT(nn.Module):
+    """Scores of the next character behind each of 24 characters; ids of shape ``(batch, 24)``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters, self.places = nn.Embedding(len(LETTERS), WIDTH), nn.Embedding(TOKENS, WIDTH)
+        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+        self.norm, self.scores = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(LETTERS))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Scores of shape ``(batch, 24, letters)``."""
+        x = self.letters(ids) + self.places(torch.arange(TOKENS))
+        return self.scores(self.norm(self.blocks(x)))
+
+
+def encode(text: str) -> Tensor:
+    """Numbers of the characters; what is no letter becomes a space."""
+    return torch.tensor([max(1, LETTERS.find(c)) for c in text.lower()])
+
+
+def load() -> tuple[Tensor, Tensor]:
+    """The text, in frames of 25 characters: nine tenths to train, the rest held out."""
+    text = encode(" ".join(" ".join(topics[name].split()) for name in sorted(topics)))
+    frames = text[: len(text) // (TOKENS + 1) * (TOKENS + 1)].view(-1, TOKENS + 1)
+    order = torch.randperm(len(frames), generator=torch.Generator().manual_seed(SEED))
+    frames = frames[order]
+    return frames[: len(frames) * 9 // 10], frames[len(frames) * 9 // 10 :]
+
+
+def train(frames: Tensor) -> nn.Module:
+    """Train in float; some seconds, the same weights every time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # one order of summation
+    torch.manual_seed(SEED)
+    net = TextGPT()
+    optimiser = torch.optim.AdamW(net.parameters(), lr=4e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 6e-3, total_steps=STEPS)
+    for _ in range(STEPS):
+        batch = frames[torch.randint(len(frames), (BATCH,))]
+        optimiser.zero_grad()
+        F.cross_entropy(net(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten()).backward()
+        optimiser.step()
+        schedule.step()
+    torch.set_num_threads(threads)
+    return net.eval()
+
+
+def bits_per_character(scores: Tensor, frames: Tensor) -> float:
+    """The cross-entropy of the next characters, in bits."""
+    loss = F.cross_entropy(scores.float().flatten(0, 1), frames[: len(scores), 1:].flatten())
+    return float(loss) / math.log(2)
+
+
+def write(design: mase_hw.Design, prompt: str, count: int) -> str:
+    """A line of text from the simulated hardware, drawn by its scores; the same every time."""
+    text, draw = prompt, torch.Generator().manual_seed(SEED)
+    for _ in range(count):
+        window = text[-TOKENS:]
+        ids = F.pad(encode(window), (0, TOKENS - len(window)))[None]
+        scores = design.simulate(ids).output[0, len(window) - 1]
+        chances = torch.softmax(scores.double() / TEMPERATURE, -1)
+        text += LETTERS[int(torch.multinomial(chances, 1, generator=draw))]
+    return text
+
+
+def model() -> tuple[nn.Module, Tensor, list[Tensor]]:
+    """What ``mase-hw compile examples/text_gpt.py:model`` takes: model, example input, calibration batches."""
+    frames, _ = load()
+    return train(frames), frames[:1, :-1], list(frames[:256, :-1].split(64))
+
+
+def main() -> int:
+    """Run everything; see the module."""
+    parser = argparse.ArgumentParser(description="A character model, from float training to bit-exact hardware.")
+    parser.add_argument("--out", type=Path, default=Path("build") / "text_gpt", help="folder of the bundle")
+    parser.add_argument("--frames", type=int, default=40, help="held-out frames to simulate")
+    parser.add_argument("--letters", type=int, default=24, help="characters to write")
+    arguments = parser.parse_args()
+    console = Console()
+    try:
+        return run(arguments, console)
+    except mase_hw.MaseHwError as error:
+        console.print(f"[bold red]{type(error).__name__}[/]: {error}", highlight=False)
+        return 1
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Train, compile, simulate, report."""
+
+    def say(text: str) -> None:
+        console.print(f"[bold cyan]==>[/] {text}", highlight=False)
+
+    frames, held = load()
+    say(f"training on {frames.numel()} characters of the documentation of Python, holding out {held.numel()}")
+    net = train(frames)
+    design = mase_hw.compile(
+        net,
+        frames[:1, :-1],
+        CONFIG,
+        out=arguments.out,
+        calibration=frames[:256, :-1].split(64),
+        vectors=held[:4, :-1],
+        progress=say,
+    )
+    held = held[: arguments.frames]
+    simulation = design.simulate(held[:, :-1], progress=say, check=False)
+    result = simulation.result
+    table = Table()
+    table.add_column("model")
+    table.add_column("bits per character", justify="right")
+    with torch.no_grad():
+        scores = {"float PyTorch": net(held[:, :-1]), "quantised PyTorch": design.model(held[:, :-1])}
+    scores["RTL in Verilator"] = simulation.output
+    for name, values in scores.items():
+        table.add_row(name, f"{bits_per_character(values, held):.3f}" if len(values) == len(held) else "incomplete")
+    console.print(table)
+    timing = design.timing
+    console.print(f"interval: {timing['interval']} cycles predicted, {simulation.interval} measured", highlight=False)
+    if result.failure is not None:
+        console.print(f"[bold red]FAILED[/] {type(result.failure).__name__}: {result.failure}", highlight=False)
+        return 1
+    console.print(f"the hardware writes: {write(design, PROMPT, arguments.letters)}", highlight=False, markup=False)
+    console.print(
+        f"[bold green]PASSED[/]: {result.beats_compared} beats compared with PyTorch, {result.mismatches} mismatches",
+        highlight=False,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
