@@ -32,6 +32,17 @@ def became(graph: MaseGraph, name: str) -> str | None:
     return None if name in {node.name for node in graph.nodes} else found.get(name)
 
 
+def passed_through(graph: MaseGraph, name: str) -> str | None:
+    """Whose data a node passes on that has no hardware of its own; None for a node that has, or that is not there."""
+    node = next((node for node in graph.nodes if node.name == name), None)
+    if node is None or not graph.is_implicit(node):
+        return None
+    source = node
+    while graph.is_implicit(source) and "data_in_0" in graph.sources(source):
+        source = graph.sources(source)["data_in_0"][0]
+    return f"passes on what {source.name} gives, without hardware of its own"
+
+
 def nodes_at(graph: MaseGraph, name: str) -> list[str]:
     """The nodes that a name or a path of a module stands for, in order of execution; none if it stands for nothing.
 

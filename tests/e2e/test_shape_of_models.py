@@ -90,6 +90,57 @@ def test_what_was_folded_is_said(config: dict[str, Any], message: str, tmp_path:
         mase_hw.compile(Folded().eval(), torch.randn(1, 2, 3, 3), config, out=tmp_path / "bundle")
 
 
+class Passing(nn.Module):
+    """Layers that compute nothing, and calls of which only the parts are in hardware."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.drop, self.same, self.flat = nn.Linear(6, 6), nn.Dropout(0.5), nn.Identity(), nn.Flatten()
+        self.block = nn.Sequential(nn.Linear(6, 4), nn.Dropout())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.same(self.drop(self.fc(x)))
+        first, second = x.chunk(2, 1)
+        spread, _ = torch.var_mean(x, 1)
+        return self.flat(self.block(x)), first + second, spread, x.max(1)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("drop", "passes on what fc gives"),
+        ("same", "passes on what fc gives"),
+        ("block.1", "passes on what block_0 gives"),
+        ("flat", "passes on what block_0 gives"),
+        ("chunk", "was cut into getitem, getitem_1"),
+        ("var_mean", "was written as getitem_2"),
+        ("max_1", "was written as getitem_4"),
+    ],
+)
+def test_what_passes_on_or_was_cut(name: str, message: str, tmp_path: Path) -> None:
+    """An override, a rule and lanes for what is no node of the hardware: into what it went."""
+    config = {"config": {"data_out_width": 9}}
+    for where in (
+        {"quantize": {"overrides": {name: config}}},
+        {"quantize": {"by": "name", "default": config, name: config}},
+        {"hardware": {"parallelism": {name: {"data_in_0": 1}}}},
+    ):
+        with pytest.raises(ConfigError, match=message):
+            mase_hw.compile(Passing().eval(), torch.randn(1, 6), where, out=tmp_path / "bundle")
+
+
+def test_the_path_of_a_block_is_for_what_computes(tmp_path: Path) -> None:
+    """Of a block with a dropout, an override is for the layers that have a format."""
+    config = {
+        "quantize": {"overrides": {"block": {"config": {"data_out_width": 5}}}},
+        "hardware": {"parallelism": {"block_0": {"data_in_0": 1}}},
+    }
+    design = mase_hw.compile(Passing().eval(), torch.randn(1, 6), config, out=tmp_path / "bundle")
+    assert design.streams["data_out_0"].fmt.width == 5
+    names = {i["node"]: i["parameters"] for i in design.manifest["instances"]}
+    assert names["block_0"]["DATA_IN_0_PARALLELISM_DIM_0"] == 1
+
+
 class Steered(nn.Module):
     """Python code that shapes decide."""
 

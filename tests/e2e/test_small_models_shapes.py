@@ -111,6 +111,25 @@ def test_shapes(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("layer", "shape", "expected"),
+    [
+        (nn.Conv2d(2, 3, 3), (2, 5, 4), "N, C, H, W"),
+        (nn.Conv1d(2, 3, 3, padding=1, padding_mode="circular"), (2, 6), "N, C, L"),
+        (nn.ConvTranspose2d(2, 3, 2, 2), (2, 4, 4), "N, C, H, W"),
+        (nn.Conv3d(2, 2, 2), (2, 3, 4, 4), "N, C, D, H, W"),
+        (nn.MaxPool1d(2), (2, 4), "N, C, L"),
+        (nn.AdaptiveAvgPool2d(1), (2, 4, 4), "N, C, H, W"),
+        (nn.ReflectionPad2d(1), (2, 4, 4), "N, C, H, W"),
+    ],
+)
+def test_no_batch_dimension(layer: nn.Module, shape: tuple[int, ...], expected: str, tmp_path: Path) -> None:
+    """PyTorch takes an image without one."""
+    with pytest.raises(MaseHwError, match=rf"(?s)batch dimension is missing.*\({expected}\).*unsqueeze"):
+        mase_hw.compile(layer.eval(), torch.randn(shape), out=tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize(
     ("function", "says"),
     [
         (lambda x: x % 0.75, "a remainder of a division by a power of two"),

@@ -9,7 +9,7 @@ from torch import fx
 
 from mase_hw.errors import ConfigError, MaseHwError, suggest
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.module_paths import became, translations
+from mase_hw.ir.module_paths import became, passed_through, translations
 
 Lanes = StrictInt | list[StrictInt]
 KERNEL = "kernel"
@@ -111,7 +111,7 @@ def _strange_lanes(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError
     mapped = _mapped(graph)
     for name, tensors in args.parallelism.items():
         if name not in mapped:
-            gone = became(graph, name)
+            gone = became(graph, name) or passed_through(graph, name)
             yield ConfigError(
                 "parallelism for a node that is not in hardware",
                 field=f"hardware.parallelism.{name}",
@@ -139,7 +139,7 @@ def _strange_depths(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigErro
         name, _, tensor = place.rpartition(".")
         inputs = graph.meta_of(mapped[name]).common.args.tensors if name in mapped else {}
         if tensor not in inputs or not tensor.startswith("data_in_"):
-            gone = became(graph, name)
+            gone = became(graph, name) or passed_through(graph, name)
             places = [f"{n}.{t}" for n in mapped for t in graph.meta_of(mapped[n]).common.args.tensors]
             yield ConfigError(
                 "a FIFO is asked for where there is no data input",

@@ -19,6 +19,7 @@ from mase_hw.passes.transforms.lowering.cells import CELLS, lower_cell
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.recurrent import lower_recurrent
 from mase_hw.passes.transforms.lowering.rules import RULES
+from mase_hw.passes.transforms.lowering.unbatched import SPATIAL, refuse_unbatched
 from mase_hw.passes.transforms.lowering.whole import results_apart, whole_frames
 
 
@@ -41,6 +42,7 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
 
     Raises:
         GraphError: If the graph is quantised already.
+        UnsupportedError: If a layer of images gets one without a dimension for frames.
     """
     edit.refuse_quantised(graph, "lowering")
     lowered = {**results_apart(graph), **whole_frames(graph), **_without_indices(graph)}
@@ -71,9 +73,13 @@ def _lower(graph: MaseGraph) -> dict[str, str]:
             lowered[node.name] = name
             continue
         rule = RULES.get(name)
-        if rule is None or graph.op_of(node) is None or written(node, graph.model) is not None:
+        if (rule is None and name not in SPATIAL) or graph.op_of(node) is None:
             continue
         call = call_of(graph, node)
+        if call is not None:
+            refuse_unbatched(call)
+        if rule is None or written(node, graph.model) is not None:
+            continue
         body = None if call is None else rule(call)
         if call is not None and body is not None:
             expand(graph, node, body, call.inputs)

@@ -12,6 +12,7 @@ from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.ir.module_paths import vanished
 from mase_hw.ops.slice import slice_dim
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
@@ -110,6 +111,7 @@ class _Lowering:
         if len(known) != len(recipes):
             return
         whole: list[fx.Node] = []
+        self._noted(node)
         for user in list(node.users):
             index = user.args[1] if user.target is operator.getitem and user.args[0] is node else None
             if isinstance(index, int):
@@ -147,6 +149,12 @@ class _Lowering:
             edit.describe_call(self.graph, made, source)
             source = made
         return source
+
+    def _noted(self, node: fx.Node) -> None:
+        """Note what became of a node whose parts are nodes of their own."""
+        parts = [user.name for user in node.users if user.target is operator.getitem]
+        if parts:
+            vanished(self.graph, node, f"was cut into {', '.join(parts)}")
 
     def _drop(self, nodes: list[fx.Node]) -> None:
         """Erase nodes that nobody reads, and the sizes that only they read."""

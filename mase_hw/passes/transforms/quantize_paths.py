@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.module_paths import became, translations
+from mase_hw.ir.module_paths import became, passed_through, translations
 from mase_hw.passes.transforms.quantize_config import (
     NodeConfig,
     QuantizeArgs,
@@ -39,10 +39,10 @@ def with_node_names(graph: MaseGraph, args: QuantizeArgs) -> tuple[QuantizeArgs,
 
 
 def gone(graph: MaseGraph, name: str) -> str | None:
-    """What became of a node that has no rule of its own: one that is gone, or a constant, whose reader holds it."""
+    """What became of a node without a rule of its own: gone, a constant that its reader holds, or passed through."""
     stored = next((node for node in graph.nodes if node.name == name and node.op == "get_attr"), None)
     if stored is None:
-        return became(graph, name)
+        return became(graph, name) or passed_through(graph, name)
     readers = ", ".join(user.name for user in stored.users)
     return f"is a constant: its format is that of the weight, or of the constant, of {readers}"
 
@@ -58,6 +58,8 @@ def _merged(
     found: dict[str, NodeConfig] = {}
     for name in sorted(paths, key=lambda path: (path.count("."), path)):
         for node in paths[name]:
+            if len(paths[name]) > 1 and graph.is_implicit(graph.node(node)):
+                continue  # a dropout in a block has no format of its own
             config = configs[name] if len(paths[name]) == 1 else _suiting(graph, node, configs[name])
             found[node] = _over(found.get(node), config)
     for name, config in configs.items():

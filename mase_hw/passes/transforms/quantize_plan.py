@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,7 +84,8 @@ class Planner:
                     remedy="quantize the float model instead, with all rules in one configuration",
                 )
         nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
-        self.args.check(nodes, known_tensors(self.graph.catalogue), functools.partial(gone, self.graph))
+        own = {n: op for n, op in nodes.items() if not self.graph.is_implicit(self.graph.node(n))}
+        self.args.check(own, known_tensors(self.graph.catalogue), lambda name: gone(self.graph, name))
         self._refuse_without_hardware(nodes)
         for node in self.graph.nodes:
             op = self.graph.op_of(node)

@@ -12,6 +12,7 @@ from torch import fx
 
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import arguments
+from mase_hw.ir.module_paths import vanished
 from mase_hw.ops.reductions._reduce import dims_of
 from mase_hw.ops.rows.statistics import correction_of
 from mase_hw.passes.transforms.movement._calls import become, drop, insert
@@ -153,5 +154,7 @@ def _each_by_itself(graph: MaseGraph, node: fx.Node, functions: tuple[Any, Any])
         function = functions[index]
         moment = function in (torch.var, torch.std)
         become(graph, user, function, [source], [dims, bool(correction_of(given)), keep] if moment else [dims, keep])
+    if found:
+        vanished(graph, node, f"was written as {', '.join(user.name for user, _ in found)}")
     drop(graph, [node])
     return bool(found)

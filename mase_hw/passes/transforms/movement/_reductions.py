@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.module_paths import vanished
 from mase_hw.ops.reductions._reduce import check, dims_of
 from mase_hw.ops.reductions.reduce import mean_over
 from mase_hw.passes.transforms.movement._calls import become, become_of, drop
@@ -87,5 +88,7 @@ def _extreme(
         users.append((user, index))
     for user, index in users:
         become(graph, user, ways[index], [source], [dim, keep])
+    if users:
+        vanished(graph, node, f"was written as {', '.join(user.name for user, _ in users)}")
     drop(graph, [node])
     return bool(users)
