@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.ir.trace.inplace import written
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.lowering import choices, comparisons, products, scaling
@@ -62,7 +61,7 @@ def _lower(graph: MaseGraph, rules: Mapping[str, Rule], refined: Mapping[str, Ru
     lowered: dict[str, str] = {}
     for node in graph.nodes:
         op = graph.op_of(node)
-        if op is None or written(node, graph.model) is not None:
+        if op is None:
             continue
         rule = refined.get(op.name) or (rules.get(op.name) if op.golden is None else None)
         if rule is None:

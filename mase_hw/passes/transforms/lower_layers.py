@@ -9,7 +9,6 @@ from torch import nn
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.ir.trace.inplace import written
 from mase_hw.nn.recurrent_layers import RECURRENT
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
@@ -29,7 +28,8 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
 
     A rule for each is in ``mase_hw/passes/transforms/lowering``. The result is the same up to the order in which
     floats are added. The node that computes the result keeps the name; where several are needed the path of the module
-    names all of them, so that a configuration reaches them by it. What no rule covers stays as it is.
+    names all of them, so that a configuration reaches them by it. What writes in place is written as what does not: its
+    readers are connected to it already. What no rule covers stays as it is.
 
     A reduction of all dimensions (``x.mean()``) of an example with one row along dimension 0 is that of a frame.
 
@@ -78,7 +78,7 @@ def _lower(graph: MaseGraph) -> dict[str, str]:
         call = call_of(graph, node)
         if call is not None:
             refuse_unbatched(call)
-        if rule is None or written(node, graph.model) is not None:
+        if rule is None:
             continue
         body = None if call is None else rule(call)
         if call is not None and body is not None:
