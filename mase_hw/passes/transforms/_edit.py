@@ -47,7 +47,7 @@ def sharing(graph: MaseGraph) -> dict[int, set[str]]:
     readers: dict[int, set[str]] = {}
     for node in graph.nodes:
         module = graph.meta_of(node).module
-        tensors: Iterable[Tensor] = [*module.parameters(), *module.buffers()] if module is not None else []
+        tensors: Iterable[Tensor] = _tensors(module) if module is not None else []
         if node.op == "get_attr":
             value: object = graph.model
             for part in str(node.target).split("."):
@@ -56,6 +56,13 @@ def sharing(graph: MaseGraph) -> dict[int, set[str]]:
         for tensor in tensors:
             readers.setdefault(id(tensor), set()).add(node.name)
     return readers
+
+
+def _tensors(module: nn.Module) -> list[Tensor]:
+    """Parameters and buffers of a module; most have no others inside, which need not be looked for."""
+    if module._modules:
+        return [*module.parameters(), *module.buffers()]
+    return [t for table in (module._parameters, module._buffers) for t in table.values() if t is not None]
 
 
 def not_changeable(graph: MaseGraph, node: fx.Node, shared: dict[int, set[str]]) -> str | None:

@@ -1,0 +1,97 @@
+"""What is left out for speed changes nothing.
+
+Predictions that reuse what FIFOs were chosen with, faults in one channel, frames that were simulated already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import mase_hw
+from mase_hw.emit.build import build_followed
+from mase_hw.emit.schedule import predict
+from mase_hw.ir import MaseGraph
+from mase_hw.vectors import faults
+from mase_hw.vectors.candidates import random_frames
+from mase_hw.vectors.choose import cast_faults, measure
+from mase_hw.vectors.faults import Memories, detected
+from mase_hw.vectors.playback import Playback, cut, playbacks
+from mase_hw.vectors.watch import count_casts
+
+FRAMES = 5
+
+
+@pytest.fixture(scope="module")
+def graph(cnn: mase_hw.Design) -> MaseGraph:
+    assert cnn.graph is not None
+    return cnn.graph
+
+
+@pytest.fixture(scope="module")
+def frames(graph: MaseGraph) -> dict[str, Tensor]:
+    return random_frames(graph, FRAMES, 11)
+
+
+def test_prediction_with_and_without_what_is_known(cnn: mase_hw.Design, graph: MaseGraph) -> None:
+    """The design has a fork and a join, so its FIFOs are chosen by following it: the prediction may use that."""
+    netlist, followed = build_followed(graph, "top")
+    assert followed is not None and netlist.fifos
+    anew = predict(netlist, graph.catalogue)
+    assert predict(netlist, graph.catalogue, followed) == anew
+    assert (anew.fill, anew.interval) == (cnn.timing["fill"], cnn.timing["interval"])
+
+
+def test_faults_of_one_channel(graph: MaseGraph, frames: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong bit of a weight is simulated in its channel alone; the whole op shows the same frames."""
+    memories = Memories(graph)
+    bits = memories.sample(120, "channels")
+    assert {bit.parameter for bit in bits} == {"weight", "bias"}
+    parts = playbacks(graph, frames, stacks=True)
+    asked = []
+    alone = faults._channel
+    monkeypatch.setattr(faults, "_channel", lambda *args: asked.append(alone(*args)) or asked[-1])
+    found = detected(memories, parts, bits)
+    assert len(asked) == len(bits) and None not in asked
+    monkeypatch.setattr(faults, "_channel", lambda *args: None)
+    assert torch.equal(detected(memories, parts, bits), found)
+    assert bool(found.any()) and not bool(found.all())
+
+
+def test_wrong_casts_done_again(graph: MaseGraph, frames: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong cast is the one that was recorded, done again; the golden with the fault shows the same frames."""
+    memories, casts = Memories(graph), cast_faults(count_casts(graph, frames, True))
+    parts = playbacks(graph, frames, stacks=True)
+    found = detected(memories, parts, casts)
+    right = faults._right
+    monkeypatch.setattr(faults, "_right", lambda *args: (right(*args)[0], None))
+    assert torch.equal(detected(memories, parts, casts), found) and bool(found.any())
+
+
+def test_results_that_are_known(graph: MaseGraph, frames: dict[str, Tensor]) -> None:
+    """Without a wrong cast among the faults a node's result is not computed again: it is what the playback has."""
+    (part,) = playbacks(graph, frames, stacks=True)
+    for bit in Memories(graph).sample(40, "results"):
+        node = graph.node(bit.node)
+        taken, none = faults._right(part, node, part.mantissas(node), False)
+        computed, _ = faults._right(part, node, part.mantissas(node), True)
+        assert none is None and torch.equal(taken, computed)
+
+
+def test_measuring_with_frames_that_were_simulated(graph: MaseGraph, frames: dict[str, Tensor]) -> None:
+    """Frames that were counted one by one are not simulated again, and the measure is the same."""
+    known: list[Playback] = []
+    uses = count_casts(graph, frames, False, known)
+    assert [part.frames for part in known] == [1] * FRAMES
+    for index, part in enumerate(known):
+        alone = Playback(graph, cut(graph, frames, index, index + 1))
+        assert all(torch.equal(a, b) for a, b in zip(part.results, alone.results, strict=True))
+    given: dict[str, Any] = {"uses": uses, "most": 64, "seed": 3, "stacks": False}
+    with_known = measure(graph, frames, **given, known=known)
+    assert dataclasses.asdict(with_known) == dataclasses.asdict(measure(graph, frames, **given))
+    together = {**given, "uses": count_casts(graph, frames, True), "stacks": True}
+    assert dataclasses.asdict(with_known) == dataclasses.asdict(measure(graph, frames, **together))
