@@ -56,7 +56,7 @@ def encode(stream: Stream, beats: IntArray) -> bytes:
     step = max(1, _CHUNK_BITS // stream.bits)
     parts = []
     for start in range(0, beats.shape[0], step):
-        codes = beats[start : start + step].astype(f"<u{size}")
+        codes = beats[start : start + step].astype(f"<u{size}", order="C")
         raw = codes.view(np.uint8).reshape(-1, stream.lanes, size)
         if fmt.width % 8:
             bits = np.unpackbits(raw, axis=2, count=fmt.width, bitorder="little")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import mase_hw
-from mase_hw.simulate.build.simulator import SHORT_RUN
+from mase_hw.simulate.build import simulator
+from mase_hw.simulate.build.simulator import PATIENT_RUN, SHORT_RUN
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, build, find_build_tools
 from mase_hw.simulate.exercise.watch import watched
 from tests.e2e.designs import DESIGNS
@@ -62,6 +63,12 @@ class Workshop:
         with (self.shared / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+@pytest.fixture(autouse=True)
+def _small_designs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cycle of these designs takes a few microseconds without optimisation: more are worth it than in general."""
+    monkeypatch.setattr(simulator, "SHORT_RUN", PATIENT_RUN)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from mase_hw.beats import from_words, to_words
+from mase_hw.beats import encode, from_words, to_words
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.streams import Stream, to_bits
@@ -39,3 +39,15 @@ def test_refused() -> None:
             from_words(stream, text)
     with pytest.raises(ConfigError, match="does not fit"):
         to_words(stream, np.array([[16, 0]]))
+
+
+@pytest.mark.parametrize("width", [5, 12, 16, 20])
+def test_the_order_in_memory_does_not_matter(width: int) -> None:
+    """Beats that are a transposed view, as some layouts make them, are the same bytes."""
+    stream = Stream("data_in_0", "in", (8,), FixedFormat(width, 0), (4,))
+    turned = np.random.default_rng(width).integers(-16, 16, (4, 30)).T
+    rows = [
+        sum((value & (1 << width) - 1) << width * lane for lane, value in enumerate(row)) for row in turned.tolist()
+    ]
+    size = (4 * width + 7) // 8
+    assert encode(stream, turned) == b"".join(row.to_bytes(size, "little") for row in rows)
