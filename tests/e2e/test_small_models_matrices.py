@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.ops.products.matmul import grouped_matmul
 
 
 class Attention(nn.Module):
@@ -37,6 +38,16 @@ class Attention(nn.Module):
         return x + self.o(found.transpose(1, 2).reshape(batch, tokens, width))
 
 
+class Causal(Attention):
+    """Every token sees itself and those before it; what it does not see is not computed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        q, k, v = (layer(x).view(batch, tokens, self.heads, width // self.heads) for layer in (self.q, self.k, self.v))
+        scores = grouped_matmul(q, k, True, True)
+        return x + self.o(grouped_matmul(scores, v, False, True).reshape(batch, tokens, width))
+
+
 class Fused(nn.Module):
     """The same with one layer for all three, as vision transformers write it."""
 
@@ -49,6 +60,44 @@ class Fused(nn.Module):
         q, k, v = self.qkv(x).reshape(batch, tokens, 3, 2, 3).permute(2, 0, 3, 1, 4).unbind(0)
         scores = torch.matmul(q, k.transpose(2, 3))
         return self.o((scores @ v).transpose(1, 2).reshape(batch, tokens, width))
+
+
+class Grouped(nn.Module):
+    """Heads of queries that share keys and values, which the model repeats, as LLaMA does."""
+
+    def __init__(self, kept: int) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(6, 8), nn.Linear(6, 2 * kept), nn.Linear(6, 2 * kept)
+        self.kept = kept
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, _ = x.shape
+        q = self.q(x).view(batch, tokens, 4, 2).transpose(1, 2)
+        k, v = (
+            layer(x)
+            .view(batch, tokens, self.kept, 2)
+            .transpose(1, 2)[:, :, None]
+            .expand(batch, self.kept, 4 // self.kept, tokens, 2)
+            .reshape(batch, 4, tokens, 2)
+            for layer in (self.k, self.v)
+        )
+        return (q @ k.transpose(2, 3) @ v).transpose(1, 2).flatten(2)
+
+
+class Sums(nn.Module):
+    """Something added to a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.start = nn.Linear(4, 4), nn.Parameter(torch.linspace(-1, 1, 4))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        a = self.a(x)
+        return (
+            torch.baddbmm(x, a, x.transpose(1, 2) @ a),
+            torch.baddbmm(a, x, x.transpose(1, 2) @ a, beta=0.5, alpha=2.0),
+            torch.addmm(self.start, a[0], a[0].t() @ x[0]),
+        )
 
 
 class Notations(nn.Module):
@@ -110,11 +159,17 @@ QUANTIZE = {
     }
 }
 ATTENTION = {"fixed_linear": 4, "fixed_matmul": 2, "stream_reorder": 0, "fixed_rearrange": 0}
+SHARED = {"fixed_linear": 3, "fixed_matmul": 2, "stream_reorder": 0, "fixed_rearrange": 0}
 MODELS = {
     "attention": Model(lambda: Attention(8, 2), (1, 6, 8), ATTENTION),
     "attention_one_head": Model(lambda: Attention(5, 1), (1, 7, 5), ATTENTION, {"max_parallelism": 2}),
     "attention_serial": Model(lambda: Attention(6, 3), (1, 4, 6), ATTENTION, {"max_parallelism": 1}),
+    "causal": Model(lambda: Causal(8, 2), (1, 9, 8), ATTENTION),
+    "causal_serial": Model(lambda: Causal(4, 1), (1, 6, 4), ATTENTION, {"max_parallelism": 1}),
     "fused": Model(Fused, (1, 5, 6), {"fixed_linear": 2, "fixed_matmul": 2, "stream_reorder": 0}),
+    "grouped": Model(lambda: Grouped(2), (1, 5, 6), SHARED),
+    "one_group": Model(lambda: Grouped(1), (1, 5, 6), SHARED, {"max_parallelism": 2}),
+    "sums": Model(Sums, (1, 3, 4), {"fixed_matmul": 6, "fixed_linear": 1}),
     "notations": Model(Notations, (1, 3, 5), {"fixed_linear": 2, "fixed_matmul": 10}),
     "broadcast": Model(Broadcast, (1, 2, 3, 4), {"fixed_linear": 2, "fixed_matmul": 7}),
 }

@@ -13,6 +13,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,
     init_metadata_analysis_pass,
+    lower_movement_transform_pass,
     lower_products_transform_pass,
     quantize_transform_pass,
 )
@@ -36,9 +37,9 @@ class Net(nn.Module):
         return self.function(x, y)
 
 
-def heads(value: Tensor) -> Tensor:
-    """Three heads, as attention has them: token by token in the stream."""
-    return value.unflatten(-1, (3, -1)).transpose(1, 2)
+def heads(value: Tensor, count: int = 3) -> Tensor:
+    """Heads, as attention has them: token by token in the stream."""
+    return value.unflatten(-1, (count, -1)).transpose(1, 2)
 
 
 def turned(value: Tensor) -> Tensor:
@@ -58,6 +59,24 @@ FORMS: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...], tuple[list[in
         ([1, 4, 3, 2], [1, 5, 3, 2], True),
     ),
     "values": (lambda x, y: x @ heads(y), (1, 3, 4, 5), (1, 5, 6), ([3, 4, 1, 5], [3, 5, 1, 2], False)),
+    "grouped": (
+        lambda x, y: heads(x) @ turned(y.unflatten(-1, (1, 2)).transpose(1, 2).repeat_interleave(3, 1)),
+        (1, 4, 6),
+        (1, 5, 2),
+        ([1, 4, 3, 2], [1, 5, 1, 2], True),
+    ),
+    "grouped in succession": (
+        lambda x, y: heads(x, 4) @ heads(y, 2).repeat_interleave(2, 1),
+        (1, 4, 20),
+        (1, 5, 4),
+        ([1, 4, 4, 5], [1, 5, 2, 2], False),
+    ),
+    "groups that alternate": (
+        lambda x, y: heads(x, 4) @ heads(y, 2).repeat(1, 2, 1, 1),
+        (1, 4, 20),
+        (1, 5, 4),
+        ([1, 4, 4, 5], [1, 5, 4, 2], False),
+    ),
     "values of scores": (
         lambda x, y: ((heads(x) @ turned(heads(x))) * 0.5).relu() @ heads(y),
         (1, 4, 6),
@@ -91,6 +110,7 @@ def lowered(function: Function, *inputs: Tensor) -> tuple[MaseGraph, dict[str, s
     graph, _ = init_metadata_analysis_pass(MaseGraph(Net(function), example=list(inputs)))
     dummy = dict(zip(("x", "y"), inputs, strict=True))
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": dummy, "add_value": False})
+    graph, _ = lower_movement_transform_pass(graph)
     graph, info = lower_products_transform_pass(graph)
     return graph, info["lowered"]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from mase_hw.ops.products.matmul import grouped_matmul
-from mase_hw.passes.transforms.lowering.operands import Body, Expression, formula
+from mase_hw.passes.transforms.lowering.operands import Expression
 from mase_hw.passes.transforms.lowering.products import terms_of
+from mase_hw.passes.transforms.matrices._shared import Shared
 
 FRAMES = "*"
 """The letter of a dimension 0 of size 1, along which frames may be stacked."""
@@ -26,30 +28,31 @@ class Product:
         right: The same of the second.
         out: The same of the result.
         sizes: Of every letter.
+        stored: Of every letter of the second operand, if it is stored with fewer heads than the product has.
     """
 
     left: str
     right: str
     out: str
-    sizes: dict[str, int]
+    sizes: Mapping[str, int]
+    stored: Mapping[str, int] = field(default_factory=dict)
+
+    def with_shared(self, shared: Shared) -> Product | None:
+        """The same with a second operand whose heads are stored once; None if that is not what is repeated."""
+        letters = [self.right[dim] for dim in shared.dims]
+        if self.right[shared.repeated] not in self.left or self.right[shared.repeated] not in self.out:
+            return None
+        kept = [(c, size) for c, size in zip(letters, shared.sizes, strict=True) if c != " "]
+        right = "".join(sorted((c for c, _ in kept), key=lambda c: c != FRAMES))
+        return dataclasses.replace(self, right=right, stored=dict(kept))
 
 
-def product_of(name: str, e: Expression) -> Product | None:
-    """What a call of two tensors of data computes; None if it is no sum of products with one term."""
-    given = [v for v in _flat(list(e.args.values())) if isinstance(v, fx.Node | Tensor)]
-    if len(given) != 2 or not all(isinstance(v, fx.Node) for v in given):
-        return None
-    shapes = [e.shapes[v] for v in given if isinstance(v, fx.Node)]
-    if name == "einsum":
-        call = next((v for v in _flat(list(e.args.values())) if isinstance(v, str)), None)
-        terms = None if call is None else terms_of(call, [len(s) for s in shapes], len(e.shape))
-    else:
-        terms = _letters(len(shapes[0]), len(shapes[1]))
+def product_of(e: Expression, x: fx.Node, y: fx.Node, equation: str = "") -> Product | None:
+    """What a product of two tensors of data computes; None if it is no sum of products with one term."""
+    shapes = [e.shapes[x], e.shapes[y]]
+    ranks = [len(shape) for shape in shapes]
+    terms = terms_of(equation, ranks, len(e.shape)) if equation else _letters(*ranks)
     return None if terms is None else _product(terms, shapes, e.shape)
-
-
-def _flat(values: Sequence[object]) -> list[object]:
-    return [v for value in values for v in (_flat(value) if isinstance(value, tuple | list) else [value])]
 
 
 def _letters(left: int, right: int) -> list[str] | None:
@@ -92,7 +95,6 @@ class Arrangement:
         summed: Letters that are summed over.
         rows: Letters of the second operand alone.
         transposed: The second operand comes with ``summed`` innermost.
-        share: Heads in succession that share a group.
     """
 
     outer: str
@@ -101,7 +103,6 @@ class Arrangement:
     summed: str
     rows: str
     transposed: bool
-    share: int = 1
 
 
 def arrange(p: Product, left: Sequence[int], right: Sequence[int]) -> Arrangement:
@@ -134,11 +135,11 @@ def arrange(p: Product, left: Sequence[int], right: Sequence[int]) -> Arrangemen
     return Arrangement(order(outer), "".join(tokens), order(heads), "".join(summed), "".join(rows), transposed)
 
 
-def body_of(p: Product, a: Arrangement, x: fx.Node, y: fx.Node) -> Body | None:
+def run_of(p: Product, a: Arrangement) -> Callable[[Tensor, Tensor], Tensor]:
     """The product as one function of operands in that arrangement, which reshapes and permutations make."""
     left = _Way(p.left, p.sizes, (a.outer, a.tokens, a.heads, a.summed))
     parts = (a.outer, a.rows, a.heads, a.summed) if a.transposed else (a.outer, a.summed, a.heads, a.rows)
-    right = _Way(p.right, p.sizes, parts)
+    right = _Way(p.right, {**p.sizes, **p.stored}, parts)
     made = a.outer + a.tokens + a.heads + a.rows
     sizes = [p.sizes[c] for c in made]
     if made[:1] == FRAMES:
@@ -146,21 +147,23 @@ def body_of(p: Product, a: Arrangement, x: fx.Node, y: fx.Node) -> Body | None:
     wanted = [c for c in p.out if c != " "]
     last = [made.index(c) for c in wanted]
     shape = [-1 if c == FRAMES else p.sizes.get(c, 1) for c in p.out]
+    given = [-1 if c == FRAMES else p.stored[c] for c in p.right] if p.stored else None
 
-    def run(s: nn.Module, u: Tensor, v: Tensor) -> Tensor:
+    def run(u: Tensor, v: Tensor) -> Tensor:
+        v = v if given is None else torch.reshape(v, given)
         out = grouped_matmul(left.there(u), right.there(v), a.transposed)
         if last == list(range(len(made))):
             return torch.reshape(out, shape)
         out = torch.permute(torch.reshape(out, sizes), last)
         return out if len(wanted) == len(p.out) else torch.reshape(out, shape)
 
-    return formula(run, x, y)
+    return run
 
 
 class _Way:
     """From an operand to its four dimensions."""
 
-    def __init__(self, letters: str, sizes: dict[str, int], parts: Sequence[str]) -> None:
+    def __init__(self, letters: str, sizes: Mapping[str, int], parts: Sequence[str]) -> None:
         together = "".join(parts)
         self.order = [letters.index(c) for c in together] + [i for i, c in enumerate(letters) if c == " "]
         self.shape = [math.prod(sizes[c] for c in part) for part in parts]
