@@ -187,11 +187,13 @@ def _further(graph: MaseGraph, direct: Source | None, turned: Source | None) -> 
     return turned if order[turned.node] < order[direct.node] else direct
 
 
-def comes_by_token(graph: MaseGraph, node: fx.Node, depth: int = 12) -> bool:
+def comes_by_token(graph: MaseGraph, node: fx.Node, seen: set[fx.Node] | None = None) -> bool:
     """Whether ``(batch, heads, tokens, size)`` is computed, element by element, from what comes token by token."""
+    seen = set() if seen is None else seen
     shape = graph.tensor(node, "data_out_0").shape
-    if len(shape) != 4 or shape[1] == 1 or depth == 0:
+    if len(shape) != 4 or shape[1] == 1 or node in seen:
         return False
+    seen.add(node)
     size = (shape[0], shape[1], shape[2], shape[3])
     if any(s.tokens for s in sources_of(graph, node, lambda x: x, size)):
         return True
@@ -199,4 +201,4 @@ def comes_by_token(graph: MaseGraph, node: fx.Node, depth: int = 12) -> bool:
     if op is None or (op.name not in _ELEMENTS and not graph.is_implicit(node) and op.name != "getitem"):
         return False
     data = [n for n in node.all_input_nodes if list(graph.meta_of(n).common.results.tensors) == ["data_out_0"]]
-    return any(comes_by_token(graph, n, depth - 1) for n in data)
+    return any(comes_by_token(graph, n, seen) for n in data)
