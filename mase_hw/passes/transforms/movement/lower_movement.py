@@ -151,9 +151,9 @@ def _broadcast(graph: MaseGraph, node: fx.Node) -> int:
     if op is None or op.hardware is None or not (op.constant or op.name in BROADCASTS):
         return 0
     inputs = _data_inputs(graph, node)
-    shape = tuple(graph.tensor(node, "data_out_0").shape)
-    if len(inputs) < 2:
+    if len(inputs) < 2:  # also of numbers that are no tensors
         return 0
+    shape = tuple(graph.tensor(node, "data_out_0").shape)
     count = 0
     for source in inputs:
         have = tuple(graph.tensor(source, "data_out_0").shape)
