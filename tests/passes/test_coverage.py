@@ -60,6 +60,7 @@ MEMORIES: dict[str, tuple[Any, ...]] = {
     "TransformerDecoder": (nn.TransformerDecoderLayer(8, 2, 6, batch_first=True), 1),
 }  # fmt: skip
 TRIPLES: dict[str, tuple[Any, ...]] = {"MultiheadAttention": (8, 2, 0.0, True, False, False, None, None, True)}
+IDS: dict[str, tuple[Any, ...]] = {"Embedding": (9, 4)}
 GROUPS: dict[str, tuple[dict[str, tuple[Any, ...]], tuple[tuple[int, ...], ...]]] = {
     "features": (FEATURES, ((1, 8),)),
     "sequences": (SEQUENCES, ((1, 4, 6),)),
@@ -70,6 +71,7 @@ GROUPS: dict[str, tuple[dict[str, tuple[Any, ...]], tuple[tuple[int, ...], ...]]
     "pairs": (PAIRS, ((1, 4), (1, 4))),
     "tokens": (TOKENS, ((1, 4, 8),)),
     "memories": (MEMORIES, ((1, 4, 8), (1, 4, 8))),
+    "ids": (IDS, ((1, 5),)),
     "triples": (TRIPLES, ((1, 4, 8), (1, 4, 8), (1, 4, 8))),
 }
 """Constructor arguments by name of a layer, and the shapes of its inputs."""
@@ -106,7 +108,8 @@ def test_a_layer_that_counts_gets_hardware(group: str) -> None:
     if not layers:
         pytest.skip("none of these layers is in hardware yet")
     model = Net(layers, len(shapes)).eval()
-    example = dict(zip("xyz", (torch.randn(shape) for shape in shapes), strict=False))
+    drawn = (torch.randint(0, 9, shape) if group == "ids" else torch.randn(shape) for shape in shapes)
+    example = dict(zip("xyz", drawn, strict=False))
     graph = MaseGraph(model, cf_args={name: None for name in "xyz" if name not in example} or None)
     graph = quantise_pipeline(example).run(graph).graph
     add_hardware_metadata_analysis_pass(graph)
