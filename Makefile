@@ -39,7 +39,7 @@ TEXT_OUT := $(patsubst %/,%,$(dir $(OUT)))/text_gpt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim synth test bench regress coverage mutation test-long lint docs versions doctor venv check-host clean distclean prepared
+.PHONY: help sim text synth test bench regress coverage mutation test-long lint docs versions doctor venv check-host clean distclean prepared
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -64,12 +64,14 @@ ifeq ($(MODEL),)
 	@$(BIN)/python examples/digits_cnn.py --out '$(CNN_OUT)'
 	@echo "==> Running the digits transformer into $(VIT_OUT)"
 	@$(BIN)/python examples/digits_vit.py --out '$(VIT_OUT)'
-	@echo "==> Running the character model into $(TEXT_OUT)"
-	@$(BIN)/python examples/text_gpt.py --out '$(TEXT_OUT)'
 else
 	@echo "==> Compiling $(MODEL) into $(OUT) and simulating it"
 	@$(BIN)/mase-hw compile '$(MODEL)' $(if $(CONFIG),--config '$(CONFIG)') --out '$(OUT)' --simulate
 endif
+
+text: $(STAMP) ## train a character model, and let its simulated hardware write a line
+	@echo "==> Running the character model into $(TEXT_OUT)"
+	@$(BIN)/python examples/text_gpt.py --out '$(TEXT_OUT)'
 
 synth: $(STAMP) $(YOSYS_STAMP) ## synthesise OUT for TARGET=xc7, simulate the netlist (SYNTH_FLAGS='--place' for ecp5)
 	@test -f '$(OUT)/manifest.json' || $(MAKE) sim

@@ -130,8 +130,8 @@ def main() -> int:
     """Run everything; see the module."""
     parser = argparse.ArgumentParser(description="A character model, from float training to bit-exact hardware.")
     parser.add_argument("--out", type=Path, default=Path("build") / "text_gpt", help="folder of the bundle")
-    parser.add_argument("--frames", type=int, default=40, help="held-out frames to simulate")
-    parser.add_argument("--letters", type=int, default=24, help="characters to write")
+    parser.add_argument("--frames", type=int, default=20, help="held-out frames to simulate")
+    parser.add_argument("--letters", type=int, default=16, help="characters to write")
     arguments = parser.parse_args()
     console = Console()
     try:
