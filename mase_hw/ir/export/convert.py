@@ -23,6 +23,7 @@ from mase_hw.ir.export.aten import MULTIPLE, NOTHING, REFUSED, SAME, SHAPED, cal
 from mase_hw.ir.export.layers import Layers
 from mase_hw.ir.export.program import program_of
 from mase_hw.ir.faithful.same_function import describe, equal
+from mase_hw.user_code import user_code
 
 _STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 
@@ -48,7 +49,11 @@ def import_program(model: ExportedProgram | fx.GraphModule, known: Catalogue) ->
         args, kwargs = program.example_inputs
         given = {s.arg.name: v for s, v in zip(_inputs(program), pytree.tree_leaves((args, kwargs)), strict=True)}
         inputs = {n.target: given[str(n.target)] for n in made.graph.nodes if n.op == "placeholder"}
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        problem, remedy = (
+            "the program cannot be run on its example",
+            "check the inputs, for example ids that are no row",
+        )
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), user_code(problem, remedy=remedy):
             wanted, found = program.module()(*args, **kwargs), made(**inputs)
         if not equal(wanted, found):
             raise GraphError(
