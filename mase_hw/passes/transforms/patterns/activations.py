@@ -33,7 +33,8 @@ _MOST = 24
 def activation(graph: MaseGraph, node: fx.Node) -> tuple[Body, str] | None:
     """An activation of torch that is written as several nodes."""
     op = graph.op_of(node)
-    if op is None or op.name not in ("mul", "add", "div"):
+    computes = bool(graph.meta_of(node).common.results.tensors)  # sizes are multiplied as well
+    if op is None or op.name not in ("mul", "add", "div") or not computes:
         return None
     cone = _cone(graph, node)
     if cone is None:
