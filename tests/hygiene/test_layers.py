@@ -52,6 +52,7 @@ LAYERS = (
     "regress",
     "synth",
     "preflight",
+    "testing",
     "__init__",
     "cli",
     "flow",

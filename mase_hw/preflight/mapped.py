@@ -1,0 +1,46 @@
+"""A model as it was traced, and as it becomes hardware, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import nn
+
+from mase_hw.compiler.config import CompileConfig
+from mase_hw.compiler.quantised_graph import Tell, run_on_model, traced
+from mase_hw.compiler.stages import compile_pipeline
+from mase_hw.emit.reference import Inputs
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.faithful.surroundings import ordinary
+from mase_hw.passes.pipeline import Pipeline
+
+_HARDWARE = "hardware"
+
+
+def traced_graph(model: nn.Module, example_inputs: Inputs, tell: Tell) -> MaseGraph:
+    """The model as it was traced, with shapes and types.
+
+    Raises:
+        MaseHwError: If it cannot be traced.
+    """
+    with ordinary():
+        graph, example = traced(model, example_inputs, None, tell)
+        graph.init_metadata()
+        graph.add_common_metadata(dummy_in=example, add_value=False)
+        return graph
+
+
+def mapped_graph(
+    model: nn.Module, example_inputs: Inputs, settings: CompileConfig, calibration: Iterable[Any] | None, tell: Tell
+) -> MaseGraph:
+    """The model quantised, with modules and lanes: as :func:`mase_hw.compile` has it before the netlist.
+
+    Raises:
+        MaseHwError: Whatever ``compile`` would refuse until then.
+    """
+    with ordinary():
+        graph, example = traced(model, example_inputs, None, tell)
+        steps = compile_pipeline(example, settings, out="nowhere", calibration=calibration)
+        steps = Pipeline(steps.steps[: steps.names.index(_HARDWARE) + 1], "draw")
+        return run_on_model(steps, graph, model, example, tell)
