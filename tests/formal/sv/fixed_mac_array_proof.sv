@@ -320,7 +320,7 @@ module fixed_mac_array_proof #(
   if (RUN > 1) begin : g_run
     always_comb begin
       inv_left :
-      assert (!armed || int'(signed'(dut.u_run.g_count.left_q)) == RUN - 2 - int'(pos_q));
+      assert (!armed || int'(signed'(dut.g_counted.u_run.g_count.left_q)) == RUN - 2 - int'(pos_q));
     end
   end
 
