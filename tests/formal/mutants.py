@@ -132,7 +132,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "mac_keeps_the_last_result": of(PLAIN, "p_offer", "count != '0;", "count > CountW'(1);", 8, "stream_fifo"),
     "mac_has_a_fifo_too_short": of(
-        mac(N=2, RUN=1, FLOWING=1), "p_flow", "(Pipe + RUN) / RUN + 1", "(Pipe + RUN) / RUN - 1", 12
+        mac(N=2, RUN=1, FLOWING=1), "p_flow", "(Pipe + SHORTEST) / SHORTEST + 1", "(Pipe + SHORTEST) / SHORTEST - 1", 12
     ),
     # fixed_cast_unit
     "cast_rounds_ties_to_odd": of(
