@@ -50,6 +50,9 @@ def test_the_example(tmp_path: Path) -> None:
     multipliers = sum(i.get("multipliers") or 0 for i in design.manifest["instances"])
     assert simulation.interval <= 2048 and -(-WORK // 2048) <= multipliers <= 170
     assert all(i["module"] != "stream_reorder" for i in design.manifest["instances"])
+    products = sum(i["multipliers"] for i in design.manifest["instances"] if i["module"] == "fixed_matmul")
+    page = " ".join((ROOT / "docs" / "transformers.md").read_text(encoding="utf-8").split())
+    assert f"{multipliers} multipliers, of which the products of the two attentions have {products}." in page
 
 
 def test_training_at_low_width_reaches_scores_and_probabilities() -> None:

@@ -101,8 +101,7 @@ def tracer_class(base: type[fx.Tracer], call: Call) -> type[Any]:
             node="transformers.utils.fx",
             got=f"{found} ({error})",
             expected="transformers 4.57",
-            remedy="give an example of the inputs (compile does): the model is then exported with torch.export, which "
-            f"works with any version; or {INSTALL}",
+            remedy=f"give an example of the inputs, so that torch.export takes it (any version); or {INSTALL}",
         ) from error
     return type("HuggingFaceTracer", (_Shims, base, theirs.HFTracer), {"call": call, "theirs": theirs})
 
