@@ -87,6 +87,19 @@ BENCHMARKS = (
     _compiled("resnet50", 16, 20),
     _compiled("linear_chain", 4, 10),
     _compiled("conv_chain", 16, 10, picture=32, quick=16),
+    *(
+        Benchmark(
+            "transformers",
+            f"-m benchmarks.vision_transformers {name}",
+            "",
+            (
+                Figure(f"{name}: processor s", r"predicted in ([\d.]+) s", most=60),
+                Figure(f"{name}: multipliers", r"([\d]+) multipliers", most=most),
+                Figure(f"{name}: share of the ideal interval", r"ideal interval ([\d.]+)", least=0.97),
+            ),
+        )
+        for name, most in (("vit_64x192", 660), ("deit_tiny", None))
+    ),
     Benchmark(
         "emission",
         "-m benchmarks.emission",
