@@ -27,7 +27,7 @@ SHAPES = {
     "vit_64x192": ((8, 4, 3), (192, 3, 2, 768), False, 100_000),
     "deit_tiny": ((14, 16, 3), (192, 3, 12, 768), True, 1_000_000),
 }
-"""Patches a side, their rows and channels; width, heads, layers, hidden width; class token; cycles per frame at most."""
+"""Patches a side, their rows and channels; width, heads, layers, hidden width; class token; cycles per frame."""
 
 
 class VisionTransformer(nn.Module):
