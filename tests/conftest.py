@@ -33,14 +33,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """From here on there is garbage, and what was collected is not searched for it."""
-    gc.freeze()
+    """From here on there is garbage. Nothing is frozen: what is frozen is not among ``gc.get_objects``."""
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Before the process ends all is garbage again; else libraries that count would say that it leaks."""
-    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)

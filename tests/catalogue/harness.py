@@ -264,7 +264,7 @@ def check_timing(it: Item, result: SimResult) -> None:
             for side, intervals in (("output", timing.output_intervals), ("input", timing.input_intervals)):
                 assert intervals[-1] == latency.interval, f"{side} intervals {intervals}, facet {latency.interval}"
 
-    (emits,) = latency.steps[0].emit_steps
+    emits = latency.steps[0].emit_steps[0]
     # Of a triangle each row is longer than the one before it, or beats of zeros follow it.
     evenly = len(emits) == it.sink.beats and len(set(np.diff(emits))) < 2
     if it.hardware.work(it.case.params) and latency.interval == multiply_steps(it) and evenly:

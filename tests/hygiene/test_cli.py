@@ -49,7 +49,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--help"])
-    text = capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
     assert all(name in text and cli.command_module(name).HELP in text for name in cli.COMMANDS)
 
 
@@ -155,7 +155,7 @@ def test_random_vectors_span_the_range_of_the_example() -> None:
     assert torch.equal(frames, ModelSpec(torch.nn.Identity(), example).vectors(50, seed=3))
     pair = ModelSpec(torch.nn.Identity(), (example, torch.zeros(2, 1))).vectors(3, seed=0)
     assert [tuple(t.shape) for t in pair] == [(3, 3), (6, 1)]
-    assert set(ModelSpec(torch.nn.Identity(), {"x": example}).vectors(1, seed=0)) == {"x"}
+    assert set(ModelSpec(torch.nn.Identity(), {"input": example}).vectors(1, seed=0)) == {"input"}
     with pytest.raises(ConfigError):
         ModelSpec(torch.nn.Identity(), example).vectors(0, seed=0)
 

@@ -16,7 +16,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.passes import add_hardware_metadata_analysis_pass
 
 Call = Callable[..., Any]
-ROW, SEQUENCE, IMAGE, VOLUME = (1, 8), (1, 4, 6), (1, 4, 4, 6), (1, 2, 3, 4, 4)
+ROW, IDS, SEQUENCE, IMAGE, VOLUME = (1, 8), (1, 5), (1, 4, 6), (1, 4, 4, 6), (1, 2, 3, 4, 4)
 
 
 def named(name: str, *arguments: Any, **settings: Any) -> Call:
@@ -41,6 +41,7 @@ CALLS: dict[str, tuple[tuple[int, ...], Call]] = {
     "threshold_": (ROW, lambda x: F.threshold_(x, 0.5, 0.25)),
     "prelu": (ROW, lambda x: F.prelu(x, torch.tensor([0.25]))),
     "glu": (ROW, F.glu),
+    "embedding": (IDS, lambda x: F.embedding(x, torch.ones(5, 4))),
     "linear": (ROW, lambda x: F.linear(x, torch.ones(3, 8))),
     "bilinear": (ROW, lambda x: F.bilinear(x, x * 2, torch.ones(3, 8, 8))),
     "cosine_similarity": (ROW, lambda x: F.cosine_similarity(x, x * 2 + 1)),
@@ -86,12 +87,12 @@ COVERED = sorted(row.name for row in rows()["functionals"] if row.status in (HAR
 class Calls(nn.Module):
     """Each function reads a sum of its own, so that one that writes in place writes that."""
 
-    def __init__(self, calls: dict[str, Call]) -> None:
+    def __init__(self, calls: dict[str, Call], ids: bool) -> None:
         super().__init__()
-        self.calls = calls
+        self.calls, self.ids = calls, ids
 
     def forward(self, x: Tensor) -> dict[str, Any]:
-        return {name: call(x + index) for index, (name, call) in enumerate(self.calls.items())}
+        return {name: call(x if self.ids else x + index) for index, (name, call) in enumerate(self.calls.items())}
 
 
 def test_a_call_of_every_function_that_counts() -> None:
@@ -103,9 +104,10 @@ def test_a_call_of_every_function_that_counts() -> None:
 def test_a_function_that_counts_gets_hardware(shape: tuple[int, ...]) -> None:
     """The passes of ``compile`` up to modules, parameters and streams."""
     calls = {name: call for name, (taken, call) in CALLS.items() if taken == shape and name in COVERED}
-    example = {"x": torch.randn(shape, generator=torch.Generator().manual_seed(1))}
+    numbers = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    example = {"x": numbers.argsort() if shape == IDS else numbers}
     assert calls
-    graph = quantise_pipeline(example).run(MaseGraph(Calls(calls).eval(), example=example)).graph
+    graph = quantise_pipeline(example).run(MaseGraph(Calls(calls, shape == IDS).eval(), example=example)).graph
     add_hardware_metadata_analysis_pass(graph)
     for node in graph.nodes:
         meta = graph.meta_of(node)

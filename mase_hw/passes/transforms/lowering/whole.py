@@ -13,8 +13,7 @@ from torch import fx
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import arguments
 from mase_hw.ir.module_paths import vanished
-from mase_hw.ops.reductions._reduce import dims_of
-from mase_hw.ops.rows.statistics import correction_of
+from mase_hw.ops.rows.statistics import correction_of, dims_of
 from mase_hw.passes.transforms.movement._calls import become, drop, insert
 
 Given = Mapping[str, Any]
