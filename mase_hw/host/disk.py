@@ -6,11 +6,14 @@ import errno
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from mase_hw.errors import EmitError, MaseHwError
 
 _FULL = 64 << 10
+PATIENCE = 5.0
+"""Seconds for a tool that nobody waits for any more to end."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -51,3 +54,24 @@ def not_written(what: str, folder: Path, problem: OSError, kind: type[MaseHwErro
     return kind(
         f"{what} cannot be written", node=str(folder), got=str(problem), remedy=f"{remedy}, or choose another folder"
     )
+
+
+def emptied(folder: Path) -> None:
+    """Make an empty folder in place of the one that is there.
+
+    A tool whose host was killed may write to it for a moment longer: that is waited for.
+
+    Raises:
+        OSError: If it cannot be made.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+        else:
+            return

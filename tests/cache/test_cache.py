@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 import pytest
 
 from mase_hw.errors import EmitError, ToolError
+from mase_hw.host.disk import emptied
 from mase_hw.simulate.build import cache as caching
 from mase_hw.simulate.build import runtime_cache as running
 from mase_hw.simulate.build import simulator as building
@@ -272,3 +276,25 @@ def test_the_runtime_of_the_environment(
     running.prepared_place().mkdir(parents=True)
     (running.prepared_place() / running.PREPARED).touch()
     assert running._home(tmp_path) == running.prepared_place()
+
+
+def test_a_folder_that_is_written_to_is_emptied(tmp_path: Path) -> None:
+    """As by a tool whose host was killed: files that come while it is emptied do not fail the next build."""
+    folder, stop = tmp_path / "model", threading.Event()
+    folder.mkdir()
+
+    def write() -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            with contextlib.suppress(OSError):
+                (folder / str(number % 50)).write_text("")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    threading.Timer(0.3, stop.set).start()
+    emptied(folder)
+    writer.join()
+    assert folder.is_dir()
+    emptied(folder)
+    assert not list(folder.iterdir())

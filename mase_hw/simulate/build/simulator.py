@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mase_hw.errors import SimulationError, ToolError
-from mase_hw.host.disk import full_disk, not_written
+from mase_hw.host.disk import emptied, full_disk, not_written
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
 from mase_hw.simulate.build.runtime_cache import Runtime, runtime
@@ -265,8 +264,7 @@ def _build(
     dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves: bool, jobs: int | None, given: Snapshot
 ) -> None:
     tools, model = library.tools, build_dir / "model"
-    shutil.rmtree(model, ignore_errors=True)
-    model.mkdir()
+    emptied(model)
     log: list[str] = []
     try:
         copies = given.write(model)
