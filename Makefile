@@ -39,7 +39,7 @@ TEXT_OUT := $(patsubst %/,%,$(dir $(OUT)))/text_gpt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim text synth test bench regress coverage mutation test-long lint docs versions doctor venv check-host clean distclean prepared
+.PHONY: help sim text synth test bench regress coverage mutation test-long lint docs site gallery versions doctor venv check-host clean distclean prepared
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -116,6 +116,13 @@ versions: $(STAMP) ## try the bounds of the dependencies and every Python (VERSI
 docs: $(STAMP) ## write the generated parts of docs/
 	@$(BIN)/python -m scripts.reference
 	@$(BIN)/python -m scripts.architecture
+
+site: $(STAMP) ## build the documentation as a site into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "==> Open build/site/index.html"
+
+gallery: $(STAMP) ## run all examples and write what they show into docs/gallery.md
+	@$(BIN)/python -m scripts.gallery
 
 doctor: $(STAMP) ## show every tool that was found, its version and what is wrong
 	@$(BIN)/mase-hw doctor

@@ -1,7 +1,8 @@
 """PyTorch model in; bit-exact, verified, synthesisable SystemVerilog dataflow accelerator out.
 
->>> design = mase_hw.compile(model, example_inputs, out="build/design")
->>> design.simulate(test_inputs)
+Examples:
+    >>> design = mase_hw.compile(model, example_inputs, out="build/design")
+    >>> design.simulate(test_inputs)
 """
 
 import importlib

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,8 +17,10 @@ import torch
 from mase_hw import cli
 from mase_hw.errors import SimulationError
 from mase_hw.host.toolchain import require, verilator_env
+from scripts import gallery
 from tests.docs.pages import PAGES, ROOT, blocks, shown_files
 from tests.docs.test_docs import assert_shown
+from tests.docs.test_gallery import assert_on_the_page
 from tests.docs.triggers import simulated
 
 NEW_OP = ROOT / "docs" / "adding_an_op.md"
@@ -87,6 +90,8 @@ def test_the_readme_shows_what_the_example_prints(workplace: Path) -> None:
 
     assert words(printed) == words(shown.splitlines())
     assert exact(printed) == exact(shown.splitlines())
+    manifest = json.loads((workplace / "build" / "digits_mlp" / "manifest.json").read_text(encoding="utf-8"))
+    assert_on_the_page(gallery.row("digits_mlp", text, manifest))
 
 
 def test_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

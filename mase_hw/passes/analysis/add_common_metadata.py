@@ -35,12 +35,12 @@ def add_common_metadata_analysis_pass(graph: MaseGraph, args: CommonArgs) -> tup
     Returns:
         The graph, and the number of nodes by ``mase_op``.
 
+    After an error the metadata is as it was before.
+
     Raises:
         ConfigError: If an input is missing, unexpected or no tensor.
         UnsupportedError: If a node is no op of the catalogue.
         GraphError: If the evaluation fails; names the node and the shapes.
-
-        After an error the metadata is as it was before.
     """
     graph.add_common_metadata(args.dummy_in or {}, args.add_value, args.force_device_meta)
     ops = Counter(graph.meta_of(node).common.mase_op for node in graph.nodes)

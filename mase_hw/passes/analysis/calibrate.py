@@ -73,11 +73,11 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     With ``state``, a calibration goes on where it was: all methods then conclude what they would from all batches in
     one run.
 
+    After an error the metadata and the state are as they were before.
+
     Raises:
         ConfigError: If there is no data, a batch does not fit the inputs, or the state is of another method.
         FormatError: If data, a weight or an activation is NaN or infinite; names it.
-
-        After an error the metadata and the state are as they were before.
     """
     _refuse_meta(graph)
     parameters = _parameters(graph, args)

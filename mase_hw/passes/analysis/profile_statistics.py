@@ -72,12 +72,12 @@ def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileArgs) -> tup
         The graph, and the number of batches and samples, and the statistics of every node; of a record only shape
         and count.
 
+    After an error the metadata is as it was before.
+
     Raises:
         ConfigError: If a target matches no tensor, statistics have no targets or targets no statistics, there is too
             little data, or a batch or an option does not fit.
         FormatError: If a tensor has NaN or infinite values; names it.
-
-        After an error the metadata is as it was before.
     """
     targets = _Targets(graph, args)
     found: dict[Place, Collection] = {}
