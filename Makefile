@@ -25,6 +25,8 @@ TOOLS_STAMP := $(VENV)/.tools
 STAMP := $(VENV)/.installed
 YOSYS_STAMP := $(VENV)/.yosys
 RUNTIME_STAMP := $(VENV)/.runtime
+# Containers like to say that Python keeps nothing that it compiled: then every start compiles torch again, 1.6 s each.
+unexport PYTHONDONTWRITEBYTECODE
 # Yosys is WebAssembly and keeps its compiled form; in the environment rather than in the home directory.
 export YOWASP_CACHE_DIR ?= $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/cache/yowasp
 

@@ -10,6 +10,8 @@ from mase_hw.ir.graph import MaseGraph
 from mase_hw.ir.metadata import HardwareMetadata, MaseMetadata, SoftwareMetadata
 from mase_hw.ir.tensors import TensorDict, TensorMetadata
 
+NUMBERS = frozenset({int, float})
+
 
 def copy_graph(graph: MaseGraph, share_weights: bool = True) -> MaseGraph:
     """A copy that passes may transform while the original stays as it is.
@@ -58,4 +60,7 @@ def _branches(value: Any) -> Any:
     """Nested dicts and lists anew, everything else as it is."""
     if isinstance(value, Mapping):
         return {key: _branches(item) for key, item in value.items()}
-    return [_branches(item) for item in value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    # Samples and histograms are long lists of numbers: looking at each of them is most of what a copy costs.
+    return value.copy() if NUMBERS.issuperset(map(type, value)) else [_branches(item) for item in value]

@@ -131,3 +131,11 @@ def test_the_command_of_another_model(root: Path, clean_env: dict[str, str], tmp
         in make("sim", "-n", "MODEL=net.py:build", root=root, env=clean_env).stdout
     )
     assert "--out 'elsewhere'" in make(*arguments, "OUT=elsewhere", root=root, env=clean_env).stdout
+
+
+def test_what_python_compiles_is_kept(root: Path, clean_env: dict[str, str], tmp_path: Path) -> None:
+    """Whatever the environment says: without it every start compiles torch."""
+    (tmp_path / "shown.mk").write_text("include Makefile\nshown:\n\t@env\n", encoding="utf-8")
+    env = {**clean_env, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = make("-f", str(tmp_path / "shown.mk"), "shown", root=root, env=env)
+    assert "YOWASP_CACHE_DIR=" in done.stdout and "PYTHONDONTWRITEBYTECODE" not in done.stdout

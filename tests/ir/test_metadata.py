@@ -7,7 +7,8 @@ import torch
 
 from mase_hw.errors import ConfigError, MetadataKeyError
 from mase_hw.formats import FixedFormat
-from mase_hw.ir import MaseGraphMetadata, MaseMetadata, TensorMetadata
+from mase_hw.ir import MaseGraph, MaseGraphMetadata, MaseMetadata, TensorMetadata
+from mase_hw.ir.copies import copy_graph
 
 
 @pytest.fixture
@@ -131,3 +132,28 @@ def test_software_is_free_below_the_names(meta: MaseMetadata) -> None:
     assert meta.software.args["weight"]["stat"]["mine"] == {"a": 1}
     with pytest.raises(MetadataKeyError, match="range_min_max"):
         meta["software"]["args"]["weight"]["stat"]["range_minmax"]
+
+
+def test_a_copied_graph_has_lists_and_dicts_of_its_own() -> None:
+    """Of numbers too, which are not looked at one by one, and of lists among them."""
+    graph = MaseGraph(torch.nn.ReLU())
+    given = {"data_in_0": {"stat": {"samples": [1.0, 2.5], "edges": [0, 1], "mixed": [1, [2.0], {"a": [3]}, None]}}}
+    for node in graph.nodes:
+        node.meta["mase"] = MaseMetadata(node, graph.model)
+        node.meta["mase"].software.args = given
+    for node in copy_graph(graph).nodes:
+        made = node.meta["mase"].software.args
+        assert made == given
+        for one, other in _pairs(made, given):
+            assert one is not other, one
+
+
+def _pairs(one: object, other: object) -> list[tuple[object, object]]:
+    """The lists and dicts of two nested values that are equal, each with its like."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        parts = [(one[key], other[key]) for key in one]
+    elif isinstance(one, list) and isinstance(other, list):
+        parts = list(zip(one, other, strict=True))
+    else:
+        return []
+    return [(one, other), *(pair for a, b in parts for pair in _pairs(a, b))]

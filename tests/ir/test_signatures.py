@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
+from mase_hw.ir.trace import signatures
 from mase_hw.ir.trace.signatures import bind
 
 X = fx.Graph().placeholder("x")
@@ -67,3 +68,12 @@ def test_dispatched_function() -> None:
 def test_convolution_overload() -> None:
     found = dict(bind(F.conv2d, (X, Y), {"padding": "same"}, lambda v: isinstance(v, fx.Node)))
     assert found["padding"] == "same" and found["weight"] is Y and found["groups"] == 1
+
+
+def test_what_is_remembered_is_what_would_be_found() -> None:
+    """Also of builtins that are equal to each other, as ``mm`` and ``dsmm`` are, and bound or not."""
+    targets = [torch.mm, torch.dsmm, torch.hsmm, torch.hspmm, operator.add, operator.mul, F.softmax, F.max_pool2d]
+    for layer in (torch.nn.Linear(2, 3), torch.nn.Linear(4, 5), torch.nn.MultiheadAttention(4, 2)):
+        targets += [layer.forward, type(layer).forward]
+    for target in [*targets, *reversed(targets)]:
+        assert signatures._signatures(target) == signatures._found(target), target

@@ -6,7 +6,10 @@ Python functions have a signature; PyTorch's builtins have overloads in their sc
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,6 +42,9 @@ _SCHEMA_KINDS: dict[str, Any] = {
 }
 _PRIVATE = ("implicit",)
 """Parameters in schemas that nobody is meant to use; so are those that start with an underscore."""
+
+_KNOWN: weakref.WeakKeyDictionary[Any, dict[bool, list[inspect.Signature]]] = weakref.WeakKeyDictionary()
+"""Signatures of functions, apart for those that are bound: inspecting one costs more than binding a call to it."""
 
 
 def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Callable[[Any], bool]) -> Bound:
@@ -76,6 +82,18 @@ def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Ca
 
 
 def _signatures(target: Callable[..., Any]) -> list[inspect.Signature]:
+    """The signatures of a function, found once; those of a bound ``forward`` once for all modules of its class."""
+    function = getattr(target, "__func__", target)
+    of_module = isinstance(getattr(function, "__self__", None), types.ModuleType)  # as those of operator and math
+    if not isinstance(function, types.FunctionType) and not of_module:
+        return _found(target)  # torch's builtins with one body are equal to each other, whatever their schemas say
+    known, bound = _KNOWN.setdefault(function, {}), function is not target
+    if bound not in known:
+        known[bound] = _found(target)
+    return known[bound]
+
+
+def _found(target: Callable[..., Any]) -> list[inspect.Signature]:
     if target in _NO_SIGNATURE:
         return []
     dispatched = torch._jit_internal.boolean_dispatched.get(target)
@@ -88,6 +106,7 @@ def _signatures(target: Callable[..., Any]) -> list[inspect.Signature]:
         return list(found) if found else []
 
 
+@functools.cache
 def _method_signatures(method: str) -> list[inspect.Signature]:
     kinds = inspect.Parameter
     signatures = []
