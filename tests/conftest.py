@@ -50,6 +50,13 @@ def root() -> Path:
 
 
 @pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this session that all its workers use."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
 def clean_env() -> dict[str, str]:
     """The environment for a subprocess: that of the tests without what a surrounding make adds."""
     inherited = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKE_TERMOUT", "MAKE_TERMERR", "PYTHONPATH"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +11,6 @@ import pytest
 from .mutants import MUTANTS
 from .proofs import PROOFS, WIDE
 from .runner import Proof, compile_mutants, compile_proofs
-
-
-@pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of this session that all its workers use."""
-    base = tmp_path_factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:

@@ -59,11 +59,11 @@ def fusesoc(bundle: Path, work: Path, env: dict[str, str], *target: str) -> str:
 
 
 @pytest.fixture
-def env(clean_env: dict[str, str]) -> dict[str, str]:
+def env(clean_env: dict[str, str], tiny: str) -> dict[str, str]:
     if not FUSESOC.exists():
         pytest.skip("fusesoc is in the extra 'dev'")
     env = dict(find_build_tools(clean_env).env)
-    env["MAKEFLAGS"] += " OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
+    env["MAKEFLAGS"] += tiny
     return env
 
 

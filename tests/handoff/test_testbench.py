@@ -16,19 +16,15 @@ from mase_hw.simulate.build.tools import find_build_tools
 BENCHES = ["pair_tb", "pair_axis_tb"]
 
 
-def tool_env(clean_env: dict[str, str]) -> dict[str, str]:
-    """Verilator's surroundings; nothing by which Python would find mase_hw."""
-    env = dict(find_build_tools(clean_env).env)
-    # The designs are tiny: compiling dominates.
-    env["MAKEFLAGS"] += " OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
-    return env
-
-
 @pytest.fixture(scope="module")
-def built(pair: mase_hw.Design, tmp_path_factory: pytest.TempPathFactory, clean_env: dict[str, str]) -> dict[str, Path]:
+def built(
+    pair: mase_hw.Design, tmp_path_factory: pytest.TempPathFactory, clean_env: dict[str, str], tiny: str
+) -> dict[str, Path]:
     """A simulator of each testbench, built in a copy of the bundle that is not where it was emitted."""
     found = {}
-    env = tool_env(clean_env)
+    # Verilator's surroundings; nothing by which Python would find mase_hw.
+    env = dict(find_build_tools(clean_env).env)
+    env["MAKEFLAGS"] += tiny
     # Verilator's makefiles call Python; theirs sees no installed package, and says what it was called for.
     python = tmp_path_factory.mktemp("python") / "python3"
     python.write_text(f'#!/bin/sh\necho "$1" >> "{python.parent}/calls"\nexec "{sys.executable}" -I -S "$@"\n')
