@@ -37,12 +37,14 @@ class ModelSpec:
         example_inputs: One frame: a tensor, tensors in order, or tensors by name.
         calibration: Batches from which value ranges are observed; None if the function gave none.
         test_inputs: Frames stacked along the first dimension; None if the function gave none.
+        labelled: Batches of ``(inputs, targets)``, by which the model is judged; None if the function gave none.
     """
 
     model: nn.Module
     example_inputs: Any
     calibration: Any = None
     test_inputs: Any = None
+    labelled: Any = None
 
     def vectors(self, frames: int, seed: int) -> Any:
         """The test inputs; if there are none, random frames that span the range of the example's values.
@@ -100,7 +102,8 @@ def load_model(spec: str) -> ModelSpec:
 
     Args:
         spec: ``path/to/file.py:function`` or ``package.module:function``. The function takes no arguments and returns
-            ``(model, example_inputs)``, then optionally calibration batches and test inputs, either of them None.
+            ``(model, example_inputs)``, then optionally calibration batches, test inputs and batches of labelled data,
+            each of them None if there are none.
 
     Raises:
         ConfigError: If the specification, the file or what the function returns is not as said.
@@ -130,14 +133,14 @@ def _checked(function: Callable[[], Any], spec: str) -> ModelSpec:
         ) from error
     with user_code("the function of the model failed", ConfigError, node=spec, field="MODEL"):
         returned = function()
-    if not isinstance(returned, tuple) or not 2 <= len(returned) <= 4 or not isinstance(returned[0], nn.Module):
+    if not isinstance(returned, tuple) or not 2 <= len(returned) <= 5 or not isinstance(returned[0], nn.Module):
         kinds = [type(item).__name__ for item in returned] if isinstance(returned, tuple) else type(returned).__name__
         raise ConfigError(
             "the function of the model returned something else",
             node=spec,
             field="MODEL",
             got=kinds,
-            expected="(torch.nn.Module, example_inputs[, calibration_batches[, test_inputs]])",
+            expected="(torch.nn.Module, example_inputs[, calibration_batches[, test_inputs[, labelled_batches]]])",
         )
     return ModelSpec(*returned)
 

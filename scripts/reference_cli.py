@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mase_hw.cli.main import COMMANDS, command_module
+from mase_hw.cli.main import COMMANDS, command_module, configure
 from scripts.reference_options import table
 
 
@@ -18,7 +18,7 @@ def command(name: str) -> str:
     """How a subcommand is called, and its arguments."""
     module = command_module(name)
     parser = argparse.ArgumentParser(prog=f"mase-hw {name}", add_help=False)
-    module.configure(parser)
+    configure(parser, name)
     actions = parser._actions
     words = [_shown(action) for action in actions if not action.option_strings]
     call = " ".join([f"`mase-hw {name}", *words, *(["[OPTIONS]"] if len(words) < len(actions) else [])]) + "`"

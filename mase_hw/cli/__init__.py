@@ -1,7 +1,7 @@
-"""The command ``mase-hw``: one file per subcommand."""
+"""The command ``mase-hw``: one file of its room ``commands`` per subcommand."""
 
 from mase_hw.cli._common import BROKEN, FAILED, INTERRUPTED, OK, UNUSABLE, UNWRITABLE
-from mase_hw.cli.main import COMMANDS, command_module, main
+from mase_hw.cli.main import COMMANDS, command_module, configure, main, parser
 
 __all__ = [
     "BROKEN",
@@ -12,5 +12,7 @@ __all__ = [
     "UNUSABLE",
     "UNWRITABLE",
     "command_module",
+    "configure",
     "main",
+    "parser",
 ]

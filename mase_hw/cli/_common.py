@@ -7,8 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mase_hw.errors import ConfigError
+
 if TYPE_CHECKING:
+    from mase_hw.cli.progress import Voice
     from mase_hw.design.design import Design
+    from mase_hw.model_spec import ModelSpec
 
 OK, FAILED, UNUSABLE, UNWRITABLE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
 """Exit codes; ``docs/simulation.md`` says what each means."""
@@ -55,9 +59,105 @@ def whole(text: str) -> int:
     return number
 
 
-def say(message: object) -> None:
-    """Print a line at once."""
-    print(message, flush=True)
+def model_arguments(parser: argparse.ArgumentParser, config: str = "the configuration, TOML (8 bits each)") -> None:
+    """The arguments of a command that works on a model."""
+    parser.add_argument("model", metavar="MODEL", help="as for compile: FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION")
+    parser.add_argument("--config", type=path, metavar="FILE", help=config)
+
+
+PLAN_HELP = "the configuration, TOML, or a plan (8 bits each)"
+CALIBRATION_HELP = "value ranges that `calibrate` saved, instead of the data that the function gives"
+
+
+def calibration_argument(parser: argparse.ArgumentParser) -> None:
+    """The option of a command that needs value ranges."""
+    parser.add_argument("--calibration", type=path, metavar="FILE.json", help=CALIBRATION_HELP)
+
+
+def calibration_of(arguments: argparse.Namespace, given: Any) -> Any:
+    """What value ranges come from: the file, or the data that the function of the model gave.
+
+    Raises:
+        ConfigError: If the file is no state of a calibration.
+    """
+    if arguments.calibration is None:
+        return given
+    from mase_hw.passes import CalibrationState
+
+    return CalibrationState.load(arguments.calibration)
+
+
+def labelled_of(arguments: argparse.Namespace, spec: ModelSpec) -> Any:
+    """Labelled data: of the file, or what the function of the model gave.
+
+    Raises:
+        ConfigError: If there is none, or the file is none.
+    """
+    if arguments.data is not None:
+        from mase_hw.passes.evaluation import labelled_file
+
+        return labelled_file(arguments.data)
+    if spec.labelled is None:
+        raise ConfigError(
+            "there is no labelled data",
+            node=arguments.model,
+            expected="(model, example_inputs, calibration_batches, test_inputs, labelled_batches), or --data FILE.npz",
+            remedy="return batches of (inputs, targets) as the fifth, or name a file",
+        )
+    return spec.labelled if isinstance(spec.labelled, list | tuple) else list(spec.labelled)
+
+
+def unfinished(bundle: Path) -> str:
+    """What an interrupted simulation leaves."""
+    return f"the simulation was not finished and says nothing, and what was built for it is kept in {bundle}.work"
+
+
+def behind_arguments(parser: argparse.ArgumentParser, why: str) -> None:
+    """The options that name the model behind a bundle.
+
+    Args:
+        parser: Of a command.
+        why: What the model is needed for.
+    """
+    parser.add_argument("--model", metavar="MODEL", help=f"what it was compiled from, {why}")
+    parser.add_argument("--config", type=path, metavar="FILE", help="the configuration it was compiled with")
+    calibration_argument(parser)
+
+
+def attach(design: Design, spec: ModelSpec, arguments: argparse.Namespace, say: Voice) -> None:
+    """Give a design its graph, if the model gives its hardware.
+
+    Raises:
+        MaseHwError: If the model or the configuration is not usable, or gives other hardware.
+    """
+    import mase_hw
+    from mase_hw.design.attach_model import attach_model
+
+    calibration = calibration_of(arguments, spec.calibration)
+    say("compiling the model again, for its graph")
+    attach_model(
+        design,
+        lambda out: mase_hw.compile(
+            spec.model, spec.example_inputs, arguments.config, out=out, calibration=calibration
+        ),
+    )
+
+
+def refuse_alone(arguments: argparse.Namespace) -> None:
+    """Refuse what describes a model if no model is named.
+
+    Raises:
+        ConfigError: If there is one.
+    """
+    for option in ("config", "calibration"):
+        if getattr(arguments, option) is not None and arguments.model is None:
+            raise ConfigError(
+                "this alone says nothing about a bundle",
+                field=f"--{option}",
+                got=str(getattr(arguments, option)),
+                expected="--model beside it",
+                remedy=f"name the model too, or leave out --{option}; a bundle keeps the formats it was compiled with",
+            )
 
 
 _STALLS_HELP = "probability of a stall a cycle (0), or none, random, single, long, slow_input or slow_output"
@@ -111,14 +211,31 @@ def refuse_options(bundle: Path, arguments: argparse.Namespace) -> None:
     check(bundle, **simulation_options(arguments))
 
 
-def judge(design: Design, arguments: argparse.Namespace) -> int:
-    """Simulate, report, and say with the exit code whether every bit was equal."""
+def judge(design: Design, arguments: argparse.Namespace, say: Voice) -> tuple[int, dict[str, Any]]:
+    """Simulate, report, and say with the exit code whether every bit was equal.
+
+    Args:
+        design: The design.
+        arguments: With the options of a simulation.
+        say: Told what is done, and the verdict.
+
+    Returns:
+        The exit code, and the verdict as JSON types.
+    """
     diagnose = not arguments.no_diagnose
     simulation = design.simulate(check=False, progress=say, diagnose=diagnose, **simulation_options(arguments))
     say(simulation.report())
+    found = {
+        **simulation.result.to_json(),
+        "frames": simulation.frames,
+        "fill": {"predicted": design.timing["fill"], "measured": simulation.fill},
+        "interval": {"predicted": design.timing["interval"], "measured": simulation.interval},
+    }
     if not simulation.passed and arguments.reproduce is not None:
         from mase_hw.design.reproduce import reproduce_simulation
 
         options = {**simulation_options(arguments), "diagnose": diagnose}
-        say(f"`python {reproduce_simulation(design, arguments.reproduce, **options)}` repeats it")
-    return OK if simulation.passed else FAILED
+        script = reproduce_simulation(design, arguments.reproduce, **options)
+        say(f"`python {script}` repeats it")
+        found["reproduce"] = str(script)
+    return (OK if simulation.passed else FAILED), found

@@ -17,6 +17,7 @@ from typing import Any
 
 from mase_hw._version import __version__
 from mase_hw.cli._common import BROKEN, FAILED, INTERRUPTED, UNUSABLE, UNWRITABLE
+from mase_hw.cli.answers import error_document
 from mase_hw.cli.output import abandon, guarded
 from mase_hw.deprecation import deprecated
 from mase_hw.errors import MaseHwError, OutputError, SimulationError
@@ -32,6 +33,9 @@ COMMANDS = (
     "explain",
     "draw",
     "noise",
+    "evaluate",
+    "calibrate",
+    "search",
     "precompile",
     "cache",
     "regress",
@@ -39,7 +43,7 @@ COMMANDS = (
     "lint",
     "ops",
 )
-"""Every subcommand: a module of this package with ``HELP``, ``configure`` and ``run``."""
+"""Every subcommand: a module of :mod:`mase_hw.cli.commands` with ``HELP``, ``configure`` and ``run``."""
 FORMER = {"prepare": "precompile"}
 """Former names of subcommands, which still work."""
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -64,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         abandon()
         return _say(error, UNWRITABLE)
     except MaseHwError as error:
-        return _say(error, FAILED if isinstance(error, SimulationError) else UNUSABLE)
+        return _say(error, _code(error))
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)
     except Exception as error:  # whatever it is, it is no verdict
@@ -79,10 +83,23 @@ def _run(argv: Sequence[str] | None) -> int:
         raise
     try:
         code: int = arguments.run(arguments)
+    except OutputError:
+        raise
+    except MaseHwError as error:
+        if arguments.json:
+            print(error_document(arguments.command, _code(error), error))
+        raise
+    except KeyboardInterrupt:
+        kept = getattr(arguments, "kept", None)
+        return _say(f"interrupted; {kept() if kept else 'nothing was changed'}", INTERRUPTED)
     except SystemExit as error:
         # A model's own code is asked for its line where it runs; this is for whatever else ends the program.
         return _say(f"ended with sys.exit({error.code!r}) before the command was done", UNUSABLE)
     return code
+
+
+def _code(error: MaseHwError) -> int:
+    return FAILED if isinstance(error, SimulationError) else UNUSABLE
 
 
 def _unexpected(error: Exception) -> int:
@@ -102,7 +119,14 @@ def _say(message: object, code: int) -> int:
 
 def command_module(name: str) -> Any:
     """The module of a subcommand; it has ``HELP``, ``configure(parser)`` and ``run(arguments)``."""
-    return importlib.import_module(f"mase_hw.cli.{name}")
+    return importlib.import_module(f"mase_hw.cli.commands.{name}")
+
+
+def configure(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add the arguments of a subcommand, and the one that all have."""
+    command_module(name).configure(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(command=name)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -111,24 +135,25 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if words and words[0] in FORMER:
         deprecated(f"mase-hw {words[0]}", f"mase-hw {FORMER[words[0]]}", shown=True)
         words[0] = FORMER[words[0]]
-    parser = _parser()
-    arguments, rest = parser.parse_known_args(words)
+    whole = parser()
+    arguments, rest = whole.parse_known_args(words)
     if rest and hasattr(arguments, "nodes") and not any(word.startswith("-") for word in rest):
         arguments.nodes = [*arguments.nodes, *rest]
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        whole.error(f"unrecognized arguments: {' '.join(rest)}")
     return arguments
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line, with every subcommand."""
+    made = argparse.ArgumentParser(
         prog="mase-hw", description="PyTorch model in; bit-exact, verified SystemVerilog accelerator out."
     )
-    parser.add_argument("--version", action="version", version=f"mase-hw {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    made.add_argument("--version", action="version", version=f"mase-hw {__version__}")
+    commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
         command = command_module(name)
         sub = commands.add_parser(name, help=command.HELP, description=command.HELP)
-        command.configure(sub)
+        configure(sub, name)
         sub.set_defaults(run=command.run)
-    return parser
+    return made

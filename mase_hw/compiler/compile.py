@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from mase_hw.compiler.config import CompileConfig, load_config
-from mase_hw.compiler.quantised_graph import entered, run_on_model, saying, traced
+from mase_hw.compiler.quantised_graph import entered, flat_batches, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
-from mase_hw.compiler.stages import compile_pipeline
+from mase_hw.compiler.stages import Calibration, compile_pipeline
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
 from mase_hw.emit.reference import Inputs
@@ -29,7 +29,7 @@ def compile(
     config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     out: Path | str,
-    calibration: Iterable[Any] | None = None,
+    calibration: Calibration = None,
     vectors: Inputs | None = None,
     custom_ops: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -46,7 +46,8 @@ def compile(
             takes them.
         config: Configuration: a dict, a TOML file, or None for 8 bits everywhere.
         out: Folder of the bundle; an older bundle there is replaced, anything else is refused.
-        calibration: Batches (tensors, tuples or dicts) from which value ranges are observed; the example if None.
+        calibration: Batches (tensors, tuples or dicts) from which value ranges are observed, or the
+            :class:`~mase_hw.passes.CalibrationState` of an earlier calibration of this model; the example if None.
         vectors: Inputs whose results become the bundle's test vectors, as they are. If None, extreme frames and frames
             chosen from calibration data and random ones; see the table ``vectors`` of the configuration.
         custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
@@ -72,7 +73,7 @@ def compile(
         else:
             module, example_inputs, nested = entered(model, example_inputs, custom_ops)
         if nested is not None:
-            calibration = None if calibration is None else nested.batches(calibration)
+            calibration = flat_batches(nested, calibration)
             vectors = None if vectors is None else nested.flat(vectors, "vectors")
         catalogue = model.catalogue if isinstance(model, MaseGraph) else None
         graph, dummy = traced(module, example_inputs, custom_ops, tell, catalogue)
@@ -86,7 +87,7 @@ def compile(
                 calibration=calibration,
                 vectors=vectors,
             )
-            graph = pipeline.run(graph, on_step=saying(tell), reproduce=reproduce).graph
+            graph = pipeline.run(graph, on_step=saying(tell, pipeline), reproduce=reproduce).graph
         else:
             pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
             graph = run_on_model(pipeline, graph, module, dummy, tell, reproduce)

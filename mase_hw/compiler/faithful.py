@@ -31,7 +31,7 @@ def beside_model(pipeline: Pipeline, model: nn.Module, example: Mapping[str, Any
     node computes what its float node did.
 
     Args:
-        pipeline: Steps that trace, observe and quantise.
+        pipeline: Steps that trace and observe, and may quantise.
         model: The model as it was given.
         example: Its inputs by name.
     """
@@ -42,6 +42,8 @@ def beside_model(pipeline: Pipeline, model: nn.Module, example: Mapping[str, Any
     made = made.inserted(Step("trace", beside.traced), after=COMMON)
     made = made.inserted(Step("model", beside.simplified), before=CALIBRATE)
     made = made.inserted(Step("same", beside.observed), after=CALIBRATE)
+    if QUANTIZE not in made.names:  # as far as the calibration only
+        return made
     made = made.inserted(Step("exact", beside.quantised), after=QUANTIZE)
     # What the quantisation cost is said of the weights that go into hardware.
     return made.inserted(Step("summary", beside.summarised), after=ROUNDING) if ROUNDING in made.names else made

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from mase_hw.catalogue import Catalogue
-from mase_hw.compiler.config import CompileConfig
+from mase_hw.compiler.config import CompileConfig, load_config
 from mase_hw.compiler.faithful import beside_model
-from mase_hw.compiler.stages import quantise_pipeline
+from mase_hw.compiler.stages import CALIBRATE, Calibration, Config, quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError, GraphError
+from mase_hw.host.progress import counter
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.export import is_program
@@ -27,6 +28,7 @@ from mase_hw.ir.faithful.same_function import fixed_arguments, run
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import as_tensor, frame_tensor
 from mase_hw.ir.trace.nested import Nested, flat_model
+from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.pipeline import Pipeline, Step
 
 Tell = Callable[[str], object]
@@ -36,7 +38,7 @@ def quantised_graph(
     model: nn.Module,
     example_inputs: Inputs,
     settings: CompileConfig,
-    calibration: Iterable[Any] | None,
+    calibration: Calibration,
     custom_ops: Mapping[str, Any] | None,
     tell: Tell,
 ) -> MaseGraph:
@@ -54,11 +56,49 @@ def quantised_graph(
         MaseHwError: Whatever is wrong with the model or the configuration.
     """
     model, example_inputs, nested = entered(model, example_inputs, custom_ops)
-    calibration = calibration if nested is None else nested.batches(calibration)
+    calibration = flat_batches(nested, calibration)
     with ordinary():
         graph, dummy = traced(model, example_inputs, custom_ops, tell)
         graph.nested = nested
         return run_on_model(quantise_pipeline(dummy, settings, calibration=calibration), graph, model, dummy, tell)
+
+
+def calibrated_graph(
+    model: nn.Module,
+    example_inputs: Inputs,
+    config: Config = None,
+    *,
+    calibration: Calibration,
+    state: CalibrationState | None = None,
+    custom_ops: Mapping[str, Any] | None = None,
+    progress: Tell | None = None,
+) -> MaseGraph:
+    """Run the steps of ``compile`` up to the calibration: the float graph, in which formats can be chosen.
+
+    Args:
+        model: As for :func:`mase_hw.compile`, as are all others.
+        example_inputs: One frame.
+        config: The configuration.
+        calibration: Batches from which value ranges are observed; the example if None.
+        state: A calibration to go on with; updated at the end, to be saved and to be given to ``compile``.
+        custom_ops: A user's own ops.
+        progress: Told what is being done.
+
+    Raises:
+        MaseHwError: Whatever is wrong with the model, the configuration or the data; the state is as it was then.
+    """
+    tell, settings = progress or (lambda _: None), load_config(config)
+    model, example_inputs, nested = entered(model, example_inputs, custom_ops)
+    with ordinary():
+        graph, dummy = traced(model, example_inputs, custom_ops, tell)
+        graph.nested = nested
+        steps = quantise_pipeline(dummy, settings, calibration=flat_batches(nested, calibration))
+        if state is not None:
+            observed = steps[CALIBRATE].args
+            assert isinstance(observed, Mapping)  # as the stages make it
+            steps = steps.replaced(CALIBRATE, {**observed, "state": state})
+        behind = steps.names[steps.names.index(CALIBRATE) + 1 :]
+        return run_on_model(steps.without(*behind), graph, model, dummy, tell)
 
 
 def as_module(
@@ -131,12 +171,32 @@ def run_on_model(
     reproduce: Path | str | None = None,
 ) -> MaseGraph:
     """Run steps of ``compile`` on a traced model, and compare with the model all the way."""
-    return beside_model(pipeline, model, example).run(graph, on_step=saying(tell), reproduce=reproduce).graph
+    made = beside_model(pipeline, model, example)
+    observed, count = made[CALIBRATE].args, counter(tell, made[CALIBRATE].title, "batches")
+    if count is not None and isinstance(observed, Mapping):
+        made = made.replaced(CALIBRATE, {**observed, "progress": count})
+    return made.run(graph, on_step=saying(tell, made), reproduce=reproduce).graph
 
 
-def saying(tell: Tell) -> Callable[[Step], object]:
-    """What tells the title of every step that has one."""
-    return lambda step: tell(step.title) if step.title else None
+def saying(tell: Tell, pipeline: Pipeline) -> Callable[[Step], object]:
+    """What tells the title of every step that has one, and how many steps are done."""
+    count, done = counter(tell, pipeline.name, "steps"), iter(range(len(pipeline)))
+
+    def say(step: Step) -> None:
+        if step.title:
+            tell(step.title)
+        if count is not None:
+            count(next(done), len(pipeline))
+
+    return say
+
+
+def flat_batches(nested: Nested | None, calibration: Calibration) -> Calibration:
+    """Calibration batches of a model whose tensors were held in something, as those of its flat form."""
+    if nested is None or calibration is None or isinstance(calibration, CalibrationState):
+        return calibration
+    found: Iterable[Any] = nested.batches(calibration)
+    return found
 
 
 def _given(inputs: Any) -> int | set[str]:

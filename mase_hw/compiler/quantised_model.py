@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from mase_hw.compiler.stages import COMMON, Config, hardware_steps
+from mase_hw.compiler.stages import COMMON, Calibration, Config, hardware_steps
 from mase_hw.emit.reference import Inputs
-from mase_hw.errors import GraphError
+from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.same_function import check_trace
 from mase_hw.ir.faithful.state import check_stateless
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
+from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.calibration.frames import KEPT, FrameSample
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.statistics.batches import batches
@@ -40,7 +41,7 @@ def quantised_pipeline(
     config: Config,
     *,
     out: Path | str,
-    calibration: Iterable[Any] | None = None,
+    calibration: Calibration = None,
     vectors: Inputs | None = None,
 ) -> Pipeline:
     """The passes of ``compile`` for a model that is quantised: metadata anew, then those that make hardware.
@@ -57,6 +58,13 @@ def quantised_pipeline(
         _refuse_float(graph)
         if given is not None:
             graph.meta.update({key: given.meta[key] for key in (DECISIONS, KEPT) if key in given.meta})
+        if isinstance(calibration, CalibrationState):
+            raise ConfigError(
+                "the model is quantised already, so that no value ranges are needed",
+                field="calibration",
+                got="the state of a calibration",
+                remedy="give batches, from which test vectors are chosen, or nothing",
+            )
         if calibration is not None:
             sample = FrameSample(graph)
             for _index, inputs in batches(graph, calibration):

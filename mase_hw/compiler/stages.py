@@ -23,6 +23,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
+from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.pipeline import Pipeline, Step
@@ -47,10 +48,12 @@ COMMON, CALIBRATE, QUANTIZE, ROUNDING = "common", "calibrate", "quantize", "roun
 """The steps after which the graph is as the model was traced, its values are observed, it is quantised, and its weights
 are rounded."""
 Config = CompileConfig | Mapping[str, Any] | str | Path | None
+Calibration = Iterable[Any] | CalibrationState | None
+"""Batches from which value ranges are observed, or what was observed earlier."""
 
 
 def quantise_pipeline(
-    example_inputs: Mapping[str, Any], config: Config = None, *, calibration: Iterable[Any] | None = None
+    example_inputs: Mapping[str, Any], config: Config = None, *, calibration: Calibration = None
 ) -> Pipeline:
     """The passes of :func:`mase_hw.compile` up to the quantised graph, the first of :func:`compile_pipeline`.
 
@@ -66,7 +69,7 @@ def quantise_pipeline(
     several = settings.equalization.enabled or settings.rounding.enabled
     if several and isinstance(calibration, Iterator):
         calibration = list(calibration)  # gone through several times
-    observed = {"data": [dummy] if calibration is None else calibration, **settings.calibrate.model_dump()}
+    observed = _observed(settings, calibration, dummy)
     keep, rounding = _rounding(settings, calibration)
     fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
     streaming = [Step("lower_streaming", lower_streaming_transform_pass)] if settings.streaming else []
@@ -92,6 +95,22 @@ def quantise_pipeline(
         *rounding,
     ]
     return Pipeline(steps, "quantise")
+
+
+def _observed(settings: CompileConfig, calibration: Calibration, dummy: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of the calibration: batches, or the copy of a state, which the pass updates."""
+    options = settings.calibrate.model_dump()
+    if not isinstance(calibration, CalibrationState):
+        return {"data": [dummy] if calibration is None else calibration, **options}
+    if settings.equalization.enabled or settings.rounding.enabled:
+        raise ConfigError(
+            "channels are evened out, and weights rounded, by what happens on data, which a saved state has not",
+            field="calibration",
+            got="the state of a calibration",
+            expected="batches",
+            remedy="give the data, or leave the tables equalization and rounding out",
+        )
+    return {"data": [], "state": CalibrationState.from_document(calibration.to_document()), **options}
 
 
 def _rounding(settings: CompileConfig, calibration: Any) -> tuple[list[Step], list[Step]]:
@@ -128,7 +147,7 @@ def compile_pipeline(
     config: Config = None,
     *,
     out: Path | str,
-    calibration: Iterable[Any] | None = None,
+    calibration: Calibration = None,
     vectors: Inputs | None = None,
 ) -> Pipeline:
     """The passes of :func:`mase_hw.compile`, in its order and with its arguments.

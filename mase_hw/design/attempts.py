@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from mase_hw.design.played import Played
 from mase_hw.errors import ToolError
 from mase_hw.host.disk import not_written
+from mase_hw.host.progress import Count, counter
 from mase_hw.simulate.arguments import Arguments
 from mase_hw.simulate.diagnose.failure import Replay
 from mase_hw.simulate.dut import Dut
@@ -164,8 +165,15 @@ def _locked(work: Path) -> TextIO:
         handle.close()
 
 
+def _counted(count: Count, state: State) -> None:
+    count(state.beats, state.total)
+
+
 def _ticker(tell: Progress) -> Callable[[State], None]:
-    """Passes on how far a simulation is, a line every few seconds."""
+    """Passes on how far a simulation is: to whoever counts, or a line every few seconds."""
+    count = counter(tell, "simulating", "beats")
+    if count is not None:
+        return lambda state: _counted(count, state)
     last = time.monotonic()
 
     def tick(state: State) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mase_hw.design.attempts import Attempts, Progress
+from mase_hw.design.evaluations import keep_evaluation
 from mase_hw.design.exercise import with_casts
 from mase_hw.design.failures import explained
 from mase_hw.design.played import Played
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
     # Torch, and all that needs it, takes seconds to load; a bundle that plays its own vectors does without.
     import torch
 
+    from mase_hw.design.evaluate import Evaluated
     from mase_hw.emit.reference import Inputs
     from mase_hw.ir import MaseGraph
     from mase_hw.passes.analysis.quantisation_summary import Summary
+    from mase_hw.passes.evaluation import CriterionLike
 
 __all__ = ["HARDWARE", "Design", "Progress", "load_design"]
 
@@ -208,6 +211,38 @@ class Design:
         from mase_hw.report.write import write_report
 
         return write_report(self.path, out, graph=self.graph, against=against, work=work_dir)
+
+    def evaluate(
+        self,
+        data: Iterable[Any],
+        criterion: CriterionLike = "accuracy",
+        *,
+        float_model: torch.nn.Module | None = None,
+        keep: bool = True,
+        **simulation: Any,
+    ) -> Evaluated:
+        """How good it is on labelled data: the float model, the quantised one, and the hardware in simulation.
+
+        Args:
+            data: Batches of ``(inputs, targets)``, as for
+                :func:`~mase_hw.passes.evaluation.evaluate_statistic`; all inputs are played one after the other.
+            criterion: As for :func:`~mase_hw.passes.evaluation.evaluate_statistic`.
+            float_model: The float model, to compare with.
+            keep: Whether to keep the result in the bundle, for reports.
+            simulation: Arguments of :meth:`simulate`; the engine is ``batch`` if none is named.
+
+        Raises:
+            ConfigError: If the data or the criterion does not fit, or the design was loaded from disk.
+            EmitError: If the result cannot be kept.
+            MaseHwError: As of :meth:`simulate`; a wrong bit is no error, it is in the result.
+        """
+        from mase_hw.design.evaluate import evaluate_design
+
+        options = {"engine": "batch", **simulation}
+        found = evaluate_design(self._with_graph(), self.simulate, data, criterion, float_model, options)
+        if keep:
+            keep_evaluation(self.path, self._digest, found.to_json())
+        return found
 
     def reopen(self) -> None:
         """Check that the folder still holds the bundle that this design is.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -12,22 +12,38 @@ from mase_hw.host.tool_checks import Env, Tool
 from mase_hw.host.toolchain import TOOLS, find_all
 
 
-def doctor(console: Console, *, as_json: bool = False, env: Env | None = None) -> bool:
+def doctor(console: Console, *, env: Env | None = None) -> bool:
     """Look for every tool and print what was found.
 
     Args:
         console: Where to print.
-        as_json: Print one JSON object instead of a table.
         env: Environment to search; the process's own by default.
 
     Returns:
         Whether every required tool is usable; optional ones only warn.
     """
-    tools = find_all(env)
-    healthy = not any(tool.problem and TOOLS[tool.name].required for tool in tools)
-    if as_json:
-        console.print_json(json.dumps({"ok": healthy, "tools": [_record(tool) for tool in tools]}))
-        return healthy
+    tools = found_tools(env)
+    show(tools, console)
+    return healthy(tools)
+
+
+def found_tools(env: Env | None = None) -> list[Tool]:
+    """Every tool of an environment; of the process's own by default."""
+    return find_all(env)
+
+
+def healthy(tools: list[Tool]) -> bool:
+    """Whether every required tool is usable; optional ones only warn."""
+    return not any(tool.problem and TOOLS[tool.name].required for tool in tools)
+
+
+def recorded(tools: list[Tool]) -> dict[str, Any]:
+    """What was found, as JSON types."""
+    return {"ok": healthy(tools), "tools": [_record(tool) for tool in tools]}
+
+
+def show(tools: list[Tool], console: Console) -> None:
+    """Print what was found as a table, and what to do about what is wrong."""
     console.print(_table(tools))
     for tool in tools:
         if tool.problem:
@@ -39,8 +55,8 @@ def doctor(console: Console, *, as_json: bool = False, env: Env | None = None) -
                 f"  what to do: {tool.remedy}"
             )
             console.print(lines, soft_wrap=True, highlight=False, markup=False)
-    console.print("everything that is required is there" if healthy else "a required tool is missing or broken")
-    return healthy
+    good = healthy(tools)
+    console.print("everything that is required is there" if good else "a required tool is missing or broken")
 
 
 def _state(tool: Tool) -> str:

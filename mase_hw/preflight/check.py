@@ -140,7 +140,7 @@ class _Search:
         nowhere = Path("nowhere")  # of steps that are not run
         if is_quantised(model):
             pipeline = _mapping(quantised_pipeline(model, example, self.settings, out=nowhere, calibration=batches))
-            pipeline.run(graph, on_step=saying(self.tell))
+            pipeline.run(graph, on_step=saying(self.tell, pipeline))
             return
         module = model.model if isinstance(model, MaseGraph) else model
         steps = _mapping(compile_pipeline(example, self.settings, out=nowhere, calibration=batches))

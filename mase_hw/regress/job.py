@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from mase_hw.simulate.limits import Waits, waits
 from mase_hw.simulate.plan import Limits, Stalls
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import IntArray
+
+if TYPE_CHECKING:
+    from mase_hw.design.design import Design
 
 Result = dict[str, Any]
 """A job's result as JSON types: ``job``, ``status`` (passed, failed, error, lost), ``figures`` and the rest."""
@@ -145,7 +148,10 @@ def write_json(path: Path, value: Any) -> None:
 def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResult:
     builds = Path(place.out) / "builds"
     home = builds / job.build
-    task = _op(job, home) if job.kind == "op" else _network(job, home, place.token)
+    if job.kind == "op":
+        task = _op(job, home)
+    else:
+        task = _bundle(job, home) if job.kind == "bundle" else _network(job, home, place.token)
     result["figures"].update(task.figures)
     engine = engine_of(job.engine)
     built = engine.build(
@@ -203,6 +209,19 @@ def _network(job: Job, home: Path, token: str) -> _Task:
     design = Design(home / "bundle")
     with np.load(home / f"vectors-{job.seed}.npz") as file:
         tensors = {name: file[name] for name in design.streams}
+    return _designed(job, home, design, tensors)
+
+
+def _bundle(job: Job, home: Path) -> _Task:
+    from mase_hw.design.design import Design
+
+    design = Design(Path(job.spec["bundle"]))
+    stimulus, expected = design.vectors()
+    return _designed(job, home, design, {**stimulus, **expected})
+
+
+def _designed(job: Job, home: Path, design: Design, tensors: Mapping[str, IntArray]) -> _Task:
+    """A design on what its ports carry, mantissas of shape ``(frames, *tensor_shape)``."""
     sides: dict[str, dict[str, IntArray]] = {"in": {}, "out": {}}
     for name, stream in design.streams.items():
         sides[stream.direction][name] = stream.pack(tensors[name])

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.documents import parse_toml
+from mase_hw.emit.bundle import MANIFEST
 from mase_hw.errors import ConfigError
 from mase_hw.passes.base import validate
 from mase_hw.simulate.engines import registry
@@ -35,6 +36,9 @@ def _stall(value: object) -> float | str:
         return float(value)
     raise ValueError(f"expected a probability from 0 to {MOST_STALLS} or one of {', '.join(PATTERNS)}")
 
+
+FOLDER_STALLS: tuple[float | str, ...] = (0.0, 0.3)
+"""How unwilling the surroundings of bundles in a folder are."""
 
 Inner = Annotated[float, Field(ge=0, le=MOST_STALLS)]
 """A probability of stalls inside a design."""
@@ -86,6 +90,12 @@ class NetworkEntry(Axes):
     )
 
 
+class BundleEntry(Axes):
+    """Bundles that were compiled already, each against its own vectors."""
+
+    path: str = Field(description="a bundle, or a pattern of bundles such as ``build/*``, relative to the matrix")
+
+
 class Matrix(BaseModel):
     """A matrix file."""
 
@@ -94,6 +104,7 @@ class Matrix(BaseModel):
     name: Name = Field(description="name of the matrix, under which the baseline keeps its figures")
     op: tuple[OpEntry, ...] = Field((), description="entries of op cases")
     network: tuple[NetworkEntry, ...] = Field((), description="entries of networks")
+    bundle: tuple[BundleEntry, ...] = Field((), description="entries of bundles")
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,7 @@ class Job:
     Args:
         name: Unique; names the run folder.
         build: Names the build folder; jobs with the same name share a build.
-        kind: ``op`` or ``network``.
+        kind: ``op``, ``network`` or ``bundle``.
         spec: What is built, as JSON types.
         engine: Simulation engine.
         seed: Of data, stalls and initial register values.
@@ -129,11 +140,14 @@ class Job:
 
 
 def load_matrix(path: Path) -> Matrix:
-    """Read a matrix file.
+    """Read a matrix file; of a folder make the matrix of all bundles in it, at full rate and with stalls.
 
     Raises:
         ConfigError: If it cannot be read, is not TOML, or any key or value is wrong.
     """
+    if path.is_dir():
+        entry = BundleEntry(path="*", engines=("batch",), stalls=FOLDER_STALLS)
+        return Matrix(name=_safe(path.resolve().name) or "bundles", bundle=(entry,))
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # a NUL in its name, or bytes that are no text
@@ -159,6 +173,7 @@ def expand(matrix: Matrix, folder: Path) -> list[Job]:
     """
     jobs = [job for op in matrix.op for job in _op_jobs(op)]
     jobs += [job for network in matrix.network for job in _network_jobs(network, folder.resolve())]
+    jobs += [job for bundle in matrix.bundle for job in _bundle_jobs(bundle, folder.resolve())]
     if not jobs:
         raise ConfigError("the matrix is empty, so nothing would be proven", node=matrix.name)
     seen: dict[str, Job] = {}
@@ -211,6 +226,26 @@ def _network_jobs(entry: NetworkEntry, folder: Path) -> Iterator[Job]:
         }
         build = f"net.{entry.name}.{config}.{folding}"
         yield from _runs(entry, build, "network", spec, entry.inner_stalls)
+
+
+def _bundle_jobs(entry: BundleEntry, folder: Path) -> Iterator[Job]:
+    *parts, last = (folder / entry.path).parts  # an absolute path stays as it is
+    fixed = next((i for i, part in enumerate(parts) if set(part) & set("*?[")), len(parts))
+    start = Path(*parts[:fixed])
+    found = sorted(each.parent for each in start.glob(str(Path(*parts[fixed:], last, MANIFEST))))
+    if not found:
+        raise ConfigError(
+            "there are no bundles",
+            node=str(folder),
+            field="bundle.path",
+            got=entry.path,
+            expected=f"folders with a {MANIFEST}, as `mase-hw compile` writes them",
+        )
+    for bundle in found:
+        # The content is part of the job: a result of an earlier bundle in the same folder is none of this one.
+        content = hashlib.sha256((bundle / MANIFEST).read_bytes()).hexdigest()
+        name = "_".join(_safe(part) for part in bundle.relative_to(start).parts)
+        yield from _runs(entry, f"bundle.{name}", "bundle", {"bundle": str(bundle), "content": content})
 
 
 def _safe(name: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.host.disk import not_written
+from mase_hw.host.progress import counter
 from mase_hw.regress.baseline import Figures, compare, read_baseline, write_baseline
 from mase_hw.regress.job import Place, Result
 from mase_hw.regress.matrix import Job, Matrix, expand, load_matrix
@@ -27,6 +28,7 @@ from mase_hw.regress.report import REPORTS, write_reports
 from mase_hw.resources import PACKAGE, rtl_root, sim_root
 
 _LOCK = ".lock"
+BASELINE = "baseline.json"
 _SOURCES = (".py", ".sv", ".svh", ".j2", ".h", ".cpp")
 
 
@@ -44,12 +46,13 @@ def regress(
     """Run a matrix.
 
     Args:
-        file: The matrix.
+        file: The matrix; or a folder of bundles, each of which is simulated at full rate and with stalls.
         out: Folder of builds, runs and reports.
         failed: Run only what has no passed result in ``out``, with waves.
         waves: Write FST of every run.
         pool: Who runs the jobs; one process here by default.
-        baseline: File of the figures to compare with; ``baseline.json`` beside the matrix by default.
+        baseline: File of the figures to compare with; ``baseline.json`` beside the matrix, or in the folder,
+            by default.
         update_baseline: Write the figures as the new baseline, if every job passed.
         tell: Told what happens, a line at a time.
 
@@ -60,7 +63,7 @@ def regress(
     begin = time.perf_counter()
     say = tell or (lambda _: None)
     matrix = load_matrix(file)
-    jobs = expand(matrix, file.parent)
+    jobs = expand(matrix, file if file.is_dir() else file.parent)
     if baseline is not None and not (baseline.exists() or update_baseline):
         # One that is merely missing beside the matrix is a first run; one that was named is a mistake.
         raise ConfigError(
@@ -70,7 +73,7 @@ def regress(
             expected="an existing file",
             remedy="correct the name, or make it with --update-baseline",
         )
-    baseline = baseline or file.with_name("baseline.json")
+    baseline = baseline or (file / BASELINE if file.is_dir() else file.with_name(BASELINE))
     before = read_baseline(baseline, matrix.name)
     out = out.resolve()
     _prepare(out)
@@ -101,12 +104,14 @@ def _regress(
     kept = {job.name: found for job in jobs if failed and (found := _earlier(out, job)) is not None}
     todo = [job for job in jobs if job.name not in kept]
     say(f"{matrix.name}: {len(todo)} jobs to run" + (f", {len(kept)} passed earlier" if kept else ""))
-    done = 0
+    done, count = 0, counter(say, "regressing", "jobs")
 
     def heard(result: Result) -> None:
         nonlocal done
         done += 1
         note = f" {result['kind']}: {brief(result['message'])}" if result["status"] != "passed" else ""
+        if count is not None:
+            count(done, len(todo))
         say(f"[{done}/{len(todo)}] {result['status']:6} {result['job']} ({result['seconds']:.1f} s){note}")
 
     ran = {r["job"]: r for r in run_all(todo, place, pool or LocalPool(1), heard)}

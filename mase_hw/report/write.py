@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +13,11 @@ from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
 from mase_hw.ir import MaseGraph
 from mase_hw.report.charts import need_matplotlib
+from mase_hw.report.compare import compare
 from mase_hw.report.facts import Facts, facts
 from mase_hw.report.page import page
 
-__all__ = ["as_json", "bundle_facts", "default_target", "write_report"]
+__all__ = ["bundle_facts", "default_target", "printed", "write_report"]
 
 
 def default_target(bundle: Path) -> Path:
@@ -42,18 +41,10 @@ def bundle_facts(bundle: Path, graph: MaseGraph | None = None, work: Path | None
     return facts(bundle.name, manifest, graph, work or bundle.with_name(f"{bundle.name}.work"))
 
 
-def as_json(found: Facts) -> str:
-    """Facts as JSON, without the picture."""
-    return json.dumps(_finite({key: value for key, value in found.items() if key != "picture"}), indent=1)
-
-
-def _finite(value: Any) -> Any:
-    """JSON types; JSON has no infinite numbers, so they are null."""
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def printed(found: Facts, against: Facts | None = None) -> Facts:
+    """Facts for programs, without the picture; with the differences from another bundle."""
+    shown = {key: value for key, value in found.items() if key != "picture"}
+    return shown if against is None else {**shown, "against": compare(found, against)}
 
 
 def write_report(

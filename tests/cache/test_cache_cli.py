@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.cli import cache as cache_cli
+from mase_hw import cli
+from mase_hw.cli.commands import cache as cache_cli
 from mase_hw.errors import ConfigError
 from mase_hw.simulate.build.cache import Entry
 from tests.cache.conftest import Builder
@@ -18,7 +19,7 @@ from tests.sim.conftest import slice_dut
 
 def _run(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    cache_cli.configure(parser)
+    cli.configure(parser, "cache")
     return cache_cli.run(parser.parse_args(words))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import nn
 import mase_hw
 from mase_hw import cli
 from mase_hw.cli._common import judge
+from mase_hw.cli.progress import Voice
 from mase_hw.design.attach_model import attach_model
 from mase_hw.errors import ConfigError, HangError, MismatchError, ToolError
 from mase_hw.model_spec import load_model
@@ -99,7 +101,8 @@ def test_hang(
     }
     arguments = Namespace(**options, work=design.path.parent / "explain-hang.work")
     stuck.simulate = _without_waves(stuck.simulate)  # type: ignore[method-assign]
-    assert judge(stuck, arguments) == cli.FAILED
+    code, found = judge(stuck, arguments, Voice(sys.stdout))
+    assert code == cli.FAILED and not found["passed"] and found["failure"]["kind"] == "HangError"
     text = capsys.readouterr().out
     assert "HangError" in text and "everything waits for data_in_0" in text and "nothing moved after cycle" in text
     stuck.graph = None

@@ -23,6 +23,7 @@ from mase_hw.passes.analysis.calibration import (
     Observer,
 )
 from mase_hw.passes.analysis.calibration.frames import KEPT, FrameSample
+from mase_hw.passes.analysis.calibration.state import weights_digest
 from mase_hw.passes.analysis.statistics import RangeMinMax
 from mase_hw.passes.analysis.statistics.base import check_finite
 from mase_hw.passes.analysis.statistics.batches import batches, empty
@@ -71,7 +72,7 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     its first dimension may differ from that of ``dummy_in``, all others are the same.
 
     With ``state``, a calibration goes on where it was: all methods then conclude what they would from all batches in
-    one run.
+    one run. A state that has batches may be all there is: without further data it concludes what it would have then.
 
     After an error the metadata and the state are as they were before.
 
@@ -85,9 +86,10 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     state = given.begin(args.method, args.options)
     _check_state(graph, state)
     before = state.batches
+    state.weights = weights_digest(graph.model)
     with user_code("calibration data cannot be counted", ConfigError, field="data"):
         total = len(args.data) if hasattr(args.data, "__len__") else None
-    sample = FrameSample(graph)
+    sample = _sample(graph, state)
     with _progress(args, total) as report:
         for index, inputs in batches(graph, args.data):
             for name, value in inputs.items():
@@ -102,6 +104,9 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
             report(state.batches - before, total)
     if not state.batches:
         raise empty()
+    if args.watch is not None and state.batches == before:
+        _show_kept(graph, sample, args.watch)
+    state.frames = sample.state()
     seen = {(n, r): o for n in graph.nodes for r, o in _results(graph, state, n).items()}
     for node in graph.nodes:
         software = graph.meta_of(node).software
@@ -117,6 +122,26 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     graph.meta[KEPT] = sample.stacked()
     info = {"batches": state.batches, "tensors": len(seen) + len(parameters), "method": args.method}
     return graph, info
+
+
+def _sample(graph: MaseGraph, state: CalibrationState) -> FrameSample:
+    try:
+        return FrameSample(graph, state.frames)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise ConfigError(
+            "the frames in the state of a calibration are damaged",
+            field="state",
+            got=f"{type(error).__name__}: {error}",
+            remedy="calibrate again",
+        ) from error
+
+
+def _show_kept(graph: MaseGraph, sample: FrameSample, watch: Callable[[Mapping[str, Any], Any], Any]) -> None:
+    """Show whoever watches the frames that were kept: of a state without further data they are all there is."""
+    kept, found = sample.stacked(), list[Any]()
+    for _, inputs in batches(graph, [kept] if kept else [], "state"):
+        evaluate(graph.model, inputs, lambda node, value: found.append(value) if node.op == "output" else None)
+        watch(inputs, found[0])
 
 
 @contextmanager
@@ -149,6 +174,14 @@ def _check_state(graph: MaseGraph, state: CalibrationState) -> None:
             field="state",
             got=f"{strange[0]}, which the model does not have",
             remedy="begin with a new CalibrationState",
+        )
+    if state.weights is not None and state.weights != weights_digest(graph.model):
+        raise ConfigError(
+            "this calibration was begun with other weights",
+            field="state",
+            got=f"weights {weights_digest(graph.model)[:16]}...",
+            expected=f"weights {state.weights[:16]}...",
+            remedy="calibrate again with these weights",
         )
 
 

@@ -2,6 +2,7 @@
 
 from mase_hw.passes.evaluation.criteria import CRITERIA, Criterion, CriterionLike, make_criterion
 from mase_hw.passes.evaluation.evaluate import Evaluation, evaluate_statistic, evaluation
+from mase_hw.passes.evaluation.labelled import labelled_file
 from mase_hw.passes.evaluation.targets import against
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "against",
     "evaluate_statistic",
     "evaluation",
+    "labelled_file",
     "make_criterion",
 ]

@@ -15,6 +15,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.passes.analysis.calibration.state import weights_digest
 from mase_hw.passes.evaluation import CriterionLike, evaluate_statistic, make_criterion
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 
@@ -64,10 +65,7 @@ class CandidateScorer:
 
     def fingerprint(self, *more: Any) -> str:
         """A hash of the network, its weights and the ranges its formats come from, and of anything that is JSON."""
-        digest = hashlib.sha256()
-        for name, tensor in self.graph.model.state_dict().items():
-            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
+        digest = hashlib.sha256(weights_digest(self.graph.model).encode())
         for node in self.graph.nodes:
             software = self.graph.meta_of(node).software
             ranges = {k: v for part in (software.args, software.results) for k, v in part.items()}

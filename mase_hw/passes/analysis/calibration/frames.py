@@ -20,9 +20,10 @@ class FrameSample:
 
     Args:
         graph: A graph with common metadata; a frame has the shapes of its example.
+        before: What :meth:`state` of an earlier sample gave, to go on with.
     """
 
-    def __init__(self, graph: MaseGraph) -> None:
+    def __init__(self, graph: MaseGraph, before: Mapping[str, Any] | None = None) -> None:
         self._steps: dict[str, int] = {}
         self._names: dict[str, str] = {}
         for node in graph.nodes:
@@ -32,6 +33,9 @@ class FrameSample:
                 self._names[node.name] = str(node.target)
         self._stride, self._seen = 1, 0
         self._kept: list[dict[str, Tensor]] = []
+        if before:
+            self._stride, self._seen = int(before["stride"]), int(before["seen"])
+            self._kept = [{name: _tensor(entry) for name, entry in frame.items()} for frame in before["kept"]]
 
     def add(self, inputs: Mapping[str, Any]) -> None:
         """Look at a batch: values by name of the placeholder, as the passes know them."""
@@ -49,8 +53,25 @@ class FrameSample:
                 self._kept, self._stride = self._kept[::2], 2 * self._stride
         self._seen += count
 
+    def state(self) -> dict[str, Any]:
+        """Where the sample stands, as JSON types."""
+        kept = [{name: _entry(tensor) for name, tensor in frame.items()} for frame in self._kept]
+        return {"stride": self._stride, "seen": self._seen, "kept": kept}
+
     def stacked(self) -> dict[str, Tensor]:
         """What was kept, by name of the model's input; empty if there is nothing."""
         if not self._kept:
             return {}
         return {target: torch.cat([kept[name] for kept in self._kept]) for name, target in self._names.items()}
+
+
+def _entry(tensor: Tensor) -> dict[str, Any]:
+    values = tensor.detach().cpu()
+    return {"dtype": str(values.dtype).removeprefix("torch."), "shape": list(values.shape), "values": values.tolist()}
+
+
+def _tensor(entry: Mapping[str, Any]) -> Tensor:
+    dtype = getattr(torch, entry["dtype"])
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"dtype {entry['dtype']}")
+    return torch.tensor(entry["values"], dtype=dtype).reshape(entry["shape"])

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from mase_hw.documents import parse_json
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, EmitError
 from mase_hw.passes.analysis.calibration.observers import OBSERVERS, MethodOptions, Observer
 
-_VERSION = 1
+_VERSION = 2
+
+
+def weights_digest(model: nn.Module) -> str:
+    """SHA-256 of the names, shapes and values of all parameters and buffers of a model."""
+    found = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        found.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 class CalibrationState:
@@ -27,6 +40,10 @@ class CalibrationState:
         self.batches = 0
         self.observers: dict[str, Observer] = {}
         """By ``node.result``."""
+        self.weights: str | None = None
+        """:func:`weights_digest` of the model whose values were observed."""
+        self.frames: dict[str, Any] = {}
+        """The sample of the frames, as JSON types; see :class:`~mase_hw.passes.analysis.calibration.frames`."""
 
     def begin(self, method: str, options: MethodOptions) -> CalibrationState:
         """A copy to work on, so that a failure leaves this one as it is.
@@ -65,6 +82,8 @@ class CalibrationState:
             "options": self.options.model_dump(),
             "batches": self.batches,
             "tensors": {name: observer.state() for name, observer in self.observers.items()},
+            "weights": self.weights,
+            "frames": self.frames,
         }
 
     @classmethod
@@ -82,6 +101,7 @@ class CalibrationState:
             made.options = MethodOptions(**document["options"])
             for name, state in document["tensors"].items():
                 made.observer(name).restore(state)
+            made.weights, made.frames = document["weights"], dict(document["frames"])
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
             raise ConfigError(
                 "this is no state of a calibration",
@@ -92,11 +112,25 @@ class CalibrationState:
         return made
 
     def save(self, path: str | Path) -> None:
-        """Write a JSON file, beside and renamed into place."""
+        """Write a JSON file, beside and renamed into place.
+
+        Raises:
+            EmitError: If it cannot be written.
+        """
         path = Path(path)
-        beside = path.with_name(f".{path.name}.part")
-        beside.write_text(json.dumps(self.to_document()), encoding="utf-8")
-        os.replace(beside, path)
+        beside = path.with_name(f".{path.name:.80}.{os.getpid()}")
+        try:
+            beside.write_text(json.dumps(self.to_document()), encoding="utf-8")
+            os.replace(beside, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise EmitError(
+                "the state of a calibration cannot be written",
+                node=str(path),
+                got=str(error),
+                remedy="check the path and its permissions, or choose another file",
+            ) from error
 
     @classmethod
     def load(cls, path: str | Path) -> CalibrationState:

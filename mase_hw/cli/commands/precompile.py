@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import OK, say
+from mase_hw.cli._common import OK
+from mase_hw.cli.answers import answer
+from mase_hw.cli.progress import voice
 from mase_hw.simulate.engines.precompile import precompile_runtime
 
 HELP = "compile Verilator's runtime once for all designs"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The command takes no arguments."""
+    """It has no options of its own."""
 
 
-def run(_: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Compile the runtime; see :func:`mase_hw.simulate.engines.precompile.precompile_runtime`."""
-    say(f"the runtime is ready in {precompile_runtime(tell=say)}")
-    return OK
+    with voice(arguments) as say:
+        place = precompile_runtime(tell=say)
+    return answer(arguments, OK, {"runtime": place}, f"the runtime is ready in {place}")

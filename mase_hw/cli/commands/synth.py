@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import path, whole
+from mase_hw.cli._common import FAILED, OK, path, whole
+from mase_hw.cli.answers import answer
+from mase_hw.cli.progress import voice
 
 HELP = "synthesise a bundle with the open tools and check what comes out"
 
@@ -19,7 +21,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=whole, default=1, metavar="N", help="of the placement (1)")
     parser.add_argument("--no-replay", action="store_true", help="do not simulate the netlist")
     parser.add_argument("--work", type=path, metavar="FOLDER", help="where to work (BUNDLE.work/synth/TARGET)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -28,25 +29,20 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If something is wrong with the design, the tools or the arguments.
     """
-    import json
-    import sys
-
     from mase_hw.design.design import load_design
     from mase_hw.synth.synthesise import synthesise
 
-    def say(line: str) -> None:
-        print(line, flush=True, file=sys.stderr if arguments.json else sys.stdout)
-
-    report = synthesise(
-        load_design(arguments.bundle),
-        arguments.target,
-        device=arguments.device,
-        work_dir=arguments.work,
-        replay_netlist=not arguments.no_replay,
-        place_netlist=arguments.place,
-        mhz=arguments.mhz,
-        seed=arguments.seed,
-        progress=say,
-    )
-    print(json.dumps(report.to_json(), indent=1) if arguments.json else report.text())
-    return 0 if report.reached else 1
+    arguments.kept = lambda: "what was synthesised so far is in the work folder, and no report was written"
+    with voice(arguments) as say:
+        report = synthesise(
+            load_design(arguments.bundle),
+            arguments.target,
+            device=arguments.device,
+            work_dir=arguments.work,
+            replay_netlist=not arguments.no_replay,
+            place_netlist=arguments.place,
+            mhz=arguments.mhz,
+            seed=arguments.seed,
+            progress=say,
+        )
+    return answer(arguments, OK if report.reached else FAILED, report.to_json(), report.text())

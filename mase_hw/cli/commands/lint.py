@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import FAILED, OK, path, say
+from mase_hw.cli._common import FAILED, OK, path
+from mase_hw.cli.answers import answer
 
 HELP = "check the style of SystemVerilog files"
 
@@ -21,7 +22,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     files = sources(arguments.paths or [rtl_root()])
     complaints = lint(files)
-    for complaint in complaints:
-        say(complaint)
-    say(f"{len(files)} files, {len(complaints)} complaints")
-    return FAILED if complaints else OK
+    text = "\n".join([*complaints, f"{len(files)} files, {len(complaints)} complaints"])
+    found = {"files": len(files), "complaints": complaints}
+    return answer(arguments, FAILED if complaints else OK, found, text)

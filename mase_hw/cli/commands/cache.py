@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 import time
@@ -14,7 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mase_hw.cli._common import path
+from mase_hw.cli._common import OK, path
+from mase_hw.cli.answers import answer
 from mase_hw.errors import ConfigError
 from mase_hw.simulate.build.cache import Cache, Entry
 
@@ -29,7 +29,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--older-than", metavar="AGE", help="remove what was not used for so long: 12h, 30d")
     parser.add_argument("--larger-than", metavar="SIZE", help="remove the least recently used down to: 500M, 2G")
     parser.add_argument("--all", action="store_true", help="remove everything")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,16 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
         else []
     )
     left = cache.entries()
-    if arguments.json:
-        print(json.dumps({"entries": _plain(left), "removed": _plain(removed)}, indent=1))
-        return 0
-    shown = removed if pruning else left
-    if shown:
-        Console().print(_table(shown, arguments.folder.resolve().parent))
-    if pruning:
-        print(f"removed {len(removed)} entries, {_readable(sum(e.size for e in removed))}")
-    print(f"{arguments.folder}: {len(left)} entries, {_readable(sum(e.size for e in left))}")
-    return 0
+
+    def show() -> None:
+        shown = removed if pruning else left
+        if shown:
+            Console().print(_table(shown, arguments.folder.resolve().parent))
+        if pruning:
+            print(f"removed {len(removed)} entries, {_readable(sum(e.size for e in removed))}")
+        print(f"{arguments.folder}: {len(left)} entries, {_readable(sum(e.size for e in left))}")
+
+    return answer(arguments, OK, {"entries": _plain(left), "removed": _plain(removed)}, show)
 
 
 def _number(option: str, text: str, units: dict[str, int]) -> float:

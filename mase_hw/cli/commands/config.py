@@ -6,6 +6,7 @@ import argparse
 import json
 
 from mase_hw.cli._common import OK
+from mase_hw.cli.answers import answer
 
 HELP = "print a configuration with every option and its default"
 
@@ -17,7 +18,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the file or the schema."""
-    from mase_hw.compiler.config import default_file, schema
+    from mase_hw.compiler.config import default_file, load_config, schema
 
-    print(json.dumps(schema(), indent=2) if arguments.schema else default_file().rstrip())
-    return OK
+    if arguments.schema:
+        return answer(arguments, OK, {"schema": schema()}, json.dumps(schema(), indent=2))
+    return answer(arguments, OK, {"config": load_config(None).model_dump(mode="json")}, default_file().rstrip())

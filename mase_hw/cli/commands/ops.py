@@ -10,13 +10,14 @@ import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from mase_hw.cli import coverage
 from mase_hw.cli._common import OK
+from mase_hw.cli.answers import answer
+from mase_hw.cli.commands import coverage
 
 if TYPE_CHECKING:
     from mase_hw.opdef import OpDef
@@ -49,9 +50,13 @@ def listed(ops: Iterable[OpDef]) -> str:
 def run(arguments: argparse.Namespace) -> int:
     """Print the catalogue, or how much of PyTorch it covers."""
     if arguments.coverage:
-        coverage.show()
-        return OK
+        return answer(arguments, OK, coverage.counted(), coverage.show)
     found = json.loads(LIST.read_text(encoding="utf-8"))
+    ops = [dict(zip(("op", "kind", "torch", "hardware"), row, strict=True)) for row in found["ops"]]
+    return answer(arguments, OK, {**found, "ops": ops}, lambda: _show(found))
+
+
+def _show(found: dict[str, Any]) -> None:
     table = Table("op", "kind", "torch", "hardware", box=None, pad_edge=False)
     for row in found["ops"]:
         table.add_row(*row)
@@ -59,4 +64,3 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(table)
     console.print("\nKnown to the analysis passes, not in hardware:")
     console.print(", ".join(found["others"]), highlight=False)
-    return OK

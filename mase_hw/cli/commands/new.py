@@ -6,7 +6,8 @@ import argparse
 import keyword
 from pathlib import Path
 
-from mase_hw.cli._common import OK, path, say
+from mase_hw.cli._common import OK, path
+from mase_hw.cli.answers import answer
 from mase_hw.errors import ConfigError
 
 HELP = "write a model, its configuration, a test and a Makefile to begin with"
@@ -123,5 +124,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "the files cannot be written", node=str(folder), got=str(error), remedy="choose another folder with --out"
         ) from error
-    say(f"wrote {', '.join(str(folder / file) for file in texts)}; `make check`, `make test` or `make` goes on")
-    return OK
+    made = [str(folder / file) for file in texts]
+    text = f"wrote {', '.join(made)}; `make check`, `make test` or `make` goes on"
+    return answer(arguments, OK, {"files": made}, text)

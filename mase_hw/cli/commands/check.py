@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import FAILED, OK, path, settle, whole
+from mase_hw.cli._common import FAILED, OK, model_arguments, settle, whole
+from mase_hw.cli.answers import answer
+from mase_hw.cli.progress import voice
 
 HELP = "say of every layer whether it becomes hardware and what it costs, without writing anything"
 _LIMITS = {"lut": "look-up tables", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs"}
@@ -12,12 +14,10 @@ _LIMITS = {"lut": "look-up tables", "ff": "flip-flops", "dsp": "DSP blocks", "br
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    parser.add_argument("model", metavar="MODEL", help="as for compile: FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION")
-    parser.add_argument("--config", type=path, metavar="FILE", help="the configuration, TOML (8 bits each)")
+    model_arguments(parser)
     parser.add_argument("--device", metavar="NAME", help="a device that it should fit, such as xc7a35t")
     for name, what in _LIMITS.items():
         parser.add_argument(f"--{name}", type=whole, metavar="N", help=f"{what} that it may need at most")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -26,30 +26,24 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If the function of the model, the configuration or the device is not usable.
     """
-    import json
-    import sys
-
     from mase_hw.compiler.config import load_config
     from mase_hw.model_spec import load_model
     from mase_hw.preflight.budget import available
     from mase_hw.preflight.check import check
-
-    def say(line: str) -> None:
-        print(line, flush=True, file=sys.stderr)
 
     settle(arguments)
     limits = {name: getattr(arguments, name) for name in _LIMITS}
     available(arguments.device, limits)  # before a model is loaded for it
     settings = load_config(arguments.config)
     spec = load_model(arguments.model)
-    found = check(
-        spec.model,
-        spec.example_inputs,
-        settings,
-        calibration=spec.calibration,
-        device=arguments.device,
-        limits=limits,
-        progress=say,
-    )
-    print(json.dumps(found.to_json(), indent=1) if arguments.json else found.text())
-    return OK if found.passed else FAILED
+    with voice(arguments, aside=True) as say:
+        found = check(
+            spec.model,
+            spec.example_inputs,
+            settings,
+            calibration=spec.calibration,
+            device=arguments.device,
+            limits=limits,
+            progress=say,
+        )
+    return answer(arguments, OK if found.passed else FAILED, found.to_json(), found.text())

@@ -7,17 +7,18 @@ import argparse
 from rich.console import Console
 
 from mase_hw.cli._common import FAILED, OK
+from mase_hw.cli.answers import answer
 
 HELP = "show every tool that was found, its version and what is wrong"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of ``doctor``."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    """It has no options of its own."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Report every tool."""
-    from mase_hw.host.doctor import doctor
+    from mase_hw.host.doctor import found_tools, healthy, recorded, show
 
-    return OK if doctor(Console(), as_json=arguments.json) else FAILED
+    tools = found_tools()
+    return answer(arguments, OK if healthy(tools) else FAILED, recorded(tools), lambda: show(tools, Console()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -52,6 +52,15 @@ def sentence(kind: str, found: Iterable[Row]) -> str:
     return (
         f"{covered} of {counted} {KINDS[kind]} that make sense for inference on fixed shapes: {covered / counted:.0%}"
     )
+
+
+def counted() -> dict[str, Any]:
+    """The list and the share of each kind, for programs."""
+    listed = {}
+    for kind, found in rows().items():
+        covered, of = share(found)
+        listed[kind] = {"covered": covered, "counted": of, "rows": [row._asdict() for row in found]}
+    return listed
 
 
 def show() -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 
-from mase_hw.cli._common import OK, path, settle
+from mase_hw.cli._common import OK, PLAN_HELP, calibration_argument, calibration_of, model_arguments, settle
+from mase_hw.cli.answers import answer
+from mase_hw.cli.progress import voice
 
 HELP = "say what quantisation costs, by node: noise, clipped values and zeros, and what would help"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    parser.add_argument("model", metavar="MODEL", help="as for compile: FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION")
-    parser.add_argument("--config", type=path, metavar="FILE", help="the configuration, TOML, or a plan (8 bits each)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    model_arguments(parser, PLAN_HELP)
+    calibration_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -23,9 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If something is wrong with the model or the configuration.
     """
-    import json
-    import sys
-
     from rich.console import Console
     from rich.table import Table
 
@@ -34,32 +32,22 @@ def run(arguments: argparse.Namespace) -> int:
     from mase_hw.model_spec import load_model
     from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
 
-    def say(line: str) -> None:
-        print(line, flush=True, file=sys.stderr)
-
     settle(arguments)
     settings, spec = load_config(arguments.config), load_model(arguments.model)
-    graph = quantised_graph(spec.model, spec.example_inputs, settings, spec.calibration, None, say)
+    calibration = calibration_of(arguments, spec.calibration)
+    with voice(arguments, aside=True) as say:
+        graph = quantised_graph(spec.model, spec.example_inputs, settings, calibration, None, say)
     found: Summary = graph.meta[SUMMARY]
-    if arguments.json:
-        print(json.dumps(_finite(found.to_dict()), indent=1))
-        return OK
     table = Table(box=None, pad_edge=False)
     for column in ("node", "dB", "clipped", "became zero", "most of its noise is made by"):
         table.add_column(column, justify="left" if column in ("node",) or column.startswith("most") else "right")
     for node in found.nodes:
         ratio = f"{node.snr:.1f}" if math.isfinite(node.snr) else "no noise"
         table.add_row(node.node, ratio, f"{node.clipped:.2%}", f"{node.zeros:.2%}", node.remedy.replace("[", r"\["))
-    Console().print(table)
-    for line in found.lines():
-        print(line)
-    return OK
 
+    def show() -> None:
+        Console().print(table)
+        for line in found.lines():
+            print(line)
 
-def _finite(value: object) -> object:
-    """JSON has no infinite numbers; they are null."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return answer(arguments, OK, found.to_dict(), show)

@@ -1,0 +1,1 @@
+"""The subcommands: each a file with ``HELP``, ``configure(parser)`` and ``run(arguments)``."""

@@ -1,0 +1,71 @@
+"""The subcommand ``explain``."""
+
+from __future__ import annotations
+
+import argparse
+
+from mase_hw.cli._common import (
+    OK,
+    PLAN_HELP,
+    calibration_argument,
+    calibration_of,
+    model_arguments,
+    path,
+    settle,
+)
+from mase_hw.cli.answers import answer, document
+from mase_hw.cli.progress import voice
+from mase_hw.deprecation import deprecated
+
+HELP = "say why the tensors of nodes have their formats"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    model_arguments(parser, PLAN_HELP)
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="nodes or paths of modules (all that are quantised)")
+    parser.add_argument("--out", type=path, metavar="FILE", help="write the JSON object to a file, and print nothing")
+    calibration_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Quantise the model as ``compile`` does, and explain; 0 if every node could be explained.
+
+    Raises:
+        MaseHwError: If something is wrong with the model, the configuration, a node or the file.
+    """
+    from mase_hw.compiler.config import load_config
+    from mase_hw.compiler.quantised_graph import quantised_graph
+    from mase_hw.host.disk import not_written
+    from mase_hw.ir.module_paths import nodes_at, translations
+    from mase_hw.model_spec import load_model
+    from mase_hw.passes.explanation import explain, explained
+
+    _former(arguments)
+    settle(arguments)
+    settings, spec = load_config(arguments.config), load_model(arguments.model)
+    calibration = calibration_of(arguments, spec.calibration)
+    say = voice(arguments, aside=True)
+    with say:
+        graph = quantised_graph(spec.model, spec.example_inputs, settings, calibration, None, say)
+    wanted = [node for name in arguments.nodes for node in nodes_at(graph, name) or [name]]
+    for name, nodes in translations(graph, arguments.nodes).items():
+        say(f"{name} is {', '.join(nodes)}")
+    found = [explain(graph, name) for name in wanted or explained(graph)]
+    listed = {"nodes": [each.to_dict() for each in found]}
+    if arguments.out is None:
+        return answer(arguments, OK, listed, "\n".join(map(str, found)))
+    try:
+        arguments.out.write_text(document(arguments.command, OK, listed) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise not_written("the explanation", arguments.out, error) from error
+    return OK
+
+
+def _former(arguments: argparse.Namespace) -> None:
+    """``--json FILE`` wrote a file once, as ``--out FILE`` does."""
+    files = [name for name in arguments.nodes if name.endswith(".json")]
+    if arguments.json and arguments.out is None and len(files) == 1:
+        deprecated("mase-hw explain --json FILE", "mase-hw explain --out FILE", shown=True)
+        arguments.nodes.remove(files[0])
+        arguments.out = path(files[0])

@@ -1,0 +1,140 @@
+"""Every command has ``--json``: one object of one style, whatever it finds, and nothing else on the standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mase_hw import cli
+from mase_hw._version import __version__
+from mase_hw.synth.report import Report
+from tests.cli.conftest import Inline, Place
+
+Words = Callable[[Place, Path], list[str]]
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """Every command of the parser itself."""
+    found = [a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    return dict(found[0].choices)
+
+
+RIGHT: Mapping[str, Words] = {
+    "doctor": lambda place, out: [],
+    "config": lambda place, out: [],
+    "new": lambda place, out: ["toy", "--out", str(out)],
+    "check": lambda place, out: [place.model],
+    "compile": lambda place, out: [place.model, "--out", str(out / "made")],
+    "sim": lambda place, out: [str(place.bundle), "--engine", "batch"],
+    "report": lambda place, out: [str(place.bundle)],
+    "explain": lambda place, out: [place.model],
+    "draw": lambda place, out: [place.model, "--out", str(out / "net.svg")],
+    "noise": lambda place, out: [place.model],
+    "evaluate": lambda place, out: [place.model],
+    "calibrate": lambda place, out: [place.model, "--out", str(out / "state.json")],
+    "search": lambda place, out: [place.model, "--out", str(out / "plan.toml"), "--target", "0.8"],
+    "precompile": lambda place, out: [],
+    "cache": lambda place, out: [str(place.folder / "designs" / "runtime-cache")],
+    "regress": lambda place, out: [str(place.folder / "designs"), "--out", str(place.runs), "--jobs", "1"],
+    "synth": lambda place, out: [str(place.bundle)],
+    "lint": lambda place, out: [str(out / "one.sv")],
+    "ops": lambda place, out: [],
+}
+"""Arguments with which a command finds something."""
+KEYS = {
+    "doctor": {"ok", "tools"},
+    "config": {"config"},
+    "new": {"files"},
+    "check": {"accepted", "problems", "layers", "timing", "estimate"},
+    "compile": {"bundle", "digest", "timing", "multipliers", "quantisation", "simulation"},
+    "sim": {"bundle", "simulation"},
+    "report": {"timing", "instances", "simulations", "missing"},
+    "explain": {"nodes"},
+    "draw": {"picture", "nodes"},
+    "noise": {"outputs", "nodes"},
+    "evaluate": {"criterion", "frames", "float", "quantised", "rtl"},
+    "calibrate": {"file", "batches", "complete", "ranges"},
+    "search": {"method", "score", "plan", "cost"},
+    "precompile": {"runtime"},
+    "cache": {"entries", "removed"},
+    "regress": {"passed", "jobs", "results", "differences"},
+    "synth": {"target", "total"},
+    "lint": {"files", "complaints"},
+    "ops": {"ops", "others"},
+}
+"""What it finds."""
+WRONG: Mapping[str, list[str]] = {
+    **{name: ["nowhere.py:build"] for name in ("check", "explain", "noise", "evaluate")},
+    "compile": ["nowhere.py:build", "--out", "made"],
+    "draw": ["nowhere.py:build", "--out", "x.png"],
+    "calibrate": ["nowhere.py:build", "--out", "x.json"],
+    "search": ["nowhere.py:build", "--out", "x.toml"],
+    **{name: ["nowhere"] for name in ("sim", "report", "synth", "cache", "lint")},
+    "regress": ["nowhere.toml", "--out", "out"],
+    "new": ["no-name"],
+}
+"""Arguments that no command takes; the others take none that could be wrong."""
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that takes long: no processes; synthesis and the runtime of Verilator are other tests'."""
+    monkeypatch.setattr("mase_hw.regress.pool.LocalPool", Inline)
+    monkeypatch.setattr(cli.command_module("precompile"), "precompile_runtime", lambda tell: Path("runtime"))
+    counts = {"lut": 1, "ff": 2, "dsp": 3, "bram": 4}
+    made = Report.__new__(Report)
+    monkeypatch.setattr(Report, "to_json", lambda _: {"target": "xc7", "total": counts, "ratio": float("inf")})
+    monkeypatch.setattr(Report, "text", lambda _: "text")
+    monkeypatch.setattr(Report, "reached", property(lambda _: True))
+    monkeypatch.setattr("mase_hw.synth.synthesise.synthesise", lambda *_, **__: made)
+
+
+def one_object(text: str) -> dict[str, Any]:
+    """The one object, and nothing else; numbers that JSON does not have are refused."""
+
+    def refused(name: str) -> Any:
+        raise AssertionError(f"{name} is no JSON")
+
+    found: dict[str, Any] = json.loads(text, parse_constant=refused)
+    assert list(found)[:3] == ["command", "mase_hw", "exit_code"] and found["mase_hw"] == __version__
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", key) for key in found)
+    return found
+
+
+def test_every_command_is_looked_at() -> None:
+    assert set(commands()) == set(RIGHT) == set(KEYS) == set(cli.COMMANDS)
+    for name, parser in commands().items():
+        assert "--json" in parser._option_string_actions, name
+        takes = [a for a in parser._actions if not a.option_strings]
+        assert (name in WRONG) == bool(takes), name
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+@pytest.mark.usefixtures("alone")
+def test_one_object(name: str, place: Place, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "one.sv").write_text("module one;\nendmodule\n")
+    code = cli.main([name, *RIGHT[name](place, tmp_path), "--json"])
+    found = one_object(capfd.readouterr().out)
+    assert (found["command"], found["exit_code"]) == (name, code)
+    assert found.keys() >= KEYS[name] and "error" not in found
+    assert code == cli.OK or name == "doctor"
+
+
+@pytest.mark.parametrize("name", sorted(WRONG))
+def test_an_error_is_an_object_too(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = cli.main([name, *WRONG[name], "--json"])
+    said = capfd.readouterr()
+    found = one_object(said.out)
+    assert (found["command"], found["exit_code"], code) == (name, cli.UNUSABLE, cli.UNUSABLE)
+    assert set(found["error"]) == {"kind", "message", "node", "field", "got", "expected", "remedy"}
+    assert f"mase-hw: {found['error']['message']}" in said.err
+    assert list(tmp_path.iterdir()) == []
