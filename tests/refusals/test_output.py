@@ -158,7 +158,8 @@ def test_interrupted(where: str, tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert process.returncode == cli.INTERRUPTED
-    assert error == "mase-hw: interrupted\n"
+    left = {"imports": "nothing was changed", "model": f"no bundle was written to {tmp_path / 'parent/bundle'}"}
+    assert error == f"mase-hw: interrupted; {left[where]}\n"
     assert not (tmp_path / "parent").exists()
 
 
