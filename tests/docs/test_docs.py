@@ -115,7 +115,7 @@ def commands(page: Path, program: str) -> list[list[str]]:
 def options_of(command: str) -> set[str]:
     """The options of a subcommand."""
     parser = argparse.ArgumentParser()
-    cli.command_module(command).configure(parser)
+    cli.configure(parser, command)
     return set(parser._option_string_actions)
 
 
