@@ -5,7 +5,8 @@ each other. An import counts wherever it stands, in a function or for the type c
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -69,8 +70,10 @@ def layer_of(dotted: str) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-def imported(source: str, module: str, is_package: bool, submodules: set[str]) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imported(source: str, module: str, is_package: bool, submodules: frozenset[str]) -> list[tuple[int, str]]:
     """Every module of the package that a source imports, anywhere in it: (line, dotted name)."""
+    found: list[tuple[int, str]] = []
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -84,14 +87,20 @@ def imported(source: str, module: str, is_package: bool, submodules: set[str]) -
             # `from mase_hw import errors` imports a module, `from mase_hw import compile` a name of __init__.
             children = [f"{base}.{alias.name}" for alias in node.names]
             names = [child if child in submodules else base for child in children]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+        elif isinstance(node, ast.Call) and is_import(node.func):
             names = called(node.args[0], tree, submodules)
         else:
             continue
-        yield from ((node.lineno, name) for name in names if name.split(".")[0] == PACKAGE)
+        found += ((node.lineno, name) for name in names if name.split(".")[0] == PACKAGE)
+    return found
 
 
-def called(name: ast.expr, tree: ast.Module, submodules: set[str]) -> list[str]:
+def is_import(function: ast.expr) -> bool:
+    """Whether it is ``importlib.import_module``; most calls are told by their last word, which costs nothing."""
+    return getattr(function, "attr", "") == "import_module" and ast.unparse(function) == "importlib.import_module"
+
+
+def called(name: ast.expr, tree: ast.Module, submodules: frozenset[str]) -> list[str]:
     """What ``importlib.import_module`` may import: a name, whatever begins like an f-string, or what a table names."""
     if isinstance(name, ast.Constant):
         return [str(name.value)]
@@ -111,7 +120,7 @@ def modules(root: Path) -> dict[str, Path]:
     return found
 
 
-def violations(source: str, module: str, is_package: bool, submodules: set[str]) -> list[str]:
+def violations(source: str, module: str, is_package: bool, submodules: frozenset[str]) -> list[str]:
     """What a module imports from above its own layer."""
     height = LAYERS.index(layer_of(module))
     return [
@@ -145,7 +154,7 @@ def test_imports_go_downward(root: Path) -> None:
     known = modules(root)
     found = []
     for name, path in known.items():
-        found += violations(path.read_text(encoding="utf-8"), name, path.name == "__init__.py", set(known))
+        found += violations(path.read_text(encoding="utf-8"), name, path.name == "__init__.py", frozenset(known))
     assert not found, "\n".join(found)
 
 
@@ -164,16 +173,15 @@ def test_imports_go_downward(root: Path) -> None:
     ],
 )
 def test_an_upward_import_is_seen(source: str) -> None:
-    assert violations(source, "mase_hw.ops.linear", False, {"mase_hw.host", "mase_hw.host.toolchain"})
+    assert violations(source, "mase_hw.ops.linear", False, frozenset({"mase_hw.host", "mase_hw.host.toolchain"}))
 
 
 @pytest.mark.parametrize(
     "source", ["from mase_hw import errors", "from . import relu", "from ..formats import FixedFormat"]
 )
 def test_a_downward_import_is_fine(source: str) -> None:
-    assert not violations(
-        source, "mase_hw.ops.linear", False, {"mase_hw.errors", "mase_hw.ops.relu", "mase_hw.formats"}
-    )
+    known = frozenset({"mase_hw.errors", "mase_hw.ops.relu", "mase_hw.formats"})
+    assert not violations(source, "mase_hw.ops.linear", False, known)
 
 
 def dependences(known: Mapping[str, Path]) -> dict[str, set[str]]:
@@ -181,7 +189,7 @@ def dependences(known: Mapping[str, Path]) -> dict[str, set[str]]:
     found = {}
     for name, path in known.items():
         source = path.read_text(encoding="utf-8")
-        found[name] = {n for _, n in imported(source, name, path.name == "__init__.py", set(known))} & set(known)
+        found[name] = {n for _, n in imported(source, name, path.name == "__init__.py", frozenset(known))} & set(known)
     return found
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -88,11 +89,12 @@ def _start(seed: int) -> dict[str, int]:
 
 
 @functools.cache
-def digits_vit(epochs: int = 30) -> Digits:
-    """The transformer; some seconds of training. 30 epochs are the example's own."""
-    example = _example("digits_mlp")
+def digits_vit(epochs: int = 30, layers: int = 2) -> Digits:
+    """The transformer; some seconds of training. 30 epochs of two layers are the example's own."""
+    example, vit = _example("digits_mlp"), _example("digits_vit")
     data = example.load()
-    return _made(data, example.train(data, _example("digits_vit").DigitsViT, epochs=epochs))
+    with mock.patch.object(vit, "LAYERS", layers):
+        return _made(data, example.train(data, vit.DigitsViT, epochs=epochs))
 
 
 @functools.cache

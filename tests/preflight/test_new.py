@@ -41,16 +41,20 @@ def test_the_model_is_taken(toy: Path) -> None:
 
 
 def test_the_test_passes_and_can_fail(toy: Path) -> None:
-    def run() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_toy.py"]
-        return subprocess.run(
-            command, cwd=toy, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-        )
-
-    assert run().returncode == 0
-    test = toy / "test_toy.py"
-    test.write_text(test.read_text().replace("calibration=calibration)", "calibration=calibration, stalls=())"))
-    done = run()
+    """As it is written, and without a simulation; in one process, which loads torch once."""
+    test = (toy / "test_toy.py").read_text()
+    without = test.replace("calibration=calibration)", "calibration=calibration, stalls=())")
+    assert without != test
+    (toy / "test_without.py").write_text(without)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "test_toy.py", "test_without.py"],
+        cwd=toy,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    told = re.findall(r"^(test_\w+\.py)::\w+ (\w+)", done.stdout, re.MULTILINE)
+    assert told == [("test_toy.py", "PASSED"), ("test_without.py", "FAILED")], done.stdout + done.stderr
     assert done.returncode == 1 and "nothing was simulated" in done.stdout
 
 
