@@ -136,14 +136,17 @@ BENCHMARKS = (
         "--frames 40 --rounds 1 --repeat 1",
         (Figure("fast cocotb / per-cycle driver, loop", r"per-cycle, loop: ([\d.]+)"),),
     ),
-    Benchmark(
-        "verdict",
-        "benchmarks/time_to_verdict.py",
-        "--networks mlp",
-        (
-            Figure("digits MLP: cold to verdict, processor s", r"\nmlp +\d+ +([\d.]+)"),
-            Figure("digits MLP: after an edit of weights, s", r"\nmlp +\d+ +[\d.]+ +([\d.]+)", most=3),
-        ),
+    *(
+        Benchmark(
+            "verdict",
+            f"benchmarks/time_to_verdict.py --networks {name}",
+            "--networks mlp",
+            (
+                Figure(f"{name}: cold to verdict, processor s", r"\n[\w-]+ +\d+ +([\d.]+)"),
+                Figure(f"{name}: after an edit of weights, s", r"\n[\w-]+ +\d+ +[\d.]+ +([\d.]+)", most=3),
+            ),
+        )
+        for name in ("mlp", "cnn", "resnet8-4", "resnet8-16", "mobilenet-4", "mobilenet-16")
     ),
     Benchmark(
         "cache",

@@ -3,9 +3,11 @@
     python benchmarks/time_to_verdict.py [--before CHECKOUT] [--engine batch] [--networks mlp cnn] [--rounds 1]
 
 Every network is compiled in a process of its own, simulated with its own vectors in an empty work folder, then compiled
-with other weights into the same bundle and simulated again. Verilator's runtime is there already, as after
-``make venv``. ``--before`` names a checkout of another version, which does the same in turn: the last column is its
-processor time divided by that of this version. Processor time is that of the process and of all that it starts.
+with other weights into the same bundle and simulated again. The edit gives the channels between the layers another
+order: memories of weights change, and no format, since every tensor has the same values in another place. That the
+sources stay is asserted. Verilator's runtime is there already, as after ``make venv``. ``--before`` names a checkout
+of another version, which does the same in turn: the last column is its processor time divided by that of this version.
+Processor time is that of the process and of all that it starts.
 """
 
 from __future__ import annotations
@@ -85,6 +87,45 @@ def mobilenet() -> Any:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
 
 
+def edit(model: Any) -> None:
+    """Give the channels between the layers another order, in place: other weights, the same function and ranges.
+
+    Layers follow each other as in the networks above; of a block with a skip, those of its ``body`` do.
+    """
+    import torch
+
+    bodies = [module.body for module in model.modules() if hasattr(module, "body")]
+    with torch.no_grad():
+        for chain in bodies or [model]:
+            _reorder(chain)
+
+
+def _reorder(chain: Any) -> None:
+    import torch
+    from torch import nn
+
+    layers = [m for m in chain.modules() if isinstance(m, nn.Linear | nn.Conv2d | nn.BatchNorm2d)]
+    last = [m for m in layers if not isinstance(m, nn.BatchNorm2d)][-1]
+    order = None
+    for layer in layers:
+        rows = order
+        if not isinstance(layer, nn.BatchNorm2d) and getattr(layer, "groups", 1) == 1:
+            if order is not None:
+                each = layer.weight.shape[1] // len(order)  # elements of a channel, once pictures are flattened
+                columns = (order[:, None] * each + torch.arange(each)).flatten()
+                layer.weight.copy_(layer.weight[:, columns])
+            size = len(layer.weight)
+            rows = order = torch.arange(size) if layer is last else torch.arange(size).roll(1)
+        for values in (*layer.parameters(), *layer.buffers()):
+            if values.ndim:
+                values.copy_(values[rows])
+
+
+def sources(bundle: Path) -> dict[str, bytes]:
+    """What a simulator is built from."""
+    return {str(p.relative_to(bundle)): p.read_bytes() for p in bundle.glob("rtl/**/*") if p.is_file()}
+
+
 def measured(action: Callable[[], Any]) -> dict[str, float]:
     """Wall and processor seconds of an action, of what it starts as well."""
 
@@ -113,10 +154,11 @@ def work(name: str, engine: str) -> None:
 
         design = mase_hw.compile(model, inputs, config, out=out, calibration=[inputs])
         cold = measured(judge)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.view(-1)[0] *= 0.5  # ranges, and with them formats and hardware, stay
+        before, answer = sources(out), model(inputs)
+        edit(model)
+        assert torch.allclose(model(inputs), answer, atol=1e-4), "the edit is not an order of channels"
         design = mase_hw.compile(model, inputs, config, out=out, calibration=[inputs])
+        assert sources(out) == before, "the edit changed the hardware"
         edited = measured(judge)
         interval, instances = design.timing["interval"], len(design.manifest["instances"])
     print(json.dumps({"cold": cold, "edited": edited, "interval": interval, "instances": instances}))
@@ -126,7 +168,7 @@ def ask(checkout: Path, name: str, engine: str) -> dict[str, Any]:
     """The measurement of one network by one version."""
     env = {**os.environ, "PYTHONPATH": str(checkout)}
     command = [sys.executable, __file__, "--work", name, "--engine", engine]
-    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
