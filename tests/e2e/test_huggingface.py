@@ -94,6 +94,12 @@ def test_a_model_of_width_64(name: str, attention: str, tmp_path: Path) -> None:
     assert_equal(compiled(LARGE[name], attention, 16, tmp_path / "d"), LARGE[name].example(20, 16))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "attention"), [("bert", "eager"), ("gpt2", "sdpa"), ("opt", "eager"), ("llama", "sdpa")])
+def test_a_model_of_64_tokens(name: str, attention: str, tmp_path: Path) -> None:
+    assert_equal(compiled(LARGE[name], attention, 64, tmp_path / "d"), LARGE[name].example(20, 64))
+
+
 @pytest.mark.parametrize(
     ("change", "error", "texts"),
     [

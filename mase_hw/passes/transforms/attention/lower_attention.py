@@ -30,7 +30,7 @@ from mase_hw.passes.transforms.attention.products import (
 )
 from mase_hw.passes.transforms.attention.tokens import join_stored_tokens, transposes
 from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.plain import Line
+from mase_hw.passes.transforms.lowering.plain import line_of
 
 
 @graph_pass("lower_attention_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
@@ -115,7 +115,7 @@ def _lower_softmax(graph: MaseGraph, node: fx.Node) -> bool:
         out = recorded(softmax_rows, x, size=shape[-1], scale=scale)
         return out if given == shape else out.reshape(-1, *shape[1:])
 
-    expand(graph, node, _body(run, 1), [scores.node])
+    expand(graph, node, line_of(run, 1), [scores.node])
     return True
 
 
@@ -146,11 +146,11 @@ def _with_masks(graph: MaseGraph, node: fx.Node, scores: Scores) -> bool:
             assert view is not None  # looked at above
             each = view(mask)
             keep = each if keep is None else torch.logical_and(keep, each)
-        out = masked_softmax(rows, **more) if keep is None else softmax_where(rows, keep, **more)
+        out = recorded(masked_softmax, rows, **more) if keep is None else recorded(softmax_where, rows, keep, **more)
         return arranged(out, lead, heads, queries, keys) if result == shape else _as(out, result)
 
     given = [source.node, *(unmoved(graph, m.node) for m in scores.data)]
-    expand(graph, node, _body(run, len(given)), given)
+    expand(graph, node, line_of(run, len(given)), given)
     return True
 
 
@@ -181,30 +181,6 @@ def _mask_view(
         return x.transpose(1, 2)
 
     return run
-
-
-class _One(Line):
-    def forward(self, a: Tensor) -> Tensor:  # type: ignore[override]
-        return self.function(a)
-
-
-class _Two(Line):
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
-        return self.function(a, b)
-
-
-class _Three(Line):
-    def forward(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:  # type: ignore[override]
-        return self.function(a, b, c)
-
-
-class _Four(Line):
-    def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:  # type: ignore[override]
-        return self.function(a, b, c, d)
-
-
-def _body(function: Callable[..., Tensor], inputs: int) -> Line:
-    return (_One, _Two, _Three, _Four)[inputs - 1](function)
 
 
 def _prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:

@@ -32,7 +32,12 @@ class Line(nn.Module):
 
 
 class Line1(Line):
-    """Of one input."""
+    """Of one input.
+
+    The names of the inputs are written out because tracing takes them from the signature. The tracer looks for
+    functions to record in the module in which ``forward`` is written, which is this one: a function that calls an op
+    of the catalogue by itself says so with ``recorded``, or the op records itself with all of its defaults.
+    """
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         """What the function gives."""
@@ -45,6 +50,27 @@ class Line2(Line):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
         """What the function gives."""
         return self.function(x, y)
+
+
+class Line3(Line):
+    """Of three inputs."""
+
+    def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:  # type: ignore[override]
+        """What the function gives."""
+        return self.function(x, y, z)
+
+
+class Line4(Line):
+    """Of four inputs."""
+
+    def forward(self, x: Tensor, y: Tensor, z: Tensor, w: Tensor) -> Tensor:  # type: ignore[override]
+        """What the function gives."""
+        return self.function(x, y, z, w)
+
+
+def line_of(function: Callable[..., Tensor], inputs: int) -> Line:
+    """A function of one to four inputs."""
+    return (Line1, Line2, Line3, Line4)[inputs - 1](function)
 
 
 def glu(call: Call) -> nn.Module:
