@@ -279,6 +279,12 @@ def covering_both(formats: Mapping[str, FixedFormat]) -> FixedFormat:
     return FixedFormat(integer + frac + int(signed), frac, signed)
 
 
+def exact_product(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:
+    """The format that holds every product of both operands."""
+    x, y = formats["data_in_0"], formats[CONSTANT if CONSTANT in formats else "data_in_1"]
+    return FixedFormat(x.width + y.width, x.frac_width + y.frac_width, x.signed or y.signed)
+
+
 def request(
     name: str,
     shape: Sequence[int],

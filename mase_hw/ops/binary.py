@@ -185,7 +185,7 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
 OPS = (
     _op("add", ADD, _sum_cases, "add", "add_", check=_unscaled),
     _op("sub", SUB, _difference_cases, "sub", "sub_", "subtract", "subtract_", check=_unscaled),
-    _op("mul", MUL, _product_cases, "mul", "mul_", "multiply", "multiply_"),
+    _op("mul", MUL, _product_cases, "mul", "mul_", "multiply", "multiply_", exact=binary.exact_product),
     _op("minimum", MIN, _extreme_cases(MIN), "minimum", "fmin", default_out=binary.covering_both),
     _op("maximum", MAX, _extreme_cases(MAX), "maximum", "fmax", default_out=binary.covering_both),
     *(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -41,6 +42,15 @@ OPS = (
     _op("rnn", "linear recurrence slice cat", nn.RNN),
     _op("gru", "linear recurrence slice cat", nn.GRU),
     _op("lstm", "linear recurrence slice cat", nn.LSTM),
+    dataclasses.replace(
+        _op("embedding_bag", "embedding sum mean", nn.EmbeddingBag, F.embedding_bag,
+            attributes="mode padding_idx max_norm", parameters="weight"),
+        refused="bags of one size, ids (N, size) without offsets and without max_norm, have a sum, a mean or a "
+        "maximum; one with a padding id or with a weight for each id has a sum",
+    ),
+    dataclasses.replace(
+        _op("one_hot", "embedding", F.one_hot), refused="give num_classes, which the ids of the example do not say"
+    ),
     _op("multihead_attention", _ATTENTION, nn.MultiheadAttention),
     _op("transformer_encoder_layer", f"{_ATTENTION} {_NORMS}", nn.TransformerEncoderLayer),
     _op("transformer_decoder_layer", f"{_ATTENTION} {_NORMS}", nn.TransformerDecoderLayer),

@@ -145,6 +145,7 @@ def rearranged(a: Arithmetic, t: Inputs) -> Values:
 
 ORACLES: dict[str, Callable[[Arithmetic, Inputs], Values]] = {
     "add": two(lambda x, y: x + y),
+    "sum_of_products": two(lambda x, y: x + y),
     "sub": two(lambda x, y: x - y),
     "mul": two(lambda x, y: x * y),
     "minimum": two(min),

@@ -28,6 +28,7 @@ from mase_hw.passes.transforms.attention.products import (
     interpretations,
     lower_product,
 )
+from mase_hw.passes.transforms.attention.rotary import sum_with_one_rounding
 from mase_hw.passes.transforms.attention.tokens import join_stored_tokens, transposes
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.plain import line_of
@@ -46,7 +47,8 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
       limit or as rows of bits, those that are data as a second stream. What is added to a score or put in its place is
       a mask if it is at most -10,000. Products before and behind a causal softmax leave out what it masks.
     - Tokens that are stored and joined to others, such as a class token, become a margin of zeros and a sum.
-    - ``cat`` of parts of a head, as in rotary embeddings, joins them token by token.
+    - ``cat`` of parts of a head, as in rotary embeddings, joins them token by token. The sum of two products with
+      stored tensors, as of ``cos`` and ``sin``, is rounded once.
 
     The products and the softmax keep their names. Up to the rounding of floats every result is the same, but that a
     row of which everything is masked is 0. Run it after ``lower_layers_transform_pass``, which writes layers of
@@ -76,6 +78,9 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
             reasons = fused_attention(graph, node)
             lowered[node.name] = op.name
             refused |= {node.name: reasons} if reasons else {}
+        elif op is not None and (orphans := sum_with_one_rounding(graph, node)) is not None:
+            lowered[node.name] = op.name
+            _prune(graph, orphans)
     refuse(refused)
     for node in graph.nodes:
         op = graph.op_of(node)

@@ -19,7 +19,7 @@ from mase_hw.passes.transforms.lowering.products import terms_of
 PRODUCTS = ("matmul", "bmm", "einsum")
 """Ops that may be products of two streams."""
 _ELEMENTS = frozenset(
-    {"add", "sub", "mul", "div", "neg", "cat", "where", "dropout", "to", "float"}
+    {"add", "sub", "mul", "div", "neg", "sum_of_products", "cat", "where", "dropout", "to", "float"}
     | {"relu", "gelu", "silu", "sigmoid", "tanh", "layer_norm", "rms_norm", "normalize"}
 )
 """Ops whose result comes in the order of their data."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from torch import nn
 
-from mase_hw.passes.transforms.lowering import plain, volumes
+from mase_hw.passes.transforms.lowering import plain, tables, volumes
 from mase_hw.passes.transforms.lowering.call import Call
 from mase_hw.passes.transforms.lowering.enlarge import interpolate
 from mase_hw.passes.transforms.lowering.norms import instance, layer, rms, unit_length
@@ -45,6 +45,8 @@ RULES: Mapping[str, Rule] = {
     "conv_tbc": plain.conv_tbc,
     "local_response_norm": plain.local_response_norm,
     "bilinear": plain.bilinear,
+    "embedding_bag": tables.embedding_bag,
+    "one_hot": tables.one_hot,
     "fold": plain.fold,
     "cosine_similarity": plain.cosine_similarity,
     "pairwise_distance": plain.pairwise_distance,
