@@ -82,9 +82,12 @@ class ModelSpec:
         generator = torch.Generator().manual_seed(seed)
 
         def draw(example: Tensor) -> Tensor:
+            shape = (frames * example.shape[0], *example.shape[1:])
+            if not example.dtype.is_floating_point:  # ids, or true and false
+                ends = (0, 1) if example.dtype is torch.bool else (int(example.min()), int(example.max()))
+                return torch.randint(ends[0], ends[1] + 1, shape, generator=generator).to(example.dtype)
             low, high = float(example.min()), float(example.max())
             low, high = (low, high) if low < high else (-1.0, 1.0)
-            shape = (frames * example.shape[0], *example.shape[1:])
             return torch.rand(shape, generator=generator).to(example.dtype) * (high - low) + low
 
         drawn = {name: draw(value) for name, value in named.items()}

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch import fx
+
 from mase_hw.errors import GraphError, suggest
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import nodes_at
@@ -14,6 +16,8 @@ from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.transforms.quantize import DECISIONS
 from mase_hw.passes.transforms.quantize_config import group_of
 from mase_hw.passes.transforms.quantize_formats import Decision
+
+_PRODUCT, _SOFTMAX = "grouped_matmul", frozenset({"softmax", "masked_softmax", "softmax_where"})
 
 
 @dataclass(frozen=True)
@@ -58,17 +62,25 @@ class TensorExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why the tensors of a node have their formats; ``str`` gives it as text."""
+    """Why the tensors of a node have their formats; ``str`` gives it as text.
+
+    Args:
+        node: Name of the node.
+        tensors: By name.
+        role: What it is in an attention: scores, probabilities or a sum of values; empty for every other node.
+    """
 
     node: str
     tensors: dict[str, TensorExplanation]
+    role: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {"node": self.node, "tensors": {name: each.to_dict() for name, each in self.tensors.items()}}
+        role = {"role": self.role} if self.role else {}
+        return {"node": self.node, **role, "tensors": {name: each.to_dict() for name, each in self.tensors.items()}}
 
     def __str__(self) -> str:
-        lines = [self.node]
+        lines = [f"{self.node} ({self.role})" if self.role else self.node]
         for name, each in self.tensors.items():
             lines.append(f"  {name}: {each.decision.fmt}, {each.decision.reason}")
             for key, given in each.settings.items():
@@ -131,7 +143,36 @@ def explain(graph: MaseGraph, node: str) -> Explanation:
                 if key.startswith(f"{group}_"):
                     settings.setdefault(key, []).append((origin, value))
         tensors[name] = TensorExplanation(decision, settings)
-    return Explanation(node, tensors)
+    return Explanation(node, tensors, _role(graph, graph.node(node)))
+
+
+def _role(graph: MaseGraph, node: fx.Node) -> str:
+    """What a node is in an attention; nothing if it is in none.
+
+    Scores are a product that a softmax reads, probabilities the softmax, and what weighs values by them a product of
+    probabilities.
+    """
+    name = graph.meta_of(node).common.mase_op
+    if name == _PRODUCT:
+        if any(_op_near(graph, user, True) in _SOFTMAX for user in node.users):
+            return "scores of an attention: queries by keys"
+        if any(_op_near(graph, source, False) in _SOFTMAX for source, _ in graph.sources(node).values()):
+            return "result of an attention: values weighed by probabilities"
+    elif name in _SOFTMAX and any(
+        _op_near(graph, source, False) == _PRODUCT for source, _ in graph.sources(node).values()
+    ):
+        return "probabilities of an attention"
+    return ""
+
+
+def _op_near(graph: MaseGraph, node: fx.Node, ahead: bool) -> str:
+    """Op of the first node from here, ahead or back, that does more than give its data another shape."""
+    while graph.is_implicit(node) and node.op != "output":
+        near = list(node.users) if ahead else [source for source, _ in graph.sources(node).values()]
+        if len(near) != 1:
+            break
+        (node,) = near
+    return graph.meta_of(node).common.mase_op
 
 
 def _known(graph: MaseGraph, node: str | None) -> dict[str, Any]:

@@ -95,7 +95,9 @@ def test_a_model_of_width_64(name: str, attention: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "attention"), [("bert", "eager"), ("gpt2", "sdpa"), ("opt", "eager"), ("llama", "sdpa")])
+@pytest.mark.parametrize(
+    ("name", "attention"), [("bert", "eager"), ("gpt2", "sdpa"), ("opt", "eager"), ("llama", "sdpa")]
+)
 def test_a_model_of_64_tokens(name: str, attention: str, tmp_path: Path) -> None:
     assert_equal(compiled(LARGE[name], attention, 64, tmp_path / "d"), LARGE[name].example(20, 64))
 

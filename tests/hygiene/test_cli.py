@@ -160,6 +160,13 @@ def test_random_vectors_span_the_range_of_the_example() -> None:
         ModelSpec(torch.nn.Identity(), example).vectors(0, seed=0)
 
 
+def test_random_ids_and_masks_are_whole_numbers_of_the_example() -> None:
+    ids, mask = torch.tensor([[3, 9, 4]]), torch.tensor([[True, True, True]])
+    drawn, truths = ModelSpec(torch.nn.Identity(), (ids, mask)).vectors(60, seed=1)
+    assert drawn.dtype == torch.int64 and sorted(drawn.unique().tolist()) == list(range(3, 10))
+    assert truths.dtype == torch.bool and truths.shape == (60, 3) and set(truths.unique().tolist()) == {False, True}
+
+
 def test_a_failed_comparison_is_not_an_unusable_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
