@@ -60,7 +60,7 @@ MEMORIES: dict[str, tuple[Any, ...]] = {
     "TransformerDecoder": (nn.TransformerDecoderLayer(8, 2, 6, batch_first=True), 1),
 }  # fmt: skip
 TRIPLES: dict[str, tuple[Any, ...]] = {"MultiheadAttention": (8, 2, 0.0, True, False, False, None, None, True)}
-IDS: dict[str, tuple[Any, ...]] = {"Embedding": (9, 4)}
+IDS: dict[str, tuple[Any, ...]] = {"Embedding": (9, 4), "EmbeddingBag": (9, 4)}
 GROUPS: dict[str, tuple[dict[str, tuple[Any, ...]], tuple[tuple[int, ...], ...]]] = {
     "features": (FEATURES, ((1, 8),)),
     "sequences": (SEQUENCES, ((1, 4, 6),)),

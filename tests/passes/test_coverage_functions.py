@@ -42,6 +42,8 @@ CALLS: dict[str, tuple[tuple[int, ...], Call]] = {
     "prelu": (ROW, lambda x: F.prelu(x, torch.tensor([0.25]))),
     "glu": (ROW, F.glu),
     "embedding": (IDS, lambda x: F.embedding(x, torch.ones(5, 4))),
+    "embedding_bag": (IDS, lambda x: F.embedding_bag(x, torch.ones(5, 4))),
+    "one_hot": (IDS, lambda x: F.one_hot(x, 5)),
     "linear": (ROW, lambda x: F.linear(x, torch.ones(3, 8))),
     "bilinear": (ROW, lambda x: F.bilinear(x, x * 2, torch.ones(3, 8, 8))),
     "cosine_similarity": (ROW, lambda x: F.cosine_similarity(x, x * 2 + 1)),

@@ -39,7 +39,10 @@ def _cases() -> list[Case]:
         ("without_sign", (7,), 1, (u9, s16, FixedFormat(6, 2)), (Rounding.FLOOR, Overflow.WRAP)),
     )
     add = binary.build(binary.ADD)
-    return [Case(name, add(binary.request(name, *rest, None, {})), 6) for name, *rest in given]  # type: ignore[arg-type]
+    return [
+        Case(name, add(binary.request(name, shape, lanes, formats, modes, None, {})), 6)
+        for name, shape, lanes, formats, modes in given
+    ]
 
 
 _ADD = next(op for op in ops.OPS if op.name == "add")

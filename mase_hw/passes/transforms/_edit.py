@@ -141,6 +141,23 @@ def takes_result_of(graph: MaseGraph, node: fx.Node, later: fx.Node) -> None:
     mine.software.results = theirs.software.results
 
 
+def carry_type(graph: MaseGraph, node: fx.Node) -> None:
+    """Record with what reads a result, at once or in another shape, that its elements have another type now."""
+    made = graph.tensor(node, "data_out_0")
+    for user, arg in graph.consumers(node, "data_out_0"):
+        taken = [graph.tensor(user, arg)]
+        onward = graph.is_implicit(user) and taken[0].torch_dtype != made.torch_dtype
+        if user.op == "output":
+            taken.append(graph.tensor(user, arg.replace("in", "out")))
+        elif onward and graph.tensor(user, "data_out_0").torch_dtype == taken[0].torch_dtype:
+            taken.append(graph.tensor(user, "data_out_0"))
+        for tensor in taken:
+            tensor.type, tensor.precision, tensor.signed = made.type, list(made.precision), made.signed
+            tensor.torch_dtype = made.torch_dtype
+        if len(taken) == 2 and user.op != "output":
+            carry_type(graph, user)
+
+
 def may_alias(graph: MaseGraph, node: fx.Node, source: fx.Node) -> bool:
     """Whether taking ``node`` out could let an operation in place write what another node still reads."""
     writes = any(written(user, graph.model) is node for user in node.users)

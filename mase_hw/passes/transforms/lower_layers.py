@@ -82,7 +82,7 @@ def _lower(graph: MaseGraph) -> dict[str, str]:
             continue
         body = None if call is None else rule(call)
         if call is not None and body is not None:
-            expand(graph, node, body, call.inputs)
+            edit.carry_type(graph, expand(graph, node, body, call.inputs))
             lowered[node.name] = name
     return lowered
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -98,12 +99,12 @@ def _joined(graph: MaseGraph, node: fx.Node) -> _Joined | None:
         return None
     if not 2 <= len(given) <= 3 or any(not isinstance(part, fx.Node) for part in given):
         return None
-    dim = last.args[1] if len(last.args) > 1 else last.kwargs.get("dim", 0)
+    dim: Any = last.args[1] if len(last.args) > 1 else last.kwargs.get("dim", 0)
     shape = tuple(graph.tensor(node, "data_out_0").shape)
     function = torch.cat if op.name == "cat" else torch.stack
 
     def join(*parts: Tensor) -> Tensor:
-        made = function(parts, dim)  # type: ignore[operator]
+        made = function(parts, dim)
         return made if last is node else made.reshape(-1, *shape[1:])
 
     parts: list[fx.Node] = []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mase_hw.passes.transforms.lowering.call import Call, parameter
 from mase_hw.passes.transforms.lowering.plain import Line1, Line2
@@ -29,22 +31,17 @@ def embedding_bag(call: Call) -> nn.Module | None:
     if padding is not None:
         rows[int(padding)] = 0
     table.weight = parameter(rows, weight)
-    reduce = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[mode]
+    reduce: Any = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[mode]
     if len(call.inputs) == 2:
         return Line2(lambda x, y: torch.sum(table(x) * y.unsqueeze(-1), 1), table=table)
     return Line1(lambda x: reduce(table(x), 1), table=table)
 
 
 def one_hot(call: Call) -> nn.Module | None:
-    """The row of the unit matrix for every id."""
+    """The row of the unit matrix for every id; as numbers that are no integers of 64 bits any more."""
     classes = int(call.attributes.get("num_classes", -1))
     if classes < 1:  # as many as the largest id of the data asks for
         return None
     table = nn.Embedding(classes, classes)
     table.weight = nn.Parameter(torch.eye(classes), requires_grad=False)
-
-    def run(x: Tensor) -> Tensor:
-        rows: Tensor = table(x)
-        return rows
-
-    return Line1(run, table=table)
+    return Line1(table.forward, table=table)
