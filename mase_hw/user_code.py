@@ -11,7 +11,7 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from mase_hw.errors import GraphError, MaseHwError
 
@@ -89,6 +89,16 @@ def place(error: BaseException) -> str | None:
         else:
             own = _shown(file, line)
     return own or installed
+
+
+def place_of_call(frame: FrameType | None) -> str | None:
+    """The user's line of a running call, as :func:`place` gives it; the innermost one that is the user's."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<") and is_users(file):
+            return _shown(file, frame.f_lineno)
+        frame = frame.f_back
+    return None
 
 
 def is_users(file: str | None) -> bool:

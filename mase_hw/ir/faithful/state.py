@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import GraphError
 from mase_hw.ir.faithful.fingerprint import fingerprint
+from mase_hw.ir.faithful.randomness import random_calls
 from mase_hw.ir.faithful.same_function import call, describe, equal
 from mase_hw.ir.faithful.surroundings import settings
 from mase_hw.ir.trace.containers import contents
@@ -62,14 +63,24 @@ def check_stateless(model: nn.Module, example: Mapping[str, Any]) -> None:
         raise _changes(changed)
     for later in results[1:]:
         if not equal(results[0], later):
-            raise GraphError(
-                "the model gives different results for the same input",
-                node=type(model).__name__,
-                got=f"{describe(results[0])}, then {describe(later)}",
-                expected="the same result every time; that is all that hardware can give",
-                remedy="look for random numbers (dropout that is always on), for the time, and for what forward keeps "
-                "from one call to the next",
-            )
+            raise _random(type(model).__name__, random_calls(twin, example), describe(results[0]), describe(later))
+
+
+def _random(model: str, calls: list[str], first: str, later: str) -> GraphError:
+    """All calls at once that are random, if it is those."""
+    remedy = "look for the time, for random numbers from elsewhere than PyTorch, and for what forward keeps"
+    if calls:
+        remedy = (
+            "a dropout that is left on drops in evaluation as well: write dropout(x, p, training=self.training) or "
+        )
+        remedy += "use nn.Dropout, give attention dropout_p=self.p if self.training else 0.0; random numbers are inputs"
+    return GraphError(
+        "the model gives different results for the same input",
+        node="; ".join([model, *calls]),
+        got=f"{first}, then {later}",
+        expected="the same result every time; that is all that hardware can give",
+        remedy=remedy,
+    )
 
 
 def _changes(changed: Mapping[str, tuple[str, str]]) -> GraphError:
