@@ -15,7 +15,20 @@ from mase_hw.ir.faithful.same_function import call
 from mase_hw.user_code import place_of_call
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
-_DRAWN = frozenset("bernoulli bernoulli_ rand rand_like randn randn_like randint normal normal_ multinomial".split())
+_DRAWN = frozenset(
+    [
+        "bernoulli",
+        "bernoulli_",
+        "rand",
+        "rand_like",
+        "randn",
+        "randn_like",
+        "randint",
+        "normal",
+        "normal_",
+        "multinomial",
+    ]
+)
 
 
 def random_calls(model: nn.Module, inputs: Mapping[str, Any]) -> list[str]:
