@@ -14,45 +14,69 @@ import json
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.model_spec import load_model
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
 
+Made = tuple[nn.Module, Tensor, dict[str, Any]]
+"""A model, frames of data and a configuration."""
 BASELINE = Path(__file__).with_suffix(".json")
 DIGITS = Path(__file__).parents[1] / "examples" / "digits_mlp.toml"
-TARGET = "xc7"
+BLOCKS = Path(__file__).with_name("attention.py")
+KINDS = ("vit", "causal", "llama")
+"""Of blocks: each token sees all, those before it, and with rotary positions and shared keys."""
 
 
-def linear(
-    inputs: int, outputs: int, lanes_in: int, lanes_out: int
-) -> tuple[nn.Module, tuple[int, ...], dict[str, Any]]:
+def frames(*shape: int) -> Tensor:
+    """Eight frames of numbers between -1 and 1."""
+    return torch.rand(8, *shape) * 2 - 1
+
+
+def linear(inputs: int, outputs: int, lanes_in: int, lanes_out: int) -> Made:
     """One linear layer with ``lanes_in * lanes_out`` multipliers."""
     lanes = {"data_in_0": lanes_in, "data_out_0": lanes_out}
-    return nn.Sequential(nn.Linear(inputs, outputs)), (inputs,), {"parallelism": {"_0": lanes}}
+    net = nn.Sequential(nn.Linear(inputs, outputs))
+    return net, frames(inputs), {"hardware": {"parallelism": {"_0": lanes}}}
 
 
-def conv(
-    channels: int, filters: int, lanes_in: int, lanes_out: int
-) -> tuple[nn.Module, tuple[int, ...], dict[str, Any]]:
+def conv(channels: int, filters: int, lanes_in: int, lanes_out: int) -> Made:
     """One 3x3 convolution."""
     lanes = {"data_in_0": lanes_in, "data_out_0": lanes_out}
-    return nn.Sequential(nn.Conv2d(channels, filters, 3, padding=1)), (channels, 6, 6), {"parallelism": {"_0": lanes}}
+    net = nn.Sequential(nn.Conv2d(channels, filters, 3, padding=1))
+    return net, frames(channels, 6, 6), {"hardware": {"parallelism": {"_0": lanes}}}
 
 
-def digits() -> tuple[nn.Module, tuple[int, ...], dict[str, Any]]:
+def digits() -> Made:
     """The digits MLP at its default folding, with random parameters: how long it was trained is not the question."""
     net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     folding = tomllib.loads(DIGITS.read_text(encoding="utf-8"))["hardware"]["parallelism"]
-    return net, (64,), {"parallelism": {f"_{2 * i}": folding[f"fc{i + 1}"] for i in range(3)}}
+    return net, frames(64), {"hardware": {"parallelism": {f"_{2 * i}": folding[f"fc{i + 1}"] for i in range(3)}}}
 
 
-DESIGNS: Mapping[str, Callable[[], tuple[nn.Module, tuple[int, ...], dict[str, Any]]]] = {
+def softmax(size: int) -> Made:
+    """One lane, 8 bits in and out, four of them the fraction of what comes in."""
+    taken = {"data_in_width": 8, "data_in_frac_width": 4}
+    given = {"data_out_width": 8, "data_out_frac_width": 8, "data_out_signed": False}
+    config = {"quantize": {"softmax": {"config": taken | given}}, "hardware": {"max_parallelism": 1}}
+    return nn.Sequential(nn.Softmax(-1)), 8 * frames(size), config
+
+
+def block(name: str) -> Made:
+    """A block of a transformer, one multiplier a product: four tokens of width 16, two heads."""
+    spec = load_model(f"{BLOCKS}:{name}_block")
+    shape = spec.example_inputs.shape[1:]
+    return spec.model, 2 * frames(*shape), {"hardware": {"max_parallelism": 1}}
+
+
+DESIGNS: Mapping[str, Callable[[], Made]] = {
     "linear_16x8_1x1": lambda: linear(16, 8, 1, 1),
     "linear_16x8_4x2": lambda: linear(16, 8, 4, 2),
     "linear_16x8_8x8": lambda: linear(16, 8, 8, 8),
@@ -61,24 +85,28 @@ DESIGNS: Mapping[str, Callable[[], tuple[nn.Module, tuple[int, ...], dict[str, A
     "conv_4x4_2x2": lambda: conv(4, 4, 2, 2),
     "conv_4x8_4x4": lambda: conv(4, 8, 4, 4),
     "digits_mlp": digits,
+    "softmax_64": lambda: softmax(64),
+    **{f"{name}_block{target}": partial(block, name) for name in KINDS for target in ("", "_ecp5")},
 }
-"""By name: what, inputs by outputs, lanes in by lanes out."""
+"""By name: what, inputs by outputs, lanes in by lanes out; for Xilinx 7 if the name does not end with a target."""
+
+
+def target_of(name: str) -> str:
+    """What a design is mapped to."""
+    return "ecp5" if name.endswith("_ecp5") else "xc7"
 
 
 def emit(name: str, out: Path) -> mase_hw.Design:
     """Compile one design."""
     torch.manual_seed(0)
-    net, shape, hardware = DESIGNS[name]()
-    data = torch.rand(8, *shape) * 2 - 1
-    return mase_hw.compile(
-        net.eval(), data[:1], {"hardware": hardware}, out=out / name, calibration=[data], vectors=data[:2]
-    )
+    net, data, config = DESIGNS[name]()
+    return mase_hw.compile(net.eval(), data[:1], config, out=out / name, calibration=[data], vectors=data[:2])
 
 
-def measure(name: str, out: Path) -> tuple[mase_hw.Design, Report]:
-    """Compile and map one design."""
+def measure(name: str, out: Path, replay: bool = False) -> tuple[mase_hw.Design, Report]:
+    """Compile and map one design, and perhaps simulate its netlist."""
     design = emit(name, out)
-    return design, synthesise(design, TARGET, replay_netlist=False)
+    return design, synthesise(design, target_of(name), replay_netlist=replay)
 
 
 def figures(design: mase_hw.Design, report: Report) -> dict[str, int]:

@@ -127,7 +127,7 @@ def test_bags_that_are_refused(layer: nn.Module, text: str, tmp_path: Path) -> N
 
 def test_a_language_model_gives_ids(root: Path, tmp_path: Path) -> None:
     """The largest score of the quantised model, the first of equals, behind each token; ids saturate."""
-    spec = load_model(f"{root}/regress/transformers.py:gpt")
+    spec = load_model(f"{root}/regress/attention.py:gpt")
     design = mase_hw.compile(spec.model.eval(), spec.example_inputs, out=tmp_path / "d", calibration=spec.calibration)
     scores: list[Tensor] = []
     head = design.model.get_submodule("head")

@@ -31,6 +31,8 @@ ASKED = {
     "conv_4x8_4x4": 16,
     "digits_mlp": 104,
 }
+BLOCKS = [f"{kind}_block{target}" for kind in ("vit", "causal", "llama") for target in ("", "_ecp5")]
+"""One of each kind of a transformer, of width 16 with one multiplier a product, for both targets."""
 
 
 QUICK = ("linear_16x8_1x1",)
@@ -40,7 +42,7 @@ QUICK = ("linear_16x8_1x1",)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in ASKED])
 def test_counts(name: str, root: Path, tmp_path: Path) -> None:
     script = regression(root)
-    assert script.DESIGNS.keys() == ASKED.keys()
+    assert script.DESIGNS.keys() == {*ASKED, *BLOCKS, "softmax_64"}
     design, report = script.measure(name, tmp_path)
     found = script.figures(design, report)
     assert found["dsp"] == found["multipliers"] == ASKED[name]
@@ -55,6 +57,35 @@ def test_counts(name: str, root: Path, tmp_path: Path) -> None:
     guess = estimate(design.manifest)
     assert guess["dsp"] == found["dsp"]
     assert all(found[column] / 2 <= guess[column] <= found[column] * 2 for column in ("lut", "ff")), (guess, found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_of_a_transformer(name: str, root: Path, tmp_path: Path) -> None:
+    """The counts are as recorded, and the netlist gives what the RTL does, at full rate and with stalls."""
+    script = regression(root)
+    design, report = script.measure(name, tmp_path, replay=True)
+    assert report.target == script.target_of(name)
+    assert report.replay is not None and report.replay["mismatches"] == 0
+    assert report.replay["beats"] >= 2 * 2 * 4 * 16  # frames of 4 tokens of 16, in two runs
+    assert script.figures(design, report) == json.loads(script.BASELINE.read_text())[name]
+
+
+@pytest.mark.slow
+def test_a_softmax_of_64_elements(root: Path, tmp_path: Path) -> None:
+    """One lane, 8 bits: no more than 600 LUTs."""
+    script = regression(root)
+    design, report = script.measure("softmax_64", tmp_path)
+    (softmax,) = (i for i in design.manifest["instances"] if i["module"] == "fixed_softmax")
+    names = (
+        "DATA_IN_0_PRECISION_0",
+        "DATA_OUT_0_PRECISION_0",
+        "DATA_IN_0_TENSOR_SIZE_DIM_0",
+        "DATA_IN_0_PARALLELISM_DIM_0",
+    )
+    assert [softmax["parameters"][name] for name in names] == [8, 8, 64, 1]
+    found = script.figures(design, report)
+    assert found["lut"] <= 600 and found == json.loads(script.BASELINE.read_text())["softmax_64"]
 
 
 def test_both_directions(root: Path) -> None:
