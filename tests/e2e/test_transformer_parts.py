@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
-from mase_hw.errors import UnsupportedError
+from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
 from mase_hw.model_spec import load_model
 from tests.unit.oracle import by_fraction
 
@@ -149,3 +149,83 @@ def test_a_language_model_gives_ids(root: Path, tmp_path: Path) -> None:
     last = beyond.clamp(max=19)
     assert design.simulate(beyond).passed
     assert torch.equal(design.simulate(beyond).output, design.simulate(last).output)
+
+
+class Attention(nn.Module):
+    """One head; what is wrong with it is in the classes below."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(6)
+        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+
+
+class Drops(Attention):
+    """In evaluation as well, in three places."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x), dropout_p=0.1)
+        y = F.dropout(y, 0.2)
+        return y + F.alpha_dropout(x, p=0.3, training=True)
+
+
+def test_dropout_that_is_left_on_is_named_everywhere(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="different results for the same input") as caught:
+        mase_hw.compile(Drops().eval(), torch.randn(1, 3, 4), out=tmp_path / "d")
+    said = str(caught.value)
+    for text in ("(dropout_p = 0.1)", "F.dropout(y, 0.2) (dropout with p = 0.2)", "(alpha_dropout with p = 0.3)"):
+        assert text in said and "test_transformer_parts.py:" in said, said
+    assert "training=self.training" in said and not (tmp_path / "d").exists()
+
+
+class Largest(Attention):
+    """A mask of which it is not known how many it leaves."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.q(x) @ self.k(x).transpose(1, 2)
+        least = scores.topk(2, -1).values[..., -1:]
+        return scores.masked_fill(scores < least, -1e9).softmax(-1) @ self.v(x).sort(-1)[0]
+
+
+class Keeps(Attention):
+    """Keys of the call before."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        keys = self.k(x)
+        self.past = keys.detach() + getattr(self, "past", keys).detach()
+        return F.scaled_dot_product_attention(self.q(x), self.past, self.v(x))
+
+
+@pytest.mark.parametrize(
+    ("model", "texts"),
+    [(Largest, ["topk", "sort", "2 node(s)"]), (Keeps, ["changes itself", "model.past", "an input and an output"])],
+)
+def test_masks_and_caches_that_hardware_cannot_have(model: Any, texts: list[str], tmp_path: Path) -> None:
+    """All at once, by name, before anything is written."""
+    with pytest.raises(MaseHwError) as caught:
+        mase_hw.compile(model().eval(), torch.randn(1, 3, 4), out=tmp_path / "d")
+    assert all(text in str(caught.value) for text in texts), str(caught.value)
+    assert not (tmp_path / "d").exists()
+
+
+class Chosen(Attention):
+    """A mask that depends on data, and keys and values of another stream in front."""
+
+    def forward(self, x: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = torch.cat((keys, self.k(x)), 1), torch.cat((values, self.v(x)), 1)
+        keep = keys.abs().sum(-1) > 0.5
+        return F.scaled_dot_product_attention(self.q(x), keys, values, attn_mask=keep[:, None]), keys
+
+
+def test_masks_of_data_and_caches_that_are_inputs(tmp_path: Path) -> None:
+    """Both are streams like others: every bit, and near the float model."""
+    generator = torch.Generator().manual_seed(7)
+    given = tuple(torch.randn(12, tokens, 4, generator=generator) for tokens in (3, 2, 2))
+    net = Chosen().eval()
+    design = mase_hw.compile(net, tuple(t[:1] for t in given), out=tmp_path / "d", calibration=[given])
+    result = design.simulate(given, stalls=0.3)
+    assert result.passed
+    with torch.no_grad():
+        wanted = net(*given)
+    assert float((result.outputs["data_out_1"] - wanted[1]).abs().max()) < 0.05
+    assert float((result.outputs["data_out_0"] - wanted[0]).abs().median()) < 0.05

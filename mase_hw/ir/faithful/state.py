@@ -68,7 +68,8 @@ def check_stateless(model: nn.Module, example: Mapping[str, Any]) -> None:
 
 def _random(model: str, calls: list[str], first: str, later: str) -> GraphError:
     """All calls at once that are random, if it is those."""
-    remedy = "look for the time, for random numbers from elsewhere than PyTorch, and for what forward keeps"
+    remedy = "look for the time, for random numbers from elsewhere than PyTorch, and for what forward keeps "
+    remedy += "from one call to the next"
     if calls:
         remedy = (
             "a dropout that is left on drops in evaluation as well: write dropout(x, p, training=self.training) or "
