@@ -20,7 +20,6 @@ from mase_hw.ir import MaseGraph
 from mase_hw.passes.pipeline import Pipeline
 from mase_hw.report.limits import HARDWARE_ARGS, limits, multipliers_of, rebuilt_with, slowest_nodes
 
-DESIGNS = 50
 Built = tuple[MaseGraph, Netlist, Schedule]
 
 
@@ -75,9 +74,10 @@ def with_all_lanes(built: Built, names: list[str]) -> int:
         return 1 << 40
 
 
-def test_the_named_stage_is_the_limiter() -> None:
+@pytest.mark.parametrize("designs", [20, pytest.param(50, marks=pytest.mark.slow)])
+def test_the_named_stage_is_the_limiter(designs: int) -> None:
     alone = 0
-    for seed in range(DESIGNS):
+    for seed in range(designs):
         built = design(seed)
         graph, _, schedule = built
         named = slowest_nodes(*built)
@@ -92,7 +92,7 @@ def test_the_named_stage_is_the_limiter() -> None:
                 rest = [name for name in named if name != each]
                 assert with_all_lanes(built, rest) <= schedule.interval
         alone += len(named) == 1
-    assert alone >= 25, "most of them have one limiter"
+    assert alone >= designs // 2, "most of them have one limiter"
 
 
 @pytest.mark.parametrize("seed", range(6))
