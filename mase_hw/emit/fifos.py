@@ -6,25 +6,30 @@ what makes the paths reconvergent, gets a FIFO if a beat ever waits there.
 
 Depth: with unlimited FIFOs every beat of the design is followed, (1) through one frame at full rate, from idle, and (2)
 through frames offered at the interval of the slowest module, until the design repeats itself. The FIFO gets as many
-slots as are ever in use. Offering beats earlier never makes any beat later, so a design that sustains this rate with
-these depths sustains full rate as well, and its first frame is as fast as with unlimited FIFOs. Whether a network of
-modules with static schedules deadlocks depends on the depths and not on times, so neither stalls nor overlapping frames
-can cause a deadlock.
+slots as are ever in use. Where several branches wait for the same stream, one FIFO before the fork may do for all
+(:mod:`mase_hw.emit.delays`). Offering beats earlier never makes any beat later, so a design that sustains this rate
+with these depths sustains full rate as well, and its first frame is as fast as with unlimited FIFOs. Whether a network
+of modules with static schedules deadlocks depends on the depths and not on times, so neither stalls nor overlapping
+frames can cause a deadlock.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork, Solved
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
 from mase_hw.catalogue import Catalogue
-from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
+from mase_hw.emit.delays import Delay, find_delays, tightest
+from mase_hw.emit.estimate import block_rams
+from mase_hw.emit.netlist import CONNECTORS, TOP, Fifo, Instance, Net, Netlist, Pin
 from mase_hw.emit.progress import finishes
+from mase_hw.emit.rewire import delayed
 from mase_hw.emit.schedule import FRAMES, Followed, Timeline
-from mase_hw.errors import ConfigError
+from mase_hw.errors import CatalogueError, ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
@@ -48,19 +53,98 @@ def insert_fifos(
         ConfigError: If a depth names no data input, is negative, or would deadlock the design.
     """
     timeline = Timeline(netlist, catalogue, solved)
-    pins = _reconvergent(timeline)
     given = _given(timeline, depths or {})
-    found, followed = _depths(timeline, pins) if pins else ({}, None)
-    wanted = {pin: depth for pin, depth in (found | given).items() if depth}
+    chosen = _choose(timeline, frozenset(), ())
     if given:
-        _check(timeline, found, given)
+        _check(timeline, chosen.depths, given)
+    else:
+        chosen = _with_delays(chosen, catalogue)
+        netlist.instances[:], netlist.nets[:] = chosen.timeline.netlist.instances, chosen.timeline.netlist.nets
+        netlist.memories = chosen.timeline.netlist.memories
+    followed = chosen.followed
+    wanted = {pin: depth for pin, depth in (chosen.depths | given).items() if depth}
     for pin, depth in wanted.items():
-        name = _insert(netlist, timeline, pin, depth, pin in given)
+        name = _insert(netlist, chosen.timeline, pin, depth, pin in given)
         if followed is not None and pin in followed.edges:
             followed.edges[Pin(name, "out_data")] = followed.edges[pin]
     if wanted:
         netlist.verify()
     return None if given else followed
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Depths for a design.
+
+    Args:
+        timeline: The design without FIFOs.
+        tight: Inputs that get no FIFO, because their beats wait before a fork.
+        late: Inputs where they wait.
+        depths: Depth of the FIFO before every input; 0 for none.
+        followed: How the design does with them.
+    """
+
+    timeline: Timeline
+    tight: frozenset[Pin]
+    late: tuple[Pin, ...]
+    depths: dict[Pin, int]
+    followed: Followed | None
+
+    @property
+    def blocks(self) -> int:
+        """Block RAMs of all FIFOs."""
+        nets = {net.sink: net for net in self.timeline.netlist.nets}
+        return sum(block_rams(depth, nets[pin].stream.bits) for pin, depth in self.depths.items())
+
+    def no_slower(self, other: _Chosen) -> bool:
+        """Whether no beat of the first frame leaves the design later than with the other one, and no frame."""
+        ours, theirs = self.followed, other.followed
+        if ours is None or theirs is None:
+            return False
+        pairs = zip(self._leaves(), other._leaves(), strict=True)
+        return ours.interval <= theirs.interval and all(bool((a <= b).all()) for a, b in pairs)
+
+    def _leaves(self) -> list[Cycles]:
+        """When the beats of the first frame leave the design."""
+        assert self.followed is not None
+        sources = [self.timeline.into[Pin(TOP, output.name)] for output in self.timeline.netlist.outputs]
+        edges = [self.followed.network.edges[self.followed.edges[source]] for source in sources]
+        return [edge.offered[: edge.beats] for edge in edges]
+
+
+def _choose(timeline: Timeline, tight: frozenset[Pin], late: tuple[Pin, ...]) -> _Chosen:
+    pins = list(dict.fromkeys([*(pin for pin in _reconvergent(timeline) if pin not in tight), *late]))
+    depths, followed = _depths(timeline, pins) if pins else ({}, None)
+    return _Chosen(timeline, tight, late, depths, followed)
+
+
+def _with_delays(chosen: _Chosen, catalogue: Catalogue) -> _Chosen:
+    """The same with FIFOs before forks, as long as they save block RAMs."""
+    while chosen.followed is not None and chosen.timeline.exact:
+        better = _apply(chosen, find_delays(chosen.timeline, chosen.depths, catalogue), catalogue)
+        if better is chosen:
+            break
+        chosen = better
+    return chosen
+
+
+def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _Chosen:
+    """The same with these delays, or with those that make nothing slower and save what they promise."""
+    if not delays:
+        return chosen
+    netlist, tight, late = chosen.timeline.netlist, chosen.tight, chosen.late
+    for delay in delays:
+        if (rewired := delayed(netlist, delay.fork, delay.pins)) is not None:
+            netlist, pin = rewired
+            tight, late = tight | {tightest(delay, chosen.timeline, chosen.depths)}, (*late, pin)
+    try:
+        made = _choose(Timeline(netlist, catalogue, chosen.timeline.solved), tight, late)
+    except CatalogueError:  # it stops: some input needs a FIFO of its own
+        made = chosen
+    if made.blocks < chosen.blocks and made.no_slower(chosen):
+        return made
+    half = len(delays) // 2
+    return _apply(_apply(chosen, delays[:half], catalogue), delays[half:], catalogue) if half else chosen
 
 
 def _data_pins(timeline: Timeline) -> dict[Pin, Pin]:
@@ -220,7 +304,7 @@ def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, given: b
     """Put a FIFO before a pin; its name."""
     index, net = next((i, n) for i, n in enumerate(netlist.nets) if n.sink == pin)
     bits, beats = net.stream.bits, timeline.beats(net.source)
-    name = _free(netlist, f"{pin.instance}_{pin.port}_fifo")
+    name = netlist.free(f"{pin.instance}_{pin.port}_fifo")
     instance = Instance(
         name,
         "stream_fifo",
@@ -232,19 +316,13 @@ def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, given: b
     )
     netlist.instances.insert([i.name for i in netlist.instances].index(pin.instance), instance)
     netlist.nets[index] = dataclasses.replace(net, sink=Pin(name, "in_data"))
-    queued = _free(netlist, f"{net.name}_queued")
+    queued = netlist.free(f"{net.name}_queued")
     netlist.nets.insert(index + 1, Net(queued, Pin(name, "out_data"), pin, net.stream))
     if "lib/stream_fifo.sv" not in netlist.files:
         netlist.files.append("lib/stream_fifo.sv")
-    node = netlist.instance(pin.instance).node
-    netlist.fifos.append(Fifo(name, f"{node}.{pin.port}", str(net.source), depth, bits, given))
-    return name
-
-
-def _free(netlist: Netlist, name: str) -> str:
-    taken = netlist.signals()
-    while any(f"{name}{suffix}" in taken for suffix in ("", "_valid", "_ready")):
-        name += "_"
+    reader = netlist.instance(pin.instance)
+    before = str(pin) if reader.op in CONNECTORS else f"{reader.node}.{pin.port}"
+    netlist.fifos.append(Fifo(name, before, str(net.source), depth, bits, given))
     return name
 
 

@@ -14,6 +14,8 @@ from mase_hw.streams import Stream
 
 TOP = ""
 """Instance name of the design's own ports."""
+CONNECTORS = ("fork", "repack", "fifo", "reorder")
+"""Ops of the instances that pass a tensor on as it is."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,13 @@ class Netlist:
         handshakes = {f"{n.name}{suffix}" for n in self.nets for suffix in ("", "_valid", "_ready")}
         ports = {name for s in (*self.inputs, *self.outputs) for name in (s.name, s.valid, s.ready)}
         return {"clk", "rst", "MEM_DIR"} | handshakes | ports | {i.name for i in self.instances}
+
+    def free(self, name: str) -> str:
+        """A name like this one under which nothing is declared, nor its handshake."""
+        taken = self.signals()
+        while any(f"{name}{suffix}" in taken for suffix in ("", "_valid", "_ready")):
+            name += "_"
+        return name
 
     def net_into(self, instance: str, port: str) -> Net:
         """The net that drives a port of an instance."""

@@ -110,12 +110,13 @@ class Memories:
             stored.append(_Stored(reader.node, port.name, math.prod(port.tensor_shape), port.fmt.width, port))
         for instance in netlist.instances:
             for name, (file, memory) in instance.memories.items():
-                if self._golden(instance.node, name, memory) is None:
-                    self.left_out.append(f"mem/{file}")
-                else:
+                if self._golden(instance.node, name, memory) is not None:
                     stored.append(_Stored(instance.node, name, len(memory.words), memory.bits, memory=memory))
+                elif f"mem/{file}" not in self.left_out:
+                    self.left_out.append(f"mem/{file}")
+        # Copies of a module read the same file.
         self._stored = {(s.node, s.parameter): s for s in stored}
-        self._ends = list(itertools.accumulate(s.count * s.bits for s in stored))
+        self._ends = list(itertools.accumulate(s.count * s.bits for s in self._stored.values()))
 
     @property
     def bits(self) -> int:

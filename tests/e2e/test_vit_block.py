@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import mase_hw
+from benchmarks.attention_schedule import blocks
 from benchmarks.vision_transformers import fewest
 
 TOKENS, WIDTH, HEADS, HIDDEN, INTERVAL = 64, 192, 3, 768, 100_000
@@ -35,6 +36,7 @@ def test_every_bit_at_the_interval_of_the_work(tmp_path: Path) -> None:
     work = TOKENS * WIDTH * (4 * WIDTH + 2 * HIDDEN + 2 * TOKENS)
     assert -(-work // INTERVAL) <= multipliers <= 1.05 * work / INTERVAL
     assert design.timing["interval"] <= INTERVAL
+    assert sum(blocks(design.manifest).values()) <= 33
     for stalls in (None, 0.2):
         simulation = design.simulate(frames, engine="batch", stalls=stalls)
         assert simulation.passed and simulation.frames == len(frames)

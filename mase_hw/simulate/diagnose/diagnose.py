@@ -16,14 +16,14 @@ import numpy as np
 from torch import Tensor
 
 from mase_hw.beats import decode
-from mase_hw.emit.netlist import TOP, Netlist
+from mase_hw.emit.netlist import CONNECTORS, TOP, Netlist
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, ResultsError
 from mase_hw.ir import MaseGraph
 from mase_hw.nn.streaming import streaming
 from mase_hw.simulate.diagnose.divergence import Divergence, Driver, Neighbour
-from mase_hw.simulate.diagnose.edges import CONNECTORS, Edge, expected_beats, find_edges
+from mase_hw.simulate.diagnose.edges import Edge, expected_beats, find_edges
 from mase_hw.simulate.diagnose.failure import WINDOW
 from mase_hw.simulate.diagnose.inputs import InputValues, input_values
 from mase_hw.simulate.diagnose.report import Diagnosis, EdgeState, FifoState, Gap, losses, waiting

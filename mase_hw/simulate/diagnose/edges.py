@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from mase_hw.emit.netlist import TOP, Net, Netlist
+from mase_hw.emit.netlist import CONNECTORS, TOP, Net, Netlist
 from mase_hw.emit.reference import Reference
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
@@ -18,9 +18,6 @@ from mase_hw.nn.quantized import Quantized
 from mase_hw.nn.streaming import continuing
 from mase_hw.numerics import quantize
 from mase_hw.streams import IntArray, Stream
-
-CONNECTORS = ("fork", "repack", "fifo", "reorder")
-"""Instances of the netlist that pass a tensor on as it is."""
 
 
 @dataclass(frozen=True)

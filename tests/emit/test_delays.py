@@ -1,0 +1,136 @@
+"""One FIFO before a fork in place of several behind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw.emit import delays, fifos
+from mase_hw.emit.build import NetlistBuilder
+from mase_hw.emit.netlist import Netlist, Pin
+from mase_hw.emit.rewire import delayed
+
+TOKENS, WIDTH = 32, 32  # products are as slow as projections: queries cannot be late
+
+
+class Block(nn.Module):
+    """Attention with one head and a residual; with a norm before it, or before the residual as well."""
+
+    def __init__(self, norm: bool) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH) if norm else nn.Identity()
+        self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(x)
+        return x + nn.functional.scaled_dot_product_attention(self.q(y), self.k(y), self.v(y))
+
+
+class Shared(nn.Module):
+    """Queries and keys are the same projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qk, self.v = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        both = self.qk(x)
+        return x + nn.functional.scaled_dot_product_attention(both, both, self.v(x))
+
+
+def compiled(net: nn.Module, out: Path, **hardware: Any) -> mase_hw.Design:
+    torch.manual_seed(3)
+    frames = torch.randn(4, TOKENS, WIDTH)
+    settings = {"hardware": {"max_parallelism": 2, **hardware}, "vectors": {"frames": 1, "faults": 8}}
+    return mase_hw.compile(net.eval(), frames[:1], settings, out=out, calibration=[frames])
+
+
+def queues(design: mase_hw.Design) -> dict[str, int]:
+    """Depth by instance of the FIFOs that take a block RAM."""
+    found = design.manifest["fifos"]
+    return {f["instance"]: f["depth"] for f in found if delays.block_rams(f["depth"], f["bits"])}
+
+
+@pytest.mark.parametrize("norm", [False, True], ids=["plain", "norm"])
+def test_queries_and_residual_wait_once(norm: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a norm in between, which keys and values read at once, the norm is copied if that is worth it."""
+    net = Block(norm)
+    with monkeypatch.context() as patch:
+        patch.setattr(fifos, "find_delays", lambda *_: [])
+        apart = compiled(net, tmp_path / "apart")
+    if norm:
+        assert queues(compiled(net, tmp_path / "dear")) == queues(apart)
+        monkeypatch.setattr(delays, "COPY", 0)
+    together = compiled(net, tmp_path / "together")
+    assert len(queues(apart)) == 2 and list(queues(together)) == ["u_data_in_0_fork_late_in_data_fifo"]
+    assert together.timing == apart.timing and together.timing["exact"]
+    modules = [Counter(i["module"] for i in d.manifest["instances"]) for d in (apart, together)]
+    assert modules[1]["fixed_normalize"] - modules[0]["fixed_normalize"] == norm
+    assert modules[1]["fixed_linear"] == modules[0]["fixed_linear"]
+    frames = torch.randn(5, TOKENS, WIDTH)
+    for stalls in (None, 0.3):
+        simulation = together.simulate(frames, engine="batch", stalls=stalls)
+        assert simulation.passed and simulation.frames == len(frames)
+        if stalls is None:
+            found = simulation.fill, simulation.interval
+            assert found == (together.timing["fill"], together.timing["interval"])
+
+
+def test_what_multiplies_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delays, "COPY", 0)
+    design = compiled(Shared(), tmp_path / "design")
+    assert len(queues(design)) == 2
+    assert sum(i["module"] == "fixed_linear" for i in design.manifest["instances"]) == 2
+
+
+def test_given_depths_stay_where_they_are(tmp_path: Path) -> None:
+    """Who gives a depth names a data input, so no FIFO moves."""
+    design = compiled(Block(False), tmp_path / "design", fifo_depth={"add.data_in_0": 900})
+    assert {f["before"]: f["depth"] for f in design.manifest["fifos"]}["add.data_in_0"] == 900
+    assert "u_data_in_0_fork_late" not in {i["name"] for i in design.manifest["instances"]}
+
+
+def plain(design: mase_hw.Design) -> Netlist:
+    """The netlist without FIFOs."""
+    assert design.graph is not None
+    return NetlistBuilder(design.graph, "top").build()
+
+
+def readers(netlist: Netlist, source: str) -> list[str]:
+    return sorted(n.sink.instance for n in netlist.nets if n.source.instance == source)
+
+
+def test_rewired(tmp_path: Path) -> None:
+    """What only delayed inputs read moves; what others read too is copied, with its memories."""
+    netlist = plain(compiled(Block(True), tmp_path / "design"))
+    before = [list(netlist.instances), list(netlist.nets), dict(netlist.memories)]
+    add, scores = Pin("u_add", "data_in_0"), Pin("u_scaled_dot_product_attention_matmul", "data_in_0")
+    rewired = delayed(netlist, "u_data_in_0_fork", [add, scores])
+    assert rewired is not None and [netlist.instances, netlist.nets, netlist.memories] == before
+    made, queue = rewired
+    assert queue == Pin("u_data_in_0_fork_late", "in_data")
+    new = {i.name for i in made.instances} - {i.name for i in netlist.instances}
+    assert new == {"u_data_in_0_fork_late", "u_norm_late", "u_norm_weight_late", "u_norm_bias_late"}
+    assert made.memories["u_norm_weight_late"] == netlist.memories["u_norm_weight"]
+    assert readers(made, "u_norm_late") == ["u_q"] and readers(made, "u_norm_fork") == ["u_k", "u_v"]
+    assert readers(made, "u_data_in_0_fork_late") == ["u_add", "u_norm_late"]
+    assert readers(made, "u_data_in_0_fork") == ["u_data_in_0_fork_late", "u_norm"]
+    places = {i.name: n for n, i in enumerate(made.instances)}
+    assert all(
+        places[n.source.instance] < places[n.sink.instance] for n in made.nets if n.source.instance and n.sink.instance
+    )
+    everything = [n.sink for n in netlist.nets if n.source.instance == "u_data_in_0_fork"]
+    assert delayed(netlist, "u_data_in_0_fork", everything) is None
+
+
+def test_no_beat_is_later(tmp_path: Path) -> None:
+    """Products that are faster than the projection of the queries would have to wait for it."""
+    fast = {"scaled_dot_product_attention_matmul": {"data_in_0": 4, "data_out_0": 4}}
+    design = compiled(Block(False), tmp_path / "design", parallelism=fast)
+    assert len(queues(design)) == 2
