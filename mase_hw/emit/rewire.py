@@ -31,10 +31,10 @@ def delayed(netlist: Netlist, fork: str, pins: Sequence[Pin]) -> tuple[Netlist, 
     _prune(made)
     for instance in [i for i in made.instances if i.branches]:
         _close_ranks(made, instance)
-    copies.take_places()
     divided = next((i for i in made.instances if i.name == fork), None)
     if divided is None:
         return None
+    copies.take_places()
     made.verify()
     return made, _reader(made, Pin(fork, "out_data", divided.branches - 1)).sink
 

@@ -131,6 +131,7 @@ def test_rewired(tmp_path: Path) -> None:
 
 def test_no_beat_is_later(tmp_path: Path) -> None:
     """Products that are faster than the projection of the queries would have to wait for it."""
-    fast = {"scaled_dot_product_attention_matmul": {"data_in_0": 4, "data_out_0": 4}}
+    lanes = {"data_in_0": 4, "data_out_0": 4}
+    fast = dict.fromkeys([f"scaled_dot_product_attention_matmul{end}" for end in ("", "_1")], lanes)
     design = compiled(Block(False), tmp_path / "design", parallelism=fast)
     assert len(queues(design)) == 2
