@@ -15,7 +15,8 @@
 //
 // The pipeline behind the issue never stops. A run is issued to its end only when
 // a slot of the output FIFO is reserved for it (a credit), so the FIFO cannot
-// overflow; it is deep enough never to throttle by itself.
+// overflow; it is deep enough never to throttle by itself. HELD results fit it at least,
+// where the reader takes them less evenly than they are computed.
 //
 // Latency:    5 + $clog2(N) cycles from the last issue of a run to its valid
 //             output, counting both; one more with HAS_SHIFT.
@@ -26,6 +27,7 @@ module fixed_mac_array #(
     parameter int N           = 1,
     parameter int RUN         = 1,
     parameter int SHORTEST    = RUN,
+    parameter int HELD        = 2,
     parameter int A_WIDTH     = 8,
     parameter int A_FRAC      = 0,
     parameter int A_SIGNED    = 1,
@@ -72,6 +74,10 @@ module fixed_mac_array #(
     // Refuses SHORTEST=0; SHORTEST=2; takes RUN=2, SHORTEST=1
     $fatal(1, "fixed_mac_array: SHORTEST %0d must be 1 to RUN %0d", SHORTEST, RUN);
   end
+  if (HELD < 2) begin : g_bad_held
+    // Refuses HELD=1; takes HELD=3
+    $fatal(1, "fixed_mac_array: HELD %0d must be at least 2", HELD);
+  end
   if (HAS_BIAS < 0 || HAS_BIAS > 1 || BIAS_WIDTH < 1 || BIAS_SIGNED < 0 || BIAS_SIGNED > 1)
   begin : g_bad_bias
     // Refuses HAS_BIAS=-1; HAS_BIAS=2; BIAS_WIDTH=0; BIAS_SIGNED=-1; BIAS_SIGNED=2; takes
@@ -101,7 +107,7 @@ module fixed_mac_array #(
   localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and FIFO
   // A slot is taken for Pipe + 1 cycles, and one is wanted every SHORTEST cycles.
   localparam int QueueFit = (Pipe + SHORTEST) / SHORTEST + 1;
-  localparam int FifoDepth = (QueueFit > 2) ? QueueFit : 2;
+  localparam int FifoDepth = (QueueFit > HELD) ? QueueFit : HELD;
   localparam int CreditW = $clog2(FifoDepth + 1);
 
   // ---- Exact widths. Products and bias are aligned at the finer of the two.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// vector_buffer: holds two vectors of LEN beats, of which the older one is read.
+// vector_buffer: holds VECTORS vectors of LEN beats, of which the oldest one is read.
 //
 // The reader names a beat of its vector (`index`) and waits until it is `there`; in a
 // cycle with `read` the beat enters the output register, and with `read_last` the next
@@ -12,10 +12,11 @@
 // Throughput: 1 beat per cycle on both sides. in_ready depends on registers only.
 // Golden:     `mase_hw/ops/products/matmul.py`.
 module vector_buffer #(
-    parameter  int WIDTH  = 8,
-    parameter  int LEN    = 1,
-    localparam int IndexW = (LEN > 1) ? $clog2(LEN) : 1,
-    localparam int FreedW = $clog2(LEN + 1)
+    parameter  int WIDTH   = 8,
+    parameter  int LEN     = 1,
+    parameter  int VECTORS = 2,
+    localparam int IndexW  = (LEN > 1) ? $clog2(LEN) : 1,
+    localparam int FreedW  = $clog2(LEN + 1)
 ) (
     input  logic              clk,
     input  logic              rst,
@@ -35,9 +36,13 @@ module vector_buffer #(
     // Refuses WIDTH=0; LEN=0; takes WIDTH=1
     $fatal(1, "vector_buffer: WIDTH %0d, LEN %0d must be at least 1", WIDTH, LEN);
   end
+  if (VECTORS < 2) begin : g_bad_vectors
+    // Refuses VECTORS=1; takes VECTORS=3
+    $fatal(1, "vector_buffer: VECTORS %0d must be at least 2", VECTORS);
+  end
 
   // A place is free again in the third cycle: vectors of one beat need three.
-  localparam int Depth = (LEN > 1) ? 2 * LEN : 3;
+  localparam int Depth = (LEN == 1 && VECTORS == 2) ? 3 : VECTORS * LEN;
   localparam int PtrW = $clog2(Depth);
   localparam int CountW = $clog2(Depth + 1) + 1;  // signed
 

@@ -148,6 +148,12 @@ module fixed_matmul #(
   localparam int RowsW = $clog2(Rows + 1);
   localparam int BankW = $clog2(Banks + 1);
 
+  // Early tokens of a causal product are multiplied in fewer cycles than their vectors have
+  // beats, late ones in more. Where the difference is large, more vectors lie in between.
+  localparam bit Uneven = CAUSAL != 0 && 4 * Words <= RowTiles;
+  localparam int HeldBeats = !(Uneven && IsRows) ? 2 : (RowTiles < 16) ? 2 * RowTiles : 32;
+  localparam int HeldVectors = (Uneven && !IsRows && RowTiles <= 16) ? 4 : 2;
+
   // ---- A step is read into registers, and waits there until the array takes it.
   logic vector_there, matrix_there, step_valid_q, step_ready, move, read, done;
 
@@ -210,8 +216,9 @@ module fixed_matmul #(
   logic [Banks-1:0][BL-1:0][DATA_IN_1_PRECISION_0-1:0] words;
 
   vector_buffer #(
-      .WIDTH(PI * DATA_IN_0_PRECISION_0),
-      .LEN  (InBeats)
+      .WIDTH  (PI * DATA_IN_0_PRECISION_0),
+      .LEN    (InBeats),
+      .VECTORS(HeldVectors)
   ) u_vector (
       .clk      (clk),
       .rst      (rst),
@@ -270,6 +277,7 @@ module fixed_matmul #(
       .N         (PI),
       .RUN       (InBeats),
       .SHORTEST  (Shortest),
+      .HELD      (HeldBeats),
       .A_WIDTH   (DATA_IN_0_PRECISION_0),
       .A_FRAC    (DATA_IN_0_PRECISION_1),
       .A_SIGNED  (DATA_IN_0_SIGNED),

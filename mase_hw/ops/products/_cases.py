@@ -70,6 +70,8 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("rows_causal_one_tile", (1, 4, 1, 3), (1, 4), (3, 4), transposed=True, causal=True, frames=6),
         case("rows_causal_one_word", (2, 7, 1, 3), (1, 7), (3, 2), transposed=True, causal=True),
         case("rows_causal_last_token", (1, 1, 4, 5), (2, 6), (2, 4), transposed=True, causal=True),
+        case("rows_causal_held", (1, 9, 2, 4), (2, 9), (4, 2), transposed=True, causal=True, frames=6),
+        case("rows_causal_held_long", (1, 20, 1, 6), (1, 20), (6, 1), transposed=True, causal=True),
         case("sums_even", (1, 4, 2, 4), (2, 8), (2, 4), (u4, S8, FixedFormat(8, 4)), transposed=False),
         case("sums_uneven", (1, 5, 1, 5), (1, 7), (2, 3), (u4, S8, FixedFormat(8, 3)), up_wrap, transposed=False),
         case("sums_serial", (1, 3, 1, 3), (1, 4), (1, 1), modes=trunc, transposed=False),
@@ -88,5 +90,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("sums_causal_serial", (1, 4, 2, 4), (2, 3), (1, 1), transposed=False, causal=True),
         case("sums_causal_one_tile", (1, 4, 1, 4), (1, 5), (4, 2), modes=trunc, transposed=False, causal=True),
         case("sums_causal_one_word", (2, 7, 1, 7), (1, 3), (2, 3), transposed=False, causal=True),
+        case("sums_causal_held", (1, 9, 2, 9), (2, 4), (2, 4), transposed=False, causal=True, frames=6),
+        case("sums_causal_held_short", (2, 14, 1, 16), (1, 6), (1, 3), transposed=False, causal=True),
         case("sums_causal_last_token", (1, 1, 4, 6), (2, 5), (4, 2), transposed=False, causal=True),
     ]

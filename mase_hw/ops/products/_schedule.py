@@ -64,6 +64,11 @@ class Schedule:
         spare = self.tokens * self.heads * self.tiles * self.words - self.rows * beats
         return 2 * self.rows + (ceil_div(4, beats) if spare < 4 else 0)
 
+    @property
+    def uneven(self) -> bool:
+        """Whether early tokens take so few steps for beats that come, or leave, one a cycle that more of them wait."""
+        return self.causal and 4 * self.words <= self.tiles
+
     def stages(self, pipe: int) -> tuple[Steps, ...]:
         """The schedule of a frame, stage by stage.
 
@@ -90,15 +95,17 @@ class Schedule:
         starts = ends - tiles * self.words
         needed, freed = self._vectors(starts, tiles)
         beats, shortest = (self.words, self.words) if self.transposed else (self.tiles, int(tiles.min()))
+        held = min(2 * self.tiles, 32) if self.uneven and self.transposed else 2
+        vectors = 4 if self.uneven and not self.transposed and self.tiles <= 16 else 2
         return Steps.at(
             int(ends[-1]),
             needed=(needed, self._rows_needed(starts)),
             freed=(freed, self._rows_freed(starts, tiles)),
             emitted=self._results(starts, tiles),
             delay=(2, 2),
-            room=(2 * beats if beats > 1 else 3, self.capacity * self.groups * self.words),
+            room=(max(vectors * beats, 3), self.capacity * self.groups * self.words),
             pipe=pipe,
-            queue=max((pipe + shortest) // shortest + 1, 2),
+            queue=max((pipe + shortest) // shortest + 1, held),
         )
 
     def _vectors(self, starts: Counts, tiles: Counts) -> tuple[Counts, Counts]:
