@@ -77,16 +77,18 @@ def refuse_replaced(model: nn.Module, graph: fx.Graph) -> None:
     if not isinstance(model, fx.GraphModule):
         _refuse(model, type(model).__name__, instance=("forward", *CALL), classes=("__call__", *CALL))
     if is_opaque(model):
-        return  # the graph calls the model itself
-    for path in dict.fromkeys(str(n.target) for n in graph.nodes if n.op == "call_module"):
-        for inner, module in model.get_submodule(path).named_modules(prefix=path):
-            _refuse(
-                module,
-                inner,
-                instance=("forward", *CALL),
-                classes=("__call__", "__getattribute__", *CALL),
-                pristine=("forward", "__getattr__"),
-            )
+        layers = dict(list(model.named_modules())[1:])  # the graph calls the model itself
+    else:
+        called = dict.fromkeys(str(n.target) for n in graph.nodes if n.op == "call_module")
+        layers = {n: m for path in called for n, m in model.get_submodule(path).named_modules(prefix=path)}
+    for path, module in layers.items():
+        _refuse(
+            module,
+            path,
+            instance=("forward", *CALL),
+            classes=("__call__", "__getattribute__", *CALL),
+            pristine=("forward", "__getattr__"),
+        )
 
 
 def _refuse(

@@ -9,7 +9,10 @@ from typing import Any
 
 from torch import fx, nn
 
-OPAQUE = (nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
+OPAQUE = (
+    *(nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell, nn.MultiheadAttention, nn.Transformer),
+    *(nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerDecoder),
+)
 """Layers whose own code cannot be traced: it looks at values, or runs in C++."""
 LAYER = "layer"
 """Name of the layer in the graph."""
@@ -25,7 +28,7 @@ def as_call(layer: nn.Module, fixed: Mapping[str, Any], example: Mapping[str, An
 
     Args:
         layer: One of :data:`OPAQUE`.
-        fixed: Arguments that are no inputs.
+        fixed: Arguments that are no inputs, and their values.
         example: Inputs by name or in order; without it all arguments that are not fixed are inputs.
 
     Returns:
@@ -39,10 +42,10 @@ def as_call(layer: nn.Module, fixed: Mapping[str, Any], example: Mapping[str, An
     root.add_module(LAYER, layer)
     graph = fx.Graph()
     inputs = {name: graph.placeholder(name) for name in names}
-    call = graph.call_module(LAYER, kwargs=dict(inputs))
+    call = graph.call_module(LAYER, kwargs={**inputs, **fixed})
     if list(inputs)[:1] == list(inspect.signature(layer.forward).parameters)[:1]:
         first = next(iter(inputs))
-        call.args, call.kwargs = (inputs.pop(first),), dict(inputs)
+        call.args, call.kwargs = (inputs.pop(first),), {**inputs, **fixed}
     graph.output(_results(graph, layer, call))
     return root, graph
 
@@ -56,6 +59,8 @@ def _results(graph: fx.Graph, layer: nn.Module, call: fx.Node) -> Any:
     if isinstance(layer, nn.LSTM):
         states = part(call, 1)
         return part(call, 0), (part(states, 0), part(states, 1))
-    if isinstance(layer, nn.LSTMCell | nn.RNNBase):
+    if isinstance(layer, nn.MultiheadAttention) and call.kwargs.get("need_weights") is False:
+        return part(call, 0)
+    if isinstance(layer, nn.LSTMCell | nn.RNNBase | nn.MultiheadAttention):
         return part(call, 0), part(call, 1)
     return call
