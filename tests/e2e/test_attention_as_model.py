@@ -93,7 +93,7 @@ def test_another_length(tmp_path: Path) -> None:
     layer: Any = nn.Sequential(nn.Linear(WIDTH, WIDTH)).eval()
     example = torch.randn(1, TOKENS, WIDTH)
     program = torch.export.export(layer, (example,), dynamic_shapes=({1: torch.export.Dim("length", max=16)},))
-    with pytest.raises(MaseHwError, match="dynamic|length"):
+    with pytest.raises(MaseHwError, match=r"dynamic|length"):
         mase_hw.compile(program, example, SETTINGS, out=tmp_path / "program")
     assert not (tmp_path / "program").exists()
     design = mase_hw.compile(layer, example, SETTINGS, out=tmp_path / "design")
