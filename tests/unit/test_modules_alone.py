@@ -66,6 +66,18 @@ def test_room_decides(room: int, interval: int | None) -> None:
     assert sustained(steps) == interval
 
 
+@pytest.mark.parametrize("emitted", [[0, 1, 2], [0, 2]])
+@pytest.mark.parametrize("queue", [2, 20])
+def test_frames_follow_each_other(emitted: list[int], queue: int) -> None:
+    """The input is the slowest, and its room is so small that a frame must be seen to wait for the one before."""
+    at = np.array([1, 1, 2, 2])
+    steps = Steps.at(
+        3, needed=(at,), freed=(at,), emitted=np.array(emitted), delay=(1,), room=(3,), pipe=1, queue=queue
+    )
+    assert placed(beat_reference.BeatNetwork(), [steps]).settle(40) == 4
+    assert sustained(steps) == 4
+
+
 def test_first_result_of_random_chains() -> None:
     """The first result of the modules up to it is that of the whole frame."""
     compared = shorter = 0
@@ -80,6 +92,11 @@ def test_first_result_of_random_chains() -> None:
         except CatalogueError:
             continue
         parts = heads(stages)
+        for steps in parts:
+            happens = (*steps.need_steps, *steps.free_steps, *steps.emit_steps)
+            # Whole schedules: every output and every place has a beat, and nothing happens behind the last step.
+            assert all(len(at) for at in (*steps.free_steps, *steps.emit_steps)), f"seed {seed}"
+            assert max(int(at.max(initial=0)) for at in happens) < steps.steps, f"seed {seed}"
         part = placed(BeatNetwork(), parts)
         part.advance()
         first = len(stages[0].beats_in)

@@ -1,0 +1,157 @@
+"""The order in which every tensor of a design streams: as it arrives, or as the module that reads it takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import fx
+
+from mase_hw.catalogue import Hardware
+from mase_hw.errors import UnsupportedError
+from mase_hw.ir import MaseGraph
+from mase_hw.layouts import Layout
+
+
+class Orders:
+    """Chooses the orders of a graph, node after node.
+
+    Args:
+        graph: A graph with common metadata.
+
+    Attributes:
+        found: Order of the elements of every result so far, by node and result.
+    """
+
+    def __init__(self, graph: MaseGraph) -> None:
+        self.graph = graph
+        self.found: dict[tuple[str, str], Layout] = {}
+
+    def enter(self) -> None:
+        """Choose the order in which inputs of the model enter: the one that their first reader wants."""
+        for node in self.graph.nodes:
+            if self.graph.meta_of(node).common.mase_op != "quantize":
+                continue
+            shape = tuple(self.graph.tensor(node, "data_out_0").shape)
+            choices = [Layout.row_major(shape), Layout.channels_last(shape)]
+            suits = [layout for layout in choices if self._suits(node, layout)]
+            self.found[node.name, "data_out_0"] = (suits or choices)[0]
+
+    def implicit(self, node: fx.Node, arriving: Layout) -> dict[str, Layout]:
+        """The orders of a node without a module, which only names the elements anew.
+
+        Raises:
+            UnsupportedError: If that would take another order than any that can be had.
+        """
+        wanted, made = self._renamed(node, arriving)
+        self.found.setdefault((node.name, "data_out_0"), made)
+        return {"data_in_0": wanted, "data_out_0": made}
+
+    def of(self, node: fx.Node, hardware: Hardware, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Layout]:
+        """The order of every data tensor of a node with a module; those of its results are kept in ``found``."""
+        arriving = {
+            name: self.found.get((producer.name, result), Layout.row_major(shapes[name]))
+            for name, (producer, result) in self.graph.sources(node).items()
+            if name.startswith("data_in_") and name in shapes
+        }
+        op = self.graph.op_of(node)
+        if op is not None and op.relayout is not None:
+            wanted, made = self._renamed(node, arriving["data_in_0"])
+            self.found[node.name, "data_out_0"] = made
+            return {"data_in_0": wanted, "data_out_0": made}
+        if op is not None and op.arranged is not None:
+            common_args = self.graph.meta_of(node).common.args
+            attributes = {k: v for k, v in common_args.items() if k not in common_args.tensors}
+            wishes = self._wishes(node, shapes["data_out_0"])
+            made = op.arranged(arriving["data_in_0"], shapes["data_out_0"], attributes, wishes)
+            self.found[node.name, "data_out_0"] = made
+            return {"data_in_0": arriving["data_in_0"], "data_out_0": made}
+        layouts = {name: _wanted(hardware, layout) for name, layout in arriving.items()}
+        common = next(iter(layouts.values()), None)
+        if hardware.layout == "any" and common is not None:
+            layouts = {name: common if common.shape == shapes[name] else layouts[name] for name in layouts}
+        for name, shape in shapes.items():
+            if not name.startswith("data_out_"):
+                continue
+            if hardware.layout == "any" and common is not None and common.shape == shape:
+                layouts[name] = common
+            elif hardware.layout in ("any", "channels_last"):
+                layouts[name] = Layout.channels_last(shape) if hardware.layout != "any" else Layout.row_major(shape)
+            else:
+                layouts[name] = Layout.row_major(shape)
+            self.found[node.name, name] = layouts[name]
+        return layouts
+
+    def _wishes(self, node: fx.Node, shape: tuple[int, ...]) -> list[Layout]:
+        """The orders in which readers would take a node's result as it is, as far as they are known."""
+        wishes: list[Layout] = []
+        for user in node.users:
+            op = self.graph.op_of(user)
+            if op is None or op.hardware is None or op.relayout is not None or op.arranged is not None:
+                continue
+            if op.hardware.layout == "channels_last":
+                wishes.append(Layout.channels_last(shape))
+            elif op.hardware.layout != "any":
+                wishes.append(Layout.row_major(shape))
+            else:
+                beside = [self.found.get((other.name, result)) for other, result in self.graph.sources(user).values()]
+                wishes += [layout for layout in beside if layout is not None and layout.shape == shape]
+        return wishes
+
+    def _suits(self, node: fx.Node, layout: Layout) -> bool:
+        """Whether the first module behind a node takes a layout as it is."""
+        for user in node.users:
+            op = self.graph.op_of(user)
+            if op is None or not self.graph.meta_of(user).common.results.tensors:
+                continue
+            if op.implicit or op.relayout is not None:
+                wanted, made = self._renamed(user, layout)
+                return wanted == layout and self._suits(user, made)
+            return op.hardware is None or _wanted(op.hardware, layout) == layout
+        return True
+
+    def _renamed(self, node: fx.Node, arriving: Layout) -> tuple[Layout, Layout]:
+        """What an implicit node wants and what it makes of it; another order only if renaming cannot do it."""
+        op, common = self.graph.op_of(node), self.graph.meta_of(node).common
+        shape = tuple(self.graph.tensor(node, "data_out_0").shape)
+        attributes = {k: v for k, v in common.args.items() if k not in common.args.tensors}
+        for layout in _choices(arriving):
+            if op is not None and op.relayout is not None:
+                made = op.relayout(layout, shape, attributes)
+            else:
+                made = layout.reshaped(shape)
+            if made is not None:
+                return layout, made
+        raise UnsupportedError("this op moves data in a way that is not in hardware", node=node.name)
+
+
+def _choices(arriving: Layout) -> list[Layout]:
+    """The orders in which an op may take a tensor, the cheapest first: as it comes, images also channels last."""
+    shape = arriving.shape
+    others = [Layout.row_major(shape)]
+    if len(shape) > 3 or (len(shape) == 3 and arriving.order[-1:] == tuple(arriving.factors_of(1)[-1:])):
+        others.insert(0, Layout.channels_last(shape))
+    return [arriving, *others]
+
+
+def streamed(hardware: Hardware, layout: Layout) -> tuple[int, ...]:
+    """Sizes of a tensor in the order in which a module streams it."""
+    if hardware.layout == "channels_last" and len(layout.shape) > 2:
+        batch, channels, *spatial = layout.shape
+        return (batch, *spatial, channels)
+    return layout.shape if hardware.layout in ("rows", "row_major") else layout.stream_shape
+
+
+def recorded(layouts: Mapping[str, Layout]) -> dict[str, Any]:
+    """The metadata of layouts; row-major is what nothing is said of."""
+    moved = {name: layout.to_dict() for name, layout in layouts.items() if not layout.is_row_major}
+    return {"layouts": moved} if moved else {}
+
+
+def _wanted(hardware: Hardware, arriving: Layout) -> Layout:
+    """The order in which a module takes a tensor that arrives in some order."""
+    if hardware.layout == "channels_last":
+        return Layout.channels_last(arriving.shape)
+    if hardware.layout == "row_major" or (hardware.layout == "rows" and not arriving.rows_in_order()):
+        return Layout.row_major(arriving.shape)
+    return arriving
