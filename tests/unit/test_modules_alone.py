@@ -78,6 +78,13 @@ def test_frames_follow_each_other(emitted: list[int], queue: int) -> None:
     assert sustained(steps) == 4
 
 
+@pytest.mark.parametrize("seed", [0, 23, 26])
+def test_next_frame_comes_in_time(seed: int) -> None:
+    """Of these the last beats may come so late that those of the next frame would not; the interval is seen anyway."""
+    steps = module(seed)
+    assert sustained(steps) == placed(beat_reference.BeatNetwork(), [steps]).settle(40) == steps.steps
+
+
 def test_first_result_of_random_chains() -> None:
     """The first result of the modules up to it is that of the whole frame."""
     compared = shorter = 0
@@ -167,3 +174,16 @@ def test_line_buffers_of_random_windows() -> None:
         depth = window.depth(steps)
         assert depth == depth_by_beats(window, steps), (window, steps)
         depths.add(depth)
+
+
+@pytest.mark.parametrize(
+    "window, steps",
+    [
+        (Window((4, 2), (7, 2), (2, 2), (1, 2), (3, 1), (1, 2), 4), 3),
+        (Window((4, 3), (1, 2), (3, 2), (3, 3), (0, 1), (2, 1), 1), 6),
+        (Window((8, 3), (5, 3), (1, 3), (3, 2), (2, 2), (2, 1), 4), 10),
+    ],
+)
+def test_line_buffers_where_beats_hurry(window: Window, steps: int) -> None:
+    """A window wants its beats so early that those of the window before it have to come earlier than it needs them."""
+    assert window.depth(steps) == depth_by_beats(window, steps)
