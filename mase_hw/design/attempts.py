@@ -41,6 +41,7 @@ class Attempts:
         dut: The design.
         asked: What was asked.
         waits: How long to wait for the design.
+        cycles: About how many cycles the run takes.
         frames: Frames to play.
         tell: Told what is being done.
         inner: Stalls inside the design.
@@ -51,12 +52,13 @@ class Attempts:
         dut: Dut,
         asked: Arguments,
         waits: Waits,
+        cycles: int,
         frames: int,
         tell: Progress,
         inner: InnerStalls | None = None,
     ) -> None:
-        self.dut, self.asked, self.waits, self.frames, self.tell = dut, asked, waits, frames, tell
-        self.inner = inner
+        self.dut, self.asked, self.waits, self.cycles = dut, asked, waits, cycles
+        self.frames, self.tell, self.inner = frames, tell, inner
 
     def run(self, played: Played) -> SimResult:
         """The run that counts. Waves that an earlier failure left by itself in the work folder are gone afterwards.
@@ -111,7 +113,7 @@ class Attempts:
             asked.work / f"build{suffix}",
             waves=waves,
             cache_dir=asked.work.parent / "runtime-cache",
-            cycles=self.waits["max_cycles"] * (1 + len(asked.reset_at)),
+            cycles=self.cycles,
             **({"coverage": True} if coverage else {}),
         )
         how = "reused" if built.reused or built.cached else "built"

@@ -23,7 +23,7 @@ from mase_hw.simulate.diagnose.failure import with_end
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import DEFAULT
 from mase_hw.simulate.inner_stalls import InnerStalls
-from mase_hw.simulate.limits import waits
+from mase_hw.simulate.limits import likely, waits
 from mase_hw.simulate.plan import Stalls
 from mase_hw.simulate.record import record
 from mase_hw.streams import Stream
@@ -175,7 +175,8 @@ class Design:
         played = self._prepared(inputs, tell)
         inner = InnerStalls(asked.inner_stalls, int(self.timing["interval"])) if asked.inner_stalls else None
         patience = waits(self.timing, played.frames, asked.stalls, inner)
-        attempts = Attempts(self.dut(), asked, patience, played.frames, tell, inner)
+        cycles = likely(self.timing, played.frames, asked.stalls, inner, len(asked.reset_at))
+        attempts = Attempts(self.dut(), asked, patience, cycles, played.frames, tell, inner)
         result = with_casts(with_end(attempts.run(played)), self.manifest, self.graph, inputs)
         if result.failure is None:
             result = kept(result, self.timing, asked)

@@ -30,7 +30,7 @@ from mase_hw.simulate.engines.registry import engine as engine_of
 from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
 from mase_hw.simulate.exercise.watch import watched
 from mase_hw.simulate.inner_stalls import InnerStalls
-from mase_hw.simulate.limits import Waits, waits
+from mase_hw.simulate.limits import Waits, likely, waits
 from mase_hw.simulate.plan import Limits, Stalls
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import IntArray
@@ -67,6 +67,7 @@ class _Task:
     stimulus: Mapping[str, IntArray]
     expected: Mapping[str, IntArray]
     waits: Waits
+    cycles: int
     figures: dict[str, int]
     inner: InnerStalls | None = None
 
@@ -159,7 +160,7 @@ def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResul
         home / f"simulator{'-waves' if place.waves else ''}{'-inner' if task.inner else ''}",
         waves=place.waves,
         cache_dir=builds / "runtime-cache",
-        cycles=task.waits["max_cycles"],
+        cycles=task.cycles,
     )
     return engine.simulate(
         built,
@@ -192,6 +193,7 @@ def _op(job: Job, home: Path) -> _Task:
         {name: by_name[name].pack(tensor) for name, tensor in tensors.items()},
         {name: by_name[name].pack(tensor) for name, tensor in wanted.items()},
         Waits(watchdog=watchdog, max_cycles=longest, tail_cycles=Limits.tail_cycles),
+        longest,
         {"multipliers": case.multipliers},
     )
 
@@ -234,7 +236,8 @@ def _designed(job: Job, home: Path, design: Design, tensors: Mapping[str, IntArr
     if job.inner_stalls:
         dut, inner = with_inner_stalls(dut, home / INNER), InnerStalls(job.inner_stalls, design.timing["interval"])
     patience = waits(design.timing, frames, _stalls(job), inner)
-    return _Task(watched(dut), sides["in"], sides["out"], patience, figures, inner)
+    cycles = likely(design.timing, frames, _stalls(job), inner)
+    return _Task(watched(dut), sides["in"], sides["out"], patience, cycles, figures, inner)
 
 
 def _compile(job: Job, home: Path) -> None:

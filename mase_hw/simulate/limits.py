@@ -23,6 +23,28 @@ class Waits(TypedDict):
     tail_cycles: int
 
 
+def likely(
+    timing: Mapping[str, Any],
+    frames: int,
+    stalls: Stalls | None = None,
+    inner: InnerStalls | None = None,
+    resets: int = 0,
+) -> int:
+    """About how many clock cycles a run of a design takes, which decides how far its simulator is optimised.
+
+    Args:
+        timing: ``last`` and ``interval`` of the manifest, in cycles.
+        frames: Frames to play.
+        stalls: How unwilling the surroundings are; None for full rate.
+        inner: How unwilling the edges inside are; None if they are as they are.
+        resets: How often all frames are played again.
+    """
+    slow = (1.0 if stalls is None else stalls.slowdown) * (1.0 if inner is None else inner.slowdown)
+    # What follows the last beat is waited for as long as a frame takes.
+    once = (frames + 1) * int(timing["interval"]) + 2 * int(timing["last"])
+    return int(slow * once) * (1 + resets)
+
+
 def waits(
     timing: Mapping[str, Any], frames: int, stalls: Stalls | None = None, inner: InnerStalls | None = None
 ) -> Waits:

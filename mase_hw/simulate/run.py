@@ -20,6 +20,8 @@ from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.plan import Limits, Plan
 
 TEST_MODULE = "stream_testbench"
+QUICK_START = "quick_start"
+"""What begins in the simulator if no code of the user takes part; see ``sim/quick_start.py``."""
 HOST = "MASE_HW_HOST"
 """Variable that tells a simulator which process it ends with; see ``sim/end_with_parent.h``."""
 
@@ -63,8 +65,15 @@ class Run:
     period: int = _PERIOD
 
 
-def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int) -> dict[str, str]:
+def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int, *, foreign: bool = False) -> dict[str, str]:
     """The environment in which cocotb plays a plan.
+
+    Args:
+        base: The environment to start from.
+        plan: What is played.
+        top: Name of the top module.
+        seed: Of the run.
+        foreign: Whether code of the user takes part, which may want more of pytest than cocotb does.
 
     Variables of cocotb in ``base`` are dropped: a test filter set in a shell must not empty a run. So is the one that
     optimises Python: it would take the assertions out of a test that intervenes.
@@ -86,13 +95,14 @@ def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int) -> d
         "COCOTB_TRUST_INERTIAL_WRITES": "1",
         "COCOTB_RANDOM_SEED": str(seed),
         "COCOTB_ANSI_OUTPUT": "0",
-        # cocotb loads pytest to rewrite the assertions of tests, and pytest all its plugins: a third of a short run.
+        # cocotb loads pytest to rewrite the assertions of tests, and pytest all its plugins.
         "COCOTB_REWRITE_ASSERTION_FILES": "",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "MASE_HW_PLAN": str(plan.path),
         HOST: str(os.getpid()),
     }
-    return env
+    # The import of pytest alone is half of a short run.
+    return env if foreign else env | {"PYGPI_USERS": f"{QUICK_START}:start"}
 
 
 def _python_library() -> str:

@@ -18,7 +18,7 @@ from mase_hw.resources import sim_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.batch.build import build
 from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.limits import waits
+from mase_hw.simulate.limits import likely, waits
 from mase_hw.simulate.plan import Stalls
 from mase_hw.synth.targets import Target
 from mase_hw.synth.tools import Tell, yosys_data
@@ -124,7 +124,7 @@ def replay(
     dut = Dut(top=design.manifest["top"], sources=sources, streams=tuple(design.streams.values()))
     tell("building the simulator of the netlist")
     played = Played.of(*_vectors(design), design.streams)
-    expected = waits(design.timing, played.frames)["max_cycles"]
+    expected = likely(design.timing, played.frames)
     built = build(dut, folder / "build", cache_dir=cache, foreign=tuple(FOREIGN), cycles=expected)
     beats, cycles = 0, 0
     for name, stalls in (("full", Stalls.none()), ("stalls", Stalls.random(STALLS, STALLS))):

@@ -24,7 +24,7 @@ from mase_hw.simulate.build import cache as caching
 from mase_hw.simulate.build import runtime_cache as running
 from mase_hw.simulate.build import simulator as building
 from mase_hw.simulate.build import tools as tooling
-from mase_hw.simulate.build.cache import Cache
+from mase_hw.simulate.build.cache import Cache, file_hash
 from mase_hw.simulate.build.snapshot import take
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, build, find_build_tools
 from tests.cache.conftest import Builder
@@ -96,6 +96,17 @@ def test_damaged_runtime_is_compiled_again(make: Builder, folder: Path, tmp_path
     built = make("a")
     assert play(built, tmp_path / "run").passed
     assert len(thing.read_bytes()) == len(content)
+
+
+def test_what_was_whole_is_looked_at_again_if_it_changed(tmp_path: Path) -> None:
+    """A process takes the hash of a file once; not of one that has become another since."""
+    thing = tmp_path / "runtime.h.gch"
+    thing.write_bytes(b"whole")
+    thing.with_name("runtime.h.gch.sha256").write_text(file_hash(thing))
+    assert running._is_whole(thing) and running._is_whole(thing)
+    thing.write_bytes(b"whale")
+    os.utime(thing, ns=(0, 0))
+    assert not running._is_whole(thing)
 
 
 @pytest.mark.parametrize("call", ["mkdir", "write_text", "rename"])

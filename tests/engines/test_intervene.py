@@ -45,6 +45,7 @@ def test_waits(run: Any) -> None:
     assert (told["second"], told["inputs"]) == (accepted[IN][12] + 1, 13)
     assert (told["third"], told["outputs"]) == (accepted[OUT][17] + 1, 18)
     assert told["fourth"] == told["third"] + 2 and told["valid"] and told["ready"]
+    assert told["pytest"], "a test of the user may want all of it"
     # At full rate beat 20 is on the port two cycles after beat 17 was accepted: two lanes of 8 bits.
     lanes = plain.outputs[OUT][20]
     assert told["data"] == sum((int(lane) & 0xFF) << 8 * index for index, lane in enumerate(lanes))

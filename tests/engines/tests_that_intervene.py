@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ async def intervene(bench: Any) -> None:
     await bench.cycles(2)
     tell(
         first=first, second=second, inputs=inputs, third=third, outputs=outputs, fourth=bench.now,
-        data=bench.data(OUT), valid=bench.valid(OUT), ready=bench.ready(OUT),
+        data=bench.data(OUT), valid=bench.valid(OUT), ready=bench.ready(OUT), pytest="_pytest.raises" in sys.modules,
     )  # fmt: skip
 
 

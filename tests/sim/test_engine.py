@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 
 from mase_hw.errors import ConfigError, SimulationError
 from mase_hw.formats import FixedFormat
+from mase_hw.resources import sim_root
 from mase_hw.simulate.engines.cocotb.engine import Built, Dut, SimResult, Stalls, simulate
 from mase_hw.simulate.run import Progress
 from mase_hw.streams import Stream
@@ -31,6 +35,24 @@ def test_pass(good: Built, tmp_path: Path) -> None:
     assert "passed: 30 beats compared" in result.report()
     assert str(result) == result.report()
     assert result.to_json()["streams"]["data_out_0"]["compared"] == 30
+
+
+def test_pytest_is_not_loaded(good: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cocotb imports it for names that no bench needs, which took half of a short run."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    log = (play(good, tmp_path).raise_on_failure().run_dir / "sim.log").read_text()
+    assert "cocotb.regression" in log and "pytest" not in log
+
+
+def test_who_asks_for_more_of_pytest_gets_it() -> None:
+    code = (
+        "import quick_start, sys, types; sys.modules['pygpi.entry'] = types.SimpleNamespace(load_entry=list);"
+        "quick_start.start(); import pytest; assert pytest.skip.Exception and not hasattr(pytest, 'RaisesGroup');"
+        "assert '_pytest.python_api' not in sys.modules; assert pytest.approx(1) == 1 + 1e-9;"
+        "import _pytest.config; assert _pytest.config.Config is sys.modules['pytest'].Config"
+    )
+    env = os.environ | {"PYTHONPATH": str(sim_root()), "PYGPI_USERS": "quick_start:start"}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
 
 
 @pytest.mark.parametrize(("top", "fill"), [("pass_through", 0), ("faulty_slice", 1)])

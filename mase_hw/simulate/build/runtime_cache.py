@@ -9,6 +9,7 @@ twice, and never see half of an object. The hash of each lies beside it, and wha
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import sys
@@ -31,6 +32,8 @@ VARIABLE = "MASE_HW_RUNTIME"
 """Names a folder with the runtime for all designs; set to nothing, every cache has its own."""
 PREPARED = "prepared"
 """Marks a folder that was made for it."""
+STANDARD = "-std=gnu++14"
+"""What Verilator's headers ask for; those of later standards are larger, and every unit pays for them."""
 _MODE = 0o644
 """Temporary files are private to the user; a cache may be shared."""
 
@@ -144,9 +147,17 @@ def _digest(target: Path) -> Path:
     return target.with_name(f"{target.name}.sha256")
 
 
+@functools.lru_cache(maxsize=256)
+def _hash_in(target: Path, state: tuple[int, ...]) -> str:
+    """SHA-256 of a file in a state; kept, since the precompiled header has 75 MB and every build of a process asks."""
+    return file_hash(target)
+
+
 def _is_whole(target: Path) -> bool:
     try:
-        return _digest(target).read_text(encoding="ascii") == file_hash(target)
+        found = target.stat()
+        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return _digest(target).read_text(encoding="ascii") == _hash_in(target, state)
     except (OSError, ValueError):
         return False
 
@@ -173,7 +184,7 @@ def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -
     """
     # Verilator's ``VM_*`` macros are not given: the runtime ignores them, and a precompiled header is only valid
     # for the macros it was made with. The model's units define them, so that all builds share one runtime.
-    flags = (optimise, "-DVERILATOR=1", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}")
+    flags = (optimise, STANDARD, "-DVERILATOR=1", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}")
     key = hashlib.sha256("\0".join([tools.fingerprint, *flags]).encode()).hexdigest()[:20]
     folder = _home(cache_dir) / f"runtime-{key}"
     try:

@@ -106,8 +106,8 @@ def simulate(
         inner=inner,
     )
     write_fast_plan(built.dut, plan, test)
-    run = run_fast(built, plan, seed=seed, waves=waves, timeout=timeout, progress=progress, window=window)
-    return judge(built.dut, plan, run)
+    told = {"waves": waves, "timeout": timeout, "progress": progress, "window": window}
+    return judge(built.dut, plan, run_fast(built, plan, seed=seed, foreign=test is not None, **told))
 
 
 class _Fast:

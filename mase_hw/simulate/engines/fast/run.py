@@ -25,10 +25,12 @@ def run_fast(
     timeout: float | None,
     progress: Callable[[Progress], None] | None,
     window: tuple[int, int] | None = None,
+    foreign: bool = False,
 ) -> Run:
     """Run the simulator until it ends; arguments as :func:`mase_hw.simulate.run.run_simulator`.
 
-    ``window`` is the first and last cycle to write waves of, after the last reset of the plan; all if None.
+    ``window`` is the first and last cycle to write waves of, after the last reset of the plan; all if None. ``foreign``
+    says whether a test of the user intervenes.
 
     Raises:
         ToolError: If the simulator cannot be started, or cannot write waves.
@@ -46,7 +48,7 @@ def run_fast(
     ]
     command += ["--trace"] if waves else []
     command += [f"--window={max(0, window[0])},{window[1]},{plan.resets}"] if waves and window else []
-    env = simulator_env(os.environ, plan, built.dut.top, seed) | {"COCOTB_TEST_MODULES": TEST_MODULE}
+    env = simulator_env(os.environ, plan, built.dut.top, seed, foreign=foreign) | {"COCOTB_TEST_MODULES": TEST_MODULE}
     total = sum(len(plan.raw[s.name]) // ((s.bits + 7) // 8) for s in built.dut.outputs)
     log, begin, late = plan.folder / "sim.log", time.perf_counter(), False
     try:
