@@ -1,4 +1,6 @@
-"""Watching the casts of a golden: what was rounded and what did not fit; the watcher may also give another result.
+"""Watching a golden: what its casts round and what does not fit, and what it looks up in a changed table.
+
+The watcher of casts may also give another result.
 
 For counting what frames exercise, and for simulating faults of the arithmetic. Nothing is watched by default. The
 watcher belongs to the context (``contextvars``) in which it was set, so threads do not see each other's.
@@ -83,3 +85,24 @@ def observing(observer: CastObserver) -> Iterator[None]:
         yield
     finally:
         _OBSERVER.reset(token)
+
+
+_LOOK_UPS: ContextVar[list[Tensor] | None] = ContextVar("look_ups", default=None)
+
+
+def note_look_up(addresses: Tensor) -> None:
+    """Called where a golden reads a memory that was given to it in place of its own; does nothing if nobody asks."""
+    found = _LOOK_UPS.get()
+    if found is not None:
+        found.append(addresses)
+
+
+@contextmanager
+def look_ups() -> Iterator[list[Tensor]]:
+    """Collect the addresses that goldens read within of memories that were given to them; none if they do not say."""
+    found: list[Tensor] = []
+    token = _LOOK_UPS.set(found)
+    try:
+        yield found
+    finally:
+        _LOOK_UPS.reset(token)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import quantize
+from mase_hw.observing import note_look_up
 from mase_hw.opdef import Arithmetic, Memory
 from mase_hw.ops._functions import BY_NAME
 
@@ -54,6 +55,8 @@ def table(key: Key) -> Tensor:
 def look_up(key: Key, mantissas: Tensor, given: Tensor | None = None) -> Tensor:
     """The table's entries for mantissas of any shape, on their device; those of another table if one is given."""
     address = mantissas.to(torch.int64) & ((1 << key[2].width) - 1)
+    if given is not None:
+        note_look_up(address)
     return (table(key) if given is None else given).to(mantissas.device)[address]
 
 

@@ -26,7 +26,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
-from mase_hw.observing import observing
+from mase_hw.observing import look_ups, observing
 from mase_hw.opdef import OneChannel
 from mase_hw.streams import Stream
 from mase_hw.vectors.playback import Playback
@@ -170,6 +170,19 @@ class Memories:
         wrong.narrow(dim, number, 1).copy_(module.op.golden(arithmetic, tensors)["data_out_0"])
         return wrong
 
+    def read(self, part: Playback, node: fx.Node, parameter: str, mantissas: Mapping[str, Tensor]) -> set[int] | None:
+        """Which words of a memory inside a module are read in these frames; None if that is not known.
+
+        A wrong bit in another word changes nothing.
+        """
+        memory = self._stored[node.name, parameter].memory
+        if memory is None:
+            return None
+        module = part.module(node)
+        with look_ups() as found:
+            _result(self._golden(node.name, parameter, memory), module, mantissas)
+        return set(torch.cat([each.flatten() for each in found]).tolist()) if found else None
+
     def _golden(self, node: str, name: str, memory: Memory) -> Golden | None:
         """What a node computes if a memory inside its module holds this."""
         module = self.graph.meta_of(self.graph.node(node)).module
@@ -235,7 +248,12 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
     rows: list[Tensor] = []
     with torch.no_grad():
         right, last = _right(part, node, mantissas, any(isinstance(fault, WrongCast) for fault in faults))
+        inside = {fault.parameter for fault in faults if isinstance(fault, MemoryBit)}
+        read = {parameter: memories.read(part, node, parameter, mantissas) for parameter in inside}
         for number, fault in enumerate(faults):
+            words = read[fault.parameter] if isinstance(fault, MemoryBit) else None
+            if words is not None and isinstance(fault, MemoryBit) and fault.index not in words:
+                continue
             if isinstance(fault, WrongCast) and last is not None:
                 wrong = last.again(fault.kind).reshape(right.shape)
             else:

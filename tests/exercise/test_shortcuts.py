@@ -1,16 +1,18 @@
 """What is left out for speed changes nothing.
 
-Predictions that reuse what FIFOs were chosen with, faults in one channel, frames that were simulated already.
+Predictions that reuse what FIFOs were chosen with, faults in one channel, words that nobody reads, frames that were
+simulated already.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.emit.build import build_followed
@@ -60,6 +62,37 @@ def test_faults_of_one_channel(graph: MaseGraph, frames: dict[str, Tensor], monk
     monkeypatch.setattr(faults, "_channel", lambda *args: None)
     assert torch.equal(detected(memories, parts, bits), found)
     assert bool(found.any()) and not bool(found.all())
+
+
+class Recurrent(nn.Module):
+    """Tables inside a recurrence, and one of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(2, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(self.gru(x)[0])
+
+
+def test_words_that_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong bit of a table is simulated only if its word is looked up; all others show the same, which is nothing."""
+    torch.manual_seed(3)
+    widths = {"data_in_width": 5, "weight_width": 5, "bias_width": 5, "data_out_width": 5}
+    config = {"quantize": {"default": {"config": widths}}, "vectors": {"faults": 4, "frames": 1}}
+    x = torch.randn(4, 3, 2)
+    design = mase_hw.compile(Recurrent().eval(), x[:1], config, out=tmp_path / "design", calibration=[x])
+    assert design.graph is not None
+    memories, parts = Memories(design.graph), playbacks(design.graph, random_frames(design.graph, 2, 2), stacks=False)
+    bits = [bit for bit in memories.sample(160, "words") if bit.parameter.endswith("_FILE")]
+    assert {bit.parameter for bit in bits} == {"SIGMOID_FILE", "TANH_FILE", "TABLE_FILE"}
+    played = []
+    faulty = Memories.faulty
+    monkeypatch.setattr(Memories, "faulty", lambda *args: played.append(args) or faulty(*args))
+    found = detected(memories, parts, bits)
+    assert len(played) < len(bits) * len(parts) / 2
+    monkeypatch.setattr(Memories, "read", lambda *args: None)
+    assert torch.equal(detected(memories, parts, bits), found) and bool(found.any())
 
 
 def test_wrong_casts_done_again(graph: MaseGraph, frames: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:

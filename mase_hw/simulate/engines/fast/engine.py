@@ -106,8 +106,17 @@ def simulate(
         inner=inner,
     )
     write_fast_plan(built.dut, plan, test)
-    told = {"waves": waves, "timeout": timeout, "progress": progress, "window": window}
-    return judge(built.dut, plan, run_fast(built, plan, seed=seed, foreign=test is not None, **told))
+    run = run_fast(
+        built,
+        plan,
+        seed=seed,
+        waves=waves,
+        timeout=timeout,
+        progress=progress,
+        window=window,
+        foreign=test is not None,
+    )
+    return judge(built.dut, plan, run)
 
 
 class _Fast:
