@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from .mutants import MUTANTS
+from .mutants import MUTANTS, OFTEN
 from .proofs import PROOFS, WIDE
-from .runner import Proof, compile_mutants, compile_proofs
+from .runner import Mutant, Proof, compile_all
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
@@ -25,16 +25,25 @@ def _once(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
+def _batch(proof: Proof, often: bool) -> tuple[str, list[Proof], dict[str, Mutant]]:
+    """What is compiled together with a proof or with a mutant of it, and a name for that.
+
+    All of a harness that the same run wants. Formats are generated in one harness by the hundred, and reading one takes
+    longer than the start of Yosys: such a proof is compiled by itself, and the mutants of such a harness are.
+    """
+    table = [] if proof.k == 0 else PROOFS if often else WIDE
+    proofs = [p for p in table if p.harness == proof.harness]
+    mutants = {n: m for n, m in MUTANTS.items() if m.proof.harness == proof.harness and (n in OFTEN) == often}
+    return f"{proof.harness.module}-{'often' if often else 'long'}", proofs, mutants
+
+
 @pytest.fixture(scope="session")
 def proof_file(shared: Path) -> Callable[[Proof], Path]:
     """The SMT-LIB file of a proof."""
 
     def find(proof: Proof) -> Path:
-        batch = [p for p in (PROOFS if proof in PROOFS else WIDE) if p.harness == proof.harness]
-        # Formats are generated in one harness by the hundred: reading one takes longer than the start of Yosys.
-        batch, name = ([proof], proof.id) if proof.k == 0 else (batch, proof.harness.module)
-        kind = "proofs" if proof in PROOFS else "wide"
-        folder = _once(shared / "formal" / kind / name, lambda folder: compile_proofs(batch, folder))
+        name, proofs, mutants = (proof.id, [proof], {}) if proof.k == 0 else _batch(proof, proof in PROOFS)
+        folder = _once(shared / "formal" / name, lambda folder: compile_all(proofs, mutants, folder))
         return folder / f"{proof.id}.smt2"
 
     return find
@@ -45,9 +54,8 @@ def mutant_file(shared: Path) -> Callable[[str], Path]:
     """The SMT-LIB file of a mutant."""
 
     def find(name: str) -> Path:
-        harness = MUTANTS[name].proof.harness
-        batch = {key: mutant for key, mutant in MUTANTS.items() if mutant.proof.harness == harness}
-        folder = _once(shared / "formal" / "mutants" / harness.module, lambda folder: compile_mutants(batch, folder))
+        batch, proofs, mutants = _batch(MUTANTS[name].proof, name in OFTEN)
+        folder = _once(shared / "formal" / batch, lambda folder: compile_all(proofs, mutants, folder))
         return folder / f"{name}.smt2"
 
     return find

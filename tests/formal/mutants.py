@@ -177,3 +177,6 @@ MUTANTS: dict[str, Mutant] = {
         THIRDS, "p_overflow", "? Lowest : ~Lowest", "? Lowest : ~Lowest - OUT_WIDTH'(1)", 5, "fixed_cast_unit"
     ),
 }
+
+OFTEN = frozenset(list(MUTANTS)[::3])
+"""Of the mutants, every third in every run, the others in `make test-long`."""

@@ -107,22 +107,15 @@ class Verdict:
     log: str
 
 
-def compile_proofs(proofs: Iterable[Proof], folder: Path) -> None:
-    """Write ``<id>.smt2`` of every proof; one start of Yosys.
+def compile_all(proofs: Iterable[Proof], mutants: Mapping[str, Mutant], folder: Path) -> None:
+    """Write ``<id>.smt2`` of every proof and ``<name>.smt2`` of every mutant; one start of Yosys.
 
-    Raises:
-        AssertionError: With Yosys's log.
-    """
-    _compile([(proof, proof.id, rtl_root() / "lib", None) for proof in proofs], folder)
-
-
-def compile_mutants(mutants: Mapping[str, Mutant], folder: Path) -> None:
-    """Write ``<name>.smt2`` of every mutant, in which the property that it violates is the only one.
+    In that of a mutant the property that it violates is the only one.
 
     Raises:
         AssertionError: If the text to be changed is not there, or with Yosys's log.
     """
-    jobs = []
+    jobs: list[tuple[Proof, str, Path, str | None]] = [(p, p.id, rtl_root() / "lib", None) for p in proofs]
     for name, mutant in mutants.items():
         text = (rtl_root() / "lib" / f"{mutant.file}.sv").read_text(encoding="utf-8")
         assert text.count(mutant.old) == 1, (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .mutants import MUTANTS
+from .mutants import MUTANTS, OFTEN
 from .proofs import PROOFS, WIDE
 from .runner import LOWER, READ, SOURCES, Harness, Proof, Verdict, base, cover, labels, run_yosys, step
 
@@ -51,11 +51,7 @@ def test_wide_proof(proof: Proof, proof_file: ProofFile) -> None:
     check(proof_file(proof), proof)
 
 
-SOME = [pytest.param(name, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, name in enumerate(MUTANTS)]
-"""Of the mutants, every third in every run, all in `make test-long`."""
-
-
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in OFTEN)) for n in MUTANTS])
 def test_mutant(name: str, mutant_file: Callable[[str], Path]) -> None:
     """A fault that violates the property has a counterexample from the initial state, not only a step that fails."""
     mutant, smt2 = MUTANTS[name], mutant_file(name)
