@@ -22,7 +22,7 @@ module row_max #(
 );
 
   if (LANES < 1 || WIDTH < 1) begin : g_bad_width
-    // Refuses LANES=0; WIDTH=0
+    // Refuses LANES=0; WIDTH=0; takes WIDTH=1; takes LANES=1
     $fatal(1, "row_max: LANES %0d and WIDTH %0d must be at least 1", LANES, WIDTH);
   end
 
