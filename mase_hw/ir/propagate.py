@@ -52,8 +52,10 @@ def carry_formats(graph: AnnotatedGraph) -> None:
 def _holds_values(before: torch.dtype | None, after: torch.dtype | None) -> bool:
     """Whether a conversion changes no value of a fixed-point number."""
     floats = all(dtype is not None and dtype.is_floating_point for dtype in (before, after))
-    bits = after is torch.bool and before is not None and not before.is_floating_point  # of integers 0 and 1
-    return before is after or before is torch.bool or floats or bits
+    integers = before is not None and not before.is_floating_point
+    # Integers of a stream have few bits; of such that become truth values there are 0 and 1.
+    kept = after is not None and (after in (torch.bool, torch.int32, torch.int64) or after.is_floating_point)
+    return before is after or before is torch.bool or floats or (integers and kept)
 
 
 def _passes_on(graph: AnnotatedGraph, node: fx.Node) -> bool:

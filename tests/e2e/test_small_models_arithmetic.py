@@ -98,6 +98,8 @@ QUOTIENTS: dict[str, Piece] = {
 FORMULAS: dict[str, Piece] = {
     "addcmul": lambda s, x, y: torch.addcmul(x, y, x, value=0.5),
     "addcdiv": lambda s, x, y: x.addcdiv(y, s.scale, value=-2),
+    "turned": lambda s, x, y: torch.rsub(x, y, alpha=2),
+    "turned_number": lambda s, x, y: torch.rsub(y, 1.5),
     "lerp": lambda s, x, y: torch.lerp(x, y, 0.3),
     "lerp_by_channels": lambda s, x, y: torch.lerp(x, y, s.scale),
     "frac": lambda s, x, y: x.frac(),

@@ -126,7 +126,7 @@ class Extremes(nn.Module):
             places,
             x - least.values,
             x.argmax(-1),
-            torch.argmin(x, 1, keepdim=True),
+            torch.argmin(x, 1, keepdim=True).float(),
             x.amin((1, 2)),
             torch.max(x, x.flip(1)),
         )

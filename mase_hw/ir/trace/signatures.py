@@ -39,6 +39,7 @@ _SCHEMA_KINDS: dict[str, Any] = {
     "StringType": str,
     "DeviceObjType": torch.device,
     "IntType": int,
+    "BoolType": bool,
 }
 _PRIVATE = ("implicit",)
 """Parameters in schemas that nobody is meant to use; so are those that start with an underscore."""
@@ -106,6 +107,10 @@ def _found(target: Callable[..., Any]) -> list[inspect.Signature]:
         return list(found) if found else []
 
 
+NUMBERS = list[int] | int
+"""Annotation of a list of a fixed length in a schema: a number is taken for all of it, ``x.var(1)``."""
+
+
 @functools.cache
 def _method_signatures(method: str) -> list[inspect.Signature]:
     kinds = inspect.Parameter
@@ -116,7 +121,7 @@ def _method_signatures(method: str) -> list[inspect.Signature]:
                 a.name,
                 kinds.KEYWORD_ONLY if a.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
                 default=_default(a),
-                annotation=_kind(a.type),
+                annotation=NUMBERS if getattr(a, "N", None) and _kind(a.type) is list else _kind(a.type),
             )
             for a in schema.arguments
         ]
@@ -155,6 +160,8 @@ def _fits(parameter: inspect.Parameter, value: Any, is_tensor: Callable[[Any], b
     wants = parameter.annotation
     if wants is torch.Tensor:
         return is_tensor(value)
+    if wants is NUMBERS:
+        return isinstance(value, list | tuple | fx.Node | int) and not isinstance(value, bool)
     if wants is list:
         return isinstance(value, list | tuple | fx.Node)
     if wants is str:

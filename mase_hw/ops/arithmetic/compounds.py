@@ -33,6 +33,7 @@ _WHOLE = (
 OPS = (
     _op("addcmul", "mul add"),
     _op("addcdiv", "div mul add"),
+    _op("rsub", "mul sub"),
     _op("lerp", "sub mul add"),
     _op("frac", "trunc sub"),
     _op("logaddexp", "maximum sub abs softplus add"),

@@ -124,9 +124,7 @@ def _rows(x: Tensor, attributes: Mapping[str, Any]) -> tuple[Tensor, Sequence[in
 
 def dims_of(attributes: Mapping[str, Any], rank: int) -> tuple[int, ...]:
     """The dimensions of a row, in order; all if none is named."""
-    dim, first = attributes.get("dim"), attributes.get("unbiased")
-    if dim is None and first is not None and not isinstance(first, bool):
-        dim = first  # x.var(1): the first argument of one signature or the other
+    dim = attributes.get("dim")
     if dim is None or dim in ((), []):
         return tuple(range(rank))
     return tuple(sorted({int(d) % rank for d in (dim if isinstance(dim, list | tuple) else [dim])}))
@@ -137,7 +135,7 @@ def correction_of(attributes: Mapping[str, Any]) -> int:
     given, unbiased = attributes.get("correction"), attributes.get("unbiased")
     if given is not None:
         return int(given)
-    return int(unbiased) if isinstance(unbiased, bool) else 1
+    return 1 if unbiased is None else int(unbiased)
 
 
 def golden(function: int) -> Golden:

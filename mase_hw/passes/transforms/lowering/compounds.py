@@ -47,6 +47,10 @@ def _addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) 
     return input + _scaled(value, tensor1 / tensor2)
 
 
+def _rsub(input: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
+    return torch.sub(other, _scaled(alpha, input))
+
+
 def _lerp(input: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
     return input + weight * (end - input)
 
@@ -141,6 +145,7 @@ def _remainder(whole: Callable[[Tensor], Tensor]) -> Rule:
 COMPOUNDS: dict[str, Rule] = {
     "addcmul": _written(_addcmul),
     "addcdiv": _written(_addcdiv),
+    "rsub": _written(_rsub),
     "lerp": _written(_lerp),
     "frac": _written(_frac),
     "logaddexp": _written(_logaddexp),
