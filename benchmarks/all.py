@@ -138,9 +138,9 @@ BENCHMARKS = (
     ),
     *(
         Benchmark(
-            "verdict",
+            "verdict" if name == "mlp" else "verdicts",
             f"benchmarks/time_to_verdict.py --networks {name}",
-            "--networks mlp",
+            "",
             (
                 Figure(f"{name}: cold to verdict, processor s", r"\n[\w-]+ +\d+ +([\d.]+)"),
                 Figure(f"{name}: after an edit of weights, s", r"\n[\w-]+ +\d+ +[\d.]+ +([\d.]+)", most=3),
@@ -162,7 +162,7 @@ BENCHMARKS = (
     ),
     Benchmark("accuracy", "benchmarks/quantisation_accuracy.py", "--quick", ()),
 )
-SLOW = {"cache", "metadata", "accuracy"}
+SLOW = {"cache", "verdicts", "metadata", "accuracy"}
 """Left out of quick runs unless asked for: they have no quick form of minutes, or need an extra."""
 
 
