@@ -12,6 +12,10 @@ set -u
 if [ "${1:-}" = "--optional" ]; then
     # A second simulator, independent of Verilator.
     command -v iverilog >/dev/null 2>&1 && command -v vvp >/dev/null 2>&1 || echo iverilog
+    # Reads waves, independent of Verilator.
+    command -v fst2vcd >/dev/null 2>&1 || echo gtkwave
+    # Opens reports.
+    command -v chromium >/dev/null 2>&1 || echo chromium
     exit 0
 fi
 

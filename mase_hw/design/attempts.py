@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -27,6 +28,11 @@ from mase_hw.simulate.limits import Waits
 from mase_hw.simulate.plan import FAILURE, clean_run_folder
 from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.run import Progress as State
+from mase_hw.simulate.waves.lanes import FOLDER as LANES
+from mase_hw.simulate.waves.lanes import with_lanes
+from mase_hw.simulate.waves.mark import first_wrong
+from mase_hw.simulate.waves.save_files import write_save_files
+from mase_hw.simulate.waves.shown import Shown
 
 Progress = Callable[[str], None]
 """Told what is being done, a line at a time."""
@@ -45,6 +51,7 @@ class Attempts:
         frames: Frames to play.
         tell: Told what is being done.
         inner: Stalls inside the design.
+        shown: Streams that waves show by node, with their lanes as fixed-point numbers.
     """
 
     def __init__(
@@ -56,9 +63,10 @@ class Attempts:
         frames: int,
         tell: Progress,
         inner: InnerStalls | None = None,
+        shown: Sequence[Shown] = (),
     ) -> None:
         self.dut, self.asked, self.waits, self.cycles = dut, asked, waits, cycles
-        self.frames, self.tell, self.inner = frames, tell, inner
+        self.frames, self.tell, self.inner, self.shown = frames, tell, inner, shown
 
     def run(self, played: Played) -> SimResult:
         """The run that counts. Waves that an earlier failure left by itself in the work folder are gone afterwards.
@@ -108,8 +116,9 @@ class Attempts:
         asked, engine = self.asked, engine_of(self.asked.engine)
         suffix = self._suffix() + ("-waves" if waves else "") + ("-coverage" if coverage else "")
         self.tell(f"building the simulator ({'with' if waves else 'without'} waves) with Verilator")
+        dut = self.simulated()
         built = engine.build(
-            self.simulated(),
+            with_lanes(dut, self.shown, asked.work / LANES) if waves else dut,
             asked.work / f"build{suffix}",
             waves=waves,
             cache_dir=asked.work.parent / "runtime-cache",
@@ -118,7 +127,7 @@ class Attempts:
         )
         how = "reused" if built.reused or built.cached else "built"
         self.tell(f"{how} in {built.seconds:.1f} s; simulating {self.frames} frames")
-        return engine.simulate(
+        result = engine.simulate(
             built,
             asked.work / f"run{suffix}",
             *beats,
@@ -130,6 +139,15 @@ class Attempts:
             **self.waits,
             **more,
         )
+        if result.waves is not None:
+            self._save(result, built.dut.inside.rstrip("."))
+        return result
+
+    def _save(self, result: SimResult, top: str) -> None:
+        """Write what shows the waves in viewers; a disk that is full spoils no verdict."""
+        assert result.waves is not None
+        with contextlib.suppress(OSError):
+            write_save_files(result.waves, top, self.shown, None if self.asked.reset_at else first_wrong(result))
 
 
 @contextmanager

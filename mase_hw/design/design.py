@@ -26,6 +26,7 @@ from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.simulate.limits import likely, waits
 from mase_hw.simulate.plan import Stalls
 from mase_hw.simulate.record import record
+from mase_hw.simulate.waves.shown import shown_streams
 from mase_hw.streams import Stream
 
 if TYPE_CHECKING:
@@ -176,7 +177,8 @@ class Design:
         inner = InnerStalls(asked.inner_stalls, int(self.timing["interval"])) if asked.inner_stalls else None
         patience = waits(self.timing, played.frames, asked.stalls, inner)
         cycles = likely(self.timing, played.frames, asked.stalls, inner, len(asked.reset_at))
-        attempts = Attempts(self.dut(), asked, patience, cycles, played.frames, tell, inner)
+        shown = shown_streams(self.manifest)
+        attempts = Attempts(self.dut(), asked, patience, cycles, played.frames, tell, inner, shown)
         result = with_casts(with_end(attempts.run(played)), self.manifest, self.graph, inputs)
         if result.failure is None:
             result = kept(result, self.timing, asked)

@@ -71,6 +71,7 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True, edges: Ed
         identity=plan.identity,
         edges=edges,
         exercise=Exercise.read(run.log, dut.inside),
+        period=run.period,
     )
 
 

@@ -20,6 +20,8 @@ from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.streams import IntArray, Stream
 
 FAILURE = "failure.txt"
+SAVE_FILES = ("dump.gtkw", "dump.sucl")
+"""What shows the waves in GTKWave and in Surfer; see :mod:`mase_hw.simulate.waves`."""
 """Beside waves that were written because of a failure: what it was."""
 RESULT_FILES = (
     "results.xml",
@@ -31,6 +33,7 @@ RESULT_FILES = (
     "coverage.dat",
     "diagnosis.json",
     FAILURE,
+    *SAVE_FILES,
 )
 COPIES = "memory"
 """Copies of the memory files that were checked."""

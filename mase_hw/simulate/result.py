@@ -13,6 +13,7 @@ import numpy as np
 from mase_hw.errors import SimulationError
 from mase_hw.simulate.coverage import Coverage
 from mase_hw.simulate.exercise.record import Exercise
+from mase_hw.simulate.plan import SAVE_FILES
 from mase_hw.simulate.timing import StreamCycles, Timing, measure
 from mase_hw.streams import IntArray, Stream
 
@@ -182,6 +183,7 @@ class SimResult:
         coverage: Lines, branches and toggles reached, if the simulator counts them.
         part: The share that failed, if several processes shared the frames.
         exercise: What the run exercised inside the design; None if it did not end, or if nothing is watched.
+        period: Of the clock, in the unit of the waves; 0 if it is not known.
     """
 
     ports: Mapping[str, PortResult]
@@ -197,6 +199,7 @@ class SimResult:
     coverage: Coverage | None = field(default=None, repr=False)
     part: Part | None = field(default=None, repr=False)
     exercise: Exercise | None = field(default=None, repr=False)
+    period: int = field(default=0, repr=False)
 
     @property
     def passed(self) -> bool:
@@ -272,6 +275,9 @@ class SimResult:
             lines += ["diagnosis:", *(f"  {line}" for line in self.diagnosis.report().splitlines())]
         if self.waves is not None:
             lines += [f"  waves: {self.waves}"]
+            saved = [self.waves.with_name(name) for name in SAVE_FILES]
+            if all(file.is_file() for file in saved):
+                lines += [f"  `gtkwave {saved[0]}` or `surfer -c {saved[1]} {self.waves}` shows them"]
         if self.coverage is not None:
             lines += [f"  {line}" for line in self.coverage.report().splitlines()]
         return "\n".join(lines)

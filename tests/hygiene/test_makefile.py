@@ -104,10 +104,10 @@ def test_a_complete_machine_is_silent(root: Path, clean_env: dict[str, str]) -> 
 
 
 def test_what_some_tests_need_is_named_apart(root: Path, clean_env: dict[str, str], tmp_path: Path) -> None:
-    """The second simulator: CI installs it, nobody else must."""
+    """A second simulator, a reader of waves, a browser: CI installs them, nobody else must."""
 
-    def optional(*present: str) -> str:
-        folder = tmp_path / "_".join(present)
+    def optional(*present: str) -> list[str]:
+        folder = tmp_path / "_".join(["bin", *present])
         folder.mkdir()
         for name in present:
             (folder / name).write_text("#!/bin/sh\n", encoding="utf-8")
@@ -115,9 +115,11 @@ def test_what_some_tests_need_is_named_apart(root: Path, clean_env: dict[str, st
         command = [str(shutil.which("sh")), "scripts/host_check.sh", "--optional"]
         env = {**clean_env, "PATH": str(folder)}
         done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        return done.stdout.split()
 
-    assert optional("iverilog", "vvp") == "" and optional("iverilog") == "iverilog" and optional("vvp") == "iverilog"
+    assert optional("iverilog", "vvp", "fst2vcd", "chromium") == []
+    assert optional() == optional("iverilog") == optional("vvp") == ["iverilog", "gtkwave", "chromium"]
+    assert optional("iverilog", "vvp") == ["gtkwave", "chromium"]
     ci = (root / ".ci/run").read_text(encoding="utf-8")
     assert "host_check.sh --optional" in ci and 'apt-get install -y -qq --no-install-recommends "${optional[@]}"' in ci
 
