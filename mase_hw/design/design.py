@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mase_hw.design.attempts import Attempts, Progress
-from mase_hw.design.evaluations import keep_evaluation
 from mase_hw.design.exercise import with_casts
 from mase_hw.design.failures import explained
 from mase_hw.design.played import Played
@@ -17,6 +16,7 @@ from mase_hw.design.vectors import Sides, bundle_vectors
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.report.evaluations import keep_evaluation
 from mase_hw.simulate.arguments import When
 from mase_hw.simulate.arguments import check as check_arguments
 from mase_hw.simulate.diagnose.failure import with_end

@@ -26,6 +26,8 @@ COLOURS = {
 """What matplotlib draws with, by the name of the page's variable that takes its place."""
 MOST_BINS = 360
 MOST_HISTOGRAMS = 24
+MOST_NAME = 30
+"""Characters of a name beside a picture, unless more are needed to tell names apart."""
 _ROW, _WIDTH = 0.27, 9.0
 
 
@@ -178,10 +180,24 @@ def _grid(rows: int, columns: int) -> tuple[Any, list[Any]]:
 
 
 def _rows(axes: Any, names: Sequence[str]) -> None:
-    shown = [name if len(name) <= 28 else f"{name[:27]}\u2026" for name in names]
-    axes.set_yticks(range(len(names)), shown, parse_math=False)
+    axes.set_yticks(range(len(names)), shortened(names), parse_math=False)
+    for name, label in zip(names, axes.get_yticklabels(), strict=True):
+        label.set_gid(f"name-{name}")
     axes.set_ylim(len(names) - 0.4, -0.6)
     _plain(axes)
+
+
+def shortened(names: Sequence[str]) -> list[str]:
+    """Names that fit beside a picture: cut in the middle, since names of a model often differ at their ends alone.
+
+    As many characters stay as tell all of them apart.
+    """
+    for most in range(MOST_NAME, max(map(len, names), default=0) + 1):
+        head = (most - 1) // 3
+        found = [n if len(n) <= most else f"{n[:head]}\u2026{n[head + 1 - most :]}" for n in names]
+        if len(set(found)) == len(set(names)):
+            return found
+    return list(names)
 
 
 def _plain(axes: Any) -> None:
@@ -207,6 +223,7 @@ def _svg(figure: Any, prefix: str, title: str) -> str:
     text = re.sub(r'\bid="', f'id="{prefix}-', text)
     text = re.sub(r'href="#', f'href="#{prefix}-', text)
     text = re.sub(r"url\(#", f"url(#{prefix}-", text)
+    text = re.sub(r'(<g id="[^"]*?name-([^"]+)">)', r"\1<title>\2</title>", text)
     for name, colour in COLOURS.items():
         text = text.replace(colour, f"var(--{name})")
     head, _, rest = text.partition(">")

@@ -23,6 +23,7 @@ def compare(ours: Facts, theirs: Facts) -> dict[str, Any]:
     """
     totals = [(name, _figure(ours, path), _figure(theirs, path)) for name, path in _TOTALS]
     totals = [row for row in totals if row[1] is not None or row[2] is not None]
+    totals += _evaluations(ours, theirs)
     mine, others = ({entry["name"]: entry for entry in each["instances"]} for each in (ours, theirs))
     rows: list[Row] = []
     same = 0
@@ -49,6 +50,20 @@ _TOTALS = (
     ("results clipped (share)", ("quantisation", "summary", "clipped")),
     ("simulations that passed", ("passed",)),
 )
+
+
+def _evaluations(ours: Facts, theirs: Facts) -> list[tuple[str, Any, Any]]:
+    """Every criterion on the same data, of the quantised models and of the hardware."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for side, facts in (("ours", ours), ("theirs", theirs)):
+        for each in facts["evaluations"]:
+            found.setdefault((each["criterion"], each["data"]), {})[side] = each
+    rows = []
+    for (criterion, data), sides in found.items():
+        for key, what in (("quantised", "quantised"), ("rtl", "hardware")):
+            a, b = (sides[side][key] if side in sides else None for side in ("ours", "theirs"))
+            rows.append((f"{criterion}, {what}, data {data[:6]}", a, b))
+    return rows
 
 
 def _figure(facts: Facts, path: tuple[Any, ...]) -> Any:

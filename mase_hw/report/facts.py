@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,13 @@ Facts = dict[str, Any]
 _NEEDS_MODEL = "needs the model: name it with --model (and --config), or write the report where it is compiled"
 
 
-def facts(name: str, manifest: Mapping[str, Any], graph: MaseGraph | None, work: Path) -> Facts:
+def facts(
+    name: str,
+    manifest: Mapping[str, Any],
+    graph: MaseGraph | None,
+    work: Path,
+    evaluated: Sequence[Mapping[str, Any]] = (),
+) -> Facts:
     """Collect what is known of a bundle.
 
     Args:
@@ -37,6 +43,7 @@ def facts(name: str, manifest: Mapping[str, Any], graph: MaseGraph | None, work:
         graph: The graph behind it; without it the picture, formats and what quantisation cost are missing, and the
             report says so.
         work: Where simulations and synthesis left what they found.
+        evaluated: What evaluations of the bundle showed.
     """
     missing: list[str] = []
     estimated = estimate(dict(manifest))
@@ -56,6 +63,7 @@ def facts(name: str, manifest: Mapping[str, Any], graph: MaseGraph | None, work:
         "area": {"estimate": estimated, "basis": BASIS, "mapped": mapped, "memories": _memories(manifest, mapped)},
         "buffers": buffers(played, manifest["fifos"]),
         "simulations": played,
+        "evaluations": [dict(each) for each in evaluated],
         "not_checked": not_checked(played, mapped, manifest.get("vectors")),
         "vectors": _vectors(manifest),
         "files": len(manifest["files"]),
@@ -63,6 +71,8 @@ def facts(name: str, manifest: Mapping[str, Any], graph: MaseGraph | None, work:
     found["work"] = sum(entry["work"] for entry in found["instances"])
     found["multipliers"] = sum(entry["multipliers"] for entry in found["instances"])
     found["stages"] = _stages(manifest, graph, missing)
+    if not evaluated:
+        missing.append("accuracy: `mase-hw evaluate MODEL --bundle BUNDLE` measures it on labelled data")
     if graph is None:
         missing.append(f"the picture of the network, formats and what quantisation cost: this {_NEEDS_MODEL}")
         missing.append(f"the change of lanes that would pay {_NEEDS_MODEL}")
@@ -71,7 +81,6 @@ def facts(name: str, manifest: Mapping[str, Any], graph: MaseGraph | None, work:
     found["nodes"] = {node.name: _node(graph, node, found["instances"]) for node in graph.nodes}
     found["limits"] = _limits(graph, missing)
     found["quantisation"] = _quantisation(graph, missing)
-    missing.append("accuracy: no labels belong to a bundle; mase_hw.passes.evaluation measures it")
     return {**found, "missing": missing}
 
 

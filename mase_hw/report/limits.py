@@ -22,6 +22,8 @@ from mase_hw.passes.analysis.add_hardware_metadata import (
 from mase_hw.passes.analysis.hardware_args import KERNEL
 
 Lanes = dict[str, Any]
+MOST_BUILT = 16
+"""Designs that are built to make what stands between layers faster, at most."""
 MOST_TIED = 64
 """Stages that are raised together, at most."""
 
@@ -54,6 +56,7 @@ class Limits:
         by_waiting: Whether the design is slower than its slowest stage, because stages wait for each other.
         change: The cheapest change of their lanes that makes the design faster; None if none of those tried does.
         tried: Whether any were tried.
+        between: If no node is the slowest: the ports and connectors that need most cycles.
     """
 
     interval: int
@@ -62,6 +65,7 @@ class Limits:
     by_waiting: bool
     change: Change | None
     tried: bool = True
+    between: tuple[str, ...] = ()
 
 
 def limits(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> Limits:
@@ -79,11 +83,47 @@ def limits(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> Limits:
     own = max((timing.interval for timing in schedule.instances.values()), default=0)
     multipliers = multipliers_of(graph, netlist)
     waiting = schedule.interval > max(own, *(s.beats for s in (*netlist.inputs, *netlist.outputs)))
+    between, beside = ((), []) if slowest else _between(graph, netlist, schedule)
     change = None
-    tried = HARDWARE_ARGS in graph.meta and 0 < len(slowest) <= MOST_TIED
+    tried = HARDWARE_ARGS in graph.meta and len(slowest) <= MOST_TIED and bool(slowest or beside)
     if tried:
-        change = _Search(graph, netlist.name, schedule.interval).change(slowest)
-    return Limits(schedule.interval, multipliers, tuple(slowest), waiting, change, tried)
+        search = _Search(graph, netlist.name, schedule.interval)
+        change = search.change(slowest) if slowest else search.change_beside(beside)
+    return Limits(schedule.interval, multipliers, tuple(slowest), waiting, change, tried, between)
+
+
+def _between(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> tuple[tuple[str, ...], list[str]]:
+    """The ports and connectors that need most cycles, and the nodes in hardware beside them."""
+    cycles = {name: timing.interval for name, timing in schedule.instances.items()}
+    cycles |= {stream.name: stream.beats for stream in (*netlist.inputs, *netlist.outputs)}
+    most = max(cycles.values(), default=0)
+    limiting = tuple(name for name, need in cycles.items() if need == most)
+    mapped_nodes = [node for node in graph.nodes if graph.meta_of(node).hardware.module]
+    beside: dict[str, None] = {}
+
+    def near(node: Any, forward: bool) -> None:
+        """The next nodes in hardware, in one direction."""
+        for other in node.users if forward else node.all_input_nodes:
+            if other in mapped_nodes and graph.meta_of(other).hardware.parallelism:
+                beside.setdefault(other.name)
+            else:
+                near(other, forward)
+
+    if any(stream.name in limiting for stream in netlist.inputs):
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                near(node, True)
+    if any(stream.name in limiting for stream in netlist.outputs):
+        for node in graph.nodes:
+            if node.op == "output":
+                near(node, False)
+    owners = {instance.node for instance in netlist.instances if instance.name in limiting}
+    for node in graph.nodes:
+        if node.name in owners:
+            beside.setdefault(node.name)
+            near(node, False)
+            near(node, True)
+    return limiting, list(beside)
 
 
 def slowest_nodes(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> list[str]:
@@ -144,8 +184,29 @@ class _Search:
                 return found
         return None
 
+    def change_beside(self, nodes: list[str]) -> Change | None:
+        """The cheapest of larger lanes of nodes with which the design is faster; of one node, or of all of them."""
+        ways = {name: self._ways(name) for name in nodes if self.graph.meta_of(self.graph.node(name)).hardware.module}
+        tried: list[dict[str, Lanes]] = [{name: way} for name, listed in ways.items() for way in listed]
+        if len(ways) > 1:
+            tried.append({name: listed[-1] for name, listed in ways.items() if listed})
+        found = [made for lanes in tried[:MOST_BUILT] if (made := self._built(lanes)) is not None]
+        faster = [made for made in found if made.interval < self.interval]
+        return min(faster, key=lambda made: (made.multipliers, made.interval), default=None)
+
     def _options(self, name: str) -> list[Lanes]:
         """Larger lanes of a node that its module takes, and with which it is faster; fewest multipliers first."""
+        before = self.graph.meta_of(self.graph.node(name)).hardware
+        faster: list[tuple[int, int, Lanes]] = []
+        for way in self._ways(name):
+            found = self._mapped({name: way})
+            if found is None or found[name]["latency"]["interval"] >= before.latency["interval"]:
+                continue
+            faster.append((self._multipliers(name, found[name]), found[name]["latency"]["interval"], way))
+        return [way for _, _, way in sorted(faster, key=lambda each: each[:2])]
+
+    def _ways(self, name: str) -> list[Lanes]:
+        """Larger lanes of a node: of its input, its output, both, and the kernel."""
         before = self.graph.meta_of(self.graph.node(name)).hardware
         sizes = self._sizes(name)
         lanes = {t: dims[0] for t, dims in before.parallelism.items() if t in sizes and t.startswith("data_")}
@@ -161,13 +222,7 @@ class _Search:
             ways = [{**way, KERNEL: given[KERNEL]} for way in ways]
         else:
             ways += [{**lanes, KERNEL: kernel} for kernel in self._kernels(name)]
-        faster: list[tuple[int, int, Lanes]] = []
-        for way in ways:
-            found = self._mapped({name: way})
-            if found is None or found[name]["latency"]["interval"] >= before.latency["interval"]:
-                continue
-            faster.append((self._multipliers(name, found[name]), found[name]["latency"]["interval"], way))
-        return [way for _, _, way in sorted(faster, key=lambda each: each[:2])]
+        return ways
 
     def _multipliers(self, name: str, found: Mapping[str, Any]) -> int:
         op = self.graph.op_of(self.graph.node(name))

@@ -16,7 +16,7 @@ from mase_hw.ir.draw.cards import KINDS
 from mase_hw.report.charts import MOST_HISTOGRAMS, histograms, noise, timeline
 from mase_hw.report.compare import compare
 from mase_hw.report.facts import Facts
-from mase_hw.report.words import advice, code, coverage, decibels, how, percent, shown
+from mase_hw.report.words import advice, code, coverage, decibels, how, measured, percent, shown
 
 TEMPLATES = Path(__file__).parent / "templates"
 RESOURCES = ("lut", "ff", "dsp", "bram")
@@ -65,6 +65,7 @@ def page(facts: Facts, against: Facts | None = None) -> str:
         resources=RESOURCES,
         mapped=_mapped,
         shown=shown,
+        measured=measured,
         percent=percent,
         decibels=decibels,
         how=how,
@@ -133,6 +134,9 @@ def _figures(facts: Facts) -> list[tuple[str, str]]:
     if facts["multipliers"]:
         used = facts["work"] / (facts["multipliers"] * facts["timing"]["interval"])
         found.append(("of the multipliers work", percent(used)))
+    for each in facts["evaluations"]:
+        if each["rtl"] is not None:
+            found.append((f"{each['criterion']} of the hardware", measured(each["rtl"])))
     if facts["quantisation"] and facts["quantisation"]["summary"]:
         found.append(("signal-to-noise at the output", decibels(facts["quantisation"]["summary"]["outputs"])))
     return found

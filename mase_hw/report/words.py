@@ -27,6 +27,13 @@ def percent(share: float | None) -> str:
     return "< 0.01%" if share < 0.0001 else f"{share:.2%}"
 
 
+def measured(value: Any) -> str:
+    """A statistic of an evaluation, as exactly as people compare them."""
+    if value is None:
+        return "not measured"
+    return f"{value:.4f}" if isinstance(value, int | float) else str(value)
+
+
 def decibels(ratios: Sequence[float]) -> str:
     """Signal-to-noise ratios."""
     return ", ".join("no noise" if math.isinf(ratio) else f"{ratio:.1f} dB" for ratio in ratios)
@@ -71,8 +78,10 @@ def advice(limits: Mapping[str, Any] | None) -> list[str]:
         return ["The design is slower than its slowest stage: stages wait for each other through their buffers."]
     slowest = limits["slowest"]
     if not slowest:
-        return ["What stands between the layers limits the rate: the order of elements, or the ports."]
-    if len(slowest) == 1:
+        said = [
+            f"No layer limits the rate, but what stands between them or at the ports: {', '.join(limits['between'])}."
+        ]
+    elif len(slowest) == 1:
         said = [f"The limit is {slowest[0]}: no other layer's lanes make the design faster."]
     else:
         said = [f"{len(slowest)} layers limit the rate together: {', '.join(slowest)}. It takes more lanes of all."]
@@ -80,7 +89,7 @@ def advice(limits: Mapping[str, Any] | None) -> list[str]:
     if not limits["tried"]:
         return [*said, "Larger numbers of lanes were not tried."]
     if change is None:
-        return [*said, "No larger number of lanes that was tried makes it faster."]
+        return [*said, "No larger number of lanes that was tried, of it or beside it, makes the design faster."]
     lanes = "; ".join(f"{n}: {', '.join(f'{k} = {v}' for k, v in each.items())}" for n, each in change["lanes"].items())
     said.append(
         f"With hardware.parallelism {lanes}, the design would take {change['interval']:,} cycles per frame instead of "

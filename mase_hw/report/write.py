@@ -14,6 +14,7 @@ from mase_hw.host.disk import not_written
 from mase_hw.ir import MaseGraph
 from mase_hw.report.charts import need_matplotlib
 from mase_hw.report.compare import compare
+from mase_hw.report.evaluations import evaluations
 from mase_hw.report.facts import Facts, facts
 from mase_hw.report.page import page
 
@@ -38,7 +39,8 @@ def bundle_facts(bundle: Path, graph: MaseGraph | None = None, work: Path | None
     """
     bundle = Path(bundle).absolute()
     manifest: Mapping[str, Any] = read_manifest(bundle)
-    return facts(bundle.name, manifest, graph, work or bundle.with_name(f"{bundle.name}.work"))
+    work = work or bundle.with_name(f"{bundle.name}.work")
+    return facts(bundle.name, manifest, graph, work, evaluations(bundle, manifest["digest"]))
 
 
 def printed(found: Facts, against: Facts | None = None) -> Facts:

@@ -13,12 +13,12 @@ import torch
 import mase_hw
 from mase_hw import cli
 from mase_hw.compiler.quantised_graph import calibrated_graph
-from mase_hw.design.evaluations import EVALUATIONS, evaluations
 from mase_hw.errors import ConfigError
 from mase_hw.model_spec import load_model
 from mase_hw.passes import CalibrationState
 from mase_hw.passes.evaluation import evaluate_statistic
 from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, search_widths
+from mase_hw.report.evaluations import EVALUATIONS, evaluations
 from tests.cli.conftest import Place
 
 Said = pytest.CaptureFixture[str]

@@ -54,3 +54,11 @@ document.querySelectorAll(".net [id^='node-']").forEach((group) => {
     if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show(name, group); }
   });
 });
+
+// A wide picture begins where the network does.
+const net = document.querySelector(".net");
+const begin = net && net.querySelector("[id^='node-']");
+if (begin) {
+  const box = net.getBoundingClientRect(), at = begin.getBoundingClientRect();
+  net.scrollLeft += at.left + at.width / 2 - box.left - box.width / 2;
+}
