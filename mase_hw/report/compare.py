@@ -28,7 +28,11 @@ def compare(ours: Facts, theirs: Facts) -> dict[str, Any]:
     rows: list[Row] = []
     same = 0
     for name in dict.fromkeys([*mine, *others]):
-        a, b = _shown(mine.get(name)), _shown(others.get(name))
+        if name not in mine or name not in others:
+            a, b = (there[name]["module"] if name in there else None for there in (mine, others))
+            rows.append({"instance": name, "what": "is in one of them only", "ours": a, "theirs": b})
+            continue
+        a, b = _shown(mine[name]), _shown(others[name])
         changed = [key for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
         if not changed:
             same += 1
@@ -77,10 +81,8 @@ def _figure(facts: Facts, path: tuple[Any, ...]) -> Any:
     return value
 
 
-def _shown(entry: Mapping[str, Any] | None) -> dict[str, Any]:
+def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:
     """What is compared of an instance."""
-    if entry is None:
-        return {}
     parameters = entry["parameters"]
     found: dict[str, Any] = {"module": entry["module"]}
     for port in sorted({key.removesuffix("_PRECISION_0") for key in parameters if key.endswith("_PRECISION_0")}):

@@ -67,6 +67,14 @@ def test_comparison_of_accuracies(design: Design, judged: Path) -> None:
     assert ("accuracy, hardware, data dddddd", 0.9625, 0.9625) in same
 
 
+def test_an_instance_of_one_bundle_alone_is_one_difference(design: Design) -> None:
+    ours = bundle_facts(design.path)
+    first, *rest = ours["instances"]
+    found = compare(ours, {**ours, "instances": rest})
+    wanted = {"instance": first["name"], "what": "is in one of them only", "ours": first["module"], "theirs": None}
+    assert found["instances"] == [wanted] and found["same"] == len(rest)
+
+
 def test_names_that_differ_at_their_ends() -> None:
     names = [f"u_encoder_layer_{i}_attention_self_{part}" for i in (0, 11) for part in ("query", "key", "value")]
     short = shortened(names)
@@ -85,7 +93,7 @@ def test_the_whole_name_is_a_tooltip() -> None:
 
 
 class Turned(nn.Module):
-    """Between two fast layers a tensor is transposed, an element a cycle."""
+    """Between two fast layers a tensor is transposed, one element after the other."""
 
     def __init__(self) -> None:
         super().__init__()
