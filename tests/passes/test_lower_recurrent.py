@@ -64,6 +64,30 @@ def test_without_a_dimension_of_sequences() -> None:
     torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-12)
 
 
+class FromZeros(nn.Module):
+    """Initial states as tutorials write them: zeros for as many sequences as there are."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.zeros(1, x.size(0), 3, dtype=x.dtype)
+        states = (h, x.new_zeros(1, x.shape[0], 3)) if isinstance(self.layer, nn.LSTM) else h
+        result: Tensor = self.layer(x, states)[0]
+        return result
+
+
+@pytest.mark.parametrize("layer", [nn.GRU, nn.LSTM])
+def test_zeros_made_for_every_sequence(layer: type[nn.RNNBase]) -> None:
+    model = FromZeros(layer(2, 3, batch_first=True)).double().eval()
+    x = torch.randn(2, 5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    graph, _ = lower_layers_transform_pass(annotated(model, x))
+    verify_analysis_pass(graph)
+    torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-12)
+    assert not [n for n in graph.nodes if n.op == "call_method" and n.target in ("new_zeros", "size")]
+
+
 class Steps(nn.Module):
     """Two steps of a cell: the first without a state, the second with what it gave."""
 

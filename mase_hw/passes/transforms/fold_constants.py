@@ -76,7 +76,7 @@ def fold_constants(graph: MaseGraph) -> dict[str, str]:
         elif (known := _of_shapes(graph, node)) is not None:
             values[node], trained[node] = known, False
         elif node.op.startswith("call_") and _constant(graph, node, values):
-            result = _compute(graph, node, values)
+            result = compute(graph, node, values)
             if result is not None:
                 values[node] = result
                 module = graph.meta_of(node).module
@@ -132,7 +132,7 @@ def _size(graph: MaseGraph, node: fx.Node, dim: Any) -> int | None:
     return int(shape[dim]) if len(shape) and dim % len(shape) else None
 
 
-def _compute(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+def compute(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
     """The value of a node, or None if it is no tensor or tuple of them, or depends on chance."""
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
 

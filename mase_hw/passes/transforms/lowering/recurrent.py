@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import annotate_node
 from mase_hw.ir.trace.tracer import MaseTracer
 from mase_hw.nn.recurrent_layers import Layers
-from mase_hw.passes.transforms.quantize_operands import stored
+from mase_hw.passes.transforms.fold_constants import compute
+from mase_hw.passes.transforms.quantize_paths import attribute
 
 
 def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None:
@@ -37,7 +38,7 @@ def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None
         raise refused(node, "a projection of the state is not in hardware", f"proj_size = {module.proj_size}")
     source, *initial = node.all_input_nodes
     for state in initial:
-        value = stored(graph, state, [])
+        value = _known(graph, state)
         if value is None or bool(value.any()):
             raise refused(
                 node, "an initial state is not in hardware", f"{state.name}, which is not always 0", "zeros, or none"
@@ -46,10 +47,47 @@ def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None
     made = Layers(module, batched=len(shape) == 3)
     output, states = inlined(graph, node, [source], made)
     _connect(node, output, states, isinstance(module, nn.LSTM))
-    for each in (*initial, node):
-        if not each.users and each.op != "placeholder":
-            graph.fx_graph.erase_node(each)
+    _drop(graph, node)
     annotated(graph, [source])
+
+
+MADE = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
+"""Functions and methods of which the result does not depend on the numbers of a tensor."""
+
+
+def _known(graph: MaseGraph, node: fx.Node) -> Tensor | None:
+    """What a sequence begins with, if it depends on stored tensors, numbers and the number of sequences alone."""
+    values: dict[fx.Node, Any] = {}
+
+    def found(each: fx.Node) -> bool:
+        results = graph.meta_of(each).common.results
+        if each.op == "get_attr":
+            values[each] = attribute(graph.model, str(each.target))
+        elif not results.tensors and "data_out_0" in results:
+            values[each] = results["data_out_0"].value  # a size
+        elif each.op not in ("call_function", "call_method"):
+            return False
+        else:
+            made = getattr(each.target, "__name__", each.target) in MADE
+            for source in each.all_input_nodes:
+                if not found(source) and not made:
+                    return False
+                if source not in values:
+                    values[source] = torch.zeros(graph.tensor(source, "data_out_0").shape)
+            values[each] = compute(graph, each, values)
+        return values[each] is not None
+
+    return values[node] if found(node) else None
+
+
+def _drop(graph: MaseGraph, node: fx.Node) -> None:
+    """Erase a node that nobody reads, and what was there for it alone."""
+    if node.users or node.op == "placeholder":
+        return
+    sources = node.all_input_nodes
+    graph.fx_graph.erase_node(node)
+    for source in sources:
+        _drop(graph, source)
 
 
 def inlined(graph: MaseGraph, node: fx.Node, sources: Sequence[fx.Node], made: nn.Module) -> Any:
