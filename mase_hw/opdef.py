@@ -266,7 +266,8 @@ class OpDef:
         formats: Tensor names whose format the quantisation configuration may set.
         default_out: Output format when the configuration gives none, from the input formats.
         exact_out: Output format that the arithmetic fixes, whatever is configured: from the formats, the shape of
-            ``data_in_0`` and the attributes. For a place in a tensor, which no scale makes smaller.
+            ``data_in_0`` and the attributes; None if these leave it open. For a place in a tensor, which no scale makes
+            smaller.
         places: Of an op whose input is a place in a table: how many there are, from the shapes of the parameters. The
             input is an unsigned integer that can name each of them, whatever is observed.
         non_negative: Of an op with ``default_out``: it gives 0 for negative numbers, so its result needs no sign.
@@ -301,7 +302,7 @@ class OpDef:
     channel: Callable[[Arithmetic, Mapping[str, Tensor], int], OneChannel | None] | None = None
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
-    exact_out: Callable[[Mapping[str, FixedFormat], Sequence[int], Mapping[str, Any]], FixedFormat] | None = None
+    exact_out: Callable[[Mapping[str, FixedFormat], Sequence[int], Mapping[str, Any]], FixedFormat | None] | None = None
     places: Callable[[Mapping[str, tuple[int, ...]]], int] | None = None
     non_negative: bool = False
     finest: Callable[[str, Mapping[str, FixedFormat]], int | None] | None = None

@@ -97,18 +97,20 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
     names = [name for name in module.parameter_names if getattr(module, name).dtype.is_floating_point]
     if not names and formats["data_in_0"].width > FINE:
         return None
-    low, high = _range(wanted)
     op = module.op
     inner = () if op.inner is None else op.inner.names(module.arithmetic.attributes)
+    # A state begins with what it is given, and has the format of the result.
+    ends = [_range(value) for value in (wanted, *(inputs[1:] if op.inner is not None else ()))]
+    low, high = min(end for end, _ in ends), max(end for _, end in ends)
     # Tables saturate far below; a cell state grows by one a step at most.
     most = float(max(64, *wanted.shape)) if inner else 0.0
     for bits in WEIGHT_BITS:
         try:
             ample = {name: _covering(getattr(module, name), bits) for name in names}
             result = FixedFormat.covering(min(2 * low, 0.0), max(2 * high, 0.0), STATE_BITS if inner else RESULT_BITS)
-            if op.exact_out is not None:  # fractions would be another result, not a finer one
-                result = formats["data_out_0"]
             ample |= {name: FixedFormat.covering(-most, most, INNER_BITS) for name in inner}
+            if op.exact_out is not None:  # where it fixes one, another would be another result, not a finer one
+                result = op.exact_out({**formats, **ample}, inputs[0].shape, module.arithmetic.attributes) or result
             arithmetic = dataclasses.replace(module.arithmetic, formats={**formats, **ample, "data_out_0": result})
             parameters = {name: getattr(module, name) for name in module.parameter_names}
             with torch.no_grad():

@@ -24,34 +24,44 @@ class Recurrence(nn.Module):
         weight: ``W_hh`` with rows unit by unit, ``(H * G, H)``.
         bias: Of a GRU: the part of the bias of ``n`` that its reset gate multiplies, ``(H,)``.
         streaming: A batch ``(N, T, H * G)`` is one sequence, hop after hop, and the state goes on.
+        cells: Of an LSTM: give the cell states as well.
 
     Shapes:
-        ``(..., T, H * G)`` -> ``(..., T, H)``; every sequence begins with the state 0.
+        ``(..., T, H * G)`` -> ``(..., T, H)``, with ``cells`` ``(..., T, H * 2)``: the cell state of a unit beside its
+        state. A sequence begins with the state ``(..., 1, H)``, and an LSTM with the cell state ``(..., 1, H)``, that
+        it is given; else with 0. One that is given for a single sequence is that of all.
     """
 
     mase_leaf = True
 
-    def __init__(self, kind: str, weight: Tensor, bias: Tensor | None = None, streaming: bool = False) -> None:
+    def __init__(
+        self, kind: str, weight: Tensor, bias: Tensor | None = None, streaming: bool = False, cells: bool = False
+    ) -> None:
         super().__init__()
-        self.kind, self.streaming = kind, streaming
+        self.kind, self.streaming, self.cells = kind, streaming, cells
         self.weight = nn.Parameter(weight, requires_grad=weight.requires_grad)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=bias.requires_grad)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, h: Tensor | None = None, c: Tensor | None = None) -> Tensor:
         """The state after every step."""
-        return self.inner(x)["data_out_0"]
+        return self.inner(x, h, c)["data_out_0"]
 
-    def inner(self, x: Tensor) -> dict[str, Tensor]:
-        """The states, and by name what else has a format: ``gate``, what goes into tables, and ``cell``."""
+    def inner(self, x: Tensor, h: Tensor | None = None, c: Tensor | None = None) -> dict[str, Tensor]:
+        """The result, and by name what else has a format: ``gate``, what goes into tables, ``cell`` and ``state``."""
         if self.streaming:
-            return {name: v.reshape(*x.shape[:-1], -1) for name, v in self._steps(joined(x)).items()}
-        return self._steps(x)
+            found = {name: v.reshape(*x.shape[:-1], -1) for name, v in self._steps(joined(x), h, c).items()}
+        else:
+            found = self._steps(x, h, c)
+        if self.cells:
+            found["state"] = found["data_out_0"]
+            found["data_out_0"] = beside(found["state"], found["cell"])
+        return found
 
-    def _steps(self, x: Tensor) -> dict[str, Tensor]:
+    def _steps(self, x: Tensor, h: Tensor | None, c: Tensor | None) -> dict[str, Tensor]:
         step = {"gru": self._gru, "lstm": self._lstm}.get(self.kind, self._rnn)
-        size = self.weight.shape[1]
-        h = x.new_zeros(*x.shape[:-2], size)
-        c, seen = h, list[dict[str, Tensor]]()
+        zero = x.new_zeros(*x.shape[:-2], self.weight.shape[1])
+        h, c = (zero if given is None else given[..., 0, :].expand_as(zero) for given in (h, c))
+        seen = list[dict[str, Tensor]]()
         for t in range(x.shape[-2]):
             found = step(x[..., t, :].reshape(*h.shape, GATES[self.kind]), h, c)
             h, c = found["data_out_0"], found.get("cell", c)
@@ -93,8 +103,16 @@ def joined(x: Tensor) -> Tensor:
     return x.reshape(1, -1, x.shape[-1])
 
 
+def beside(h: Tensor, c: Tensor) -> Tensor:
+    """States ``(..., H)`` and cell states ``(..., H)`` unit by unit, ``(..., H * 2)``."""
+    return torch.stack((h, c), -1).flatten(-2)
+
+
 def inside(module: nn.Module, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-    """What an observer must see inside of a :class:`Recurrence` beside its result."""
+    """What an observer must see of a :class:`Recurrence` beside its result: what it begins with has formats as well."""
     assert isinstance(module, Recurrence)  # the op has no other targets
     found = module.inner(*inputs)
-    return {name: value for name, value in found.items() if name != "data_out_0"}
+    del found["data_out_0"]
+    for name, given in zip(("state" if module.cells else "data_out_0", "cell"), inputs[1:], strict=False):
+        found[name] = torch.cat((given.flatten(), found[name].flatten())) if name in found else given
+    return found

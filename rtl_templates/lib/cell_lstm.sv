@@ -7,7 +7,7 @@
 //
 // Lane 4 * u + k of the sums is gate k of unit u, in the order i, f, g, o. Sigmoids
 // have OUT_WIDTH bits, all of them fraction; tanh has a sign and one fraction bit less.
-// The cell states of TILES tiles lie in a memory, which `start` replaces by zeros.
+// The cell states of TILES tiles lie in a memory, which `in_start` replaces by `in_cell`.
 // tanh(c) is looked up from the upper bits of c, 12 at most.
 //
 // Latency:    5 cycles.
@@ -31,13 +31,15 @@ module cell_lstm #(
     parameter     TANH_FILE      = "",
     parameter     CELL_TANH_FILE = ""
 ) (
-    input  logic                              clk,
-    input  logic                              rst,
-    input  logic [4*UNITS-1:0][SUM_WIDTH-1:0] sums,
-    input  logic                              in_valid,
-    input  logic                              in_start,
-    output logic [  UNITS-1:0][OUT_WIDTH-1:0] out_data,
-    output logic                              out_valid
+    input  logic                               clk,
+    input  logic                               rst,
+    input  logic [4*UNITS-1:0][ SUM_WIDTH-1:0] sums,
+    input  logic                               in_valid,
+    input  logic                               in_start,
+    input  logic [  UNITS-1:0][CELL_WIDTH-1:0] in_cell,
+    output logic [  UNITS-1:0][ OUT_WIDTH-1:0] out_data,
+    output logic [  UNITS-1:0][CELL_WIDTH-1:0] out_cell,
+    output logic                               out_valid
 );
 
   localparam int W = OUT_WIDTH;
@@ -60,10 +62,14 @@ module cell_lstm #(
   logic [             AtW-1:0]                 write_q;
   logic [UNITS*CELL_WIDTH-1:0]                 mem     [TILES];
   logic [           UNITS-1:0][CELL_WIDTH-1:0] old;
+  logic [           UNITS-1:0][CELL_WIDTH-1:0] begin_q;
   logic [           UNITS-1:0][CELL_WIDTH-1:0] cell_q;
+  logic [           UNITS-1:0][CELL_WIDTH-1:0] cell1_q;
+  logic [           UNITS-1:0][CELL_WIDTH-1:0] cell2_q;
 
   assign out_valid = valid_q[4];
-  assign old       = start_q ? '0 : mem[read_q];
+  assign old       = start_q ? begin_q : mem[read_q];
+  assign out_cell  = cell2_q;
 
   always_ff @(posedge clk) begin
     if (rst) begin
@@ -83,6 +89,9 @@ module cell_lstm #(
 
   always_ff @(posedge clk) begin
     start_q <= in_start;
+    begin_q <= in_cell;
+    cell1_q <= cell_q;
+    cell2_q <= cell1_q;
     if (valid_q[2]) begin
       mem[write_q] <= cell_q;
     end

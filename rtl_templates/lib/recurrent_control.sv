@@ -7,21 +7,22 @@
 // LATENCY cycles after their last issue, tile by tile, while the next time step
 // already reads the tiles that are there. Where TILES is below LATENCY, the last tile
 // would be read too early: IDLE steps in which nothing is issued stand between two
-// time steps of a sequence. The first time step of a sequence reads no state, so none
-// stand between sequences. With STREAMING all sequences are one that never ends.
+// time steps of a sequence. The first time step of a sequence reads no state that was
+// written so late, so none stand between sequences, unless PAUSE asks for them. With
+// STREAMING all sequences are one that never ends, and PAUSE must be 1.
 //
 // The state is kept twice, for time steps of even and of odd number: `read_at` is the
 // word of the tile that an issue reads, in the half that the time step before wrote.
 //
 // Latency:    0 cycles; all outputs belong to the issue of the same cycle.
-// Throughput: 1 step per cycle: TIMES * TILES^2 + (TIMES - 1) * IDLE a sequence,
-//             IDLE more with STREAMING.
+// Throughput: 1 step per cycle: TIMES * TILES^2 + (TIMES - 1 + PAUSE) * IDLE a sequence.
 // Golden:     `steps_of` in `mase_hw/ops/recurrent/recurrence.py`.
 module recurrent_control #(
     parameter  int TIMES     = 1,
     parameter  int TILES     = 1,
     parameter  int LATENCY   = 1,
     parameter  int STREAMING = 0,
+    parameter  int PAUSE     = 0,
     localparam int IDLE      = (LATENCY > TILES) ? LATENCY - TILES : 0,
     localparam int AtW       = $clog2(2 * TILES)
 ) (
@@ -32,6 +33,7 @@ module recurrent_control #(
     output logic           first,   // of the issues of a tile of units
     output logic           last,    // of the issues of a tile of units
     output logic           start,   // the first time step of a sequence: no state
+    output logic           fill,    // and the first tile of units: it meets every tile of the state
     output logic [AtW-1:0] read_at
 );
 
@@ -40,14 +42,14 @@ module recurrent_control #(
     $fatal(1, "recurrent_control: TIMES %0d, TILES %0d, LATENCY %0d", TIMES, TILES, LATENCY);
   end
 
-  if (STREAMING < 0 || STREAMING > 1) begin : g_bad_flag
-    // Refuses STREAMING=-1; STREAMING=2
-    $fatal(1, "recurrent_control: STREAMING %0d is 0 or 1", STREAMING);
+  if (STREAMING < 0 || STREAMING > 1 || PAUSE < STREAMING || PAUSE > 1) begin : g_bad_flag
+    // Refuses STREAMING=-1; STREAMING=2; PAUSE=-1; PAUSE=2; STREAMING=1
+    $fatal(1, "recurrent_control: STREAMING %0d, PAUSE %0d, 0 or 1", STREAMING, PAUSE);
   end
 
   logic last_unit;
   logic last_step;
-  logic last_time;
+  logic unit_q;  // behind the first tile of units
   logic time_end;
   logic high_q;
   logic [AtW-1:0] tile_q;
@@ -80,20 +82,23 @@ module recurrent_control #(
       .step(time_end),
       .last(last_step)
   );
-  assign last_time = last_step && (STREAMING == 0);
-
   assign first = tile_q == '0;
+  assign fill = start && !unit_q;
   assign read_at = high_q ? AtW'(TILES) + tile_q : tile_q;
 
   always_ff @(posedge clk) begin
     if (rst) begin
       tile_q <= '0;
+      unit_q <= 1'b0;
       start  <= 1'b1;
       high_q <= 1'b1;
     end else if (issue) begin
       tile_q <= last ? '0 : tile_q + AtW'(1);
+      if (last) begin
+        unit_q <= !last_unit;
+      end
       if (time_end) begin
-        start  <= last_time;
+        start  <= last_step && (STREAMING == 0);
         high_q <= !high_q;
       end
     end
@@ -121,7 +126,7 @@ module recurrent_control #(
       end else if (idle_q) begin
         idle_q <= !idle_last;
       end else begin
-        idle_q <= time_end && !last_time;
+        idle_q <= time_end && (!last_step || PAUSE != 0);
       end
     end
   end

@@ -65,8 +65,7 @@ module recurrent_gru #(
   logic [P-1:0][P-1:0][B_WIDTH-1:0] new_weight;
   logic [2*P-1:0][IN_WIDTH-1:0] gate_in;
   logic [P-1:0][IN_WIDTH-1:0] new_in;
-  logic [P-1:0][IN_WIDTH-1:0] new_in_q;
-  logic [Wait-1:0][P-1:0][IN_WIDTH-1:0] wait_q;
+  logic [P-1:0][IN_WIDTH-1:0] new_wait;
   logic [2*P-1:0][SumW-1:0] sums;
   logic [P-1:0][NewW-1:0] new_sums;
   logic new_valid;
@@ -86,12 +85,16 @@ module recurrent_gru #(
     assign new_in[u] = data[3*u+2];
   end
 
-  always_ff @(posedge clk) begin
-    if (issue && first) begin
-      new_in_q <= new_in;
-    end
-    wait_q <= {wait_q[Wait-2:0], first ? new_in : new_in_q};
-  end
+  recurrent_hold #(
+      .WIDTH(P * IN_WIDTH),
+      .DELAY(Wait)
+  ) u_wait (
+      .clk     (clk),
+      .issue   (issue),
+      .first   (first),
+      .in_data (new_in),
+      .out_data(new_wait)
+  );
 
   recurrent_sums #(
       .LANES      (2 * P),
@@ -179,7 +182,7 @@ module recurrent_gru #(
       .rst      (rst),
       .sums     (sums),
       .hidden   (new_sums),
-      .in_new   (wait_q[Wait-1]),
+      .in_new   (new_wait),
       .in_valid (sum_valid),
       .in_start (start_q[SumLatency-1]),
       .old_read (old_read),

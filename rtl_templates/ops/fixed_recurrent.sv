@@ -18,13 +18,17 @@
 // tile of units takes its beat of x, and with HAS_BIAS its beat of biases.
 //
 // The state begins with zeros in every sequence (dimensions 2 of the input count them),
-// with STREAMING only after a reset. A time step reads tiles of the state as soon as the
+// with STREAMING only after a reset; with HAS_STATE it begins with a frame of DATA_IN_1,
+// and a cell state with one of DATA_IN_2, a tile each time a tile is first needed. With
+// CELLS the result has the cell state of a unit beside its state, which has the format
+// STATE then. A time step reads tiles of the state as soon as the
 // one before has written them (idle steps: see recurrent_control). The pipeline behind
 // the issue never stops: the last issue of a tile waits for a slot of the output FIFO.
 //
 // Latency:    first input beat accepted in t, first output beat valid in t + TILES - 1 + D,
 //             D = 5 + $clog2(P) for KIND 0 and 1, 9 + $clog2(P) else.
-// Throughput: TIMES * TILES^2 + (TIMES - 1 + STREAMING) * max(0, D - TILES) cycles a sequence.
+// Throughput: TIMES * TILES^2 + (TIMES - 1 + PAUSE) * max(0, D - TILES) cycles a sequence;
+//             PAUSE is 1 with STREAMING, and of a GRU with HAS_STATE and TIMES 1.
 // Golden:     `mase_hw/ops/recurrent/recurrence.py`.
 module fixed_recurrent #(
     parameter int DATA_IN_0_PRECISION_0 = 8,
@@ -49,6 +53,25 @@ module fixed_recurrent #(
     parameter int BIAS_SIGNED = 1,
     parameter int BIAS_TENSOR_SIZE_DIM_0 = 1,
     parameter int BIAS_PARALLELISM_DIM_0 = 1,
+    parameter int HAS_STATE = 0,
+    parameter int DATA_IN_1_PRECISION_0 = 8,
+    parameter int DATA_IN_1_PRECISION_1 = 0,
+    parameter int DATA_IN_1_SIGNED = 1,
+    parameter int DATA_IN_1_TENSOR_SIZE_DIM_0 = 1,
+    parameter int DATA_IN_1_TENSOR_SIZE_DIM_1 = 1,
+    parameter int DATA_IN_1_TENSOR_SIZE_DIM_2 = 1,
+    parameter int DATA_IN_1_PARALLELISM_DIM_0 = 1,
+    parameter int DATA_IN_1_PARALLELISM_DIM_1 = 1,
+    parameter int DATA_IN_1_PARALLELISM_DIM_2 = 1,
+    parameter int DATA_IN_2_PRECISION_0 = 8,
+    parameter int DATA_IN_2_PRECISION_1 = 0,
+    parameter int DATA_IN_2_SIGNED = 1,
+    parameter int DATA_IN_2_TENSOR_SIZE_DIM_0 = 1,
+    parameter int DATA_IN_2_TENSOR_SIZE_DIM_1 = 1,
+    parameter int DATA_IN_2_TENSOR_SIZE_DIM_2 = 1,
+    parameter int DATA_IN_2_PARALLELISM_DIM_0 = 1,
+    parameter int DATA_IN_2_PARALLELISM_DIM_1 = 1,
+    parameter int DATA_IN_2_PARALLELISM_DIM_2 = 1,
     parameter int DATA_OUT_0_PRECISION_0 = 8,
     parameter int DATA_OUT_0_PRECISION_1 = 0,
     parameter int DATA_OUT_0_SIGNED = 1,
@@ -60,6 +83,9 @@ module fixed_recurrent #(
     parameter int DATA_OUT_0_PARALLELISM_DIM_2 = 1,
     parameter int KIND = 1,
     parameter int STREAMING = 0,
+    parameter int CELLS = 0,
+    parameter int STATE_PRECISION_0 = 8,
+    parameter int STATE_PRECISION_1 = 0,
     parameter int GATE_PRECISION_0 = 12,
     parameter int GATE_PRECISION_1 = 0,
     parameter int CELL_PRECISION_0 = 12,
@@ -70,8 +96,11 @@ module fixed_recurrent #(
     parameter TANH_FILE = "",
     parameter CELL_TANH_FILE = "",
     localparam int G = (KIND == 2) ? 3 : (KIND == 3) ? 4 : 1,
-    localparam int P = DATA_OUT_0_PARALLELISM_DIM_0,
-    localparam int BL = BIAS_PARALLELISM_DIM_0
+    localparam int P = WEIGHT_PARALLELISM_DIM_0,
+    localparam int BL = BIAS_PARALLELISM_DIM_0,
+    localparam int HL = DATA_IN_1_PARALLELISM_DIM_0,
+    localparam int CL = DATA_IN_2_PARALLELISM_DIM_0,
+    localparam int OL = DATA_OUT_0_PARALLELISM_DIM_0
 ) (
     input  logic                                                               clk,
     input  logic                                                               rst,
@@ -84,24 +113,70 @@ module fixed_recurrent #(
     input  logic [                         BL-1:0][      BIAS_PRECISION_0-1:0] bias,
     input  logic                                                               bias_valid,
     output logic                                                               bias_ready,
-    output logic [                          P-1:0][DATA_OUT_0_PRECISION_0-1:0] data_out_0,
+    input  logic [                         HL-1:0][ DATA_IN_1_PRECISION_0-1:0] data_in_1,
+    input  logic                                                               data_in_1_valid,
+    output logic                                                               data_in_1_ready,
+    input  logic [                         CL-1:0][ DATA_IN_2_PRECISION_0-1:0] data_in_2,
+    input  logic                                                               data_in_2_valid,
+    output logic                                                               data_in_2_ready,
+    output logic [                         OL-1:0][DATA_OUT_0_PRECISION_0-1:0] data_out_0,
     output logic                                                               data_out_0_valid,
     input  logic                                                               data_out_0_ready
 );
 
-  localparam int Units = DATA_OUT_0_TENSOR_SIZE_DIM_0;
+  localparam int Units = WEIGHT_TENSOR_SIZE_DIM_0;
+  localparam int OutUnits = Units * (1 + CELLS);
   localparam int Times = DATA_OUT_0_TENSOR_SIZE_DIM_1;
+  localparam int Sequences = DATA_OUT_0_TENSOR_SIZE_DIM_2;
   localparam int InW = DATA_IN_0_PRECISION_0;
-  localparam int OutW = DATA_OUT_0_PRECISION_0;
+  localparam int OutW = (CELLS != 0) ? STATE_PRECISION_0 : DATA_OUT_0_PRECISION_0;
+  localparam int OutFrac = (CELLS != 0) ? STATE_PRECISION_1 : DATA_OUT_0_PRECISION_1;
+  localparam int OutSigned = (CELLS != 0) ? 1 : DATA_OUT_0_SIGNED;
+  localparam int HasCell = (HAS_STATE != 0 && KIND == 3) ? 1 : 0;
 
   // ---- Parameter checks: everything that appears twice must agree.
   if (KIND < 0 || KIND > 3 || DATA_IN_0_SIGNED != 1 || WEIGHT_SIGNED != 1) begin : g_bad_kind
     // Refuses KIND=-1; KIND=4; DATA_IN_0_SIGNED=0; WEIGHT_SIGNED=0
     $fatal(1, "fixed_recurrent: KIND %0d must be 0 to 3; input and weights have signs", KIND);
   end
-  if (Units < 1 || Times < 1 || DATA_OUT_0_TENSOR_SIZE_DIM_2 < 1 || P < 1) begin : g_bad_size
-    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_*=0; DATA_OUT_0_PARALLELISM_DIM_0=0
-    $fatal(1, "fixed_recurrent: tensor sizes and parallelism must be at least 1");
+  if (Units < 1 || Times < 1 || DATA_OUT_0_TENSOR_SIZE_DIM_2 < 1 || P < 1 ||
+      DATA_OUT_0_TENSOR_SIZE_DIM_0 != OutUnits || OL != P * (1 + CELLS)) begin : g_bad_size
+    // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_*=0; DATA_OUT_0_PARALLELISM_DIM_0=0;
+    // WEIGHT_TENSOR_SIZE_DIM_0=0; WEIGHT_PARALLELISM_DIM_0=0
+    $fatal(
+        1,
+        "fixed_recurrent: sizes must be at least 1, DATA_OUT_0 must have %0d features in %0d lanes",
+        OutUnits,
+        P * (1 + CELLS)
+    );
+  end
+  if (HAS_STATE < 0 || HAS_STATE > 1 || (HAS_STATE != 0 && STREAMING != 0) ||
+      DATA_IN_1_PRECISION_0 < 1 || DATA_IN_1_SIGNED < 0 || DATA_IN_1_SIGNED > 1 ||
+      DATA_IN_2_PRECISION_0 < 1 || DATA_IN_2_SIGNED < 0 || DATA_IN_2_SIGNED > 1) begin : g_bad_state
+    // Refuses HAS_STATE=-1; HAS_STATE=2; HAS_STATE=1, STREAMING=1; DATA_IN_[12]_PRECISION_0=0;
+    // DATA_IN_[12]_SIGNED=2; DATA_IN_[12]_SIGNED=-1
+    $fatal(1, "fixed_recurrent: HAS_STATE %0d is 0 or 1, and 0 with STREAMING", HAS_STATE);
+  end
+  if (DATA_IN_1_TENSOR_SIZE_DIM_0 != Units || HL != P || DATA_IN_1_PARALLELISM_DIM_1 != 1 ||
+      DATA_IN_1_PARALLELISM_DIM_2 != 1 || DATA_IN_1_TENSOR_SIZE_DIM_1 != 1 ||
+      DATA_IN_1_TENSOR_SIZE_DIM_2 != ((HAS_STATE != 0) ? Sequences : 1)) begin : g_bad_begin
+    // Refuses DATA_IN_1_TENSOR_SIZE_DIM_*=0; DATA_IN_1_PARALLELISM_DIM_*=0;
+    // HAS_STATE=1, DATA_IN_1_TENSOR_SIZE_DIM_2=2
+    $fatal(1, "fixed_recurrent: DATA_IN_1 must be a state, %0d units in %0d lanes", Units, P);
+  end
+  if (DATA_IN_2_TENSOR_SIZE_DIM_0 != Units || CL != P || DATA_IN_2_PARALLELISM_DIM_1 != 1 ||
+      DATA_IN_2_PARALLELISM_DIM_2 != 1 || DATA_IN_2_TENSOR_SIZE_DIM_1 != 1 ||
+      DATA_IN_2_TENSOR_SIZE_DIM_2 != ((HasCell != 0) ? Sequences : 1)) begin : g_bad_begin_cell
+    // Refuses DATA_IN_2_TENSOR_SIZE_DIM_*=0; DATA_IN_2_PARALLELISM_DIM_*=0
+    $fatal(1, "fixed_recurrent: DATA_IN_2 must be a cell state, %0d units in %0d lanes", Units, P);
+  end
+  if (CELLS < 0 || CELLS > 1 || (CELLS != 0 && (KIND != 3 || DATA_OUT_0_SIGNED != 1 ||
+      DATA_OUT_0_PRECISION_1 < STATE_PRECISION_1 || DATA_OUT_0_PRECISION_1 < CELL_PRECISION_1 ||
+      DATA_OUT_0_PRECISION_0 - DATA_OUT_0_PRECISION_1 < STATE_PRECISION_0 - STATE_PRECISION_1 ||
+      DATA_OUT_0_PRECISION_0 - DATA_OUT_0_PRECISION_1 < CELL_PRECISION_0 - CELL_PRECISION_1))
+  ) begin : g_bad_cells
+    // Refuses CELLS=-1; CELLS=2
+    $fatal(1, "fixed_recurrent: CELLS %0d is 0 or 1, of an LSTM; DATA_OUT_0 holds both", CELLS);
   end
   if (DATA_IN_0_TENSOR_SIZE_DIM_0 != G * Units || DATA_IN_0_TENSOR_SIZE_DIM_1 != Times ||
       DATA_IN_0_TENSOR_SIZE_DIM_2 != DATA_OUT_0_TENSOR_SIZE_DIM_2) begin : g_bad_rows
@@ -114,9 +189,9 @@ module fixed_recurrent #(
     // Refuses DATA_IN_0_PARALLELISM_DIM_*=0; DATA_OUT_0_PARALLELISM_DIM_[12]=2
     $fatal(1, "fixed_recurrent: DATA_IN_0_PARALLELISM_DIM_0 must be %0d", G * P);
   end
-  if (WEIGHT_TENSOR_SIZE_DIM_0 != Units || WEIGHT_TENSOR_SIZE_DIM_1 != G * Units ||
-      WEIGHT_PARALLELISM_DIM_0 != P || WEIGHT_PARALLELISM_DIM_1 != G * P) begin : g_bad_weight
-    // Refuses WEIGHT_TENSOR_SIZE_DIM_*=0; WEIGHT_PARALLELISM_DIM_*=0
+  if (WEIGHT_TENSOR_SIZE_DIM_1 != G * Units ||
+      WEIGHT_PARALLELISM_DIM_1 != G * P) begin : g_bad_weight
+    // Refuses WEIGHT_TENSOR_SIZE_DIM_1=0; WEIGHT_PARALLELISM_DIM_1=0
     $fatal(1, "fixed_recurrent: WEIGHT must be %0d by %0d", Units, G * Units);
   end
   if (HAS_BIAS < 0 || HAS_BIAS > 1 || (HAS_BIAS != 0 && KIND != 2) || BL < 1 ||
@@ -129,9 +204,9 @@ module fixed_recurrent #(
     $fatal(1, "fixed_recurrent: BIAS_TENSOR_SIZE_DIM_0, BIAS_PARALLELISM_DIM_0 differ from data");
   end
   if (GATE_PRECISION_0 < 1 || GATE_PRECISION_0 > 12 || CELL_PRECISION_0 < 1 || OutW < 1 ||
-      InW < 1 || WEIGHT_PRECISION_0 < 1) begin : g_bad_inner
+      InW < 1 || WEIGHT_PRECISION_0 < 1 || STATE_PRECISION_0 < 1) begin : g_bad_inner
     // Refuses GATE_PRECISION_0=0; GATE_PRECISION_0=13; CELL_PRECISION_0=0; DATA_*_0_PRECISION_0=0;
-    // WEIGHT_PRECISION_0=0
+    // WEIGHT_PRECISION_0=0; STATE_PRECISION_0=0
     $fatal(1, "fixed_recurrent: GATE_PRECISION_0 is 1 to 12, the others 1 or more");
   end
 
@@ -149,8 +224,11 @@ module fixed_recurrent #(
   logic               first;
   logic               last;
   logic               start;
+  logic               fill;
   logic               bias_ok;
   logic               in_ok;
+  logic               state_ok;
+  logic               cell_ok;
   logic               slot_ok;
   logic               issue;
   logic               reserve;
@@ -161,10 +239,19 @@ module fixed_recurrent #(
   assign in_ok = !first || data_in_0_valid;
   assign bias_ok = (HAS_BIAS == 0) || !first || bias_valid;
   assign slot_ok = !last || (credit_q != '0);
-  assign issue = busy && weight_valid && in_ok && bias_ok && slot_ok;
-  assign weight_ready = busy && in_ok && bias_ok && slot_ok;
-  assign data_in_0_ready = busy && first && weight_valid && bias_ok && slot_ok;
-  assign bias_ready = (HAS_BIAS != 0) && busy && first && weight_valid && in_ok && slot_ok;
+  assign state_ok = (HAS_STATE == 0) || !fill || data_in_1_valid;
+  assign cell_ok = (HasCell == 0) || !start || !first || data_in_2_valid;
+  assign weight_ready = busy && in_ok && bias_ok && state_ok && cell_ok && slot_ok;
+  assign issue = weight_ready && weight_valid;
+  // Each is ready if all others are there.
+  assign data_in_0_ready = busy && first && weight_valid && bias_ok && state_ok && cell_ok &&
+                           slot_ok;
+  assign bias_ready = (HAS_BIAS != 0) && busy && first && weight_valid && in_ok && state_ok &&
+                      cell_ok && slot_ok;
+  assign data_in_1_ready = (HAS_STATE != 0) && busy && fill && weight_valid && in_ok && bias_ok &&
+                           cell_ok && slot_ok;
+  assign data_in_2_ready = (HasCell != 0) && busy && start && first && weight_valid && in_ok &&
+                           bias_ok && state_ok && slot_ok;
   assign reserve = issue && last;
   assign pop = data_out_0_valid && data_out_0_ready;
 
@@ -172,7 +259,9 @@ module fixed_recurrent #(
       .TIMES    (Times),
       .TILES    (Tiles),
       .LATENCY  (Latency),
-      .STREAMING(STREAMING)
+      .STREAMING(STREAMING),
+      // A GRU reads the state that a sequence begins with once more, with its results.
+      .PAUSE    ((STREAMING != 0 || (HAS_STATE != 0 && KIND == 2 && Times == 1)) ? 1 : 0)
   ) u_control (
       .clk    (clk),
       .rst    (rst),
@@ -181,6 +270,7 @@ module fixed_recurrent #(
       .first  (first),
       .last   (last),
       .start  (start),
+      .fill   (fill),
       .read_at(read_at)
   );
 
@@ -201,8 +291,6 @@ module fixed_recurrent #(
   logic [     P-1:0][OutW-1:0] result;
   logic                        result_valid;
 
-  assign act = start ? '0 : mem[read_at];
-
   always_ff @(posedge clk) begin
     if (rst) begin
       write_q <= '0;
@@ -211,20 +299,88 @@ module fixed_recurrent #(
     end
   end
 
-  always_ff @(posedge clk) begin
-    if (result_valid) begin
-      mem[write_q] <= result;
+  if (HAS_STATE == 0) begin : g_zeros
+    assign act = start ? '0 : mem[read_at];
+    unread u_unread_state (.unused(&{data_in_1, data_in_1_valid, fill}));
+
+    always_ff @(posedge clk) begin
+      if (result_valid) begin
+        mem[write_q] <= result;
+      end
     end
+  end else begin : g_begin
+    // Results of the last time step are no state of anything: the next sequence has its own.
+    logic [P-1:0][OutW-1:0] given;
+    logic tile_last;
+    logic final_step;
+    logic keep;
+
+    for (genvar u = 0; u < P; u++) begin : g_unit
+      fixed_cast_unit #(
+          .IN_WIDTH  (DATA_IN_1_PRECISION_0),
+          .IN_FRAC   (DATA_IN_1_PRECISION_1),
+          .IN_SIGNED (DATA_IN_1_SIGNED),
+          .OUT_WIDTH (OutW),
+          .OUT_FRAC  (OutFrac),
+          .OUT_SIGNED(OutSigned),
+          .ROUNDING  (ROUNDING),
+          .OVERFLOW  (OVERFLOW)
+      ) u_given (
+          .in_data (data_in_1[u]),
+          .out_data(given[u])
+      );
+    end
+
+    loop_counter #(
+        .COUNT(Tiles)
+    ) u_tile (
+        .clk (clk),
+        .rst (rst),
+        .step(result_valid),
+        .last(tile_last)
+    );
+
+    loop_counter #(
+        .COUNT(Times)
+    ) u_time (
+        .clk (clk),
+        .rst (rst),
+        .step(result_valid && tile_last),
+        .last(final_step)
+    );
+
+    assign act  = fill ? given : mem[read_at];
+    assign keep = result_valid && !final_step;
+
+    always_ff @(posedge clk) begin
+      if (keep || (issue && fill)) begin
+        mem[keep?write_q : read_at] <= keep ? result : given;
+      end
+    end
+
+    invariant #(
+        .MESSAGE("a sequence begins while results of the one before are still kept")
+    ) u_begin (
+        .clk   (clk),
+        .rst   (rst),
+        .broken(keep && issue && fill)
+    );
   end
 
   // ---- Sums and the cell. Sums of W h with start values of another format, exactly.
-  localparam int DotFrac = DATA_OUT_0_PRECISION_1 + WEIGHT_PRECISION_1;
+  localparam int DotFrac = OutFrac + WEIGHT_PRECISION_1;
   localparam int DotW = OutW + WEIGHT_PRECISION_0 + $clog2(P) + $clog2(Tiles);
   localparam int InFrac = DATA_IN_0_PRECISION_1;
   localparam int SumFrac = (InFrac > DotFrac) ? InFrac : DotFrac;
   localparam int SumDotW = DotW + SumFrac - DotFrac;
   localparam int SumInW = InW + SumFrac - InFrac;
   localparam int SumW = ((SumDotW > SumInW) ? SumDotW : SumInW) + 1;
+
+  logic [P-1:0][CELL_PRECISION_0-1:0] cells;
+
+  if (HasCell == 0) begin : g_no_begin
+    unread u_unread_cell (.unused(&{data_in_2, data_in_2_valid}));
+  end
 
   if (KIND != 2) begin : g_plain
     logic [G*P-1:0][SumW-1:0] sums;
@@ -235,8 +391,8 @@ module fixed_recurrent #(
         .N          (P),
         .RUN        (Tiles),
         .A_WIDTH    (OutW),
-        .A_FRAC     (DATA_OUT_0_PRECISION_1),
-        .A_SIGNED   (DATA_OUT_0_SIGNED),
+        .A_FRAC     (OutFrac),
+        .A_SIGNED   (OutSigned),
         .B_WIDTH    (WEIGHT_PRECISION_0),
         .B_FRAC     (WEIGHT_PRECISION_1),
         .START_WIDTH(InW),
@@ -265,6 +421,40 @@ module fixed_recurrent #(
         start_q <= {start_q[SumLatency-2:0], start};
       end
 
+      // The cell state that a tile of a sequence begins with, when its sums come out.
+      logic [P-1:0][CELL_PRECISION_0-1:0] begin_cell;
+      if (HasCell != 0) begin : g_cell
+        logic [P-1:0][CELL_PRECISION_0-1:0] given;
+        for (genvar u = 0; u < P; u++) begin : g_unit
+          fixed_cast_unit #(
+              .IN_WIDTH  (DATA_IN_2_PRECISION_0),
+              .IN_FRAC   (DATA_IN_2_PRECISION_1),
+              .IN_SIGNED (DATA_IN_2_SIGNED),
+              .OUT_WIDTH (CELL_PRECISION_0),
+              .OUT_FRAC  (CELL_PRECISION_1),
+              .OUT_SIGNED(1),
+              .ROUNDING  (ROUNDING),
+              .OVERFLOW  (OVERFLOW)
+          ) u_given (
+              .in_data (data_in_2[u]),
+              .out_data(given[u])
+          );
+        end
+
+        recurrent_hold #(
+            .WIDTH(P * CELL_PRECISION_0),
+            .DELAY(SumLatency)
+        ) u_hold (
+            .clk     (clk),
+            .issue   (issue),
+            .first   (first),
+            .in_data (given),
+            .out_data(begin_cell)
+        );
+      end else begin : g_no_cell
+        assign begin_cell = '0;
+      end
+
       cell_lstm #(
           .UNITS         (P),
           .TILES         (Tiles),
@@ -275,8 +465,8 @@ module fixed_recurrent #(
           .CELL_WIDTH    (CELL_PRECISION_0),
           .CELL_FRAC     (CELL_PRECISION_1),
           .OUT_WIDTH     (OutW),
-          .OUT_FRAC      (DATA_OUT_0_PRECISION_1),
-          .OUT_SIGNED    (DATA_OUT_0_SIGNED),
+          .OUT_FRAC      (OutFrac),
+          .OUT_SIGNED    (OutSigned),
           .ROUNDING      (ROUNDING),
           .OVERFLOW      (OVERFLOW),
           .SIGMOID_FILE  (SIGMOID_FILE),
@@ -288,10 +478,13 @@ module fixed_recurrent #(
           .sums     (sums),
           .in_valid (sum_valid),
           .in_start (start_q[SumLatency-1]),
+          .in_cell  (begin_cell),
           .out_data (result),
+          .out_cell (cells),
           .out_valid(result_valid)
       );
     end else begin : g_rnn
+      assign cells = '0;
       cell_rnn #(
           .UNITS     (P),
           .RELU      ((KIND == 0) ? 1 : 0),
@@ -300,8 +493,8 @@ module fixed_recurrent #(
           .GATE_WIDTH(GATE_PRECISION_0),
           .GATE_FRAC (GATE_PRECISION_1),
           .OUT_WIDTH (OutW),
-          .OUT_FRAC  (DATA_OUT_0_PRECISION_1),
-          .OUT_SIGNED(DATA_OUT_0_SIGNED),
+          .OUT_FRAC  (OutFrac),
+          .OUT_SIGNED(OutSigned),
           .ROUNDING  (ROUNDING),
           .OVERFLOW  (OVERFLOW),
           .TANH_FILE (TANH_FILE)
@@ -315,6 +508,7 @@ module fixed_recurrent #(
       );
     end
   end else begin : g_gru
+    assign cells = '0;
     localparam int BiasW = (HAS_BIAS != 0) ? BIAS_PRECISION_0 : 1;
     logic [AtW-1:0] old_at;
     logic [P-1:0][BiasW-1:0] new_bias;
@@ -338,8 +532,8 @@ module fixed_recurrent #(
         .GATE_WIDTH  (GATE_PRECISION_0),
         .GATE_FRAC   (GATE_PRECISION_1),
         .OUT_WIDTH   (OutW),
-        .OUT_FRAC    (DATA_OUT_0_PRECISION_1),
-        .OUT_SIGNED  (DATA_OUT_0_SIGNED),
+        .OUT_FRAC    (OutFrac),
+        .OUT_SIGNED  (OutSigned),
         .ROUNDING    (ROUNDING),
         .OVERFLOW    (OVERFLOW),
         .SIGMOID_FILE(SIGMOID_FILE),
@@ -350,7 +544,7 @@ module fixed_recurrent #(
         .issue    (issue),
         .first    (first),
         .last     (last),
-        .start    (start),
+        .start    (start && (HAS_STATE == 0)),
         .act      (act),
         .weight   (weight),
         .data     (data_in_0),
@@ -366,20 +560,49 @@ module fixed_recurrent #(
   logic               fifo_ready;
   logic [CreditW-1:0] fifo_count;
 
-  stream_fifo #(
-      .WIDTH(P * OutW),
-      .DEPTH(FifoDepth)
-  ) u_fifo (
-      .clk      (clk),
-      .rst      (rst),
-      .in_data  (result),
-      .in_valid (result_valid),
-      .in_ready (fifo_ready),
-      .out_data (data_out_0),
-      .out_valid(data_out_0_valid),
-      .out_ready(data_out_0_ready),
-      .count    (fifo_count)
-  );
+  if (CELLS == 0) begin : g_states
+    stream_fifo #(
+        .WIDTH(P * OutW),
+        .DEPTH(FifoDepth)
+    ) u_fifo (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (result),
+        .in_valid (result_valid),
+        .in_ready (fifo_ready),
+        .out_data (data_out_0),
+        .out_valid(data_out_0_valid),
+        .out_ready(data_out_0_ready),
+        .count    (fifo_count)
+    );
+    unread u_unread_cells (.unused(&cells));
+  end else begin : g_cells
+    logic [P-1:0][OutW-1:0] out_state;
+    logic [P-1:0][CELL_PRECISION_0-1:0] out_cell;
+
+    stream_fifo #(
+        .WIDTH(P * (OutW + CELL_PRECISION_0)),
+        .DEPTH(FifoDepth)
+    ) u_fifo (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  ({cells, result}),
+        .in_valid (result_valid),
+        .in_ready (fifo_ready),
+        .out_data ({out_cell, out_state}),
+        .out_valid(data_out_0_valid),
+        .out_ready(data_out_0_ready),
+        .count    (fifo_count)
+    );
+
+    // Exactly: the result holds both.
+    for (genvar u = 0; u < P; u++) begin : g_unit
+      assign data_out_0[2*u] = DATA_OUT_0_PRECISION_0'(signed'(out_state[u])) <<<
+                               (DATA_OUT_0_PRECISION_1 - OutFrac);
+      assign data_out_0[2*u+1] = DATA_OUT_0_PRECISION_0'(signed'(out_cell[u])) <<<
+                                 (DATA_OUT_0_PRECISION_1 - CELL_PRECISION_1);
+    end
+  end
 
   invariant #(
       .MESSAGE("a result meets a full output FIFO")

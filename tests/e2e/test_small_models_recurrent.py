@@ -57,6 +57,33 @@ class Tagger(nn.Module):
         return result
 
 
+class Translate(nn.Module):
+    """What an LSTM has seen is what another begins with; its last cell states are a result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = nn.LSTM(3, 4, batch_first=True), nn.LSTM(2, 4, batch_first=True)
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        _, states = self.encoder(x)
+        output, (_, c) = self.decoder(y, states)
+        return output, c
+
+
+class Learned(nn.Module):
+    """Sequences begin with a state that was learned, or with one that comes with them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru, self.rnn = nn.GRU(3, 3, batch_first=True), nn.RNN(3, 5, batch_first=True)
+        self.begin = nn.Parameter(torch.tensor([[[1.5, -0.25, 0.75]]]))
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        states = self.gru(x, self.begin.expand(1, x.shape[0], 3))[0]
+        result: Tensor = self.rnn(states, h)[0]
+        return result
+
+
 class Block(nn.Module):
     """Causal dilated convolutions with a gate, and a residual path (van den Oord et al., WaveNet, arXiv:1609.03499)."""
 
@@ -120,7 +147,7 @@ def test_bits_and_cycles(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [nn.RNN, nn.GRU, nn.RNNCell, nn.GRUCell, nn.Linear], ids=lambda make: str(make.__name__)
+    "make", [nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.Linear], ids=lambda make: str(make.__name__)
 )
 def test_a_layer_is_a_model(make: type[nn.Module], tmp_path: Path) -> None:
     """Without a model around it, with all of its results; and with a state as an input, where it takes one."""
@@ -130,7 +157,8 @@ def test_a_layer_is_a_model(make: type[nn.Module], tmp_path: Path) -> None:
     frame = 4 if issubclass(make, nn.RNNBase) else 1
     config = {"vectors": {"faults": 16}}
     design = mase_hw.compile(layer, x[:frame], config, out=tmp_path / "design", calibration=[x[:frame], x[-frame:]])
-    assert len([p for p in design.manifest["ports"] if p["direction"] == "out"]) == (2 if frame == 4 else 1)
+    results = 1 if frame == 1 else 3 if make is nn.LSTM else 2
+    assert len([p for p in design.manifest["ports"] if p["direction"] == "out"]) == results
     assert design.simulate(x, work_dir=tmp_path / "work").passed
     if issubclass(make, nn.RNNCellBase):
         both = x, torch.randn(6, 4)
@@ -138,6 +166,39 @@ def test_a_layer_is_a_model(make: type[nn.Module], tmp_path: Path) -> None:
         assert design.simulate(both, work_dir=tmp_path / "work-two").passed
 
 
-def test_the_cell_state_of_a_whole_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="c_n"):
-        mase_hw.compile(nn.LSTM(3, 4), torch.randn(4, 1, 3), out=tmp_path / "design")
+@pytest.mark.parametrize(
+    ("make", "shapes", "begun"),
+    [(Translate, ((1, 3, 3), (1, 2, 2)), 1), (Learned, ((1, 4, 3), (1, 1, 5)), 2)],
+    ids=["translate", "learned"],
+)
+def test_states_that_sequences_begin_with(
+    make: type[nn.Module], shapes: tuple[tuple[int, ...], ...], begun: int, tmp_path: Path
+) -> None:
+    torch.manual_seed(8)
+    model = make().eval()
+    frames = [tuple(torch.randn(shape) for shape in shapes) for _ in range(5)]
+    x = tuple(torch.cat(each) for each in zip(*frames, strict=True))
+    config = {"vectors": {"faults": 16}}
+    design = mase_hw.compile(model, frames[0], config, out=tmp_path / "design", calibration=frames, vectors=x)
+    full = design.simulate(work_dir=tmp_path / "work")
+    assert full.passed and design.timing["exact"]
+    assert (full.interval, full.fill) == (design.timing["interval"], design.timing["fill"])
+    assert design.simulate(x, work_dir=tmp_path / "work", stalls=0.4, seed=3).passed
+    layers = [i for i in design.manifest["instances"] if i["module"] == "fixed_recurrent"]
+    assert sum(i["parameters"]["HAS_STATE"] for i in layers) == begun
+    with torch.no_grad():
+        wanted, found = (torch.cat([_flat(m(*frame)) for frame in frames]) for m in (model, design.model))
+    assert (wanted - found).square().mean() < 0.01 * wanted.square().mean()
+
+
+def _flat(found: Tensor | tuple[Tensor, ...]) -> Tensor:
+    return torch.cat([each.flatten() for each in ((found,) if isinstance(found, Tensor) else found)])
+
+
+def test_a_stream_has_no_other_begin_than_zero(tmp_path: Path) -> None:
+    """A hop goes on with the state behind the last one, and a reset makes it zero."""
+    model, x = Learned(), (torch.randn(1, 4, 3), torch.randn(1, 1, 5))
+    with pytest.raises(UnsupportedError, match="begins with a state") as caught:
+        mase_hw.compile(model, x, {"streaming": True}, out=tmp_path / "design")
+    assert "gru" in str(caught.value) and "rnn" in str(caught.value)
+    assert not (tmp_path / "design").exists()

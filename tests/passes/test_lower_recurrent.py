@@ -24,8 +24,13 @@ class Reads(nn.Module):
         if self.part == "cell":
             output, (_, c) = self.layer(x)
             return c
-        if self.part == "initial":
-            return self.layer(x, torch.ones(1, 1, 3, dtype=x.dtype))[0]
+        if self.part == "last cell":
+            output, (_, c) = self.layer(x)
+            return c[-1]
+        if self.part == "joined":
+            return torch.cat(self.layer(x)[1])
+        if self.part == "everything":
+            return self.layer(x)
         if self.part == "lstm":
             output, (h, c) = self.layer(x)
         else:
@@ -41,6 +46,10 @@ LAYERS = {
     "gru without biases": (nn.GRU(2, 3, bias=False), "output"),
     "lstm": (nn.LSTM(2, 3, num_layers=3, batch_first=True), "lstm"),
     "lstm both ways, time first": (nn.LSTM(2, 3, bidirectional=True), "lstm"),
+    "cell states": (nn.LSTM(2, 3, num_layers=2, bidirectional=True, batch_first=True), "cell"),
+    "one cell state": (nn.LSTM(2, 3, num_layers=2), "last cell"),
+    "all of an lstm": (nn.LSTM(2, 3, num_layers=2), "everything"),
+    "all of a gru": (nn.GRU(2, 3, num_layers=2), "everything"),
 }
 
 
@@ -64,28 +73,116 @@ def test_without_a_dimension_of_sequences() -> None:
     torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-12)
 
 
-class FromZeros(nn.Module):
-    """Initial states as tutorials write them: zeros for as many sequences as there are."""
+class Begins(nn.Module):
+    """A layer whose sequences begin with states: stored, given, or one of each."""
 
-    def __init__(self, layer: nn.RNNBase) -> None:
+    def __init__(self, layer: nn.RNNBase, given: str) -> None:
         super().__init__()
-        self.layer = layer
+        self.layer, self.given = layer, given
+        shape = (layer.num_layers * (2 if layer.bidirectional else 1), 2, layer.hidden_size)
+        self.h0 = nn.Parameter(torch.randn(shape, generator=torch.Generator().manual_seed(3)))
+        self.register_buffer("c0", torch.randn(shape, generator=torch.Generator().manual_seed(4)))
 
-    def forward(self, x: Tensor) -> Tensor:
-        h = torch.zeros(1, x.size(0), 3, dtype=x.dtype)
-        states = (h, x.new_zeros(1, x.shape[0], 3)) if isinstance(self.layer, nn.LSTM) else h
-        result: Tensor = self.layer(x, states)[0]
-        return result
+    def forward(self, x: Tensor) -> Any:
+        return self.run(x)
+
+    def run(self, x: Tensor, *states: Tensor) -> Any:
+        pair = isinstance(self.layer, nn.LSTM)
+        if self.given == "zeros":
+            return self.layer(x, torch.zeros(1, x.size(0), 3, dtype=x.dtype))
+        if self.given == "new zeros":
+            return self.layer(x, (x.new_zeros(1, x.shape[0], 3), torch.zeros_like(self.c0)))[0]
+        if self.given == "expanded":
+            return self.layer(x, self.h0[:, :1].expand(-1, x.shape[0], -1))[0]
+        if self.given == "stored":
+            return self.layer(x, (self.h0, self.c0) if pair else self.h0)
+        if self.given == "by name":
+            return self.layer(hx=states[0], input=x)[0]
+        if self.given == "cell":
+            return self.layer(x, (torch.zeros_like(self.h0), states[0]))[1][1][0]
+        if self.given == "state":
+            return self.layer(x, (states[0], self.get_buffer("c0")))[0]
+        return self.layer(x, states if pair else states[0])[0]
 
 
-@pytest.mark.parametrize("layer", [nn.GRU, nn.LSTM])
-def test_zeros_made_for_every_sequence(layer: type[nn.RNNBase]) -> None:
-    model = FromZeros(layer(2, 3, batch_first=True)).double().eval()
+class BeginsWith(Begins):
+    def forward(self, x: Tensor, first: Tensor) -> Any:  # type: ignore[override]
+        return self.run(x, first)
+
+
+class BeginsWithBoth(Begins):
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> Any:  # type: ignore[override]
+        return self.run(x, h, c)
+
+
+BEGINS = {
+    "stored rnn": (nn.RNN(2, 3, num_layers=2, bidirectional=True, batch_first=True), "stored", 0),
+    "stored lstm": (nn.LSTM(2, 3, num_layers=2, bidirectional=True, batch_first=True), "stored", 0),
+    "expanded": (nn.RNN(2, 3, batch_first=True), "expanded", 0),
+    "given gru": (nn.GRU(2, 3, num_layers=2, bidirectional=True, batch_first=True), "given", 1),
+    "given lstm": (nn.LSTM(2, 3, num_layers=2, batch_first=True), "given", 2),
+    "given by name": (nn.GRU(2, 3, batch_first=True), "by name", 1),
+    "zero state, given cell state": (nn.LSTM(2, 3, batch_first=True), "cell", 1),
+    "given state, stored cell state": (nn.LSTM(2, 3, batch_first=True), "state", 1),
+}
+
+
+@pytest.mark.parametrize("name", BEGINS)
+def test_initial_states(name: str) -> None:
+    layer, given, count = BEGINS[name]
+    model = (Begins, BeginsWith, BeginsWithBoth)[count](layer, given).double().eval()
+    generator = torch.Generator().manual_seed(1)
+    states = [torch.randn(model.h0.shape, dtype=torch.float64, generator=generator) for _ in range(count)]
+    x = torch.randn(2, 5, 2, dtype=torch.float64, generator=generator)
+    graph, _ = lower_layers_transform_pass(annotated(model, x, *states))
+    verify_analysis_pass(graph)
+    torch.testing.assert_close(graph.model(x, *states), model(x, *states), rtol=0, atol=1e-12)
+    begun = [n for n in graph.nodes if graph.meta_of(n).common.mase_op == "recurrence"]
+    assert begun and all(len(n.all_input_nodes) == (3 if isinstance(layer, nn.LSTM) else 2) for n in begun)
+
+
+@pytest.mark.parametrize(("layer", "given"), [(nn.GRU, "zeros"), (nn.LSTM, "new zeros")], ids=["zeros", "new zeros"])
+def test_zeros_are_no_initial_states(layer: type[nn.RNNBase], given: str) -> None:
+    model = Begins(layer(2, 3, batch_first=True), given).double().eval()
     x = torch.randn(2, 5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     graph, _ = lower_layers_transform_pass(annotated(model, x))
     verify_analysis_pass(graph)
     torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-12)
+    assert [n.name for n in graph.nodes if n.op == "get_attr"] == []
     assert not [n for n in graph.nodes if n.op == "call_method" and n.target in ("new_zeros", "size")]
+    (cell,) = (n for n in graph.nodes if graph.meta_of(n).common.mase_op == "recurrence")
+    assert len(cell.all_input_nodes) == 1
+
+
+class Translates(nn.Module):
+    """The states behind one sequence are those with which another begins."""
+
+    def __init__(self, layer: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.encoder, self.decoder = layer(2, 3, batch_first=True), layer(1, 3, batch_first=True)
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        _, states = self.encoder(x)
+        return self.decoder(y, states)[0]
+
+
+@pytest.mark.parametrize("layer", [nn.RNN, nn.GRU, nn.LSTM])
+def test_states_of_another_layer(layer: type[nn.RNNBase]) -> None:
+    model = Translates(layer).double().eval()
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(1, 4, n, dtype=torch.float64, generator=generator) for n in (2, 1))
+    graph, info = lower_layers_transform_pass(annotated(model, x, y))
+    assert list(info["lowered"]) == ["encoder", "decoder"]
+    verify_analysis_pass(graph)
+    torch.testing.assert_close(graph.model(x, y), model(x, y), rtol=0, atol=1e-12)
+
+
+def test_without_a_dimension_of_sequences_from_a_state() -> None:
+    model = BeginsWith(nn.GRU(2, 3), "given").double()
+    generator = torch.Generator().manual_seed(1)
+    x, h = (torch.randn(*shape, dtype=torch.float64, generator=generator) for shape in ((5, 2), (1, 3)))
+    graph, _ = lower_layers_transform_pass(annotated(model, x, h))
+    torch.testing.assert_close(graph.model(x, h), model(x, h), rtol=0, atol=1e-12)
 
 
 class Steps(nn.Module):
@@ -117,11 +214,10 @@ def test_cells(cell: type[nn.RNNCellBase], bias: bool) -> None:
 @pytest.mark.parametrize(
     ("layer", "part", "problem"),
     [
-        (nn.LSTM(2, 3), "cell", "c_n"),
-        (nn.GRU(2, 3), "initial", "initial state"),
         (nn.LSTM(2, 3, proj_size=2), "lstm", "projection"),
+        (nn.LSTM(2, 3), "joined", "several tensors are read at once"),
     ],
-    ids=["cell state", "initial state", "projection"],
+    ids=["projection", "several results in a function"],
 )
 def test_refused(layer: nn.RNNBase, part: str, problem: str) -> None:
     with pytest.raises(UnsupportedError, match=problem):

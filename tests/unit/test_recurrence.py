@@ -58,8 +58,10 @@ def step(
     return rounded(gate(3) * rounded(math.tanh(short), signed), out), c
 
 
-@pytest.mark.parametrize("kind", GATES)
-def test_against_integers(kind: str) -> None:
+@pytest.mark.parametrize("begins", [False, True], ids=["zeros", "begins"])
+@pytest.mark.parametrize("kind", [*GATES, "lstm with cells"])
+def test_against_integers(kind: str, begins: bool) -> None:
+    kind, cells = kind.removesuffix(" with cells"), kind.endswith("cells")
     generator = torch.Generator().manual_seed(11)
     units, times, gates = 3, 12, GATES[kind]
     f = {
@@ -69,7 +71,11 @@ def test_against_integers(kind: str) -> None:
         "gate": FixedFormat(11, 7),
         "cell": FixedFormat(15, 11),
         "bias": FixedFormat(9, 15),
+        "data_in_1": FixedFormat(10, 8),
+        "data_in_2": FixedFormat(14, 12, signed=False),
     }
+    if cells:
+        f |= {"state": f["data_out_0"], "data_out_0": FixedFormat(16, 11)}
 
     def drawn(fmt: FixedFormat, *shape: int, share: int = 1) -> torch.Tensor:
         low, high = fmt.min_mantissa // share, fmt.max_mantissa // share
@@ -83,16 +89,25 @@ def test_against_integers(kind: str) -> None:
     bias = drawn(f["bias"], units)
     if kind == "gru":
         t["bias"] = bias
+    first = {"data_in_1": drawn(f["data_in_1"], 2, 1, units)}
+    if kind == "lstm":
+        first["data_in_2"] = drawn(f["data_in_2"], 2, 1, units).abs()
+    t |= first if begins else {}
     op = default_catalogue()["recurrence"]
     assert op.golden is not None
-    found = op.golden(Arithmetic(f, attributes={"kind": kind}), t)["data_out_0"]
-    assert found.shape == (2, times, units) and found.unique().numel() > 10
+    found = op.golden(Arithmetic(f, attributes={"kind": kind, "cells": cells}), t)["data_out_0"]
+    assert found.shape == (2, times, units * (1 + cells)) and found.unique().numel() > 10
+    state = {**f, "data_out_0": f["state"]} if cells else f
 
     def number(value: torch.Tensor, name: str) -> Fraction:
         return Fraction(int(value)) * Fraction(2) ** -f[name].frac_width
 
     for sequence in range(2):
         h, c = [Fraction(0)] * units, [Fraction(0)] * units
+        if begins:
+            h = [rounded(number(each, "data_in_1"), state["data_out_0"]) for each in first["data_in_1"][sequence, 0]]
+        if begins and kind == "lstm":
+            c = [rounded(number(each, "data_in_2"), f["cell"]) for each in first["data_in_2"][sequence, 0]]
         for at in range(times):
             new = []
             for u in range(units):
@@ -101,7 +116,8 @@ def test_against_integers(kind: str) -> None:
                 sums = [
                     sum((number(weight[row, j], "weight") * h[j] for j in range(units)), Fraction(0)) for row in rows
                 ]
-                state, c[u] = step(kind, f, parts, sums, number(bias[u], "bias"), h[u], c[u])
-                assert state == number(found[sequence, at, u], "data_out_0"), (sequence, at, u)
-                new.append(state)
+                made, c[u] = step(kind, state, parts, sums, number(bias[u], "bias"), h[u], c[u])
+                results = found[sequence, at].reshape(units, -1)[u]
+                assert [made, c[u]][: 1 + cells] == [number(each, "data_out_0") for each in results], (sequence, at, u)
+                new.append(made)
             h = new

@@ -3,7 +3,8 @@
 The formats of a layer, beside those of its input part, its weights and its state:
 
 - ``gate``: what goes into the tables of sigmoid and tanh, cast once from the exact sum of all parts,
-- ``cell``: the cell state of an LSTM, cast once from ``f * c + i * g``.
+- ``cell``: the cell state of an LSTM, cast once from ``f * c + i * g``,
+- ``state``: its state, where the result has cell states besides; else the state has the format of the result.
 
 What comes out of the tables has the width ``w`` of the state: sigmoids ``w`` fraction bits without a sign, tanh
 ``w - 1`` with one. The tanh of a cell state is looked up from its upper bits, at most :data:`TABLE_BITS`.
@@ -11,14 +12,14 @@ What comes out of the tables has the width ``w`` of the state: sigmoids ``w`` fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from mase_hw.exact_sums import exact_linear
 from mase_hw.formats import FixedFormat
-from mase_hw.nn.recurrence import GATES, joined
+from mase_hw.nn.recurrence import GATES, beside, joined
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops import functions
@@ -40,9 +41,14 @@ def look(memory: str, a: Arithmetic, x: Tensor) -> Tensor:
     return functions.golden(TABLES[memory])(a, {"data_in_0": x})["data_out_0"]
 
 
+def state_of(formats: Mapping[str, FixedFormat]) -> str:
+    """Name of the format of the state."""
+    return "state" if "state" in formats else "data_out_0"
+
+
 def squashed(a: Arithmetic) -> dict[str, FixedFormat]:
     """Formats of what comes out of tables, ``sigmoid`` and ``tanh``, and of what a cell state is looked up from."""
-    width, found = a.formats["data_out_0"].width, {}
+    width, found = a.formats[state_of(a.formats)].width, {}
     found["sigmoid"], found["tanh"] = FixedFormat(width, width, signed=False), FixedFormat(width, width - 1)
     if "cell" in a.formats:
         cell = a.formats["cell"]
@@ -81,35 +87,58 @@ class Cell:
         self.a, self.tables, self.inner, self.find = a, tables(a), squashed(a), look
         self.weight, self.bias = t["weight"], t.get("bias")
         self.units, self.gates = self.weight.shape[1], GATES[a.attributes["kind"]]
-        f = a.formats
-        self.dot_frac = f["data_out_0"].frac_width + f["weight"].frac_width
-        self.dot_bound = self.units * magnitude(f["data_out_0"]) * magnitude(f["weight"])
+        self.name = state_of(a.formats)
+        self.state = a.formats[self.name]
+        self.dot_frac = self.state.frac_width + a.formats["weight"].frac_width
+        self.dot_bound = self.units * magnitude(self.state) * magnitude(a.formats["weight"])
 
-    def run(self, x: Tensor, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The states after every time step, mantissas ``(..., T, H)``, and what a hop after these begins with.
+    def run(self, t: Mapping[str, Tensor], before: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The result, mantissas ``(..., T, H)`` or ``(..., T, H * 2)``, and what a hop after these begins with.
 
         Args:
-            x: Input parts, mantissas ``(..., T, H * G)``; of a layer that is streaming, hops one after the other.
+            t: Mantissas of the input parts ``data_in_0 (..., T, H * G)``, of a layer that is streaming hops one after
+                the other; of a layer that begins with states, those as ``data_in_1`` and ``data_in_2 (..., 1, H)``.
             before: What a hop begins with, ``h`` and ``c`` one above the other; zeros if None.
         """
-        if self.a.attributes.get("streaming"):
-            states, after = self._steps(joined(x), before)
-            return states.reshape(*x.shape[:-1], self.units), after
-        return self._steps(x, before)
+        x = t["data_in_0"]
+        if not self.a.attributes.get("streaming"):
+            return self._steps(x, before if before is not None else self._given(t))
+        states, after = self._steps(joined(x), before)
+        return states.reshape(*x.shape[:-1], -1), after
 
-    def _steps(self, x: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
-        out = self.a.formats["data_out_0"]
+    def _given(self, t: Mapping[str, Tensor]) -> tuple[Tensor, Tensor] | None:
+        """State and cell state that a sequence is given, cast to their formats."""
+        if "data_in_1" not in t:
+            return None
+        h, c = (
+            t[name].squeeze(-2).expand(*t["data_in_0"].shape[:-2], self.units)
+            for name in ("data_in_1", "data_in_2" if "data_in_2" in t else "data_in_1")
+        )
+        formats = self.a.formats
+        h = self._cast(h, formats["data_in_1"].frac_width, self.name)
+        return h, self._cast(c, formats["data_in_2"].frac_width, "cell") if "data_in_2" in t else h
+
+    def _steps(self, x: Tensor, before: Sequence[Tensor] | Tensor | None) -> tuple[Tensor, Tensor]:
         step = {"rnn_relu": self._relu, "rnn_tanh": self._tanh, "gru": self._gru, "lstm": self._lstm}
-        h = torch.zeros(*x.shape[:-2], self.units, dtype=carrier(magnitude(out)), device=x.device)
-        c, states = h, []
+        h = torch.zeros(*x.shape[:-2], self.units, dtype=carrier(magnitude(self.state)), device=x.device)
+        c, states, cells = h, [], []
         if before is not None:
             h, c = as_carrier(before[0], h.dtype), before[1]
         for at in range(x.shape[-2]):
             parts = x[..., at, :].reshape(*h.shape, self.gates)
             h, c = step[self.a.attributes["kind"]](parts, h, c)
             states.append(h)
+            cells.append(c)
         wide = torch.promote_types(h.dtype, c.dtype)
-        return torch.stack(states, dim=-2), torch.stack([as_carrier(h, wide), as_carrier(c, wide)])
+        after = torch.stack([as_carrier(h, wide), as_carrier(c, wide)])
+        if not self.a.attributes.get("cells"):
+            return torch.stack(states, dim=-2), after
+        out = self.a.formats["data_out_0"]
+        both = (
+            self._cast(torch.stack(of, dim=-2), self.a.formats[name].frac_width, "data_out_0")
+            for of, name in ((states, self.name), (cells, "cell"))
+        )
+        return beside(*(as_carrier(each, carrier(magnitude(out))) for each in both)), after
 
     def _sums(self, h: Tensor) -> Tensor:
         """``W h``, exact."""
@@ -120,7 +149,7 @@ class Cell:
         source = self.a.formats["data_in_0"]
         exact, frac = _sum((x, source.frac_width, magnitude(source)), (sums, self.dot_frac, self.dot_bound))
         if memory is None:
-            return self._cast(exact.clamp(min=0), frac, "data_out_0")
+            return self._cast(exact.clamp(min=0), frac, self.name)
         return self._look(memory, self._cast(exact, frac, "gate"))
 
     def _cast(self, exact: Tensor, frac: int, name: str) -> Tensor:
@@ -153,12 +182,12 @@ class Cell:
         n = self._look("TANH_FILE", self._cast(new, frac, "gate"))
         one = 1 << sigmoid.frac_width
         mixed, mixed_bound = _product((one - z, one), (n, magnitude(tanh)))
-        kept, kept_bound = _product((z, one), (h, magnitude(formats["data_out_0"])))
+        kept, kept_bound = _product((z, one), (h, magnitude(self.state)))
         exact, frac = _sum(
             (mixed, sigmoid.frac_width + tanh.frac_width, mixed_bound),
-            (kept, sigmoid.frac_width + formats["data_out_0"].frac_width, kept_bound),
+            (kept, sigmoid.frac_width + self.state.frac_width, kept_bound),
         )
-        return self._cast(exact, frac, "data_out_0"), c
+        return self._cast(exact, frac, self.name), c
 
     def _lstm(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         sigmoid, tanh, cell = self.inner["sigmoid"], self.inner["tanh"], self.a.formats["cell"]
@@ -174,7 +203,7 @@ class Cell:
         c = self._cast(exact, frac, "cell")
         short = cast(c, cell.frac_width, self.inner["cell"], self.a.rounding, self.a.overflow)
         out, _ = _product((o, magnitude(sigmoid)), (self._look("CELL_TANH_FILE", short), magnitude(tanh)))
-        return self._cast(out, sigmoid.frac_width + tanh.frac_width, "data_out_0"), c
+        return self._cast(out, sigmoid.frac_width + tanh.frac_width, self.name), c
 
 
 Bounded = tuple[Tensor, int]

@@ -8,7 +8,7 @@ in :mod:`mase_hw.ops.recurrent._cells`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from mase_hw.nn.recurrence import GATES, Recurrence, inside
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude, symbolic
 from mase_hw.opdef import Arithmetic, Golden, Hardware, Inner, Latency, Memory, OpDef, Request
+from mase_hw.ops._binary import covering_both
 from mase_hw.ops._lookup import TABLE_BITS, entries, key_of, look_up, memory
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.ops.recurrent import _cases
@@ -58,6 +59,25 @@ class RecurrentParams:
     BIAS_SIGNED: int
     BIAS_TENSOR_SIZE_DIM_0: int
     BIAS_PARALLELISM_DIM_0: int
+    HAS_STATE: int
+    DATA_IN_1_PRECISION_0: int
+    DATA_IN_1_PRECISION_1: int
+    DATA_IN_1_SIGNED: int
+    DATA_IN_1_TENSOR_SIZE_DIM_0: int
+    DATA_IN_1_TENSOR_SIZE_DIM_1: int
+    DATA_IN_1_TENSOR_SIZE_DIM_2: int
+    DATA_IN_1_PARALLELISM_DIM_0: int
+    DATA_IN_1_PARALLELISM_DIM_1: int
+    DATA_IN_1_PARALLELISM_DIM_2: int
+    DATA_IN_2_PRECISION_0: int
+    DATA_IN_2_PRECISION_1: int
+    DATA_IN_2_SIGNED: int
+    DATA_IN_2_TENSOR_SIZE_DIM_0: int
+    DATA_IN_2_TENSOR_SIZE_DIM_1: int
+    DATA_IN_2_TENSOR_SIZE_DIM_2: int
+    DATA_IN_2_PARALLELISM_DIM_0: int
+    DATA_IN_2_PARALLELISM_DIM_1: int
+    DATA_IN_2_PARALLELISM_DIM_2: int
     DATA_OUT_0_PRECISION_0: int
     DATA_OUT_0_PRECISION_1: int
     DATA_OUT_0_SIGNED: int
@@ -69,6 +89,9 @@ class RecurrentParams:
     DATA_OUT_0_PARALLELISM_DIM_2: int
     KIND: int
     STREAMING: int
+    CELLS: int
+    STATE_PRECISION_0: int
+    STATE_PRECISION_1: int
     GATE_PRECISION_0: int
     GATE_PRECISION_1: int
     CELL_PRECISION_0: int
@@ -84,21 +107,32 @@ class RecurrentParams:
     @property
     def tiles(self) -> int:
         """Beats of a state."""
-        return ceil_div(self.DATA_OUT_0_TENSOR_SIZE_DIM_0, self.DATA_OUT_0_PARALLELISM_DIM_0)
+        return ceil_div(self.WEIGHT_TENSOR_SIZE_DIM_0, self.WEIGHT_PARALLELISM_DIM_0)
 
     @property
     def rows(self) -> int:
         """Time steps a frame, of all its sequences."""
         return self.DATA_OUT_0_TENSOR_SIZE_DIM_1 * self.DATA_OUT_0_TENSOR_SIZE_DIM_2
 
+    @property
+    def pauses(self) -> int:
+        """Time steps of a sequence behind which the next one waits for the state."""
+        # A GRU reads the state that a sequence was given once more with its results: behind the issues of the next.
+        early = self.HAS_STATE and self.kind == "gru" and self.DATA_OUT_0_TENSOR_SIZE_DIM_1 == 1
+        return self.DATA_OUT_0_TENSOR_SIZE_DIM_1 - 1 + int(bool(self.STREAMING or early))
+
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``data_in_0 (..., T, H * G)``, ``weight (H * G, H)``, optional ``bias (H,)`` -> ``data_out_0 (..., T, H)``."""
+    """``data_in_0 (..., T, H * G)``, ``weight (H * G, H)``, optional ``bias (H,)`` -> ``data_out_0 (..., T, H)``.
+
+    A sequence may begin with a state ``data_in_1`` and, of an LSTM, a cell state ``data_in_2``, both ``(..., 1, H)``.
+    With the attribute ``cells`` the result is ``(..., T, H * 2)``: beside the state of a unit its cell state.
+    """
     x = t["data_in_0"]
     if symbolic(x):
-        shape = (*x.shape[:-1], t["weight"].shape[1])
+        shape = (*x.shape[:-1], t["weight"].shape[1] * (2 if a.attributes.get("cells") else 1))
         return {"data_out_0": x.new_zeros(shape, dtype=carrier(magnitude(a.formats["data_out_0"])))}
-    return _results(a, Cell(a, t).run(x, t.get(BEFORE)))
+    return _results(a, Cell(a, t).run(t, t.get(BEFORE)))
 
 
 def _results(a: Arithmetic, found: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
@@ -117,7 +151,7 @@ def _reads(a: Arithmetic, name: str, content: Memory) -> Golden | None:
         found = look_up(key_of(TABLES[name], where), x, given)
         return as_carrier(found, carrier(magnitude(where.formats["data_out_0"])))
 
-    return lambda _, t: _results(a, Cell(a, t, find).run(t["data_in_0"], t.get(BEFORE)))
+    return lambda _, t: _results(a, Cell(a, t, find).run(t, t.get(BEFORE)))
 
 
 def _memories(a: Arithmetic) -> dict[str, Memory]:
@@ -126,11 +160,25 @@ def _memories(a: Arithmetic) -> dict[str, Memory]:
 
 def _build(r: Request) -> RecurrentParams:
     formats, shapes, kind = r.arithmetic.formats, r.shapes, r.arithmetic.attributes["kind"]
+    cells = bool(r.arithmetic.attributes.get("cells"))
     lanes = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
+    if cells:
+        if lanes % 2 and "data_out_0" in r.chosen:
+            raise UnsupportedError(
+                "the state and the cell state of a unit come side by side",
+                node=r.node,
+                field="parallelism.data_out_0",
+                got=lanes,
+                expected="an even number of lanes",
+                remedy=f"set hardware.parallelism.{r.node}.data_out_0 to {lanes + 1} or {max(lanes - 1, 2)}",
+            )
+        lanes = ceil_div(lanes, 2)
     # Input lanes follow from those of the result: the gates of a unit come together.
-    lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
+    for name in [each for each in r.parallelism if each.startswith("data_in_")]:
+        lanes_within(r.node, name, r.parallelism[name], shapes[name])
     gates = GATES[kind]
-    gate, cell = formats.get("gate", FixedFormat(1, 0)), formats.get("cell", FixedFormat(1, 0))
+    gate, cell, state = (formats.get(name, FixedFormat(1, 0)) for name in ("gate", "cell", "state"))
+    begins = {name: shapes.get(name, shapes["weight"][1:]) for name in ("data_in_1", "data_in_2")}
     for name, fmt in (("data_in_0", formats["data_in_0"]), ("weight", formats["weight"]), ("gate", gate)):
         if not fmt.signed or (name == "gate" and fmt.width > TABLE_BITS):
             raise UnsupportedError(
@@ -146,9 +194,15 @@ def _build(r: Request) -> RecurrentParams:
         **tensor_params("WEIGHT", shapes["weight"], formats["weight"], (lanes, lanes * gates), dims=2),
         HAS_BIAS=int("bias" in shapes),
         **tensor_params("BIAS", shapes["weight"][1:], formats.get("bias", formats["weight"]), (lanes,), dims=1),
-        **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (lanes,)),
+        HAS_STATE=int("data_in_1" in shapes),
+        **tensor_params("DATA_IN_1", begins["data_in_1"], formats.get("data_in_1", formats["data_out_0"]), (lanes,)),
+        **tensor_params("DATA_IN_2", begins["data_in_2"], formats.get("data_in_2", formats["data_out_0"]), (lanes,)),
+        **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (lanes * (1 + cells),)),
         KIND=KINDS.index(kind),
         STREAMING=int(bool(r.arithmetic.attributes.get("streaming"))),
+        CELLS=int(cells),
+        STATE_PRECISION_0=state.width,
+        STATE_PRECISION_1=state.frac_width,
         GATE_PRECISION_0=gate.width,
         GATE_PRECISION_1=gate.frac_width,
         CELL_PRECISION_0=cell.width,
@@ -158,32 +212,39 @@ def _build(r: Request) -> RecurrentParams:
     )
 
 
+def _begins(p: RecurrentParams) -> tuple[str, ...]:
+    """Ports of what a sequence begins with."""
+    return ("data_in_1", "data_in_2")[: p.HAS_STATE * (1 + (p.kind == "lstm"))]
+
+
 def _ports(p: RecurrentParams) -> tuple[Stream, ...]:
     bias = (stream_of(p, "BIAS", "in", dims=1, repeat=p.rows),) if p.HAS_BIAS else ()
     return (
         stream_of(p, "DATA_IN_0", "in"),
         stream_of(p, "WEIGHT", "in", dims=2, repeat=p.rows),
         *bias,
+        *(stream_of(p, name.upper(), "in") for name in _begins(p)),
         stream_of(p, "DATA_OUT_0", "out"),
     )
 
 
 def _arithmetic(p: RecurrentParams) -> Arithmetic:
-    names = ["data_in_0", "weight", *(["bias"] if p.HAS_BIAS else []), "data_out_0"]
+    names = ["data_in_0", "weight", *(["bias"] if p.HAS_BIAS else []), *_begins(p), "data_out_0"]
     formats = {name: format_of(p, name.upper()) for name in names}
     if p.kind != "rnn_relu":
         formats["gate"] = FixedFormat(p.GATE_PRECISION_0, p.GATE_PRECISION_1)
     if p.kind == "lstm":
         formats["cell"] = FixedFormat(p.CELL_PRECISION_0, p.CELL_PRECISION_1)
-    return Arithmetic(
-        formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"kind": p.kind, "streaming": bool(p.STREAMING)}
-    )
+    if p.CELLS:
+        formats["state"] = FixedFormat(p.STATE_PRECISION_0, p.STATE_PRECISION_1)
+    attributes = {"kind": p.kind, "streaming": bool(p.STREAMING), "cells": bool(p.CELLS)}
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 
 
 def _pipe(p: RecurrentParams) -> int:
     """Operand register, product register, adder tree, accumulator, cell, memory of the state or output FIFO."""
     cell = 5 if p.kind in ("gru", "lstm") else 1
-    return 4 + math.ceil(math.log2(p.DATA_OUT_0_PARALLELISM_DIM_0)) + cell
+    return 4 + math.ceil(math.log2(p.WEIGHT_PARALLELISM_DIM_0)) + cell
 
 
 def _idle(p: RecurrentParams) -> int:
@@ -195,16 +256,21 @@ def _latency(p: RecurrentParams) -> Latency:
     tiles, times, pipe, idle = p.tiles, p.DATA_OUT_0_TENSOR_SIZE_DIM_1, _pipe(p), _idle(p)
     # A step multiplies a tile of the state: tile of units by tile of units; in idle ones nothing happens.
     # A sequence that goes on waits for the state of the hop before, like every other time step.
-    sequence = times * tiles**2 + (times if p.STREAMING else times - 1) * idle
+    sequence = times * tiles**2 + p.pauses * idle
     of, at, unit = (a.reshape(-1) for a in np.indices((p.DATA_OUT_0_TENSOR_SIZE_DIM_2, times, tiles)))
     first = of * sequence + at * (tiles**2 + idle) + unit * tiles
+    # The first tile of units meets every tile of the state, which is then there for the others; each tile of units
+    # takes its cell states.
+    begin = np.arange(p.DATA_OUT_0_TENSOR_SIZE_DIM_2)[:, None] * sequence
+    taken = [(begin + np.arange(tiles) * step).reshape(-1) for step in (1, tiles)]
+    inputs = (first, *taken[: len(_begins(p))])
     steps = Steps.at(
         p.DATA_OUT_0_TENSOR_SIZE_DIM_2 * sequence,
-        needed=(first,),
-        freed=(first,),
+        needed=inputs,
+        freed=inputs,
         emitted=first + tiles - 1,
-        delay=(0,),
-        room=(0,),
+        delay=(0,) * len(inputs),
+        room=(0,) * len(inputs),
         pipe=pipe,
         queue=max((pipe + tiles) // tiles + 1, 2),
     )
@@ -212,12 +278,18 @@ def _latency(p: RecurrentParams) -> Latency:
 
 
 def _tied(p: RecurrentParams) -> dict[str, str]:
-    return {} if p.HAS_BIAS else {"bias": "'0", "bias_valid": "1'b0", "bias_ready": ""}
+    absent = {"bias": p.HAS_BIAS, **{name: name in _begins(p) for name in ("data_in_1", "data_in_2")}}
+    return {
+        port: to
+        for name, there in absent.items()
+        for port, to in ((name, "'0"), (f"{name}_valid", "1'b0"), (f"{name}_ready", ""))
+        if not there
+    }
 
 
 def _inner_width(name: str, width: int) -> int:
     """Bits of an inner tensor where the configuration leaves them open, from those of the state."""
-    return min(TABLE_BITS, width + 4) if name == "gate" else 2 * width
+    return {"gate": min(TABLE_BITS, width + 4), "cell": 2 * width, "state": width}[name]
 
 
 def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
@@ -227,7 +299,16 @@ def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
 
 def _inner_names(attributes: Mapping[str, Any]) -> tuple[str, ...]:
     """What has a format inside a kind."""
+    if attributes.get("cells"):
+        return ("gate", "cell", "state")
     return {"rnn_relu": (), "lstm": ("gate", "cell")}.get(attributes["kind"], ("gate",))
+
+
+def _both(
+    formats: Mapping[str, FixedFormat], shape: Sequence[int], attributes: Mapping[str, Any]
+) -> FixedFormat | None:
+    """Of a result with cell states: what holds these and the states exactly."""
+    return covering_both({name: formats[name] for name in ("cell", "state")}) if attributes.get("cells") else None
 
 
 OPS = (
@@ -235,13 +316,14 @@ OPS = (
         name="recurrence",
         mase_type="module_related_func",
         modules=(Recurrence,),
-        attributes=("kind", "streaming"),
+        attributes=("kind", "streaming", "cells"),
         remembers=lambda attributes: bool(attributes.get("streaming")),
         parameters=("weight", "bias"),
         golden=golden,
-        formats=("data_in_0", "weight", "bias", "gate", "cell", "data_out_0"),
+        formats=("data_in_0", "weight", "bias", "gate", "cell", "state", "data_out_0"),
         exact_inputs=("data_in_0",),
         inner=Inner(_inner_names, inside, _inner_width),
+        exact_out=_both,
         finest=_finest,
         hardware=Hardware(
             module="fixed_recurrent",
@@ -257,6 +339,7 @@ OPS = (
                 "lib/recurrent_lookup.sv",
                 "lib/recurrent_control.sv",
                 "lib/recurrent_sums.sv",
+                "lib/recurrent_hold.sv",
                 "lib/cell_rnn.sv",
                 "lib/cell_lstm.sv",
                 "lib/cell_gru.sv",
@@ -270,9 +353,7 @@ OPS = (
             cases=lambda: _cases.cases(_build),
             work=lambda p: p.rows * p.WEIGHT_TENSOR_SIZE_DIM_0 * p.WEIGHT_TENSOR_SIZE_DIM_1,
             multipliers=lambda p: p.WEIGHT_PARALLELISM_DIM_0 * p.WEIGHT_PARALLELISM_DIM_1,
-            idle=lambda p: (
-                p.DATA_OUT_0_TENSOR_SIZE_DIM_2 * (p.DATA_OUT_0_TENSOR_SIZE_DIM_1 - 1 + p.STREAMING) * _idle(p)
-            ),
+            idle=lambda p: p.DATA_OUT_0_TENSOR_SIZE_DIM_2 * p.pauses * _idle(p),
             layout="row_major",
             static=("weight", "bias"),
             tied=_tied,

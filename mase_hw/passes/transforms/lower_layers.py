@@ -9,14 +9,13 @@ from torch import nn
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.nn.recurrent_layers import RECURRENT
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.lowering.attention_layers import ATTENTION, lower_attention_layer
 from mase_hw.passes.transforms.lowering.call import call_of
 from mase_hw.passes.transforms.lowering.cells import CELLS, lower_cell
 from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.recurrent import lower_recurrent
+from mase_hw.passes.transforms.lowering.recurrent import RECURRENT, lower_recurrent
 from mase_hw.passes.transforms.lowering.rules import RULES
 from mase_hw.passes.transforms.lowering.unbatched import SPATIAL, refuse_unbatched
 from mase_hw.passes.transforms.lowering.whole import results_apart, whole_frames

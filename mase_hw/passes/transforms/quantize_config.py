@@ -13,6 +13,9 @@ from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, FormatError, suggest
 from mase_hw.formats import MAX_FRAC, MAX_WIDTH, Overflow, Rounding
 
+INNER = ("weight", "bias", "gate", "cell", "state")
+"""Tensors inside an op: not every op has them."""
+
 
 def _width(tensors: str) -> Any:
     return Field(default=None, ge=1, le=MAX_WIDTH, examples=[8], description=f"bits of {tensors}, sign included")
@@ -93,6 +96,9 @@ class NodeConfig(BaseModel):
     cell_width: int | None = _width("the cell state of an LSTM")
     cell_frac_width: int | None = _frac("the cell state of an LSTM")
     cell_signed: Literal[True] = Field(default=True, description="a cell state has a sign")
+    state_width: int | None = _width("the state of an LSTM whose cell states are read; else it is the result")
+    state_frac_width: int | None = _frac("the state of an LSTM whose cell states are read")
+    state_signed: Literal[True] = Field(default=True, description="the state of an LSTM has a sign")
     data_out_width: int | None = _width("the result")
     data_out_frac_width: int | None = _frac("the result")
     data_out_signed: bool | None = _sign("results")
@@ -205,8 +211,8 @@ class QuantizeArgs(BaseModel):
         named |= {f"overrides.{node}": rule.config for node, rule in self.overrides.items()}
         for key, config in named.items():
             op = key if self.by == "type" and key in ops else nodes.get(key.removeprefix("overrides."), "")
-            has = {group_of(tensor) for tensor in ops.get(op, ("weight", "bias", "gate", "cell"))}
-            for group in {"weight", "bias", "gate", "cell"} - has:
+            has = {group_of(tensor) for tensor in ops.get(op, INNER)}
+            for group in set(INNER) - has:
                 idle = [k for k in given_keys(config) if k.startswith(f"{group}_") and k != "weight_granularity"]
                 problems += [f"{key}.config.{k}: {op} has no {group}" for k in sorted(idle)]
         for key in self.rules():

@@ -171,16 +171,17 @@ class Planner:
             formats[op.constant], reasons[op.constant] = self._constant(
                 node, op, config, operands.constant, operands.number
             )
-        if op.exact_out is not None:
-            shape = self.graph.tensor(node, "data_in_0").shape
-            formats["data_out_0"], reasons["data_out_0"] = op.exact_out(formats, shape, attributes), "exact"
-        elif op.inner is None:
-            formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
-        else:
+        if op.inner is not None:
             for name in op.inner.names(attributes):
                 width = config.of(name)[0] or op.inner.width(name, formats["data_out_0"].width)
                 given = config.model_copy(update={f"{name}_width": width})
                 formats[name], reasons[name] = self._format(node, name, given)
+        shape = self.graph.tensor(node, "data_in_0").shape
+        exact = op.exact_out(formats, shape, attributes) if op.exact_out is not None else None
+        if exact is not None:
+            formats["data_out_0"], reasons["data_out_0"] = exact, "exact"
+        elif op.inner is None:
+            formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
         decided = self.decisions.setdefault(node.name, {})
         for name, fmt in formats.items():
             made = decided.get(name)

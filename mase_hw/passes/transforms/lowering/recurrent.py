@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,9 +13,135 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import annotate_node
 from mase_hw.ir.trace.tracer import MaseTracer
-from mase_hw.nn.recurrent_layers import Layers
+from mase_hw.nn.recurrence import GATES, Recurrence
+from mase_hw.ops.arithmetic.stored_result import stored_result
 from mase_hw.passes.transforms.fold_constants import compute
 from mase_hw.passes.transforms.quantize_paths import attribute
+
+RECURRENT = (nn.RNN, nn.GRU, nn.LSTM)
+
+
+def kind_of(module: nn.RNNBase) -> str:
+    """The kind of a layer's recurrences, a key of :data:`~mase_hw.nn.recurrence.GATES`."""
+    return str(module.mode).lower()
+
+
+Results = tuple[Tensor, list[Tensor], list[Tensor | None]]
+"""The states of the last layer after every step, the last ones of all, and their cell states, of those wanted."""
+
+
+class Layers(nn.Module):
+    """All layers and directions of a recurrent module, written out; its sequences begin with zeros.
+
+    Args:
+        module: The module; its tensors are copied, rows as a :class:`~mase_hw.nn.recurrence.Recurrence` has them.
+        batched: Its input has a dimension of sequences.
+        cells: Layers and directions, by number, whose last cell states are wanted.
+        stored: What sequences begin with and is known, ``h`` and ``c``, as the module takes it.
+
+    Shapes:
+        As the module; the result is ``(output, states, cells)`` with states ``(N, H)``.
+    """
+
+    def __init__(
+        self,
+        module: nn.RNNBase,
+        batched: bool = True,
+        cells: Collection[int] = (),
+        stored: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.batched, self.swapped = batched, batched and not module.batch_first
+        self.directions = 2 if module.bidirectional else 1
+        self.begins = tuple(stored or ())
+        self.inputs, self.cells = nn.ModuleList(), nn.ModuleList()
+        for layer in range(module.num_layers):
+            for direction in range(self.directions):
+                linear, cell = _parts(module, f"l{layer}{'_reverse' if direction else ''}")
+                cell.cells = len(self.cells) in cells
+                for name, value in (stored or {}).items():
+                    begin = value[len(self.cells)].detach().reshape(-1, 1, module.hidden_size)
+                    self.register_buffer(f"{name}{len(self.cells)}", begin.clone())
+                self.inputs.append(linear)
+                self.cells.append(cell)
+
+    def forward(self, x: Tensor) -> Results:
+        """The whole sequence, with what is stored."""
+        return self.run(x, {})
+
+    def run(self, x: Tensor, given: Mapping[str, Tensor]) -> Results:
+        """The whole sequence.
+
+        Args:
+            x: The input of the module.
+            given: What its sequences begin with, ``h`` and ``c``, beside what is stored.
+        """
+        if self.swapped:
+            x = x.transpose(0, 1)
+        if not self.batched:
+            x = x.unsqueeze(0)
+        states, cells = list[Tensor](), list[Tensor | None]()
+        for layer in range(len(self.cells) // self.directions):
+            found = []
+            for direction in range(self.directions):
+                at = layer * self.directions + direction
+                steps = torch.flip(x, (1,)) if direction else x
+                begin = [self._begin(name, at, x, given) for name in "hc" if name in self.begins or name in given]
+                h = self.cells[at](self.inputs[at](steps), *begin)
+                wanted = self.cells[at].cells
+                cells.append(h[:, -1][:, 1::2] if wanted else None)
+                h = h[:, :, 0::2] if wanted else h
+                states.append(h[:, -1])
+                found.append(torch.flip(h, (1,)) if direction else h)
+            x = torch.cat(found, -1) if self.directions > 1 else found[0]
+        if self.swapped:
+            x = x.transpose(0, 1)
+        if self.batched:
+            return x, states, cells
+        alone = [None if c is None else c.squeeze(0) for c in cells]
+        return x.squeeze(0), [h.squeeze(0) for h in states], alone
+
+    def _begin(self, name: str, at: int, x: Tensor, given: Mapping[str, Tensor]) -> Tensor:
+        """What sequences of a layer and direction begin with, ``(N, 1, H)``."""
+        if name in given:
+            begin = given[name][at]
+            return begin.unsqueeze(1) if self.batched else begin.unsqueeze(0).unsqueeze(0)
+        return stored_result(x, self.get_buffer(f"{name}{at}"))
+
+
+class LayersFrom(Layers):
+    """The same, with the state that sequences begin with among the inputs, or of an LSTM the cell state alone."""
+
+    def forward(self, x: Tensor, given: Tensor) -> Results:  # type: ignore[override]
+        """The whole sequence, with what is stored."""
+        return self.run(x, {"c" if "h" in self.begins else "h": given})
+
+
+class LayersFromBoth(Layers):
+    """The same, with state and cell state among the inputs."""
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> Results:  # type: ignore[override]
+        """The whole sequence."""
+        return self.run(x, {"h": h, "c": c})
+
+
+def _parts(module: nn.RNNBase, suffix: str) -> tuple[nn.Linear, Recurrence]:
+    """Input part and recurrence of one layer and direction."""
+    kind, units = kind_of(module), module.hidden_size
+
+    def by_unit(tensor: Tensor) -> Tensor:
+        return tensor.detach().reshape(GATES[kind], units, -1).transpose(0, 1).reshape(tensor.shape).clone()
+
+    weight = by_unit(module.get_parameter(f"weight_ih_{suffix}"))
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=module.bias, dtype=weight.dtype, device=weight.device)
+    linear.weight = nn.Parameter(weight)
+    late = None
+    if module.bias:
+        first, second = (module.get_parameter(f"bias_{part}_{suffix}").detach() for part in ("ih", "hh"))
+        if kind == "gru":  # the last third is multiplied by the reset gate, together with the state's part
+            late, second = second[-units:].clone(), torch.cat([second[:-units], torch.zeros_like(second[-units:])])
+        linear.bias = nn.Parameter(by_unit(first + second))
+    return linear, Recurrence(kind, by_unit(module.get_parameter(f"weight_hh_{suffix}")), late)
 
 
 def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None:
@@ -24,7 +150,9 @@ def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None
     Of every layer and direction the part that depends on the input alone is a linear layer over the whole sequence;
     what is left multiplies the state (:class:`mase_hw.nn.recurrence.Recurrence`). A backward direction flips the
     sequence before and behind, two directions are concatenated, and ``h_n`` are the last states. What nobody reads is
-    left out. The two biases of a gate become one.
+    left out. The two biases of a gate become one. Initial states that are stored come from a memory, others are inputs
+    of the recurrences, and the last cell states (``c_n``) stand beside the states in the result of those of which they
+    are read.
 
     Args:
         graph: A float graph with common metadata.
@@ -32,23 +160,24 @@ def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None
         module: The layer.
 
     Raises:
-        UnsupportedError: For an initial state that is not zero, ``c_n``, and projections (``proj_size``).
+        UnsupportedError: For a projection (``proj_size``), or if the whole result is read at once.
     """
     if module.proj_size:
         raise refused(node, "a projection of the state is not in hardware", f"proj_size = {module.proj_size}")
-    source, *initial = node.all_input_nodes
-    for state in initial:
-        value = _known(graph, state)
-        if value is None or bool(value.any()):
-            raise refused(
-                node, "an initial state is not in hardware", f"{state.name}, which is not always 0", "zeros, or none"
-            )
-    shape = graph.tensor(source, "data_out_0").shape
-    made = Layers(module, batched=len(shape) == 3)
-    output, states = inlined(graph, node, [source], made)
-    _connect(node, output, states, isinstance(module, nn.LSTM))
+    source, begins = _inputs(node)
+    names = "hc"[: len(begins)]
+    known = {name: _known(graph, begin) for name, begin in zip(names, begins, strict=True)}
+    held = {name: value for name, value in known.items() if value is not None}
+    if len(held) == len(begins) and not any(bool(value.any()) for value in held.values()):
+        held, begins = {}, []  # as without them
+    data = [begin for name, begin in zip(names, begins, strict=False) if name not in held]
+    batched = len(graph.tensor(source, "data_out_0").shape) == 3
+    count = module.num_layers * (2 if module.bidirectional else 1)
+    made = (Layers, LayersFrom, LayersFromBoth)[len(data)](module, batched, _wanted_cells(node, module, count), held)
+    output, states, cells = inlined(graph, node, [source, *data], made)
+    _connect(node, output, states, cells, isinstance(module, nn.LSTM))
     _drop(graph, node)
-    annotated(graph, [source])
+    annotated(graph, [source, *data])
 
 
 MADE = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
@@ -90,6 +219,35 @@ def _drop(graph: MaseGraph, node: fx.Node) -> None:
         _drop(graph, source)
 
 
+def _inputs(node: fx.Node) -> tuple[fx.Node, list[fx.Node]]:
+    """The sequence, and what it begins with."""
+    source, given = [*node.args, *node.kwargs.values(), None][:2]
+    if "input" in node.kwargs:
+        source, given = node.kwargs["input"], node.kwargs.get("hx", node.args[0] if node.args else None)
+    assert isinstance(source, fx.Node)  # PyTorch takes nothing else
+    begins = given if isinstance(given, list | tuple) else [given]
+    return source, [each for each in begins if isinstance(each, fx.Node)]
+
+
+def _wanted_cells(node: fx.Node, module: nn.RNNBase, count: int) -> set[int]:
+    """Layers and directions of which the last cell state is read, by number."""
+    if not isinstance(module, nn.LSTM):
+        return set()
+    found: set[int] = set()
+    everything = set(range(count))
+    for pair in node.users:
+        if indexed(pair, node) not in (1, -1):
+            found |= everything if indexed(pair, node) is None else set()
+            continue
+        for part in pair.users:
+            index = indexed(part, pair)
+            places = [indexed(user, part) for user in part.users] if index in (1, -1) else [None]
+            numbers = [place % count for place in places if isinstance(place, int) and -count <= place < count]
+            if index not in (0, -2):
+                found |= set(numbers) if len(numbers) == len(places) else everything
+    return found
+
+
 def inlined(graph: MaseGraph, node: fx.Node, sources: Sequence[fx.Node], made: nn.Module) -> Any:
     """Put the operations of a module before a node.
 
@@ -121,43 +279,66 @@ def inlined(graph: MaseGraph, node: fx.Node, sources: Sequence[fx.Node], made: n
     return None
 
 
-def _connect(node: fx.Node, output: fx.Node, states: Sequence[fx.Node], cell: bool) -> None:
+def _connect(node: fx.Node, output: fx.Node, states: Sequence[fx.Node], cells: Sequence[fx.Node], pairs: bool) -> None:
     """Let everything that read a part of the layer's result read the nodes that stand for it."""
     for user in list(node.users):
         index = indexed(user, node)
         if index == 0:
             user.replace_all_uses_with(output)
-        elif index in (1, -1) and not cell:
+        elif index in (1, -1) and not pairs:
             _connect_states(user, states)
             continue
         elif index in (1, -1):
-            for part in list(user.users):
-                if indexed(part, user) == 0:
-                    _connect_states(part, states)
-                    continue
-                if part.users:
-                    raise refused(node, "the cell state behind the last step (c_n) is not in hardware", part.name)
-                part.graph.erase_node(part)
+            _connect_pair(user, states, cells)
         else:
-            raise refused(
-                node, "the whole result is read at once", user.name, "output, states = layer(x), and one of them used"
-            )
+            last = tuple(_whole(node, each) for each in ((states, cells) if pairs else (states,)))
+            _put(user, node, (output, last if pairs else last[0]))
+            continue
         user.graph.erase_node(user)
 
 
+def _put(user: fx.Node, node: fx.Node, parts: tuple[Any, ...]) -> None:
+    """Let the output of the model, or a layer that begins with it, read the parts of a result that is several tensors.
+
+    Raises:
+        UnsupportedError: If anything else reads it.
+    """
+    if user.op not in ("output", "call_module"):
+        raise refused(
+            node, "several tensors are read at once", user.name, "output, states = layer(x), and one of them used"
+        )
+    user.args, user.kwargs = fx.node.map_arg((user.args, user.kwargs), lambda each: parts if each is node else each)
+
+
+def _connect_pair(node: fx.Node, states: Sequence[fx.Node], cells: Sequence[fx.Node]) -> None:
+    """The same for ``(h_n, c_n)``; a layer that begins with both reads two tensors then."""
+    for user in list(node.users):
+        index = indexed(user, node)
+        if index in (0, -2):
+            _connect_states(user, states)
+        elif index in (1, -1):
+            _connect_states(user, cells)
+        else:
+            _put(user, node, tuple(_whole(node, each) for each in (states, cells)))
+
+
 def _connect_states(node: fx.Node, states: Sequence[fx.Node]) -> None:
-    """The same for ``h_n``: one state by its number, or all of them."""
+    """The same for ``h_n`` or ``c_n``: one state by its number, or all of them."""
     for user in list(node.users):
         index = indexed(user, node)
         if isinstance(index, int) and -len(states) <= index < len(states):
             user.replace_all_uses_with(states[index])
             node.graph.erase_node(user)
     if node.users:
-        with node.graph.inserting_before(node):
-            rows = [node.graph.call_function(torch.unsqueeze, (state, 0)) for state in states]
-            whole = rows[0] if len(rows) == 1 else node.graph.call_function(torch.cat, (rows, 0))
-        node.replace_all_uses_with(whole)
+        node.replace_all_uses_with(_whole(node, states))
     node.graph.erase_node(node)
+
+
+def _whole(node: fx.Node, states: Sequence[fx.Node]) -> fx.Node:
+    """All states as one tensor, before a node."""
+    with node.graph.inserting_before(node):
+        rows = [node.graph.call_function(torch.unsqueeze, (state, 0)) for state in states]
+        return rows[0] if len(rows) == 1 else node.graph.call_function(torch.cat, (rows, 0))
 
 
 def indexed(user: fx.Node, node: fx.Node) -> Any:
@@ -181,7 +362,7 @@ def annotated(graph: MaseGraph, sources: Sequence[fx.Node]) -> None:
             if node.op == "call_module":
                 values[node] = graph.model.get_submodule(str(node.target))(*args, **kwargs)
             elif node.op == "get_attr":
-                values[node] = graph.model.get_parameter(str(node.target))
+                values[node] = attribute(graph.model, str(node.target))
             elif node.op == "call_method":
                 values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
             else:

@@ -43,7 +43,8 @@ def lower_streaming_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
         state) and ``columns`` (how far back the convolutions reach, all together).
 
     Raises:
-        UnsupportedError: If a node needs more than the hops so far, or mixes time with other dimensions; all of them.
+        UnsupportedError: If a node needs more than the hops so far, or mixes time with other dimensions, or a recurrent
+            layer begins with a state; all of them.
         GraphError: If the graph is quantised already.
     """
     edit.refuse_quantised(graph, "streaming")
@@ -77,6 +78,7 @@ def lower_streaming_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
 
 def _planned(graph: MaseGraph) -> Plan:
     """What becomes of every node, with time where most of them agree."""
+    _refuse_begins(graph)
     inputs = [n for n in graph.nodes if n.op == "placeholder" and _shape(graph, n)]
     ranks = [len(_shape(graph, n)) for n in inputs]
     several = [n.name for n in inputs if _shape(graph, n)[0] != 1]
@@ -108,6 +110,23 @@ def _planned(graph: MaseGraph) -> Plan:
             remedy="; ".join(dict.fromkeys(hint for _, _, hint, _ in problems if hint)) or "leave streaming out",
         )
     return plan
+
+
+def _refuse_begins(graph: MaseGraph) -> None:
+    """A hop goes on with the state behind the last one: what it is given would not be used, or used every time."""
+    found = [
+        node.name
+        for node in graph.nodes
+        if isinstance(graph.meta_of(node).module, Recurrence) and len(node.all_input_nodes) > 1
+    ]
+    if found:
+        raise UnsupportedError(
+            "a recurrent layer begins with a state that is not zero",
+            node=", ".join(found),
+            field="streaming",
+            expected="layers without an initial state: a reset makes it zero, and every hop goes on with it",
+            remedy="leave the initial states out of the model, or leave streaming out",
+        )
 
 
 def _shape(graph: MaseGraph, node: fx.Node) -> Sequence[int]:
