@@ -216,29 +216,26 @@ module fixed_recurrent #(
   localparam int Latency = SumLatency + ((KIND >= 2) ? 5 : 1) + 1;
   localparam int QueueFit = (Latency + Tiles) / Tiles + 1;
   localparam int FifoDepth = (QueueFit > 2) ? QueueFit : 2;
-  localparam int CreditW = $clog2(FifoDepth + 1);
   localparam int AtW = $clog2(2 * Tiles);
 
   // ---- Issue: all operands and, for the last issue of a tile, a FIFO slot.
-  logic               busy;
-  logic               first;
-  logic               last;
-  logic               start;
-  logic               fill;
-  logic               bias_ok;
-  logic               in_ok;
-  logic               state_ok;
-  logic               cell_ok;
-  logic               slot_ok;
-  logic               issue;
-  logic               reserve;
-  logic               pop;
-  logic [    AtW-1:0] read_at;
-  logic [CreditW-1:0] credit_q;
+  logic           busy;
+  logic           first;
+  logic           last;
+  logic           start;
+  logic           fill;
+  logic           bias_ok;
+  logic           in_ok;
+  logic           state_ok;
+  logic           cell_ok;
+  logic           slot_ok;
+  logic           issue;
+  logic [AtW-1:0] read_at;
+  logic           slot;
 
   assign in_ok = !first || data_in_0_valid;
   assign bias_ok = (HAS_BIAS == 0) || !first || bias_valid;
-  assign slot_ok = !last || (credit_q != '0);
+  assign slot_ok = !last || slot;
   assign state_ok = (HAS_STATE == 0) || !fill || data_in_1_valid;
   assign cell_ok = (HasCell == 0) || !start || !first || data_in_2_valid;
   assign weight_ready = busy && in_ok && bias_ok && state_ok && cell_ok && slot_ok;
@@ -252,8 +249,6 @@ module fixed_recurrent #(
                            cell_ok && slot_ok;
   assign data_in_2_ready = (HasCell != 0) && busy && start && first && weight_valid && in_ok &&
                            bias_ok && state_ok && slot_ok;
-  assign reserve = issue && last;
-  assign pop = data_out_0_valid && data_out_0_ready;
 
   recurrent_control #(
       .TIMES    (Times),
@@ -274,350 +269,126 @@ module fixed_recurrent #(
       .read_at(read_at)
   );
 
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      credit_q <= CreditW'(FifoDepth);
-    end else if (reserve && !pop) begin
-      credit_q <= credit_q - CreditW'(1);
-    end else if (pop && !reserve) begin
-      credit_q <= credit_q + CreditW'(1);
-    end
-  end
-
   // ---- The state, for even and for odd time steps.
-  logic [P*OutW-1:0]           mem          [2*Tiles];
-  logic [   AtW-1:0]           write_q;
-  logic [     P-1:0][OutW-1:0] act;
-  logic [     P-1:0][OutW-1:0] result;
-  logic                        result_valid;
+  logic [AtW-1:0]           old_at;
+  logic [  P-1:0][OutW-1:0] old;
+  logic [  P-1:0][OutW-1:0] act;
+  logic [  P-1:0][OutW-1:0] result;
+  logic                     result_valid;
 
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      write_q <= '0;
-    end else if (result_valid) begin
-      write_q <= (write_q == AtW'(2 * Tiles - 1)) ? '0 : write_q + AtW'(1);
-    end
-  end
-
-  if (HAS_STATE == 0) begin : g_zeros
-    assign act = start ? '0 : mem[read_at];
-    unread u_unread_state (.unused(&{data_in_1, data_in_1_valid, fill}));
-
-    always_ff @(posedge clk) begin
-      if (result_valid) begin
-        mem[write_q] <= result;
-      end
-    end
-  end else begin : g_begin
-    // Results of the last time step are no state of anything: the next sequence has its own.
-    logic [P-1:0][OutW-1:0] given;
-    logic tile_last;
-    logic final_step;
-    logic keep;
-
-    for (genvar u = 0; u < P; u++) begin : g_unit
-      fixed_cast_unit #(
-          .IN_WIDTH  (DATA_IN_1_PRECISION_0),
-          .IN_FRAC   (DATA_IN_1_PRECISION_1),
-          .IN_SIGNED (DATA_IN_1_SIGNED),
-          .OUT_WIDTH (OutW),
-          .OUT_FRAC  (OutFrac),
-          .OUT_SIGNED(OutSigned),
-          .ROUNDING  (ROUNDING),
-          .OVERFLOW  (OVERFLOW)
-      ) u_given (
-          .in_data (data_in_1[u]),
-          .out_data(given[u])
-      );
-    end
-
-    loop_counter #(
-        .COUNT(Tiles)
-    ) u_tile (
-        .clk (clk),
-        .rst (rst),
-        .step(result_valid),
-        .last(tile_last)
-    );
-
-    loop_counter #(
-        .COUNT(Times)
-    ) u_time (
-        .clk (clk),
-        .rst (rst),
-        .step(result_valid && tile_last),
-        .last(final_step)
-    );
-
-    assign act  = fill ? given : mem[read_at];
-    assign keep = result_valid && !final_step;
-
-    always_ff @(posedge clk) begin
-      if (keep || (issue && fill)) begin
-        mem[keep?write_q : read_at] <= keep ? result : given;
-      end
-    end
-
-    invariant #(
-        .MESSAGE("a sequence begins while results of the one before are still kept")
-    ) u_begin (
-        .clk   (clk),
-        .rst   (rst),
-        .broken(keep && issue && fill)
-    );
-  end
-
-  // ---- Sums and the cell. Sums of W h with start values of another format, exactly.
-  localparam int DotFrac = OutFrac + WEIGHT_PRECISION_1;
-  localparam int DotW = OutW + WEIGHT_PRECISION_0 + $clog2(P) + $clog2(Tiles);
-  localparam int InFrac = DATA_IN_0_PRECISION_1;
-  localparam int SumFrac = (InFrac > DotFrac) ? InFrac : DotFrac;
-  localparam int SumDotW = DotW + SumFrac - DotFrac;
-  localparam int SumInW = InW + SumFrac - InFrac;
-  localparam int SumW = ((SumDotW > SumInW) ? SumDotW : SumInW) + 1;
-
-  logic [P-1:0][CELL_PRECISION_0-1:0] cells;
-
-  if (HasCell == 0) begin : g_no_begin
-    unread u_unread_cell (.unused(&{data_in_2, data_in_2_valid}));
-  end
-
-  if (KIND != 2) begin : g_plain
-    logic [G*P-1:0][SumW-1:0] sums;
-    logic sum_valid;
-
-    recurrent_sums #(
-        .LANES      (G * P),
-        .N          (P),
-        .RUN        (Tiles),
-        .A_WIDTH    (OutW),
-        .A_FRAC     (OutFrac),
-        .A_SIGNED   (OutSigned),
-        .B_WIDTH    (WEIGHT_PRECISION_0),
-        .B_FRAC     (WEIGHT_PRECISION_1),
-        .START_WIDTH(InW),
-        .START_FRAC (InFrac),
-        .SUM_WIDTH  (SumW),
-        .SUM_FRAC   (SumFrac)
-    ) u_sums (
-        .clk      (clk),
-        .rst      (rst),
-        .issue    (issue),
-        .first    (first),
-        .last     (last),
-        .act      (act),
-        .weight   (weight),
-        .start    (data_in_0),
-        .sums     (sums),
-        .out_valid(sum_valid)
-    );
-
-    unread u_unread (.unused(&{bias, bias_valid}));
-
-    if (KIND == 3) begin : g_lstm
-      // Whether the sums that come out are of a first time step.
-      logic [SumLatency-1:0] start_q;
-      always_ff @(posedge clk) begin
-        start_q <= {start_q[SumLatency-2:0], start};
-      end
-
-      // The cell state that a tile of a sequence begins with, when its sums come out.
-      logic [P-1:0][CELL_PRECISION_0-1:0] begin_cell;
-      if (HasCell != 0) begin : g_cell
-        logic [P-1:0][CELL_PRECISION_0-1:0] given;
-        for (genvar u = 0; u < P; u++) begin : g_unit
-          fixed_cast_unit #(
-              .IN_WIDTH  (DATA_IN_2_PRECISION_0),
-              .IN_FRAC   (DATA_IN_2_PRECISION_1),
-              .IN_SIGNED (DATA_IN_2_SIGNED),
-              .OUT_WIDTH (CELL_PRECISION_0),
-              .OUT_FRAC  (CELL_PRECISION_1),
-              .OUT_SIGNED(1),
-              .ROUNDING  (ROUNDING),
-              .OVERFLOW  (OVERFLOW)
-          ) u_given (
-              .in_data (data_in_2[u]),
-              .out_data(given[u])
-          );
-        end
-
-        recurrent_hold #(
-            .WIDTH(P * CELL_PRECISION_0),
-            .DELAY(SumLatency)
-        ) u_hold (
-            .clk     (clk),
-            .issue   (issue),
-            .first   (first),
-            .in_data (given),
-            .out_data(begin_cell)
-        );
-      end else begin : g_no_cell
-        assign begin_cell = '0;
-      end
-
-      cell_lstm #(
-          .UNITS         (P),
-          .TILES         (Tiles),
-          .SUM_WIDTH     (SumW),
-          .SUM_FRAC      (SumFrac),
-          .GATE_WIDTH    (GATE_PRECISION_0),
-          .GATE_FRAC     (GATE_PRECISION_1),
-          .CELL_WIDTH    (CELL_PRECISION_0),
-          .CELL_FRAC     (CELL_PRECISION_1),
-          .OUT_WIDTH     (OutW),
-          .OUT_FRAC      (OutFrac),
-          .OUT_SIGNED    (OutSigned),
-          .ROUNDING      (ROUNDING),
-          .OVERFLOW      (OVERFLOW),
-          .SIGMOID_FILE  (SIGMOID_FILE),
-          .TANH_FILE     (TANH_FILE),
-          .CELL_TANH_FILE(CELL_TANH_FILE)
-      ) u_cell (
-          .clk      (clk),
-          .rst      (rst),
-          .sums     (sums),
-          .in_valid (sum_valid),
-          .in_start (start_q[SumLatency-1]),
-          .in_cell  (begin_cell),
-          .out_data (result),
-          .out_cell (cells),
-          .out_valid(result_valid)
-      );
-    end else begin : g_rnn
-      assign cells = '0;
-      cell_rnn #(
-          .UNITS     (P),
-          .RELU      ((KIND == 0) ? 1 : 0),
-          .SUM_WIDTH (SumW),
-          .SUM_FRAC  (SumFrac),
-          .GATE_WIDTH(GATE_PRECISION_0),
-          .GATE_FRAC (GATE_PRECISION_1),
-          .OUT_WIDTH (OutW),
-          .OUT_FRAC  (OutFrac),
-          .OUT_SIGNED(OutSigned),
-          .ROUNDING  (ROUNDING),
-          .OVERFLOW  (OVERFLOW),
-          .TANH_FILE (TANH_FILE)
-      ) u_cell (
-          .clk      (clk),
-          .rst      (rst),
-          .sums     (sums),
-          .in_valid (sum_valid),
-          .out_data (result),
-          .out_valid(result_valid)
-      );
-    end
-  end else begin : g_gru
-    assign cells = '0;
-    localparam int BiasW = (HAS_BIAS != 0) ? BIAS_PRECISION_0 : 1;
-    logic [AtW-1:0] old_at;
-    logic [P-1:0][BiasW-1:0] new_bias;
-
-    if (HAS_BIAS != 0) begin : g_bias
-      assign new_bias = bias;
-    end else begin : g_no_bias
-      unread u_unread (.unused(&{bias, bias_valid}));
-      assign new_bias = '0;
-    end
-
-    recurrent_gru #(
-        .P           (P),
-        .TILES       (Tiles),
-        .IN_WIDTH    (InW),
-        .IN_FRAC     (InFrac),
-        .B_WIDTH     (WEIGHT_PRECISION_0),
-        .B_FRAC      (WEIGHT_PRECISION_1),
-        .BIAS_WIDTH  (BiasW),
-        .BIAS_FRAC   ((HAS_BIAS != 0) ? BIAS_PRECISION_1 : DotFrac),
-        .GATE_WIDTH  (GATE_PRECISION_0),
-        .GATE_FRAC   (GATE_PRECISION_1),
-        .OUT_WIDTH   (OutW),
-        .OUT_FRAC    (OutFrac),
-        .OUT_SIGNED  (OutSigned),
-        .ROUNDING    (ROUNDING),
-        .OVERFLOW    (OVERFLOW),
-        .SIGMOID_FILE(SIGMOID_FILE),
-        .TANH_FILE   (TANH_FILE)
-    ) u_gru (
-        .clk      (clk),
-        .rst      (rst),
-        .issue    (issue),
-        .first    (first),
-        .last     (last),
-        .start    (start && (HAS_STATE == 0)),
-        .act      (act),
-        .weight   (weight),
-        .data     (data_in_0),
-        .bias     (new_bias),
-        .old_at   (old_at),
-        .old      (mem[old_at]),
-        .out_data (result),
-        .out_valid(result_valid)
-    );
-  end
-
-  // ---- Output FIFO. Credits guarantee space, so its ready is only checked.
-  logic               fifo_ready;
-  logic [CreditW-1:0] fifo_count;
-
-  if (CELLS == 0) begin : g_states
-    stream_fifo #(
-        .WIDTH(P * OutW),
-        .DEPTH(FifoDepth)
-    ) u_fifo (
-        .clk      (clk),
-        .rst      (rst),
-        .in_data  (result),
-        .in_valid (result_valid),
-        .in_ready (fifo_ready),
-        .out_data (data_out_0),
-        .out_valid(data_out_0_valid),
-        .out_ready(data_out_0_ready),
-        .count    (fifo_count)
-    );
-    unread u_unread_cells (.unused(&cells));
-  end else begin : g_cells
-    logic [P-1:0][OutW-1:0] out_state;
-    logic [P-1:0][CELL_PRECISION_0-1:0] out_cell;
-
-    stream_fifo #(
-        .WIDTH(P * (OutW + CELL_PRECISION_0)),
-        .DEPTH(FifoDepth)
-    ) u_fifo (
-        .clk      (clk),
-        .rst      (rst),
-        .in_data  ({cells, result}),
-        .in_valid (result_valid),
-        .in_ready (fifo_ready),
-        .out_data ({out_cell, out_state}),
-        .out_valid(data_out_0_valid),
-        .out_ready(data_out_0_ready),
-        .count    (fifo_count)
-    );
-
-    // Exactly: the result holds both.
-    for (genvar u = 0; u < P; u++) begin : g_unit
-      assign data_out_0[2*u] = DATA_OUT_0_PRECISION_0'(signed'(out_state[u])) <<<
-                               (DATA_OUT_0_PRECISION_1 - OutFrac);
-      assign data_out_0[2*u+1] = DATA_OUT_0_PRECISION_0'(signed'(out_cell[u])) <<<
-                                 (DATA_OUT_0_PRECISION_1 - CELL_PRECISION_1);
-    end
-  end
-
-  invariant #(
-      .MESSAGE("a result meets a full output FIFO")
-  ) u_room (
-      .clk   (clk),
-      .rst   (rst),
-      .broken(result_valid && !fifo_ready)
+  recurrent_state #(
+      .HAS_STATE   (HAS_STATE),
+      .P           (P),
+      .TILES       (Tiles),
+      .TIMES       (Times),
+      .WIDTH       (OutW),
+      .FRAC        (OutFrac),
+      .SIGNED      (OutSigned),
+      .BEGIN_WIDTH (DATA_IN_1_PRECISION_0),
+      .BEGIN_FRAC  (DATA_IN_1_PRECISION_1),
+      .BEGIN_SIGNED(DATA_IN_1_SIGNED),
+      .ROUNDING    (ROUNDING),
+      .OVERFLOW    (OVERFLOW)
+  ) u_state (
+      .clk       (clk),
+      .rst       (rst),
+      .issue     (issue),
+      .start     (start),
+      .fill      (fill),
+      .begin_data(data_in_1),
+      .read_at   (read_at),
+      .act       (act),
+      .old_at    (old_at),
+      .old       (old),
+      .in_data   (result),
+      .in_valid  (result_valid)
   );
 
-  invariant #(
-      .MESSAGE("more credits and results than the FIFO is deep")
-  ) u_credits (
-      .clk   (clk),
-      .rst   (rst),
-      .broken(int'(credit_q) + int'(fifo_count) > FifoDepth)
+  if (HAS_STATE == 0) begin : g_zeros
+    unread u_unread_state (.unused(data_in_1_valid));
+  end
+  if (HasCell == 0) begin : g_no_begin
+    unread u_unread_cell (.unused(data_in_2_valid));
+  end
+
+  // ---- Sums and the cell.
+  localparam int BiasW = (HAS_BIAS != 0) ? BIAS_PRECISION_0 : 1;
+  logic [P-1:0][           BiasW-1:0] new_bias;
+  logic [P-1:0][CELL_PRECISION_0-1:0] cells;
+
+  if (HAS_BIAS != 0) begin : g_bias
+    assign new_bias = bias;
+  end else begin : g_no_bias
+    unread u_unread (.unused(&{bias, bias_valid}));
+    assign new_bias = '0;
+  end
+
+  recurrent_cells #(
+      .KIND          (KIND),
+      .P             (P),
+      .TILES         (Tiles),
+      .HAS_STATE     (HAS_STATE),
+      .IN_WIDTH      (InW),
+      .IN_FRAC       (DATA_IN_0_PRECISION_1),
+      .B_WIDTH       (WEIGHT_PRECISION_0),
+      .B_FRAC        (WEIGHT_PRECISION_1),
+      .BIAS_WIDTH    (BiasW),
+      .BIAS_FRAC     ((HAS_BIAS != 0) ? BIAS_PRECISION_1 : OutFrac + WEIGHT_PRECISION_1),
+      .BEGIN_WIDTH   (DATA_IN_2_PRECISION_0),
+      .BEGIN_FRAC    (DATA_IN_2_PRECISION_1),
+      .BEGIN_SIGNED  (DATA_IN_2_SIGNED),
+      .GATE_WIDTH    (GATE_PRECISION_0),
+      .GATE_FRAC     (GATE_PRECISION_1),
+      .CELL_WIDTH    (CELL_PRECISION_0),
+      .CELL_FRAC     (CELL_PRECISION_1),
+      .OUT_WIDTH     (OutW),
+      .OUT_FRAC      (OutFrac),
+      .OUT_SIGNED    (OutSigned),
+      .ROUNDING      (ROUNDING),
+      .OVERFLOW      (OVERFLOW),
+      .SIGMOID_FILE  (SIGMOID_FILE),
+      .TANH_FILE     (TANH_FILE),
+      .CELL_TANH_FILE(CELL_TANH_FILE)
+  ) u_cells (
+      .clk       (clk),
+      .rst       (rst),
+      .issue     (issue),
+      .first     (first),
+      .last      (last),
+      .start     (start),
+      .act       (act),
+      .weight    (weight),
+      .data      (data_in_0),
+      .bias      (new_bias),
+      .begin_cell(data_in_2),
+      .old_at    (old_at),
+      .old       (old),
+      .out_data  (result),
+      .out_cells (cells),
+      .out_valid (result_valid)
+  );
+
+  recurrent_output #(
+      .CELLS     (CELLS),
+      .P         (P),
+      .DEPTH     (FifoDepth),
+      .WIDTH     (OutW),
+      .FRAC      (OutFrac),
+      .CELL_WIDTH(CELL_PRECISION_0),
+      .CELL_FRAC (CELL_PRECISION_1),
+      .OUT_WIDTH (DATA_OUT_0_PRECISION_0),
+      .OUT_FRAC  (DATA_OUT_0_PRECISION_1)
+  ) u_output (
+      .clk      (clk),
+      .rst      (rst),
+      .slot     (slot),
+      .reserve  (issue && last),
+      .in_data  (result),
+      .in_cells (cells),
+      .in_valid (result_valid),
+      .out_data (data_out_0),
+      .out_valid(data_out_0_valid),
+      .out_ready(data_out_0_ready)
   );
 
 endmodule
