@@ -112,6 +112,7 @@ module recurrent_state #(
         .last(final_step)
     );
 
+    unread u_unread_start (.unused(start));
     assign act  = fill ? given : mem[read_at];
     assign keep = in_valid && !final_step;
 
