@@ -74,6 +74,9 @@ class Request:
         parallelism: Lanes by tensor name, innermost dimension of the stream first, as far as chosen.
         layouts: Order of the elements of every data tensor by name; row-major if missing.
         chosen: Tensors whose lanes the user gave: an op may lower the others, but refuses these.
+        implementation: What was asked for where an op has several implementations; empty for its own choice.
+        family: Family of FPGAs for which it chooses; empty for none in particular.
+        narrow: Whether the most negative code does not occur among the stored weights.
     """
 
     node: str
@@ -82,6 +85,9 @@ class Request:
     parallelism: Mapping[str, tuple[int, ...]]
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     chosen: frozenset[str] = frozenset()
+    implementation: str = ""
+    family: str = ""
+    narrow: bool = False
 
     @property
     def stream_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -149,6 +155,9 @@ class Hardware:
             known. For simulating faults.
         unrolls: The configuration may give ``kernel``, the window elements of a step as ``[height, width]``; ``build``
             finds them as dimensions 1 and 2 of the parallelism of ``weight``, width first.
+        implementations: What a configuration may ask of the op; empty if there is only one way.
+        narrow: Parameters of whose codes the module takes all but the most negative one, from the parameters.
+        registers_static: Every beat of a parameter goes into registers as it is taken: its memory needs none behind it.
         toolchain: ``INTERNAL`` for the RTL of this package, ``EXTERNAL`` for a user's own.
         root: Folder of the files below ``external/``; every other file is of this package.
     """
@@ -174,6 +183,9 @@ class Hardware:
     memories: Callable[[Arithmetic], Mapping[str, Memory]] = lambda _: {}
     reads: Callable[[Arithmetic, str, Memory], Golden | None] | None = None
     broadcast: tuple[str, ...] = ()
+    implementations: tuple[str, ...] = ()
+    narrow: Callable[[Any], tuple[str, ...]] = lambda _: ()
+    registers_static: bool = False
     toolchain: str = "INTERNAL"
     root: Path | None = None
 

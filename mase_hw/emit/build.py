@@ -244,6 +244,11 @@ class NetlistBuilder:
             "DEPTH": port.beats,
             "MEM_FILE": f'{{MEM_DIR, "/{name}.mem"}}',
         }
+        kept = self.graph.meta_of(node).hardware.interface.get(port.name, {})
+        if "registers" in kept:
+            # No block RAM is read without a clock: nothing need be said of a ROM that is.
+            style = "block" if kept["storage"] == "BRAM" else "logic" if kept["registers"] else "auto"
+            parameters |= {"REGISTERS": kept["registers"], "STYLE": f'"{style}"'}
         instance = Instance(self._free(f"u_{name}"), "rom_source", parameters, (out,), node.name, "rom_source")
         self.netlist.instances.append(instance)
         self.netlist.memories[instance.name] = f"{name}.mem"

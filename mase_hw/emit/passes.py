@@ -12,12 +12,13 @@ from torch import Tensor
 
 from mase_hw.beat_times import Solved
 from mase_hw.beats import to_words
+from mase_hw.catalogue import Hardware
 from mase_hw.emit.build import build_followed
 from mase_hw.emit.bundle import Bundle, check_target
 from mase_hw.emit.constants import broadcast_values
 from mase_hw.emit.keywords import KEYWORDS
 from mase_hw.emit.manifest import describe_design
-from mase_hw.emit.netlist import Netlist
+from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import environment, render_top
@@ -177,6 +178,8 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
         assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
         values = module.mantissa(port.name).cpu().long().numpy()
         facets = module.op.hardware
+        if facets is not None:
+            _check_codes(netlist.instance(net.sink.instance), facets, port, values)
         if facets is not None and port.name in facets.broadcast:
             values = broadcast_values(graph, node, port, values)
         file = f"mem/{netlist.memories[net.source.instance]}"
@@ -186,6 +189,19 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
         digits = (memory.bits + 3) // 4
         files[f"mem/{name}"] = "".join(f"{word:0{digits}x}\n" for word in memory.words)
     return files
+
+
+def _check_codes(instance: Instance, facets: Hardware, port: Stream, values: IntArray) -> None:
+    """Refuse a code that the module was chosen without; parameters may have changed since."""
+    params = facets.params(**instance.parameters)
+    if port.name in facets.narrow(params) and values.min() <= port.fmt.min_mantissa:
+        raise EmitError(
+            "a parameter has the most negative code, which it had not when its module was chosen",
+            node=f"{instance.node}.{port.name}",
+            got=int(values.min()),
+            expected=f"{port.fmt.min_mantissa + 1} or more",
+            remedy="run add_hardware_metadata_analysis_pass again",
+        )
 
 
 def memory_text(stream: Stream, tensor: IntArray) -> str:

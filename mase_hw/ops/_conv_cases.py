@@ -25,6 +25,8 @@ def case(
     frames: int = 3,
     shift_width: int = 0,
     unroll: bool = False,
+    multiply: str = "",
+    narrow: bool = False,
     **attributes: object,
 ) -> Case:
     """A case from the shapes of image and weight, lanes in and out, formats and attributes."""
@@ -40,7 +42,9 @@ def case(
     shapes["data_out_0"] = (shape[0], weight[0], *out)
     inner = (weight[3], weight[2]) if unroll else (1, 1)
     parallelism = {"data_in_0": lanes[:1], "data_out_0": lanes[1:], "weight": (1, *inner, 1)}
-    return Case(name, build(Request(name, Arithmetic(found, *modes, attributes), shapes, parallelism)), frames)
+    arithmetic = Arithmetic(found, *modes, attributes)
+    request = Request(name, arithmetic, shapes, parallelism, implementation=multiply, narrow=narrow)
+    return Case(name, build(request), frames)
 
 
 def cases_1d() -> Sequence[Case]:
@@ -68,6 +72,19 @@ def cases_2d() -> Sequence[Case]:
         case("per_channel", (1, 4, 4, 4), (5, 4, 3, 3), (2, 2), ("s8.4", "s6.7", "s8.5", "s9.0"), shift_width=2),
         case("whole_image", (1, 3, 4, 4), (5, 3, 4, 4), (3, 2), (*s16, "s16.5")),
         case("beyond_float64", (1, 2, 3, 3), (4, 1, 2, 2), (1, 2), ("s30.4", "s28.6", "s31.12", "s32.-18"), groups=2),
+        case("chain", (1, 5, 5, 5), (5, 1, 3, 3), (2, 2), u4, groups=5, padding=1, multiply="chain"),
+        case("packed", (1, 4, 5, 6), (6, 4, 3, 3), (4, 3), padding=1, multiply="packed", narrow=True),
+        case("packed_groups", (1, 8, 3, 4), (8, 4, 3, 3), (2, 4), groups=2, padding=1, multiply="packed"),
+        case(
+            "packed_unrolled",
+            (1, 3, 5, 6),
+            (4, 3, 3, 3),
+            (1, 4),
+            padding=1,
+            unroll=True,
+            multiply="packed",
+            narrow=True,
+        ),
         case("unrolled", (1, 3, 5, 6), (4, 3, 3, 3), (3, 4), padding=1, unroll=True, frames=6),
         case("unrolled_row", (1, 2, 1, 8), (3, 2, 1, 3), (2, 3), padding=(0, 1), unroll=True, frames=6),
         case("unrolled_fold", (1, 5, 5, 6), (5, 5, 3, 2), (2, 3), s8, padding=(1, 0), unroll=True, shift_width=1),

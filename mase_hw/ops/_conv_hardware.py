@@ -13,6 +13,7 @@ from mase_hw.opdef import Arithmetic, Latency, Request
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.ops._window import Window, geometry, issue_stages
+from mase_hw.ops.products._multipliers import choose, dot_latency
 from mase_hw.streams import Direction, Stream, ceil_div
 
 
@@ -77,6 +78,10 @@ class ConvParams:
     DATA_OUT_0_PARALLELISM_DIM_3: int
     ROUNDING: int
     OVERFLOW: int
+    PACKED: int
+    CHAIN: int
+    SPACING: int
+    NARROW: int
 
     @property
     def depthwise(self) -> bool:
@@ -120,8 +125,18 @@ class ConvParams:
         return self.DATA_IN_0_TENSOR_SIZE_DIM_3
 
     @property
+    def multipliers(self) -> int:
+        """Multipliers, which output lanes may share."""
+        return self.products * ceil_div(self.DATA_OUT_0_PARALLELISM_DIM_0, self.PACKED)
+
+    @property
+    def products(self) -> int:
+        """Products of an output lane and step."""
+        return self.lanes_of_weight // self.DATA_OUT_0_PARALLELISM_DIM_0
+
+    @property
     def lanes_of_weight(self) -> int:
-        """Multipliers."""
+        """Products of a step."""
         return math.prod(getattr(self, f"WEIGHT_PARALLELISM_DIM_{i}") for i in range(4))
 
 
@@ -242,6 +257,8 @@ def build(r: Request) -> ConvParams:
         **tensor_params("DATA_OUT_0", (n, oh, ow, o), formats["data_out_0"], (p_out,), dims=4),
         ROUNDING=int(r.arithmetic.rounding),
         OVERFLOW=int(r.arithmetic.overflow),
+        # Depthwise, every lane has activations of its own.
+        **choose(r, 1 if 1 < g.groups == c == o else p_out, lane_in * math.prod(unroll)).parameters,
     )
 
 
@@ -291,8 +308,8 @@ def arithmetic(p: ConvParams) -> Arithmetic:
 def latency(p: ConvParams) -> Latency:
     """Windows, then products: a step a beat of the window."""
     run, steps = p.run, p.run * p.out_tiles
-    # Operand register, product register, adder tree, shift, accumulator, output FIFO.
-    pipe = 4 + math.ceil(math.log2(p.lanes_of_weight // p.DATA_OUT_0_PARALLELISM_DIM_0)) + p.HAS_WEIGHT_SHIFT
+    # Dot product, shift, accumulator, output FIFO.
+    pipe = 2 + dot_latency(p.products, p.CHAIN) + p.HAS_WEIGHT_SHIFT
     queue = max((pipe + run) // run + 1, 2)
     return Latency.from_steps(*issue_stages(p.window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue))
 

@@ -24,6 +24,7 @@ from mase_hw.opdef import Arithmetic, Case, Hardware, OneChannel, OpDef
 from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
 from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work
+from mase_hw.ops.products._multipliers import IMPLEMENTATIONS
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -156,6 +157,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             dependence_files=(
                 "lib/fixed_adder_tree.sv",
                 "lib/fixed_dot_product.sv",
+                "lib/fixed_chain_product.sv",
                 "lib/fixed_accumulator.sv",
                 "lib/fixed_cast_unit.sv",
                 "lib/loop_counter.sv",
@@ -174,7 +176,10 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             latency=latency,
             cases=cases,
             work=work,
-            multipliers=lambda p: p.lanes_of_weight,
+            multipliers=lambda p: p.multipliers,
+            implementations=IMPLEMENTATIONS,
+            narrow=lambda p: ("weight",) * p.NARROW,
+            registers_static=True,
             layout="channels_last",
             unrolls=True,
             static=("weight", "bias", "weight_shift"),

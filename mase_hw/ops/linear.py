@@ -21,6 +21,7 @@ from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OneChannel, OpDef, Request
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
+from mase_hw.ops.products._multipliers import IMPLEMENTATIONS, choose, dot_latency
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream, ceil_div
 
@@ -68,6 +69,10 @@ class LinearParams:
     DATA_OUT_0_PARALLELISM_DIM_2: int
     ROUNDING: int
     OVERFLOW: int
+    PACKED: int
+    CHAIN: int
+    SPACING: int
+    NARROW: int
 
     @property
     def rows(self) -> int:
@@ -167,6 +172,7 @@ def _build(r: Request) -> LinearParams:
         **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (p_out,)),
         ROUNDING=int(r.arithmetic.rounding),
         OVERFLOW=int(r.arithmetic.overflow),
+        **choose(r, p_out, p_in).parameters,
     )
 
 
@@ -191,8 +197,8 @@ def _arithmetic(p: LinearParams) -> Arithmetic:
 
 def _latency(p: LinearParams) -> Latency:
     tiles, passes, rows = p.in_tiles, p.out_tiles, p.rows
-    # Operand register, product register, adder tree, shifter, accumulator, output FIFO.
-    pipe = 4 + math.ceil(math.log2(p.DATA_IN_0_PARALLELISM_DIM_0)) + p.HAS_WEIGHT_SHIFT
+    # Dot product, shifter, accumulator, output FIFO.
+    pipe = 2 + dot_latency(p.DATA_IN_0_PARALLELISM_DIM_0, p.CHAIN) + p.HAS_WEIGHT_SHIFT
     # A step takes an activation beat: row by row, pass by pass over the row, tile by tile.
     row, turn, tile = (axis.reshape(-1) for axis in np.indices((rows, passes, tiles)))
     needs = row * tiles + np.where(turn == 0, tile + 1, tiles)
@@ -229,6 +235,8 @@ def _case(
     modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
     frames: int = 4,
     shift_width: int = 0,
+    multiply: str = "",
+    narrow: bool = False,
 ) -> Case:
     def fmt(text: str) -> FixedFormat:
         width, frac = text[1:].split(".")
@@ -247,6 +255,8 @@ def _case(
         | ({"bias": (out,)} if b else {})
         | ({"weight_shift": (out,)} if shift_width else {}),
         {"data_in_0": (lanes[0],), "data_out_0": (lanes[1],)},
+        implementation=multiply,
+        narrow=narrow,
     )
     return Case(name, _build(request), frames)
 
@@ -274,6 +284,32 @@ def _cases() -> list[Case]:
         _case("wide_bias", (1, 4), 3, (2, 2), ("s4.2", "s4.2", "s16.4", "s18.4")),
         _case("per_channel", (1, 16), 6, (4, 2), ("s8.4", "s8.9", "s8.5", "s10.3"), shift_width=3),
         _case("per_channel_one_tile", (1, 4), 7, (4, 2), ("s8.4", "s4.6", "s8.5", "s8.1"), shift_width=2, frames=10),
+        _case("chain", (1, 12), 6, (6, 3), s8, multiply="chain"),
+        _case("packed", (1, 16), 8, (8, 4), ("s8.4", "s8.6", "s8.5", "s8.3"), multiply="packed", narrow=True),
+        _case("packed_every_code", (1, 10), 6, (5, 3), s8, (half_up, Overflow.WRAP), multiply="packed"),
+        _case("packed_unsigned_in", (2, 7), 5, (3, 4), ("u8.6", "s8.7", None, "s12.6"), multiply="packed", narrow=True),
+        _case(
+            "packed_four",
+            (1, 8),
+            8,
+            (3, 4),
+            ("s4.2", "s4.2", "s6.1", "s8.2"),
+            (floor, Overflow.WRAP),
+            multiply="packed",
+            narrow=True,
+        ),
+        _case("packed_three", (1, 7), 7, (4, 3), ("s4.2", "s4.2", None, "s8.3"), multiply="packed"),
+        _case("packed_of_four_bits", (1, 9), 4, (9, 2), ("s8.4", "s4.2", "s8.3", "s9.2"), multiply="packed"),
+        _case(
+            "packed_per_channel",
+            (1, 8),
+            5,
+            (4, 2),
+            ("s8.4", "s8.9", "s8.5", "s10.3"),
+            shift_width=2,
+            multiply="packed",
+            narrow=True,
+        ),
         _case("per_channel_rows", (2, 3, 5), 3, (2, 3), ("u8.4", "s5.6", None, "s9.1"), shift_width=2),
     ]
 
@@ -316,6 +352,7 @@ OPS = (
             dependence_files=(
                 "lib/fixed_adder_tree.sv",
                 "lib/fixed_dot_product.sv",
+                "lib/fixed_chain_product.sv",
                 "lib/fixed_accumulator.sv",
                 "lib/fixed_cast_unit.sv",
                 "lib/loop_counter.sv",
@@ -330,7 +367,10 @@ OPS = (
             latency=_latency,
             cases=_cases,
             work=lambda p: math.prod(shape_of(p, "DATA_IN_0")) * p.DATA_OUT_0_TENSOR_SIZE_DIM_0,
-            multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0 * p.DATA_OUT_0_PARALLELISM_DIM_0,
+            multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0 * ceil_div(p.DATA_OUT_0_PARALLELISM_DIM_0, p.PACKED),
+            implementations=IMPLEMENTATIONS,
+            narrow=lambda p: ("weight",) * p.NARROW,
+            registers_static=True,
             layout="rows",
             permuted=("weight",),
             static=("weight", "bias", "weight_shift"),

@@ -70,6 +70,9 @@ def facts(
     }
     found["work"] = sum(entry["work"] for entry in found["instances"])
     found["multipliers"] = sum(entry["multipliers"] for entry in found["instances"])
+    # Lanes that share a multiplier have a product each.
+    shared = (entry["multipliers"] * int(entry["parameters"].get("PACKED", 1)) for entry in found["instances"])
+    found["products"] = sum(shared)
     found["stages"] = _stages(manifest, graph, missing)
     if not evaluated:
         missing.append("accuracy: `mase-hw evaluate MODEL --bundle BUNDLE` measures it on labelled data")

@@ -132,7 +132,7 @@ def _figures(facts: Facts) -> list[tuple[str, str]]:
         ("block RAMs, estimated", shown(area["bram"])),
     ]
     if facts["multipliers"]:
-        used = facts["work"] / (facts["multipliers"] * facts["timing"]["interval"])
+        used = facts["work"] / (facts["products"] * facts["timing"]["interval"])
         found.append(("of the multipliers work", percent(used)))
     for each in facts["evaluations"]:
         if each["rtl"] is not None:

@@ -35,6 +35,7 @@ FOREIGN = {
 STALLS = 0.3
 _MACRO = re.compile(r"^`define[ \t]+(\w+)[^\n]*$", re.MULTILINE)
 _SPECIFY = re.compile(r"^\s*specify\b.*?\bendspecify\b[^\n]*$", re.DOTALL | re.MULTILINE)
+_OPEN_RESET = re.compile(r"^(\s*input\s+RST\w+)", re.MULTILINE)
 _MODULE = re.compile(r"^(?:\(\*[^\n]*\*\)\s*)*module\s+(\\?[\w$]+)\b.*?^\s*endmodule", re.DOTALL | re.MULTILINE)
 
 
@@ -53,6 +54,9 @@ def cell_models(files: Sequence[Path], cells: set[str]) -> str:
             # something else.
             macros[macro.group(1)] = macro.group(0)
         models |= {match.group(1).lstrip("\\"): match.group(0) for match in _MODULE.finditer(text)}
+    if "DSP48E1" in models:
+        # Yosys leaves the reset of the register behind the pre-adder open, which the vendor's model reads as 0.
+        models["DSP48E1"] = _OPEN_RESET.sub(r"\1 = 1'b0", models["DSP48E1"])
     wanted, chosen = sorted(cells), dict[str, str]()
     while wanted:
         cell = wanted.pop()

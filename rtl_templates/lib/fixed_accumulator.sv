@@ -45,7 +45,8 @@ module fixed_accumulator #(
 
   always_ff @(posedge clk) begin
     if (in_valid) begin
-      out_data <= (in_first ? init : out_data) + ACC_WIDTH'(in_data);
+      // The choice second: a carry chain takes its first operand as it is.
+      out_data <= ACC_WIDTH'(in_data) + (in_first ? init : out_data);
     end
   end
 

@@ -18,8 +18,14 @@
 // overflow; it is deep enough never to throttle by itself. HELD results fit it at least,
 // where the reader takes them less evenly than they are computed.
 //
-// Latency:    5 + $clog2(N) cycles from the last issue of a run to its valid
-//             output, counting both; one more with HAS_SHIFT.
+// With CHAIN the sums of up to CHAIN products run through the multipliers, and PACKED
+// lanes in a row, whose activations must be the same, share them; SPACING is the width
+// of a lane's field (fixed_chain_product). NARROW says that the most negative weight
+// does not occur, so that more fits into a field.
+//
+// Latency:    3 + D cycles from the last issue of a run to its valid output,
+//             counting both, where D is that of the dot product: 2 + $clog2(N), or
+//             with CHAIN that of fixed_chain_product; one more with HAS_SHIFT.
 // Throughput: 1 issue per cycle, without bubbles between runs.
 // Golden:     `mase_hw/ops/linear.py` and `conv.py`.
 module fixed_mac_array #(
@@ -44,7 +50,11 @@ module fixed_mac_array #(
     parameter int OUT_FRAC    = 0,
     parameter int OUT_SIGNED  = 1,
     parameter int ROUNDING    = 0,
-    parameter int OVERFLOW    = 0
+    parameter int OVERFLOW    = 0,
+    parameter int PACKED      = 1,
+    parameter int CHAIN       = 0,
+    parameter int SPACING     = 17,
+    parameter int NARROW      = 0
 ) (
     input  logic                                           clk,
     input  logic                                           rst,
@@ -101,8 +111,10 @@ module fixed_mac_array #(
   end
 
   // ---- Pipeline.
-  // Cycles from the issue to the dot product: operand and product registers, tree.
-  localparam int DotLatency = 2 + $clog2(N);
+  // Cycles from the issue to the dot product: operand and product registers, tree; or chains.
+  localparam int Chains = (CHAIN > 0) ? (N + CHAIN - 1) / CHAIN : 1;
+  localparam int Links = (CHAIN > 0) ? (N + Chains - 1) / Chains : 1;  // of a chain
+  localparam int DotLatency = (CHAIN > 0) ? Links + 1 + $clog2(Chains) : 2 + $clog2(N);
   localparam int TermLatency = DotLatency + HAS_SHIFT;  // the shifted term is registered
   localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and FIFO
   // A slot is taken for Pipe + 1 cycles, and one is wanted every SHORTEST cycles.
@@ -117,13 +129,67 @@ module fixed_mac_array #(
   localparam int DotShift = AccFrac - DotFrac;
   localparam int BiasShift = AccFrac - BiasFrac;
   localparam int ProductW = A_WIDTH + B_WIDTH + ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0);
-  localparam int DotW = ProductW + $clog2(N);
+  localparam int SignedBoth = (A_SIGNED != 0 && B_SIGNED != 0) ? 1 : 0;
   localparam int MaxShift = (HAS_SHIFT != 0) ? (1 << SHIFT_WIDTH) - 1 : 0;
+  localparam int InitW = BIAS_WIDTH + ((BIAS_SIGNED != 0) ? 0 : 1) + BiasShift;
+
+  // ---- Rounding. To round half up, half an output LSB is added and the fraction dropped; to round
+  // half to even, what lay on a tie (no fraction is left) then loses its last bit. The sum starts
+  // with this half, which saves an adder behind it: every chain with its share if it can be shared
+  // out, else the accumulator. Sums of products of two signed numbers leave room for it.
+  localparam int Drop = AccFrac - OUT_FRAC;
+  localparam int PlainW = ProductW + $clog2(N) + DotShift + MaxShift + $clog2(RUN);
+  localparam bit Half = ROUNDING <= 1 && Drop > 0 && Drop < PlainW - 1;
+  localparam int Starts = RUN * Chains;  // chains of a run
+  localparam int HalfBit = Drop - 1 - DotShift;  // of a dot product
+  localparam int Share = (HalfBit >= 0 && HalfBit < ProductW - 2 && HalfBit < 31) ?
+                         (1 << HalfBit) / Starts : 0;
+  localparam bit Shared = Half && CHAIN > 0 && HAS_SHIFT == 0 && SHORTEST == RUN && Share > 0 &&
+                          Share * Starts == (1 << HalfBit);
+
+  // ---- Fields of lanes that share multipliers. The extremes of a chain's sum, and what it starts
+  // with: a share of the half, or nothing, or one less, after which the highest sum still fits.
+  localparam longint ActLow = (A_SIGNED != 0) ? -(64'sd1 <<< (A_WIDTH - 1)) : 0;
+  localparam longint ActHigh = (64'sd1 <<< (A_WIDTH - ((A_SIGNED != 0) ? 1 : 0))) - 1;
+  localparam longint WeightHigh = (64'sd1 <<< (B_WIDTH - ((B_SIGNED != 0) ? 1 : 0))) - 1;
+  localparam longint WeightLow = (B_SIGNED == 0) ? 0 : -WeightHigh - 1 + longint'(NARROW);
+  localparam longint Length = longint'(Links);
+  localparam longint High = Length * ((ActLow * WeightLow > ActHigh * WeightHigh) ?
+                                      ActLow * WeightLow : ActHigh * WeightHigh);
+  localparam longint Low = Length * ((ActLow * WeightHigh < ActHigh * WeightLow) ?
+                                     ActLow * WeightHigh : ActHigh * WeightLow);
+  localparam longint FieldHigh = (64'sd1 <<< (SPACING - 1)) - 1;
+  localparam bit ShareFits = PACKED == 1 || High + longint'(Share) <= FieldHigh;
+  localparam int Start = (Shared && ShareFits) ? Share :
+                         (PACKED == 1 || High <= FieldHigh) ? 0 : -1;
+  if (PACKED > 1 && (High + longint'(Start) > FieldHigh || Low + longint'(Start) < -FieldHigh - 1))
+  begin : g_bad_spacing
+    // Refuses PACKED=2, CHAIN=1, SPACING=14
+    $fatal(1, "fixed_mac_array: sums %0d to %0d do not fit SPACING %0d", Low, High, SPACING);
+  end
+  if (PACKED < 1 || CHAIN < 0 || (PACKED > 1 && CHAIN == 0)) begin : g_bad_packed
+    // Refuses PACKED=0; CHAIN=-1; PACKED=2
+    $fatal(1, "fixed_mac_array: PACKED %0d needs CHAIN, which is %0d", PACKED, CHAIN);
+  end
+  if (NARROW < 0 || NARROW > 1 || SPACING < 1) begin : g_bad_narrow
+    // Refuses NARROW=-1; NARROW=2; SPACING=0; takes SPACING=1
+    $fatal(1, "fixed_mac_array: NARROW %0d must be 0 or 1, SPACING %0d 1 up", NARROW, SPACING);
+  end
+  if (Start < 0 && (HAS_SHIFT != 0 || SHORTEST != RUN)) begin : g_bad_start
+    // Refuses PACKED=2, CHAIN=1, SPACING=15, HAS_SHIFT=1
+    $fatal(1, "fixed_mac_array: with shifts or short runs SPACING %0d is too small", SPACING);
+  end
+
+  localparam int Grow = (Start > 0 && SignedBoth == 0) ? 1 : 0;
+  localparam int DotW = ProductW + $clog2(N) + Grow;
   localparam int TermW = DotW + DotShift + MaxShift;
   localparam int SumW = TermW + $clog2(RUN);
-  localparam int InitW = BIAS_WIDTH + ((BIAS_SIGNED != 0) ? 0 : 1) + BiasShift;
   localparam int Widest = (InitW > SumW) ? InitW : SumW;
-  localparam int AccW = (HAS_BIAS != 0) ? Widest + 1 : SumW;
+  localparam int Spare = (Half && SignedBoth == 0) ? 1 : 0;
+  localparam int AccW = ((HAS_BIAS != 0) ? Widest + 1 : SumW) + Spare;
+  // What of the half the chains have not, and what they have too much.
+  localparam logic [AccW-1:0] AllHalf = Half ? AccW'(1) << ((Drop > 0) ? Drop - 1 : 0) : '0;
+  localparam logic [AccW-1:0] InitHalf = AllHalf - (AccW'(Start * Starts) << DotShift);
 
   // ---- Issue: all operands and, for the last issue of a run, a FIFO slot.
   logic first_q;
@@ -208,7 +274,7 @@ module fixed_mac_array #(
 
   if (HAS_BIAS == 0) begin : g_no_bias
     unread u_unread (.unused(&{bias, bias_valid}));
-    assign init = '0;
+    assign init = {LANES{InitHalf}};
   end else begin : g_bias
     logic [LANES-1:0][BIAS_WIDTH-1:0] bias_q;
     if (SHORTEST >= TermLatency) begin : g_hold
@@ -232,7 +298,7 @@ module fixed_mac_array #(
       end else begin : g_unsigned
         assign extended = AccW'(signed'({1'b0, bias_q[o]}));
       end
-      assign init[o] = extended <<< BiasShift;
+      assign init[o] = (extended <<< BiasShift) + signed'(InitHalf);
     end
   end
 
@@ -254,7 +320,49 @@ module fixed_mac_array #(
     assign term_shift = pipe_q[DotLatency-1];
   end
 
-  // ---- One dot product, accumulator and cast per lane.
+  // ---- The dot products: chains, in which lanes may share multipliers, or a tree per lane.
+  logic [LANES-1:0][DotW-1:0] dots;
+
+  if (CHAIN > 0) begin : g_chains
+    for (genvar o = 0; o < LANES; o += PACKED) begin : g_dot
+      localparam int Together = (LANES - o < PACKED) ? LANES - o : PACKED;
+      fixed_chain_product #(
+          .N       (N),
+          .LANES   (Together),
+          .CHAIN   (CHAIN),
+          .SPACING (SPACING),
+          .START   (Start),
+          .A_WIDTH (A_WIDTH),
+          .A_SIGNED(A_SIGNED),
+          .B_WIDTH (B_WIDTH),
+          .B_SIGNED(B_SIGNED)
+      ) u_dot (
+          .clk     (clk),
+          .a       (act[o]),
+          .b       (weight[o+:Together]),
+          .out_data(dots[o+:Together])
+      );
+      // The lanes that share multipliers have the same activations.
+      unread u_unread (.unused(&act[o+:Together]));
+    end
+  end else begin : g_trees
+    for (genvar o = 0; o < LANES; o++) begin : g_dot
+      fixed_dot_product #(
+          .N       (N),
+          .A_WIDTH (A_WIDTH),
+          .A_SIGNED(A_SIGNED),
+          .B_WIDTH (B_WIDTH),
+          .B_SIGNED(B_SIGNED)
+      ) u_dot (
+          .clk     (clk),
+          .a       (act[o]),
+          .b       (weight[o]),
+          .out_data(dots[o])
+      );
+    end
+  end
+
+  // ---- One accumulator and cast per lane.
   logic [LANES-1:0]                sum_valid;
   logic [LANES-1:0][OUT_WIDTH-1:0] result;
 
@@ -263,18 +371,7 @@ module fixed_mac_array #(
     logic signed [TermW-1:0] term;
     logic signed [ AccW-1:0] sum;
 
-    fixed_dot_product #(
-        .N       (N),
-        .A_WIDTH (A_WIDTH),
-        .A_SIGNED(A_SIGNED),
-        .B_WIDTH (B_WIDTH),
-        .B_SIGNED(B_SIGNED)
-    ) u_dot (
-        .clk     (clk),
-        .a       (act[o]),
-        .b       (weight[o]),
-        .out_data(dot)
-    );
+    assign dot = signed'(dots[o]);
 
     if (HAS_SHIFT == 0) begin : g_fixed_term
       unread u_unread (.unused(&term_shift[o]));
@@ -300,19 +397,37 @@ module fixed_mac_array #(
         .out_valid(sum_valid[o])
     );
 
-    fixed_cast_unit #(
-        .IN_WIDTH  (AccW),
-        .IN_FRAC   (AccFrac),
-        .IN_SIGNED (1),
-        .OUT_WIDTH (OUT_WIDTH),
-        .OUT_FRAC  (OUT_FRAC),
-        .OUT_SIGNED(OUT_SIGNED),
-        .ROUNDING  (ROUNDING),
-        .OVERFLOW  (OVERFLOW)
-    ) u_cast (
-        .in_data (sum),
-        .out_data(result[o])
-    );
+    if (Half) begin : g_half
+      logic tie;
+      assign tie = ROUNDING == 0 && sum[Drop-1:0] == '0;
+      unread u_unread_fraction (.unused(&sum[Drop-1:0]));
+      fixed_cast_unit #(
+          .IN_WIDTH  (AccW - Drop),
+          .IN_FRAC   (OUT_FRAC),
+          .IN_SIGNED (1),
+          .OUT_WIDTH (OUT_WIDTH),
+          .OUT_FRAC  (OUT_FRAC),
+          .OUT_SIGNED(OUT_SIGNED),
+          .OVERFLOW  (OVERFLOW)
+      ) u_cast (
+          .in_data ({sum[AccW-1:Drop+1], sum[Drop] && !tie}),
+          .out_data(result[o])
+      );
+    end else begin : g_cast
+      fixed_cast_unit #(
+          .IN_WIDTH  (AccW),
+          .IN_FRAC   (AccFrac),
+          .IN_SIGNED (1),
+          .OUT_WIDTH (OUT_WIDTH),
+          .OUT_FRAC  (OUT_FRAC),
+          .OUT_SIGNED(OUT_SIGNED),
+          .ROUNDING  (ROUNDING),
+          .OVERFLOW  (OVERFLOW)
+      ) u_cast (
+          .in_data (sum),
+          .out_data(result[o])
+      );
+    end
   end
 
   // ---- Output FIFO. Credits guarantee space, so its ready is only checked.

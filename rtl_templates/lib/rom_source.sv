@@ -3,17 +3,24 @@
 // rom_source: streams the beats of a memory file cyclically, without end.
 //
 // Beat k is line k of MEM_FILE (hexadecimal, DEPTH lines, lane 0 in the low
-// bits); after beat DEPTH - 1 comes beat 0. A synchronous ROM read is followed
-// by an output register (a block RAM with its output register); each stage
-// advances when the next one is empty or moves, so no bubble appears.
+// bits); after beat DEPTH - 1 comes beat 0. REGISTERS says what lies between the
+// memory and the reader:
+//   0  nothing: an asynchronous read, which is a ROM in look-up tables,
+//   1  the register of a synchronous read, as in a block RAM,
+//   2  that and an output register, where the reader has none itself.
+// A stage advances when the next one is empty or moves, so no bubble appears.
+// STYLE is what synthesis is told of the memory: "auto", "block", "logic", or a word
+// that its tool knows besides.
 //
-// Latency:    beat 0 is valid in the third cycle after the last cycle of reset.
+// Latency:    beat 0 is valid REGISTERS cycles after the first cycle out of reset.
 // Throughput: 1 beat per cycle.
 // Golden:     the memory file itself.
 module rom_source #(
-    parameter int WIDTH    = 8,
-    parameter int DEPTH    = 1,
-    parameter     MEM_FILE = ""
+    parameter int WIDTH     = 8,
+    parameter int DEPTH     = 1,
+    parameter     MEM_FILE  = "",
+    parameter int REGISTERS = 2,
+    parameter     STYLE     = "auto"
 ) (
     input  logic             clk,
     input  logic             rst,
@@ -31,15 +38,24 @@ module rom_source #(
     $fatal(1, "rom_source: DEPTH must be at least 1, got %0d", DEPTH);
   end
 
+  if (REGISTERS < 0 || REGISTERS > 2) begin : g_bad_registers
+    // Refuses REGISTERS=-1; REGISTERS=3; takes REGISTERS=0; takes REGISTERS=1
+    $fatal(1, "rom_source: REGISTERS must be 0, 1 or 2, got %0d", REGISTERS);
+  end
+
+  // Only synthesis reads it.
+  unread u_unread (.unused(STYLE == ""));
+
   localparam int AddrW = (DEPTH > 1) ? $clog2(DEPTH) : 1;
   localparam logic [AddrW-1:0] AddrLast = AddrW'(DEPTH - 1);
 
-  logic [WIDTH-1:0] mem         [DEPTH];
-  logic [AddrW-1:0] addr_q;
-  logic [WIDTH-1:0] rom_q;
-  logic             rom_valid_q;
-  logic             rom_move;
-  logic             out_move;
+  (* rom_style = STYLE *)
+  logic [WIDTH-1:0] mem    [DEPTH];
+  // The complement of the address: tools move an address register behind an asynchronous
+  // read, a register of a word instead of one of an address, but not past an inverter.
+  logic [AddrW-1:0] left_q;
+  logic [AddrW-1:0] addr;
+  logic             step;
 
   initial begin : load
 `ifndef SYNTHESIS
@@ -54,31 +70,63 @@ module rom_source #(
     $readmemh(MEM_FILE, mem, 0, DEPTH - 1);
   end
 
-  assign out_move = !out_valid || out_ready;
-  assign rom_move = !rom_valid_q || out_move;
+  assign addr = ~left_q;
 
   always_ff @(posedge clk) begin
     if (rst) begin
-      addr_q      <= '0;
-      rom_valid_q <= 1'b0;
-      out_valid   <= 1'b0;
-    end else begin
-      if (rom_move) begin
-        addr_q      <= (addr_q == AddrLast) ? '0 : addr_q + AddrW'(1);
-        rom_valid_q <= 1'b1;
-      end
-      if (out_move) begin
-        out_valid <= rom_valid_q;
-      end
+      left_q <= '1;
+    end else if (step) begin
+      left_q <= (addr == AddrLast) ? '1 : left_q - AddrW'(1);
     end
   end
 
-  always_ff @(posedge clk) begin
-    if (rom_move) begin
-      rom_q <= mem[addr_q];
+  if (REGISTERS == 0) begin : g_direct
+    assign out_data = mem[addr];
+    assign step     = out_valid && out_ready;
+    always_ff @(posedge clk) begin
+      out_valid <= !rst;
     end
-    if (out_move) begin
-      out_data <= rom_q;
+  end else begin : g_read
+    logic [WIDTH-1:0] rom_q;
+    logic             rom_valid_q;
+    logic             rom_ready;
+
+    assign step = !rom_valid_q || rom_ready;
+
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        rom_valid_q <= 1'b0;
+      end else if (step) begin
+        rom_valid_q <= 1'b1;
+      end
+    end
+
+    always_ff @(posedge clk) begin
+      if (step) begin
+        rom_q <= mem[addr];
+      end
+    end
+
+    if (REGISTERS == 1) begin : g_one
+      assign out_data  = rom_q;
+      assign out_valid = rom_valid_q;
+      assign rom_ready = out_ready;
+    end else begin : g_two
+      assign rom_ready = !out_valid || out_ready;
+
+      always_ff @(posedge clk) begin
+        if (rst) begin
+          out_valid <= 1'b0;
+        end else if (rom_ready) begin
+          out_valid <= rom_valid_q;
+        end
+      end
+
+      always_ff @(posedge clk) begin
+        if (rom_ready) begin
+          out_data <= rom_q;
+        end
+      end
     end
   end
 

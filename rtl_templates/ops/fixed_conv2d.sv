@@ -13,7 +13,8 @@
 // fastest, then kernel column, kernel row, output channels). With UNROLL, given by
 // WEIGHT_PARALLELISM_DIM_1 and _2 equal to the kernel, all elements of the window
 // come in one beat (weight lane (po * K + kernel position) * PI + pi). Biases and
-// shifts are as in fixed_mac_array. Pad lanes of input and weights must be zero.
+// shifts are as in fixed_mac_array, and so are PACKED, CHAIN, SPACING and NARROW:
+// output lanes that share multipliers, and sums in the multipliers. Pad lanes of input and weights must be zero.
 //
 // Groups: lanes of input and output divide the channels of a group. Depthwise
 // (GROUPS = channels in = channels out): as many lanes out as in, one multiplier
@@ -22,8 +23,9 @@
 // Line buffer: LINE_BUFFER_DEPTH beats without UNROLL; LINE_BUFFER_DEPTH rows with.
 //
 // Latency:    from the last beat that a window needs to its first result, both
-//             included: IT + 6 + $clog2(N) cycles, where IT is issues a result, N
-//             products an issue and lane; one more with HAS_WEIGHT_SHIFT.
+//             included: IT + 4 + D cycles, where IT is issues a result; D is
+//             2 + $clog2(N) for N products an issue and lane without CHAIN, and as in
+//             fixed_chain_product with it; one more with HAS_WEIGHT_SHIFT.
 // Throughput: one output beat per IT cycles without bubbles between positions,
 //             rows and images: positions * kernel work / multipliers per image,
 //             or as many cycles as the image has beats if that is more.
@@ -86,6 +88,10 @@ module fixed_conv2d #(
     parameter int DATA_OUT_0_PARALLELISM_DIM_3 = 1,
     parameter int ROUNDING = 0,
     parameter int OVERFLOW = 0,
+    parameter int PACKED = 1,
+    parameter int CHAIN = 0,
+    parameter int SPACING = 17,
+    parameter int NARROW = 0,
 
     localparam int PI = DATA_IN_0_PARALLELISM_DIM_0,
     localparam int PO = DATA_OUT_0_PARALLELISM_DIM_0,
@@ -248,6 +254,12 @@ module fixed_conv2d #(
     );
   end
 
+  if (Depthwise && PACKED != 1) begin : g_bad_packed
+    // Refuses GROUPS=2, DATA_IN_0_TENSOR_SIZE_DIM_0=2, DATA_OUT_0_TENSOR_SIZE_DIM_0=2, PACKED=2,
+    // CHAIN=1
+    $fatal(1, "fixed_conv2d: PACKED is %0d, but lanes of a depthwise layer share nothing", PACKED);
+  end
+
   // ---- Folding: order of the window's beats and issues a result.
   localparam int PixelTiles = (InC + PI - 1) / PI;
   localparam int Groups = Depthwise ? PixelTiles : GROUPS;
@@ -361,7 +373,11 @@ module fixed_conv2d #(
       .OUT_FRAC   (DATA_OUT_0_PRECISION_1),
       .OUT_SIGNED (DATA_OUT_0_SIGNED),
       .ROUNDING   (ROUNDING),
-      .OVERFLOW   (OVERFLOW)
+      .OVERFLOW   (OVERFLOW),
+      .PACKED     (PACKED),
+      .CHAIN      (CHAIN),
+      .SPACING    (SPACING),
+      .NARROW     (NARROW)
   ) u_mac (
       .clk         (clk),
       .rst         (rst),

@@ -12,11 +12,14 @@
 // exact; the one cast is at the end. Pad lanes of activations, weights and bias
 // must be zero; the pad lanes of the output then are.
 //
-// The products, sums and casts are those of fixed_mac_array.
+// The products, sums and casts are those of fixed_mac_array: PACKED output lanes share
+// a multiplier, and up to CHAIN products are added in the multipliers. With NARROW the
+// most negative weight must not occur.
 //
 // Latency:    first input beat accepted in t, first output beat valid in
-//               t + IT + 5 + $clog2(PI)   for OT > 1,
-//               t + IT + 3 + $clog2(PI)   for OT = 1 (no replay memory),
+//               t + IT + 3 + D   for OT > 1,
+//               t + IT + 1 + D   for OT = 1 (no replay memory),
+//             where D = 2 + $clog2(PI) without CHAIN, and as in fixed_chain_product with it;
 //             one cycle more with HAS_WEIGHT_SHIFT,
 //             with input, weights, shifts and bias always valid.
 // Throughput: one row per IT * OT cycles, one output beat per IT cycles, without
@@ -62,6 +65,10 @@ module fixed_linear #(
     parameter int DATA_OUT_0_PARALLELISM_DIM_2   = 1,
     parameter int ROUNDING                       = 0,
     parameter int OVERFLOW                       = 0,
+    parameter int PACKED                         = 1,
+    parameter int CHAIN                          = 0,
+    parameter int SPACING                        = 17,
+    parameter int NARROW                         = 0,
 
     localparam int PI = DATA_IN_0_PARALLELISM_DIM_0,
     localparam int PO = DATA_OUT_0_PARALLELISM_DIM_0,
@@ -204,7 +211,11 @@ module fixed_linear #(
       .OUT_FRAC   (DATA_OUT_0_PRECISION_1),
       .OUT_SIGNED (DATA_OUT_0_SIGNED),
       .ROUNDING   (ROUNDING),
-      .OVERFLOW   (OVERFLOW)
+      .OVERFLOW   (OVERFLOW),
+      .PACKED     (PACKED),
+      .CHAIN      (CHAIN),
+      .SPACING    (SPACING),
+      .NARROW     (NARROW)
   ) u_mac (
       .clk         (clk),
       .rst         (rst),

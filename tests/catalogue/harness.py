@@ -112,6 +112,13 @@ class Item:
         return Dut(self.hardware.module, sources, parameters, self.streams, folder, tied)
 
     @property
+    def implementation(self) -> str:
+        """Which of several implementations the parameters are of; empty where there is one."""
+        if not self.hardware.implementations:
+            return ""
+        return "packed" if self.case.params.PACKED > 1 else "chain" if self.case.params.CHAIN else "tree"
+
+    @property
     def memory_folder(self) -> Path | None:
         """Where the files of the memories inside the module are; None if there are none."""
         memories = self.hardware.memories(self.arithmetic)
@@ -138,6 +145,8 @@ def stimulus(it: Item, seed: int = 0) -> Tensors:
     tensors: Tensors = {}
     for stream in inputs:
         low, high = stream.fmt.min_mantissa, stream.fmt.max_mantissa
+        if stream.name in it.hardware.narrow(it.case.params):
+            low = -high
         shape = stream.tensor_shape
         frames = rng.integers(low, high, (it.case.frames, *shape), dtype=np.int64, endpoint=True)
         if it.case.exhaustive:

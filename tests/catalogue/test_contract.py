@@ -155,6 +155,9 @@ def test_facets_build_the_parameters(it: Item) -> None:
         {s.name: s.tensor_shape for s in it.streams},
         {s.name: s.lane_dims for s in it.streams},
         {s.name: s.layout for s in it.streams if s.layout is not None},
+        # The case says what was asked for, and what the weights are.
+        implementation=it.implementation,
+        narrow=bool(it.hardware.narrow(it.case.params)),
     )
     if it.op.mase_type:
         assert it.hardware.build(request) == it.case.params

@@ -79,6 +79,11 @@ def test_interval_is_the_work(it: Item) -> None:
     # No stream moves more than a beat per cycle.
     assert latency.interval >= max(s.frame_beats for s in it.streams)
     weight = next((s for s in it.streams if s.name == "weight"), None)
+    if weight is not None and (packed := getattr(it.case.params, "PACKED", 1)) > 1:
+        # Lanes that share a multiplier have a product each.
+        outputs = it.sink.lanes
+        assert multipliers == weight.lanes // outputs * -(-outputs // packed)
+        multipliers = weight.lanes
     if it.hardware.idle is not None:
         # What computes with its own results multiplies what its weights are tiled into, or waits for them.
         assert weight is not None and multipliers == weight.lanes and weight.frame_beats * multipliers >= work > 0

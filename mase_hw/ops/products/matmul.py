@@ -237,6 +237,7 @@ OPS = (
                 "lib/matrix_buffer.sv",
                 "lib/fixed_adder_tree.sv",
                 "lib/fixed_dot_product.sv",
+                "lib/fixed_chain_product.sv",
                 "lib/fixed_accumulator.sv",
                 "lib/fixed_cast_unit.sv",
                 "lib/stream_fifo.sv",

@@ -13,6 +13,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
 from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
 from mase_hw.passes.analysis.hardware_args import check_places, lane_dims, raise_together, with_node_names
+from mase_hw.passes.analysis.hardware_choices import asked_of, interface
 from mase_hw.passes.analysis.hardware_lanes import check_given, chosen_lanes
 from mase_hw.passes.analysis.hardware_orders import Orders, recorded, streamed
 from mase_hw.passes.base import graph_pass
@@ -96,14 +97,17 @@ class _Mapper:
         parallelism = chosen_lanes(node.name, chosen, sizes, self.most, follows)
         module = self.graph.meta_of(node).module
         arithmetic = getattr(module, "arithmetic", Arithmetic(formats))
-        params = op.hardware.build(Request(node.name, arithmetic, shapes, parallelism, layouts, frozenset(chosen)))
+        asked = asked_of(node, op.hardware, module, self.args)
+        params = op.hardware.build(
+            Request(node.name, arithmetic, shapes, parallelism, layouts, frozenset(chosen), **asked)
+        )
         check_given(node.name, chosen, op.hardware.ports(params))
         latency = op.hardware.latency(params)
         # An op may take fewer lanes than offered, where they have to divide.
         self.lanes[node.name] = next(s.lane_dims[:1] for s in op.hardware.ports(params) if s.name == "data_out_0")
         self.found[node.name] = {
             "is_implicit": False,
-            "interface": _interface(common.args, op.hardware),
+            "interface": interface(node, common.args, op.hardware, params, self.args),
             "toolchain": op.hardware.toolchain,
             "module": op.hardware.module,
             "device_id": self.args.device_id,
@@ -163,12 +167,6 @@ def _format(node: fx.Node, name: str, tensor: TensorMetadata) -> FixedFormat:
             remedy="run quantize_transform_pass with a rule that covers this node",
         )
     return fmt
-
-
-def _interface(args: Mapping[str, Any], hardware: Hardware) -> dict[str, dict[str, Any]]:
-    """What feeds every argument that is not an activation, as MASE lists it."""
-    storage = {"storage": "BRAM", "transpose": False}
-    return {name: dict(storage) if name in hardware.static else {} for name in args if not name.startswith("data_in_")}
 
 
 def mapped(graph: MaseGraph, args: HardwareArgs) -> dict[str, dict[str, Any]]:

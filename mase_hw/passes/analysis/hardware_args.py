@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt
 from torch import fx
@@ -38,6 +39,25 @@ class HardwareArgs(BaseModel):
         description="depth of the FIFO before a data input, by ``node.tensor``, instead of the computed depth; 0 for "
         "none; a depth with which the design would deadlock is refused",
     )
+    family: Literal["", "xc7", "xcup", "ecp5", "ice40", "gowin"] = Field(
+        default="",
+        examples=["xc7"],
+        description="family of FPGAs for which implementations are chosen, named as for ``mase-hw synth``; without one "
+        "nothing is chosen that only some families do well",
+    )
+    implementation: dict[str, Literal["tree", "chain", "packed"]] = Field(
+        default_factory=dict,
+        examples=[{"fc1": "packed"}],
+        description="how a linear layer or a convolution computes its products, by node, instead of what costs least: "
+        "``tree`` (a multiplier each, sums in a tree of adders), ``chain`` (sums in the multiplier blocks), ``packed`` "
+        "(output lanes share multipliers as well); the bits and the interval are the same",
+    )
+    memory: dict[str, Literal["lut", "block"]] = Field(
+        default_factory=dict,
+        examples=[{"fc1.weight": "lut"}],
+        description="where parameters are kept, by ``node.tensor``: in look-up tables or in block RAM, instead of where"
+        " they cost least for the family",
+    )
     device_id: int = Field(default=-1, description="recorded in the metadata and not used; -1 for the default device")
 
 
@@ -66,19 +86,29 @@ def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
 
 def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     """Arguments with names of nodes in place of paths of modules; of several keys the name of the node wins."""
-    inputs = {place: place.rpartition(".") for place in args.fifo_depth}
-    paths = translations(graph, [*args.parallelism, *(name for name, _, _ in inputs.values())])
+    places = {place: place.rpartition(".") for place in (*args.fifo_depth, *args.memory)}
+    named = [*args.parallelism, *args.implementation, *(name for name, _, _ in places.values())]
+    paths = translations(graph, named)
     if not paths:
         return args
     lanes: dict[str, dict[str, Lanes]] = {}
     for name, given in sorted(args.parallelism.items(), key=lambda item: (item[0] not in paths, item[0].count("."))):
         for node in paths.get(name, [name]):
             lanes[node] = {**lanes.get(node, {}), **given}
-    depths: dict[str, int] = {}
-    for place, depth in args.fifo_depth.items():
-        name, _, tensor = inputs[place]
-        depths |= {f"{node}.{tensor}": depth for node in paths.get(name, [name])}
-    return args.model_copy(update={"parallelism": lanes, "fifo_depth": depths})
+
+    def moved(place: str) -> list[str]:
+        name, _, tensor = places[place]
+        return [f"{n}.{tensor}" for n in paths.get(name, [name])]
+
+    by_path = sorted(args.implementation.items(), key=lambda item: (item[0] not in paths, item[0].count(".")))
+    return args.model_copy(
+        update={
+            "parallelism": lanes,
+            "fifo_depth": {n: depth for place, depth in args.fifo_depth.items() for n in moved(place)},
+            "memory": {n: kind for place, kind in args.memory.items() for n in moved(place)},
+            "implementation": {n: kind for name, kind in by_path for n in paths.get(name, [name])},
+        }
+    )
 
 
 def check_places(graph: MaseGraph, args: HardwareArgs) -> None:
@@ -87,7 +117,8 @@ def check_places(graph: MaseGraph, args: HardwareArgs) -> None:
     Raises:
         ConfigError: Naming the keys that stand for no node, tensor or data input.
     """
-    raise_together([*_strange_lanes(graph, args), *_strange_depths(graph, args)])
+    strange = (_strange_lanes, _strange_depths, _strange_implementations, _strange_memories)
+    raise_together([problem for find in strange for problem in find(graph, args)])
 
 
 def raise_together(problems: Sequence[MaseHwError]) -> None:
@@ -147,6 +178,44 @@ def _strange_depths(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigErro
                 got=None if gone is None else f"{name}, which {gone}",
                 remedy=suggest(place, [p for p in places if ".data_in_" in p]),
             )
+
+
+def _strange_implementations(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
+    mapped = _mapped(graph)
+    several = [
+        n for n, node in mapped.items() if (op := graph.op_of(node)) and op.hardware and op.hardware.implementations
+    ]
+    for name in args.implementation:
+        if name not in several:
+            yield _nowhere(
+                graph, name, f"implementation.{name}", "an implementation is asked of a node without several", several
+            )
+
+
+def _strange_memories(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
+    kept = [
+        f"{name}.{tensor}"
+        for name, node in _mapped(graph).items()
+        if (op := graph.op_of(node)) is not None and op.hardware is not None
+        for tensor in op.hardware.static
+        if tensor in graph.meta_of(node).common.args.tensors
+    ]
+    for place in args.memory:
+        if place not in kept:
+            name = place.rpartition(".")[0]
+            yield _nowhere(graph, name, f"memory.{place}", "a memory is placed where no parameter is kept", kept, place)
+
+
+def _nowhere(
+    graph: MaseGraph, name: str, field: str, problem: str, known: Iterable[str], wanted: str = ""
+) -> ConfigError:
+    gone = became(graph, name) or passed_through(graph, name)
+    return ConfigError(
+        problem,
+        field=f"hardware.{field}",
+        got=None if gone is None else f"{name}, which {gone}",
+        remedy=suggest(wanted or name, list(known)),
+    )
 
 
 def _mapped(graph: MaseGraph) -> dict[str, fx.Node]:

@@ -1,0 +1,198 @@
+"""Which multipliers compute the products of a layer: a tree of sums beside them, chains, lanes that share one.
+
+A multiplier of an FPGA is wider than two small numbers. Where several output lanes multiply the same activation ``x``,
+their weights make one operand, and one product holds all of theirs, a field each::
+
+    (w1 * 2**S + w0) * x == w1 * x * 2**S + w0 * x
+
+The fields of up to four products are added before they are taken apart, which is exact as long as each field holds its
+sum. `rtl_templates/lib/fixed_chain_product.sv` computes it; here it is decided what fits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mase_hw.errors import ConfigError, UnsupportedError
+from mase_hw.formats import FixedFormat
+from mase_hw.opdef import Request
+from mase_hw.streams import ceil_div
+
+LONGEST = 4
+"""Products of a chain: each further one costs registers that delay its operands."""
+MOST = 4
+"""Lanes that share a multiplier."""
+DSP_COST = 200
+"""LUTs that a multiplier block counts for: devices of Xilinx 7 have 200 to 300 LUTs a block."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A multiplier with an adder behind it, whose operand may be the sum of two words.
+
+    Args:
+        wide: Bits of the wider operand, signed.
+        narrow: Bits of the other.
+        total: Bits of the sum.
+    """
+
+    wide: int
+    narrow: int
+    total: int
+
+
+FAMILIES: Mapping[str, Block | None] = {
+    "": Block(25, 18, 48),
+    "xc7": Block(25, 18, 48),
+    "xcup": Block(25, 18, 48),
+    "ecp5": None,
+    "ice40": None,
+    "gowin": None,
+}
+"""The blocks of the families by the names of ``mase-hw synth``; None where products are not shared or chained: operands
+of 18 bits and less hold no two products of 8 bits, and the open tools leave the adders of these blocks unused."""
+CHOOSES = ("xc7", "xcup")
+"""Families for which chains and shared multipliers are chosen where nothing is configured."""
+IMPLEMENTATIONS = ("tree", "chain", "packed")
+
+
+@dataclass(frozen=True)
+class Multiplication:
+    """How products are computed; the fields are the parameters of ``fixed_mac_array``.
+
+    Args:
+        packed: Output lanes that share a multiplier.
+        chain: Most products of a chain; 0 for trees of adders.
+        spacing: Bits of a field.
+        narrow: Whether the most negative weight does not occur.
+    """
+
+    packed: int = 1
+    chain: int = 0
+    spacing: int = 17
+    narrow: bool = False
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """The SystemVerilog parameters."""
+        return {"PACKED": self.packed, "CHAIN": self.chain, "SPACING": self.spacing, "NARROW": int(self.narrow)}
+
+
+def dot_latency(products: int, chain: int) -> int:
+    """Cycles from the operands to their dot product."""
+    if not chain:
+        return 2 + (products - 1).bit_length()
+    chains = ceil_div(products, chain)
+    return ceil_div(products, chains) + 1 + (chains - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What decides: formats, lanes that share an activation, products of a lane."""
+
+    act: FixedFormat
+    weight: FixedFormat
+    narrow: bool
+    lanes: int
+    products: int
+    shifts: bool
+
+    @property
+    def weights(self) -> tuple[int, int]:
+        low, high = self.weight.min_mantissa, self.weight.max_mantissa
+        return (-high if self.narrow and self.weight.signed else low), high
+
+    def fits(self, m: Multiplication, block: Block) -> bool:
+        """Whether operands and fields hold what they have to."""
+        width = self.weight.width + (0 if self.weight.signed else 1), self.act.width + (0 if self.act.signed else 1)
+        if max(width) > block.wide or min(width) > block.narrow:
+            return False
+        (low, high), together = self.weights, sum(1 << (lane * m.spacing) for lane in range(m.packed))
+        limit = 1 << (block.wide - 1)
+        if m.packed > 1 and (low * together < -limit or high * together >= limit or width[1] > block.narrow):
+            return False
+        length = ceil_div(self.products, ceil_div(self.products, m.chain))
+        ends = [w * x for w in self.weights for x in (self.act.min_mantissa, self.act.max_mantissa)]
+        if m.packed == 1:
+            return True
+        # The first sum may start one lower than in the middle of its field, unless weights are shifted afterwards.
+        half, lower = 1 << (m.spacing - 1), 0 if self.shifts else 1
+        most, least = length * max(ends), length * min(ends)
+        return (most < half and least >= -half) or (most - lower < half and least - lower >= -half)
+
+    def cost(self, m: Multiplication) -> int:
+        """LUTs of the adders, and of the blocks at :data:`DSP_COST`."""
+        blocks = self.products * ceil_div(self.lanes, m.packed)
+        chains = ceil_div(self.products, m.chain)
+        bits = m.spacing if m.packed > 1 else self.weight.width + self.act.width + 2
+        return blocks * DSP_COST + self.lanes * (chains - 1) * bits
+
+
+def _ways(layer: _Layer, block: Block) -> Iterator[Multiplication]:
+    """What lanes can share, the widest field that fits first."""
+    for packed in range(2, min(MOST, layer.lanes) + 1):
+        for spacing in range(block.wide // (packed - 1), 1, -1):
+            for chain in range(min(LONGEST, layer.products), 0, -1):
+                way = Multiplication(packed, chain, spacing, layer.narrow)
+                if layer.fits(way, block):
+                    yield way
+
+
+def choose(r: Request, lanes: int, products: int) -> Multiplication:
+    """How a layer multiplies.
+
+    Args:
+        r: What is asked: the implementation, the family, whether the most negative weight occurs.
+        lanes: Output lanes that share their activations; 1 if each has its own.
+        products: Products of an output lane and cycle.
+
+    Raises:
+        ConfigError: If there is no such implementation.
+        UnsupportedError: If the one that was asked for is impossible, with the nearest one that is.
+    """
+    asked = r.implementation
+    if asked and asked not in IMPLEMENTATIONS:
+        raise ConfigError(
+            "there is no such implementation of a layer's products",
+            node=r.node,
+            field=f"hardware.implementation.{r.node}",
+            got=asked,
+            expected=", ".join(IMPLEMENTATIONS),
+        )
+    formats = r.arithmetic.formats
+    layer = _Layer(formats["data_in_0"], formats["weight"], r.narrow, lanes, products, "weight_shift" in r.shapes)
+    tree, block = Multiplication(narrow=r.narrow), FAMILIES[r.family]
+    chain = dataclasses.replace(tree, chain=min(LONGEST, products))
+    chains = block is not None and layer.fits(chain, block)
+    if asked == "tree" or (not asked and (r.family not in CHOOSES or not chains)):
+        return tree
+    nearest = "chain" if chains else "tree"
+    if asked == "chain" and chains:
+        return chain
+    best = min(_ways(layer, block), key=lambda way: (layer.cost(way), way.packed), default=None) if block else None
+    if best is not None and asked != "chain" and (asked or layer.cost(best) < layer.cost(chain)):
+        return best
+    if not asked:
+        return chain
+    raise UnsupportedError(
+        _why(asked, layer, block, r.family),
+        node=r.node,
+        field=f"hardware.implementation.{r.node}",
+        got=asked,
+        expected=nearest,
+        remedy=f"ask for {nearest!r}, or leave the choice to the cost",
+    )
+
+
+def _why(asked: str, layer: _Layer, block: Block | None, family: str) -> str:
+    """Why something is not possible."""
+    act, weight = layer.act.width, layer.weight.width
+    if block is None:
+        return f"the blocks of {family} neither add products in a chain nor hold several of {weight} x {act} bits"
+    if asked == "chain":
+        return f"products of {weight} x {act} bits do not fit a block of {block.wide} x {block.narrow}"
+    if layer.lanes == 1:
+        return "no two output lanes share an activation, so no two products share an operand"
+    return f"two products of {weight} x {act} bits do not fit a block of {block.wide} x {block.narrow}"

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fixed_chain_product: exact dot products of LANES vectors with one vector of N integers.
+//
+// The sums run through the multipliers: each multiplier adds its product to the
+// sum of the one before it, a cycle later, which is what the blocks of FPGAs do
+// without any logic beside them. Up to CHAIN products make a chain; the sums of
+// several chains meet in an adder tree. An operand waits as many cycles as its
+// multiplier is late, first in the registers that the blocks have inside: the
+// first of a chain has no product register, so that the second waits for nothing.
+//
+// The LANES vectors share their multipliers: with the weights w_l one operand is
+// the sum of w_l << (l * SPACING), and the sum of a chain is that of all lanes, each in
+// a field of SPACING bits. A sum starts with half of each field but the last, which
+// then never is negative: no field borrows from the next one. START is added to the
+// sum of each chain and lane besides, which costs nothing here.
+//
+// Whoever instantiates it guarantees that the operand fits into OPERAND_WIDTH bits
+// and each sum of a chain into its field; `mase_hw/ops/products/_multipliers.py` says when.
+// Free running: no enable, no valid.
+//
+// Latency:    L + 1 + $clog2(C) cycles, where C = ceil(N / CHAIN) chains have up to
+//             L = ceil(N / C) products.
+// Throughput: 1 dot product per lane and cycle.
+// Golden:     an integer dot product, see `mase_hw/ops/linear.py`.
+module fixed_chain_product #(
+    parameter  int N             = 1,
+    parameter  int LANES         = 1,
+    parameter  int CHAIN         = 1,
+    parameter  int SPACING       = 17,
+    parameter  int START         = 0,
+    parameter  int OPERAND_WIDTH = 25,
+    parameter  int A_WIDTH       = 8,
+    parameter  int A_SIGNED      = 1,
+    parameter  int B_WIDTH       = 8,
+    parameter  int B_SIGNED      = 1,
+    localparam int PWidth        = A_WIDTH + B_WIDTH + ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0),
+    localparam int Grow          = (START > 0 && (A_SIGNED == 0 || B_SIGNED == 0)) ? 1 : 0,
+    localparam int OutWidth      = PWidth + $clog2(N) + Grow
+) (
+    input  logic                                        clk,
+    input  logic [    N-1:0][ A_WIDTH-1:0]              a,
+    input  logic [LANES-1:0][       N-1:0][B_WIDTH-1:0] b,
+    output logic [LANES-1:0][OutWidth-1:0]              out_data
+);
+
+  if (N < 1 || LANES < 1 || CHAIN < 1) begin : g_bad_size
+    // Refuses N=0; LANES=0; CHAIN=0; takes N=1
+    $fatal(1, "fixed_chain_product: N %0d, LANES %0d, CHAIN %0d must be 1 up", N, LANES, CHAIN);
+  end
+  if (A_WIDTH < 1 || B_WIDTH < 1) begin : g_bad_width
+    // Refuses [AB]_WIDTH=0; takes [AB]_WIDTH=1
+    $fatal(1, "fixed_chain_product: A_WIDTH %0d, B_WIDTH %0d must be 1 up", A_WIDTH, B_WIDTH);
+  end
+  if (A_SIGNED < 0 || A_SIGNED > 1 || B_SIGNED < 0 || B_SIGNED > 1) begin : g_bad_flag
+    // Refuses *_SIGNED=-1; *_SIGNED=2
+    $fatal(
+        1, "fixed_chain_product: A_SIGNED %0d and B_SIGNED %0d must be 0 or 1", A_SIGNED, B_SIGNED
+    );
+  end
+  if (LANES > 1 && (SPACING < PWidth - 1 || OPERAND_WIDTH < B_WIDTH + (LANES - 1) * SPACING))
+  begin : g_bad_spacing
+    // Refuses LANES=2, SPACING=14; LANES=2, SPACING=18
+    $fatal(
+        1,
+        "fixed_chain_product: %0d lanes of %0d bits do not fit %0d bits with SPACING %0d",
+        LANES,
+        B_WIDTH,
+        OPERAND_WIDTH,
+        SPACING
+    );
+  end
+
+  localparam int Chains = (N + CHAIN - 1) / CHAIN;
+  localparam int Length = (N + Chains - 1) / Chains;
+  // What a chain gives: no more than a field where there are any.
+  localparam int WholeW = PWidth + $clog2(Length) + Grow;
+  localparam int LastW = (LANES > 1 && SPACING < WholeW) ? SPACING : WholeW;
+  localparam int SumW = (LANES - 1) * SPACING + LastW;
+  localparam int OpW = (LANES > 1) ? OPERAND_WIDTH : B_WIDTH + ((B_SIGNED != 0) ? 0 : 1);
+  localparam int ActW = A_WIDTH + ((A_SIGNED != 0) ? 0 : 1);
+  // Bits above the sum are never needed.
+  localparam int ProductW = (OpW + ActW < SumW) ? OpW + ActW : SumW;
+
+  // What the sum of a chain starts with.
+  function automatic logic [SumW-1:0] first_sum();
+    first_sum = SumW'(START) << ((LANES - 1) * SPACING);
+    for (int l = 0; l < LANES - 1; l++) begin
+      first_sum = first_sum + ((SumW'(64'd1 << (SPACING - 1)) + SumW'(START)) << (l * SPACING));
+    end
+  endfunction
+
+  logic [LANES-1:0][Chains-1:0][LastW-1:0] part;
+
+  for (genvar c = 0; c < Chains; c++) begin : g_chain
+    localparam int First = c * Length;
+    localparam int Count = (N - First < Length) ? N - First : Length;
+    logic [Length:0][SumW-1:0] sum;
+
+    // A shorter chain starts later: all end together.
+    for (genvar i = 0; i <= Length; i++) begin : g_place
+      if (i <= Length - Count) begin : g_start
+        assign sum[i] = first_sum();
+      end else begin : g_product
+        localparam int At = First + i - 1 - (Length - Count);
+        // Registers before the multiplier, and whether there is one behind it.
+        localparam int Wait = (i > 1) ? i - 1 : 1;
+        logic signed [ProductW-1:0] x;
+        logic signed [ProductW-1:0] w;
+        logic signed [ProductW-1:0] product;
+        logic signed [SumW-1:0] sum_q;
+
+        logic [Wait-1:0][A_WIDTH-1:0] a_q;
+        if (Wait == 1) begin : g_next_a
+          always_ff @(posedge clk) a_q <= a[At];
+        end else begin : g_late_a
+          always_ff @(posedge clk) a_q <= {a_q[Wait-2:0], a[At]};
+        end
+        if (A_SIGNED != 0) begin : g_a_signed
+          assign x = ProductW'(signed'(a_q[Wait-1]));
+        end else begin : g_a_unsigned
+          assign x = ProductW'(signed'({1'b0, a_q[Wait-1]}));
+        end
+
+        // The weights; those that share a multiplier are added before the last register.
+        logic [LANES-1:0][B_WIDTH-1:0] late;
+        if (Wait == 1) begin : g_next_b
+          for (genvar l = 0; l < LANES; l++) begin : g_lane
+            assign late[l] = b[l][At];
+          end
+        end else begin : g_late_b
+          for (genvar l = 0; l < LANES; l++) begin : g_lane
+            logic [Wait-2:0][B_WIDTH-1:0] b_q;
+            if (Wait == 2) begin : g_one
+              always_ff @(posedge clk) b_q <= b[l][At];
+            end else begin : g_more
+              always_ff @(posedge clk) b_q <= {b_q[Wait-3:0], b[l][At]};
+            end
+            assign late[l] = b_q[Wait-2];
+          end
+        end
+        logic signed [OpW-1:0] operand;
+        logic signed [OpW-1:0] operand_q;
+        always_comb begin
+          operand = (B_SIGNED != 0) ? OpW'(signed'(late[0])) : OpW'(signed'({1'b0, late[0]}));
+          for (int l = 1; l < LANES; l++) begin
+            operand = operand + (((B_SIGNED != 0) ? OpW'(signed'(late[l])) :
+                                  OpW'(signed'({1'b0, late[l]}))) <<< (l * SPACING));
+          end
+        end
+        always_ff @(posedge clk) operand_q <= operand;
+        assign w = ProductW'(operand_q);
+
+        if (i > 1) begin : g_product_register
+          always_ff @(posedge clk) product <= x * w;
+        end else begin : g_no_register
+          assign product = x * w;
+        end
+        always_ff @(posedge clk) sum_q <= signed'(sum[i-1]) + SumW'(product);
+        assign sum[i] = sum_q;
+      end
+    end
+
+    // The fields apart; the lower ones lie half a field too high.
+    for (genvar l = 0; l < LANES; l++) begin : g_field
+      if (l == LANES - 1) begin : g_last
+        assign part[l][c] = sum[Length][SumW-1:SumW-LastW];
+      end else begin : g_low
+        logic signed [SPACING-1:0] field;
+        assign field = {
+          !sum[Length][l*SPACING+SPACING-1], sum[Length][l*SPACING+SPACING-2:l*SPACING]
+        };
+        assign part[l][c] = LastW'(field);
+      end
+    end
+  end
+
+  for (genvar l = 0; l < LANES; l++) begin : g_out
+    logic signed [LastW+$clog2(Chains)-1:0] total;
+    fixed_adder_tree #(
+        .N    (Chains),
+        .WIDTH(LastW)
+    ) u_tree (
+        .clk     (clk),
+        .in_data (part[l]),
+        .out_data(total)
+    );
+    assign out_data[l] = OutWidth'(total);
+  end
+
+endmodule
