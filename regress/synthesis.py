@@ -76,6 +76,17 @@ def block(name: str) -> Made:
     return spec.model, 2 * frames(*shape), {"hardware": {"max_parallelism": 1}}
 
 
+def packed() -> Made:
+    """A layer whose output lanes share multipliers, on a family that has such; no weight has the most negative code."""
+    net, data, config = linear(64, 64, 8, 8)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(0.99)
+    widths = {"data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
+    int8 = {"by": "type", "default": {"config": {"name": "fixed", **widths}}, "output_width": 8}
+    return net, data, {"quantize": int8, "hardware": {**config["hardware"], "family": "xc7"}}
+
+
 DESIGNS: Mapping[str, Callable[[], Made]] = {
     "linear_16x8_1x1": lambda: linear(16, 8, 1, 1),
     "linear_16x8_4x2": lambda: linear(16, 8, 4, 2),
@@ -87,6 +98,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "digits_mlp": digits,
     "softmax_64": lambda: softmax(64),
     **{f"{name}_block{target}": partial(block, name) for name in KINDS for target in ("", "_ecp5")},
+    "linear_64x64_8x8_packed": packed,
 }
 """By name: what, inputs by outputs, lanes in by lanes out; for Xilinx 7 if the name does not end with a target."""
 

@@ -41,11 +41,13 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
         ff += logic
     for memory in manifest["memories"]:
         words, bits = int(memory["words"]), int(memory["bits"])
-        blocks = block_rams(words, bits)
+        blocks = _blocks(words, bits) if "place" in memory else block_rams(words, bits)
+        blocks = 0 if memory.get("place") == "lut" else blocks
         bram += blocks
         different = min(bits, 2 ** min(words, 32))  # bits of a short table that are not the same anyhow
         lut += 0 if blocks else math.ceil(words / _LUT_WORDS) * different
-        ff += 2 * different
+        # In a block the first register is the block's.
+        ff += (memory["registers"] - (1 if blocks else 0) if "registers" in memory else 2) * different
     for fifo in manifest["fifos"]:
         blocks = block_rams(int(fifo["depth"]), int(fifo["bits"]))
         bram += blocks
@@ -57,4 +59,8 @@ def block_rams(words: int, bits: int) -> int:
     """Block RAMs of 18 Kbit that a memory is estimated to take; 0 if it goes into look-up tables."""
     if words <= _LUT_WORDS or words * bits < BLOCK_BITS // 4:
         return 0
+    return _blocks(words, bits)
+
+
+def _blocks(words: int, bits: int) -> int:
     return min(math.ceil(words / deep) * math.ceil(bits / wide) for deep, wide in _SHAPES)

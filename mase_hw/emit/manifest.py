@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from mase_hw._version import __version__
@@ -53,6 +54,7 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
                 "instance": name,
                 "words": int(netlist.instance(name).parameters["DEPTH"]),
                 "bits": int(netlist.instance(name).parameters["WIDTH"]),
+                **_chosen(netlist.instance(name).parameters),
             }
             for name, file in sorted(netlist.memories.items())
         ]
@@ -61,6 +63,13 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
         "edges": counted_edges(netlist),
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }
+
+
+def _chosen(parameters: Mapping[str, int | str]) -> dict[str, Any]:
+    """Where a ROM is to be and how many registers lie behind it, if that was chosen."""
+    if "REGISTERS" not in parameters:
+        return {}
+    return {"place": "block" if "block" in str(parameters["STYLE"]) else "lut", "registers": parameters["REGISTERS"]}
 
 
 def _table_entry(instance: Instance, file: str, memory: Memory) -> dict[str, Any]:

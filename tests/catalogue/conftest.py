@@ -142,8 +142,10 @@ def yosys(shared: Path) -> Yosys:
     def run(script: str) -> tuple[int, str]:
         # Its sandbox mistakes a relative path for an absolute one where a folder of that name lies in the root of
         # the file system ("lib"), so it runs one level higher.
+        # Not as an argument: with all cases of an op it may be longer than one can be.
         done = subprocess.run(
-            [program, "-p", script],
+            [program, "-s", "-"],
+            input=script.replace("; ", "\n") + "\n",
             cwd=rtl_root().parent,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,82 @@
+"""Implementations and places of memories: chosen by family or configuration, refused before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import mase_hw
+from mase_hw.emit.passes import memory_files
+from mase_hw.errors import ConfigError, EmitError, UnsupportedError
+
+
+def compiled(out: Path, hardware: dict[str, Any], net: nn.Module | None = None) -> mase_hw.Design:
+    """A small layer on 8 x 4 lanes, whose weights have no most negative code."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 4)) if net is None else net
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(0.9)
+    data = torch.rand(4, 8) * 2 - 1
+    lanes = {"parallelism": {"_0": {"data_in_0": 8, "data_out_0": 4}}}
+    config = {"hardware": lanes | hardware}
+    return mase_hw.compile(net.eval(), data[:1], config, out=out, calibration=[data], vectors=data)
+
+
+def test_family_chooses(tmp_path: Path) -> None:
+    design = compiled(tmp_path / "b", {"family": "xc7"})
+    instances = {entry["module"]: entry for entry in design.manifest["instances"]}
+    parameters = instances["fixed_linear"]["parameters"]
+    assert (parameters["PACKED"], parameters["NARROW"], instances["fixed_linear"]["multipliers"]) == (2, 1, 16)
+    # Few words in look-up tables, in front of registers of the layer's own.
+    assert {(m["place"], m["registers"]) for m in design.manifest["memories"]} == {("lut", 0)}
+    result = design.simulate()
+    assert result.passed and result.measured["interval"] == design.timing["interval"]
+
+
+def test_configured(tmp_path: Path) -> None:
+    chosen = {"implementation": {"_0": "chain"}, "memory": {"_0.weight": "block"}}
+    design = compiled(tmp_path / "b", {"family": "xc7", **chosen})
+    instances = {entry["module"]: entry["parameters"] for entry in design.manifest["instances"]}
+    assert (instances["fixed_linear"]["PACKED"], instances["fixed_linear"]["CHAIN"]) == (1, 4)
+    places = {m["instance"]: (m["place"], m["registers"]) for m in design.manifest["memories"]}
+    assert places == {"u__0_weight": ("block", 1), "u__0_bias": ("lut", 0)}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "kind", "field"),
+    [
+        ({"implementation": {"fc": "packed"}}, ConfigError, "hardware.implementation.fc"),
+        ({"memory": {"_0.wieght": "lut"}}, ConfigError, "hardware.memory._0.wieght"),
+        ({"implementation": {"_0": "packed"}, "family": "ecp5"}, UnsupportedError, "hardware.implementation._0"),
+        ({"implementation": {"_0": "fast"}}, ConfigError, "implementation"),
+        ({"family": "xc8"}, ConfigError, "family"),
+    ],
+)
+def test_refused(tmp_path: Path, hardware: dict[str, Any], kind: type[Exception], field: str) -> None:
+    with pytest.raises(kind) as caught:
+        compiled(tmp_path / "b", hardware)
+    assert field in str(caught.value) and not (tmp_path / "b").exists()
+
+
+def test_depthwise_shares_nothing(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4))
+    data = torch.rand(2, 4, 5, 5)
+    config = {"hardware": {"implementation": {"_0": "packed"}}}
+    with pytest.raises(UnsupportedError, match="no two output lanes share an activation"):
+        mase_hw.compile(net.eval(), data[:1], config, out=tmp_path / "b", calibration=[data])
+
+
+def test_weights_that_changed(tmp_path: Path) -> None:
+    """A module that was chosen for weights without the most negative code is not given one."""
+    design = compiled(tmp_path / "b", {"family": "xc7"})
+    graph = design._with_graph()
+    module = graph.meta_of(graph.node("_0")).module
+    with torch.no_grad():
+        module.weight[0, 0] = -1000.0
+    with pytest.raises(EmitError, match="most negative code"):
+        memory_files(graph, graph.meta["netlist"])
