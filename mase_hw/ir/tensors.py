@@ -15,7 +15,7 @@ from mase_hw.ir.view import Record
 
 KNOWN_TYPES = ("fixed", "float", "NA")
 KNOWN_TOOLCHAIN = ("INTERNAL", "EXTERNAL", "HLS")
-KNOWN_STORAGE = ("BRAM",)
+KNOWN_STORAGE = ("BRAM", "LUT")
 
 
 def one_of(field_name: str, value: Any, known: tuple[str, ...]) -> None:

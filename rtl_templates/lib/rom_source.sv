@@ -50,10 +50,8 @@ module rom_source #(
   localparam logic [AddrW-1:0] AddrLast = AddrW'(DEPTH - 1);
 
   (* rom_style = STYLE *)
-  logic [WIDTH-1:0] mem    [DEPTH];
-  // The complement of the address: tools move an address register behind an asynchronous
-  // read, a register of a word instead of one of an address, but not past an inverter.
-  logic [AddrW-1:0] left_q;
+  logic [WIDTH-1:0] mem     [DEPTH];
+  logic [AddrW-1:0] count_q;
   logic [AddrW-1:0] addr;
   logic             step;
 
@@ -70,13 +68,21 @@ module rom_source #(
     $readmemh(MEM_FILE, mem, 0, DEPTH - 1);
   end
 
-  assign addr = ~left_q;
+  // Tools move an address register behind an asynchronous read, a register of a word instead of one
+  // of an address, but not past an inverter: there the complement of the address is counted.
+  localparam bit Down = REGISTERS == 0;
+
+  assign addr = Down ? ~count_q : count_q;
 
   always_ff @(posedge clk) begin
     if (rst) begin
-      left_q <= '1;
+      count_q <= {AddrW{Down}};
     end else if (step) begin
-      left_q <= (addr == AddrLast) ? '1 : left_q - AddrW'(1);
+      if (addr == AddrLast) begin
+        count_q <= {AddrW{Down}};
+      end else begin
+        count_q <= Down ? count_q - AddrW'(1) : count_q + AddrW'(1);
+      end
     end
   end
 

