@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import fx
 
-from mase_hw.catalogue import Arithmetic, Hardware, OpDef, Request, verilog_params
+from mase_hw.catalogue import Arithmetic, OpDef, Request, verilog_params
 from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
