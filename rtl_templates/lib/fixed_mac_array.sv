@@ -2,30 +2,23 @@
 //
 // fixed_mac_array: results as exact sums of RUN * N products, LANES at a time.
 //
-// Each issue takes one activation beat (LANES x N values, N for each result lane)
-// and one weight beat (lane o * N + n); RUN issues make one output beat. The first
-// of them also takes a bias beat and a beat of weight shifts (LANES each). With
-// HAS_SHIFT the products of lane o count 2^shift[o] times: every output channel
-// has a weight format of its own. Products, sums and the bias are exact; the one
-// cast is at the end. Where activations or weights are padded with zeros, the
-// result does not change.
+// Each issue takes one activation beat (LANES x N values, N for each result lane) and one weight
+// beat (lane o * N + n); RUN issues make one output beat. The first of them also takes a bias beat
+// and a beat of weight shifts (LANES each). With HAS_SHIFT the products of lane o count
+// 2^shift[o] times: every output channel has a weight format of its own. Products, sums and the
+// bias are exact; the one cast is at the end. Padding with zeros does not change the result.
 //
-// With SHORTEST < RUN the runs are SHORTEST to RUN issues long, and `run_last` says which
-// is the last one of a run.
+// With SHORTEST < RUN the runs are SHORTEST to RUN issues long; `run_last` says which one is the last.
 //
-// The pipeline behind the issue never stops. A run is issued to its end only when
-// a slot of the output FIFO is reserved for it (a credit), so the FIFO cannot
-// overflow; it is deep enough never to throttle by itself. HELD results fit it at least,
-// where the reader takes them less evenly than they are computed.
+// The pipeline behind the issue never stops. A run is issued to its end only when a slot of the
+// output FIFO is reserved for it (a credit), so the FIFO cannot overflow; it is deep enough never
+// to throttle by itself. HELD results fit it at least, where the reader takes them less evenly.
 //
-// With CHAIN the sums of up to CHAIN products run through the multipliers, and PACKED
-// lanes in a row, whose activations must be the same, share them; SPACING is the width
-// of a lane's field (fixed_chain_product). NARROW says that the most negative weight
-// does not occur, so that more fits into a field.
+// PACKED, CHAIN and SPACING say how products are added (fixed_dot_products). NARROW says that
+// the most negative weight does not occur, so that more fits into a field.
 //
-// Latency:    3 + D cycles from the last issue of a run to its valid output,
-//             counting both, where D is that of the dot product: 2 + $clog2(N), or
-//             with CHAIN that of fixed_chain_product; one more with HAS_SHIFT.
+// Latency:    3 + D cycles from the last issue of a run to its valid output, counting both, where
+//             D is that of fixed_dot_products; one more with HAS_SHIFT.
 // Throughput: 1 issue per cycle, without bubbles between runs.
 // Golden:     `mase_hw/ops/linear.py` and `conv.py`.
 module fixed_mac_array #(
@@ -129,14 +122,13 @@ module fixed_mac_array #(
   localparam int DotShift = AccFrac - DotFrac;
   localparam int BiasShift = AccFrac - BiasFrac;
   localparam int ProductW = A_WIDTH + B_WIDTH + ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0);
-  localparam int SignedBoth = (A_SIGNED != 0 && B_SIGNED != 0) ? 1 : 0;
+  localparam int AnyUnsigned = (A_SIGNED == 0 || B_SIGNED == 0) ? 1 : 0;
   localparam int MaxShift = (HAS_SHIFT != 0) ? (1 << SHIFT_WIDTH) - 1 : 0;
   localparam int InitW = BIAS_WIDTH + ((BIAS_SIGNED != 0) ? 0 : 1) + BiasShift;
 
-  // ---- Rounding. To round half up, half an output LSB is added and the fraction dropped; to round
-  // half to even, what lay on a tie (no fraction is left) then loses its last bit. Where chains can
-  // share this half out, or there is no bias to which it would have to be added, sums start with it
-  // instead of being rounded at the end. Sums of products of two signed numbers leave room for it.
+  // ---- Rounding adds half an output LSB. Where chains can share it out, or there is no bias to
+  // which it would have to be added, sums start with it instead of being rounded at the end
+  // (fixed_mac_lane). Sums of products of two signed numbers leave room for it.
   localparam int Drop = AccFrac - OUT_FRAC;
   localparam int PlainW = ProductW + $clog2(N) + DotShift + MaxShift + $clog2(RUN);
   localparam bit CanHalf = ROUNDING <= 1 && Drop > 0 && Drop < PlainW - 1;
@@ -153,10 +145,9 @@ module fixed_mac_array #(
   localparam longint ActHigh = (64'sd1 <<< (A_WIDTH - ((A_SIGNED != 0) ? 1 : 0))) - 1;
   localparam longint WeightHigh = (64'sd1 <<< (B_WIDTH - ((B_SIGNED != 0) ? 1 : 0))) - 1;
   localparam longint WeightLow = (B_SIGNED == 0) ? 0 : -WeightHigh - 1 + longint'(NARROW);
-  localparam longint Length = longint'(Links);
-  localparam longint High = Length * ((ActLow * WeightLow > ActHigh * WeightHigh) ?
+  localparam longint High = longint'(Links) * ((ActLow * WeightLow > ActHigh * WeightHigh) ?
                                       ActLow * WeightLow : ActHigh * WeightHigh);
-  localparam longint Low = Length * ((ActLow * WeightHigh < ActHigh * WeightLow) ?
+  localparam longint Low = longint'(Links) * ((ActLow * WeightHigh < ActHigh * WeightLow) ?
                                      ActLow * WeightHigh : ActHigh * WeightLow);
   localparam longint FieldHigh = (64'sd1 <<< (SPACING - 1)) - 1;
   localparam bit ShareFits = PACKED == 1 || High + longint'(Share) <= FieldHigh;
@@ -168,10 +159,6 @@ module fixed_mac_array #(
     // Refuses PACKED=2, CHAIN=1, SPACING=14
     $fatal(1, "fixed_mac_array: sums %0d to %0d do not fit SPACING %0d", Low, High, SPACING);
   end
-  if (PACKED < 1 || CHAIN < 0 || (PACKED > 1 && CHAIN == 0)) begin : g_bad_packed
-    // Refuses PACKED=0; CHAIN=-1; PACKED=2
-    $fatal(1, "fixed_mac_array: PACKED %0d needs CHAIN, which is %0d", PACKED, CHAIN);
-  end
   if (NARROW < 0 || NARROW > 1 || SPACING < 1) begin : g_bad_narrow
     // Refuses NARROW=-1; NARROW=2; SPACING=0; takes SPACING=1
     $fatal(1, "fixed_mac_array: NARROW %0d must be 0 or 1, SPACING %0d 1 up", NARROW, SPACING);
@@ -181,13 +168,12 @@ module fixed_mac_array #(
     $fatal(1, "fixed_mac_array: with shifts or short runs SPACING %0d is too small", SPACING);
   end
 
-  localparam int Grow = (Start > 0 && SignedBoth == 0) ? 1 : 0;
+  localparam int Grow = (Start > 0) ? AnyUnsigned : 0;
   localparam int DotW = ProductW + $clog2(N) + Grow;
   localparam int TermW = DotW + DotShift + MaxShift;
   localparam int SumW = TermW + $clog2(RUN);
   localparam int Widest = (InitW > SumW) ? InitW : SumW;
-  localparam int Spare = (Half && SignedBoth == 0) ? 1 : 0;
-  localparam int AccW = ((HAS_BIAS != 0) ? Widest + 1 : SumW) + Spare;
+  localparam int AccW = ((HAS_BIAS != 0) ? Widest + 1 : SumW) + (Half ? AnyUnsigned : 0);
   // What of the half the chains have not, and what they have too much.
   localparam logic [AccW-1:0] AllHalf = Half ? AccW'(1) << ((Drop > 0) ? Drop - 1 : 0) : '0;
   localparam logic [AccW-1:0] InitHalf = AllHalf - (AccW'(Start * Starts) << DotShift);
@@ -321,114 +307,56 @@ module fixed_mac_array #(
     assign term_shift = pipe_q[DotLatency-1];
   end
 
-  // ---- The dot products: chains, in which lanes may share multipliers, or a tree per lane.
-  logic [LANES-1:0][DotW-1:0] dots;
-
-  if (CHAIN > 0) begin : g_chains
-    for (genvar o = 0; o < LANES; o += PACKED) begin : g_dot
-      localparam int Together = (LANES - o < PACKED) ? LANES - o : PACKED;
-      fixed_chain_product #(
-          .N       (N),
-          .LANES   (Together),
-          .CHAIN   (CHAIN),
-          .SPACING (SPACING),
-          .START   (Start),
-          .A_WIDTH (A_WIDTH),
-          .A_SIGNED(A_SIGNED),
-          .B_WIDTH (B_WIDTH),
-          .B_SIGNED(B_SIGNED)
-      ) u_dot (
-          .clk     (clk),
-          .a       (act[o]),
-          .b       (weight[o+:Together]),
-          .out_data(dots[o+:Together])
-      );
-      // The lanes that share multipliers have the same activations.
-      unread u_unread (.unused(&act[o+:Together]));
-    end
-  end else begin : g_trees
-    for (genvar o = 0; o < LANES; o++) begin : g_dot
-      fixed_dot_product #(
-          .N       (N),
-          .A_WIDTH (A_WIDTH),
-          .A_SIGNED(A_SIGNED),
-          .B_WIDTH (B_WIDTH),
-          .B_SIGNED(B_SIGNED)
-      ) u_dot (
-          .clk     (clk),
-          .a       (act[o]),
-          .b       (weight[o]),
-          .out_data(dots[o])
-      );
-    end
-  end
-
-  // ---- One accumulator and cast per lane.
+  // ---- The dot products, and for each lane an accumulator and a cast.
+  logic [LANES-1:0][     DotW-1:0] dots;
   logic [LANES-1:0]                sum_valid;
   logic [LANES-1:0][OUT_WIDTH-1:0] result;
 
+  fixed_dot_products #(
+      .LANES   (LANES),
+      .N       (N),
+      .PACKED  (PACKED),
+      .CHAIN   (CHAIN),
+      .SPACING (SPACING),
+      .START   (Start),
+      .A_WIDTH (A_WIDTH),
+      .A_SIGNED(A_SIGNED),
+      .B_WIDTH (B_WIDTH),
+      .B_SIGNED(B_SIGNED)
+  ) u_dots (
+      .clk     (clk),
+      .a       (act),
+      .b       (weight),
+      .out_data(dots)
+  );
+
   for (genvar o = 0; o < LANES; o++) begin : g_out
-    logic signed [ DotW-1:0] dot;
-    logic signed [TermW-1:0] term;
-    logic signed [ AccW-1:0] sum;
-
-    assign dot = signed'(dots[o]);
-
-    if (HAS_SHIFT == 0) begin : g_fixed_term
-      unread u_unread (.unused(&term_shift[o]));
-      assign term = TermW'(dot) <<< DotShift;
-    end else begin : g_shifted_term
-      always_ff @(posedge clk) begin
-        term <= (TermW'(dot) <<< DotShift) <<< term_shift[o];
-      end
-    end
-
-    fixed_accumulator #(
-        .IN_WIDTH (TermW),
-        .ACC_WIDTH(AccW)
-    ) u_acc (
+    fixed_mac_lane #(
+        .DOT_WIDTH  (DotW),
+        .DOT_SHIFT  (DotShift),
+        .HAS_SHIFT  (HAS_SHIFT),
+        .SHIFT_WIDTH(SHIFT_WIDTH),
+        .TERM_WIDTH (TermW),
+        .ACC_WIDTH  (AccW),
+        .ACC_FRAC   (AccFrac),
+        .HALF       (int'(Half)),
+        .OUT_WIDTH  (OUT_WIDTH),
+        .OUT_FRAC   (OUT_FRAC),
+        .OUT_SIGNED (OUT_SIGNED),
+        .ROUNDING   (ROUNDING),
+        .OVERFLOW   (OVERFLOW)
+    ) u_lane (
         .clk      (clk),
         .rst      (rst),
-        .in_data  (term),
+        .dot      (dots[o]),
+        .shift    (term_shift[o]),
         .in_valid (valid_q[TermLatency-1]),
         .in_first (first_pipe_q[TermLatency-1]),
         .in_last  (last_pipe_q[TermLatency-1]),
-        .init     (signed'(init[o])),
-        .out_data (sum),
+        .init     (init[o]),
+        .out_data (result[o]),
         .out_valid(sum_valid[o])
     );
-
-    if (Half) begin : g_half
-      logic tie;
-      assign tie = ROUNDING == 0 && sum[Drop-1:0] == '0;
-      unread u_unread_fraction (.unused(&sum[Drop-1:0]));
-      fixed_cast_unit #(
-          .IN_WIDTH  (AccW - Drop),
-          .IN_FRAC   (OUT_FRAC),
-          .IN_SIGNED (1),
-          .OUT_WIDTH (OUT_WIDTH),
-          .OUT_FRAC  (OUT_FRAC),
-          .OUT_SIGNED(OUT_SIGNED),
-          .OVERFLOW  (OVERFLOW)
-      ) u_cast (
-          .in_data ({sum[AccW-1:Drop+1], sum[Drop] && !tie}),
-          .out_data(result[o])
-      );
-    end else begin : g_cast
-      fixed_cast_unit #(
-          .IN_WIDTH  (AccW),
-          .IN_FRAC   (AccFrac),
-          .IN_SIGNED (1),
-          .OUT_WIDTH (OUT_WIDTH),
-          .OUT_FRAC  (OUT_FRAC),
-          .OUT_SIGNED(OUT_SIGNED),
-          .ROUNDING  (ROUNDING),
-          .OVERFLOW  (OVERFLOW)
-      ) u_cast (
-          .in_data (sum),
-          .out_data(result[o])
-      );
-    end
   end
 
   // ---- Output FIFO. Credits guarantee space, so its ready is only checked.

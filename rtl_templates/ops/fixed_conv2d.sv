@@ -7,14 +7,13 @@
 // horizontal, DIM_1 vertical. PADDING is that on the left and on top; the rest
 // follows from DATA_OUT_0. A convolution of one dimension has height 1.
 //
-// A pixel comes as ceil(C / PI) beats. The line buffer sends the window of each
-// output position once for every tile of PO output channels of a group; each beat
-// meets a weight beat (lane po * PI + pi; tiles: input channels of the group
-// fastest, then kernel column, kernel row, output channels). With UNROLL, given by
-// WEIGHT_PARALLELISM_DIM_1 and _2 equal to the kernel, all elements of the window
-// come in one beat (weight lane (po * K + kernel position) * PI + pi). Biases and
-// shifts are as in fixed_mac_array, and so are PACKED, CHAIN, SPACING and NARROW:
-// output lanes that share multipliers, and sums in the multipliers. Pad lanes of input and weights must be zero.
+// A pixel comes as ceil(C / PI) beats. The line buffer sends the window of each output position
+// once for every tile of PO output channels of a group; each beat meets a weight beat (lane
+// po * PI + pi; tiles: input channels of the group fastest, then kernel column, kernel row, output
+// channels). With UNROLL, given by WEIGHT_PARALLELISM_DIM_1 and _2 equal to the kernel, all
+// elements of the window come in one beat (weight lane (po * K + kernel position) * PI + pi).
+// Biases, shifts, PACKED (output lanes that share multipliers), CHAIN, SPACING and NARROW are as
+// in fixed_mac_array. Pad lanes of input and weights must be zero.
 //
 // Groups: lanes of input and output divide the channels of a group. Depthwise
 // (GROUPS = channels in = channels out): as many lanes out as in, one multiplier
@@ -22,10 +21,9 @@
 //
 // Line buffer: LINE_BUFFER_DEPTH beats without UNROLL; LINE_BUFFER_DEPTH rows with.
 //
-// Latency:    from the last beat that a window needs to its first result, both
-//             included: IT + 4 + D cycles, where IT is issues a result; D is
-//             2 + $clog2(N) for N products an issue and lane without CHAIN, and as in
-//             fixed_chain_product with it; one more with HAS_WEIGHT_SHIFT.
+// Latency:    from the last beat that a window needs to its first result, both included:
+//             IT + 4 + D cycles, where IT is issues a result; D is that of fixed_dot_products
+//             for N products an issue and lane; one more with HAS_WEIGHT_SHIFT.
 // Throughput: one output beat per IT cycles without bubbles between positions,
 //             rows and images: positions * kernel work / multipliers per image,
 //             or as many cycles as the image has beats if that is more.

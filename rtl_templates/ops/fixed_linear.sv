@@ -19,7 +19,7 @@
 // Latency:    first input beat accepted in t, first output beat valid in
 //               t + IT + 3 + D   for OT > 1,
 //               t + IT + 1 + D   for OT = 1 (no replay memory),
-//             where D = 2 + $clog2(PI) without CHAIN, and as in fixed_chain_product with it;
+//             where D is that of fixed_dot_products for PI products a lane;
 //             one cycle more with HAS_WEIGHT_SHIFT,
 //             with input, weights, shifts and bias always valid.
 // Throughput: one row per IT * OT cycles, one output beat per IT cycles, without

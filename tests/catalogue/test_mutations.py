@@ -96,17 +96,17 @@ WRONG = {
     ),
     "weight lanes are pi * PO + po": Mutation(
         "linear-even_fold",
-        ARRAY,
+        "lib/fixed_dot_products.sv",
         (
             (
-                "    logic signed [ DotW-1:0] dot;",
-                "    logic [N-1:0][B_WIDTH-1:0] lanes;\n"
-                "    for (genvar i = 0; i < N; i++) begin : g_order\n"
-                "      assign lanes[i] = weight[(i*LANES+o)/N][(i*LANES+o)%N];\n"
-                "    end\n"
-                "    logic signed [ DotW-1:0] dot;",
+                "      fixed_dot_product #(",
+                "      logic [N-1:0][B_WIDTH-1:0] lanes;\n"
+                "      for (genvar i = 0; i < N; i++) begin : g_order\n"
+                "        assign lanes[i] = b[(i*LANES+o)/N][(i*LANES+o)%N];\n"
+                "      end\n"
+                "      fixed_dot_product #(",
             ),
-            (".b       (weight[o])", ".b       (lanes)"),
+            (".b       (b[o])", ".b       (lanes)"),
         ),
     ),
     "bias of the wrong tile": Mutation(

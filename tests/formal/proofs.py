@@ -19,8 +19,8 @@ DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
 MAC = Harness(
     "fixed_mac_array",
     needs=(
-        *("fixed_adder_tree", "fixed_dot_product", "fixed_chain_product", "fixed_accumulator"),
-        *("fixed_cast_unit", "loop_counter", "stream_fifo"),
+        *("fixed_adder_tree", "fixed_dot_product", "fixed_chain_product", "fixed_dot_products"),
+        *("fixed_accumulator", "fixed_cast_unit", "fixed_mac_lane", "loop_counter", "stream_fifo"),
     ),
 )
 

@@ -255,7 +255,7 @@ module fixed_mac_array_proof #(
     end
 
     always_comb begin
-      inv_sum : assert (!armed || !summed_q || SumW'(dut.g_out[o].sum) == sum_q[o]);
+      inv_sum : assert (!armed || !summed_q || SumW'(dut.g_out[o].u_lane.sum) == sum_q[o]);
       inv_chain : assert (!armed || chained[o]);
       inv_bounds : assert (!armed || bounded[o]);
     end
