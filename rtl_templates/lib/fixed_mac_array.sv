@@ -8,7 +8,7 @@
 // 2^shift[o] times: every output channel has a weight format of its own. Products, sums and the
 // bias are exact; the one cast is at the end. Padding with zeros does not change the result.
 //
-// With SHORTEST < RUN the runs are SHORTEST to RUN issues long; `run_last` says which one is the last.
+// With SHORTEST < RUN a run has SHORTEST to RUN issues, and `run_last` says which is its last.
 //
 // The pipeline behind the issue never stops. A run is issued to its end only when a slot of the
 // output FIFO is reserved for it (a credit), so the FIFO cannot overflow; it is deep enough never
