@@ -54,7 +54,7 @@ module fixed_mac_lane #(
   end
   if (HALF < 0 || HALF > 1 || (HALF == 1 && !CanHalf)) begin : g_bad_half
     // Refuses HALF=-1; HALF=2; HALF=1; HALF=1, ACC_FRAC=7; HALF=1, ACC_FRAC=1, ROUNDING=2; takes
-    // HALF=1, ACC_FRAC=1; HALF=1, ACC_FRAC=6, ROUNDING=1
+    // HALF=1, ACC_FRAC=1; takes HALF=1, ACC_FRAC=6, ROUNDING=1
     $fatal(1, "fixed_mac_lane: HALF %0d with ROUNDING %0d, %0d bits dropped", HALF, ROUNDING, Drop);
   end
 
