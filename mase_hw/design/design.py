@@ -187,7 +187,9 @@ class Design:
             result = explained(self, attempts, played, result, inputs, changed=changed, diagnose=diagnose)
         timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
         paths = {entry["name"]: entry["path"] for entry in self.manifest["ports"]}
-        found = Simulation(result, played.frames, self.timing, timings, self.streams, paths)
+        unread = [name for name in result.ports if f"{name} to drain.{name}" in self.manifest["edges"]]
+        drained = {name: t for name in unread if (t := result.timing(name, name)) is not None}
+        found = Simulation(result, played.frames, self.timing, timings, self.streams, paths, drained)
         measured = {"fill": found.fill, "interval": found.interval}
         record(self._digest, asked, result, played.frames, inputs is None, measured)
         if check:

@@ -28,6 +28,7 @@ class Simulation:
         timings: Measured from the first input to every output that moved, by port name.
         streams: The ports of the design by name.
         paths: Where each port's tensor is in what the model takes or returns.
+        drained: Measured at every input that nothing reads, by port name.
     """
 
     result: SimResult
@@ -36,6 +37,7 @@ class Simulation:
     timings: dict[str, Timing]
     streams: Mapping[str, Stream] = field(repr=False)
     paths: Mapping[str, str] = field(default_factory=dict, repr=False)
+    drained: Mapping[str, Timing] = field(default_factory=dict, repr=False)
 
     @property
     def passed(self) -> bool:
@@ -68,8 +70,11 @@ class Simulation:
 
     @property
     def interval(self) -> int | None:
-        """Measured cycles per frame in steady state, at the slowest output; None for a single frame."""
-        found = [t.interval for t in self.timings.values() if t.interval is not None]
+        """Measured cycles per frame in steady state; None for a single frame.
+
+        That of the slowest output, or of an input that nothing reads, if its frames take longer.
+        """
+        found = [t.interval for t in (*self.timings.values(), *self.drained.values()) if t.interval is not None]
         return max(found) if found else None
 
     @property

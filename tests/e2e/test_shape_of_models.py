@@ -50,6 +50,24 @@ def test_dead_branches_and_copies(tmp_path: Path) -> None:
     assert float((flat - x.flatten(1)).abs().max()) <= design.streams["data_out_2"].fmt.scale / 2
 
 
+class Beside(nn.Module):
+    """An input that nothing reads, whose frames are longer than those of the result."""
+
+    def forward(self, x: Tensor, unread: Tensor) -> Tensor:
+        return x * 3
+
+
+def test_the_interval_is_that_of_an_unread_input(tmp_path: Path) -> None:
+    """One beat a frame leaves in every cycle, but a frame of the other input takes four."""
+    x, y = torch.randn(8, 3), torch.randn(8, 4, 2)
+    config = {"hardware": {"max_parallelism": 4}}
+    design = mase_hw.compile(Beside(), (x[:1], y[:1]), config, out=tmp_path / "bundle", calibration=[(x, y)])
+    assert [design.streams[f"data_in_{i}"].beats for i in range(2)] == [1, 4]
+    simulation = design.simulate((x, y), engine="batch")
+    assert simulation.timings["data_out_0"].interval == 1
+    assert simulation.interval == design.timing["interval"] == 4
+
+
 def test_a_model_that_computes_nothing(tmp_path: Path) -> None:
     x = torch.randn(4, 3)
     design = mase_hw.compile(nn.Identity(), x[:1], out=tmp_path / "bundle", calibration=[x])
