@@ -12,7 +12,7 @@
 // STYLE is what synthesis is told of the memory: "auto", "block", "logic", or a word
 // that its tool knows besides.
 //
-// Latency:    beat 0 is valid REGISTERS cycles after the first cycle out of reset.
+// Latency:    beat 0 is valid REGISTERS cycles, at least 1, after the first cycle out of reset.
 // Throughput: 1 beat per cycle.
 // Golden:     the memory file itself.
 module rom_source #(

@@ -13,6 +13,7 @@ TWICE = replay(2, 2)
 RAGGED = repack(4, 3, 10, 10)
 PLAIN = mac(N=1, RUN=1)
 ROUND = Proof(ROM, {"DEPTH": 3}, memory=LINES[:3])
+DIRECT = Proof(ROM, {"DEPTH": 3, "REGISTERS": 0}, memory=LINES[:3])
 DROP = cast(5, 1, 3, 1, range(1, 3))
 UNSIGNED = cast(5, 1, 3, 0, range(1, 3))
 THIRDS = divide(IN_WIDTH=5, COL_MIN=3)
@@ -90,11 +91,13 @@ MUTANTS: dict[str, Mutant] = {
     "rom_drops_valid": of(
         ROUND,
         "p_valid_stays",
-        "if (out_move) begin\n        out_valid <= rom_valid_q;",
-        "begin\n out_valid <= rom_valid_q && out_move;",
+        "if (rom_ready) begin\n          out_valid <= rom_valid_q;",
+        "begin\n out_valid <= rom_valid_q && rom_ready;",
     ),
-    "rom_reads_on": of(ROUND, "p_data_stays", "if (out_move) begin\n      out_data <=", "begin\n out_data <="),
+    "rom_reads_on": of(ROUND, "p_data_stays", "if (rom_ready) begin\n          out_data <=", "begin\n out_data <="),
+    "rom_direct_goes_on": of(DIRECT, "p_data_stays", "step     = out_valid && out_ready", "step = out_valid"),
     "rom_wraps_early": of(ROUND, "p_order", "AddrLast = AddrW'(DEPTH - 1)", "AddrLast = AddrW'(DEPTH - 2)"),
+    "rom_direct_counts_down": of(DIRECT, "p_order", "Down ? ~count_q : count_q", "count_q"),
     "rom_is_read_backwards": of(ROUND, "p_order", "mem, 0, DEPTH - 1", "mem, DEPTH - 1, 0"),
     "rom_starts_early": of(ROUND, "p_start", "out_valid <= rom_valid_q;", "out_valid <= 1'b1;"),
     "rom_pauses": of(ROUND, "p_endless", "out_valid <= rom_valid_q;", "out_valid <= rom_valid_q && !out_valid;"),

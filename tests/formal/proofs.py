@@ -74,7 +74,11 @@ PROOFS = [
     *(Proof(FORK, {"N": n}, cover=5) for n in range(1, 5)),
     *(Proof(JOIN, {"N": n}, cover=4) for n in range(1, 4)),
     *(replay(*shape) for shape in ((1, 1), (1, 2), (2, 2), (1, 3), (3, 2), (2, 3), (4, 3))),
-    *(Proof(ROM, {"DEPTH": d}, cover=d + 5, memory=LINES[:d]) for d in (1, 2, 5)),
+    *(
+        Proof(ROM, {"DEPTH": d, "REGISTERS": registers}, cover=d + 5, memory=LINES[:d])
+        for d in (1, 2, 5)
+        for registers in (0, 1, 2)
+    ),
     # As many lanes, dividing lanes both ways, lanes without a common factor, ragged rows, rows of other lengths.
     *(repack(1, 1, 3, 3, 8), repack(1, 4, 8, 8), repack(4, 1, 8, 8), repack(4, 2, 10, 10)),
     *(repack(4, 3, 10, 10, 10), repack(3, 4, 10, 10), repack(7, 2, 7, 7), repack(5, 3, 16, 16)),
