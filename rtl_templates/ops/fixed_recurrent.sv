@@ -304,13 +304,6 @@ module fixed_recurrent #(
       .in_valid  (result_valid)
   );
 
-  if (HAS_STATE == 0) begin : g_zeros
-    unread u_unread_state (.unused(data_in_1_valid));
-  end
-  if (HasCell == 0) begin : g_no_begin
-    unread u_unread_cell (.unused(data_in_2_valid));
-  end
-
   // ---- Sums and the cell.
   localparam int BiasW = (HAS_BIAS != 0) ? BIAS_PRECISION_0 : 1;
   logic [P-1:0][           BiasW-1:0] new_bias;
@@ -319,7 +312,7 @@ module fixed_recurrent #(
   if (HAS_BIAS != 0) begin : g_bias
     assign new_bias = bias;
   end else begin : g_no_bias
-    unread u_unread (.unused(&{bias, bias_valid}));
+    unread u_unread (.unused(&bias));
     assign new_bias = '0;
   end
 
