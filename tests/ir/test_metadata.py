@@ -113,7 +113,7 @@ def test_unknown_type_and_toolchain_are_refused(meta: MaseMetadata) -> None:
     with pytest.raises(ConfigError, match=r"INTERNAL \| EXTERNAL \| HLS"):
         meta["hardware"]["toolchain"] = "VIVADO"
     assert MaseMetadata.known_toolchain == ["INTERNAL", "EXTERNAL", "HLS"]
-    assert MaseMetadata.known_storage == ["BRAM"]
+    assert MaseMetadata.known_storage == ["BRAM", "LUT"]
 
 
 def test_format_of_a_tensor() -> None:

@@ -89,4 +89,4 @@ def test_what_a_node_knows_of_itself() -> None:
     assert meta.parameters == meta and set(meta) == {"common", "software", "hardware"}
     assert MaseMetadata.known_types == ["fixed", "float", "NA"]
     assert MaseMetadata.known_toolchain == ["INTERNAL", "EXTERNAL", "HLS"]
-    assert MaseMetadata.known_storage == ["BRAM"]
+    assert MaseMetadata.known_storage == ["BRAM", "LUT"]

@@ -90,7 +90,7 @@ def __getattr__(name):
         "raise": lambda: [] + {"base": BaseException, "value": ValueError}[which],
         "calibration": lambda: (net(), example, batches({"exit": lambda: sys.exit(0), "fail": fail}[which])),
         "data": lambda: (net(), example, {"tensor": example, "text": "abc", "none": [None], "empty": []}[which]),
-        "returns": lambda: {"none": None, "one": (net(),), "five": (net(), example, None, None, None)}[which],
+        "returns": lambda: {"none": None, "one": (net(),), "six": (net(), example, None, None, None, None)}[which],
         "long": lambda: (nn.Sequential(__import__("collections").OrderedDict([("l" * 300, nn.Linear(6, 3))])), example),
     }
     if kind not in made:

@@ -219,7 +219,11 @@ module top #(
       .DATA_OUT_0_PARALLELISM_DIM_1(1),
       .DATA_OUT_0_PARALLELISM_DIM_2(1),
       .ROUNDING(0),
-      .OVERFLOW(0)
+      .OVERFLOW(0),
+      .PACKED(1),
+      .CHAIN(0),
+      .SPACING(17),
+      .NARROW(0)
   ) u_fc (
       .clk(clk),
       .rst(rst),
