@@ -58,7 +58,7 @@ class Beside(nn.Module):
 
 
 def test_the_interval_is_that_of_an_unread_input(tmp_path: Path) -> None:
-    """One beat a frame leaves in every cycle, but a frame of the other input takes four."""
+    """The result has one beat per frame, one in every cycle, but a frame of the other input takes four."""
     x, y = torch.randn(8, 3), torch.randn(8, 4, 2)
     config = {"hardware": {"max_parallelism": 4}}
     design = mase_hw.compile(Beside(), (x[:1], y[:1]), config, out=tmp_path / "bundle", calibration=[(x, y)])
