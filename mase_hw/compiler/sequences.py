@@ -69,8 +69,9 @@ class OriginalOfStream(Original):
         hops = max(HOPS, min(2 * (self._dims["columns"] // length + 1), COLUMNS // length))
         generator = torch.Generator().manual_seed(0)
         inputs = {name: _random(value, hops, generator) if name in dims else value for name, value in example.items()}
+        called = {str(node.target): inputs[node.name] for node in self.graph.nodes if node.op == "placeholder"}
         wanted = [t for t in pytree.tree_leaves(self.wanted(inputs)) if isinstance(t, Tensor)]
-        found = [t for t in pytree.tree_leaves(run(self.graph.model, inputs)) if isinstance(t, Tensor)]
+        found = [t for t in pytree.tree_leaves(run(self.graph.model, called)) if isinstance(t, Tensor)]
         for index, (a, b) in enumerate(zip(wanted, found, strict=True)):
             if a.shape != b.shape:
                 raise _other(list(a.shape), list(b.shape))

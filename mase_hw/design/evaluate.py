@@ -15,7 +15,9 @@ from mase_hw.design.simulation import Simulation
 from mase_hw.errors import ConfigError, SimulationError
 from mase_hw.host.progress import counter
 from mase_hw.ir import MaseGraph
+from mase_hw.nn.streaming import streaming
 from mase_hw.passes.evaluation import CriterionLike, evaluate_statistic, make_criterion
+from mase_hw.passes.evaluation.evaluate import evaluating, run_batch
 from mase_hw.passes.evaluation.labelled import data_digest
 
 Pairs = list[tuple[Any, Any]]
@@ -130,27 +132,55 @@ def evaluate_design(
         options: Arguments of the simulation, its engine among them.
 
     Raises:
-        ConfigError: If the data or the criterion does not fit.
+        ConfigError: If the data or the criterion does not fit; of a design whose frames are hops of a stream, if there
+            are several batches, each of which would begin a stream.
         MaseHwError: As of the simulation, but a wrong bit is no error: it is in the result.
     """
     pairs = _pairs(data)
+    if len(pairs) > 1 and streaming(graph.called):
+        raise ConfigError(
+            "the hardware goes on with its state from batch to batch, and a model begins each batch anew",
+            field="data",
+            got=f"{len(pairs)} batches",
+            expected="one batch of consecutive hops",
+            remedy="evaluate one stream at a time",
+        )
     found = evaluate_models(graph, pairs, criterion, float_model, options.get("progress"))
     played = simulate(_joined([inputs for inputs, _ in pairs]), check=False, **options)
     rtl = None
     if played.outputs and all(port.beats >= port.expected for port in played.result.ports.values()):
-        rtl = _statistic(played.output.to(torch.get_default_dtype()), pairs, criterion, found.frames)
+        rtl = _statistic(_returned(graph, pairs[0][0], played), pairs, criterion, found.frames)
     return replace(found, rtl=rtl, engine=str(options["engine"]), failure=played.result.failure)
 
 
-def _statistic(output: Tensor, pairs: Pairs, criterion: CriterionLike, frames: int) -> Any:
+def _returned(graph: MaseGraph, inputs: Any, played: Simulation) -> Any:
+    """What the hardware gave, in the lists, tuples and dicts in which the quantised model gives it."""
+    with evaluating(graph.called):
+        leaves, shape = pytree.tree_flatten(run_batch(graph.called, pytree.tree_map(_tensor, inputs)))
+    given = iter(played.outputs.values())
+    of_type = torch.get_default_dtype()
+    whole = [next(given).to(of_type) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    assert next(given, None) is None  # every output of a design is one tensor of what the model returns
+    return pytree.tree_unflatten(whole, shape)
+
+
+def _statistic(outputs: Any, pairs: Pairs, criterion: CriterionLike, frames: int) -> Any:
     """The criterion of what the hardware gave, cut as the data is."""
     statistic, start = make_criterion(criterion), 0
-    rows = len(output) // frames
     for inputs, targets in pairs:
-        end = start + _rows(inputs) * rows
-        statistic.update(output[start:end], pytree.tree_map(_tensor, targets))
-        start = end
+        part = slice(start, start + _rows(inputs))
+        cut = pytree.tree_map(lambda value, part=part: _cut(value, part, frames), outputs)
+        statistic.update(cut, pytree.tree_map(_tensor, targets))
+        start = part.stop
     return statistic.result()
+
+
+def _cut(value: Any, part: slice, frames: int) -> Any:
+    """The rows of some frames."""
+    if not isinstance(value, Tensor):
+        return value
+    rows = len(value) // frames
+    return value[part.start * rows : part.stop * rows]
 
 
 def _tensor(value: Any) -> Any:

@@ -55,7 +55,7 @@ def cell_models(files: Sequence[Path], cells: set[str]) -> str:
             macros[macro.group(1)] = macro.group(0)
         models |= {match.group(1).lstrip("\\"): match.group(0) for match in _MODULE.finditer(text)}
     if "DSP48E1" in models:
-        # Yosys leaves the reset of the register behind the pre-adder open, which the vendor's model reads as 0.
+        # Yosys leaves the reset of the register behind the pre-adder open: read as 0 here, see docs/synthesis.md.
         models["DSP48E1"] = _OPEN_RESET.sub(r"\1 = 1'b0", models["DSP48E1"])
     wanted, chosen = sorted(cells), dict[str, str]()
     while wanted:

@@ -169,3 +169,53 @@ def test_search_of_widths(place: Place, tmp_path: Path, capfd: Said) -> None:
 def test_searches_that_cannot_be(place: Place, tmp_path: Path, words: list[str], capfd: Said) -> None:
     assert cli.main(["search", place.model, "--out", str(tmp_path / "plan.toml"), *words]) == cli.UNUSABLE
     assert list(tmp_path.iterdir()) == []
+
+
+class Several(torch.nn.Module):
+    """Two results of the same shape, in a dict with a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(6, 3), torch.nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        return {"second": self.b(x), "first": [self.a(x), None]}
+
+
+class Largest:
+    """The largest error of the result in the list."""
+
+    name, higher_is_better = "largest error", False
+
+    def __init__(self) -> None:
+        self.peak = 0.0
+
+    def update(self, outputs: Any, targets: torch.Tensor) -> None:
+        assert len(outputs["first"][0]) == len(outputs["second"]) == len(targets) and outputs["first"][1] is None
+        self.peak = max(self.peak, float((outputs["first"][0] - targets).abs().max()))
+
+    def result(self) -> float:
+        return self.peak
+
+
+def test_evaluate_a_model_of_several_results(tmp_path: Path) -> None:
+    """The hardware's results are where the model's are: where no bit differs, no figure does."""
+    torch.manual_seed(2)
+    net, data = Several().eval(), [torch.randn(count, 6) for count in (3, 5)]
+    design = mase_hw.compile(net, data[0][:1], out=tmp_path / "several", calibration=data)
+    found = design.evaluate([(x, net.a(x).detach()) for x in data], Largest, float_model=net)
+    assert found.passed and found.float_model == 0 < found.quantised < 0.1
+    assert found.rtl == found.quantised
+
+
+def test_a_stream_is_evaluated_by_itself(tmp_path: Path) -> None:
+    """The state of the hardware goes on where a model begins with a new batch: the figures would not be the same."""
+    torch.manual_seed(2)
+    net, hops = torch.nn.Sequential(torch.nn.Conv1d(1, 2, 3)), torch.randn(12, 1, 4)
+    wide = torch.nn.Sequential(torch.nn.ConstantPad1d((2, 0), 0.0), *net).eval()
+    design = mase_hw.compile(wide, hops[:1], {"streaming": True}, out=tmp_path / "stream", calibration=[hops])
+    pairs = [(half, torch.zeros(len(half), 2, 4)) for half in hops.split(6)]
+    with pytest.raises(ConfigError, match="one batch of consecutive hops"):
+        design.evaluate(pairs, "mse")
+    found = design.evaluate([(hops, torch.zeros(12, 2, 4))], "mse")
+    assert found.passed and found.rtl == found.quantised > 0

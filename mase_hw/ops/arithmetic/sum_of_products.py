@@ -46,6 +46,7 @@ def _cases() -> list[Case]:
 
 
 _ADD = next(op for op in ops.OPS if op.name == "add")
+assert _ADD.hardware is not None
 OPS = (
     dataclasses.replace(
         _ADD,
@@ -57,6 +58,6 @@ OPS = (
         check=None,
         formats=("data_in_0", "data_in_1", "data_out_0"),
         exact_inputs=("data_in_0", "data_in_1"),
-        hardware=dataclasses.replace(_ADD.hardware, cases=_cases, static=(), broadcast=()),  # type: ignore[type-var]
+        hardware=dataclasses.replace(_ADD.hardware, cases=_cases, static=(), broadcast=()),
     ),
 )
