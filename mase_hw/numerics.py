@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import FormatError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.integer_cast import cast_int, observed_cast
 from mase_hw.observing import cast_observer
 
@@ -146,7 +147,7 @@ def cast(
     Args:
         mantissa: Integers in a carrier, any shape; the value is ``mantissa * 2**-frac``.
         frac: Fraction width of ``mantissa``.
-        fmt: Target format.
+        fmt: Target format; its zero point is added after rounding.
         rounding: What happens to the bits below the target's LSB.
         overflow: What happens beyond the target's range.
 
@@ -156,12 +157,15 @@ def cast(
     """
     if mantissa.dtype not in (torch.float32, torch.float64):
         mantissa = mantissa.to(torch.int64)
-    shift = frac - fmt.frac_width
+    if overflow is not Overflow.SATURATE and isinstance(fmt, ScaledFormat):
+        raise FormatError("scaled integers saturate", field="overflow", got="wrap", expected="saturate")
+    shift, zero = frac - fmt.frac_width, fmt.zero_point
+    fmt = fmt.centred
     result = _cast(mantissa, shift, fmt, rounding, overflow)
     observer = cast_observer()
     if observer is not None and not observer.saw(mantissa, shift, fmt, rounding, overflow, result):
-        return as_carrier(observed_cast(observer, mantissa.long(), shift, fmt, rounding, overflow), result.dtype)
-    return result
+        result = as_carrier(observed_cast(observer, mantissa.long(), shift, fmt, rounding, overflow), result.dtype)
+    return result + zero if zero else result
 
 
 def _cast(mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
@@ -203,8 +207,10 @@ def quantize(
         raise FormatError(
             "floats carry at most 53 bits", node=name, field="width", got=fmt.width, expected="at most 53"
         )
-    if not values.dtype.is_floating_point:
+    if not values.dtype.is_floating_point and not isinstance(fmt, ScaledFormat):
         return cast(values, 0, fmt, rounding, overflow)
+    if isinstance(fmt, ScaledFormat):
+        return _quantize_scaled(values, fmt, rounding, overflow, name)
     wide = values.dtype if values.dtype in (torch.float32, torch.float64) else torch.float32
     if not _within_float32(fmt) or fmt.frac_width < 0:  # a negative one could push small values below float32
         wide = torch.float64
@@ -215,6 +221,17 @@ def quantize(
         # Clamped numbers are finite, so their sum is NaN only if one of them is.
         if not math.isnan(float(fast.sum())):
             return as_carrier(fast, dtype)
+    _refuse_nan(x, name)
+    if overflow is Overflow.WRAP and not symbolic(x) and bool(torch.isinf(x).any()):
+        raise FormatError("infinity cannot wrap", node=name, expected="finite numbers")
+    # Rounding acts on values * 2**frac: shift 0 of a number that still has a fraction, so round before the cast.
+    scaled = x * math.ldexp(1.0, fmt.frac_width)
+    rounded: Tensor = _Round.apply(scaled, rounding)  # type: ignore[no-untyped-call]
+    result: Tensor = _Cast.apply(rounded, 0, fmt, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
+    return as_carrier(result, dtype)
+
+
+def _refuse_nan(x: Tensor, name: str) -> None:
     if not symbolic(x) and bool(torch.isnan(x).any()):
         raise FormatError(
             "NaN cannot be quantised",
@@ -223,13 +240,54 @@ def quantize(
             expected="finite numbers",
             remedy="find where the NaN comes from (weights, calibration data or an overflow in the model)",
         )
-    if overflow is Overflow.WRAP and not symbolic(x) and bool(torch.isinf(x).any()):
-        raise FormatError("infinity cannot wrap", node=name, expected="finite numbers")
-    # Rounding acts on values * 2**frac: shift 0 of a number that still has a fraction, so round before the cast.
-    scaled = x * math.ldexp(1.0, fmt.frac_width)
-    rounded: Tensor = _Round.apply(scaled, rounding)  # type: ignore[no-untyped-call]
-    result: Tensor = _Cast.apply(rounded, 0, fmt, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
-    return as_carrier(result, dtype)
+
+
+def along(values: Sequence[float], like: Tensor, axis: int, dtype: torch.dtype) -> Tensor:
+    """Numbers of the channels as a tensor that broadcasts to another one.
+
+    Args:
+        values: One for all, or one for every index of a dimension.
+        like: The tensor that has the channels.
+        axis: That dimension.
+        dtype: Of the result.
+
+    Raises:
+        FormatError: If the tensor has another number of channels.
+    """
+    made = torch.tensor(values, dtype=dtype, device=like.device)
+    if len(values) == 1:
+        return made.reshape(())
+    if not -like.dim() <= axis < like.dim() or like.shape[axis] != len(values):
+        raise FormatError(
+            "a tensor has not as many channels as its format",
+            got=f"shape {list(like.shape)}",
+            expected=f"{len(values)} along dimension {axis}",
+        )
+    return made.reshape(-1, *[1] * (like.dim() - 1 - axis % like.dim()))
+
+
+def _quantize_scaled(x: Tensor, fmt: ScaledFormat, rounding: Rounding, overflow: Overflow, name: str) -> Tensor:
+    """:func:`quantize` to scaled integers: a division in float64, rounding, and the zero point.
+
+    What :func:`dequantize` gave comes back as it was: of a mantissa of up to 50 bits, the product and the quotient
+    of float64 together are wrong by less than a quarter.
+    """
+    if overflow is not Overflow.SATURATE:
+        raise FormatError("scaled integers saturate", node=name, field="overflow", got="wrap", expected="saturate")
+    _refuse_nan(x, name)
+    if magnitude(fmt.centred) > _WHOLE_FLOAT64:
+        raise FormatError(
+            "values of scaled integers carry at most 50 bits", node=name, field="width", got=fmt.width, expected="50"
+        )
+    steps = x.double() / along(fmt.scales, x, fmt.axis, torch.float64)
+    rounded: Tensor = _Round.apply(steps, rounding)  # type: ignore[no-untyped-call]
+    zero = fmt.zero_point
+    result: Tensor = _Cast.apply(rounded, 0, fmt.centred, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
+    result = result + zero if zero else result
+    if len(fmt.limits) > 1:
+        lows, highs = (along([float(v) for v in ends], x, fmt.axis, x.dtype) for ends in zip(*fmt.limits, strict=True))
+        result = result.clamp(lows.double(), highs.double())
+    return as_carrier(result, carrier(magnitude(fmt)))
 
 
 def symbolic(x: Tensor) -> bool:
@@ -250,10 +308,12 @@ class _Round(torch.autograd.Function):
 
 
 def dequantize(mantissa: Tensor, fmt: FixedFormat) -> Tensor:
-    """Turn mantissas into the floats they stand for, exactly.
+    """Turn mantissas into the floats they stand for: exactly, or of scaled integers the nearest.
 
     Returns:
         float32 for formats of up to 24 magnitude bits whose values float32 can scale to, else float64 up to 53 bits.
+        :func:`quantize` finds the mantissas of scaled integers again: float32 for up to 22 magnitude bits, else float64
+        up to 50.
 
     Raises:
         FormatError: If the format is wider than a float64 mantissa.
@@ -263,13 +323,23 @@ def dequantize(mantissa: Tensor, fmt: FixedFormat) -> Tensor:
         raise FormatError(
             "mantissas of this format do not fit a float64", field="width", got=fmt.width, expected="at most 53"
         )
-    if not _within_float32(fmt):
-        dtype = torch.float64
-    return as_carrier(mantissa, dtype) * fmt.scale
+    narrow = _within_float32(fmt)
+    if isinstance(fmt, ScaledFormat):
+        exact = mantissa.double() - fmt.zero_point
+        values = exact * along(fmt.scales, mantissa, fmt.axis, torch.float64)
+        return values.float() if narrow else values
+    return as_carrier(mantissa, dtype if narrow else torch.float64) * fmt.scale
+
+
+_WHOLE_FLOAT32, _WHOLE_FLOAT64 = 1 << 22, 1 << 50
+"""Scaled integers up to these are found again from their values in float32 and float64."""
 
 
 def _within_float32(fmt: FixedFormat) -> bool:
     """Whether the weights of a format's first and last bit are ordinary float32 numbers, far from both ends."""
+    if isinstance(fmt, ScaledFormat):
+        ordinary = math.ldexp(1.0, -_FLOAT32_EXPONENT) < min(fmt.scales) and fmt.scale < math.ldexp(1.0, 60)
+        return ordinary and magnitude(fmt.centred) <= _WHOLE_FLOAT32
     return fmt.frac_width <= _FLOAT32_EXPONENT and fmt.width - fmt.frac_width <= _FLOAT32_EXPONENT
 
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import torch
 
 from mase_hw.errors import ConfigError, suggest
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.ir.view import Record
 
-KNOWN_TYPES = ("fixed", "float", "NA")
+KNOWN_TYPES = ("fixed", "integer", "float", "NA")
 KNOWN_TOOLCHAIN = ("INTERNAL", "EXTERNAL", "HLS")
 KNOWN_STORAGE = ("BRAM", "LUT")
 
@@ -36,11 +36,16 @@ class TensorMetadata(Record):
 
     Args:
         shape: Sizes, outermost dimension first.
-        type: ``"float"``, ``"fixed"`` (integers and booleans are fixed with no fraction) or ``"NA"`` for what
-            is neither, such as a complex tensor or a plain Python value.
-        precision: ``[width]`` of a float, ``[width, frac_width]`` of a fixed-point number.
+        type: ``"float"``, ``"fixed"`` (integers and booleans are fixed with no fraction), ``"integer"`` for scaled
+            integers, or ``"NA"`` for what is none of these, such as a complex tensor or a plain Python value.
+        precision: ``[width]`` of a float or a scaled integer, ``[width, frac_width]`` of a fixed-point number.
         torch_dtype: Element type of an activation; MASE records none for parameters.
-        signed: Two's complement; only for ``"fixed"``.
+        signed: Two's complement; only for ``"fixed"`` and ``"integer"``.
+        scale: Weight of the last bit of a scaled integer; a list has one for every channel.
+        zero_point: The mantissa of 0 of a scaled integer.
+        axis: Dimension of the channels of a scaled integer, where scales or limits differ between them.
+        limits: ``[smallest, largest]`` mantissa of a scaled integer whose width would allow others; a list of such
+            pairs has one for every channel.
         value: The tensor, if values are kept, or the Python value of an ``"NA"`` result.
     """
 
@@ -51,6 +56,10 @@ class TensorMetadata(Record):
     precision: list[int]
     torch_dtype: torch.dtype | None = None
     signed: bool | None = None
+    scale: float | list[float] | None = None
+    zero_point: int | None = None
+    axis: int | None = None
+    limits: list[Any] | None = None
     value: Any = None
 
     @classmethod
@@ -67,15 +76,30 @@ class TensorMetadata(Record):
 
     @property
     def fmt(self) -> FixedFormat | None:
-        """The format; None unless ``type`` is ``"fixed"``. Assigning one sets type, precision and sign."""
-        if self.type != "fixed":
+        """The format; None of floats and of what has none. Assigning one sets all that describes it."""
+        signed = True if self.signed is None else self.signed
+        if self.type == "fixed":
+            width, frac_width = self.precision
+            return FixedFormat(width, frac_width, signed)
+        if self.type != "integer" or self.scale is None:
             return None
-        width, frac_width = self.precision
-        return FixedFormat(width, frac_width, True if self.signed is None else self.signed)
+        scales = tuple(self.scale) if isinstance(self.scale, list) else (self.scale,)
+        limits = self.limits or []
+        pairs = limits if limits and isinstance(limits[0], list | tuple) else [limits] if limits else []
+        lows, highs = (tuple(pair[end] for pair in pairs) for end in (0, 1))
+        return ScaledFormat(self.precision[0], 0, signed, scales, self.zero_point or 0, self.axis or 0, lows, highs)
 
     @fmt.setter
     def fmt(self, fmt: FixedFormat) -> None:
         self.type, self.precision, self.signed = "fixed", fmt.precision, fmt.signed
+        self.scale = self.zero_point = self.axis = self.limits = None
+        if isinstance(fmt, ScaledFormat):
+            self.type, self.zero_point = "integer", fmt.zero_point
+            self.scale = list(fmt.scales) if fmt.channels > 1 else fmt.scales[0]
+            self.axis = fmt.axis if fmt.per_channel else None
+            if fmt.lows or fmt.highs:
+                pairs = [list(pair) for pair in fmt.limits]
+                self.limits = pairs if len(pairs) > 1 else pairs[0]
 
     def as_parameter(self) -> TensorMetadata:
         """A copy without ``torch_dtype``, as MASE shows weights and biases."""

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.nn.streaming import CONTINUED, keep, resumed
 from mase_hw.nn.values import OnValues, enter
 from mase_hw.nn.witness import KEPT, Witness
 from mase_hw.numerics import as_carrier, carrier, dequantize, magnitude, quantize, symbolic
-from mase_hw.opdef import Arithmetic, KnownOps, OpDef
+from mase_hw.opdef import Arithmetic, KnownOps, OpDef, refuse_scaled
 
 
 class Quantized(nn.Module):
@@ -31,6 +31,10 @@ class Quantized(nn.Module):
         parameters: Float parameters by name (``weight``, ``bias``); an ``nn.Parameter`` is kept as it is. Integers
             (``weight_shift``) are buffers: they are not trained.
 
+    Scaled integers: the golden of an op with ``bias`` computes on the mantissas of its input as they are. What their
+    zero point ``z`` adds to every sum, ``z`` times the sum of the output's weights, is taken off the mantissa of the
+    bias, here, so that no hardware knows of it.
+
     With a ``weight_shift`` of ``s``, one for every index of the weight's first dimension, the weights of index ``o``
     are brought into the weight's format after division by ``2**s[o]``; the golden multiplies back.
 
@@ -40,6 +44,7 @@ class Quantized(nn.Module):
 
     Raises:
         GraphError: If a tensor of the op has no format.
+        UnsupportedError: Scaled integers that the op does not take.
     """
 
     mase_leaf = True
@@ -63,6 +68,7 @@ class Quantized(nn.Module):
         for name in (*self.parameter_names, "data_out_0"):
             if name not in arithmetic.formats:
                 raise GraphError(f"no format for {name}", node=op.name, field=name)
+        refuse_scaled(op.name, op, arithmetic)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""
@@ -123,7 +129,7 @@ class Quantized(nn.Module):
 
     def _entered(self, name: str, x: Tensor, on_grid: bool) -> Tensor:
         fmt = self.arithmetic.formats[name]
-        if on_grid:
+        if on_grid and not isinstance(fmt, ScaledFormat):
             return as_carrier(x * math.ldexp(1.0, fmt.frac_width), carrier(magnitude(fmt)))
         return quantize(x, fmt, name=f"{self.label}.{name}")
 
@@ -143,16 +149,35 @@ class Quantized(nn.Module):
             shift = self.get_buffer("weight_shift").to(torch.int64)
             factor = (torch.ones_like(shift) << shift).to(torch.promote_types(value.dtype, torch.float32))
             value = value / factor.reshape(-1, *[1] * (value.dim() - 1))  # powers of two: exact
-        return quantize(value, self.arithmetic.formats[name], name=f"{self.label}.{name}")
+        fmt = self.arithmetic.formats[name]
+        mantissa = quantize(value, fmt, name=f"{self.label}.{name}")
+        zero = self._zero_point(name)
+        if zero:
+            weight = self._quantized("weight")
+            sums = weight.reshape(weight.shape[0], -1).double().sum(1)  # exact: fewer than 2**53 steps
+            mantissa = (mantissa.double() - zero * sums).clamp(fmt.min_mantissa, fmt.max_mantissa)
+            mantissa = as_carrier(mantissa, carrier(magnitude(fmt)))
+        return mantissa
+
+    def _zero_point(self, name: str) -> int:
+        """The zero point of the input that a parameter takes off the sums; 0 of all but a bias."""
+        given = self.arithmetic.formats.get("data_in_0")
+        return 0 if given is None or name != "bias" or "weight" not in self.parameter_names else given.zero_point
+
+    def _parts(self, name: str) -> list[Tensor]:
+        """What the mantissa of a parameter is made of."""
+        parts: list[Tensor] = [getattr(self, name)]
+        if name == "weight" and "weight_shift" in self.parameter_names:
+            parts.append(self.get_buffer("weight_shift"))
+        if self._zero_point(name):
+            parts += self._parts("weight")
+        return parts
 
     def _parameter(self, name: str) -> Tensor:
         """Mantissas of a parameter; without gradient they are kept until something they depend on changes."""
-        value: Tensor = getattr(self, name)
-        if (torch.is_grad_enabled() and value.requires_grad) or symbolic(value):
+        parts = self._parts(name)
+        if any((torch.is_grad_enabled() and part.requires_grad) or symbolic(part) for part in parts):
             return self._quantized(name)
-        parts = [value]
-        if name == "weight" and "weight_shift" in self.parameter_names:
-            parts.append(self.get_buffer("weight_shift"))
         # Not made by the constructor: a checkpoint compares what constructors make.
         kept: dict[str, Any] = self.__dict__.setdefault("_kept", {})
         if name in kept:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.exact_sums import EXACT_FLOAT32, ranges_within
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.numerics import magnitude
 from mase_hw.opdef import Arithmetic
 
@@ -99,6 +99,8 @@ _WIDEST = 1 << 22
 
 def in_float32(*formats: FixedFormat) -> bool:
     """Whether values of these formats, and the products of two of them, have ordinary float32 exponents."""
+    if any(isinstance(f, ScaledFormat) for f in formats):
+        return False  # values of any scale are not exact
     return all(abs(f.frac_width) <= MAX_EXPONENT and magnitude(f) <= EXACT_FLOAT32 for f in formats)
 
 

@@ -24,6 +24,7 @@ from mase_hw.opdef import Arithmetic, Case, Hardware, OneChannel, OpDef
 from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
 from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work
+from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops.products._multipliers import IMPLEMENTATIONS
 
 
@@ -45,6 +46,11 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     carrier(bound, name="convolution")  # refuses what fits none, before anything is shifted
     g = geometry_of(a.attributes, tuple(w.shape[2:]))
     images, kernel = _images(x, w), w if w.dim() == 4 else w.unsqueeze(2)
+    if fx.zero_point:
+        # What stands for 0 surrounds the image.
+        (top, left), (bottom, right) = g.before, g.after
+        images = F.pad(images, (left, right, top, bottom), value=float(fx.zero_point))
+        g = dataclasses.replace(g, before=(0, 0), after=(0, 0))
     if b is not None and shift is None and frac == product_frac:
         # No bit below the products: the convolution itself adds the bias, exactly.
         aligned = b * (1 << (frac - a.formats["bias"].frac_width))
@@ -54,7 +60,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         acc = _finish(acc, a, b, shift, frac, product_frac, bound)
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
-        out = straight_through(out, _surrogate(a, t, frac, product_frac, g))
+        out = straight_through(out, _surrogate(a, t, images, frac, product_frac, g))
     # The rank that came in: without the images, without the height.
     if w.dim() == 3:
         out = out.squeeze(2)
@@ -81,11 +87,12 @@ def _finish(
     return acc
 
 
-def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], frac: int, product_frac: int, g: Geometry) -> Tensor:
+def _surrogate(
+    a: Arithmetic, t: Mapping[str, Tensor], images: Tensor, frac: int, product_frac: int, g: Geometry
+) -> Tensor:
     """The result in float64, for the gradient only: int64 carries none."""
     fmt, w = a.formats["data_out_0"], t["weight"].double()
-    x = _images(t["data_in_0"].double(), w)
-    x = F.pad(x, (g.before[1], g.after[1], g.before[0], g.after[0]))
+    x = F.pad(images.double(), (g.before[1], g.after[1], g.before[0], g.after[0]))
     acc = F.conv2d(x, w if w.dim() == 4 else w.unsqueeze(2), None, g.stride, 0, g.dilation, g.groups)
     acc = _finish(acc, a, t.get("bias"), t.get("weight_shift"), frac, product_frac, None)
     result = acc * math.ldexp(1.0, fmt.frac_width - frac)
@@ -136,6 +143,12 @@ def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
     return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
 
 
+def _sums(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:
+    """The narrowest format that holds every sum that these formats allow."""
+    _, *each = shapes["weight"]
+    return exact_sum(formats, math.prod(each), -len(each))
+
+
 def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases: Callable[[], Sequence[Case]]) -> OpDef:
     """An entry; both dimensions have the same RTL."""
     return OpDef(
@@ -149,6 +162,8 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
         on_values=_on_values,
         channel=_channel,
         finest=_finest,
+        sums=_sums,
+        scaled=exact_sums,
         check=check,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(

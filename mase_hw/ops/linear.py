@@ -20,6 +20,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OneChannel, OpDef, Request
+from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.ops.products._multipliers import IMPLEMENTATIONS, choose, dot_latency
 from mase_hw.steps import Steps
@@ -321,16 +322,7 @@ def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
 
 def _exact(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:
     """The narrowest format that holds every sum that these formats allow."""
-    fx, fw = formats["data_in_0"], formats["weight"]
-    product_frac = frac = fx.frac_width + fw.frac_width
-    bound = shapes["data_in_0"][-1] * magnitude(fx) * magnitude(fw)
-    if "weight_shift" in formats:
-        bound <<= formats["weight_shift"].max_mantissa
-    if "bias" in formats:
-        fb = formats["bias"]
-        frac = max(product_frac, fb.frac_width)
-        bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
-    return FixedFormat(bound.bit_length() + 1, frac)
+    return exact_sum(formats, shapes["data_in_0"][-1], -1)
 
 
 OPS = (
@@ -345,6 +337,8 @@ OPS = (
         channel=_channel,
         finest=_finest,
         exact=_exact,
+        sums=_exact,
+        scaled=exact_sums,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
             module="fixed_linear",

@@ -16,7 +16,8 @@ from mase_hw.resources import PACKAGE
 Name = tuple[str, str]
 """A file below the root of the repository, and the qualified name of a function outside others."""
 
-NUMBERS = ("exact_sums.py", "formats.py", "integer_cast.py", "numerics.py")
+FORMATS = tuple(f"formats/{name}.py" for name in ("fixed", "multipliers", "scaled"))
+NUMBERS = ("exact_sums.py", *FORMATS, "integer_cast.py", "numerics.py")
 """The arithmetic that every golden is made of."""
 GOLDEN = [*(PACKAGE / name for name in NUMBERS), *sorted((PACKAGE / "ops").glob("*.py"))]
 """Where bits are decided."""

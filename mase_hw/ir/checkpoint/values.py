@@ -7,6 +7,7 @@ in tables; nothing is imported, called by name or evaluated.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.errors import CheckpointError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 
 JsonValue = Any
 """What ``json`` can write: None, bool, int, float, str, list, dict with text keys."""
@@ -90,6 +91,8 @@ class ValueWriter:
                 return {"$tensor": self._tensor(value)}
             case fx.Node():
                 return {"$node": value.name}
+            case ScaledFormat():
+                return {"$scaled": [self(v, "format") for v in dataclasses.astuple(value)]}
             case FixedFormat():
                 return {"$format": [value.width, value.frac_width, value.signed]}
             case Rounding():
@@ -131,6 +134,7 @@ class ValueReader:
             "$array": lambda key: tensors[key].numpy(),
             "$node": nodes.__getitem__,
             "$format": lambda v: FixedFormat(*v),
+            "$scaled": lambda v: ScaledFormat(*self._items(v)),
             "$rounding": lambda v: Rounding.parse(str(v)),
             "$overflow": lambda v: Overflow.parse(str(v)),
             "$finfo": lambda v: torch.finfo(DTYPES[v]),

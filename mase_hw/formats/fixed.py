@@ -1,6 +1,5 @@
 """Fixed-point number formats and the codes of the two ways in which a cast may lose bits.
 
-A format says which numbers exist; how a value is brought into it (rounding, overflow) belongs to the cast.
 The integer codes are the ones the SystemVerilog parameters ``ROUNDING`` and ``OVERFLOW`` take.
 """
 
@@ -113,6 +112,21 @@ class FixedFormat:
     def max_mantissa(self) -> int:
         """Largest mantissa."""
         return (1 << (self.width - (1 if self.signed else 0))) - 1
+
+    @property
+    def zero_point(self) -> int:
+        """The mantissa that stands for 0; other than 0 only of scaled integers."""
+        return 0
+
+    @property
+    def per_channel(self) -> bool:
+        """Whether channels have formats of their own; only scaled integers do."""
+        return False
+
+    @property
+    def centred(self) -> FixedFormat:
+        """The format of mantissas less the zero point."""
+        return self
 
     @property
     def scale(self) -> float:

@@ -1,0 +1,34 @@
+"""Number formats, in two families, and the codes of the two ways in which a cast may lose bits.
+
+A format says which numbers exist; how a value is brought into it (rounding, overflow) belongs to the cast. Mantissas
+are integers in both families, and every op computes with mantissas: a *fixed-point* format places the binary point, a
+format of *scaled integers* has a real scale and a zero point, which only matter where tensors of different scales
+meet, and there as an integer multiplier and a shift (:mod:`mase_hw.formats.multipliers`).
+"""
+
+from mase_hw.formats.fixed import (
+    MAX_FRAC,
+    MAX_WIDTH,
+    FixedFormat,
+    Overflow,
+    Rounding,
+    format_of_places,
+)
+from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, multipliers, quantize_multiplier
+from mase_hw.formats.scaled import ScaledFormat, steps_of, sum_format
+
+__all__ = [
+    "MAX_FRAC",
+    "MAX_WIDTH",
+    "MULTIPLIER_BITS",
+    "FixedFormat",
+    "Multipliers",
+    "Overflow",
+    "Rounding",
+    "ScaledFormat",
+    "format_of_places",
+    "multipliers",
+    "quantize_multiplier",
+    "steps_of",
+    "sum_format",
+]

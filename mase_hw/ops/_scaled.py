@@ -1,0 +1,68 @@
+"""What ops ask of formats of scaled integers; the words follow "takes"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mase_hw.formats import FixedFormat, ScaledFormat, sum_format
+from mase_hw.numerics import magnitude
+
+
+def exact_sums(formats: Mapping[str, FixedFormat]) -> str:
+    """Of an op of exact sums of products: every tensor in one family, and the result at the scale of the products.
+
+    The zero point of the data is taken off by the bias (:class:`mase_hw.nn.Quantized`); weights have none.
+    """
+    fx, fw = formats["data_in_0"], formats["weight"]
+    if not all(isinstance(fmt, ScaledFormat) for fmt in formats.values()):
+        return "scaled integers in all its tensors, or in none"
+    if fx.per_channel:
+        return "one scale for its data"
+    if fw.zero_point:
+        return "weights without a zero point; give them a bit more, and limits in place of it"
+    if fx.zero_point and "bias" not in formats:
+        return "data with a zero point only with a bias, which takes it off"
+    sums = sum_format(1, 0, fx, fw, 0)
+    for name in {"bias", "data_out_0"} & set(formats):
+        fmt = formats[name]
+        if not same_step(fmt, sums) or fmt.zero_point:
+            return f"a {name} at the scale of the products, without a zero point; requantise its result"
+    return ""
+
+
+def same_step(a: FixedFormat, b: FixedFormat) -> bool:
+    """Whether the last bits of two formats have equal weights, in every channel."""
+    return (a.scales if isinstance(a, ScaledFormat) else (a.scale,)) == (
+        b.scales if isinstance(b, ScaledFormat) else (b.scale,)
+    )
+
+
+def one_scale(formats: Mapping[str, FixedFormat]) -> str:
+    """Of an op that chooses among numbers of its inputs, or moves them: one scale and one zero point in all tensors."""
+    first, *others = formats.values()
+    if isinstance(first, ScaledFormat) and first.per_channel:
+        return "one scale for the tensor"
+    for fmt in others:
+        if type(fmt) is not type(first) or not same_step(fmt, first) or fmt.zero_point != first.zero_point:
+            return "data and results of one scale and one zero point; requantise what differs"
+    return ""
+
+
+def exact_sum(formats: Mapping[str, FixedFormat], count: int, axis: int) -> FixedFormat:
+    """The narrowest format that holds every sum of so many products, shift and bias that these formats allow.
+
+    Args:
+        formats: Of ``data_in_0``, ``weight``, and ``bias`` and ``weight_shift`` if there are any.
+        count: Products of a sum.
+        axis: Dimension of the result that has the channels of the weights.
+    """
+    fx, fw = formats["data_in_0"], formats["weight"]
+    product_frac = frac = fx.frac_width + fw.frac_width
+    bound = count * magnitude(fx) * magnitude(fw)
+    if "weight_shift" in formats:
+        bound <<= formats["weight_shift"].max_mantissa
+    if "bias" in formats:
+        fb = formats["bias"]
+        frac = max(product_frac, fb.frac_width)
+        bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
+    return sum_format(bound.bit_length() + 1, frac, fx, fw, axis)
