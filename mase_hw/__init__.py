@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mase_hw.design.design import Design, load_design
     from mase_hw.design.simulation import Simulation
     from mase_hw.formats import FixedFormat, Overflow, Rounding
+    from mase_hw.importers import import_model
     from mase_hw.ir import MaseGraph, custom_op
     from mase_hw.preflight.check import check
 
@@ -33,6 +34,7 @@ __all__ = [
     "check",
     "compile",
     "custom_op",
+    "import_model",
     "load_design",
 ]
 
@@ -48,6 +50,7 @@ _HOMES = {
     "check": "mase_hw.preflight.check",
     "compile": "mase_hw.compiler.compile",
     "custom_op": "mase_hw.ir",
+    "import_model": "mase_hw.importers",
     "load_design": "mase_hw.design.design",
 }
 

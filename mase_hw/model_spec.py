@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError
+from mase_hw.importers import import_model, is_file_of_model
 from mase_hw.ir.inputs import as_tensor, frame_tensor
 from mase_hw.ir.trace.nested import Nested
 from mase_hw.user_code import user_code
@@ -25,7 +26,7 @@ from mase_hw.user_code import user_code
 MOST_NUMBERS = 1 << 28
 """Random numbers of test inputs: a gigabyte of float32."""
 MOST_SEED = 1 << 64
-FORMS = "FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
+FORMS = "FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION or FILE.onnx"
 
 
 @dataclass(frozen=True)
@@ -101,16 +102,20 @@ class ModelSpec:
 
 
 def load_model(spec: str) -> ModelSpec:
-    """Import the function a specification names and call it.
+    """Import the function a specification names and call it, or import the model of another tool.
 
     Args:
         spec: ``path/to/file.py:function`` or ``package.module:function``. The function takes no arguments and returns
             ``(model, example_inputs)``, then optionally calibration batches, test inputs and batches of labelled data,
-            each of them None if there are none.
+            each of them None if there are none. Or a file that :func:`mase_hw.importers.import_model` takes; its
+            example is random.
 
     Raises:
         ConfigError: If the specification, the file or what the function returns is not as said.
     """
+    if is_file_of_model(spec):
+        graph = import_model(spec)
+        return ModelSpec(graph.model, graph.example)
     place, _, name = spec.rpartition(":")
     if not place or not name.isidentifier():
         raise ConfigError("not a model specification", field="MODEL", got=f"{spec:.200}", expected=FORMS)

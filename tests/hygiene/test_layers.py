@@ -43,6 +43,7 @@ LAYERS = (
     "passes",
     "emit",
     "vectors",
+    "importers",
     "model_spec",
     "host",
     "simulate",

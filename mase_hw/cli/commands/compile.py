@@ -29,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION; the function returns (model, example_inputs"
-        "[, calibration_batches[, test_inputs[, labelled_batches]]])",
+        help="FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION, whose function returns (model, example_inputs"
+        "[, calibration_batches[, test_inputs[, labelled_batches]]]), or FILE.onnx",
     )
     parser.add_argument("--config", type=path, metavar="FILE", help="TOML: quantisation, parallelism (8 bits each)")
     calibration_argument(parser)

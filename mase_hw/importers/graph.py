@@ -1,0 +1,216 @@
+"""The graph that an importer writes: functions, layers and stored tensors that the catalogue knows.
+
+It is for any number of frames. A file says the shapes of one frame. Beside those, everything is computed for two frames
+on the meta device, so that what mixes frames is refused, and a reshape leaves the dimension of the frames open.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+from mase_hw.ir.export import frames
+
+MOST_ELEMENTS = 1 << 26
+"""Elements of an input or of a result, beyond which a file is taken for a damaged one: 256 MB of float32."""
+Ref: TypeAlias = Any
+"""A value: a node of the graph, or a tensor that is known."""
+
+
+class Refused(Exception):
+    """Why a node of the source cannot be taken, in a few words, and what to do."""
+
+    def __init__(self, why: str, remedy: str | None = None) -> None:
+        super().__init__(why)
+        self.why, self.remedy = why, remedy
+
+
+class Writer:
+    """Writes a graph node by node; what depends on no input is computed at once.
+
+    Args:
+        title: Class name of the made module.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.root = nn.Module()
+        self.graph = fx.Graph()
+        self.source = "constant"
+        """Name of the source's node that is being written; nodes of the graph are called after it."""
+        self.sources: dict[str, str] = {}
+        """Name of the source's node, by name of the node of the graph."""
+        self._one: dict[fx.Node, Any] = {}
+        self._two: dict[fx.Node, Any] = {}
+        self._outside: dict[fx.Node, int] = {}
+        self._stored: dict[int, tuple[Tensor, fx.Node]] = {}
+
+    def input(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> fx.Node:
+        """An input of the model: ``shape`` of one frame, the frames' dimension first."""
+        made = self.graph.placeholder(self._free(python_name(name)))
+        self._one[made] = torch.empty(tuple(shape), dtype=dtype, device="meta")
+        self._two[made] = torch.empty((2 * shape[0], *shape[1:]), dtype=dtype, device="meta")
+        self.sources[made.name] = name
+        return made
+
+    def is_data(self, value: Ref) -> bool:
+        """Whether a value depends on an input."""
+        return isinstance(value, fx.Node)
+
+    def like(self, value: Ref) -> Tensor:
+        """A tensor with the shape and the type of a value, for one frame."""
+        found = self._one[value] if isinstance(value, fx.Node) else value
+        if not isinstance(found, Tensor):
+            raise Refused("it reads what is no tensor")
+        return found
+
+    def shape(self, value: Ref) -> tuple[int, ...]:
+        """The shape of a value, for one frame."""
+        return tuple(self.like(value).shape)
+
+    def frames_dim(self, value: Ref) -> int | None:
+        """The dimension along which frames follow each other; None of a stored tensor."""
+        if not isinstance(value, fx.Node):
+            return None
+        return frames.dimension(self.shape(value), self._two[value])
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Ref:
+        """A call of a function, as a node, or its result where all arguments are known."""
+        return self._emit("call_function", function, args, kwargs)
+
+    def method(self, name: str, *args: Any, **kwargs: Any) -> Ref:
+        """A call of a method of the first argument, likewise."""
+        return self._emit("call_method", name, args, kwargs)
+
+    def layer(self, module: nn.Module, x: Ref) -> Ref:
+        """A layer on one tensor; at the name of the source's node."""
+        module.eval()
+        if not isinstance(x, fx.Node):
+            with torch.no_grad():
+                return module(x)
+        path = self._free(python_name(self.source))
+        self.root.add_module(path, module)
+        return self._made(self.graph.call_module(path, (x,)), (x,), lambda given: _on_meta(module, given[0]))
+
+    def reshape(self, x: Ref, shape: Sequence[int]) -> Ref:
+        """A reshape to the shape of one frame, in which the frames' dimension is left open."""
+        given = self.shape(x)
+        if tuple(shape) == given:
+            return x
+        if not isinstance(x, fx.Node):
+            return torch.reshape(x, tuple(shape))
+        if math.prod(given) != math.prod(shape):
+            raise Refused(f"{list(given)} does not become {list(shape)}")
+        where = self.frames_dim(x)
+        assert where is not None  # of every node, as _made holds
+        before = math.prod(given[:where]) * self._outside.get(x, 1)
+        found = frames.reshaped(before, shape)
+        if found is None:
+            raise Refused(f"{list(given)} becomes {list(shape)}: the frames do not stay in one dimension")
+        made = self.call(torch.reshape, x, found[0])
+        self._outside[made] = found[1]
+        return made
+
+    def constant(self, value: Tensor) -> fx.Node:
+        """A stored tensor as a node."""
+        kept = self._stored.get(id(value))
+        if kept is None:
+            path = self._free(f"{python_name(self.source)}_constant")
+            self.root.register_buffer(path, value)
+            made = self.graph.get_attr(path)
+            self.sources[made.name] = self.source
+            self._one[made] = self._two[made] = value.to("meta")
+            kept = self._stored[id(value)] = (value, made)
+        return kept[1]
+
+    def finished(self, outputs: Sequence[Ref]) -> fx.GraphModule:
+        """The module, which gives one tensor, or a tuple of several."""
+        values = [v if isinstance(v, fx.Node) else self.constant(v) for v in outputs]
+        self.graph.output(values[0] if len(values) == 1 else tuple(values))
+        made = fx.GraphModule(self.root, self.graph, self.title)
+        made.graph.eliminate_dead_code()
+        made.delete_all_unused_submodules()
+        made.recompile()
+        return made.eval()
+
+    def _emit(self, kind: str, target: Any, args: Any, kwargs: Any) -> Ref:
+        leaves = pytree.tree_leaves((args, kwargs))
+        run = _method(target) if kind == "call_method" else target
+        if not any(isinstance(leaf, fx.Node) for leaf in leaves):
+            _small(run(*_meta(args), **_meta(kwargs)) if any(isinstance(v, Tensor) for v in leaves) else None)
+            with torch.no_grad():
+                return run(*args, **kwargs)
+        given = pytree.tree_map(lambda v: self.constant(v) if isinstance(v, Tensor) else v, (args, kwargs))
+        made = self.graph.create_node(kind, target, given[0], given[1], name=python_name(self.source))
+        nodes, spec = pytree.tree_flatten(given)
+
+        def again(values: Sequence[Any]) -> Any:
+            inner, named = pytree.tree_unflatten(list(values), spec)
+            return run(*inner, **named)
+
+        return self._made(made, nodes, again)
+
+    def _made(self, made: fx.Node, leaves: Sequence[Any], run: Callable[[Sequence[Any]], Any]) -> fx.Node:
+        """Compute the shapes of a node's result for one frame and for two."""
+        self.sources[made.name] = self.source
+        results = []
+        for known in (self._one, self._two):
+            with torch.no_grad():
+                results.append(run([known[v] if isinstance(v, fx.Node) else v for v in leaves]))
+        one, two = results
+        _small(one)
+        self._one[made], self._two[made] = one, two
+        for a, b in zip(pytree.tree_leaves(one), pytree.tree_leaves(two), strict=True):
+            if isinstance(a, Tensor) and frames.dimension(tuple(a.shape), b) is None:
+                raise Refused(
+                    "it mixes the frames of a batch, or fixes their number",
+                    "export the model with a batch of 1, or with a dynamic batch",
+                )
+        inputs = [v for v in leaves if isinstance(v, fx.Node)]
+        self._outside[made] = max((self._outside.get(n, 1) for n in inputs), default=1)
+        return made
+
+    def _free(self, name: str) -> str:
+        found, count = name, 0
+        while hasattr(self.root, found) or any(found == n.target for n in self.graph.nodes if n.op == "placeholder"):
+            count += 1
+            found = f"{name}_{count}"
+        return found
+
+
+def python_name(name: str) -> str:
+    """A name of a source as one that Python takes: ``/layer1/Conv.0`` as ``layer1_Conv_0``."""
+    made = re.sub(r"\W+", "_", name[:200], flags=re.ASCII).strip("_") or "node"
+    return f"_{made}" if made[0].isdigit() or keyword.iskeyword(made) else made
+
+
+def item(value: Ref, index: int) -> tuple[Any, ...]:
+    """The call that takes one result of several."""
+    return operator.getitem, value, index
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
+
+
+def _meta(values: Any) -> Any:
+    return pytree.tree_map(lambda v: v.to("meta") if isinstance(v, Tensor) else v, values)
+
+
+def _on_meta(module: nn.Module, x: Tensor) -> Any:
+    state = {name: value.to("meta") for name, value in module.state_dict(keep_vars=True).items()}
+    return torch.func.functional_call(module, state, (x,))
+
+
+def _small(result: Any) -> None:
+    for value in pytree.tree_leaves(result):
+        if isinstance(value, Tensor) and value.numel() > MOST_ELEMENTS:
+            raise Refused(f"a result of the shape {list(value.shape)}, which no hardware holds")

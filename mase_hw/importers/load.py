@@ -1,0 +1,88 @@
+"""``import_model``: from a file of another tool to a ``MaseGraph``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from mase_hw.errors import ConfigError, ToolError
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.export import is_program
+
+SOURCES = {".onnx": "onnx"}
+"""Suffix of a file -> the room that reads it, and the optional extra that it needs."""
+SOURCE_NAMES = "imported"
+"""Key of ``graph.meta``: by node of the graph, the name of the node in the source."""
+
+
+def is_file_of_model(name: str) -> bool:
+    """Whether the name of a file is one that :func:`import_model` reads."""
+    return Path(name).suffix.lower() in SOURCES
+
+
+def import_model(
+    model: Any, *, shapes: Mapping[str, Sequence[int]] | None = None, custom_ops: Mapping[str, Any] | None = None
+) -> MaseGraph:
+    """Take a model of another tool.
+
+    Nothing of a file is executed. The graph is what tracing a model in PyTorch gives: everything else takes it.
+    ``graph.example`` holds an input of the right shapes by name, random with a fixed seed.
+
+    Args:
+        model: The path of an ``.onnx`` file, its bytes, an ``onnx.ModelProto``, what ``torch.export`` makes, or an
+            ``nn.Module``.
+        shapes: Shapes of inputs by name, for one frame, where the file leaves sizes open.
+        custom_ops: As for :class:`~mase_hw.ir.MaseGraph`.
+
+    Raises:
+        ConfigError: If the file cannot be read, or is of no known kind.
+        GraphError: If the file is damaged, or contradicts itself.
+        UnsupportedError: If it holds what has no place in the graph; names every node, as the source calls it.
+        ToolError: If the package that reads the source is not installed.
+    """
+    if isinstance(model, nn.Module) or is_program(model):
+        return MaseGraph(model, custom_ops=custom_ops)
+    room, given = _room(model)
+    if importlib.util.find_spec(room) is None:
+        raise ToolError(
+            f"the package {room} is not installed, which reads the model",
+            node=f"{model!s:.200}" if isinstance(given, Path) else None,
+            remedy=f'pip install "mase-hw[{room}]"',
+        )
+    sizes = None if shapes is None else {str(k): tuple(int(n) for n in v) for k, v in shapes.items()}
+    module, writer = importlib.import_module(f"mase_hw.importers.{room}").load(given, sizes)
+    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+    graph = MaseGraph(module, custom_ops=custom_ops, share_weights=True)
+    graph.meta[SOURCE_NAMES] = dict(writer.sources)
+    drawn = torch.Generator().manual_seed(0)
+    graph.example = {str(n.target): _example(writer.like(n), drawn) for n in inputs}
+    return graph
+
+
+def _room(model: Any) -> tuple[str, Any]:
+    if isinstance(model, str | os.PathLike):
+        path = Path(model)
+        room = SOURCES.get(path.suffix.lower())
+        if room is not None:
+            return room, path
+    elif isinstance(model, bytes) or (type(model).__name__ == "ModelProto" and hasattr(model, "SerializeToString")):
+        return "onnx", model
+    raise ConfigError(
+        "not a model that can be imported",
+        field="model",
+        got=f"{model!r:.200}" if isinstance(model, str | os.PathLike) else type(model).__name__,
+        expected=f"a file ({', '.join(SOURCES)}), its bytes, a ModelProto, a program of torch.export or an nn.Module",
+    )
+
+
+def _example(like: torch.Tensor, drawn: torch.Generator) -> torch.Tensor:
+    if like.dtype.is_floating_point:
+        return torch.rand(tuple(like.shape), generator=drawn).to(like.dtype) * 2 - 1
+    return torch.zeros(tuple(like.shape), dtype=like.dtype)

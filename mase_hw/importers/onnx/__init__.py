@@ -1,0 +1,23 @@
+"""Models of ONNX, in float."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import fx
+
+from mase_hw.importers.graph import Writer
+from mase_hw.importers.onnx.convert import convert
+from mase_hw.importers.onnx.source import parse, read
+
+
+def load(model: Any, shapes: Mapping[str, tuple[int, ...]] | None) -> tuple[fx.GraphModule, Writer]:
+    """The graph of a file, of its bytes, or of a ``ModelProto``."""
+    if isinstance(model, Path):
+        source = read(model, shapes)
+    else:
+        data = model if isinstance(model, bytes) else model.SerializeToString()
+        source = parse(data, "model", None, shapes)
+    return convert(source)

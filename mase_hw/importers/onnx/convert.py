@@ -1,0 +1,97 @@
+"""From the nodes of an ONNX file to a graph, one rule for every operation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from torch import Tensor, fx
+
+from mase_hw.errors import GraphError
+from mase_hw.importers.graph import Ref, Refused, Writer
+from mase_hw.importers.onnx import functions, layers, pools, shapes
+from mase_hw.importers.onnx.source import Node, Source
+from mase_hw.importers.onnx.step import Step
+from mase_hw.importers.problems import Problems
+
+RULES: dict[str, Any] = {**functions.RULES, **layers.RULES, **pools.RULES, **shapes.RULES}
+"""Operation of ONNX' own domain -> what writes it."""
+_GONE = object()
+"""The result of a node that is refused."""
+
+
+def convert(source: Source) -> tuple[fx.GraphModule, Writer]:
+    """The graph of a file.
+
+    Raises:
+        UnsupportedError: Names every node that no rule takes, as the file calls it, and why.
+        GraphError: If a node reads what is not there, or a result is missing.
+    """
+    made = _Conversion(source)
+    made.run()
+    return made.module(), made.writer
+
+
+class _Conversion:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.writer = Writer("Imported")
+        self.problems = Problems("ONNX model")
+        self.values: dict[str, Any] = dict(source.stored)
+        self.readers = Counter(name for node in source.nodes for name in node.inputs if name)
+        self.readers.update(source.outputs)
+
+    def run(self) -> None:
+        for name, (shape, dtype) in self.source.inputs.items():
+            self.values[name] = self.writer.input(name, shape, dtype)
+        for node in self.source.nodes:
+            missing = [name for name in node.inputs if name and name not in self.values]
+            if missing:
+                raise GraphError(
+                    "a node reads what no node before it gives",
+                    node=node.name[:200],
+                    got=", ".join(missing)[:200],
+                    remedy="the file is damaged, or its nodes are not in order",
+                )
+            inputs = [self.values[name] if name else None for name in node.inputs]
+            results: list[Any] = [_GONE] * len(node.outputs)
+            if not any(value is _GONE for value in inputs):
+                self.writer.source = node.name
+                try:
+                    results = self._results(node, inputs)
+                except (Refused, Exception) as error:
+                    # Torch says in many ways that shapes and attributes of a damaged file do not fit.
+                    self.problems.add(node.name, node.operation, error)
+            self.values.update(zip(node.outputs, results, strict=True))
+        self.problems.refuse()
+
+    def _results(self, node: Node, inputs: list[Ref | None]) -> list[Any]:
+        step = Step(node, inputs, self.writer, self.source.opset, self.readers)
+        step.refuse_control()
+        rule = None if node.domain else RULES.get(node.operation)
+        if rule is None:
+            raise Refused(f"no such operation is known{f' in {node.domain[:60]}' if node.domain else ''}")
+        found = rule(step)
+        node.refuse_unread()
+        results = found if isinstance(found, list) else [found]
+        unread = [name for name in node.outputs[len(results) :] if name and self.readers[name]]
+        if unread:
+            raise Refused(f"its results {', '.join(unread)[:120]} are not known")
+        return (results + [None] * len(node.outputs))[: len(node.outputs)]
+
+    def module(self) -> fx.GraphModule:
+        missing = [name for name in self.source.outputs if not isinstance(self.values.get(name), fx.Node | Tensor)]
+        if missing or not self.source.outputs:
+            raise GraphError(
+                "a result of the model is given by no node",
+                node=", ".join(missing)[:200] or self.source.name,
+                remedy="the file is damaged",
+            )
+        constant = [name for name in self.source.outputs if not isinstance(self.values[name], fx.Node)]
+        if constant:
+            raise GraphError(
+                "a result of the model depends on no input",
+                node=", ".join(constant)[:200],
+                remedy="take it out of the outputs of the model",
+            )
+        return self.writer.finished([self.values[name] for name in self.source.outputs])

@@ -1,0 +1,214 @@
+"""Operations of ONNX that work element by element, or over rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mase_hw.importers.graph import Ref, Refused
+from mase_hw.importers.onnx.step import Step, scalar
+
+Rule = Callable[[Step], Any]
+
+
+def _plain(function: Any) -> Rule:
+    return lambda s: s.call(function, s.data())
+
+
+def _operands(s: Step) -> tuple[Ref, Ref]:
+    a, b = s.data(0), s.data(1)
+    dims = max(len(s.shape(0)), len(s.shape(1)))
+    if s.writer.is_data(a):
+        return a, scalar(b, len(s.shape(0)))
+    if s.writer.is_data(b):
+        return scalar(a, dims) if s.node.operation in ("Add", "Sub", "Mul", "Div") else a, b
+    return a, b
+
+
+def _binary(function: Any) -> Rule:
+    def rule(s: Step) -> Ref:
+        a, b = _operands(s)
+        return s.call(function, a, b)
+
+    return rule
+
+
+def _divide(s: Step) -> Ref:
+    a, b = _operands(s)
+    whole = all(not s.writer.like(v).dtype.is_floating_point for v in (s.data(0), s.data(1)))
+    if not whole:
+        return s.call(torch.div, a, b)
+    if isinstance(b, Tensor) and bool((b == 0).any()):
+        raise Refused("a division of integers by zero")
+    return s.call(torch.div, a, b, rounding_mode="trunc")
+
+
+def _several(function: Any) -> Rule:
+    """``Max`` and ``Min`` take any number of tensors."""
+
+    def rule(s: Step) -> Ref:
+        found = s.data(0)
+        for index in range(1, len(s.inputs)):
+            found = s.call(function, found, s.data(index))
+        return found
+
+    return rule
+
+
+def _clip(s: Step) -> Ref:
+    low, high = (s.maybe_known(i, "a bound") for i in (1, 2))
+    ends = [None if v is None else v.item() for v in (low, high)]
+    if s.has(0) and ends == [0, 6]:
+        return s.call(F.relu6, s.data())
+    if ends[0] == 0 and ends[1] is None:
+        return s.call(F.relu, s.data())
+    return s.data() if ends == [None, None] else s.call(torch.clamp, s.data(), *ends)
+
+
+def _hard_sigmoid(s: Step) -> Ref:
+    alpha, beta = s.node.get("alpha", 0.2), s.node.get("beta", 0.5)
+    if math.isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
+        return s.call(F.hardsigmoid, s.data())
+    return s.call(torch.clamp, s.call(torch.add, s.call(torch.mul, s.data(), alpha), beta), 0.0, 1.0)
+
+
+def _selu(s: Step) -> Ref:
+    alpha, gamma = s.node.get("alpha", 1.67326319217681884765625), s.node.get("gamma", 1.05070102214813232421875)
+    if math.isclose(alpha, 1.6732632, rel_tol=1e-6) and math.isclose(gamma, 1.0507010, rel_tol=1e-6):
+        return s.call(F.selu, s.data())
+    return s.call(torch.mul, s.call(F.elu, s.data(), alpha), gamma)
+
+
+def _gelu(s: Step) -> Ref:
+    kind = s.node.get("approximate", "none")
+    if kind not in ("none", "tanh"):
+        raise Refused(f"the approximation {kind!r:.60}")
+    return s.call(F.gelu, s.data(), approximate=kind)
+
+
+def _softmax(function: Any) -> Rule:
+    def rule(s: Step) -> Ref:
+        axis = s.axis(s.node.get("axis", -1), len(s.shape()))
+        s.frame_axis(axis)
+        return s.call(function, s.data(), axis)
+
+    return rule
+
+
+def _reduce(function: Any, since: int, many: bool = True) -> Rule:
+    def rule(s: Step) -> Ref:
+        dims = len(s.shape())
+        axes, keep = s.axes("axes", 1, since, dims), bool(s.node.get("keepdims", 1))
+        if s.node.get("noop_with_empty_axes", 0) and not axes:
+            return s.data()
+        axes = axes or list(range(dims))
+        for axis in axes:
+            s.frame_axis(axis)
+        return s.call(function, s.data(), tuple(axes), keepdim=keep)
+
+    return rule
+
+
+def _l2(s: Step) -> Ref:
+    dims = len(s.shape())
+    axes, keep = s.axes("axes", 1, 18, dims), bool(s.node.get("keepdims", 1))
+    s.node.fixed("noop_with_empty_axes", 0)
+    return s.call(torch.linalg.vector_norm, s.data(), 2, tuple(axes or range(dims)), keep)
+
+
+def _place(function: Any) -> Rule:
+    def rule(s: Step) -> Ref:
+        s.node.fixed("select_last_index", 0)
+        axis = s.axis(s.node.get("axis", 0), len(s.shape()))
+        s.frame_axis(axis)
+        return s.call(function, s.data(), axis, bool(s.node.get("keepdims", 1)))
+
+    return rule
+
+
+def _where(s: Step) -> Ref:
+    return s.call(torch.where, s.any(0), *(scalar(s.data(i), 0) for i in (1, 2)))
+
+
+def _cast(s: Step) -> Ref:
+    from mase_hw.importers.onnx.source import DTYPES
+
+    s.node.get("saturate", 1)
+    dtype = DTYPES.get(s.node.get("to"))
+    if dtype is None:
+        raise Refused(f"a cast to the element type {s.node.get('to')!r:.60}")
+    x = s.any(0)
+    have = s.writer.like(x).dtype
+    return x if dtype == have else s.writer.method("to", x, dtype)
+
+
+def _dropout(s: Step) -> Ref:
+    s.node.get("seed", 0)
+    if s.has(2) and bool(s.known(2, "the training mode").any()):
+        raise Refused("a dropout in training is random", "export the model in evaluation mode")
+    return s.data()
+
+
+def _negative(s: Step) -> Ref:
+    return s.call(torch.neg, s.data())
+
+
+def _threshold(s: Step) -> Ref:
+    return s.call(F.threshold, s.data(), s.node.get("alpha", 1.0), 0.0)
+
+
+RULES: dict[str, Rule] = {
+    **{name: _plain(getattr(torch, name.lower())) for name in (
+        "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Reciprocal", "Erf", "Abs", "Sign", "Floor", "Ceil", "Round", "Sin",
+        "Cos", "Tan", "Sinh", "Cosh",
+    )},
+    "Relu": _plain(F.relu),
+    "Softplus": _plain(F.softplus),
+    "Softsign": _plain(F.softsign),
+    "HardSwish": _plain(F.hardswish),
+    "Mish": _plain(F.mish),
+    "Neg": _negative,
+    "Not": _plain(torch.logical_not),
+    "Identity": lambda s: s.any(0),
+    "LeakyRelu": lambda s: s.call(F.leaky_relu, s.data(), s.node.get("alpha", 0.01)),
+    "Elu": lambda s: s.call(F.elu, s.data(), s.node.get("alpha", 1.0)),
+    "Celu": lambda s: s.call(F.celu, s.data(), s.node.get("alpha", 1.0)),
+    "Selu": _selu,
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "ThresholdedRelu": _threshold,
+    "Clip": _clip,
+    "Dropout": _dropout,
+    "Cast": _cast,
+    "Add": _binary(torch.add),
+    "Sub": _binary(torch.sub),
+    "Mul": _binary(torch.mul),
+    "Div": _divide,
+    "Pow": _binary(torch.pow),
+    "Equal": _binary(torch.eq),
+    "Less": _binary(torch.lt),
+    "LessOrEqual": _binary(torch.le),
+    "Greater": _binary(torch.gt),
+    "GreaterOrEqual": _binary(torch.ge),
+    "And": _binary(torch.logical_and),
+    "Or": _binary(torch.logical_or),
+    "Max": _several(torch.maximum),
+    "Min": _several(torch.minimum),
+    "Sum": _several(torch.add),
+    "Softmax": _softmax(F.softmax),
+    "LogSoftmax": _softmax(F.log_softmax),
+    "ReduceMean": _reduce(torch.mean, 18),
+    "ReduceSum": _reduce(torch.sum, 13),
+    "ReduceMax": _reduce(torch.amax, 18),
+    "ReduceMin": _reduce(torch.amin, 18),
+    "ReduceL2": _l2,
+    "ArgMax": _place(torch.argmax),
+    "ArgMin": _place(torch.argmin),
+    "Where": _where,
+}  # fmt: skip
+"""Operation -> what writes it."""

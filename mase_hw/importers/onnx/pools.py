@@ -1,0 +1,181 @@
+"""Operations of ONNX with a window, a border or another size of the picture."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from mase_hw.importers.graph import Ref, Refused
+from mase_hw.importers.onnx.step import Step, padded_window, window
+
+_MAX: dict[int, Any] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_MEAN: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+_ONE_MAX: dict[int, Any] = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d}
+_ONE_MEAN: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d}
+_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+
+
+def _sizes(
+    s: Step, kernel: list[int], stride: list[int], dilation: list[int], pads: list[tuple[int, int]]
+) -> list[int]:
+    """Sizes of the result, as the specification of pools has them."""
+    ceil = bool(s.node.get("ceil_mode", 0))
+    found = []
+    for n, k, a, d, (before, after) in zip(s.shape()[2:], kernel, stride, dilation, pads, strict=True):
+        room = n + before + after - d * (k - 1) - 1
+        count = (-(-room // a) if ceil else room // a) + 1
+        if ceil and (count - 1) * a >= n + before:
+            count -= 1  # no window begins in what is padded behind
+        found.append(count)
+    return found
+
+
+def max_pool(s: Step) -> Ref:
+    """``MaxPool``; what torch computes too much, because it pads both sides alike, is cut off."""
+    dims = len(s.shape()) - 2
+    if len(s.node.outputs) > 1 and s.node.outputs[1]:
+        raise Refused("the places of the maxima are a result")
+    s.node.fixed("storage_order", 0)
+    kernel, stride, dilation = window(s.node, dims)
+    pads = padded_window(s.shape()[2:], kernel, stride, dilation, s.node)
+    wanted = _sizes(s, kernel, stride, dilation, pads)
+    if dims not in _MAX:
+        raise Refused(f"a window over data {list(s.shape())}")
+    before = [a for a, _ in pads]
+    for ceil in (False, True):
+        whole = (tuple(kernel), tuple(stride), tuple(before), tuple(dilation), ceil)
+        if any(2 * b > k for b, k in zip(before, kernel, strict=True)):
+            break
+        sizes = tuple(_MAX[dims](torch.empty(s.shape(), device="meta"), *whole).shape[2:])
+        if all(a >= b for a, b in zip(sizes, wanted, strict=True)):
+            made = s.call(_MAX[dims], s.data(), *whole)
+            return made if sizes == tuple(wanted) else s.call(operator.getitem, made, _first(wanted))
+    raise Refused(f"a padding of {pads} around windows of {kernel}")
+
+
+def _first(sizes: list[int]) -> tuple[slice, ...]:
+    return (slice(None), slice(None), *(slice(0, n) for n in sizes))
+
+
+def average_pool(s: Step) -> Ref:
+    """``AveragePool``."""
+    dims = len(s.shape()) - 2
+    kernel, stride, dilation = window(s.node, dims)
+    pads = padded_window(s.shape()[2:], kernel, stride, dilation, s.node)
+    counted, ceil = bool(s.node.get("count_include_pad", 0)), bool(s.node.get("ceil_mode", 0))
+    if dims not in _MEAN or any(d != 1 for d in dilation):
+        raise Refused(f"a window over data {list(s.shape())}, dilated by {dilation}")
+    wanted = _sizes(s, kernel, stride, dilation, pads)
+    x, padding = s.data(), tuple(a for a, _ in pads)
+    if any(a != b for a, b in pads):
+        if not counted:
+            raise Refused(f"a padding of {pads} that does not count", "pad both sides alike, or set count_include_pad")
+        x, padding = s.call(F.pad, x, [p for pair in reversed(pads) for p in pair]), (0,) * dims
+    made = s.call(_MEAN[dims], x, tuple(kernel), tuple(stride), padding, ceil, counted)
+    if tuple(s.writer.shape(made)[2:]) != tuple(wanted):
+        raise Refused(f"sizes {wanted} with ceil_mode, which torch rounds otherwise")
+    return made
+
+
+def global_pool(kinds: dict[int, Any]) -> Any:
+    """``GlobalAveragePool`` and ``GlobalMaxPool``."""
+
+    def rule(s: Step) -> Ref:
+        dims = len(s.shape()) - 2
+        if dims not in kinds:
+            raise Refused(f"a window over data {list(s.shape())}")
+        return s.call(kinds[dims], s.data(), 1)
+
+    return rule
+
+
+def pad(s: Step) -> Ref:
+    """``Pad``."""
+    shape, mode = s.shape(), s.node.get("mode", "constant")
+    given = s.numbers(1, "the padding")
+    axes = s.numbers(3, "a list of axes") if s.has(3) else list(range(len(shape)))
+    value = s.maybe_known(2, "the value")
+    if mode not in _MODES or len(given) != 2 * len(axes):
+        raise Refused(f"a padding of {given} in the mode {mode!r:.40}")
+    pairs = [(0, 0)] * len(shape)
+    for i, axis in enumerate(axes):
+        pairs[s.axis(axis, len(shape))] = (given[i], given[i + len(axes)])
+    if any(abs(p) > 1 << 16 for pair in pairs for p in pair):
+        raise Refused(f"a padding of {given}")
+    if not any(map(any, pairs)):
+        return s.data()
+    while pairs and pairs[0] == (0, 0) and len(pairs) > (len(shape) - 2 if mode != "constant" else 1):
+        pairs.pop(0)
+    flat = [p for pair in reversed(pairs) for p in pair]
+    filled = [] if value is None or mode != "constant" else [value.item()]
+    return s.call(F.pad, s.data(), flat, _MODES[mode], *filled)
+
+
+def resize(s: Step) -> Ref:
+    """``Resize`` by whole factors to the nearest, or linearly; the places are compared with those that torch takes."""
+    shape = s.shape()
+    if s.node.get("antialias", 0) or s.node.get("axes", None) is not None or len(shape) != 4:
+        raise Refused("a resize with antialias or axes, or of data that are no picture")
+    for unused, default in (("cubic_coeff_a", -0.75), ("exclude_outside", 0), ("extrapolation_value", 0.0)):
+        s.node.get(unused, default)
+    s.node.fixed("keep_aspect_ratio_policy", "stretch")
+    mode, nearest = s.node.get("mode", "nearest"), s.node.get("nearest_mode", "round_prefer_floor")
+    way = s.node.get("coordinate_transformation_mode", "half_pixel")
+    if s.has(3):
+        sizes = s.numbers(3, "the sizes")
+        scales = [b / a for a, b in zip(shape, sizes, strict=True)]
+    else:
+        scales = [float(v) for v in s.known(2, "the scales").reshape(-1).tolist()]
+        if len(scales) != 4 or any(not 0 < v < 1 << 16 for v in scales):
+            raise Refused(f"scales of {scales}")
+        sizes = [math.floor(n * v) for n, v in zip(shape, scales, strict=True)]
+    if sizes[:2] != list(shape[:2]) or any(n < 1 or n > 1 << 16 for n in sizes):
+        raise Refused(f"a resize of {list(shape)} to {sizes}")
+    if mode == "nearest":
+        for have, want, scale in zip(shape[2:], sizes[2:], scales[2:], strict=True):
+            theirs = [_nearest(i, have, want, scale, way, nearest) for i in range(want)]
+            if theirs != [min(i * have // want, have - 1) for i in range(want)]:
+                raise Refused(f"places of {way} with {nearest} from {have} to {want} elements, which torch has not")
+        return s.call(F.interpolate, s.data(), tuple(sizes[2:]), None, "nearest")
+    corners = {"half_pixel": False, "pytorch_half_pixel": False, "align_corners": True}.get(way)
+    single = way == "pytorch_half_pixel" and 1 in sizes[2:]
+    whole = all(abs(have * scale - want) < 1e-3 for have, want, scale in zip(shape, sizes, scales, strict=True))
+    if mode != "linear" or corners is None or single or not whole:
+        raise Refused(f"a resize in the mode {mode!r:.40} with the places of {way!r:.40}")
+    return s.call(F.interpolate, s.data(), tuple(sizes[2:]), None, "bilinear", align_corners=corners)
+
+
+def _nearest(i: int, have: int, want: int, scale: float, way: str, rounding: str) -> int:
+    places = {
+        "half_pixel": (i + 0.5) / scale - 0.5,
+        "pytorch_half_pixel": (i + 0.5) / scale - 0.5 if want > 1 else 0.0,
+        "asymmetric": i / scale,
+        "align_corners": i * (have - 1) / (want - 1) if want > 1 else 0.0,
+    }
+    if way not in places:
+        raise Refused(f"the places of {way!r:.40}")
+    x = places[way]
+    rounded = {
+        "floor": math.floor(x),
+        "ceil": math.ceil(x),
+        "round_prefer_floor": math.ceil(x - 0.5),
+        "round_prefer_ceil": math.floor(x + 0.5),
+    }
+    if rounding not in rounded:
+        raise Refused(f"the nearest of {rounding!r:.40}")
+    return min(max(rounded[rounding], 0), have - 1)
+
+
+RULES = {
+    "MaxPool": max_pool,
+    "AveragePool": average_pool,
+    "GlobalAveragePool": global_pool(_ONE_MEAN),
+    "GlobalMaxPool": global_pool(_ONE_MAX),
+    "Pad": pad,
+    "Resize": resize,
+}
+"""Operation -> what writes it."""

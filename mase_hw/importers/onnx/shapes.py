@@ -1,0 +1,263 @@
+"""Operations of ONNX that move, join, choose or make elements."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from mase_hw.importers.graph import MOST_ELEMENTS, Ref, Refused
+from mase_hw.importers.onnx.step import Step
+from mase_hw.ir.export import frames
+
+
+def constant(s: Step) -> Tensor:
+    """``Constant``."""
+    makers: dict[str, Any] = {
+        "value_float": lambda v: torch.tensor(v, dtype=torch.float32),
+        "value_floats": lambda v: torch.tensor(v, dtype=torch.float32),
+        "value_int": lambda v: torch.tensor(v, dtype=torch.int64),
+        "value_ints": lambda v: torch.tensor(v, dtype=torch.int64),
+    }
+    for name, make in makers.items():
+        if name in s.node.attributes:
+            return make(s.node.get(name))  # type: ignore[no-any-return]
+    value = s.node.get("value")
+    if not isinstance(value, Tensor):
+        raise Refused("its value is no tensor")
+    return value
+
+
+def constant_of_shape(s: Step) -> Tensor:
+    """``ConstantOfShape``."""
+    sizes = s.numbers(0, "the shape")
+    value = s.node.get("value", None)
+    if any(n < 0 for n in sizes) or math.prod(sizes) > MOST_ELEMENTS:
+        raise Refused(f"a tensor of the shape {sizes}")
+    if value is None:
+        return torch.zeros(sizes)
+    return torch.full(sizes, value.reshape(-1)[0].item(), dtype=value.dtype)
+
+
+def shape_of(s: Step) -> Tensor:
+    """``Shape``: known, since sizes are."""
+    sizes = list(s.writer.shape(s.any(0)))
+    start, end = s.node.get("start", 0), s.node.get("end", None)
+    return torch.tensor(sizes[start:end], dtype=torch.int64)
+
+
+def size_of(s: Step) -> Tensor:
+    """``Size``."""
+    return torch.tensor(math.prod(s.writer.shape(s.any(0))), dtype=torch.int64)
+
+
+def range_of(s: Step) -> Tensor:
+    """``Range`` of known ends."""
+    start, limit, step = (s.known(i, "an end").item() for i in range(3))
+    if step == 0 or not abs((limit - start) / step) < MOST_ELEMENTS:
+        raise Refused(f"a range from {start} to {limit} by {step}")
+    return torch.arange(start, limit, step, dtype=s.known(0, "an end").dtype)
+
+
+def reshape(s: Step) -> Ref:
+    """``Reshape``."""
+    given, wanted = s.shape(), s.numbers(1, "the shape")
+    if s.node.get("allowzero", 0) and 0 in wanted:
+        raise Refused("a tensor without elements")
+    if len(wanted) > 16 or wanted.count(-1) > 1 or any(n < -1 for n in wanted):
+        raise Refused(f"the shape {wanted}")
+    sizes = [given[i] if n == 0 and i < len(given) else n for i, n in enumerate(wanted)]
+    known = math.prod(n for n in sizes if n != -1)
+    if -1 in sizes:
+        if not known or math.prod(given) % known:
+            raise Refused(f"{list(given)} does not become {wanted}")
+        sizes[sizes.index(-1)] = math.prod(given) // known
+    return s.writer.reshape(s.data(), sizes)
+
+
+def flatten(s: Step) -> Ref:
+    """``Flatten`` to two dimensions."""
+    given = s.shape()
+    axis = s.node.get("axis", 1)
+    axis = axis + len(given) if axis < 0 else axis
+    if not 0 <= axis <= len(given):
+        raise Refused(f"the axis {axis}")
+    return s.writer.reshape(s.data(), (math.prod(given[:axis]), math.prod(given[axis:])))
+
+
+def squeeze(s: Step) -> Ref:
+    """``Squeeze``."""
+    given = s.shape()
+    if not s.has(1) and not s.writer.is_data(s.any(0)):
+        return torch.squeeze(s.any(0))
+    axes = s.axes("axes", 1, 13, len(given)) or [i for i, n in enumerate(given) if n == 1 and i]
+    if any(given[a] != 1 for a in axes):
+        raise Refused(f"the axes {axes} of {list(given)}, of which one is not 1")
+    for axis in axes:
+        s.frame_axis(axis)
+    return s.writer.reshape(s.data(), [n for i, n in enumerate(given) if i not in axes])
+
+
+def unsqueeze(s: Step) -> Ref:
+    """``Unsqueeze``."""
+    made, given = s.any(0), s.shape()
+    axes = s.numbers(1, "a list of axes")
+    for axis in sorted(s.axis(a, len(given) + len(axes)) for a in axes):
+        made = s.call(torch.unsqueeze, made, axis)
+    return made
+
+
+def transpose(s: Step) -> Ref:
+    """``Transpose``."""
+    dims = len(s.shape())
+    order = s.node.ints("perm", list(reversed(range(dims))))
+    if sorted(order) != list(range(dims)):
+        raise Refused(f"the order {order} of {dims} dimensions")
+    return s.any(0) if order == list(range(dims)) else s.call(torch.permute, s.any(0), tuple(order))
+
+
+def concat(s: Step) -> Ref:
+    """``Concat``."""
+    parts = [s.any(i) for i in range(len(s.inputs))]
+    axis = s.axis(s.node.get("axis"), len(s.shape()))
+    for index in range(len(parts)):
+        s.frame_axis(axis, index)
+    return s.call(torch.cat, parts, axis)
+
+
+def split(s: Step) -> list[Ref]:
+    """``Split``."""
+    given, count = s.shape(), len(s.node.outputs)
+    axis = s.axis(s.node.get("axis", 0), len(given))
+    s.frame_axis(axis)
+    s.node.get("num_outputs", count)
+    if s.has(1):
+        sizes = s.numbers(1, "the sizes")
+    else:
+        each = -(-given[axis] // count)
+        sizes = [each] * (count - 1) + [given[axis] - each * (count - 1)]
+    if sum(sizes) != given[axis] or any(n < 1 for n in sizes) or len(sizes) != count:
+        raise Refused(f"the parts {sizes} of {given[axis]} elements")
+    whole = s.call(torch.split, s.any(0), tuple(sizes), axis)
+    return [s.call(operator.getitem, whole, i) for i in range(count)]
+
+
+def slices(s: Step) -> Ref:
+    """``Slice``."""
+    given = s.shape()
+    starts, ends = s.numbers(1, "the starts"), s.numbers(2, "the ends")
+    axes = s.numbers(3, "a list of axes") if s.has(3) else list(range(len(starts)))
+    steps = s.numbers(4, "the steps") if s.has(4) else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise Refused("starts, ends, axes and steps of different lengths")
+    parts, turned = [slice(None)] * len(given), []
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = s.axis(axis, len(given))
+        if step == -1 and start in (-1, given[axis] - 1) and end < -given[axis]:
+            turned.append(axis)
+            continue
+        if step < 1:
+            raise Refused(f"a slice backwards, from {start} to {end} by {step}")
+        low, high, _ = slice(start, end).indices(given[axis])
+        if (low, high, step) != (0, given[axis], 1):
+            s.frame_axis(axis)
+            parts[axis] = slice(low, high, None if step == 1 else step)
+    made = s.any(0)
+    if any(p != slice(None) for p in parts):
+        while parts[-1] == slice(None):
+            parts.pop()
+        made = s.call(operator.getitem, made, tuple(parts))
+    for axis in turned:
+        s.frame_axis(axis)
+    return s.call(torch.flip, made, turned) if turned else made
+
+
+def gather(s: Step) -> Ref:
+    """``Gather``: known places of data, or rows of a table at places that are data."""
+    source, places = s.any(0), s.any(1)
+    given = s.shape()
+    axis = s.axis(s.node.get("axis", 0), len(given))
+    if isinstance(places, fx.Node):
+        if not isinstance(source, Tensor) or axis or len(given) != 2:
+            raise Refused("places that are data, in what is no table of rows")
+        table = nn.Embedding(*given, device="meta")
+        table.register_parameter("weight", nn.Parameter(source.float()))
+        return s.writer.layer(table, places)
+    if isinstance(source, fx.Node):
+        s.frame_axis(axis)
+    if places.dtype.is_floating_point or not bool(((places >= -given[axis]) & (places < given[axis])).all()):
+        raise Refused(f"places that are not among the {given[axis]} of the axis {axis}")
+    places = torch.where(places < 0, places + given[axis], places).long()
+    if places.dim() == 0:
+        return s.call(operator.getitem, source, (*[slice(None)] * axis, int(places)))
+    row = s.call(torch.index_select, source, axis, places.reshape(-1))
+    return s.writer.reshape(row, (*given[:axis], *places.shape, *given[axis + 1 :]))
+
+
+def _joined(given: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """The sizes of both, of which one may be 1 where they differ."""
+    dims = max(len(given), len(wanted))
+    pairs = zip([1] * (dims - len(given)) + [*given], [1] * (dims - len(wanted)) + [*wanted], strict=True)
+    return [a if b == 1 else b for a, b in pairs]
+
+
+def expand(s: Step) -> Ref:
+    """``Expand``."""
+    given, wanted = s.shape(), s.numbers(1, "the shape")
+    if len(wanted) > 16 or any(n < 1 for n in wanted):
+        raise Refused(f"the shape {wanted}")
+    sizes = tuple(torch.empty(given, device="meta").broadcast_to(_joined(given, wanted)).shape)
+    if math.prod(sizes) > MOST_ELEMENTS:
+        raise Refused(f"a tensor of the shape {list(sizes)}")
+    x = s.any(0)
+    if tuple(sizes) == given:
+        return x
+    return s.writer.method("expand", x, *(frames.expanded(given, sizes) if isinstance(x, fx.Node) else sizes))
+
+
+def depth_to_space(s: Step) -> Ref:
+    """``DepthToSpace``."""
+    block, mode = s.node.get("blocksize"), s.node.get("mode", "DCR")
+    n, c, h, w = s.shape()
+    if not 0 < block < 1 << 8 or c % block**2:
+        raise Refused(f"blocks of {block} from {c} channels")
+    if mode == "CRD":
+        return s.call(torch.nn.functional.pixel_shuffle, s.data(), block)
+    parts = s.writer.reshape(s.data(), (n, block, block, c // block**2, h, w))
+    return s.writer.reshape(s.call(torch.permute, parts, (0, 3, 4, 1, 5, 2)), (n, c // block**2, h * block, w * block))
+
+
+def space_to_depth(s: Step) -> Ref:
+    """``SpaceToDepth``."""
+    block = s.node.get("blocksize")
+    n, c, h, w = s.shape()
+    if not 0 < block < 1 << 8 or h % block or w % block:
+        raise Refused(f"blocks of {block} in {h} x {w}")
+    parts = s.writer.reshape(s.data(), (n, c, h // block, block, w // block, block))
+    return s.writer.reshape(s.call(torch.permute, parts, (0, 3, 5, 1, 2, 4)), (n, c * block**2, h // block, w // block))
+
+
+RULES = {
+    "Constant": constant,
+    "ConstantOfShape": constant_of_shape,
+    "Shape": shape_of,
+    "Size": size_of,
+    "Range": range_of,
+    "Reshape": reshape,
+    "Flatten": flatten,
+    "Squeeze": squeeze,
+    "Unsqueeze": unsqueeze,
+    "Transpose": transpose,
+    "Concat": concat,
+    "Split": split,
+    "Slice": slices,
+    "Gather": gather,
+    "Expand": expand,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
+}
+"""Operation -> what writes it."""

@@ -1,0 +1,316 @@
+"""An ONNX file as plain values: read, with every size checked, and nothing of it executed."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mase_hw.errors import ConfigError, GraphError, UnsupportedError
+from mase_hw.importers.graph import MOST_ELEMENTS, Refused
+
+OPSETS = range(13, 22)
+MOST_BYTES = 1 << 31
+"""Bytes of a file: what the format itself can hold."""
+DTYPES = {
+    1: torch.float32,
+    2: torch.uint8,
+    3: torch.int8,
+    5: torch.int16,
+    6: torch.int32,
+    7: torch.int64,
+    9: torch.bool,
+    10: torch.float16,
+    11: torch.float64,
+}
+"""Element types of the format -> of torch."""
+_MISSING = object()
+
+
+@dataclass
+class Node:
+    """A node of the source.
+
+    Args:
+        name: Its name, or the name of its first result.
+        operation: Its operation.
+        domain: The domain of the operation; empty for ONNX' own.
+        inputs: Names of its inputs; empty for one that is left out.
+        outputs: Names of its results.
+        attributes: Numbers, strings, tensors and lists of them by name.
+    """
+
+    name: str
+    operation: str
+    domain: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, Any]
+    read: set[str] = field(default_factory=set)
+
+    def get(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute; refuses one that is missing and has no default, or is of another kind than the default."""
+        self.read.add(name)
+        value = self.attributes.get(name, default)
+        if isinstance(value, Refused):
+            raise value
+        if value is _MISSING:
+            raise Refused(f"the attribute {name} is missing")
+        kinds = (float, int) if isinstance(default, float) else type(default)
+        if default is not _MISSING and default is not None and not isinstance(value, kinds):
+            raise Refused(f"the attribute {name} is a {type(value).__name__}, not a {type(default).__name__}")
+        return value
+
+    def maybe_ints(self, name: str) -> list[int] | None:
+        """An attribute that is a list of integers; None if it is left out."""
+        value = self.get(name, None)
+        if value is not None and not (
+            isinstance(value, list) and all(isinstance(v, int) and abs(v) < 1 << 31 for v in value)
+        ):
+            raise Refused(f"the attribute {name} is no list of integers")
+        return value
+
+    def ints(self, name: str, default: list[int] | None = None) -> list[int]:
+        """The same with a default; refuses one that is missing and has none."""
+        found = self.maybe_ints(name)
+        found = default if found is None else found
+        if found is None:
+            raise Refused(f"the attribute {name} is missing")
+        return found
+
+    def fixed(self, name: str, only: Any) -> None:
+        """Refuse an attribute that has another value than the one with which the operation is known."""
+        value = self.get(name, only)
+        if value != only:
+            raise Refused(f"the attribute {name} is {value!r:.60}; only {only!r} is known")
+
+    def refuse_unread(self) -> None:
+        """Refuse attributes that nothing asked for: they might change what is computed."""
+        unread = sorted(set(self.attributes) - self.read)
+        if unread:
+            raise Refused(f"unknown attribute(s) {', '.join(unread)[:200]}")
+
+
+@dataclass
+class Source:
+    """A graph of ONNX.
+
+    Args:
+        name: Of the file.
+        opset: Version of ONNX' own operations.
+        nodes: In the order in which they are computed.
+        stored: Tensors by name.
+        inputs: Shape for one frame and element type by name.
+        outputs: Names of the results.
+    """
+
+    name: str
+    opset: int
+    nodes: list[Node]
+    stored: dict[str, Tensor]
+    inputs: dict[str, tuple[tuple[int, ...], torch.dtype]]
+    outputs: list[str]
+
+
+def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None) -> Source:
+    """Read a file.
+
+    Args:
+        path: The file; tensors that it keeps outside must lie in its folder.
+        shapes: Shapes of inputs that the file leaves open, for one frame.
+
+    Raises:
+        ConfigError: If the file cannot be read, or ``shapes`` do not fit.
+        GraphError: If it is no whole ONNX file, or contradicts itself.
+        UnsupportedError: If its version, an input's type or a size that is left open is not known.
+    """
+    try:
+        size = path.stat().st_size
+        data = path.read_bytes() if path.is_file() and size < MOST_BYTES else None
+    except (OSError, ValueError) as error:
+        raise ConfigError("the file cannot be read", node=f"{path!s:.300}", got=str(error)) from error
+    if data is None:
+        raise ConfigError("not a file of less than 2 GB", node=str(path), remedy="keep large tensors in external data")
+    return parse(data, path.name, path.parent, shapes)
+
+
+def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tuple[int, ...]] | None) -> Source:
+    """Parse the bytes of a file; arguments and errors as of :func:`read`, ``folder`` is where external data may lie."""
+    import onnx
+    from google.protobuf.message import DecodeError, Error
+
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except (DecodeError, Error, ValueError, RecursionError) as error:
+        raise _broken(name, f"{error!s:.200}") from error
+    if not model.graph.node and not model.graph.output:
+        raise _broken(name, "no graph")
+    if model.functions:
+        raise UnsupportedError(
+            "the model defines functions of its own",
+            node=", ".join(f.name for f in model.functions)[:200],
+            remedy="inline them with onnx.inliner.inline_local_functions",
+        )
+    versions = {o.domain: o.version for o in model.opset_import}
+    opset = versions.get("", versions.get("ai.onnx", 0))
+    if opset not in OPSETS:
+        raise UnsupportedError(
+            "a version of the operations that is not known",
+            node=name,
+            got=f"opset {opset}",
+            expected=f"{OPSETS.start} to {OPSETS.stop - 1}",
+            remedy="convert it with onnx.version_converter.convert_version",
+        )
+    graph = model.graph
+    if graph.sparse_initializer:
+        raise UnsupportedError("the model stores sparse tensors", node=name, remedy="store them densely")
+    stored: dict[str, Tensor] = {}
+    for tensor in graph.initializer:
+        try:
+            stored[tensor.name] = tensor_of(tensor, folder)
+        except Refused as error:
+            raise GraphError(
+                f"a stored tensor cannot be read: {error.why}", node=f"{name}: {tensor.name[:200]}",
+                remedy=error.remedy or "the file is damaged: export it again",
+            ) from error  # fmt: skip
+    nodes = [_node(n, i, folder) for i, n in enumerate(graph.node)]
+    inputs = _inputs(graph, stored, shapes or {}, name)
+    return Source(name, opset, nodes, stored, inputs, [o.name for o in graph.output])
+
+
+def tensor_of(proto: Any, folder: Path | None) -> Tensor:
+    """A stored tensor.
+
+    Raises:
+        Refused: If its size is not what its shape says, its type is not known, or its data lies elsewhere.
+    """
+    import onnx
+
+    dims = list(proto.dims)
+    if any(d < 0 for d in dims) or math.prod(dims) > MOST_BYTES:
+        raise Refused(f"a shape that cannot be, {dims}")
+    dtype = DTYPES.get(proto.data_type)
+    if dtype is None:
+        raise Refused(f"the element type {proto.data_type} is not known", "store numbers of 8 to 64 bits")
+    if proto.data_location == onnx.TensorProto.EXTERNAL:
+        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(proto.data_type)).newbyteorder("<")
+        raw = _external(proto, folder, math.prod(dims) * kind.itemsize)
+        return torch.from_numpy(np.frombuffer(raw, kind).astype(kind.newbyteorder("="), copy=True).reshape(dims))
+    try:
+        return torch.from_numpy(np.array(onnx.numpy_helper.to_array(proto)).reshape(dims))
+    except Exception as error:  # numpy says in many ways that bytes and shape do not fit
+        raise Refused(f"its data does not fit the shape {dims} ({error!s:.120})") from error
+
+
+def _external(proto: Any, folder: Path | None, size: int) -> bytes:
+    entries = {e.key: e.value for e in proto.external_data}
+    location = entries.get("location", "")
+    if folder is None:
+        raise Refused("its data lies in another file", "give the path of the model, beside which that file lies")
+    try:
+        file = (folder / location).resolve()
+        offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(size)))
+        inside = not os.path.isabs(location) and file.is_relative_to(folder.resolve()) and bool(location)
+        if not inside:
+            raise Refused(f"its data lies outside of the folder of the model, in {location!r:.200}")
+        if length != size or offset < 0 or not file.is_file() or offset + size > file.stat().st_size:
+            raise Refused(f"{size} bytes at {offset} are not in {location!r:.200}")
+        with file.open("rb") as stream:
+            stream.seek(offset)
+            return bytes(stream.read(size))
+    except (OSError, ValueError) as error:
+        raise Refused(f"its data cannot be read from {location!r:.200} ({error!s:.120})") from error
+
+
+def _node(proto: Any, index: int, folder: Path | None) -> Node:
+    name = proto.name or (proto.output[0] if proto.output else "") or f"node {index}"
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    given = {a.name: _attribute(a, folder) for a in proto.attribute}
+    return Node(name, proto.op_type, domain, list(proto.input), list(proto.output), given)
+
+
+class Subgraph:
+    """What stands for a graph inside a node; nothing takes one."""
+
+
+def _attribute(proto: Any, folder: Path | None) -> Any:
+    import onnx
+
+    kinds = onnx.AttributeProto
+    if proto.type == kinds.TENSOR:
+        try:
+            return tensor_of(proto.t, folder)
+        except Refused as error:
+            return error
+    if proto.type in (kinds.GRAPH, kinds.GRAPHS):
+        return Subgraph()
+    simple = {kinds.INT: "i", kinds.FLOAT: "f"}
+    if proto.type in simple:
+        return getattr(proto, simple[proto.type])
+    if proto.type == kinds.STRING:
+        return proto.s.decode("utf-8", "replace")
+    if proto.type == kinds.INTS:
+        return list(proto.ints)
+    if proto.type == kinds.FLOATS:
+        return list(proto.floats)
+    if proto.type == kinds.STRINGS:
+        return [s.decode("utf-8", "replace") for s in proto.strings]
+    return Refused(f"the attribute {proto.name[:60]} is of a kind that is not known")
+
+
+def _inputs(
+    graph: Any, stored: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], name: str
+) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Inputs that are no stored tensors, with sizes for one frame."""
+    found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+    problems = []
+    values = [v for v in graph.input if v.name not in stored]
+    if unknown := set(shapes) - {v.name for v in values}:
+        raise ConfigError("shapes of inputs that the model has not", field="shapes", got=sorted(unknown),
+                          expected=[v.name for v in values])  # fmt: skip
+    for value in values:
+        kind, label = value.type.tensor_type, value.name[:120]
+        dtype = DTYPES.get(kind.elem_type)
+        if dtype not in (torch.float32, torch.int32, torch.int64, torch.bool):
+            problems.append(f"{label}: elements of the type {kind.elem_type}; float32, int32, int64 and bool are known")
+            continue
+        if not kind.HasField("shape") and value.name not in shapes:
+            problems.append(f"{label}: no shape")
+            continue
+        sizes = [d.dim_value if d.WhichOneof("value") == "dim_value" else d.dim_param or "?" for d in kind.shape.dim]
+        given = shapes.get(value.name)
+        if given is not None:
+            known = dict(enumerate(sizes))
+            fits = len(given) == len(sizes) and all(known[i] in (g, str(known[i])) for i, g in enumerate(given))
+            if kind.HasField("shape") and not fits:
+                problems.append(f"{label}: {list(given)} was given, and the file says {sizes}")
+                continue
+            sizes = list(given)
+        if sizes and isinstance(sizes[0], str):
+            sizes[0] = 1  # as many frames as one likes
+        still = [f"dimension {i} is {s!r:.60}" for i, s in enumerate(sizes) if isinstance(s, str) or s < 1]
+        if still or not sizes or sizes[0] != 1 or math.prod(s for s in sizes if isinstance(s, int)) > MOST_ELEMENTS:
+            problems.append(f"{label}: {', '.join(still) or f'the shape {sizes}, whose first size is not 1'}")
+            continue
+        found[value.name] = (tuple(int(n) for n in sizes), dtype)
+    if problems:
+        raise UnsupportedError(
+            "inputs of the model are not of one frame of known sizes:\n  " + "\n  ".join(problems[:40]),
+            node=f"{name}: " + ", ".join(p.split(":")[0] for p in problems[:40]),
+            expected="static shapes that begin with the number of frames, 1 or left open",
+            remedy="give the missing sizes: import_model(path, shapes={name: (1, ...)})",
+        )
+    return found
+
+
+def _broken(name: str, why: str) -> GraphError:
+    return GraphError(
+        "not a whole ONNX file", node=name[:200], got=why or None, remedy="the file is damaged or of another kind"
+    )

@@ -1,0 +1,167 @@
+"""One node of the source on its way into the graph: its inputs as values, and what all rules ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from mase_hw.importers.graph import Ref, Refused, Writer
+from mase_hw.importers.onnx.source import Node, Subgraph
+
+CONTROL = {"If", "Loop", "Scan", "SequenceMap"}
+MOST_LIST = 1 << 16
+
+
+@dataclass
+class Step:
+    """A node with the values of its inputs.
+
+    Args:
+        node: The node.
+        inputs: Its inputs; None for one that is left out.
+        writer: Where the graph is written.
+        opset: Version of the operations.
+        readers: How often a result is read, by its name.
+    """
+
+    node: Node
+    inputs: list[Ref | None]
+    writer: Writer
+    opset: int
+    readers: dict[str, int]
+
+    def refuse_control(self) -> None:
+        """Refuse what decides by values which nodes run."""
+        inside = any(isinstance(v, Subgraph) for v in self.node.attributes.values())
+        if inside or self.node.operation in CONTROL:
+            raise Refused(
+                "control flow: which nodes run is decided by values",
+                "export the model with its loops unrolled and its conditions known",
+            )
+
+    def has(self, index: int) -> bool:
+        """Whether an input is given."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def any(self, index: int) -> Ref:
+        """An input, data or known."""
+        if not self.has(index):
+            raise Refused(f"input {index} is missing")
+        return self.inputs[index]
+
+    def data(self, index: int = 0) -> Ref:
+        """An input of floats."""
+        found = self.any(index)
+        self.writer.like(found)
+        return found
+
+    def known(self, index: int, what: str) -> Tensor:
+        """An input that must not depend on data."""
+        found = self.any(index)
+        if isinstance(found, fx.Node) or not isinstance(found, Tensor):
+            raise Refused(f"{what} depends on data", "export the model with constants, and fold them")
+        return found
+
+    def maybe_known(self, index: int, what: str) -> Tensor | None:
+        """The same, None if the input is left out."""
+        return self.known(index, what) if self.has(index) else None
+
+    def numbers(self, index: int, what: str) -> list[int]:
+        """A known input of integers as a list."""
+        return integers(self.known(index, what), what)
+
+    def shape(self, index: int = 0) -> tuple[int, ...]:
+        """Shape of an input for one frame."""
+        return self.writer.shape(self.any(index))
+
+    def axis(self, value: int, dims: int) -> int:
+        """An axis as one that is not negative."""
+        if not -dims <= value < dims:
+            raise Refused(f"the axis {value} of a tensor of {dims} dimensions")
+        return value % dims
+
+    def axes(self, name: str, index: int, since: int, dims: int) -> list[int] | None:
+        """Axes: an attribute, and since an opset an input; None if neither is given."""
+        if self.opset >= since:
+            found = self.numbers(index, "a list of axes") if self.has(index) else None
+        else:
+            found = self.node.maybe_ints(name)
+        return None if found is None else [self.axis(a, dims) for a in found]
+
+    def frame_axis(self, axis: int, index: int = 0) -> None:
+        """Refuse to work along the dimension of the frames."""
+        if self.writer.frames_dim(self.any(index)) == axis:
+            raise Refused("it works along the batch", "frames are computed one by one")
+
+    def call(self, function: Any, *args: Any, **kwargs: Any) -> Ref:
+        """:meth:`~mase_hw.importers.graph.Writer.call`."""
+        return self.writer.call(function, *args, **kwargs)
+
+    def layer(self, module: nn.Module, **parameters: Tensor | None) -> Ref:
+        """A layer on the first input, with these parameters in the place of its own."""
+        for name, value in parameters.items():
+            if value is None:
+                continue
+            own = getattr(module, name)
+            if tuple(own.shape) != tuple(value.shape):
+                raise Refused(f"its {name} has the shape {list(value.shape)}, not {list(own.shape)}")
+            if isinstance(own, nn.Parameter):
+                module.register_parameter(name, nn.Parameter(value.to(torch.float32)))
+            else:
+                module.register_buffer(name, value.to(torch.float32))
+        return self.writer.layer(module, self.data())
+
+
+def integers(value: Tensor, what: str) -> list[int]:
+    """The integers of a tensor."""
+    if value.dtype.is_floating_point or value.dim() > 1 or value.numel() > MOST_LIST:
+        raise Refused(f"{what} is no list of integers")
+    return [int(v) for v in value.reshape(-1).tolist()]
+
+
+def scalar(value: Ref, dims: int) -> Any:
+    """A known tensor of one element as a number, if that gives results of the same shape; anything else as it is."""
+    if isinstance(value, Tensor) and value.numel() == 1 and value.dim() <= dims and value.dtype != torch.bool:
+        return value.item()
+    return value
+
+
+def padded_window(
+    sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], node: Node
+) -> list[tuple[int, int]]:
+    """What is padded before and after every spatial dimension, from ``pads`` or ``auto_pad``."""
+    mode = node.get("auto_pad", "NOTSET")
+    pads = node.maybe_ints("pads")
+    if mode == "NOTSET":
+        pads = [0] * (2 * len(kernel)) if pads is None else pads
+        if len(pads) != 2 * len(kernel) or any(not 0 <= p < 1 << 16 for p in pads):
+            raise Refused(f"the padding {pads} of {len(kernel)} dimensions")
+        return list(zip(pads[: len(kernel)], pads[len(kernel) :], strict=True))
+    if mode == "VALID":
+        return [(0, 0)] * len(kernel)
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        raise Refused(f"auto_pad is {mode!r:.60}")
+    found = []
+    for size, k, s, d in zip(sizes, kernel, stride, dilation, strict=True):
+        total = max((-(-size // s) - 1) * s + d * (k - 1) + 1 - size, 0)
+        less, more = total // 2, total - total // 2
+        found.append((less, more) if mode == "SAME_UPPER" else (more, less))
+    return found
+
+
+def window(node: Node, dims: int, kernel: Sequence[int] | None = None) -> tuple[list[int], list[int], list[int]]:
+    """Kernel, stride and dilation of a window over ``dims`` dimensions."""
+    given = node.maybe_ints("kernel_shape")
+    if kernel is None:
+        kernel = node.ints("kernel_shape")
+    elif given is not None and list(given) != list(kernel):
+        raise Refused(f"kernel_shape {given} and weights of {list(kernel)}")
+    stride, dilation = node.ints("strides", [1] * dims), node.ints("dilations", [1] * dims)
+    for what, values in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
+        if len(values) != dims or any(not 0 < v < 1 << 16 for v in values):
+            raise Refused(f"a {what} of {list(values)} over {dims} dimensions")
+    return list(kernel), stride, dilation

@@ -1,0 +1,51 @@
+"""What an importer cannot take, collected, so that one error names all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.importers.graph import Refused
+
+SHOWN = 40
+"""Nodes that an error names one by one."""
+
+
+@dataclass
+class Problems:
+    """The nodes of a source that cannot be taken.
+
+    Args:
+        source: What the file is, for the message.
+        found: The node, its operation, the reason and the remedy.
+    """
+
+    source: str
+    found: list[tuple[str, str, str, str | None]] = field(default_factory=list)
+
+    def add(self, node: str, operation: str, error: Exception) -> None:
+        """Note why a node cannot be taken; anything but :class:`Refused` is what a damaged file makes torch say."""
+        if isinstance(error, Refused):
+            self.found.append((node, operation, error.why, error.remedy))
+        else:
+            text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            why = f"it cannot be computed as the file describes it ({text:.200})"
+            self.found.append((node, operation, why, None))
+
+    def refuse(self) -> None:
+        """Raise one error for all.
+
+        Raises:
+            UnsupportedError: Names every node, as the source calls it, its operation and the reason.
+        """
+        if not self.found:
+            return
+        lines = [f"{node[:120]} ({operation[:60]}): {why}" for node, operation, why, _ in self.found]
+        more = [f"... and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        remedies = dict.fromkeys(remedy for *_, remedy in self.found if remedy)
+        raise UnsupportedError(
+            f"{len(lines)} node(s) of the {self.source} cannot be taken:\n  " + "\n  ".join(lines[:SHOWN] + more),
+            node="; ".join(node[:120] for node, *_ in self.found[:SHOWN]),
+            expected="operations that docs/importing.md lists, with constant attributes and static shapes",
+            remedy="; ".join(remedies) or "replace the operation in the model",
+        )

@@ -1,0 +1,126 @@
+"""Networks that torch exports to ONNX: as the evaluator of ONNX computes them, and in hardware bit for bit."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw.cli import main
+from tests.importers.graphs import exported, reference
+
+
+class Residual(nn.Module):
+    """A residual block with strides, batch normalisations and a projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+        self.b = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+        self.project = nn.Conv2d(3, 4, 1, stride=2)
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm(self.b(F.relu(self.a(x)))) + self.project(x))
+        return self.out(y.mean((2, 3)))
+
+
+class Separable(nn.Module):
+    """Depthwise and pointwise convolutions, hard activations, an uneven border."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depth = nn.Conv2d(3, 6, (3, 2), groups=3, dilation=(2, 1))
+        self.point = nn.Conv2d(6, 5, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.hardswish(self.point(F.relu6(self.depth(F.pad(x, (0, 1, 2, 1))))))
+        return F.adaptive_avg_pool2d(y, 1).flatten(1)
+
+
+class Tokens(nn.Module):
+    """Linear layers over tokens, a normalisation, attention written by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(6)
+        self.q, self.k, self.v = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.out = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(x)
+        q, k, v = (f(y).reshape(-1, 5, 2, 3).transpose(1, 2) for f in (self.q, self.k, self.v))
+        y = torch.softmax(q @ k.transpose(2, 3) / 3**0.5, -1) @ v
+        return self.out(torch.tanh(x + y.transpose(1, 2).reshape(-1, 5, 6)))
+
+
+class Enlarge(nn.Module):
+    """Down and up again, joined with what came before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Conv2d(2, 4, 3, stride=2, padding=1), nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.leaky_relu(self.down(x))
+        return torch.cat([self.up(y), F.max_pool2d(x, 3, 1, 1)], 1)
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "residual": (Residual, (1, 3, 7, 9)),
+    "separable": (Separable, (1, 3, 6, 7)),
+    "tokens": (Tokens, (1, 5, 6)),
+    "enlarge": (Enlarge, (1, 2, 7, 5)),
+    "one_dimension": (
+        lambda: nn.Sequential(nn.Conv1d(2, 3, 4, padding=2), nn.ELU(), nn.AvgPool1d(2), nn.Flatten(), nn.Linear(18, 3)),
+        (1, 2, 11),
+    ),
+    "perceptron": (lambda: nn.Sequential(nn.Linear(7, 5), nn.PReLU(), nn.Linear(5, 3), nn.Sigmoid()), (1, 7)),
+}
+
+
+def made(name: str) -> tuple[onnx.ModelProto, tuple[int, ...]]:
+    torch.manual_seed(20)
+    make, shape = NETWORKS[name]
+    return exported(make(), torch.randn(shape)), shape
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_as_the_evaluator_computes(name: str) -> None:
+    model, shape = made(name)
+    graph = mase_hw.import_model(model)
+    x = torch.randn(3, *shape[1:], generator=torch.Generator().manual_seed(1))
+    want = np.concatenate([reference(model, {model.graph.input[0].name: frame[None]})[0] for frame in x])
+    np.testing.assert_allclose(graph.model(x).detach().numpy(), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["residual", "tokens"])
+def test_in_hardware(name: str, tmp_path: Path) -> None:
+    """Quantised, emitted and simulated: every bit of every beat."""
+    model, shape = made(name)
+    graph = mase_hw.import_model(model)
+    design = mase_hw.compile(graph, graph.example, out=tmp_path / "design")
+    result = design.simulate(torch.randn(3, *shape[1:], generator=torch.Generator().manual_seed(2)))
+    assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
+
+
+def test_command_needs_no_python_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, _ = made("perceptron")
+    file = tmp_path / "net.onnx"
+    onnx.save(model, str(file))
+    assert main(["compile", str(file), "--out", str(tmp_path / "design")]) == 0
+    assert (tmp_path / "design" / "manifest.json").is_file(), capsys.readouterr()
+    assert main(["check", str(file)]) == 0
+
+
+def test_layers_have_the_names_of_the_file() -> None:
+    model, _ = made("residual")
+    graph = mase_hw.import_model(model)
+    assert graph.meta["imported"]["b_conv"] == "/b/Conv"
+    assert isinstance(graph.model.get_submodule("b_Conv"), nn.Conv2d)
