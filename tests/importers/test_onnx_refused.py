@@ -217,6 +217,12 @@ def test_external_data_elsewhere(location: str, offset: int, length: int, tmp_pa
         mase_hw.import_model(external(tmp_path, location, offset, length))
 
 
+def test_names_that_are_no_text() -> None:
+    data = network().SerializeToString().replace(b"fifth", b"fif\xff\xfe").replace(b"MaxPool", b"Max\xffool")
+    with pytest.raises(UnsupportedError, match="third"):
+        mase_hw.import_model(data)
+
+
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         mase_hw.import_model(tmp_path / "missing.onnx")

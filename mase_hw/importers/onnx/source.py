@@ -155,7 +155,7 @@ def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tupl
     if model.functions:
         raise UnsupportedError(
             "the model defines functions of its own",
-            node=", ".join(f.name for f in model.functions)[:200],
+            node=", ".join(_text(f.name) for f in model.functions)[:200],
             remedy="inline them with onnx.inliner.inline_local_functions",
         )
     versions = {o.domain: o.version for o in model.opset_import}
@@ -174,15 +174,15 @@ def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tupl
     stored: dict[str, Tensor] = {}
     for tensor in graph.initializer:
         try:
-            stored[tensor.name] = tensor_of(tensor, folder)
+            stored[_text(tensor.name)] = tensor_of(tensor, folder)
         except Refused as error:
             raise GraphError(
-                f"a stored tensor cannot be read: {error.why}", node=f"{name}: {tensor.name[:200]}",
+                f"a stored tensor cannot be read: {error.why}", node=f"{name}: {_text(tensor.name)[:200]}",
                 remedy=error.remedy or "the file is damaged: export it again",
             ) from error  # fmt: skip
     nodes = [_node(n, i, folder) for i, n in enumerate(graph.node)]
     inputs = _inputs(graph, stored, shapes or {}, name)
-    return Source(name, opset, nodes, stored, inputs, [o.name for o in graph.output])
+    return Source(name, opset, nodes, stored, inputs, [_text(o.name) for o in graph.output])
 
 
 def tensor_of(proto: Any, folder: Path | None) -> Tensor:
@@ -210,7 +210,7 @@ def tensor_of(proto: Any, folder: Path | None) -> Tensor:
 
 
 def _external(proto: Any, folder: Path | None, size: int) -> bytes:
-    entries = {e.key: e.value for e in proto.external_data}
+    entries = {_text(e.key): _text(e.value) for e in proto.external_data}
     location = entries.get("location", "")
     if folder is None:
         raise Refused("its data lies in another file", "give the path of the model, beside which that file lies")
@@ -230,10 +230,16 @@ def _external(proto: Any, folder: Path | None, size: int) -> bytes:
 
 
 def _node(proto: Any, index: int, folder: Path | None) -> Node:
-    name = proto.name or (proto.output[0] if proto.output else "") or f"node {index}"
-    domain = "" if proto.domain == "ai.onnx" else proto.domain
-    given = {a.name: _attribute(a, folder) for a in proto.attribute}
-    return Node(name, proto.op_type, domain, list(proto.input), list(proto.output), given)
+    inputs, outputs = [_text(n) for n in proto.input], [_text(n) for n in proto.output]
+    name = _text(proto.name) or next(iter(outputs), "") or f"node {index}"
+    domain = "" if _text(proto.domain) == "ai.onnx" else _text(proto.domain)
+    given = {_text(a.name): _attribute(a, folder) for a in proto.attribute}
+    return Node(name, _text(proto.op_type), domain, inputs, outputs, given)
+
+
+def _text(value: Any) -> str:
+    """A string of the file, which protobuf gives as bytes if it is no text."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 class Subgraph:
@@ -262,7 +268,7 @@ def _attribute(proto: Any, folder: Path | None) -> Any:
         return list(proto.floats)
     if proto.type == kinds.STRINGS:
         return [s.decode("utf-8", "replace") for s in proto.strings]
-    return Refused(f"the attribute {proto.name[:60]} is of a kind that is not known")
+    return Refused(f"the attribute {_text(proto.name)[:60]} is of a kind that is not known")
 
 
 def _inputs(
@@ -271,21 +277,23 @@ def _inputs(
     """Inputs that are no stored tensors, with sizes for one frame."""
     found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
     problems = []
-    values = [v for v in graph.input if v.name not in stored]
-    if unknown := set(shapes) - {v.name for v in values}:
+    values = {_text(v.name): v for v in graph.input if _text(v.name) not in stored}
+    if unknown := set(shapes) - set(values):
         raise ConfigError("shapes of inputs that the model has not", field="shapes", got=sorted(unknown),
-                          expected=[v.name for v in values])  # fmt: skip
-    for value in values:
-        kind, label = value.type.tensor_type, value.name[:120]
+                          expected=list(values))  # fmt: skip
+    for key, value in values.items():
+        kind, label = value.type.tensor_type, key[:120]
         dtype = DTYPES.get(kind.elem_type)
         if dtype not in (torch.float32, torch.int32, torch.int64, torch.bool):
             problems.append(f"{label}: elements of the type {kind.elem_type}; float32, int32, int64 and bool are known")
             continue
-        if not kind.HasField("shape") and value.name not in shapes:
+        if not kind.HasField("shape") and key not in shapes:
             problems.append(f"{label}: no shape")
             continue
-        sizes = [d.dim_value if d.WhichOneof("value") == "dim_value" else d.dim_param or "?" for d in kind.shape.dim]
-        given = shapes.get(value.name)
+        sizes = [
+            d.dim_value if d.WhichOneof("value") == "dim_value" else _text(d.dim_param) or "?" for d in kind.shape.dim
+        ]
+        given = shapes.get(key)
         if given is not None:
             known = dict(enumerate(sizes))
             fits = len(given) == len(sizes) and all(known[i] in (g, str(known[i])) for i, g in enumerate(given))
@@ -299,7 +307,7 @@ def _inputs(
         if still or not sizes or sizes[0] != 1 or math.prod(s for s in sizes if isinstance(s, int)) > MOST_ELEMENTS:
             problems.append(f"{label}: {', '.join(still) or f'the shape {sizes}, whose first size is not 1'}")
             continue
-        found[value.name] = (tuple(int(n) for n in sizes), dtype)
+        found[key] = (tuple(int(n) for n in sizes), dtype)
     if problems:
         raise UnsupportedError(
             "inputs of the model are not of one frame of known sizes:\n  " + "\n  ".join(problems[:40]),
