@@ -88,12 +88,14 @@ class Tables(nn.Module):
         torch.manual_seed(3)
         self.mean, self.most = nn.EmbeddingBag(ROWS, 3), nn.EmbeddingBag(ROWS, 3, mode="max")
         self.sum = nn.EmbeddingBag(ROWS, 3, mode="sum", padding_idx=2)
+        self.read = nn.Linear(ROWS, 2)
         with torch.no_grad():
             self.sum.weight[2] = 9.0  # PyTorch leaves it out, whatever it is
 
     def forward(self, ids: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
         weighted = F.embedding_bag(ids, self.mean.weight, per_sample_weights=weights, mode="sum")
-        return self.mean(ids), self.most(ids), self.sum(ids), weighted, F.one_hot(ids, ROWS)
+        ones = F.one_hot(ids, ROWS)
+        return self.mean(ids), self.most(ids), self.sum(ids), weighted, ones, self.read(ones.float())
 
 
 def test_bags_and_rows_of_ones(tmp_path: Path) -> None:
@@ -102,6 +104,7 @@ def test_bags_and_rows_of_ones(tmp_path: Path) -> None:
     net = Tables().eval()
     design = mase_hw.compile(net, (ids[:1], weights[:1]), out=tmp_path / "d", calibration=[(ids, weights)])
     assert [str(s.fmt) for s in design.streams.values()][:2] == ["u4.0", "u8.8"]
+    assert str(design.streams["data_out_4"].fmt) == "u1.0"
     result = design.simulate((ids, weights), stalls=0.3)
     assert result.passed
     with torch.no_grad():

@@ -5,13 +5,37 @@ The property is the only one in the design, so that none of the others can be wh
 
 from __future__ import annotations
 
-from .proofs import FORK, JOIN, LINES, LOOP, ROM, ROW_END, SKID, SLICE, cast, divide, fifo, mac, repack, replay
+from .proofs import (
+    FORK,
+    JOIN,
+    LINES,
+    LOOP,
+    PIPELINE,
+    ROM,
+    ROW_END,
+    SKID,
+    SLICE,
+    cast,
+    divide,
+    fifo,
+    fill,
+    mac,
+    repack,
+    replay,
+    rows,
+    steps,
+)
 from .runner import Mutant, Proof
 
 LUT, BLOCK = fifo(3, 32), fifo(3, 0)
 TWICE = replay(2, 2)
 RAGGED = repack(4, 3, 10, 10)
 PLAIN = mac(N=1, RUN=1)
+PIPE = Proof(PIPELINE, {"STAGES": 3})
+NOTED = rows(4, 2)
+TRIANGLE = fill(3, 2, 3, 1)
+RING = steps(1, 0, 1, (1, 1), (3, 2, 1, 3))
+SUMMED, MULTIPLIED = (steps(way, 1, 2, (2, 1), (3, 2, 2, 3)) for way in (0, 1))
 ROUND = Proof(ROM, {"DEPTH": 3}, memory=LINES[:3])
 DIRECT = Proof(ROM, {"DEPTH": 3, "REGISTERS": 0}, memory=LINES[:3])
 DROP = cast(5, 1, 3, 1, range(1, 3))
@@ -101,6 +125,41 @@ MUTANTS: dict[str, Mutant] = {
     "rom_is_read_backwards": of(ROUND, "p_order", "mem, 0, DEPTH - 1", "mem, DEPTH - 1, 0"),
     "rom_starts_early": of(ROUND, "p_start", "out_valid <= rom_valid_q;", "out_valid <= 1'b1;"),
     "rom_pauses": of(ROUND, "p_endless", "out_valid <= rom_valid_q;", "out_valid <= rom_valid_q && !out_valid;"),
+    # pipeline_control
+    "pipeline_always_moves": of(PIPE, "p_valid_stays", "out_ready || !(&full_q[STAGES-1:s]);", "1'b1;"),
+    "pipeline_is_pushed": of(PIPE, "p_data_stays", "!(&full_q[STAGES-1:s]);", "!(&full_q[STAGES-1:s]) || in_valid;"),
+    "pipeline_survives_reset": of(PIPE, "p_made", "full_q[s] <= 1'b0;", "full_q[s] <= full_q[s];"),
+    "pipeline_waits_for_all_to_be_empty": of(PIPE, "p_kept", "!(&full_q[STAGES-1:s]);", "!(|full_q[STAGES-1:s]);", 9),
+    "pipeline_moves_data_alone": of(PIPE, "p_order", "else if (enable[s])", "else if (enable[STAGES-1])", 9),
+    "pipeline_accepts_no_push": of(PIPE, "p_room", "in_ready        = enable[0];", "in_ready = !(&full_q);"),
+    # row_fifo
+    "row_withdraws": of(NOTED, "p_valid_stays", "data_valid && noted;", "data_valid && noted && !note_valid;"),
+    "row_drops_its_note": of(NOTED, "p_data_stays", ".out_ready(take && out_last),", ".out_ready(out_last),", 10),
+    "row_goes_without_a_note": of(NOTED, "p_made", "data_valid && noted;", "data_valid;"),
+    "row_waits_until_nothing_comes": of(NOTED, "p_kept", "data_valid && noted;", "data_valid && noted && !in_valid;"),
+    "row_uses_its_note_once": of(NOTED, "p_order", ".out_ready(take && out_last),", ".out_ready(take),", 10),
+    "row_keeps_one_less": of(NOTED, "p_room", ".DEPTH(DEPTH)\n  ) u_data", ".DEPTH(DEPTH - 1)\n  ) u_data"),
+    "row_has_one_place_for_notes": of(
+        NOTED, "p_place", "Notes = (DEPTH + LEN - 1) / LEN;", "Notes = (DEPTH + LEN - 1) / LEN - 1;", 10
+    ),
+    # causal_fill
+    "fill_counts_a_tile_too_few": of(TRIANGLE, "p_wires", "tile_q <= limit;", "tile_q < limit;"),
+    "fill_waits_for_data": of(TRIANGLE, "p_zeros", "in_valid || !seen;", "in_valid;"),
+    "fill_takes_what_it_does_not_send": of(TRIANGLE, "p_taken", "out_ready && seen;", "out_ready;"),
+    "fill_sees_more_after_each_head": of(
+        TRIANGLE, "p_zeros", "beat && tile_last && head_last),", "beat && tile_last),"
+    ),
+    # matrix_steps
+    "steps_begin_where_the_matrix_began": of(
+        RING, "p_address", "(tile_last && !matrix_last) ? first_q", "tile_last ? first_q"
+    ),
+    "steps_take_the_last_beat": of(SUMMED, "p_index", "index = tile_q;", "index = limit_tile;"),
+    "steps_see_a_row_too_few": of(SUMMED, "p_seen", "(BankW'(b) <= limit_bank)", "(BankW'(b) < limit_bank)"),
+    "steps_end_the_matrix_with_each_token": of(
+        MULTIPLIED, "p_last", "share_last && group_last && token_last;", "share_last && group_last;", 14
+    ),
+    "steps_keep_what_is_not_seen": of(SUMMED, "p_beats", "BeatsW'(Beats) - BeatsW'(tile_q)", "BeatsW'(1)"),
+    "steps_give_back_rows_that_are_not_there": of(RING, "p_rows", "BankW'(LastBank + 1)", "BankW'(BANKS)"),
     # counters
     "loop_is_one_short": of(Proof(LOOP, {"MAX": 5}), "p_last", "last ? LeftW'(COUNT - 2)", "last ? LeftW'(COUNT - 3)"),
     "loop_goes_on_after_reset": of(

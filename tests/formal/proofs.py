@@ -14,6 +14,10 @@ REPACK = Harness("stream_repack")
 ROM = Harness("rom_source")
 ROW_END = Harness("row_end")
 LOOP = Harness("loop_counter")
+PIPELINE = Harness("pipeline_control")
+FILL = Harness("causal_fill", needs=("causal_limit", "loop_counter"))
+ROWS = Harness("row_fifo", needs=("stream_fifo", "loop_counter"))
+STEPS = Harness("matrix_steps", needs=("causal_limit", "loop_counter"))
 CAST = Harness("fixed_cast_unit")
 DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
 MAC = Harness(
@@ -67,6 +71,22 @@ def mac(cover: int = 0, **parameters: int) -> Proof:
     return Proof(MAC, parameters, k=stages + 1, cover=cover)
 
 
+def rows(depth: int, length: int) -> Proof:
+    """A FIFO of so many beats, for rows of that length."""
+    return Proof(ROWS, {"DEPTH": depth, "LEN": length}, cover=2 * length + 6)
+
+
+def fill(tokens: int, heads: int, rows: int, banks: int) -> Proof:
+    """Scores of so many tokens and heads, for rows in banks."""
+    return Proof(FILL, {"TOKENS": tokens, "HEADS": heads, "ROWS": rows, "BANKS": banks})
+
+
+def steps(transposed: int, causal: int, tokens: int, heads: tuple[int, int], rows: tuple[int, int, int, int]) -> Proof:
+    """Heads and groups that they share; rows, banks, words and tiles of the buffer."""
+    names = ("TRANSPOSED", "CAUSAL", "TOKENS", "HEADS", "GROUPS", "ROWS", "BANKS", "WORDS", "TILES")
+    return Proof(STEPS, dict(zip(names, (transposed, causal, tokens, *heads, *rows), strict=True)))
+
+
 PROOFS = [
     Proof(SLICE, cover=5),
     Proof(SKID, cover=5),
@@ -85,6 +105,11 @@ PROOFS = [
     *(repack(3, 3, 5, 7, 10), repack(4, 4, 10, 30), repack(8, 3, 8, 24), repack(2, 7, 6, 21), repack(6, 4, 9, 15)),
     Proof(LOOP, {"MAX": 17}, cover=10),
     Proof(ROW_END, {"MAX_SIZE": 9, "MAX_LANES": 4}, cover=8),
+    *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (1, 3)),
+    *(rows(*shape) for shape in ((3, 1), (5, 3))),
+    *(fill(*shape) for shape in ((1, 1, 1, 1), (4, 2, 5, 2))),
+    # Both products; shared matrices, ragged ones, some longer than there are tokens, in a ring of tiles.
+    *(steps(way, limit, 3, (4, 2), (5, 2, 2, 5)) for way in (0, 1) for limit in (0, 1)),
     mac(12, N=1, RUN=1),
     mac(N=2, RUN=2),
     mac(N=2, RUN=3, HAS_BIAS=1, BIAS_FRAC=3),
@@ -113,5 +138,10 @@ WIDE = [
     *(repack(i, o, a, b) for i in range(1, 6) for o in range(1, 6) for a, b in ((6, 6), (7, 7), (5, 8), (9, 3))),
     *(replay(length, repeats) for length in range(1, 7) for repeats in range(2, 6)),
     *(Proof(FORK, {"N": n}, cover=5) for n in (5, 8)),
+    *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (2, 5, 8)),
+    *(rows(*shape) for shape in ((4, 2), (4, 4), (7, 3), (6, 5))),
+    *(fill(*shape) for shape in ((3, 2, 3, 1), (3, 3, 7, 3), (2, 1, 8, 4), (5, 1, 5, 5))),
+    *(steps(way, limit, 1, (1, 1), (1, 1, 1, 1)) for way in (0, 1) for limit in (0, 1)),
+    *(steps(way, limit, 4, (2, 2), (4, 3, 3, 4)) for way in (0, 1) for limit in (0, 1)),
 ]
 """Proven by `make test-long`: what differs in sizes only."""

@@ -19,7 +19,7 @@ Name = tuple[str, str]
 FORMATS = tuple(f"formats/{name}.py" for name in ("fixed", "multipliers", "scaled"))
 NUMBERS = ("exact_sums.py", *FORMATS, "integer_cast.py", "numerics.py")
 """The arithmetic that every golden is made of."""
-GOLDEN = [*(PACKAGE / name for name in NUMBERS), *sorted((PACKAGE / "ops").glob("*.py"))]
+GOLDEN = [*(PACKAGE / name for name in NUMBERS), *sorted((PACKAGE / "ops").rglob("*.py"))]
 """Where bits are decided."""
 _FILES = {str(path): path.relative_to(PACKAGE.parent).as_posix() for path in GOLDEN}
 

@@ -104,12 +104,6 @@ def test_a_device_that_cannot_hold_it_is_refused_before_mapping(
     assert not (tmp_path / "work" / "netlist.v").exists()
 
 
-def test_generic_netlist(tiny: mase_hw.Design) -> None:
-    report = synthesise(tiny, "generic")
-    assert report.replay is not None and report.replay["mismatches"] == 0
-    assert report.total["dsp"] == 0 and report.total["lut"] > 100
-
-
 def test_wrong_arguments(tiny: mase_hw.Design) -> None:
     with pytest.raises(ConfigError, match="place and route is not available"):
         synthesise(tiny, "xc7", place_netlist=True)

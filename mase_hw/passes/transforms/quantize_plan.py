@@ -159,6 +159,8 @@ class Planner:
             limit = op.finest(name, formats) if op.finest is not None else None
             if name in weights:
                 fmt, reason = weights[name]
+            elif op.places is not None and config.of(name)[1] is None and _only_truths(parameters[name]):
+                fmt, reason = TRUTH, "zeros and ones"
             elif limit is not None and config.of(name)[0] is None:
                 fmt, reason = self._as_wide_as_needed(node, name, config, ends, limit)
             else:
@@ -389,3 +391,8 @@ class Planner:
     def _attributes(self, node: fx.Node) -> dict[str, Any]:
         common = self.graph.meta_of(node).common
         return {k: v for k, v in common.args.items() if k not in common.args.tensors}
+
+
+def _only_truths(table: Tensor) -> bool:
+    """Whether the rows of a table are zeros and ones, such as those of a unit matrix."""
+    return bool(((table == 0) | (table == 1)).all())
