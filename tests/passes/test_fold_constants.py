@@ -43,6 +43,8 @@ USES: dict[str, Use] = {
     "chunk": lambda m, x: m.fc(x * m.k.chunk(3)[2]),
     "index": lambda m, x: m.fc(x * m.k[[2]]),
     "arithmetic": lambda m, x: m.fc(x * (m.k[0] + torch.exp(m.k[2]))),
+    "as large as data": lambda m, x: m.fc(x * torch.full_like(x, 0.25)),
+    "mask as large as data": lambda m, x: m.fc(x + torch.zeros_like(x).masked_fill(m.k[0] > 0, 2.0)),
     "weight": lambda m, x: nn.functional.linear(x, m.k[:2], m.b[1, :2]),
 }
 

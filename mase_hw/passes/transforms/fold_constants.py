@@ -29,6 +29,10 @@ DROPOUTS = (
 
 MADE = frozenset({"arange", "full", "ones", "zeros", "eye", "tensor"})
 """Ops that make a tensor of numbers."""
+LIKE = {torch.zeros_like: 0, torch.ones_like: 1, torch.full_like: None}
+"""Functions that take nothing of data but the shape, and the number that they fill it with; None if it is given."""
+BROADCAST = frozenset({"where", "masked_fill", "add", "sub", "mul", "div", "maximum", "minimum"})
+"""Ops to which one number is as good as a tensor of it."""
 
 
 @graph_pass("fold_constants_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED[-1:])
@@ -36,7 +40,7 @@ def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
     """Compute once what depends on no data: ``self.table[1]``, ``self.weight * self.mask``, ``arange(x.shape[1])``.
 
     That is what depends on parameters, buffers and numbers alone, and on the sizes of a frame (not on the number of
-    frames); an embedding of such ids as well.
+    frames); an embedding of such ids as well. ``zeros_like`` and its relatives are one number, where that is broadcast.
 
     The result is stored as ``<node>_folded``: a parameter if one of its parts is trained, else a buffer. Training then
     changes the result and no longer its parts. Random operations are never computed here, and no tensor that an
@@ -66,6 +70,7 @@ def fold_constants(graph: MaseGraph) -> dict[str, str]:
     writes = {target for n in graph.nodes if (target := written(n, graph.model)) is not None}
     values: dict[fx.Node, Any] = {}
     trained: dict[fx.Node, bool] = {}
+    data = _of_data(graph)
     for node in graph.nodes:
         if node in writes:
             continue
@@ -73,7 +78,7 @@ def fold_constants(graph: MaseGraph) -> dict[str, str]:
             value = _attribute(graph.model, str(node.target))
             if isinstance(value, Tensor) and not value.is_meta:
                 values[node], trained[node] = value, value.requires_grad
-        elif (known := _of_shapes(graph, node)) is not None:
+        elif (known := _of_shapes(graph, node)) is not None or (known := _filled(graph, node, data)) is not None:
             values[node], trained[node] = known, False
         elif node.op.startswith("call_") and _constant(graph, node, values):
             result = compute(graph, node, values)
@@ -122,6 +127,40 @@ def _of_shapes(graph: MaseGraph, node: fx.Node) -> Any:
     if node.target is operator.getitem and (asked or whole) and isinstance(source.args[0], fx.Node):
         return _size(graph, source.args[0], given[0])
     return None
+
+
+def _filled(graph: MaseGraph, node: fx.Node, data: set[fx.Node]) -> Tensor | None:
+    """The number that fills a tensor as large as one of data, if all that read it broadcast."""
+    if node.op != "call_function" or node.target not in LIKE or not _broadcast(graph, node, data):
+        return None
+    number: Any = LIKE[node.target]
+    if number is None:
+        number = node.args[1] if len(node.args) > 1 else node.kwargs["fill_value"]
+    dtype = graph.tensor(node, "data_out_0").torch_dtype
+    return torch.full((), number, dtype=dtype) if isinstance(number, int | float) else None
+
+
+def _broadcast(graph: MaseGraph, node: fx.Node, data: set[fx.Node]) -> bool:
+    """Whether what reads a node has the same shape if the node is one number, or is read by such."""
+    for user in node.users:
+        op = graph.op_of(user)
+        if op is None or op.name not in BROADCAST or written(user, graph.model) is not None:
+            return False
+        shape = graph.tensor(user, "data_out_0").shape
+        whole = (graph.tensor(n, "data_out_0").shape == shape for n in user.all_input_nodes if n in data)
+        if not any(whole) and not _broadcast(graph, user, data):
+            return False
+    return bool(node.users)
+
+
+def _of_data(graph: MaseGraph) -> set[fx.Node]:
+    """Tensors whose numbers depend on data, not only their shape."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        read = any(source in found for source in node.all_input_nodes) and node.target not in LIKE
+        if (node.op == "placeholder" or read) and graph.meta_of(node).common.results.tensors:
+            found.add(node)
+    return found
 
 
 def _size(graph: MaseGraph, node: fx.Node, dim: Any) -> int | None:
@@ -174,6 +213,10 @@ def _store(graph: MaseGraph, node: fx.Node, value: Tensor, trained: bool) -> str
     meta.common.mase_type, meta.common.mase_op = "get_attr", "constant"
     meta.common.results["data_out_0"] = describe(stored, stored.detach() if keep else None)
     node.replace_all_uses_with(constant)
+    for user, argument in graph.consumers(constant, "data_out_0"):
+        args = graph.meta_of(user).common.args
+        if args.tensors[argument].shape != meta.common.results["data_out_0"].shape:  # one number for a whole tensor
+            args[argument] = describe(stored, stored.detach() if keep else None)
     return name
 
 
