@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mase_hw.memories import UNNAMED
+
 BASIS = (
     "0.75 LUTs and flip-flops per product bit of every multiplier, 100 of each per instance with multipliers, 250 LUTs "
     "for windows; two flip-flops per bit of a ROM's word; a ROM is in LUTs of 64 words by one bit, or in block RAM of "
@@ -13,8 +15,7 @@ BASIS = (
 """Fitted to what Yosys made of single layers and of the digits MLP on Xilinx 7; a test holds it to a factor of two."""
 DSP_WIDTHS = (25, 18)
 _PER_BIT, _PER_INSTANCE, _WINDOW = 0.75, 100, 250
-_LUT_WORDS, BLOCK_BITS = 64, 18 * 1024
-_SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
+BLOCK_BITS = UNNAMED.block.bits
 
 
 def estimate(manifest: dict[str, Any]) -> dict[str, int]:
@@ -41,26 +42,22 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
         ff += logic
     for memory in manifest["memories"]:
         words, bits = int(memory["words"]), int(memory["bits"])
-        blocks = _blocks(words, bits) if "place" in memory else block_rams(words, bits)
+        blocks = UNNAMED.block.count(words, bits) if "place" in memory else block_rams(words, bits)
         blocks = 0 if memory.get("place") == "lut" else blocks
         bram += blocks
-        different = min(bits, 2 ** min(words, 32))  # bits of a short table that are not the same anyhow
-        lut += 0 if blocks else math.ceil(words / _LUT_WORDS) * different
+        different = min(bits, 1 << min(words, 32))  # bits of a short table that are not the same anyhow
+        lut += 0 if blocks else UNNAMED.luts(words, bits)
         # In a block the first register is the block's.
         ff += (memory["registers"] - (1 if blocks else 0) if "registers" in memory else 2) * different
     for fifo in manifest["fifos"]:
         blocks = block_rams(int(fifo["depth"]), int(fifo["bits"]))
         bram += blocks
-        lut += 0 if blocks else math.ceil(int(fifo["depth"]) / (_LUT_WORDS // 2)) * int(fifo["bits"])
+        lut += 0 if blocks else math.ceil(int(fifo["depth"]) / UNNAMED.ram_words) * int(fifo["bits"])
     return {"lut": round(lut), "ff": round(ff), "dsp": dsp, "bram": bram}
 
 
 def block_rams(words: int, bits: int) -> int:
     """Block RAMs of 18 Kbit that a memory is estimated to take; 0 if it goes into look-up tables."""
-    if words <= _LUT_WORDS or words * bits < BLOCK_BITS // 4:
+    if words <= UNNAMED.rom_words or words * bits < BLOCK_BITS // 4:
         return 0
-    return _blocks(words, bits)
-
-
-def _blocks(words: int, bits: int) -> int:
-    return min(math.ceil(words / deep) * math.ceil(bits / wide) for deep, wide in _SHAPES)
+    return UNNAMED.block.count(words, bits)

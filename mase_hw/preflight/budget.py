@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mase_hw.emit.estimate import BLOCK_BITS
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.synth.targets import DEVICES, TARGETS
 
-ESTIMATED_BLOCK = 18 * 1024
+ESTIMATED_BLOCK = BLOCK_BITS
 """Bits of the block RAMs that the estimate counts."""
 RESOURCES = ("lut", "ff", "dsp", "bram")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import ToolError
+from mase_hw.memories import FAMILIES, UNNAMED
 from mase_hw.synth.targets import LATCHES, Target
 
 _LUT_PER_BIT = {
@@ -23,7 +24,7 @@ _LUT_PER_BIT = {
 """Estimated 6-input LUTs for each bit of the widest side of a cell; neighbours merge, so less than one."""
 _SHIFTS = frozenset({"$shl", "$shr", "$sshl", "$sshr", "$shift", "$shiftx"})
 _FLIPFLOPS = frozenset({"$dff", "$dffe", "$sdff", "$sdffe", "$sdffce", "$adff", "$adffe", "$aldff", "$aldffe"})
-_ROM_WORDS, _RAM_WORDS = 64, 32
+_ROM_WORDS, _RAM_WORDS = UNNAMED.rom_words, UNNAMED.ram_words
 """Words of one LUT used as memory, read-only and writable."""
 
 
@@ -54,12 +55,10 @@ class Memory:
 
     def blocks(self, target: Target) -> int:
         """Block RAMs it takes, in the best shape; 0 if it cannot or need not be in one."""
-        if not self.clocked or not target.block_bits or self.words <= _ROM_WORDS or self.bits < target.block_bits // 4:
+        family = FAMILIES.get(target.name)
+        if not self.clocked or family is None or self.words <= _ROM_WORDS or self.bits < family.block.bits // 4:
             return 0
-        widest = 16 if target.block_bits == 4096 else 36
-        deepest = 256 if target.block_bits == 4096 else 512
-        shapes = [(deepest << step, max(1, widest >> step)) for step in range(6)]
-        return min(math.ceil(self.words / words) * math.ceil(self.width / width) for words, width in shapes)
+        return family.block.count(self.words, self.width)
 
     @property
     def luts(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mase_hw.emit.yosys import MAPPERS, Mapper
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.memories import FAMILIES
 
 COLUMNS = ("lut", "ff", "carry", "dsp", "bram", "lutram")
 """What is counted. ``lut`` contains those used as memory, which ``lutram`` counts again; ``bram`` is in blocks."""
@@ -123,11 +124,11 @@ _GENERIC = (
 TARGETS: Mapping[str, Target] = {
     target.name: target
     for target in (
-        Target("xc7", MAPPERS["xc7"], _XILINX, 18 * 1024, (25, 18), _XILINX_MODELS),
-        Target("xcup", MAPPERS["xcup"], _XILINX, 18 * 1024, (27, 18), _XILINX_MODELS),
-        Target("ecp5", MAPPERS["ecp5"], _ECP5, 18 * 1024, (18, 18), _ECP5_MODELS, place=True),
-        Target("ice40", MAPPERS["ice40"], _ICE40, 4096, (16, 16), ("ice40/cells_sim.v",)),
-        Target("gowin", MAPPERS["gowin"], _GOWIN, 18 * 1024, (18, 18), ("gowin/cells_sim.v",)),
+        Target("xc7", MAPPERS["xc7"], _XILINX, FAMILIES["xc7"].block.bits, (25, 18), _XILINX_MODELS),
+        Target("xcup", MAPPERS["xcup"], _XILINX, FAMILIES["xcup"].block.bits, (27, 18), _XILINX_MODELS),
+        Target("ecp5", MAPPERS["ecp5"], _ECP5, FAMILIES["ecp5"].block.bits, (18, 18), _ECP5_MODELS, place=True),
+        Target("ice40", MAPPERS["ice40"], _ICE40, FAMILIES["ice40"].block.bits, (16, 16), ("ice40/cells_sim.v",)),
+        Target("gowin", MAPPERS["gowin"], _GOWIN, FAMILIES["gowin"].block.bits, (18, 18), ("gowin/cells_sim.v",)),
         Target("generic", Mapper("4-input LUTs, no vendor", ("synth -lut 4 -flatten -top {top}",)), _GENERIC, 0, ()),
     )
 }

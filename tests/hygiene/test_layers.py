@@ -23,6 +23,7 @@ LAYERS = (
     "user_code",
     "documents",
     "resources",
+    "memories",
     "formats",
     "observing",
     "integer_cast",

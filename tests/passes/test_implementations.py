@@ -46,9 +46,24 @@ def test_configured(tmp_path: Path) -> None:
     assert places == {"u__0_weight": ("block", 1), "u__0_bias": ("lut", 0)}
 
 
+def test_blocks_cost_what_is_said(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net, data = nn.Sequential(nn.Linear(16, 64)), torch.rand(2, 16)
+    lanes = {"family": "xc7", "parallelism": {"_0": {"data_in_0": 1, "data_out_0": 1}}}
+    places = []
+    for cost in (None, 200):
+        config = {"hardware": lanes | ({} if cost is None else {"block_cost": cost})}
+        design = mase_hw.compile(net.eval(), data[:1], config, out=tmp_path / f"{cost}", calibration=[data])
+        places += [m["place"] for m in design.manifest["memories"] if m["words"] == 1024]
+    assert places == ["block", "lut"]
+
+
 @pytest.mark.parametrize(
     ("hardware", "kind", "field"),
     [
+        ({"memory": {"_0.weight": "ultra"}, "family": "xcup"}, UnsupportedError, "starts at zero"),
+        ({"memory": {"_0.weight": "ultra"}, "family": "xc7"}, UnsupportedError, "not among what this family has"),
+        ({"block_cost": 0}, ConfigError, "block_cost"),
         ({"implementation": {"fc": "packed"}}, ConfigError, "hardware.implementation.fc"),
         ({"memory": {"_0.wieght": "lut"}}, ConfigError, "hardware.memory._0.wieght"),
         ({"implementation": {"_0": "packed"}, "family": "ecp5"}, UnsupportedError, "hardware.implementation._0"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictInt
 from torch import fx
 
 from mase_hw.errors import ConfigError, MaseHwError, suggest
@@ -52,11 +52,17 @@ class HardwareArgs(BaseModel):
         "``tree`` (a multiplier each, sums in a tree of adders), ``chain`` (sums in the multiplier blocks), ``packed`` "
         "(output lanes share multipliers as well); the bits and the interval are the same",
     )
-    memory: dict[str, Literal["lut", "block"]] = Field(
+    memory: dict[str, Literal["lut", "block", "ultra"]] = Field(
         default_factory=dict,
         examples=[{"fc1.weight": "lut"}],
         description="where parameters are kept, by ``node.tensor``: in look-up tables or in block RAM, instead of where"
-        " they cost least for the family",
+        " they cost least for the family; ``ultra`` is refused with its reason, as large RAMs start at zero",
+    )
+    block_cost: PositiveInt | None = Field(
+        default=None,
+        examples=[235],
+        description="look-up tables that a block RAM counts for where memories are placed by cost; by default those "
+        "that hold an eighth of its data: 32 on ``xc7`` and ``xcup``",
     )
     device_id: int = Field(default=-1, description="recorded in the metadata and not used; -1 for the default device")
 

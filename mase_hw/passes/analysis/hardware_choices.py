@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from torch import fx, nn
 
 from mase_hw.catalogue import Hardware
+from mase_hw.errors import UnsupportedError
+from mase_hw.memories import FAMILIES, UNNAMED, Family
 from mase_hw.nn import Quantized
 from mase_hw.ops.products._multipliers import CHOOSES
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 
-BLOCK_COST = 34
-"""LUTs that a block RAM of 18 Kbit counts for when a memory is placed: a word of up to 64 lines costs a LUT per bit, a
-block holds 36 of them, so that a shallow memory is worth blocks only where it fills their width."""
-LUT_WORDS, BLOCK_WORDS, BLOCK_WIDTH = 64, 512, 36
+STORAGE = {"lut": "LUT", "block": "BRAM"}
+"""What MASE's metadata calls the places of memories."""
 
 
 def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: HardwareArgs) -> dict[str, Any]:
@@ -31,19 +30,15 @@ def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: 
     return {"implementation": asked, "family": args.family, "narrow": narrow}
 
 
-def storage(words: int, bits: int) -> str:
-    """Where a ROM costs less: ``BRAM`` or ``LUT``, a block counting :data:`BLOCK_COST` LUTs."""
-    luts = math.ceil(words / LUT_WORDS) * bits
-    blocks = math.ceil(words / BLOCK_WORDS) * math.ceil(bits / BLOCK_WIDTH)
-    return "BRAM" if luts > blocks * BLOCK_COST else "LUT"
-
-
 def interface(
     node: fx.Node, arguments: Mapping[str, Any], hardware: Hardware, params: Any, args: HardwareArgs
 ) -> dict[str, dict[str, Any]]:
     """What feeds every argument that is not an activation, as MASE lists it.
 
     Where a family is configured, or a place for the memory, ``registers`` says how many lie behind the memory.
+
+    Raises:
+        UnsupportedError: If a parameter is to be kept in large RAM.
     """
     found: dict[str, dict[str, Any]] = {name: {} for name in arguments if not name.startswith("data_in_")}
     ports = {port.name: port for port in hardware.ports(params)}
@@ -55,8 +50,23 @@ def interface(
         chooses = args.family in CHOOSES
         if name in ports and (asked or chooses):
             port = ports[name]
-            place = {"lut": "LUT", "block": "BRAM"}[asked] if asked else storage(port.beats, port.bits)
-            bare = 0 if place == "LUT" else 1
-            entry |= {"storage": place, "registers": bare if chooses and hardware.registers_static else 2}
+            family = FAMILIES.get(args.family, UNNAMED)
+            place = asked or family.place(port.beats, port.bits, args.block_cost)
+            if place == "ultra":
+                raise _no_contents(f"{node.name}.{name}", args.family, family)
+            bare = 0 if place == "lut" else 1
+            entry |= {"storage": STORAGE[place], "registers": bare if chooses and hardware.registers_static else 2}
         found[name] = entry
     return found
+
+
+def _no_contents(place: str, name: str, family: Family) -> UnsupportedError:
+    why = "starts at zero, so that it holds no parameters" if family.large else "is not among what this family has"
+    return UnsupportedError(
+        f"large RAM {why}",
+        node=place,
+        field=f"hardware.memory.{place}",
+        got=f"ultra, for {name or 'no family'}",
+        expected="block or lut",
+        remedy="ask for 'block', or leave the choice to the cost",
+    )

@@ -1,0 +1,109 @@
+"""What a memory takes on each family of FPGAs: look-up tables, block RAMs, large RAMs, and where it costs less.
+
+The geometry is that of the files Yosys maps memories with, in its folder ``share``: ``xilinx/brams_xc4v.txt``
+(Xilinx 7 and UltraScale+), ``xilinx/urams.txt``, ``lattice/brams_16kd.txt``, ``ice40/brams.txt``, ``ice40/spram.txt``,
+``gowin/brams.txt``. A test reads those files and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+SHARE = 8
+"""A block counts for the LUTs that hold this share of its data, an eighth, if nobody says otherwise.
+
+That is a preference and no property of a device: devices have 200 to 400 LUTs for each block RAM, a design of layers
+runs out of LUTs first all the same. With it a ROM of 64 words goes into blocks where it fills their width."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One kind of memory block.
+
+    Args:
+        shapes: Words and bits of a word, the widest first.
+        stored: Whether it has contents from the start, as a ROM needs.
+    """
+
+    shapes: tuple[tuple[int, int], ...]
+    stored: bool = True
+
+    @property
+    def bits(self) -> int:
+        """All that it holds."""
+        return max(words * bits for words, bits in self.shapes)
+
+    @property
+    def data(self) -> int:
+        """Bits that it holds without those for parity: in its narrowest shape."""
+        words, bits = self.shapes[-1]
+        return words * bits
+
+    def count(self, words: int, bits: int) -> int:
+        """Blocks that a memory of so many words takes, all in the shape that needs the fewest."""
+        return min(ceil(words / deep) * ceil(bits / wide) for deep, wide in self.shapes)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Memories of a family.
+
+    Args:
+        rom_words: Words of a ROM of which a LUT holds one bit.
+        ram_words: The same of a memory that is written.
+        block: The block RAM.
+        large: Larger blocks beside it, if the family has any.
+    """
+
+    rom_words: int
+    ram_words: int
+    block: Block
+    large: Block | None = None
+
+    @property
+    def block_cost(self) -> int:
+        """LUTs that a block RAM counts for if nobody says otherwise; see :data:`SHARE`."""
+        return self.block.data // SHARE // self.rom_words
+
+    def luts(self, words: int, bits: int) -> int:
+        """LUTs that a ROM takes: a short one has bits that are the same, whatever it holds."""
+        return ceil(words / self.rom_words) * min(bits, 1 << min(words, 32))
+
+    def place(self, words: int, bits: int, block_cost: int | None = None) -> str:
+        """Where a ROM costs less.
+
+        Args:
+            words: Its depth.
+            bits: Of a word.
+            block_cost: LUTs that a block RAM counts for, instead of :attr:`block_cost`.
+
+        Returns:
+            ``block`` or ``lut``. Large RAMs are not considered: none of these families fills them with contents.
+        """
+        cost = self.block_cost if block_cost is None else block_cost
+        return "block" if self.luts(words, bits) > self.block.count(words, bits) * cost else "lut"
+
+
+def _halved(words: int, bits: int, narrowest: int = 1) -> tuple[tuple[int, int], ...]:
+    """Shapes of one block: twice the words, half the bits of a word, without those for parity below a byte."""
+    shapes = [(words, bits)]
+    while shapes[-1][1] > narrowest:
+        deep, wide = shapes[-1]
+        shapes.append((2 * deep, wide // 2))
+    return tuple(shapes)
+
+
+_KBIT18 = Block(_halved(512, 36))
+"""RAMB18 of Xilinx, DP16KD of ECP5 and the BSRAM of Gowin: 512 x 36 to 16384 x 1."""
+FAMILIES: Mapping[str, Family] = {
+    "xc7": Family(64, 32, _KBIT18),
+    "xcup": Family(64, 32, _KBIT18, Block(((2048, 144), (4096, 72)), stored=False)),
+    "ecp5": Family(16, 16, _KBIT18),
+    "ice40": Family(16, 1, Block(_halved(256, 16, 2)), Block(((16384, 16),), stored=False)),
+    "gowin": Family(16, 16, _KBIT18),
+}
+"""By the names of ``mase-hw synth``."""
+UNNAMED = FAMILIES["xc7"]
+"""What is estimated with where no family is named."""
