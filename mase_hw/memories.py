@@ -11,12 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-SHARE = 8
-"""A block counts for the LUTs that hold this share of its data, an eighth, if nobody says otherwise.
-
-That is a preference and no property of a device: devices have 200 to 400 LUTs for each block RAM, a design of layers
-runs out of LUTs first all the same. With it a ROM of 64 words goes into blocks where it fills their width."""
-
 
 @dataclass(frozen=True)
 class Block:
@@ -36,10 +30,14 @@ class Block:
         return max(words * bits for words, bits in self.shapes)
 
     @property
-    def data(self) -> int:
-        """Bits that it holds without those for parity: in its narrowest shape."""
-        words, bits = self.shapes[-1]
-        return words * bits
+    def cost(self) -> int:
+        """LUTs that it counts for if nobody says otherwise: one for each bit of its widest word but those for parity.
+
+        That is a preference and no property of a device: devices have 200 to 400 LUTs for each block RAM, but a design
+        of layers runs out of LUTs first. With it a shallow memory is worth blocks where it fills their width.
+        """
+        bits = self.shapes[0][1]
+        return bits - (bits // 9 if bits % 9 == 0 else 0)
 
     def count(self, words: int, bits: int) -> int:
         """Blocks that a memory of so many words takes, all in the shape that needs the fewest."""
@@ -55,17 +53,15 @@ class Family:
         ram_words: The same of a memory that is written.
         block: The block RAM.
         large: Larger blocks beside it, if the family has any.
+        behind: Registers behind a ROM in a block whose reader has registers of its own: that of the block's read, and
+            perhaps one that the block has behind it; 0 if this was not looked into.
     """
 
     rom_words: int
     ram_words: int
     block: Block
     large: Block | None = None
-
-    @property
-    def block_cost(self) -> int:
-        """LUTs that a block RAM counts for if nobody says otherwise; see :data:`SHARE`."""
-        return self.block.data // SHARE // self.rom_words
+    behind: int = 0
 
     def luts(self, words: int, bits: int) -> int:
         """LUTs that a ROM takes: a short one has bits that are the same, whatever it holds."""
@@ -77,12 +73,12 @@ class Family:
         Args:
             words: Its depth.
             bits: Of a word.
-            block_cost: LUTs that a block RAM counts for, instead of :attr:`block_cost`.
+            block_cost: LUTs that a block RAM counts for, instead of :attr:`Block.cost`.
 
         Returns:
             ``block`` or ``lut``. Large RAMs are not considered: none of these families fills them with contents.
         """
-        cost = self.block_cost if block_cost is None else block_cost
+        cost = self.block.cost if block_cost is None else block_cost
         return "block" if self.luts(words, bits) > self.block.count(words, bits) * cost else "lut"
 
 
@@ -98,9 +94,9 @@ def _halved(words: int, bits: int, narrowest: int = 1) -> tuple[tuple[int, int],
 _KBIT18 = Block(_halved(512, 36))
 """RAMB18 of Xilinx, DP16KD of ECP5 and the BSRAM of Gowin: 512 x 36 to 16384 x 1."""
 FAMILIES: Mapping[str, Family] = {
-    "xc7": Family(64, 32, _KBIT18),
-    "xcup": Family(64, 32, _KBIT18, Block(((2048, 144), (4096, 72)), stored=False)),
-    "ecp5": Family(16, 16, _KBIT18),
+    "xc7": Family(64, 32, _KBIT18, behind=1),
+    "xcup": Family(64, 32, _KBIT18, Block(((2048, 144), (4096, 72)), stored=False), behind=1),
+    "ecp5": Family(16, 16, _KBIT18, behind=2),
     "ice40": Family(16, 1, Block(_halved(256, 16, 2)), Block(((16384, 16),), stored=False)),
     "gowin": Family(16, 16, _KBIT18),
 }

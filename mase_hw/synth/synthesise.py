@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.design.design import Design
-from mase_hw.emit.pack_ecp5 import pack_multipliers
+from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
 from mase_hw.regress.job import write_json
@@ -174,7 +174,7 @@ class _Run:
             run_yosys(commands, self.work, "map.log", self.tell)
             path = self.work / "netlist.json"
             netlist = json.loads(path.read_text(encoding="utf-8"))
-            write_json(self.work / "packed.json", pack_multipliers(netlist))
+            write_json(self.work / "packed.json", pack(netlist))
             path.write_text(json.dumps(netlist), encoding="utf-8")
             run_yosys(["read_json netlist.json", *written], self.work, "pack.log", self.tell)
 

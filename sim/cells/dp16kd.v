@@ -5,8 +5,8 @@
 // Yosys ships this cell without content. This model is ours, written from how Yosys's own mapping
 // (lattice/brams_16kd.txt, brams_map_16kd.v) uses it; it is not the vendor's and was not compared
 // with a device. Both ports in all widths, 36 bits as one write port A and one read port B, initial
-// contents, write modes, synchronous reset. Output registers, asynchronous reset and chip selects
-// stop the simulation. A read of what the other port writes in the same cycle gives the old word.
+// contents, write modes, synchronous reset, output registers that are not reset (those of a word of
+// 36 bits are enabled by port B). Asynchronous reset and chip selects stop the simulation. A read of what the other port writes in the same cycle gives the old word.
 module DP16KD (
     input DIA17, DIA16, DIA15, DIA14, DIA13, DIA12, DIA11, DIA10, DIA9, DIA8, DIA7, DIA6, DIA5, DIA4, DIA3, DIA2, DIA1, DIA0,
     input DIB17, DIB16, DIB15, DIB14, DIB13, DIB12, DIB11, DIB10, DIB9, DIB8, DIB7, DIB6, DIB5, DIB4, DIB3, DIB2, DIB1, DIB0,
@@ -105,20 +105,32 @@ module DP16KD (
   );
 
   // As one port of 36 bits the lower half leaves at A.
-  wire [17:0] do_a = (DATA_WIDTH_B == 36) ? out_b[17:0] : out_a[17:0];
-  wire [17:0] do_b = (DATA_WIDTH_B == 36) ? out_b[35:18] : out_b[17:0];
+  wire [17:0] read_a = (DATA_WIDTH_B == 36) ? out_b[17:0] : out_a[17:0];
+  wire [17:0] read_b = (DATA_WIDTH_B == 36) ? out_b[35:18] : out_b[17:0];
+  wire clk_a = (DATA_WIDTH_B == 36) ? CLKB ^ (CLKBMUX == "INV") : CLKA ^ (CLKAMUX == "INV");
+  wire clk_b = CLKB ^ (CLKBMUX == "INV");
+  wire oce_a = (DATA_WIDTH_B == 36) ? OCEB : OCEA;
+  reg [17:0] held_a, held_b;
+  always @(posedge clk_a) if (oce_a) held_a <= read_a;
+  always @(posedge clk_b) if (OCEB) held_b <= read_b;
+  wire [17:0] do_a = (REGMODE_A == "OUTREG") ? held_a : read_a;
+  wire [17:0] do_b = (REGMODE_B == "OUTREG") ? held_b : read_b;
   assign {DOA17, DOA16, DOA15, DOA14, DOA13, DOA12, DOA11, DOA10, DOA9, DOA8, DOA7, DOA6, DOA5, DOA4, DOA3, DOA2, DOA1, DOA0} = do_a;
   assign {DOB17, DOB16, DOB15, DOB14, DOB13, DOB12, DOB11, DOB10, DOB9, DOB8, DOB7, DOB6, DOB5, DOB4, DOB3, DOB2, DOB1, DOB0} = do_b;
 
   initial begin
-    if (REGMODE_A != "NOREG" || REGMODE_B != "NOREG" ||
-        CSDECODE_A != "0b000" || CSDECODE_B != "0b000") begin
-      $fatal(1, "DP16KD: output registers and chip selects are not modelled");
+    held_a = 0;
+    held_b = 0;
+    if (CSDECODE_A != "0b000" || CSDECODE_B != "0b000") begin
+      $fatal(1, "DP16KD: chip selects are not modelled");
     end
   end
   always @* begin
     if (RESETMODE != "SYNC" && (RSTA || RSTB)) begin
       $fatal(1, "DP16KD: an asynchronous reset is not modelled");
+    end
+    if ((REGMODE_A != "NOREG" && RSTA) || (REGMODE_B != "NOREG" && RSTB)) begin
+      $fatal(1, "DP16KD: the reset of an output register is not modelled");
     end
   end
 endmodule

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from mase_hw.emit.pack_ecp5 import pack_multipliers
+from mase_hw.emit.pack_ecp5 import pack
 
 CLK, OTHER_CLK, RESET, ENABLE = 2, 3, 4, 5
 WIDTH = 3
 D_A, Q_A, D_B, Q_B, P, Q_P = 10, 20, 30, 40, 50, 60
+MULTIPLIER = {"multipliers": 1, "operands": 2, "products": 1, "memories": 0, "outputs": 0, "flipflops": 12}
 
 
 def flipflop(d: int, q: int, clk: int = CLK, **pins: int) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def netlist() -> dict[str, Any]:
 
 def test_all_registers_move() -> None:
     design = netlist()
-    assert pack_multipliers(design) == {"multipliers": 1, "operands": 2, "products": 1, "flipflops": 12}
+    assert pack(design) == MULTIPLIER
     cells = design["modules"]["m"]["cells"]
     assert list(cells) == ["mult"]
     pins, modes = cells["mult"]["connections"], cells["mult"]["parameters"]
@@ -63,7 +64,7 @@ def test_all_registers_move() -> None:
 def test_a_shared_operand_keeps_its_register() -> None:
     design = netlist()
     design["modules"]["m"]["ports"]["copy"] = {"direction": "output", "bits": [Q_A]}
-    assert pack_multipliers(design)["operands"] == 2
+    assert pack(design)["operands"] == 2
     assert "a0" in design["modules"]["m"]["cells"], "somebody else reads it"
     assert "a1" not in design["modules"]["m"]["cells"]
 
@@ -85,7 +86,7 @@ def test_what_is_not_plain_stays(what: str) -> None:
     cell["connections"] |= pins
     cell["port_directions"] |= dict.fromkeys(pins, "input")
     cell["parameters"]["CEMUX"] = "CE" if "CE" in pins else "1"
-    found = pack_multipliers(design)
+    found = pack(design)
     assert (found["operands"], found["products"]) == (operands, products)
     assert name in design["modules"]["m"]["cells"]
 
@@ -93,7 +94,7 @@ def test_what_is_not_plain_stays(what: str) -> None:
 def test_a_product_that_is_read_elsewhere_stays() -> None:
     design = netlist()
     design["modules"]["m"]["cells"]["spy"] = flipflop(P + 3, 90)
-    assert pack_multipliers(design)["products"] == 0
+    assert pack(design)["products"] == 0
 
 
 def test_an_operand_without_a_register_stays() -> None:
@@ -101,6 +102,64 @@ def test_an_operand_without_a_register_stays() -> None:
     cells = design["modules"]["m"]["cells"]
     del cells["a2"]
     before = copy.deepcopy({pin: bits for pin, bits in cells["mult"]["connections"].items() if pin[0] == "A"})
-    found = pack_multipliers(design)
+    found = pack(design)
     assert found["operands"] == 1
     assert {pin: bits for pin, bits in cells["mult"]["connections"].items() if pin[0] == "A"} == before
+
+
+DO, Q_DO = 200, 300
+
+
+def memory(width: int, **pins: int) -> dict[str, Any]:
+    """A block RAM of one word, and an enabled flip-flop behind each bit: at port A, or at both."""
+    used = [f"DO{'A' if i < 18 else 'B'}{i % 18}" for i in range(width)]
+    connections: dict[str, list[Any]] = {pin: [DO + i] for i, pin in enumerate(used)}
+    for side in "AB":
+        connections |= {f"CLK{side}": [CLK], f"OCE{side}": ["1"], f"RST{side}": ["0"]}
+    wide = format(36 if width > 18 else 18, "032b")
+    parameters = {"DATA_WIDTH_A": wide, "DATA_WIDTH_B": wide, "REGMODE_A": "NOREG", "REGMODE_B": "NOREG"}
+    parameters |= {"RESETMODE": "SYNC", "CLKAMUX": "CLKA", "CLKBMUX": "CLKB"}
+    directions = {pin: "output" if pin.startswith("DO") else "input" for pin in connections}
+    ram = {"type": "DP16KD", "parameters": parameters, "port_directions": directions, "connections": connections}
+    cells = {"ram": ram, **{f"q{i}": flipflop(DO + i, Q_DO + i, CE=ENABLE, **pins) for i in range(width)}}
+    ports = {"q": {"direction": "output", "bits": [Q_DO + i for i in range(width)]}}
+    return {"modules": {"m": {"ports": ports, "cells": cells}}}
+
+
+@pytest.mark.parametrize(("width", "sides"), [(9, "A"), (20, "AB")])
+def test_registers_behind_a_block_ram_move(width: int, sides: str) -> None:
+    design = memory(width)
+    found = pack(design)
+    assert (found["memories"], found["outputs"], found["flipflops"]) == (1, 1, width)
+    cells = design["modules"]["m"]["cells"]
+    assert list(cells) == ["ram"]
+    pins, modes = cells["ram"]["connections"], cells["ram"]["parameters"]
+    assert [bit for pin, bit in pins.items() if pin.startswith("DO")] == [[Q_DO + i] for i in range(width)]
+    assert {side for side in "AB" if modes[f"REGMODE_{side}"] == "OUTREG"} == set(sides)
+    assert {side for side in "AB" if pins[f"OCE{side}"] == [ENABLE]} == set(sides)
+
+
+STAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "reset": ("q1", {"LSR": [RESET]}),
+    "other_enable": ("q1", {"CE": [RESET]}),
+    "other_clock": ("q1", {"CLK": [OTHER_CLK]}),
+    "clock_of_the_block": ("ram", {"CLKB": [OTHER_CLK]}),
+    "reset_of_the_block": ("ram", {"RSTB": [RESET]}),
+}
+
+
+@pytest.mark.parametrize("what", STAYS)
+def test_registers_behind_a_block_ram_stay(what: str) -> None:
+    name, pins = STAYS[what]
+    design = memory(20)
+    cells = design["modules"]["m"]["cells"]
+    cells[name]["connections"] |= pins
+    before = copy.deepcopy(cells)
+    assert pack(design)["outputs"] == 0
+    assert cells == before
+
+
+def test_an_output_that_is_read_at_once_stays() -> None:
+    design = memory(9)
+    design["modules"]["m"]["ports"]["spy"] = {"direction": "output", "bits": [DO + 3]}
+    assert pack(design)["outputs"] == 0

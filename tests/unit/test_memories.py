@@ -83,12 +83,13 @@ def test_counts(family: str) -> None:
 
 def test_places() -> None:
     xc7, ecp5 = FAMILIES["xc7"], FAMILIES["ecp5"]
-    assert (xc7.block_cost, ecp5.block_cost, FAMILIES["ice40"].block_cost) == (32, 128, 32)
+    assert (xc7.block.cost, ecp5.block.cost, FAMILIES["ice40"].block.cost) == (32, 32, 16)
     # One block of 4096 x 4 holds what takes 128 LUTs, though it is deeper than the widest shape.
     assert xc7.place(2048, 4) == "block" and xc7.block.count(2048, 4) == 1
     assert xc7.place(64, 512) == "block" and xc7.place(64, 512, 200) == "lut"
     assert xc7.place(64, 8) == xc7.place(8, 64) == "lut"
-    assert ecp5.place(64, 512) == "block" and ecp5.place(8, 512) == "lut"
+    assert ecp5.place(64, 512) == "block" and ecp5.place(64, 256) == "block"
+    assert ecp5.place(8, 120) == "lut" and ecp5.place(40, 9) == "lut"
     # A line more than a block holds: two blocks, which 33 LUTs are not worth.
     assert xc7.place(2049, 1, 16) == "block" and xc7.place(16385, 1, 200) == "lut"
     # Four lines of any width make sixteen LUTs at most.

@@ -61,8 +61,8 @@ class HardwareArgs(BaseModel):
     block_cost: PositiveInt | None = Field(
         default=None,
         examples=[235],
-        description="look-up tables that a block RAM counts for where memories are placed by cost; by default those "
-        "that hold an eighth of its data: 32 on ``xc7`` and ``xcup``",
+        description="look-up tables that a block RAM counts for where memories are placed by cost; by default one for "
+        "each bit of its widest word but those for parity, which is 32 for blocks of 18 Kbit",
     )
     device_id: int = Field(default=-1, description="recorded in the metadata and not used; -1 for the default device")
 

@@ -11,7 +11,6 @@ from mase_hw.catalogue import Hardware
 from mase_hw.errors import UnsupportedError
 from mase_hw.memories import FAMILIES, UNNAMED, Family
 from mase_hw.nn import Quantized
-from mase_hw.ops.products._multipliers import CHOOSES
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 
 STORAGE = {"lut": "LUT", "block": "BRAM"}
@@ -47,14 +46,14 @@ def interface(
             continue
         entry: dict[str, Any] = {"storage": "BRAM", "transpose": False}
         asked = args.memory.get(f"{node.name}.{name}")
-        chooses = args.family in CHOOSES
+        family = FAMILIES.get(args.family, UNNAMED)
+        chooses = bool(args.family) and family.behind > 0
         if name in ports and (asked or chooses):
             port = ports[name]
-            family = FAMILIES.get(args.family, UNNAMED)
             place = asked or family.place(port.beats, port.bits, args.block_cost)
             if place == "ultra":
                 raise _no_contents(f"{node.name}.{name}", args.family, family)
-            bare = 0 if place == "lut" else 1
+            bare = 0 if place == "lut" else family.behind
             entry |= {"storage": STORAGE[place], "registers": bare if chooses and hardware.registers_static else 2}
         found[name] = entry
     return found
