@@ -57,7 +57,9 @@ class _Module:
         free = modes.get("LSRMUX", "LSR") == "LSR" and pins.get("LSR", ["0"]) == ["0"]
         if not free or modes.get("CLKMUX", "CLK") != "CLK" or isinstance(pins["CLK"][0], str):
             return None
-        bit: int | str = pins.get("CE", ["1"])[0] if modes.get("CEMUX", "1") == "CE" else modes.get("CEMUX", "1")
+        # Yosys writes a string of digits with a space behind it.
+        mode: str = modes.get("CEMUX", "1").strip()
+        bit: int | str = pins.get("CE", ["1"])[0] if mode == "CE" else mode
         return bit if isinstance(bit, int) or bit == "1" else None
 
     def clocks(self, names: Iterable[str]) -> set[int]:
@@ -139,8 +141,8 @@ def _pack_output(module: _Module, name: str, sides: str, done: dict[str, int]) -
     if not moved or any(modes.get(f"REGMODE_{side}", "NOREG") != "NOREG" for side in sides):
         return
     enables = {module.enable(register) for register in moved.values()}
-    resets = {modes.get("RESETMODE"), *(pins.get(f"RST{side}", ["0"])[0] for side in sides)}
-    if len(enables) != 1 or None in enables or resets != {"SYNC", "0"}:
+    resets = {pins.get(f"RST{side}", ["0"])[0] for side in sides}
+    if len(enables) != 1 or None in enables or resets != {"0"}:
         return
     if module.clocks(moved.values()) != {pins[f"CLK{port}"][0]} or modes.get(f"CLK{port}MUX") != f"CLK{port}":
         return

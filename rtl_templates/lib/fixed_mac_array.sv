@@ -126,17 +126,17 @@ module fixed_mac_array #(
   localparam int MaxShift = (HAS_SHIFT != 0) ? (1 << SHIFT_WIDTH) - 1 : 0;
   localparam int InitW = BIAS_WIDTH + ((BIAS_SIGNED != 0) ? 0 : 1) + BiasShift;
 
-  // ---- Rounding adds half an output LSB. Where chains can share it out, or there is no bias to
-  // which it would have to be added, sums start with it instead of being rounded at the end
-  // (fixed_mac_lane). Sums of products of two signed numbers leave room for it.
+  // ---- Rounding adds half an output LSB: sums start with it instead of being rounded at the end
+  // (fixed_mac_lane). Chains share it out, or it is added to the bias before that is needed.
+  // Sums of products of two signed numbers leave room for it.
   localparam int Drop = AccFrac - OUT_FRAC;
   localparam int PlainW = ProductW + $clog2(N) + DotShift + MaxShift + $clog2(RUN);
-  localparam bit CanHalf = ROUNDING <= 1 && Drop > 0 && Drop < PlainW - 1;
+  localparam bit Half = ROUNDING <= 1 && Drop > 0 && Drop < PlainW - 1;
   localparam int Starts = RUN * Chains;  // chains of a run
   localparam int HalfBit = Drop - 1 - DotShift;  // of a dot product
   localparam int Share = (HalfBit >= 0 && HalfBit < ProductW - 2 && HalfBit < 31) ?
                          (1 << HalfBit) / Starts : 0;
-  localparam bit Shared = CanHalf && CHAIN > 0 && HAS_SHIFT == 0 && SHORTEST == RUN && Share > 0 &&
+  localparam bit Shared = Half && CHAIN > 0 && HAS_SHIFT == 0 && SHORTEST == RUN && Share > 0 &&
                           Share * Starts == (1 << HalfBit);
 
   // ---- Fields of lanes that share multipliers. The extremes of a chain's sum, and what it starts
@@ -153,7 +153,6 @@ module fixed_mac_array #(
   localparam bit ShareFits = PACKED == 1 || High + longint'(Share) <= FieldHigh;
   localparam int Start = (Shared && ShareFits) ? Share :
                          (PACKED == 1 || High <= FieldHigh) ? 0 : -1;
-  localparam bit Half = CanHalf && CHAIN > 0 && (Start > 0 || HAS_BIAS == 0);
   if (PACKED > 1 && (High + longint'(Start) > FieldHigh || Low + longint'(Start) < -FieldHigh - 1))
   begin : g_bad_spacing
     // Refuses PACKED=2, CHAIN=1, SPACING=14
@@ -256,36 +255,36 @@ module fixed_mac_array #(
     last_pipe_q  <= {last_pipe_q[TermLatency-2:0], last};
   end
 
-  // ---- Bias beside the terms.
+  // ---- What sums start with, beside the terms: the bias and the half.
   logic [LANES-1:0][AccW-1:0] init;
 
   if (HAS_BIAS == 0) begin : g_no_bias
     unread u_unread (.unused(&{bias, bias_valid}));
     assign init = {LANES{InitHalf}};
   end else begin : g_bias
-    logic [LANES-1:0][BIAS_WIDTH-1:0] bias_q;
+    logic [LANES-1:0][BIAS_WIDTH-1:0] given;
+    logic [LANES-1:0][AccW-1:0] start;
+    for (genvar o = 0; o < LANES; o++) begin : g_lane
+      logic sign;
+      assign sign     = BIAS_SIGNED != 0 && given[o][BIAS_WIDTH-1];
+      assign start[o] = (AccW'(signed'({sign, given[o]})) <<< BiasShift) + InitHalf;
+    end
     if (SHORTEST >= TermLatency) begin : g_hold
       // The next bias comes no sooner than this one is used: one register does.
+      assign given = bias;
       always_ff @(posedge clk) begin
         if (issue && first_q) begin
-          bias_q <= bias;
+          init <= start;
         end
       end
     end else begin : g_delay
-      logic [TermLatency-1:0][LANES-1:0][BIAS_WIDTH-1:0] pipe_q;
+      localparam int DelayW = (TermLatency - 1) * LANES * BIAS_WIDTH;
+      logic [TermLatency-2:0][LANES-1:0][BIAS_WIDTH-1:0] pipe_q;
+      assign given = pipe_q[TermLatency-2];
       always_ff @(posedge clk) begin
-        pipe_q <= {pipe_q[TermLatency-2:0], bias};
+        pipe_q <= DelayW'({pipe_q, bias});
+        init   <= start;
       end
-      assign bias_q = pipe_q[TermLatency-1];
-    end
-    for (genvar o = 0; o < LANES; o++) begin : g_lane
-      logic signed [AccW-1:0] extended;
-      if (BIAS_SIGNED != 0) begin : g_signed
-        assign extended = AccW'(signed'(bias_q[o]));
-      end else begin : g_unsigned
-        assign extended = AccW'(signed'({1'b0, bias_q[o]}));
-      end
-      assign init[o] = (extended <<< BiasShift) + signed'(InitHalf);
     end
   end
 

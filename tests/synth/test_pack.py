@@ -16,7 +16,8 @@ MULTIPLIER = {"multipliers": 1, "operands": 2, "products": 1, "memories": 0, "ou
 
 
 def flipflop(d: int, q: int, clk: int = CLK, **pins: int) -> dict[str, Any]:
-    parameters = {"CEMUX": "CE" if "CE" in pins else "1", "LSRMUX": "LSR", "CLKMUX": "CLK"}
+    """As Yosys writes it: a string of digits with a space behind it."""
+    parameters = {"CEMUX": "CE" if "CE" in pins else "1 ", "LSRMUX": "LSR", "CLKMUX": "CLK"}
     connections = {"CLK": [clk], "DI": [d], "Q": [q], "LSR": ["0"], **{pin: [bit] for pin, bit in pins.items()}}
     directions = {pin: "output" if pin == "Q" else "input" for pin in connections}
     return {
@@ -118,7 +119,7 @@ def memory(width: int, **pins: int) -> dict[str, Any]:
         connections |= {f"CLK{side}": [CLK], f"OCE{side}": ["1"], f"RST{side}": ["0"]}
     wide = format(36 if width > 18 else 18, "032b")
     parameters = {"DATA_WIDTH_A": wide, "DATA_WIDTH_B": wide, "REGMODE_A": "NOREG", "REGMODE_B": "NOREG"}
-    parameters |= {"RESETMODE": "SYNC", "CLKAMUX": "CLKA", "CLKBMUX": "CLKB"}
+    parameters |= {"RESETMODE": "ASYNC", "CLKAMUX": "CLKA", "CLKBMUX": "CLKB"}
     directions = {pin: "output" if pin.startswith("DO") else "input" for pin in connections}
     ram = {"type": "DP16KD", "parameters": parameters, "port_directions": directions, "connections": connections}
     cells = {"ram": ram, **{f"q{i}": flipflop(DO + i, Q_DO + i, CE=ENABLE, **pins) for i in range(width)}}
