@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from mase_hw.memories import UNNAMED
@@ -42,8 +43,7 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
         ff += logic
     for memory in manifest["memories"]:
         words, bits = int(memory["words"]), int(memory["bits"])
-        blocks = UNNAMED.block.count(words, bits) if "place" in memory else block_rams(words, bits)
-        blocks = 0 if memory.get("place") == "lut" else blocks
+        blocks = memory_blocks(memory)
         bram += blocks
         different = min(bits, 1 << min(words, 32))  # bits of a short table that are not the same anyhow
         lut += 0 if blocks else UNNAMED.luts(words, bits)
@@ -54,6 +54,24 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
         bram += blocks
         lut += 0 if blocks else math.ceil(int(fifo["depth"]) / UNNAMED.ram_words) * int(fifo["bits"])
     return {"lut": round(lut), "ff": round(ff), "dsp": dsp, "bram": bram}
+
+
+def memory_blocks(memory: Mapping[str, Any]) -> int:
+    """Block RAMs of 18 Kbit that an entry ``memories`` of a manifest is estimated to take, where it is to be."""
+    words, bits = int(memory["words"]), int(memory["bits"])
+    if "place" not in memory:
+        return block_rams(words, bits)
+    return UNNAMED.block.count(words, bits) if memory["place"] == "block" else 0
+
+
+def filled(manifest: Mapping[str, Any]) -> float | None:
+    """The share of the estimated block RAMs' bits that parameters, tables and FIFOs use; None if there are none."""
+    found = [(memory_blocks(m), int(m["words"]) * int(m["bits"])) for m in manifest["memories"]]
+    for fifo in manifest["fifos"]:
+        words, bits = int(fifo["depth"]), int(fifo["bits"])
+        found.append((block_rams(words, bits), words * bits))
+    blocks = sum(number for number, _ in found)
+    return sum(bits for number, bits in found if number) / (blocks * BLOCK_BITS) if blocks else None
 
 
 def block_rams(words: int, bits: int) -> int:

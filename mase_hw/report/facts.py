@@ -9,7 +9,7 @@ from typing import Any
 
 from mase_hw._version import __version__
 from mase_hw.catalogue import default_catalogue
-from mase_hw.emit.estimate import BASIS, BLOCK_BITS, block_rams, estimate
+from mase_hw.emit.estimate import BASIS, BLOCK_BITS, estimate, filled, memory_blocks
 from mase_hw.emit.schedule import Schedule, Timeline, predict
 from mase_hw.errors import CatalogueError, GraphError
 from mase_hw.ir import MaseGraph
@@ -60,7 +60,13 @@ def facts(
         "ports": manifest["ports"],
         "timing": manifest["timing"],
         "instances": [_instance(entry, manifest) for entry in manifest["instances"]],
-        "area": {"estimate": estimated, "basis": BASIS, "mapped": mapped, "memories": _memories(manifest, mapped)},
+        "area": {
+            "estimate": estimated,
+            "basis": BASIS,
+            "mapped": mapped,
+            "memories": _memories(manifest, mapped),
+            "filled": filled(manifest),
+        },
         "buffers": buffers(played, manifest["fifos"]),
         "simulations": played,
         "evaluations": [dict(each) for each in evaluated],
@@ -107,7 +113,7 @@ def _memories(manifest: Mapping[str, Any], mapped: list[dict[str, Any]]) -> list
     found = []
     for memory in manifest["memories"]:
         words, bits = int(memory["words"]), int(memory["bits"])
-        blocks = block_rams(words, bits)
+        blocks = memory_blocks(memory)
         places = {
             f"{report['target']}: {each['place']}"
             for report in mapped

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from mase_hw.errors import ToolError
 from mase_hw.synth.elaborate import Elaborated, instance_of
-from mase_hw.synth.targets import COLUMNS, LATCHES, Counts, Target
+from mase_hw.synth.targets import COLUMNS, LATCHES, TARGETS, Counts, Target
 
 _MAPPED = re.compile(r"^mapping memory (\S+) via (\S+)", re.MULTILINE)
 _LOGIC = re.compile(r"^using FF mapping for memory (\S+)", re.MULTILINE)
@@ -95,9 +95,15 @@ class Report:
         """Whether place and route, if it ran, met its frequency."""
         return self.place is None or bool(self.place["mhz"] >= self.place["target_mhz"])
 
+    @property
+    def filled(self) -> float | None:
+        """The share of the block RAMs' bits that memories use; None without any."""
+        there = self.total["bram"] * TARGETS[self.target].block_bits
+        return sum(m.words * m.width for m in self.memories if m.place == "block RAM") / there if there else None
+
     def to_json(self) -> dict[str, Any]:
         """JSON types; the same run gives the same."""
-        return asdict(self)
+        return {**asdict(self), "filled": self.filled}
 
     def text(self) -> str:
         """Tables for people."""
@@ -105,6 +111,8 @@ class Report:
         console.print(self._use())
         if self.memories:
             console.print(self._memories())
+        if self.filled is not None:
+            console.print(f"memories fill {self.filled:.1%} of {self.total['bram']} block RAMs", highlight=False)
         for warning in self.warnings:
             console.print(f"warning: {warning}", highlight=False, markup=False)
         if self.replay:

@@ -13,7 +13,7 @@ from mase_hw.emit.yosys import MAPPERS
 from mase_hw.synth.checks import check_elaborated
 from mase_hw.synth.elaborate import Elaborated, read_elaborated
 from mase_hw.synth.replay import model_files, without_model
-from mase_hw.synth.report import read_memories
+from mase_hw.synth.report import MappedMemory, Report, read_memories
 from mase_hw.synth.targets import TARGETS
 from mase_hw.synth.tools import run_yosys
 
@@ -96,6 +96,15 @@ def test_large_memories_become_block_ram(family: str, root: Path, tmp_path: Path
 def cell_types(folder: Path) -> set[str]:
     """The vendor's cells of the mapped design."""
     return set(re.findall(r"^ +\d+ +([A-Z]\w+)$", (folder / "m.stat").read_text(), re.MULTILINE))
+
+
+def test_filled_blocks() -> None:
+    memories = [MappedMemory("u", "a", 512, 36, "block RAM"), MappedMemory("u", "b", 64, 32, "logic")]
+    total = dict.fromkeys(("lut", "ff", "carry", "dsp", "lutram"), 0) | {"bram": 2}
+    report = Report("top", "ecp5", "", [], total, {}, memories)
+    assert report.filled == report.to_json()["filled"] == 0.5
+    assert "memories fill 50.0% of 2 block RAMs" in report.text()
+    assert Report("top", "generic", "", [], {**total, "bram": 0}, {}, memories).filled is None
 
 
 def test_our_models_are_complete() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mase_hw.emit.estimate import filled
 from mase_hw.memories import FAMILIES, Block
 from mase_hw.ops.products import _multipliers
 
@@ -94,3 +95,17 @@ def test_places() -> None:
     assert xc7.place(2049, 1, 16) == "block" and xc7.place(16385, 1, 200) == "lut"
     # Four lines of any width make sixteen LUTs at most.
     assert xc7.luts(4, 512) == 16 and xc7.place(4, 512) == "lut"
+
+
+def test_filled_blocks() -> None:
+    def share(memories: list[tuple[int, int, str]], fifos: tuple[tuple[int, int], ...] = ()) -> float | None:
+        entries: list[dict[str, object]] = [
+            {"words": words, "bits": bits} | ({"place": place} if place else {}) for words, bits, place in memories
+        ]
+        return filled({"memories": entries, "fifos": [{"depth": depth, "bits": bits} for depth, bits in fifos]})
+
+    assert share([(512, 36, "block")]) == 1.0
+    assert share([(64, 512, "block"), (512, 36, "lut")]) == 64 * 512 / (15 * 18 * 1024)
+    # A tool puts 64 words into LUTs if nobody says otherwise, and 280 into a block.
+    assert share([(64, 512, "")]) is None
+    assert share([(64, 512, ""), (1024, 9, "")], ((280, 32), (8, 32))) == (1024 * 9 + 280 * 32) / (2 * 18 * 1024)
