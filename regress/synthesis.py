@@ -54,11 +54,12 @@ def conv(channels: int, filters: int, lanes_in: int, lanes_out: int) -> Made:
     return net, frames(channels, 6, 6), {"hardware": {"parallelism": {"_0": lanes}}}
 
 
-def digits() -> Made:
+def digits(family: str = "") -> Made:
     """The digits MLP at its default folding, with random parameters: how long it was trained is not the question."""
     net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     folding = tomllib.loads(DIGITS.read_text(encoding="utf-8"))["hardware"]["parallelism"]
-    return net, frames(64), {"hardware": {"parallelism": {f"_{2 * i}": folding[f"fc{i + 1}"] for i in range(3)}}}
+    lanes = {f"_{2 * i}": folding[f"fc{i + 1}"] for i in range(3)}
+    return net, frames(64), {"hardware": {"parallelism": lanes, "family": family}}
 
 
 def softmax(size: int) -> Made:
@@ -96,6 +97,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "conv_4x4_2x2": lambda: conv(4, 4, 2, 2),
     "conv_4x8_4x4": lambda: conv(4, 8, 4, 4),
     "digits_mlp": digits,
+    "digits_mlp_ecp5": lambda: digits("ecp5"),
     "softmax_64": lambda: softmax(64),
     **{f"{name}_block{target}": partial(block, name) for name in KINDS for target in ("", "_ecp5")},
     "linear_64x64_8x8_packed": packed,

@@ -127,8 +127,8 @@ module fixed_mac_array #(
   localparam int InitW = BIAS_WIDTH + ((BIAS_SIGNED != 0) ? 0 : 1) + BiasShift;
 
   // ---- Rounding adds half an output LSB: sums start with it instead of being rounded at the end
-  // (fixed_mac_lane). Chains share it out, or it is added to the bias before that is needed.
-  // Sums of products of two signed numbers leave room for it.
+  // (fixed_mac_lane). Chains share it out, or it is added to the bias. Sums of products of two
+  // signed numbers leave room for it.
   localparam int Drop = AccFrac - OUT_FRAC;
   localparam int PlainW = ProductW + $clog2(N) + DotShift + MaxShift + $clog2(RUN);
   localparam bit Half = ROUNDING <= 1 && Drop > 0 && Drop < PlainW - 1;
@@ -255,36 +255,36 @@ module fixed_mac_array #(
     last_pipe_q  <= {last_pipe_q[TermLatency-2:0], last};
   end
 
-  // ---- What sums start with, beside the terms: the bias and the half.
+  // ---- Bias beside the terms.
   logic [LANES-1:0][AccW-1:0] init;
 
   if (HAS_BIAS == 0) begin : g_no_bias
     unread u_unread (.unused(&{bias, bias_valid}));
     assign init = {LANES{InitHalf}};
   end else begin : g_bias
-    logic [LANES-1:0][BIAS_WIDTH-1:0] given;
-    logic [LANES-1:0][AccW-1:0] start;
-    for (genvar o = 0; o < LANES; o++) begin : g_lane
-      logic sign;
-      assign sign     = BIAS_SIGNED != 0 && given[o][BIAS_WIDTH-1];
-      assign start[o] = (AccW'(signed'({sign, given[o]})) <<< BiasShift) + InitHalf;
-    end
+    logic [LANES-1:0][BIAS_WIDTH-1:0] bias_q;
     if (SHORTEST >= TermLatency) begin : g_hold
       // The next bias comes no sooner than this one is used: one register does.
-      assign given = bias;
       always_ff @(posedge clk) begin
         if (issue && first_q) begin
-          init <= start;
+          bias_q <= bias;
         end
       end
     end else begin : g_delay
-      localparam int DelayW = (TermLatency - 1) * LANES * BIAS_WIDTH;
-      logic [TermLatency-2:0][LANES-1:0][BIAS_WIDTH-1:0] pipe_q;
-      assign given = pipe_q[TermLatency-2];
+      logic [TermLatency-1:0][LANES-1:0][BIAS_WIDTH-1:0] pipe_q;
       always_ff @(posedge clk) begin
-        pipe_q <= DelayW'({pipe_q, bias});
-        init   <= start;
+        pipe_q <= {pipe_q[TermLatency-2:0], bias};
       end
+      assign bias_q = pipe_q[TermLatency-1];
+    end
+    for (genvar o = 0; o < LANES; o++) begin : g_lane
+      logic signed [AccW-1:0] extended;
+      if (BIAS_SIGNED != 0) begin : g_signed
+        assign extended = AccW'(signed'(bias_q[o]));
+      end else begin : g_unsigned
+        assign extended = AccW'(signed'({1'b0, bias_q[o]}));
+      end
+      assign init[o] = (extended <<< BiasShift) + signed'(InitHalf);
     end
   end
 

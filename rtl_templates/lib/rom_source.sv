@@ -8,7 +8,8 @@
 //   0  nothing: an asynchronous read, which is a ROM in look-up tables,
 //   1  the register of a synchronous read, as in a block RAM,
 //   2  that and an output register, where the reader has none itself.
-// A stage advances when the next one is empty or moves, so no bubble appears.
+// All of it moves when nothing is offered or what is offered is taken: behind the first beats no
+// stage is ever empty, so no bubble appears, and one enable serves every register.
 // STYLE is what synthesis is told of the memory: "auto", "block", "logic", or a word
 // that its tool knows besides.
 //
@@ -95,9 +96,8 @@ module rom_source #(
   end else begin : g_read
     logic [WIDTH-1:0] rom_q;
     logic             rom_valid_q;
-    logic             rom_ready;
 
-    assign step = !rom_valid_q || rom_ready;
+    assign step = !out_valid || out_ready;
 
     always_ff @(posedge clk) begin
       if (rst) begin
@@ -116,20 +116,17 @@ module rom_source #(
     if (REGISTERS == 1) begin : g_one
       assign out_data  = rom_q;
       assign out_valid = rom_valid_q;
-      assign rom_ready = out_ready;
     end else begin : g_two
-      assign rom_ready = !out_valid || out_ready;
-
       always_ff @(posedge clk) begin
         if (rst) begin
           out_valid <= 1'b0;
-        end else if (rom_ready) begin
+        end else if (step) begin
           out_valid <= rom_valid_q;
         end
       end
 
       always_ff @(posedge clk) begin
-        if (rom_ready) begin
+        if (step) begin
           out_data <= rom_q;
         end
       end

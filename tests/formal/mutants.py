@@ -115,10 +115,10 @@ MUTANTS: dict[str, Mutant] = {
     "rom_drops_valid": of(
         ROUND,
         "p_valid_stays",
-        "if (rom_ready) begin\n          out_valid <= rom_valid_q;",
-        "begin\n out_valid <= rom_valid_q && rom_ready;",
+        "if (step) begin\n          out_valid <= rom_valid_q;",
+        "begin\n out_valid <= rom_valid_q && step;",
     ),
-    "rom_reads_on": of(ROUND, "p_data_stays", "if (rom_ready) begin\n          out_data <=", "begin\n out_data <="),
+    "rom_reads_on": of(ROUND, "p_data_stays", "if (step) begin\n          out_data <=", "begin\n out_data <="),
     "rom_direct_goes_on": of(DIRECT, "p_data_stays", "step     = out_valid && out_ready", "step = out_valid"),
     "rom_wraps_early": of(ROUND, "p_order", "AddrLast = AddrW'(DEPTH - 1)", "AddrLast = AddrW'(DEPTH - 2)"),
     "rom_direct_counts_down": of(DIRECT, "p_order", "Down ? ~count_q : count_q", "count_q"),

@@ -10,6 +10,9 @@ from types import ModuleType
 import pytest
 
 from mase_hw.emit.estimate import estimate
+from mase_hw.synth.synthesise import synthesise
+
+from .conftest import work_of
 
 
 def regression(root: Path) -> ModuleType:
@@ -43,7 +46,7 @@ QUICK = ("linear_16x8_1x1",)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in ASKED])
 def test_counts(name: str, root: Path, tmp_path: Path) -> None:
     script = regression(root)
-    assert script.DESIGNS.keys() == {*ASKED, *BLOCKS, "softmax_64"}
+    assert script.DESIGNS.keys() == {*ASKED, *BLOCKS, "softmax_64", "digits_mlp_ecp5"}
     design, report = script.measure(name, tmp_path)
     found = script.figures(design, report)
     assert found["dsp"] == found["multipliers"] == ASKED[name]
@@ -87,6 +90,20 @@ def test_a_softmax_of_64_elements(root: Path, tmp_path: Path) -> None:
     assert [softmax["parameters"][name] for name in names] == [8, 8, 64, 1]
     found = script.figures(design, report)
     assert found["lut"] <= 600 and found == json.loads(script.BASELINE.read_text())["softmax_64"]
+
+
+@pytest.mark.slow
+def test_the_digits_on_ecp5(root: Path, tmp_path: Path) -> None:
+    """ROMs in block RAM with the registers of the blocks, sums that start with the half of the rounding."""
+    script = regression(root)
+    design = script.emit("digits_mlp_ecp5", tmp_path)
+    report = synthesise(design, "ecp5", place_netlist=True, mhz=150.0)
+    found = script.figures(design, report)
+    assert found["lut"] <= 3800 and found == json.loads(script.BASELINE.read_text())["digits_mlp_ecp5"]
+    assert report.replay is not None and report.replay["mismatches"] == 0
+    packed = json.loads((work_of(design, "ecp5") / "packed.json").read_text())
+    assert packed["outputs"] == packed["memories"] == report.total["bram"]
+    assert report.place is not None and report.place["mhz"] >= 150.0
 
 
 def test_both_directions(root: Path) -> None:

@@ -255,7 +255,8 @@ module fixed_mac_array_proof #(
     end
 
     always_comb begin
-      inv_sum : assert (!armed || !summed_q || SumW'(dut.g_out[o].u_lane.sum) == sum_q[o]);
+      inv_sum :
+      assert (!armed || !summed_q || SumW'(dut.g_out[o].u_lane.sum) == sum_q[o] + SumW'(dut.AllHalf));
       inv_chain : assert (!armed || chained[o]);
       inv_bounds : assert (!armed || bounded[o]);
     end
@@ -265,7 +266,7 @@ module fixed_mac_array_proof #(
       always_comb begin
         held = 1'b1;
         for (int s = 0; s < Stages; s++) begin
-          held &= !valid_q[s] || !first_q[s] || prior_q[o][s] == SumW'(signed'(dut.init[o]));
+          held &= !valid_q[s] || !first_q[s] || prior_q[o][s] + SumW'(dut.AllHalf) == SumW'(signed'(dut.init[o]));
         end
       end
       always_comb begin
