@@ -127,16 +127,16 @@ module fixed_mac_array #(
   localparam int InitW = BIAS_WIDTH + ((BIAS_SIGNED != 0) ? 0 : 1) + BiasShift;
 
   // ---- Rounding adds half an output LSB: sums start with it instead of being rounded at the end
-  // (fixed_mac_lane). Chains share it out, or it is added to the bias. Sums of products of two
-  // signed numbers leave room for it.
+  // (fixed_mac_lane). It is added to the bias, or chains share it out; where they cannot, sums are
+  // rounded at the end. Sums of products of two signed numbers leave room for it.
   localparam int Drop = AccFrac - OUT_FRAC;
   localparam int PlainW = ProductW + $clog2(N) + DotShift + MaxShift + $clog2(RUN);
-  localparam bit Half = ROUNDING <= 1 && Drop > 0 && Drop < PlainW - 1;
+  localparam bit CanHalf = ROUNDING <= 1 && Drop > 0 && Drop < PlainW - 1;
   localparam int Starts = RUN * Chains;  // chains of a run
   localparam int HalfBit = Drop - 1 - DotShift;  // of a dot product
   localparam int Share = (HalfBit >= 0 && HalfBit < ProductW - 2 && HalfBit < 31) ?
                          (1 << HalfBit) / Starts : 0;
-  localparam bit Shared = Half && CHAIN > 0 && HAS_SHIFT == 0 && SHORTEST == RUN && Share > 0 &&
+  localparam bit Shared = CanHalf && CHAIN > 0 && HAS_SHIFT == 0 && SHORTEST == RUN && Share > 0 &&
                           Share * Starts == (1 << HalfBit);
 
   // ---- Fields of lanes that share multipliers. The extremes of a chain's sum, and what it starts
@@ -153,6 +153,7 @@ module fixed_mac_array #(
   localparam bit ShareFits = PACKED == 1 || High + longint'(Share) <= FieldHigh;
   localparam int Start = (Shared && ShareFits) ? Share :
                          (PACKED == 1 || High <= FieldHigh) ? 0 : -1;
+  localparam bit Half = CanHalf && (CHAIN == 0 || Start > 0 || HAS_BIAS == 0);
   if (PACKED > 1 && (High + longint'(Start) > FieldHigh || Low + longint'(Start) < -FieldHigh - 1))
   begin : g_bad_spacing
     // Refuses PACKED=2, CHAIN=1, SPACING=14

@@ -117,6 +117,10 @@ module fixed_mac_array_proof #(
     return int'(sum) >= BiasMin + terms * TermMin && int'(sum) <= BiasMax + terms * TermMax;
   endfunction
 
+  // What the array adds to the sum for the rounding.
+  sum_t half;
+  assign half = SumW'(dut.AllHalf);
+
   // ---- Model: control.
   logic              armed;
   logic [  PosW-1:0] pos_q;  // operands of the run that were taken
@@ -255,8 +259,7 @@ module fixed_mac_array_proof #(
     end
 
     always_comb begin
-      inv_sum :
-      assert (!armed || !summed_q || SumW'(dut.g_out[o].u_lane.sum) == sum_q[o] + SumW'(dut.AllHalf));
+      inv_sum : assert (!armed || !summed_q || SumW'(dut.g_out[o].u_lane.sum) == sum_q[o] + half);
       inv_chain : assert (!armed || chained[o]);
       inv_bounds : assert (!armed || bounded[o]);
     end
@@ -266,7 +269,7 @@ module fixed_mac_array_proof #(
       always_comb begin
         held = 1'b1;
         for (int s = 0; s < Stages; s++) begin
-          held &= !valid_q[s] || !first_q[s] || prior_q[o][s] + SumW'(dut.AllHalf) == SumW'(signed'(dut.init[o]));
+          held &= !valid_q[s] || !first_q[s] || prior_q[o][s] + half == SumW'(signed'(dut.init[o]));
         end
       end
       always_comb begin
