@@ -33,7 +33,8 @@ window.addEventListener("load", () => setTimeout(() => {
     ink: getComputedStyle(document.body).color,
     bar: getComputedStyle(document.querySelector(".chart path[style*='--works']") || document.body).fill,
     width: innerWidth, scroll: document.scrollingElement.scrollWidth,
-    elements: document.querySelectorAll("*").length, resources: performance.getEntriesByType("resource").map((each) => each.name),
+    elements: document.querySelectorAll("*").length,
+    resources: performance.getEntriesByType("resource").map((each) => each.name),
   };
   const node = document.querySelector(".net [id='node-NODE']");
   if (node) node.dispatchEvent(new MouseEvent("click", {bubbles: true}));
