@@ -100,6 +100,12 @@ class Writer:
         self.root.add_module(path, module)
         return self._made(self.graph.call_module(path, (x,)), (x,), lambda given: _on_meta(module, given[0]))
 
+    def layer_of(self, value: Ref) -> nn.Module | None:
+        """The layer whose result a value is; None if it is none."""
+        if isinstance(value, fx.Node) and value.op == "call_module":
+            return self.root.get_submodule(str(value.target))
+        return None
+
     def reshape(self, x: Ref, shape: Sequence[int]) -> Ref:
         """A reshape to the shape of one frame, in which the frames' dimension is left open."""
         given = self.shape(x)

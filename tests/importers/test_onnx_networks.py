@@ -119,6 +119,14 @@ def test_command_needs_no_python_of_the_user(tmp_path: Path, capsys: pytest.Capt
     assert main(["check", str(file)]) == 0
 
 
+def test_a_sum_behind_a_product_is_the_bias() -> None:
+    """Exactly aligned in hardware, and cast once."""
+    model, _ = made("tokens")
+    assert {"MatMul", "Add"} <= {n.op_type for n in model.graph.node}
+    layers = [m for m in mase_hw.import_model(model).model.modules() if isinstance(m, nn.Linear)]
+    assert len(layers) == 4 and all(layer.bias is not None for layer in layers)
+
+
 def test_layers_have_the_names_of_the_file() -> None:
     model, _ = made("residual")
     graph = mase_hw.import_model(model)

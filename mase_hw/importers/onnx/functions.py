@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from mase_hw.importers.graph import Ref, Refused
 from mase_hw.importers.onnx.step import Step, scalar
@@ -36,6 +36,19 @@ def _binary(function: Any) -> Rule:
         return s.call(function, a, b)
 
     return rule
+
+
+def _add(s: Step) -> Ref:
+    """``Add``; right behind a product with a stored matrix it is the bias of that layer."""
+    for data, other in ((0, 1), (1, 0)):
+        x, bias = s.data(data), s.data(other)
+        layer = s.writer.layer_of(x)
+        if not (isinstance(layer, nn.Linear) and layer.bias is None and isinstance(bias, Tensor)):
+            continue
+        if tuple(bias.shape) == (layer.out_features,) and s.readers[s.node.inputs[data]] == 1:
+            layer.bias = nn.Parameter(bias.float())
+            return x
+    return _binary(torch.add)(s)
 
 
 def _divide(s: Step) -> Ref:
@@ -185,7 +198,7 @@ RULES: dict[str, Rule] = {
     "Clip": _clip,
     "Dropout": _dropout,
     "Cast": _cast,
-    "Add": _binary(torch.add),
+    "Add": _add,
     "Sub": _binary(torch.sub),
     "Mul": _binary(torch.mul),
     "Div": _divide,
