@@ -11,12 +11,14 @@ import math
 import operator
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
+from mase_hw.formats import FixedFormat, Rounding
 from mase_hw.ir.export import frames
 
 MOST_ELEMENTS = 1 << 26
@@ -31,6 +33,21 @@ class Refused(Exception):
     def __init__(self, why: str, remedy: str | None = None) -> None:
         super().__init__(why)
         self.why, self.remedy = why, remedy
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A quantisation between nodes of a file.
+
+    Args:
+        fmt: The format to which values are rounded; they saturate.
+        rounding: How.
+        given: The format in which the values that come must be exact; None for any.
+    """
+
+    fmt: FixedFormat
+    rounding: Rounding
+    given: FixedFormat | None = None
 
 
 class Writer:
@@ -48,6 +65,12 @@ class Writer:
         """Name of the source's node that is being written; nodes of the graph are called after it."""
         self.sources: dict[str, str] = {}
         """Name of the source's node, by name of the node of the graph."""
+        self.markers: dict[str, Marker] = {}
+        """Nodes that say to which format their input is rounded, by name."""
+        self.weights: dict[str, FixedFormat] = {}
+        """Formats of parameters, by path, as far as the file says them."""
+        self._noted: dict[int, tuple[Tensor, FixedFormat]] = {}
+        self._steps: dict[fx.Node, Tensor] = {}
         self._one: dict[fx.Node, Any] = {}
         self._two: dict[fx.Node, Any] = {}
         self._outside: dict[fx.Node, int] = {}
@@ -112,7 +135,7 @@ class Writer:
         if tuple(shape) == given:
             return x
         if not isinstance(x, fx.Node):
-            return torch.reshape(x, tuple(shape))
+            return self.call(torch.reshape, x, tuple(shape))
         if math.prod(given) != math.prod(shape):
             raise Refused(f"{list(given)} does not become {list(shape)}")
         where = self.frames_dim(x)
@@ -137,6 +160,39 @@ class Writer:
             kept = self._stored[id(value)] = (value, made)
         return kept[1]
 
+    def note(self, value: Tensor, fmt: FixedFormat | None) -> None:
+        """Remember the format of known values."""
+        if fmt is not None:
+            self._noted[id(value)] = (value, fmt)  # kept, so that its id stays its own
+
+    def noted(self, value: Tensor) -> FixedFormat | None:
+        """The format of known values; None if nothing said it."""
+        found = self._noted.get(id(value))
+        return None if found is None else found[1]
+
+    def codes(self, value: Ref, step: Tensor) -> Ref:
+        """Remember that the file has integers of this step where the graph has the values they stand for."""
+        if isinstance(value, fx.Node):
+            self._steps[value] = step
+        return value
+
+    def step_of(self, value: Ref) -> Tensor | None:
+        """The step of integers that the file has in the place of these values; None if it has values."""
+        return self._steps.get(value) if isinstance(value, fx.Node) else None
+
+    def values(self, codes: Ref, step: Tensor) -> Ref:
+        """The values for which integers stand, in a node of its own; refuses another step than they have."""
+        known = self.step_of(codes)
+        if known is None:
+            raise Refused("it reads integers that nothing has quantised")
+        if not torch.equal(known, step):
+            raise Refused(f"the scale {step.reshape(-1)[0].item():g} of integers with the scale {known.item():g}")
+        return self.call(torch.reshape, codes, self._open(codes))
+
+    def _open(self, value: Ref) -> tuple[int, ...]:
+        """The shape of a value, the frames left open."""
+        return tuple(-1 if i == self.frames_dim(value) else n for i, n in enumerate(self.shape(value)))
+
     def finished(self, outputs: Sequence[Ref]) -> fx.GraphModule:
         """The module, which gives one tensor, or a tuple of several."""
         values = [v if isinstance(v, fx.Node) else self.constant(v) for v in outputs]
@@ -153,7 +209,10 @@ class Writer:
         if not any(isinstance(leaf, fx.Node) for leaf in leaves):
             _small(run(*_meta(args), **_meta(kwargs)) if any(isinstance(v, Tensor) for v in leaves) else None)
             with torch.no_grad():
-                return run(*args, **kwargs)
+                made = run(*args, **kwargs)
+            if target in _MOVES and isinstance(made, Tensor):
+                self.note(made, self.noted(args[0]))
+            return made
         given = pytree.tree_map(lambda v: self.constant(v) if isinstance(v, Tensor) else v, (args, kwargs))
         made = self.graph.create_node(kind, target, given[0], given[1], name=python_name(self.source))
         nodes, spec = pytree.tree_flatten(given)
@@ -190,6 +249,10 @@ class Writer:
             count += 1
             found = f"{name}_{count}"
         return found
+
+
+_MOVES = (torch.permute, torch.reshape, torch.unsqueeze, torch.squeeze)
+"""What changes no value."""
 
 
 def python_name(name: str) -> str:

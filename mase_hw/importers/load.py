@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from mase_hw.errors import ConfigError, ToolError
+from mase_hw.importers.settle import settle
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.export import is_program
 
@@ -60,9 +61,12 @@ def import_model(
     module, writer = importlib.import_module(f"mase_hw.importers.{room}").load(given, sizes)
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     graph = MaseGraph(module, custom_ops=custom_ops, share_weights=True)
-    graph.meta[SOURCE_NAMES] = dict(writer.sources)
     drawn = torch.Generator().manual_seed(0)
-    graph.example = {str(n.target): _example(writer.like(n), drawn) for n in inputs}
+    example = {str(n.target): _example(writer.like(n), drawn) for n in inputs}
+    if writer.markers:
+        graph = settle(graph, example, writer.markers, writer.weights, writer.sources)
+    graph.meta[SOURCE_NAMES] = dict(writer.sources)
+    graph.example = example
     return graph
 
 

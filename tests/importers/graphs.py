@@ -31,7 +31,9 @@ def model(
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
         [numpy_helper.from_array(np.asarray(v), n) for n, v in (stored or {}).items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    domains = sorted({n.domain for n in nodes if n.domain})
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
 def node(kind: str, inputs: str, outputs: str = "y", name: str = "", **attributes: Any) -> onnx.NodeProto:

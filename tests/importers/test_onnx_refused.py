@@ -15,6 +15,8 @@ import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, UnsupportedError
 from tests.importers.graphs import model, node
+from tests.importers.qonnx_networks import NETWORKS
+from tests.importers.test_qdq import chain
 
 MUTATIONS = 220
 """Of one file; half of them damaged bytes, half whole files with other values."""
@@ -22,7 +24,7 @@ MUTATIONS = 220
 
 KINDS = (
     "Conv", "Gemm", "Concat", "Split", "Slice", "Gather", "Expand", "Resize", "Pad", "Range", "ConstantOfShape",
-    "Squeeze", "BatchNormalization", "If", "Transpose",
+    "Squeeze", "BatchNormalization", "If", "Transpose", "QuantizeLinear", "DequantizeLinear", "QLinearConv",
 )  # fmt: skip
 
 
@@ -87,21 +89,31 @@ def changed(made: onnx.ModelProto, r: random.Random) -> onnx.ModelProto:
         n.op_type = r.choice(KINDS)
     elif kind == 2:
         t = r.choice(made.graph.initializer)
-        t.dims[r.randrange(len(t.dims))] = r.choice(odd)
+        t.dims[:] = [r.choice(odd), *t.dims[1:]]
     elif kind == 3:
-        n.input[r.randrange(len(n.input))] = r.choice(["x", "w", "s", "e", "rest", "nowhere", ""])
+        n.input[r.randrange(len(n.input))] = r.choice(
+            ["x", "w", "e", "nowhere", "", n.output[0], *made.graph.node[0].input]
+        )
     elif kind == 4:
-        t = next(i for i in made.graph.initializer if i.name == "rest")
-        t.raw_data = np.array([r.choice(odd)], np.int64).tobytes()
+        t = r.choice([i for i in made.graph.initializer if len(i.raw_data) <= 8])
+        t.raw_data = np.array([r.choice(odd)], np.int64).tobytes()[: len(t.raw_data)]
     else:
-        made.graph.input[0].type.tensor_type.shape.dim[r.randrange(4)].dim_value = r.choice(odd)
+        r.choice(made.graph.input[0].type.tensor_type.shape.dim).dim_value = r.choice(odd)
     return made
 
 
+FILES: dict[str, Callable[[], onnx.ModelProto]] = {
+    "float": network,
+    "qdq": chain,
+    "qonnx": lambda: NETWORKS["functions"]().model(),
+}
+
+
 @pytest.mark.parametrize("part", range(2))
-def test_mutations(part: int) -> None:
+@pytest.mark.parametrize("kind", FILES)
+def test_mutations(kind: str, part: int) -> None:
     """A mutated file gives a graph that runs, or an error of this package."""
-    whole = network()
+    whole = FILES[kind]()
     data, r = whole.SerializeToString(), random.Random(part)
     take(whole)
     refused = 0

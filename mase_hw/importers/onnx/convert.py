@@ -7,14 +7,14 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from mase_hw.errors import GraphError
+from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.importers.graph import Ref, Refused, Writer
-from mase_hw.importers.onnx import functions, layers, pools, shapes
+from mase_hw.importers.onnx import functions, layers, pools, quantisers, shapes
 from mase_hw.importers.onnx.source import Node, Source
 from mase_hw.importers.onnx.step import Step
 from mase_hw.importers.problems import Problems
 
-RULES: dict[str, Any] = {**functions.RULES, **layers.RULES, **pools.RULES, **shapes.RULES}
+RULES: dict[str, Any] = {**functions.RULES, **layers.RULES, **pools.RULES, **shapes.RULES, **quantisers.RULES}
 """Operation of ONNX' own domain -> what writes it."""
 _GONE = object()
 """The result of a node that is refused."""
@@ -68,12 +68,18 @@ class _Conversion:
     def _results(self, node: Node, inputs: list[Ref | None]) -> list[Any]:
         step = Step(node, inputs, self.writer, self.source.opset, self.readers)
         step.refuse_control()
-        rule = None if node.domain else RULES.get(node.operation)
+        known = quantisers.QONNX if node.domain in quantisers.DOMAINS else {} if node.domain else RULES
+        rule = known.get(node.operation)
         if rule is None:
             raise Refused(f"no such operation is known{f' in {node.domain[:60]}' if node.domain else ''}")
+        of_codes = [s for s in map(self.writer.step_of, inputs) if s is not None]
+        if of_codes and node.operation not in (*quantisers.RULES, *quantisers.MOVES):
+            raise Refused("it computes with quantised integers", "put a DequantizeLinear before it")
         found = rule(step)
         node.refuse_unread()
         results = found if isinstance(found, list) else [found]
+        if of_codes and node.operation in quantisers.MOVES:
+            self.writer.codes(results[0], of_codes[0])
         unread = [name for name in node.outputs[len(results) :] if name and self.readers[name]]
         if unread:
             raise Refused(f"its results {', '.join(unread)[:120]} are not known")
@@ -93,5 +99,13 @@ class _Conversion:
                 "a result of the model depends on no input",
                 node=", ".join(constant)[:200],
                 remedy="take it out of the outputs of the model",
+            )
+        codes = [name for name in self.source.outputs if self.writer.step_of(self.values[name]) is not None]
+        if codes:
+            raise UnsupportedError(
+                "a result of the model is quantised integers",
+                node=", ".join(codes)[:200],
+                expected="values",
+                remedy="end the model with a DequantizeLinear; the hardware gives the integers on its port",
             )
         return self.writer.finished([self.values[name] for name in self.source.outputs])

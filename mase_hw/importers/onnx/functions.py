@@ -42,10 +42,10 @@ def _add(s: Step) -> Ref:
     """``Add``; right behind a product with a stored matrix it is the bias of that layer."""
     for data, other in ((0, 1), (1, 0)):
         x, bias = s.data(data), s.data(other)
-        layer = s.writer.layer_of(x)
-        if not (isinstance(layer, nn.Linear) and layer.bias is None and isinstance(bias, Tensor)):
-            continue
-        if tuple(bias.shape) == (layer.out_features,) and s.readers[s.node.inputs[data]] == 1:
+        layer: Any = s.writer.layer_of(x)
+        bare = isinstance(layer, nn.Linear) and getattr(layer, "bias", None) is None
+        fits = bare and isinstance(bias, Tensor) and tuple(bias.shape) == (layer.out_features,)
+        if fits and s.readers[s.node.inputs[data]] == 1:
             layer.bias = nn.Parameter(bias.float())
             return x
     return _binary(torch.add)(s)

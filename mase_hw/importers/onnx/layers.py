@@ -88,13 +88,14 @@ def gemm(s: Step) -> Ref:
     weight = s.known(1, "the weight")
     if turned_a or weight.dim() != 2 or len(s.shape()) != 2:
         raise Refused("a product of matrices that is no linear layer: transA, or a weight that is no matrix")
-    weight = weight.float() * alpha
-    weight = weight if turned_b else weight.T.contiguous()
+    if alpha != 1.0:
+        weight = weight.float() * alpha
+    weight = weight if turned_b else s.call(torch.permute, weight, (1, 0))
     bias = s.maybe_known(2, "the bias")
     if bias is not None:
         if bias.numel() not in (1, weight.shape[0]):
             raise Refused(f"a bias of the shape {list(bias.shape)} for {weight.shape[0]} outputs")
-        bias = (bias.float() * beta).reshape(-1).expand(weight.shape[0]).contiguous()
+        bias = (bias.float() * beta).reshape(-1).expand(weight.shape[0]).clone()
     return _linear(s, weight, bias)
 
 
@@ -105,7 +106,7 @@ def matmul(s: Step) -> Ref:
         return s.call(torch.matmul, s.data(0), s.data(1))
     if len(s.shape()) < 2:
         raise Refused("a product with data of one dimension")
-    return _linear(s, second.float().T.contiguous(), None)
+    return _linear(s, s.call(torch.permute, second, (1, 0)), None)
 
 
 def _linear(s: Step, weight: Tensor, bias: Tensor | None) -> Ref:

@@ -45,6 +45,7 @@ class Node:
         inputs: Names of its inputs; empty for one that is left out.
         outputs: Names of its results.
         attributes: Numbers, strings, tensors and lists of them by name.
+        version: Version of its domain.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Node:
     inputs: list[str]
     outputs: list[str]
     attributes: dict[str, Any]
+    version: int = 1
     read: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = _MISSING) -> Any:
@@ -158,7 +160,7 @@ def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tupl
             node=", ".join(_text(f.name) for f in model.functions)[:200],
             remedy="inline them with onnx.inliner.inline_local_functions",
         )
-    versions = {o.domain: o.version for o in model.opset_import}
+    versions = {_text(o.domain): o.version for o in model.opset_import}
     opset = versions.get("", versions.get("ai.onnx", 0))
     if opset not in OPSETS:
         raise UnsupportedError(
@@ -180,7 +182,7 @@ def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tupl
                 f"a stored tensor cannot be read: {error.why}", node=f"{name}: {_text(tensor.name)[:200]}",
                 remedy=error.remedy or "the file is damaged: export it again",
             ) from error  # fmt: skip
-    nodes = [_node(n, i, folder) for i, n in enumerate(graph.node)]
+    nodes = [_node(n, i, folder, versions) for i, n in enumerate(graph.node)]
     inputs = _inputs(graph, stored, shapes or {}, name)
     return Source(name, opset, nodes, stored, inputs, [_text(o.name) for o in graph.output])
 
@@ -229,12 +231,12 @@ def _external(proto: Any, folder: Path | None, size: int) -> bytes:
         raise Refused(f"its data cannot be read from {location!r:.200} ({error!s:.120})") from error
 
 
-def _node(proto: Any, index: int, folder: Path | None) -> Node:
+def _node(proto: Any, index: int, folder: Path | None, versions: Mapping[str, int]) -> Node:
     inputs, outputs = [_text(n) for n in proto.input], [_text(n) for n in proto.output]
     name = _text(proto.name) or next(iter(outputs), "") or f"node {index}"
     domain = "" if _text(proto.domain) == "ai.onnx" else _text(proto.domain)
     given = {_text(a.name): _attribute(a, folder) for a in proto.attribute}
-    return Node(name, _text(proto.op_type), domain, inputs, outputs, given)
+    return Node(name, _text(proto.op_type), domain, inputs, outputs, given, versions.get(domain, 1))
 
 
 def _text(value: Any) -> str:

@@ -110,10 +110,15 @@ class Step:
             if tuple(own.shape) != tuple(value.shape):
                 raise Refused(f"its {name} has the shape {list(value.shape)}, not {list(own.shape)}")
             if isinstance(own, nn.Parameter):
-                module.register_parameter(name, nn.Parameter(value.to(torch.float32)))
+                module.register_parameter(name, nn.Parameter(value.to(torch.float32).contiguous()))
             else:
                 module.register_buffer(name, value.to(torch.float32))
-        return self.writer.layer(module, self.data())
+        made = self.writer.layer(module, self.data())
+        for name, value in parameters.items():
+            fmt = None if value is None else self.writer.noted(value)
+            if fmt is not None and isinstance(made, fx.Node):
+                self.writer.weights[f"{made.target}.{name}"] = fmt
+        return made
 
 
 def integers(value: Tensor, what: str) -> list[int]:

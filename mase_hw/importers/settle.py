@@ -1,0 +1,282 @@
+"""From a graph whose file says where values are rounded to a graph of fixed point with exactly these formats.
+
+The file quantises between its nodes, which compute on exact values. So does the graph: a node computes exactly, and the
+quantisation right behind it is its one cast; where others read the exact values as well, the cast is a node of its own.
+Nothing is calibrated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, fx
+
+from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
+from mase_hw.errors import MaseHwError
+from mase_hw.formats import FixedFormat, Rounding
+from mase_hw.importers.graph import Marker, Refused
+from mase_hw.importers.problems import Problems
+from mase_hw.ir import MaseGraph
+from mase_hw.opdef import OpDef
+from mase_hw.passes.transforms import _edit as edit
+from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
+from mase_hw.passes.transforms.quantize_operands import operands_of, parameters_of
+
+_WINDOWS = (F.avg_pool1d, F.avg_pool2d)
+_MEANS = ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
+_BEHIND = "quantise its result, so that the file says its format"
+
+
+def settle(
+    graph: MaseGraph,
+    example: Mapping[str, Tensor],
+    markers: Mapping[str, Marker],
+    weights: Mapping[str, FixedFormat],
+    sources: Mapping[str, str],
+) -> MaseGraph:
+    """Quantise a graph as its markers say.
+
+    Args:
+        graph: A float graph; nodes that are markers pass their input on.
+        example: One frame, by name of the input.
+        markers: By name of the node.
+        weights: Formats of parameters, by path in the model.
+        sources: The file's names of nodes.
+
+    Returns:
+        The graph, quantised.
+
+    Raises:
+        UnsupportedError: If a format is not known, or values are not exact in fixed point; names every node.
+    """
+    pipeline = quantise_pipeline(example, {"fold_batch_norm": False}).without(CALIBRATE, QUANTIZE)
+    graph = pipeline.run(graph).graph
+    made = _Settled(graph, markers, weights, sources)
+    args = made.run()
+    quantised, _ = quantize_transform_pass(graph, args)
+    return quantised
+
+
+class _Settled:
+    def __init__(
+        self, graph: MaseGraph, markers: Mapping[str, Marker], weights: Mapping[str, FixedFormat], sources: Any
+    ) -> None:
+        self.graph = graph
+        self.markers, self.weights, self.sources = markers, weights, sources
+        self.formats: dict[str, FixedFormat] = {}
+        self.entries: dict[str, FixedFormat] = {}
+        self.configs: dict[str, NodeConfig] = {}
+        self.gone: set[str] = set()
+        """Nodes that are refused, and what is behind them."""
+        self.problems = Problems("model")
+
+    def run(self) -> QuantizeArgs:
+        fused = {node.name: self._cast_of(node) for node in self.graph.nodes}
+        for node in list(self.graph.nodes):
+            op = self.graph.op_of(node)
+            if op is None or not self.graph.meta_of(node).common.results.tensors:
+                continue
+            if self.gone & {node.name, *(n.name for n in node.all_input_nodes)}:
+                self.gone.add(node.name)
+                continue
+            try:
+                marker = fused[node.name]
+                self._node(node, op, None if marker is None else self.markers[marker.name])
+                if marker is not None:
+                    self.formats[marker.name] = self.formats[node.name]
+            except (Refused, MaseHwError) as error:
+                self.gone.add(node.name)
+                if marker is not None:
+                    self.gone.add(marker.name)
+                self.problems.add(self.sources.get(node.name, node.name), op.name, error)
+        self.problems.refuse()
+        for node in list(self.graph.nodes):
+            marker = fused.get(node.name)
+            if marker is not None:
+                edit.takes_result_of(self.graph, node, marker)
+                edit.bypass(self.graph, marker, node)
+        edit.finish(self.graph)
+        rules = {name: Rule(config=config) for name, config in self.configs.items()}
+        return QuantizeArgs(default=Rule(config=NodeConfig(name="fixed")), overrides=rules)
+
+    def _cast_of(self, node: fx.Node) -> fx.Node | None:
+        """The marker right behind a node, if that is the cast at the end of it."""
+        op = self.graph.op_of(node)
+        if op is None or self.graph.is_implicit(node) or node.name in self.markers or len(node.users) != 1:
+            return None
+        (user,) = node.users
+        casts = op.exact_out is None and (op.default_out is None or op.non_negative or op.name == "clamp")
+        return user if casts and user.name in self.markers else None
+
+    def _node(self, node: fx.Node, op: OpDef, cast: Marker | None) -> None:
+        if node.name in self.configs or node.name in self.formats:
+            return  # a marker that is the cast of the node before it
+        cast = self.markers.get(node.name, cast)
+        operands = operands_of(self.graph, node, op)
+        formats: dict[str, FixedFormat] = {}
+        given: dict[str, Any] = {}
+        for index, source in enumerate(operands.inputs):
+            formats[f"data_in_{index}"] = self._entering(node, source, given)
+        if self.graph.is_implicit(node) and cast is None and operands.inputs:
+            self.formats[node.name] = formats["data_in_0"]
+            if op.golden is None:
+                return
+        parameters = parameters_of(self.graph, node, op)
+        if parameters and op.derive is not None:
+            raise Refused("its numbers are no powers of two", "fold it into the layer before, and quantise that")
+        if operands.constant is not None:
+            parameters[op.constant] = operands.constant
+        for name, value in parameters.items():
+            fmt = formats[name] = self._parameter(node, name, value)
+            limit = op.finest(name, formats) if op.finest is not None else None
+            if limit is not None and fmt.frac_width > limit:
+                raise Refused(
+                    f"its {name} has {fmt.frac_width} fraction bits, and its products have {limit}",
+                    f"quantise the {name} with the scale of the products",
+                )
+            given |= _keys("weight" if name == op.constant else name, fmt)
+
+        def exact() -> FixedFormat:
+            return self._exact(node, op, formats, operands.constant)
+
+        if cast is not None and cast.given is not None:
+            marks = node.name in self.markers
+            self._refuse_finer(formats["data_in_0"] if marks else exact(), cast.given)
+        result = cast.fmt if cast is not None else exact()
+        if cast is not None:
+            given |= {"rounding": cast.rounding}
+        if cast is not None or not (op.default_out or op.exact_out):
+            given |= _keys("data_out", result)
+        self.formats[node.name] = result
+        if given:
+            self.configs[node.name] = NodeConfig(name="fixed", **given)
+
+    def _entering(self, node: fx.Node, source: fx.Node, given: dict[str, Any]) -> FixedFormat:
+        """The format of an input of a node; of an input of the model that of the first marker."""
+        if source.name in self.formats:
+            return self.formats[source.name]
+        start = source
+        while start.op != "placeholder":
+            before = self.graph.sources(start).get("data_in_0") if self.graph.is_implicit(start) else None
+            if before is None:
+                raise Refused("it reads what cannot be taken")
+            start = before[0]
+        last = node
+        while last.name not in self.markers:
+            op = self.graph.op_of(last)
+            if op is None or len(last.users) != 1 or not (self.graph.is_implicit(last) or op.name == "clamp"):
+                raise Refused(
+                    f"it reads the input {self.sources.get(start.name, start.name)} before that is quantised",
+                    "quantise the inputs of the model",
+                )
+            (last,) = last.users
+        marker = self.markers[last.name]
+        if marker.rounding is not Rounding.HALF_EVEN:
+            raise Refused("an input of the model is rounded half to even, by the host", "use the rounding mode ROUND")
+        if self.entries.setdefault(start.name, marker.fmt) != marker.fmt:
+            raise Refused(f"the input {start.name} is quantised in two ways", "quantise it once")
+        given |= _keys("data_in", marker.fmt)
+        return marker.fmt
+
+    def _refuse_finer(self, exact: FixedFormat, given: FixedFormat) -> None:
+        """Refuse to truncate what has more bits than the file says."""
+        wide = exact.width - exact.signed > given.width - given.signed + exact.frac_width - given.frac_width
+        if exact.frac_width > given.frac_width or wide:
+            raise Refused(f"it truncates numbers of the format {exact}", "quantise its input to its scale and width")
+
+    def _parameter(self, node: fx.Node, name: str, value: Tensor) -> FixedFormat:
+        exact = exact_format(value)
+        said = self.weights.get(f"{node.target}.weight") if node.op == "call_module" and name == "weight" else None
+        if said is not None and holds(said, exact):
+            return said
+        return exact
+
+    def _exact(
+        self, node: fx.Node, op: OpDef, formats: Mapping[str, FixedFormat], constant: Tensor | None
+    ) -> FixedFormat:
+        """The format in which a result is exact."""
+        shapes = {name: tuple(t.shape) for name, t in self.graph.meta_of(node).common.args.tensors.items()}
+        x = formats.get("data_in_0")
+        if op.name == "mul" and constant is not None and x is not None:
+            fmt = exact_format(constant)
+            if constant.numel() == 1 and fmt.width == 2 and float(constant) > 0:  # a power of two: a shift
+                return FixedFormat(x.width, x.frac_width + fmt.frac_width, x.signed)
+        exact = op.exact or op.sums
+        if exact is not None:
+            return exact(formats, shapes)
+        if op.exact_out is not None:
+            found = op.exact_out(formats, shapes["data_in_0"], {})
+            if found is not None:
+                return found
+        if op.default_out is not None:
+            fmt = op.default_out(formats)
+            drops = op.non_negative and fmt.signed and fmt.width > 1
+            return FixedFormat(fmt.width - 1, fmt.frac_width, signed=False) if drops else fmt
+        if op.name in ("add", "sub"):
+            a, b = formats["data_in_0"], formats[op.constant if op.constant in formats else "data_in_1"]
+            return covering(a, b, op.name == "sub")
+        if op.name in _MEANS:
+            count = self._averaged(node)
+            if count and count & (count - 1) == 0:
+                more, fmt = count.bit_length() - 1, formats["data_in_0"]
+                return FixedFormat(fmt.width + more, fmt.frac_width + more, fmt.signed)
+        raise Refused("its result is not exact in fixed point, and nothing behind it quantises it", _BEHIND)
+
+    def _averaged(self, node: fx.Node) -> int:
+        """How many elements a pool averages; 0 if that is not the same for all."""
+        shapes = [self.graph.tensor(node, name).shape for name in ("data_in_0", "data_out_0")]
+        if len(node.args) > 4 and any(node.args[3:5]):  # a border, or windows that reach beyond it
+            return 0
+        kernel: Any = node.args[1] if node.target in _WINDOWS else None
+        if kernel is not None:
+            return math.prod(kernel) if isinstance(kernel, tuple) else 0
+        return math.prod(shapes[0]) // math.prod(shapes[1]) if math.prod(shapes[1][2:]) == 1 else 0
+
+
+def covering(a: FixedFormat, b: FixedFormat, difference: bool) -> FixedFormat:
+    """The format that holds every sum, or difference, of two formats."""
+    frac = max(a.frac_width, b.frac_width)
+    low_a, high_a = (v << (frac - a.frac_width) for v in (a.min_mantissa, a.max_mantissa))
+    low_b, high_b = (v << (frac - b.frac_width) for v in (b.min_mantissa, b.max_mantissa))
+    low, high = (low_a - high_b, high_a - low_b) if difference else (low_a + low_b, high_a + high_b)
+    signed = low < 0
+    width = max(high.bit_length(), (-low - 1).bit_length() if signed else 0) + signed
+    return FixedFormat(max(width, 1), frac, signed)
+
+
+def exact_format(value: Tensor) -> FixedFormat:
+    """The narrowest signed format that holds every number of a tensor exactly.
+
+    Raises:
+        Refused: If a number is not finite.
+    """
+    numbers = value.detach().double().numpy().reshape(-1)
+    if not np.isfinite(numbers).all():
+        raise Refused("a stored number is not finite")
+    numbers = numbers[numbers != 0]
+    if not numbers.size:
+        return FixedFormat(2, 0)
+    mantissas, exponents = np.frexp(numbers)
+    whole = np.ldexp(mantissas, 53).astype(np.int64)
+    zeros = np.log2((whole & -whole).astype(np.float64)).astype(np.int64)
+    frac = int((53 - exponents - zeros).max())
+    low, high = (int(v) for v in (math.ldexp(numbers.min(), frac), math.ldexp(numbers.max(), frac)))
+    width = max(high.bit_length() if high > 0 else 0, (-low - 1).bit_length() if low < 0 else 0) + 1
+    return FixedFormat(max(width, 2), frac)
+
+
+def holds(fmt: FixedFormat, other: FixedFormat) -> bool:
+    """Whether every number of a format is one of another; of ``other`` only the range of its width is known."""
+    shift = fmt.frac_width - other.frac_width
+    if shift < 0:
+        return False
+    return fmt.width - fmt.signed >= other.width - other.signed + shift
+
+
+def _keys(group: str, fmt: FixedFormat) -> dict[str, Any]:
+    return {f"{group}_width": fmt.width, f"{group}_frac_width": fmt.frac_width, f"{group}_signed": fmt.signed}

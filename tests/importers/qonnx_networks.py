@@ -1,0 +1,172 @@
+"""Networks of QONNX, the inputs on which they are compared, and what the executor of QONNX gave for them."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tests.importers.graphs import model, node
+
+VALUES = Path(__file__).with_name("qonnx_values.json")
+"""Written by ``python -m tests.importers.make_qonnx_values``, which needs the package qonnx."""
+FRAMES = 3
+Nodes = list[onnx.NodeProto]
+
+
+class Net:
+    """Nodes with their stored tensors, written one after the other."""
+
+    def __init__(self, seed: int, *shape: int) -> None:
+        self.r = np.random.default_rng(seed)
+        self.shape = shape
+        self.nodes: Nodes = []
+        self.version = 1
+        self.stored: dict[str, Any] = {}
+        self.last = "x"
+
+    def store(self, value: Any) -> str:
+        name = f"t{len(self.stored)}"
+        self.stored[name] = np.asarray(value, np.float32 if np.asarray(value).dtype.kind == "f" else np.int64)
+        return name
+
+    def weights(self, *shape: int) -> np.ndarray:
+        return self.r.standard_normal(shape).astype(np.float32)
+
+    def add(self, kind: str, *others: str, out: str = "", domain: str = "", of: str = "", **attributes: Any) -> str:
+        out = out or f"{kind.lower()}{len(self.nodes)}"
+        given = " ".join([of or self.last, *others])
+        self.nodes.append(node(kind, given, out, f"/net/{out}", domain=domain, **attributes))
+        self.last = out
+        return out
+
+    def quant(
+        self, frac: Any, bits: int, *, of: str = "", mode: str = "ROUND", signed: int = 1, narrow: int = 0
+    ) -> str:
+        scale = np.ldexp(np.float32(1), -np.asarray(frac)).astype(np.float32)
+        others = [self.store(scale), self.store(np.float32(0)), self.store(np.float32(bits))]
+        more = {"signed": signed, "narrow": narrow, "rounding_mode": mode}
+        return self.add("Quant", *others, of=of, domain=DOMAIN, **more)
+
+    def weight(self, frac: Any, bits: int, *shape: int, narrow: int = 1) -> str:
+        last = self.last
+        made = self.quant(frac, bits, of=self.store(self.weights(*shape)), narrow=narrow)
+        self.last = last
+        return made
+
+    def trunc(self, frac: int, given: int, left: int, out: int | None = None, mode: str = "FLOOR") -> str:
+        numbers: list[Any] = [2.0**-frac, 0.0, float(given), *([] if out is None else [2.0**-out]), float(left)]
+        return self.add("Trunc", *(self.store(np.float32(v)) for v in numbers), domain=DOMAIN, rounding_mode=mode)
+
+    def model(self) -> onnx.ModelProto:
+        self.nodes[-1].output[0] = "y"
+        made = model(self.nodes, {"x": self.shape}, self.stored)
+        made.opset_import[-1].version = self.version
+        return made
+
+
+DOMAIN = "qonnx.custom_op.general"
+
+
+def convolutions() -> Net:
+    """Odd sizes, strides, padding, a bias, several kinds of rounding."""
+    n = Net(1, 1, 2, 7, 6)
+    n.quant(4, 8)
+    n.add("Conv", n.weight(2, 4, 3, 2, 3, 3), n.weight(6, 8, 3), pads=[1, 0, 1, 2], strides=[2, 1])
+    n.add("Relu")
+    n.quant(3, 4, signed=0, mode="FLOOR")
+    n.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+    n.add("Flatten")
+    n.add("MatMul", n.weight(2, 4, 18, 5))
+    n.quant(1, 8, narrow=1)
+    return n
+
+
+def depthwise() -> Net:
+    """A scale for every channel, groups, dilation, a residual branch, a mean of a power of two."""
+    n = Net(2, 1, 4, 6, 6)
+    start = n.quant(3, 6)
+    n.add("Conv", n.weight(np.array([1, 2, 0, 3]).reshape(4, 1, 1, 1), 4, 4, 1, 3, 3), group=4, dilations=[2, 2],
+          pads=[2, 2, 2, 2])  # fmt: skip
+    branch = n.quant(2, 7, mode="HALF_UP")
+    n.add("Add", start, of=branch)
+    n.quant(2, 6, mode="DOWN")
+    n.add("AveragePool", kernel_shape=[2, 2], strides=[2, 2])
+    n.quant(3, 6)
+    n.add("GlobalAveragePool")
+    n.quant(4, 7)
+    return n
+
+
+def binary() -> Net:
+    """One bit: weights and values of a sign."""
+    n = Net(3, 1, 9)
+    n.quant(3, 8)
+    last = n.last
+    weight = n.add("BipolarQuant", n.store(np.float32(0.5)), of=n.store(n.weights(9, 6)), domain=DOMAIN)
+    n.last = last
+    n.add("MatMul", weight)
+    n.add("BipolarQuant", n.store(np.float32(0.25)), domain=DOMAIN)
+    n.add("Gemm", n.weight(2, 4, 3, 6), n.weight(4, 6, 3), transB=1)
+    n.quant(2, 6)
+    return n
+
+
+def functions() -> Net:
+    """Tables, clips and products of data."""
+    n = Net(4, 1, 11)
+    start = n.quant(4, 7)
+    gate = n.add("Sigmoid")
+    gate = n.quant(5, 6, signed=0)
+    n.add("Mul", start, of=gate)
+    n.quant(4, 8, mode="FLOOR")
+    n.add("Clip", n.store(np.float32(-1.5)), n.store(np.float32(2.25)))
+    n.add("LeakyRelu", alpha=0.25)
+    n.quant(3, 6)
+    return n
+
+
+def truncated() -> Net:
+    """Trunc of version 2: with a scale of what is left."""
+    n = Net(5, 1, 13)
+    n.version = 2
+    n.quant(4, 8)
+    n.trunc(4, 8, 5, out=1)
+    n.add("MatMul", n.weight(2, 4, 13, 4))
+    n.quant(3, 8)
+    n.trunc(3, 8, 6, out=1, mode="HALF_UP")
+    return n
+
+
+def truncated_once() -> Net:
+    """Trunc of version 1: the same step for fewer bits."""
+    n = Net(6, 1, 12)
+    n.quant(3, 8)
+    n.trunc(3, 8, 6)
+    n.add("MatMul", n.weight(0, 4, 12, 4))
+    n.quant(1, 8)
+    return n
+
+
+NETWORKS: dict[str, Callable[[], Net]] = {
+    f.__name__: f for f in (convolutions, depthwise, binary, functions, truncated, truncated_once)
+}
+
+
+def inputs(net: Net) -> np.ndarray:
+    """Frames with ties among them: multiples of a quarter of the first step."""
+    return (np.round(net.r.standard_normal((FRAMES, *net.shape[1:])) * 128) / 64).astype(np.float32)
+
+
+def digest(made: onnx.ModelProto, x: np.ndarray) -> str:
+    """What tells a network and its inputs from others."""
+    return hashlib.sha256(onnx.printer.to_text(made).encode() + made.SerializeToString() + x.tobytes()).hexdigest()
+
+
+def stored_values(name: str) -> dict[str, Any]:
+    """What the executor gave."""
+    found: dict[str, Any] = json.loads(VALUES.read_text(encoding="utf-8"))[name]
+    return found

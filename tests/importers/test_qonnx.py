@@ -1,0 +1,107 @@
+"""QONNX: fixed point with the formats of the file, every number as the executor of QONNX gives it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import mase_hw
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat
+from tests.importers.qonnx_networks import NETWORKS, Net, digest, inputs, stored_values
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_number_of_the_executor(name: str) -> None:
+    net = NETWORKS[name]()
+    made, x = net.model(), inputs(net)
+    stored = stored_values(name)
+    assert stored["digest"] == digest(made, x), "run python -m tests.importers.make_qonnx_values"
+    want = np.array(stored["values"], np.float32).reshape(stored["shape"])
+    found = mase_hw.import_model(made).model(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_array_equal(found, want)
+    assert len(np.unique(want)) > 3
+
+
+@pytest.mark.parametrize("name", ["depthwise", "binary"])
+def test_in_hardware(name: str, tmp_path: Path) -> None:
+    net = NETWORKS[name]()
+    x = torch.from_numpy(inputs(net))
+    graph = mase_hw.import_model(net.model())
+    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x)
+    assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
+    assert torch.equal(result.outputs["data_out_0"], graph.model(x).detach().double())
+
+
+def test_exactly_the_formats_of_the_file() -> None:
+    graph = mase_hw.import_model(NETWORKS["convolutions"]().model())
+    formats = {m.label: m.arithmetic.formats for m in graph.model.modules() if hasattr(m, "label")}
+    assert formats["net_conv3_1"]["data_in_0"] == FixedFormat(8, 4)
+    assert formats["net_conv3_1"]["weight"] == FixedFormat(4, 2)
+    assert formats["net_relu4"]["data_out_0"] == FixedFormat(4, 3, signed=False)
+
+
+def net(frac: Any = 4, **options: Any) -> Net:
+    made = Net(6, 1, 4)
+    made.quant(frac, options.pop("bits", 8), **options)
+    return made
+
+
+def refused(made: Net, *words: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        mase_hw.import_model(made.model())
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_a_scale_that_is_no_power_of_two() -> None:
+    made = net()
+    made.stored["t0"] = np.float32(0.3)
+    refused(made, "/net/", "0.3", "no power of two")
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5, np.inf, np.nan])
+def test_scales_that_cannot_be(scale: float) -> None:
+    made = net()
+    made.stored["t0"] = np.float32(scale)
+    refused(made, "a scale of")
+
+
+def test_offsets_widths_and_modes() -> None:
+    made = net()
+    made.stored["t1"] = np.float32(3)
+    refused(made, "zero point of 3")
+    made = net()
+    made.stored["t2"] = np.float32(2.5)
+    refused(made, "bit width")
+    refused(net(mode="CEIL"), "rounding mode 'CEIL'")
+    refused(net(mode="FLOOR"), "rounded half to even, by the host")
+    refused(net(np.array([[4, 3, 2, 1]])), "a scale for each channel")
+
+
+def test_what_no_quantisation_makes_exact() -> None:
+    made = net()
+    made.add("Sigmoid")
+    refused(made, "sigmoid", "nothing behind it quantises it")
+    made = net()
+    made.add("MatMul", made.weight(2, 4, 4, 3))
+    made.add("Add", made.store(np.full(3, 0.3, np.float32)))
+    refused(made, "products have 6", "quantise the bias")
+    made = Net(7, 1, 4)
+    made.add("Relu")
+    made.quant(3, 8)
+    refused(made, "before that is quantised")
+
+
+def test_every_reader_of_exact_values_has_them() -> None:
+    """One sum, read as it is and quantised: no cast is shared."""
+    made = net(2, bits=4)
+    whole = made.add("MatMul", made.weight(1, 3, 4, 3))
+    part = made.quant(0, 4, of=whole)
+    made.add("Sub", part, of=whole)
+    x = torch.arange(-8, 8).reshape(4, 4) / 4
+    weight = torch.from_numpy(np.clip(np.round(made.stored["t3"] * 2), -3, 3) / 2).float()
+    exact = x @ weight
+    want = exact - exact.round().clamp(-8, 7)
+    torch.testing.assert_close(mase_hw.import_model(made.model()).model(x).detach(), want, rtol=0, atol=0)
