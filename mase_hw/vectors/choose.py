@@ -126,12 +126,11 @@ def choose(
         parts["random"] = random_frames(graph, max(1, rest - frames_of(graph, parts["calibration"])), seed)
     counts = {"random": 0} | {name: frames_of(graph, part) for name, part in parts.items()}
     pool = {name: torch.cat([part[name].to(extreme[name].dtype) for part in parts.values()]) for name in extreme}
-    stacks = None
-    if not tries:
-        # Too large to try them, and to simulate many: the extreme ones, and a real one.
+    stacks = stacked(graph, pool) if tries else None
+    if stacks is None or frames <= ends:
+        # Too large to try them, and to simulate many: the extreme ones, and a real one. Or there is no room for others.
         picked = list(range(min(frames, ends + 1)))
     else:
-        stacks = stacked(graph, pool)
         faults: list[Fault] = [*memories.sample(wanted, f"choose {seed}")]
         faults += cast_faults(count_casts(graph, pool, stacks))
         table = detected(memories, playbacks(graph, pool, stacks=stacks), faults)

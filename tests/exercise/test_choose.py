@@ -136,6 +136,20 @@ def test_options(tmp_path: Path) -> None:
     assert not (tmp_path / "wrong").exists()
 
 
+def test_nothing_is_tried_without_room_for_a_choice(
+    design: mase_hw.Design, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extreme frames come first; where they are all, no other is looked at."""
+    searched: list[int] = []
+    search = choosing._search
+    monkeypatch.setattr(choosing, "_search", lambda *given: searched.append(1) or search(*given))
+    for frames in (5, 4, 1):
+        made = compiled(tmp_path / str(frames), config={"vectors": {"frames": frames, "faults": 1}})
+        assert stimulus(made)[:4] == stimulus(design)[:frames][:4] and len(stimulus(made)) == frames
+        assert made.manifest["vectors"]["sources"]["extreme"] == min(frames, 4)
+    assert len(searched) == 1
+
+
 def test_a_pipeline_gives_the_same(design: mase_hw.Design, tmp_path: Path) -> None:
     graph = MaseGraph(network())
     (name,) = (str(n.target) for n in graph.nodes if n.op == "placeholder")
