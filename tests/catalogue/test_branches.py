@@ -38,5 +38,5 @@ def test_every_generate_branch_is_elaborated(tmp_path: Path) -> None:
         found = elaborate(dut.sources, dut.top, {})
         assert found.accepted, found
         reached |= found.reached
-    assert len(every)  > 200
+    assert len(every) > 200
     assert sorted(name for place, name in every.items() if place not in reached) == sorted(ELSEWHERE)
