@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mase_hw.formats import FixedFormat, Overflow, Rounding
     from mase_hw.importers import import_model
     from mase_hw.ir import MaseGraph, custom_op
+    from mase_hw.partition import compile_partitioned
     from mase_hw.preflight.check import check
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "__version__",
     "check",
     "compile",
+    "compile_partitioned",
     "custom_op",
     "import_model",
     "load_design",
@@ -49,6 +51,7 @@ _HOMES = {
     "Simulation": "mase_hw.design.simulation",
     "check": "mase_hw.preflight.check",
     "compile": "mase_hw.compiler.compile",
+    "compile_partitioned": "mase_hw.partition",
     "custom_op": "mase_hw.ir",
     "import_model": "mase_hw.importers",
     "load_design": "mase_hw.design.design",

@@ -146,7 +146,11 @@ def test_targets_exist(page: Path) -> None:
 def all_passes() -> set[str]:
     """Names of every pass in the package."""
     found = set()
-    for file in [file for place in ("passes", "emit", "vectors") for file in (ROOT / "mase_hw" / place).rglob("*.py")]:
+    for file in [
+        file
+        for place in ("passes", "emit", "vectors", "partition")
+        for file in (ROOT / "mase_hw" / place).rglob("*.py")
+    ]:
         dotted = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         found |= {v.name for v in vars(importlib.import_module(dotted)).values() if isinstance(v, GraphPass)}
     return found

@@ -55,6 +55,7 @@ LAYERS = (
     "regress",
     "synth",
     "preflight",
+    "partition",
     "testing",
     "__init__",
     "cli",

@@ -1,0 +1,6 @@
+"""A model split into segments that become hardware and parts that PyTorch runs on the host."""
+
+from mase_hw.partition.design import PartitionedDesign, compile_partitioned
+from mase_hw.partition.passes import partition_transform_pass
+
+__all__ = ["PartitionedDesign", "compile_partitioned", "partition_transform_pass"]

@@ -1,0 +1,129 @@
+"""``partition_transform_pass``: which nodes become hardware, and which stay on the host, and why."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from mase_hw.compiler.quantised_graph import name_inputs
+from mase_hw.compiler.quantised_model import is_quantised
+from mase_hw.errors import ConfigError, GraphError, UnsupportedError, suggest
+from mase_hw.ir import MaseGraph
+from mase_hw.partition.split import HARDWARE, Part, joined, places, split
+from mase_hw.passes.base import Info, PassArgs, graph_pass
+from mase_hw.preflight.check import check
+from mase_hw.preflight.cut import values_of
+
+PARTS = "partition"
+"""Key of ``graph.meta``: the parts of the graph."""
+
+
+class PartitionArgs(PassArgs):
+    """Arguments of ``partition_transform_pass``."""
+
+    example: Any = Field(description="one frame: a tensor, tensors in order, or tensors by name")
+    host: Sequence[str] = Field(default=(), description="nodes that stay on the host, by name or with wildcards")
+    hardware: Sequence[str] | None = Field(
+        default=None, description="nodes that become hardware, and no others; all that can, if it is left out"
+    )
+    config: Any = Field(default=None, description="the configuration with which the segments are compiled")
+
+
+@graph_pass("partition_transform_pass", args=PartitionArgs)
+def partition_transform_pass(graph: MaseGraph, args: PartitionArgs) -> tuple[MaseGraph, Info]:
+    """Split a graph into segments that become hardware and the rest, which PyTorch runs.
+
+    What the catalogue cannot do, as :func:`mase_hw.check` finds it, is on the host, and what the user wants there. A
+    segment is what lies between: all nodes of the same place that need no result of the other place in between.
+
+    Args:
+        graph: A float graph.
+        args: The arguments.
+
+    Returns:
+        A graph that calls the parts one after the other (``hardware_0``, ``host_1``, ...), and gives what the graph
+        gave; ``parts`` with the nodes of each, and ``host``: for every node that stays there, why.
+
+    Raises:
+        ConfigError: If a name is that of no node, or a node is wanted in both places.
+        UnsupportedError: If a node that is wanted in hardware cannot be, or nothing can.
+        GraphError: If the graph is quantised already.
+    """
+    if is_quantised(graph.model):
+        raise GraphError(
+            "a partition divides a float graph, and this one is quantised",
+            remedy="partition the float graph; each segment is quantised by itself",
+        )
+    names = [n.name for n in graph.nodes if n.op.startswith("call_")]
+    wanted = _matching(names, args.host, "host")
+    only = None if args.hardware is None else _matching(names, args.hardware, "hardware")
+    both = wanted & (only or set())
+    if both:
+        raise ConfigError("a node in two places", field="hardware", got=sorted(both), remedy="take it out of one list")
+    found = check(graph, args.example, args.config)
+    reasons = {layer.name: layer.detail for layer in found.layers if layer.status in ("refused", "unknown")}
+    problems = {problem.node: problem.message for problem in found.problems if problem.node}
+    if not found.complete and not reasons:
+        raise UnsupportedError(
+            "the model cannot be divided: what is wrong is no matter of single nodes:\n  "
+            + "\n  ".join(str(p) for p in found.problems[:4]),
+            node=", ".join(filter(None, problems)) or None,
+            remedy="mend that first",
+        )
+    impossible = {name: why for name, why in reasons.items() if only is not None and name in only}
+    if impossible:
+        raise UnsupportedError(
+            "nodes that are wanted in hardware cannot be:\n  "
+            + "\n  ".join(f"{name}: {why}" for name, why in impossible.items()),
+            node=", ".join(impossible),
+            remedy="leave them on the host",
+        )
+    reasons |= {name: "wanted on the host" for name in names if name in wanted}
+    if only is not None:
+        reasons |= {name: "not among those wanted in hardware" for name in names if name not in only | reasons.keys()}
+    values = values_of(graph.model, name_inputs(graph, args.example))
+    host = places(graph.model, values, reasons)
+    free = frozenset(layer.name for layer in found.layers if layer.status == "free")
+    parts, moved = split(graph.model, host, free)
+    host |= moved
+    if not any(part.where == HARDWARE for part in parts):
+        raise UnsupportedError(
+            "nothing of the model is left for the hardware:\n  " + "\n  ".join(f"{n}: {w}" for n, w in host.items()),
+            node=", ".join(host),
+            remedy="run the model in PyTorch",
+        )
+    made = MaseGraph(joined(graph.model, parts), share_weights=True, catalogue=graph.catalogue)
+    made.example = graph.example
+    made.meta[PARTS] = parts
+    info: Info = {
+        "modified": True,
+        "parts": [_described(part) for part in parts],
+        "host": {name: host[name] for name in names if name in host},
+    }
+    return made, info
+
+
+def _described(part: Part) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "where": part.where,
+        "nodes": list(part.nodes),
+        "inputs": list(part.inputs),
+        "outputs": list(part.outputs),
+    }
+
+
+def _matching(names: Sequence[str], patterns: Sequence[str], field: str) -> set[str]:
+    """The nodes of some names."""
+    found: set[str] = set()
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        there = fnmatch.filter(names, pattern)
+        if not there:
+            raise ConfigError(
+                "no such node", field=field, got=f"{pattern:.200}", remedy=suggest(pattern, names) or "see graph.nodes"
+            )
+        found |= set(there)
+    return found

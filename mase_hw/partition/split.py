@@ -1,0 +1,187 @@
+"""Parts of a graph, from where each of its nodes runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+HARDWARE, HOST = "hardware", "host"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Nodes that run in one place, one after the other.
+
+    Args:
+        name: ``hardware_0``, ``host_1``, in order of execution.
+        where: :data:`HARDWARE` or :data:`HOST`.
+        nodes: Names of its nodes that compute.
+        inputs: Names of the nodes of the whole graph whose values it takes, in order.
+        outputs: Names of its nodes whose values others take, in order.
+        module: What it computes; one tensor, or a tuple of several.
+    """
+
+    name: str
+    where: str
+    nodes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    module: fx.GraphModule
+
+
+class PartModule(nn.Module):
+    """A part as a layer of the graph that calls all of them.
+
+    Args:
+        module: What it computes; its layers are those of this module as well.
+    """
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__()
+        # Not a child: code that fx writes is taken for a replaced forward.
+        self.__dict__["computed"] = module
+        for name, child in module.named_children():
+            self.add_module(name, child)
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """One tensor, or a tuple of several."""
+        return self.__dict__["computed"](*inputs)
+
+
+def places(model: fx.GraphModule, values: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
+    """Why each node of the host runs there, with those that must stay with others.
+
+    Only tensors of floats cross between host and hardware: whoever gives anything else, and whoever takes it, run in
+    one place.
+
+    Args:
+        model: The traced model.
+        values: Of every node on an example, by name.
+        reasons: Of the nodes that are on the host in any case.
+    """
+    host = dict(reasons)
+    changed = True
+    while changed:
+        changed = False
+        for node in _computing(model):
+            if isinstance(values.get(node.name), Tensor) and values[node.name].is_floating_point():
+                continue
+            group = [node, *(user for user in node.users if user.op != "output")]
+            there = [n.name for n in group if n.name in host]
+            for each in group if there else []:
+                if each.name not in host:
+                    host[each.name] = f"{there[0]} is on the host, and what passes between them is no tensor of floats"
+                    changed = True
+        leaving = {n.name for n in _output(model).all_input_nodes}
+        for node in _computing(model):
+            value = values.get(node.name)
+            floats = isinstance(value, Tensor) and value.is_floating_point()
+            if node.name in leaving and not floats and node.name not in host:
+                host[node.name] = "its result leaves the model and is no tensor of floats"
+                changed = True
+    return host
+
+
+def split(model: fx.GraphModule, host: Mapping[str, str], free: frozenset[str]) -> tuple[list[Part], dict[str, str]]:
+    """Divide a model into parts that run one after the other.
+
+    Args:
+        model: The traced model.
+        host: Nodes on the host.
+        free: Nodes that compute nothing: a segment of nothing else stays on the host.
+
+    Returns:
+        The parts, and the nodes that were moved to the host because they are alone, with the reason.
+    """
+    moved: dict[str, str] = {}
+    while True:
+        groups = _levels(model, {*host, *moved})
+        idle = [g for (_, where), g in groups.items() if where == HARDWARE and all(n.name in free for n in g)]
+        if not idle:
+            break
+        moved |= {n.name: "nothing beside it is in hardware" for group in idle for n in group}
+    parts = []
+    for index, ((_, where), nodes) in enumerate(sorted(groups.items())):
+        parts.append(_part(model, f"{where}_{index}", where, nodes))
+    return parts, moved
+
+
+def _levels(model: fx.GraphModule, host: set[str]) -> dict[tuple[int, str], list[fx.Node]]:
+    """Nodes by how often a value has changed places on the way to them, and where they run."""
+    level: dict[fx.Node, int] = {}
+    groups: dict[tuple[int, str], list[fx.Node]] = {}
+    for node in _computing(model):
+        where = HOST if node.name in host else HARDWARE
+        found = 0
+        for source in node.all_input_nodes:
+            if source in level:
+                other = HOST if source.name in host else HARDWARE
+                found = max(found, level[source] + (other != where))
+        level[node] = found
+        groups.setdefault((found, where), []).append(node)
+    return groups
+
+
+def _part(model: fx.GraphModule, name: str, where: str, nodes: list[fx.Node]) -> Part:
+    graph = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    inputs: list[str] = []
+    inside = set(nodes)
+    for node in nodes:
+        for source in node.all_input_nodes:
+            if source in inside or source in made:
+                continue
+            if source.op == "get_attr":
+                made[source] = graph.node_copy(source)
+            else:
+                inputs.append(source.name)
+    whole = {n.name: n for n in model.graph.nodes}
+    inputs = list(dict.fromkeys(inputs))
+    first = next(iter(graph.nodes), None)
+    for source_name in inputs:
+        source = whole[source_name]
+        with graph.inserting_before(first) if first is not None else graph.inserting_after():
+            made[source] = graph.placeholder(source.name)
+    for node in nodes:
+        made[node] = graph.node_copy(node, lambda n: made[n])
+    outputs = [n for n in nodes if any(user not in inside for user in n.users)]
+    results = [made[n] for n in outputs]
+    graph.output(results[0] if len(results) == 1 else tuple(results))
+    module = fx.GraphModule(model, graph, name)
+    module.delete_all_unused_submodules()
+    return Part(name, where, tuple(n.name for n in nodes), tuple(inputs), tuple(n.name for n in outputs), module.eval())
+
+
+def _computing(model: fx.GraphModule) -> Iterator[fx.Node]:
+    return (n for n in model.graph.nodes if n.op in ("call_module", "call_function", "call_method"))
+
+
+def _output(model: fx.GraphModule) -> fx.Node:
+    found: fx.Node = next(n for n in model.graph.nodes if n.op == "output")
+    return found
+
+
+def joined(model: fx.GraphModule, parts: list[Part]) -> fx.GraphModule:
+    """A model that calls the parts one after the other; its inputs and results are those of the whole."""
+    graph = fx.Graph()
+    made: dict[str, fx.Node] = {}
+    for node in model.graph.nodes:
+        if node.op in ("placeholder", "get_attr") and (node.op == "placeholder" or node in _output(model).args):
+            made[node.name] = graph.node_copy(node)
+    for part in parts:
+        call = graph.call_module(part.name, tuple(made[name] for name in part.inputs))
+        if len(part.outputs) == 1:
+            made[part.outputs[0]] = call
+            continue
+        for index, name in enumerate(part.outputs):
+            made[name] = graph.call_function(_taken, (call, index))
+    graph.output(fx.node.map_arg(_output(model).args[0], lambda n: made[n.name]))
+    root: dict[str, Any] = {part.name: PartModule(part.module) for part in parts}
+    return fx.GraphModule(root, graph, "Partitioned").eval()
+
+
+def _taken(values: Any, index: int) -> Any:
+    return values[index]
