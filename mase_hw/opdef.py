@@ -77,6 +77,8 @@ class Request:
         implementation: What was asked for where an op has several implementations; empty for its own choice.
         family: Family of FPGAs for which it chooses; empty for none in particular.
         narrow: Whether the most negative code does not occur among the stored weights.
+        parameters: Mantissas of the stored parameters by name, for implementations that are made for them.
+        levels: Additions between two registers of such an implementation.
     """
 
     node: str
@@ -88,6 +90,8 @@ class Request:
     implementation: str = ""
     family: str = ""
     narrow: bool = False
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    levels: int = 0
 
     @property
     def stream_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -111,6 +115,21 @@ class Memory:
     words: tuple[int, ...]
     bits: int
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A module that is made for its constants.
+
+    Args:
+        module: Its name, of which no other module is.
+        template: Below ``rtl_templates``.
+        context: What the template prints, besides ``module``.
+    """
+
+    module: str
+    template: str
+    context: Mapping[str, Any]
 
 
 _TIMINGS = 64
@@ -158,6 +177,9 @@ class Hardware:
         implementations: What a configuration may ask of the op; empty if there is only one way.
         narrow: Parameters of whose codes the module takes all but the most negative one, from the parameters.
         registers_static: Every beat of a parameter goes into registers as it is taken: its memory needs none behind it.
+        elsewhere: Of some of the implementations: the op whose hardware facets they are, in place of these.
+        generated: Of a module that is made for its constants: node name, parameters, and the arithmetic as for
+            ``memories`` -> what makes it; ``file`` is then a template. None for modules that are files.
         toolchain: ``INTERNAL`` for the RTL of this package, ``EXTERNAL`` for a user's own.
         root: Folder of the files below ``external/``; every other file is of this package.
     """
@@ -186,6 +208,8 @@ class Hardware:
     implementations: tuple[str, ...] = ()
     narrow: Callable[[Any], tuple[str, ...]] = lambda _: ()
     registers_static: bool = False
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    generated: Callable[[str, Any, Arithmetic], Generated] | None = None
     toolchain: str = "INTERNAL"
     root: Path | None = None
 
@@ -196,8 +220,9 @@ class Hardware:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Every file the module needs, dependencies first."""
-        return tuple(dict.fromkeys((*SUPPORT, *self.dependence_files, self.file)))
+        """Every file the module needs, dependencies first; not that of a module that is made."""
+        own = () if self.generated is not None else (self.file,)
+        return tuple(dict.fromkeys((*SUPPORT, *self.dependence_files, *own)))
 
     def external(self, file: str) -> Path | None:
         """Where a file of the user lies; None for a file of this package."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch.fx as fx
 
 from mase_hw.beat_times import Solved
-from mase_hw.catalogue import EXTERNAL, Hardware, Memory, verilog_params
+from mase_hw.catalogue import EXTERNAL, Hardware, verilog_params
+from mase_hw.emit.contents import arithmetic_of, memories_of
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Followed
@@ -17,7 +18,6 @@ from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
-from mase_hw.nn import Quantized
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams, repack_ports
 from mase_hw.streams import Direction, Stream
@@ -87,22 +87,24 @@ class NetlistBuilder:
             else:
                 self._rename(node)
             return
-        op = self.graph.op_of(node)
+        op = self.graph.hardware_op(node)
         if op is None or op.hardware is None:
             raise UnsupportedError("this node has no hardware", node=node.name)
         facets = op.hardware
         params = facets.params(**meta.hardware.verilog_param)
         ports = tuple(self._permuted(node, facets, port) for port in facets.ports(params))
+        whole = arithmetic_of(self.graph, node, self._layouts(node), ports)
+        made = None if facets.generated is None or whole is None else facets.generated(node.name, params, whole)
         instance = Instance(
             self._free(f"u_{node.name}"),
-            facets.module,
+            facets.module if made is None else made.module,
             verilog_params(params),
             ports,
             node.name,
             op.name,
             0,
             facets.tied(params),
-            self._memories(node, facets, ports),
+            memories_of(node, facets, whole),
         )
         producers = self.graph.sources(node)
         layouts = self._layouts(node)
@@ -123,22 +125,10 @@ class NetlistBuilder:
             self._file(file)
             if (path := facets.external(file)) is not None:
                 self._external(file, path)
-
-    def _memories(self, node: fx.Node, facets: Hardware, ports: tuple[Stream, ...]) -> dict[str, tuple[str, Memory]]:
-        """The memories inside a node's module, and their files."""
-        module = self.graph.meta_of(node).module
-        if not isinstance(module, Quantized):
-            return {}
-        tensors = {**self.graph.meta_of(node).common.args.tensors, **self.graph.meta_of(node).common.results.tensors}
-        streamed = {
-            "shapes": {name: tuple(tensor.shape) for name, tensor in tensors.items()},
-            "layouts": self._layouts(node),
-            "parallelism": {port.name: port.lane_dims for port in ports},
-            "parameters": {name: module.mantissa(name) for name in module.parameter_names},
-        }
-        attributes = {**module.arithmetic.attributes, **streamed}
-        found = facets.memories(dataclasses.replace(module.arithmetic, attributes=attributes))
-        return {name: (f"{node.name}_{name.lower().removesuffix('_file')}.mem", m) for name, m in found.items()}
+        if made is not None:
+            file = f"ops/{made.module}.sv"
+            self._file(file)
+            self.netlist.generated[file] = made
 
     def _layouts(self, node: fx.Node) -> dict[str, Layout]:
         """The order of each of a node's tensors; the hardware metadata pass names those that are not row-major."""

@@ -10,8 +10,8 @@ from mase_hw.memories import UNNAMED
 
 BASIS = (
     "0.75 LUTs and flip-flops per product bit of every multiplier, 100 of each per instance with multipliers, 250 LUTs "
-    "for windows; two flip-flops per bit of a ROM's word; a ROM is in LUTs of 64 words by one bit, or in block RAM of "
-    "18 Kbit if it has more than 64 words and fills a quarter of a block"
+    "for windows; one LUT per bit of an adder of constants; two flip-flops per bit of a ROM's word; a ROM is in LUTs "
+    "of 64 words by one bit, or in block RAM of 18 Kbit if it has more than 64 words and fills a quarter of a block"
 )
 """Fitted to what Yosys made of single layers and of the digits MLP on Xilinx 7; a test holds it to a factor of two."""
 DSP_WIDTHS = (25, 18)
@@ -32,6 +32,8 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
     dsp = bram = 0
     for instance in manifest["instances"]:
         number, parameters = instance.get("multipliers") or 0, instance["parameters"]
+        lut += int(parameters.get("ADDER_BITS", 0))
+        ff += int(parameters.get("REGISTER_BITS", 0))
         if not number:
             continue
         widths = [int(parameters.get(f"{port}_PRECISION_0", 8)) for port in ("DATA_IN_0", "WEIGHT")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
-from mase_hw.opdef import SUPPORT
+from mase_hw.opdef import SUPPORT, Generated
 from mase_hw.streams import Stream
 
 TOP = ""
@@ -118,6 +118,7 @@ class Netlist:
         memories: File name below ``mem`` by instance name of its ROM.
         files: RTL files below ``rtl_templates``, or ``external/`` for those of a user, dependencies first.
         external: Where the files of users lie.
+        generated: The modules that are made for their constants, by the names of their files.
         fifos: FIFOs on reconvergent paths.
     """
 
@@ -129,6 +130,7 @@ class Netlist:
     memories: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=lambda: list(SUPPORT))
     external: dict[str, Path] = field(default_factory=dict)
+    generated: dict[str, Generated] = field(default_factory=dict)
     fifos: list[Fifo] = field(default_factory=list)
     drained: list[str] = field(default_factory=list)
 

@@ -21,7 +21,7 @@ from mase_hw.emit.manifest import describe_design
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.reference import Reference
-from mase_hw.emit.render import environment, render_top
+from mase_hw.emit.render import environment, render_generated, render_top
 from mase_hw.emit.schedule import predict
 from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.ir import MaseGraph
@@ -143,7 +143,9 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
     netlist: Netlist = graph.meta["netlist"]
     for path in bundle.manifest["rtl"]:
         file = path.removeprefix("rtl/")
-        if file != f"{netlist.name}.sv":
+        if file in netlist.generated:
+            bundle.add(path, render_generated(netlist.generated[file]))
+        elif file != f"{netlist.name}.sv":
             bundle.add(path, _read(netlist.external.get(file, rtl_root() / file)))
     bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
     return graph, write_bundle(graph, args)

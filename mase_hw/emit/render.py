@@ -9,6 +9,7 @@ import jinja2
 from mase_hw._version import __version__
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Schedule
+from mase_hw.opdef import Generated
 from mase_hw.resources import rtl_root
 from mase_hw.streams import Stream
 
@@ -81,6 +82,11 @@ def render_top(netlist: Netlist, schedule: Schedule) -> str:
             if s.name in netlist.drained
         ],
     )
+
+
+def render_generated(made: Generated) -> str:
+    """SystemVerilog text of a module that is made for its constants."""
+    return environment().get_template(made.template).render(module=made.module, **made.context)
 
 
 def counted_edges(netlist: Netlist) -> list[str]:

@@ -81,6 +81,14 @@ class AnnotatedGraph:
         """The catalogue's op of a node; None for inputs, attributes, the output and unknown targets."""
         return binding.op_of(self.catalogue, self.model, node)
 
+    def hardware_op(self, node: fx.Node) -> OpDef | None:
+        """The op whose hardware facets a node has: another one where its implementation is elsewhere."""
+        op, module = self.op_of(node), self.meta_of(node).hardware.module
+        if op is None or op.hardware is None or op.hardware.module == module:
+            return op
+        others = (self.catalogue[name] for name in op.hardware.elsewhere.values())
+        return next((o for o in others if o.hardware is not None and o.hardware.module == module), op)
+
     def is_implicit(self, node: fx.Node) -> bool:
         """Whether the node passes its data on without hardware."""
         op = self.op_of(node)

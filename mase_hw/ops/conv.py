@@ -195,6 +195,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             work=work,
             multipliers=lambda p: p.multipliers,
             implementations=IMPLEMENTATIONS,
+            elsewhere={"unrolled": "unrolled_conv"},
             narrow=lambda p: ("weight",) * p.NARROW,
             registers_static=True,
             layout="channels_last",

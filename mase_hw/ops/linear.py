@@ -365,6 +365,7 @@ OPS = (
             work=lambda p: math.prod(shape_of(p, "DATA_IN_0")) * p.DATA_OUT_0_TENSOR_SIZE_DIM_0,
             multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0 * ceil_div(p.DATA_OUT_0_PARALLELISM_DIM_0, p.PACKED),
             implementations=IMPLEMENTATIONS,
+            elsewhere={"unrolled": "unrolled_linear"},
             narrow=lambda p: ("weight",) * p.NARROW,
             registers_static=True,
             layout="rows",

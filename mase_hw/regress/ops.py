@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from mase_hw.catalogue import Arithmetic, Case, OpDef, default_catalogue, verilog_params
+from mase_hw.emit.render import render_generated
 from mase_hw.errors import ConfigError
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
@@ -62,6 +63,12 @@ class OpCase:
         for file in self.hardware.files:
             own = self.hardware.external(file)
             sources.append(own if own is not None else rtl_root() / file)
+        if self.hardware.generated is not None:
+            made = self.hardware.generated(self.case.name, self.case.params, self.arithmetic)
+            folder.mkdir(parents=True, exist_ok=True)
+            source = folder / f"{made.module}.sv"
+            source.write_text(render_generated(made), encoding="utf-8")
+            return Dut(made.module, (*sources, source), verilog_params(self.case.params), self.streams)
         tied = self.hardware.tied(self.case.params)
         parameters = verilog_params(self.case.params)
         memories = self.hardware.memories(self.arithmetic)

@@ -225,7 +225,7 @@ class _Search:
         return ways
 
     def _multipliers(self, name: str, found: Mapping[str, Any]) -> int:
-        op = self.graph.op_of(self.graph.node(name))
+        op = self.graph.hardware_op(self.graph.node(name))
         assert op is not None and op.hardware is not None  # it was mapped
         return op.hardware.multipliers(op.hardware.params(**found["verilog_param"]))
 

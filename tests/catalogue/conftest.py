@@ -18,7 +18,7 @@ from mase_hw.simulate.engines.batch.build import build as build_batch
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 
 from .groups import SIZE, Place, group_dut, groups, prefix_of
-from .harness import ITEMS, Item, item
+from .harness import ITEMS, MADE, Item, item
 
 SHORT = 10_000
 """Cycles of a case, about: not worth what an optimising compiler takes."""
@@ -78,7 +78,7 @@ def chosen_groups(request: pytest.FixtureRequest, test: str = "", size: int = SI
     named = (each for each in request.session.items if test in ("", getattr(each, "originalname", "")))
     given = (getattr(each, "callspec", None) for each in named)
     chosen = {spec.params["it"].id for spec in given if spec and isinstance(spec.params.get("it"), Item)}
-    return {it.id: group for group in groups([i for i in ITEMS if i.id in chosen], size) for it in group}
+    return {it.id: group for group in groups([i for i in (*ITEMS, *MADE) if i.id in chosen], size) for it in group}
 
 
 @pytest.fixture(scope="session")

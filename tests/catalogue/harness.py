@@ -14,6 +14,7 @@ import torch
 
 from mase_hw.beat_times import BeatNetwork
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, default_catalogue, verilog_params
+from mase_hw.emit.render import render_generated
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.resources import rtl_root
@@ -33,7 +34,7 @@ from mase_hw.simulate.engines.cocotb.engine import (
 )
 from mase_hw.streams import Stream
 
-from .memories import file_of, write_memories
+from .memories import file_of, folder_of, write_memories
 
 Tensors = dict[str, npt.NDArray[np.int64]]
 """Mantissas of shape ``(frames, *shape)`` by stream."""
@@ -45,7 +46,8 @@ def hardware_of(op: OpDef) -> Hardware:
     return op.hardware
 
 
-HARDWARE_OPS = [op for op in default_catalogue() if op.hardware is not None]
+IN_HARDWARE = [op for op in default_catalogue() if op.hardware is not None]
+HARDWARE_OPS = [op for op in IN_HARDWARE if hardware_of(op).generated is None]
 
 
 def files_of(op: OpDef) -> list[str]:
@@ -105,6 +107,12 @@ class Item:
         """The module from exactly its declared files, which may lie elsewhere (mutated copies)."""
         root = root or rtl_root()
         sources = tuple(root / file for file in files_of(self.op))
+        if self.hardware.generated is not None:
+            made = self.hardware.generated(self.case.name, self.case.params, self.arithmetic)
+            source = folder_of(self.id) / f"{made.module}.sv"
+            source.parent.mkdir(parents=True, exist_ok=True)
+            source.write_text(render_generated(made))
+            return Dut(made.module, (*sources, source), verilog_params(self.case.params), self.streams)
         folder = self.memory_folder
         names = self.hardware.memories(self.arithmetic) if folder else {}
         parameters = verilog_params(self.case.params) | {name: f"mem/{file_of(name)}" for name in names}
@@ -126,6 +134,8 @@ class Item:
 
 
 ITEMS = [Item(op, case) for op in HARDWARE_OPS for case in hardware_of(op).cases()]
+MADE = [Item(op, case) for op in IN_HARDWARE if op not in HARDWARE_OPS for case in hardware_of(op).cases()]
+"""Cases of modules that are made for their constants; ``test_unrolled.py`` has their tests."""
 
 
 def item(name: str) -> Item:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import fx
 
-from mase_hw.catalogue import Arithmetic, OpDef, Request, verilog_params
+from mase_hw.catalogue import Arithmetic, Hardware, OpDef, Request, verilog_params
 from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
@@ -86,38 +86,45 @@ class _Mapper:
                 expected="one of: " + ", ".join(o.name for o in self.graph.catalogue if o.hardware and o.mase_type),
                 remedy="replace it in the model, or compile only the part of the model before or after it",
             )
+        asked = asked_of(node, op.hardware, self.graph.meta_of(node).module, self.args)
+        hardware = self._facets(node, op.hardware)
         formats = {name: _format(node, name, tensor) for name, tensor in tensors.items()}
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        layouts = self.orders.of(node, op.hardware, shapes)
-        sizes = {n: streamed(op.hardware, layouts[n]) if n in layouts else shape for n, shape in shapes.items()}
+        layouts = self.orders.of(node, hardware, shapes)
+        sizes = {n: streamed(hardware, layouts[n]) if n in layouts else shape for n, shape in shapes.items()}
         chosen = self.args.parallelism.get(node.name, {})
         before = [self.lanes[n.name][0] for n in node.all_input_nodes if n.name in self.lanes]
-        follows = before if op.hardware.follows_input else None
+        follows = before if hardware.follows_input else None
         parallelism = chosen_lanes(node.name, chosen, sizes, self.most, follows)
         module = self.graph.meta_of(node).module
         arithmetic = getattr(module, "arithmetic", Arithmetic(formats))
-        asked = asked_of(node, op.hardware, module, self.args)
-        params = op.hardware.build(
+        params = hardware.build(
             Request(node.name, arithmetic, shapes, parallelism, layouts, frozenset(chosen), **asked)
         )
-        check_given(node.name, chosen, op.hardware.ports(params))
-        latency = op.hardware.latency(params)
+        check_given(node.name, chosen, hardware.ports(params))
+        latency = hardware.latency(params)
         # An op may take fewer lanes than offered, where they have to divide.
-        self.lanes[node.name] = next(s.lane_dims[:1] for s in op.hardware.ports(params) if s.name == "data_out_0")
+        self.lanes[node.name] = next(s.lane_dims[:1] for s in hardware.ports(params) if s.name == "data_out_0")
         self.found[node.name] = {
             "is_implicit": False,
-            "interface": interface(node, common.args, op.hardware, params, self.args),
-            "toolchain": op.hardware.toolchain,
-            "module": op.hardware.module,
+            "interface": interface(node, common.args, hardware, params, self.args),
+            "toolchain": hardware.toolchain,
+            "module": hardware.module,
             "device_id": self.args.device_id,
-            "dependence_files": list(op.hardware.files),
+            "dependence_files": list(hardware.files),
             "verilog_param": verilog_params(params),
             "max_parallelism": self.args.max_parallelism,
-            "parallelism": {s.name: list(s.lane_dims) for s in op.hardware.ports(params)},
+            "parallelism": {s.name: list(s.lane_dims) for s in hardware.ports(params)},
             "latency": {"fill": latency.fill, "interval": latency.interval},
             **self._fifo_depths(node),
             **recorded(layouts),
         }
+
+    def _facets(self, node: fx.Node, own: Hardware) -> Hardware:
+        """The hardware facets of the implementation that was asked for."""
+        name = own.elsewhere.get(self.args.implementation.get(node.name, ""))
+        other = None if name is None else self.graph.catalogue[name].hardware
+        return other or own
 
     def _fifo_depths(self, node: fx.Node) -> dict[str, dict[str, int]]:
         """The metadata of configured FIFOs; most nodes have none."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictInt
 from torch import fx
@@ -13,6 +13,8 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, passed_through, translations
 
 Lanes = StrictInt | list[StrictInt]
+UNROLLED = "unrolled"
+"""The implementation whose constants are its structure."""
 KERNEL = "kernel"
 """Key of the window elements of a step, beside the tensors whose lanes are given."""
 
@@ -45,12 +47,19 @@ class HardwareArgs(BaseModel):
         description="family of FPGAs for which implementations are chosen, named as for ``mase-hw synth``; without one "
         "nothing is chosen that only some families do well",
     )
-    implementation: dict[str, Literal["tree", "chain", "packed"]] = Field(
+    implementation: dict[str, Literal["tree", "chain", "packed", "unrolled"]] = Field(
         default_factory=dict,
         examples=[{"fc1": "packed"}],
         description="how a linear layer or a convolution computes its products, by node, instead of what costs least: "
         "``tree`` (a multiplier each, sums in a tree of adders), ``chain`` (sums in the multiplier blocks), ``packed`` "
-        "(output lanes share multipliers as well); the bits and the interval are the same",
+        "(output lanes share multipliers as well); the bits and the interval are the same; ``unrolled`` (the weights "
+        "become shared shifts and additions, without multipliers: a whole vector per cycle)",
+    )
+    adder_levels: dict[str, NonNegativeInt] = Field(
+        default_factory=dict,
+        examples=[{"fc1": 2}],
+        description="of an unrolled layer, by node: additions between two registers, 3 if nothing is said; 0 for a "
+        "register at the output only",
     )
     memory: dict[str, Literal["lut", "block", "ultra"]] = Field(
         default_factory=dict,
@@ -93,7 +102,7 @@ def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
 def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     """Arguments with names of nodes in place of paths of modules; of several keys the name of the node wins."""
     places = {place: place.rpartition(".") for place in (*args.fifo_depth, *args.memory)}
-    named = [*args.parallelism, *args.implementation, *(name for name, _, _ in places.values())]
+    named = [*args.parallelism, *args.implementation, *args.adder_levels, *(name for name, _, _ in places.values())]
     paths = translations(graph, named)
     if not paths:
         return args
@@ -106,13 +115,17 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
         name, _, tensor = places[place]
         return [f"{n}.{tensor}" for n in paths.get(name, [name])]
 
-    by_path = sorted(args.implementation.items(), key=lambda item: (item[0] not in paths, item[0].count(".")))
+    def by_path(given: Mapping[str, Any]) -> dict[str, Any]:
+        ordered = sorted(given.items(), key=lambda item: (item[0] not in paths, item[0].count(".")))
+        return {n: value for name, value in ordered for n in paths.get(name, [name])}
+
     return args.model_copy(
         update={
             "parallelism": lanes,
             "fifo_depth": {n: depth for place, depth in args.fifo_depth.items() for n in moved(place)},
             "memory": {n: kind for place, kind in args.memory.items() for n in moved(place)},
-            "implementation": {n: kind for name, kind in by_path for n in paths.get(name, [name])},
+            "implementation": by_path(args.implementation),
+            "adder_levels": by_path(args.adder_levels),
         }
     )
 
@@ -196,6 +209,11 @@ def _strange_implementations(graph: MaseGraph, args: HardwareArgs) -> Iterator[C
             yield _nowhere(
                 graph, name, f"implementation.{name}", "an implementation is asked of a node without several", several
             )
+    unrolled = [name for name, kind in args.implementation.items() if kind == UNROLLED]
+    for name in args.adder_levels:
+        if name not in unrolled:
+            problem = "registers are asked for between the additions of a node that is not unrolled"
+            yield _nowhere(graph, name, f"adder_levels.{name}", problem, unrolled)
 
 
 def _strange_memories(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:

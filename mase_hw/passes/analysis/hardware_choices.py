@@ -11,8 +11,10 @@ from mase_hw.catalogue import Hardware
 from mase_hw.errors import UnsupportedError
 from mase_hw.memories import FAMILIES, UNNAMED, Family
 from mase_hw.nn import Quantized
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.analysis.hardware_args import UNROLLED, HardwareArgs
 
+ADDER_LEVELS = 3
+"""Additions between two registers of an unrolled layer if nothing is said."""
 STORAGE = {"lut": "LUT", "block": "BRAM"}
 """What MASE's metadata calls the places of memories."""
 
@@ -23,6 +25,9 @@ def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: 
     if not hardware.implementations or not (asked or args.family):
         return {}
     narrow = False
+    if asked == UNROLLED and isinstance(module, Quantized):
+        parameters = {name: module.mantissa(name) for name in module.parameter_names}
+        return {"parameters": parameters, "levels": args.adder_levels.get(node.name, ADDER_LEVELS)}
     if isinstance(module, Quantized) and "weight" in module.parameter_names:
         lowest = module.arithmetic.formats["weight"].min_mantissa
         narrow = bool((module.mantissa("weight") > lowest).all())

@@ -55,7 +55,7 @@ def check_hardware(graph: MaseGraph, node: fx.Node) -> None:
     Raises:
         GraphError: Naming the node and the key.
     """
-    meta, op = graph.meta_of(node), graph.op_of(node)
+    meta, op = graph.meta_of(node), graph.hardware_op(node)
     hardware, where = meta.hardware, f"{node.name}: hardware"
     implicit = op is None or graph.is_implicit(node) or not meta.common.results.tensors
     if hardware.is_implicit is not implicit:

@@ -1,0 +1,48 @@
+"""What modules hold of their nodes: the memories inside them, and what modules that are made are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from torch import fx
+
+from mase_hw.catalogue import Arithmetic, Hardware, Memory
+from mase_hw.ir import MaseGraph
+from mase_hw.layouts import Layout
+from mase_hw.nn import Quantized
+from mase_hw.streams import Stream
+
+
+def arithmetic_of(
+    graph: MaseGraph, node: fx.Node, layouts: Mapping[str, Layout], ports: Sequence[Stream]
+) -> Arithmetic | None:
+    """The arithmetic of a quantised node, with its streams and parameters among the attributes.
+
+    Args:
+        graph: The graph.
+        node: Any node with a module.
+        layouts: The order of its tensors.
+        ports: The streams of the module.
+
+    Returns:
+        None for a node that is not quantised.
+    """
+    meta = graph.meta_of(node)
+    module = meta.module
+    if not isinstance(module, Quantized):
+        return None
+    tensors = {**meta.common.args.tensors, **meta.common.results.tensors}
+    streamed = {
+        "shapes": {name: tuple(tensor.shape) for name, tensor in tensors.items()},
+        "layouts": dict(layouts),
+        "parallelism": {port.name: port.lane_dims for port in ports},
+        "parameters": {name: module.mantissa(name) for name in module.parameter_names},
+    }
+    return dataclasses.replace(module.arithmetic, attributes={**module.arithmetic.attributes, **streamed})
+
+
+def memories_of(node: fx.Node, facets: Hardware, whole: Arithmetic | None) -> dict[str, tuple[str, Memory]]:
+    """The memories inside a node's module, and their files."""
+    found = {} if whole is None else facets.memories(whole)
+    return {name: (f"{node.name}_{name.lower().removesuffix('_file')}.mem", m) for name, m in found.items()}

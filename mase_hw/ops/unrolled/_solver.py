@@ -1,0 +1,237 @@
+"""From a matrix of constants to a graph of shifts and additions that computes its product with a vector.
+
+The constants are written in canonical signed digits (Reitwieser, 1960): no two neighbouring digits are non-zero, and no
+notation has fewer. Then terms that several sums need are computed once: the pair of terms ``x_i + s * (x_j << d)`` that
+saves the most adder bits becomes a value of its own, in every row, until no pair occurs twice. This is elimination of
+two-term common subexpressions over the whole matrix (Hosangadi, Fallah and Kastner, 2005), weighted by the bits in
+which the two operands overlap, as in da4ml (Sun et al., 2025). What is left of a row is added in a balanced tree.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from mase_hw.ops.unrolled._graph import Graph
+
+_SMALL = 2048
+"""Non-zero digits of a matrix for which more attempts are made."""
+_REUSE = 3
+"""Digits that the addition of another row's sum counts for: it is a wide one."""
+
+
+def digits(value: int) -> dict[int, int]:
+    """Canonical signed digits: the sign of each non-zero digit by its place."""
+    found: dict[int, int] = {}
+    place = 0
+    while value:
+        if value & 1:
+            found[place] = 2 - (value & 3)
+            value -= found[place]
+        value >>= 1
+        place += 1
+    return found
+
+
+Term = tuple[int, int]
+"""A value of the graph and the places by which it is shifted."""
+
+
+class _Rows:
+    """The sums that are still to be computed, and how often every pair of terms occurs in them."""
+
+    def __init__(self, graph: Graph, matrix: Sequence[Sequence[int]], fixed: int) -> None:
+        self.graph, self.fixed = graph, fixed
+        self.rows: list[dict[Term, int]] = []
+        self.count: dict[tuple[int, int, int, int], int] = {}
+        self.heap: list[tuple[int, tuple[int, int, int, int]]] = []
+        self._weights: dict[tuple[int, int, int], int] = {}
+        for row in matrix:
+            terms: dict[Term, int] = {}
+            self.rows.append(terms)
+            for number, value in enumerate(row):
+                for shift, sign in digits(value).items():
+                    self._enter(terms, (number, shift), sign)
+        self.heap = [(-self._saved(pair), pair) for pair, times in self.count.items() if times > 1]
+        heapq.heapify(self.heap)
+
+    @staticmethod
+    def _pair(one: Term, sign: int, other: Term, other_sign: int) -> tuple[int, int, int, int]:
+        """What two terms have in common with others that are shifted or negated together."""
+        if (one[0], one[1]) > (other[0], other[1]):
+            one, other = other, one
+        return one[0], other[0], other[1] - one[1], sign * other_sign
+
+    def _enter(self, row: dict[Term, int], term: Term, sign: int) -> list[tuple[int, int, int, int]]:
+        pairs = [self._pair(term, sign, other, other_sign) for other, other_sign in row.items()]
+        for pair in pairs:
+            self.count[pair] = self.count.get(pair, 0) + 1
+        row[term] = sign
+        return pairs
+
+    def _leave(self, row: dict[Term, int], term: Term) -> None:
+        sign = row.pop(term)
+        for other, other_sign in row.items():
+            pair = self._pair(term, sign, other, other_sign)
+            times = self.count[pair] - 1
+            if times:
+                self.count[pair] = times
+            else:
+                del self.count[pair]
+
+    def _saved(self, pair: tuple[int, int, int, int]) -> int:
+        """Adder bits that computing a pair once saves."""
+        one, other, shift, _ = pair
+        weight = self._weights.get((one, other, shift))
+        if weight is None:
+            a, b = self.graph.values[one], self.graph.values[other]
+            low, high = max(0, shift), min(a.width, b.width + shift)
+            weight = self._weights[one, other, shift] = max(high - low, 0) + self.fixed
+        return (self.count.get(pair, 0) - 1) * weight
+
+    def share(self) -> None:
+        """Compute pairs of terms that occur several times once, the most worthwhile first."""
+        while self.heap:
+            stored, pair = heapq.heappop(self.heap)
+            saved = self._saved(pair)
+            if saved <= 0:
+                continue
+            if saved != -stored:
+                heapq.heappush(self.heap, (-saved, pair))
+                continue
+            self._replace(pair)
+
+    def _places(self, row: dict[Term, int], pair: tuple[int, int, int, int]) -> Iterator[int]:
+        """Shifts at which a row has the pair, each term in one place only."""
+        one, other, distance, sign = pair
+        used: set[Term] = set()
+        for (value, shift), own in sorted(row.items()):
+            if value != one or (value, shift) in used:
+                continue
+            partner = (other, shift + distance)
+            if row.get(partner, 0) == own * sign and partner not in used:
+                used |= {(value, shift), partner}
+                yield shift
+
+    def _replace(self, pair: tuple[int, int, int, int]) -> None:
+        found = [(row, shift) for row in self.rows for shift in list(self._places(row, pair))]
+        if len(found) < 2:
+            # Pairs that overlap in a row were counted twice; no longer worth anything.
+            self._weights[pair[:3]] = 0
+            return
+        one, other, distance, sign = pair
+        made, negated, moved = combine(self.graph, (one, 0), 1, (other, distance), sign)
+        touched: set[tuple[int, int, int, int]] = set()
+        for row, shift in found:
+            own = row[one, shift]
+            self._leave(row, (one, shift))
+            self._leave(row, (other, shift + distance))
+            touched.update(self._enter(row, (made, shift + moved), -own if negated else own))
+        for new in touched:
+            if self.count.get(new, 0) > 1:
+                heapq.heappush(self.heap, (-self._saved(new), new))
+
+
+def combine(graph: Graph, one: Term, sign: int, other: Term, other_sign: int) -> tuple[int, bool, int]:
+    """Add two terms: the new value, whether it is the negative of their sum, and the places by which it is shifted.
+
+    Of a difference the operand that is shifted further is subtracted, so that low bits pass unchanged.
+    """
+    moved = min(one[1], other[1])
+    (a, i), (b, j) = (one[0], one[1] - moved), (other[0], other[1] - moved)
+    if sign == other_sign:
+        return graph.add(a, i, b, j, False), sign < 0, moved
+    if i > j or (i == j and sign < 0):
+        a, i, b, j, sign = b, j, a, i, other_sign
+    return graph.add(a, i, b, j, True), sign < 0, moved
+
+
+def _added(graph: Graph, row: Sequence[tuple[Term, int]], constant: int) -> Term | None:
+    """The sum of a row's terms and a constant, as a balanced tree; None if it is 0."""
+    terms = [(graph.values[value].level, shift, value, sign) for (value, shift), sign in row]
+    if constant:
+        places = (constant & -constant).bit_length() - 1
+        terms.append((0, places, graph.constant(abs(constant) >> places), 1 if constant > 0 else -1))
+    heapq.heapify(terms)
+    while len(terms) > 1:
+        _, shift, value, sign = heapq.heappop(terms)
+        _, other_shift, other, other_sign = heapq.heappop(terms)
+        made, negated, moved = combine(graph, (value, shift), sign, (other, other_shift), other_sign)
+        heapq.heappush(terms, (graph.values[made].level, moved, made, -1 if negated else 1))
+    if not terms:
+        return None
+    _, shift, value, sign = terms[0]
+    return (value, shift) if sign > 0 else (graph.add(graph.constant(0), 0, value, 0, True), shift)
+
+
+def _parents(matrix: Sequence[Sequence[int]], depth: int) -> list[tuple[int, int, int]]:
+    """Rows in an order in which each may be computed from one before it: row, that one (-1 for none) and its sign.
+
+    The tree of fewest digits (Prim, 1957) of at most so many rows one after the other.
+    """
+    found: list[tuple[int, int, int]] = []
+    best = {r: (sum(len(digits(w)) for w in row), -1, 1) for r, row in enumerate(matrix)}
+    at = {-1: 0}
+    while best:
+        row = min(best, key=lambda r: (best[r][0], r))
+        _, parent, sign = best.pop(row)
+        found.append((row, parent, sign))
+        at[row] = at[parent] + 1
+        if at[row] > depth:
+            continue
+        for other, (known, _, _) in best.items():
+            for sign in (1, -1):
+                rest = (w - sign * v for w, v in zip(matrix[other], matrix[row], strict=True))
+                count = sum(len(digits(w)) for w in rest) + _REUSE
+                if count < known:
+                    known = count
+                    best[other] = count, row, sign
+    return found
+
+
+def _attempt(
+    matrix: Sequence[Sequence[int]],
+    constants: Sequence[int],
+    inputs: Sequence[tuple[int, int]],
+    depth: int,
+    fixed: int,
+) -> Graph:
+    graph = Graph(inputs)
+    parents = _parents(matrix, depth) if depth else [(row, -1, 1) for row in range(len(matrix))]
+    differences: list[list[int]] = [[] for _ in matrix]
+    for row, parent, sign in parents:
+        before = matrix[parent] if parent >= 0 else [0] * len(inputs)
+        differences[row] = [w - sign * v for w, v in zip(matrix[row], before, strict=True)]
+    rows = _Rows(graph, differences, fixed)
+    rows.share()
+    bases = {parent for _, parent, _ in parents}
+    sums: dict[int, Term | None] = {-1: None}
+    outputs: list[Term | None] = [None] * len(matrix)
+    for row, parent, sign in parents:
+        terms, base = list(rows.rows[row].items()), sums[parent]
+        if base is not None:
+            terms.append((base, sign))
+        if row in bases:
+            made = sums[row] = _added(graph, terms, 0)
+            terms = [] if made is None else [(made, 1)]
+        outputs[row] = _added(graph, terms, constants[row])
+    graph.outputs = outputs
+    return graph
+
+
+def solve(matrix: Sequence[Sequence[int]], constants: Sequence[int], inputs: Sequence[tuple[int, int]]) -> Graph:
+    """The graph of ``matrix @ x + constants``: of a few attempts the one of the fewest adder bits.
+
+    Args:
+        matrix: Integers, a row for every output.
+        constants: An integer for every output.
+        inputs: Range of every input.
+
+    Returns:
+        A graph whose outputs are the sums.
+    """
+    small = sum(len(digits(w)) for row in matrix for w in row) <= _SMALL
+    attempts = (
+        _attempt(matrix, constants, inputs, depth, fixed) for depth in (0, 2) for fixed in ((1, 8) if small else (1,))
+    )
+    return min(attempts, key=lambda graph: (graph.adder_bits, graph.levels))

@@ -1,0 +1,83 @@
+"""Modules that are made for their constants, proven as the files are: bits, stalls, cycles, lint, synthesis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyslang import syntax
+
+from mase_hw.catalogue import verilog_params
+from mase_hw.host.lint import lint
+from mase_hw.resources import rtl_root
+from mase_hw.simulate.engines.cocotb.engine import BuildTools
+
+from .checks import CHECKS
+from .conftest import Yosys
+from .groups import Place, group_dut
+from .harness import MADE, Item, expected, stimulus
+from .test_lint import CUT, NO_LATCH, verilate
+from .test_simulation import run
+
+LINEAR = [it for it in MADE if it.op.name == "unrolled_linear"]
+"""The cases; a convolution of one element has the same module."""
+every_case = pytest.mark.parametrize("it", LINEAR, ids=lambda it: it.id)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@every_case
+def test_simulation(it: Item, check: str, place: Callable[[Item], Place], tmp_path: Path) -> None:
+    """The same checks as of every other op: bits and cycles, at full rate and under stalls."""
+    run(CHECKS[check], it, place(it), tmp_path)
+
+
+@every_case
+def test_the_case_is_not_vacuous(it: Item) -> None:
+    outputs = expected(it, stimulus(it))[it.sink.name][: it.case.frames]
+    assert np.unique(outputs).size > 1
+
+
+def test_verilator(request: pytest.FixtureRequest, tools: BuildTools, tmp_path: Path) -> None:
+    """All cases as one design, as synthesised, without a word."""
+    dut = group_dut(LINEAR, tmp_path)
+    assert verilate(tools, rtl_root(), dut.top, [str(path) for path in dut.sources], {}, "-DSYNTHESIS") == (0, "")
+
+
+def test_verible() -> None:
+    complaints = lint([it.dut().sources[-1] for it in LINEAR])
+    assert not complaints, "\n".join(complaints)
+
+
+def test_slang_and_no_multiplier(yosys: Yosys) -> None:
+    """Yosys reads every case through slang; there is no latch, no way past the registers, and no multiplication."""
+    base = rtl_root().parent
+    lines = []
+    for it in LINEAR:
+        dut = it.dut()
+        files = " ".join(str(path.relative_to(base)) for path in dut.sources)
+        lines.append(f"design -reset; read_slang -j 1 --ignore-assertions --top {dut.top} {files}; hierarchy; proc")
+        lines.append(f"flatten; {NO_LATCH}; select -assert-none t:$mul t:$macc; {CUT}")
+    code, log = yosys("; ".join(lines))
+    assert code == 0, log[-2000:]
+
+
+def test_other_parameters_are_refused(tools: BuildTools) -> None:
+    """The module is made for its parameters, and stops elaboration with any other."""
+    it = LINEAR[0]
+    dut = it.dut()
+    for name, value in verilog_params(it.case.params).items():
+        code, log = verilate(tools, rtl_root(), dut.top, [str(path) for path in dut.sources], {name: int(value) + 1})
+        assert code != 0 and re.search(r"USERFATAL|^%Error", log, re.MULTILINE), name
+        if name == "STAGES":
+            assert "made for other parameters" in log
+
+
+def test_parameters_are_those_of_the_module() -> None:
+    it = LINEAR[0]
+    text = it.dut().sources[-1].read_text(encoding="utf-8")
+    named = re.findall(r"^    parameter int (\w+) += (-?\d+)", text, re.MULTILINE)
+    assert {name: int(value) for name, value in named} == verilog_params(it.case.params)
+    assert len(syntax.SyntaxTree.fromText(text).diagnostics) == 0
