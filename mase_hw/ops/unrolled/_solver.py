@@ -146,7 +146,7 @@ def combine(graph: Graph, one: Term, sign: int, other: Term, other_sign: int) ->
     return graph.add(a, i, b, j, True), sign < 0, moved
 
 
-def _added(graph: Graph, row: Sequence[tuple[Term, int]], constant: int) -> Term | None:
+def added(graph: Graph, row: Sequence[tuple[Term, int]], constant: int) -> Term | None:
     """The sum of a row's terms and a constant, as a balanced tree; None if it is 0."""
     terms = [(graph.values[value].level, shift, value, sign) for (value, shift), sign in row]
     if constant:
@@ -212,9 +212,9 @@ def _attempt(
         if base is not None:
             terms.append((base, sign))
         if row in bases:
-            made = sums[row] = _added(graph, terms, 0)
+            made = sums[row] = added(graph, terms, 0)
             terms = [] if made is None else [(made, 1)]
-        outputs[row] = _added(graph, terms, constants[row])
+        outputs[row] = added(graph, terms, constants[row])
     graph.outputs = outputs
     return graph
 

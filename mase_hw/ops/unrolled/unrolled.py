@@ -7,6 +7,7 @@ constants are its structure: every input enters at once, every output leaves at 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -181,7 +182,8 @@ def case(
     return Case(name, _build(request), frames, attributes={"parameters": parameters, "formats": own})
 
 
-def _cases() -> list[Case]:
+@functools.cache
+def _cases() -> tuple[Case, ...]:
     def fmt(text: str) -> FixedFormat:
         width, frac = text[1:].split(".")
         return FixedFormat(int(width), int(frac), text[0] == "s")
@@ -196,7 +198,7 @@ def _cases() -> list[Case]:
     s8 = formats("s8.4", "s8.6", "s8.2", bias="s8.5")
     sparse = random(4, 7, seed=1) * (random(4, 7, seed=2) > 40)
     sparse[2], sparse[:, 3] = 0, 0
-    return [
+    return (
         case("layer", (1, 8), random(6, 8), s8, bias=random(6)),
         case("one_register", (1, 8), random(5, 8), s8, levels=0, bias=random(5)),
         case("register_each", (2, 3, 6), random(4, 6), s8, (Rounding.HALF_UP, Overflow.WRAP), 1, bias=random(4)),
@@ -217,7 +219,7 @@ def _cases() -> list[Case]:
             weight_shift=torch.tensor([0, 3, 1, 2]),
         ),
         case("powers", (1, 5), 1 << torch.arange(20).reshape(4, 5) % 7, formats("s8.4", "u7.0", "s14.2")),
-    ]
+    )
 
 
 def _hardware(layout: str, build: Callable[[Request], UnrolledParams]) -> Hardware:
