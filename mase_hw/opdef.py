@@ -20,6 +20,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.latency import Cycles as Cycles
 from mase_hw.latency import Latency as Latency
 from mase_hw.layouts import Layout
+from mase_hw.resources import Generated as Generated
 from mase_hw.streams import Stream
 
 EXTERNAL = "external/"
@@ -115,21 +116,6 @@ class Memory:
     words: tuple[int, ...]
     bits: int
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Generated:
-    """A module that is made for its constants.
-
-    Args:
-        module: Its name, of which no other module is.
-        template: Below ``rtl_templates``.
-        context: What the template prints, besides ``module``.
-    """
-
-    module: str
-    template: str
-    context: Mapping[str, Any]
 
 
 _TIMINGS = 64

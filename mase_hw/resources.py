@@ -6,11 +6,29 @@ repository, beside the package.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mase_hw.errors import MaseHwError
 
 PACKAGE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A module that is made for its constants.
+
+    Args:
+        module: Its name, of which no other module is.
+        template: Below ``rtl_templates``.
+        context: What the template prints, besides ``module``.
+    """
+
+    module: str
+    template: str
+    context: Mapping[str, Any]
 
 
 def rtl_root() -> Path:

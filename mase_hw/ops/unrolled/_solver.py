@@ -14,8 +14,12 @@ from collections.abc import Iterator, Sequence
 
 from mase_hw.ops.unrolled._graph import Graph
 
-_SMALL = 2048
-"""Non-zero digits of a matrix for which more attempts are made."""
+_SMALL = 6144
+"""Non-zero digits of a matrix for which more than one attempt is made."""
+_DEPTHS = (4, 0, 2)
+"""Sums that are computed from each other one after the other, at most."""
+_SCORES = ((2, 1), (0, 1), (0, 8))
+"""What is added to the number of additions that a pair saves, and to the bits of each."""
 _REUSE = 3
 """Digits that the addition of another row's sum counts for: it is a wide one."""
 
@@ -40,8 +44,8 @@ Term = tuple[int, int]
 class _Rows:
     """The sums that are still to be computed, and how often every pair of terms occurs in them."""
 
-    def __init__(self, graph: Graph, matrix: Sequence[Sequence[int]], fixed: int) -> None:
-        self.graph, self.fixed = graph, fixed
+    def __init__(self, graph: Graph, matrix: Sequence[Sequence[int]], score: tuple[int, int]) -> None:
+        self.graph, self.score = graph, score
         self.rows: list[dict[Term, int]] = []
         self.count: dict[tuple[int, int, int, int], int] = {}
         self.heap: list[tuple[int, tuple[int, int, int, int]]] = []
@@ -86,8 +90,9 @@ class _Rows:
         if weight is None:
             a, b = self.graph.values[one], self.graph.values[other]
             low, high = max(0, shift), min(a.width, b.width + shift)
-            weight = self._weights[one, other, shift] = max(high - low, 0) + self.fixed
-        return (self.count.get(pair, 0) - 1) * weight
+            weight = self._weights[one, other, shift] = max(high - low, 0) + self.score[1]
+        times = self.count.get(pair, 0)
+        return (times - 1 + self.score[0]) * weight if times > 1 else 0
 
     def share(self) -> None:
         """Compute pairs of terms that occur several times once, the most worthwhile first."""
@@ -194,7 +199,7 @@ def _attempt(
     constants: Sequence[int],
     inputs: Sequence[tuple[int, int]],
     depth: int,
-    fixed: int,
+    score: tuple[int, int],
 ) -> Graph:
     graph = Graph(inputs)
     parents = _parents(matrix, depth) if depth else [(row, -1, 1) for row in range(len(matrix))]
@@ -202,7 +207,7 @@ def _attempt(
     for row, parent, sign in parents:
         before = matrix[parent] if parent >= 0 else [0] * len(inputs)
         differences[row] = [w - sign * v for w, v in zip(matrix[row], before, strict=True)]
-    rows = _Rows(graph, differences, fixed)
+    rows = _Rows(graph, differences, score)
     rows.share()
     bases = {parent for _, parent, _ in parents}
     sums: dict[int, Term | None] = {-1: None}
@@ -230,8 +235,10 @@ def solve(matrix: Sequence[Sequence[int]], constants: Sequence[int], inputs: Seq
     Returns:
         A graph whose outputs are the sums.
     """
-    small = sum(len(digits(w)) for row in matrix for w in row) <= _SMALL
+    size = sum(len(digits(w)) for row in matrix for w in row)
     attempts = (
-        _attempt(matrix, constants, inputs, depth, fixed) for depth in (0, 2) for fixed in ((1, 8) if small else (1,))
+        _attempt(matrix, constants, inputs, depth, score)
+        for depth in (_DEPTHS if size <= _SMALL else _DEPTHS[:1])
+        for score in (_SCORES if size <= _SMALL else _SCORES[:1])
     )
     return min(attempts, key=lambda graph: (graph.adder_bits, graph.levels))
