@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from mase_hw.errors import CatalogueError, UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.errors import CatalogueError
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse, any_scaled
 from mase_hw.latency import Cycles as Cycles
 from mase_hw.latency import Latency as Latency
 from mase_hw.layouts import Layout
@@ -299,10 +299,7 @@ class OpDef:
         refused: Of an op that is not in hardware and will not be: why, and what to do instead.
         check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
         exact: The format in which a result needs no cast, from formats and shapes; None if no format is known.
-        scaled: Of an op that takes scaled integers: what is wrong with formats of which one is such, in words that
-            follow "takes"; empty if they are right. None: it takes none.
-        sums: Of an op that gives scaled integers at the scale of its products, which are then requantised: the
-            narrowest format of every sum, from formats and shapes.
+        scaled: How it takes scaled integers; None: it takes none.
         exact_inputs: Inputs that are taken as exact as their producer (of an op with ``exact``) can give them.
         inner: What has a format inside the op, that is chosen from observed values.
         remembers: Whether the op has a memory of the hops before, from its attributes. Its golden then takes a batch as
@@ -336,8 +333,7 @@ class OpDef:
     refused: str = ""
     check: Callable[[str, Mapping[str, Any]], None] | None = None
     exact: Callable[[Mapping[str, FixedFormat], Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
-    scaled: Callable[[Mapping[str, FixedFormat]], str] | None = None
-    sums: Callable[[Mapping[str, FixedFormat], Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
+    scaled: ScaledUse | None = None
     exact_inputs: tuple[str, ...] = ()
     inner: Inner | None = None
     remembers: Callable[[Mapping[str, Any]], bool] | None = None
@@ -372,25 +368,11 @@ class OpDef:
                 fail(f"files below {EXTERNAL} need a root")
 
 
-def refuse_scaled(node: str, op: OpDef, arithmetic: Arithmetic) -> None:
-    """Refuse formats of scaled integers that an op does not take.
-
-    Raises:
-        UnsupportedError: Naming the node and the formats.
-    """
-    formats = arithmetic.formats
-    if not any(isinstance(fmt, ScaledFormat) for fmt in formats.values()):
-        return
-    wrong = "fixed point only" if op.scaled is None else op.scaled(formats)
-    if not wrong and arithmetic.overflow is not Overflow.SATURATE:
-        wrong = "scaled integers that saturate only"
-    if wrong:
-        raise UnsupportedError(
-            f"{op.name} takes {wrong}",
-            node=node,
-            got=", ".join(f"{name} {fmt}" for name, fmt in formats.items()),
-            remedy=f'quantise it with name = "fixed" (quantize.overrides.{node}.config.name)',
-        )
+def for_golden(op: OpDef, a: Arithmetic) -> Arithmetic:
+    """The arithmetic with which a golden is called: an op that only selects sees the mantissas of scaled integers."""
+    if op.scaled is None or op.scaled.kind != "selection" or not any_scaled(a.formats):
+        return a
+    return dataclasses.replace(a, formats={name: fmt.mantissas for name, fmt in a.formats.items()})
 
 
 def verilog_params(params: Any) -> dict[str, int | str]:

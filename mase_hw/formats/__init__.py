@@ -16,6 +16,7 @@ from mase_hw.formats.fixed import (
 )
 from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, multipliers, quantize_multiplier
 from mase_hw.formats.scaled import ScaledFormat, steps_of, sum_format
+from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_scaled
 
 __all__ = [
     "MAX_FRAC",
@@ -26,9 +27,12 @@ __all__ = [
     "Overflow",
     "Rounding",
     "ScaledFormat",
+    "ScaledUse",
+    "any_scaled",
     "format_of_places",
     "multipliers",
     "quantize_multiplier",
+    "refuse_scaled",
     "steps_of",
     "sum_format",
 ]

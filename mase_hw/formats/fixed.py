@@ -119,6 +119,11 @@ class FixedFormat:
         return 0
 
     @property
+    def mantissas(self) -> FixedFormat:
+        """The format of the mantissas, which is all that hardware knows: without scale, zero point and limits."""
+        return self
+
+    @property
     def per_channel(self) -> bool:
         """Whether channels have formats of their own; only scaled integers do."""
         return False

@@ -191,6 +191,11 @@ class ScaledFormat(FixedFormat):
         return [self.width]
 
     @property
+    def mantissas(self) -> FixedFormat:
+        """The format of the mantissas, which is all that hardware knows: without scale, zero point and limits."""
+        return FixedFormat(self.width, 0, self.signed)
+
+    @property
     def centred(self) -> ScaledFormat:
         """The format of ``m - zero_point``: what is left of a cast to this one when the zero point is added after it.
 

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled
 from mase_hw.nn.streaming import CONTINUED, keep, resumed
 from mase_hw.nn.values import OnValues, enter
 from mase_hw.nn.witness import KEPT, Witness
 from mase_hw.numerics import as_carrier, carrier, dequantize, magnitude, quantize, symbolic
-from mase_hw.opdef import Arithmetic, KnownOps, OpDef, refuse_scaled
+from mase_hw.opdef import Arithmetic, KnownOps, OpDef, for_golden
 
 
 class Quantized(nn.Module):
@@ -68,7 +68,7 @@ class Quantized(nn.Module):
         for name in (*self.parameter_names, "data_out_0"):
             if name not in arithmetic.formats:
                 raise GraphError(f"no format for {name}", node=op.name, field=name)
-        refuse_scaled(op.name, op, arithmetic)
+        refuse_scaled(op.name, op.name, op.scaled, arithmetic.formats, arithmetic.overflow)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""
@@ -120,7 +120,7 @@ class Quantized(nn.Module):
         mantissas |= {name: self._parameter(name) for name in self.parameter_names} | resumed(self)
         assert self.op.golden is not None  # checked on construction
         try:
-            results = self.op.golden(self.arithmetic, mantissas)
+            results = self.op.golden(for_golden(self.op, self.arithmetic), mantissas)
         except FormatError as error:
             error.node = error.node or self.label
             raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from mase_hw.formats import FixedFormat, ScaledFormat, sum_format
+from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, sum_format
+from mase_hw.formats.taken import Ends
 from mase_hw.numerics import magnitude
 
 
@@ -66,3 +68,17 @@ def exact_sum(formats: Mapping[str, FixedFormat], count: int, axis: int) -> Fixe
         frac = max(product_frac, fb.frac_width)
         bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
     return sum_format(bound.bit_length() + 1, frac, fx, fw, axis)
+
+
+def at_zero(formats: Mapping[str, FixedFormat]) -> str:
+    """Of such an op that has zeros of its own."""
+    return one_scale(formats) or ("a zero point of 0" if next(iter(formats.values())).zero_point else "")
+
+
+SELECTION = ScaledUse("selection", one_scale)
+ZEROS = ScaledUse("selection", at_zero, at_zero=True)
+
+
+def clamp(ends: Callable[[Mapping[str, Any]], Ends]) -> ScaledUse:
+    """Of an op that clamps: it becomes a requantisation."""
+    return ScaledUse("clamp", lambda _: "scaled integers as a requantisation only", ends=ends)

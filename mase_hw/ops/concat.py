@@ -16,6 +16,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
@@ -254,6 +255,7 @@ OPS = (
         golden=golden,
         formats=_FORMATS,
         default_out=_default,
+        scaled=SELECTION,
         hardware=_HARDWARE,
     ),
     OpDef(

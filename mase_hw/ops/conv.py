@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.exact_sums import reduced_matmul, shift_left
-from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.formats import FixedFormat, Overflow, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Case, Hardware, OneChannel, OpDef
@@ -162,8 +162,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
         on_values=_on_values,
         channel=_channel,
         finest=_finest,
-        sums=_sums,
-        scaled=exact_sums,
+        scaled=ScaledUse("sums", exact_sums, _sums),
         check=check,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.exact_sums import exact_linear, reduced_matmul, shift_left
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OneChannel, OpDef, Request
@@ -337,8 +337,7 @@ OPS = (
         channel=_channel,
         finest=_finest,
         exact=_exact,
-        sums=_exact,
-        scaled=exact_sums,
+        scaled=ScaledUse("sums", exact_sums, _exact),
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
             module="fixed_linear",

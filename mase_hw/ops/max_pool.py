@@ -21,6 +21,7 @@ from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
 from mase_hw.ops._images import image, image_params, image_ports, tiles_of
+from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import format_of, lanes_within
 from mase_hw.steps import Steps
 
@@ -180,6 +181,7 @@ def _op(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> 
         on_values=functools.partial(_on_values, spatial=spatial),
         default_out=lambda formats: formats["data_in_0"],
         check=pooling.check_pool,
+        scaled=SELECTION,
         hardware=Hardware(
             module="fixed_max_pool2d",
             file="ops/fixed_max_pool2d.sv",

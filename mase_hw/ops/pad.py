@@ -16,6 +16,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
+from mase_hw.ops._scaled import ZEROS
 from mase_hw.ops._tensors import CAST_SLICE, format_of, lanes_within
 from mase_hw.steps import Steps
 
@@ -163,6 +164,7 @@ OPS = (
         functions=(functional.pad,),
         attributes=("padding", "value"),
         golden=golden,
+        scaled=ZEROS,
         default_out=lambda formats: formats["data_in_0"],
         check=_check,
         hardware=Hardware(

@@ -13,11 +13,13 @@ from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats.taken import Ends
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._pieces import BY_NAME, PIECES, Constants, Pieces, constants
+from mase_hw.ops._scaled import clamp
 from mase_hw.ops._tensors import stream_of
 from mase_hw.steps import Steps
 
@@ -184,6 +186,13 @@ def _always(fmt: FixedFormat | None) -> Callable[[Mapping[str, FixedFormat]], Fi
     return None if fmt is None else lambda _: fmt
 
 
+_ENDS: dict[str, Callable[[Mapping[str, Any]], Ends]] = {
+    "relu6": lambda _: (0.0, 6.0),
+    "hardtanh": lambda a: (float(a.get("min_val", -1.0)), float(a.get("max_val", 1.0))),
+}
+"""Of those that are clamps: the ends."""
+
+
 def _op(function: Pieces) -> OpDef:
     name, targets = function.name, function.targets
     is_module = [isinstance(t, type) and issubclass(t, nn.Module) for t in targets]
@@ -197,6 +206,7 @@ def _op(function: Pieces) -> OpDef:
         golden=golden(name),
         on_values=_on_values(name) if name in ("hardtanh", "relu6") else None,
         check=_check(name),
+        scaled=clamp(_ENDS[name]) if name in _ENDS else None,
         default_out=_always(function.result),
         hardware=Hardware(
             module="fixed_pieces",

@@ -13,6 +13,7 @@ from mase_hw.nn.values import OnValues, selection
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
 from mase_hw.ops import _elementwise as elementwise
+from mase_hw.ops._scaled import clamp
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -50,6 +51,7 @@ OPS = (
         on_values=_on_values,
         default_out=lambda formats: formats["data_in_0"],
         non_negative=True,
+        scaled=clamp(lambda _: (0.0, None)),
         hardware=Hardware(
             module="fixed_relu",
             file="ops/fixed_relu.sv",

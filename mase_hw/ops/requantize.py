@@ -2,8 +2,8 @@
 
 The cast of scaled integers, and the one between the two families of formats. The multiplier is a stored tensor, one
 for the tensor or one for each channel, and the shift an attribute: the product is exact, a number with ``shift``
-fraction bits, and :func:`mase_hw.numerics.cast` rounds once. A cast of fixed point is the case of multiplier 1 and zero
-point 0; it stays the op ``cast``, which has no multiplier.
+fraction bits more than the data, and :func:`mase_hw.numerics.cast` rounds once. A cast of fixed point is the case of
+multiplier 1 and zero point 0; it stays the op ``cast``, which has no multiplier.
 
 TensorFlow Lite rounds the product of some ops twice (``MultiplyByQuantizedMultiplier``: a saturating rounding doubling
 high multiplication, then a rounding shift to the right, ties away from zero). The attribute ``first`` is the number of
@@ -12,8 +12,11 @@ the ``shift`` bits that the first of the two drops, ties up: 31 there.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,11 +27,18 @@ from mase_hw.formats import (
     FixedFormat,
     Rounding,
     ScaledFormat,
+    ScaledUse,
     multipliers,
     steps_of,
 )
 from mase_hw.numerics import carrier, cast, magnitude, straight_through
-from mase_hw.opdef import Arithmetic, OpDef
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._binary import streamed_shape
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+_DATA = ("data_in_0", "data_out_0")
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -38,12 +48,12 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     x, m, align = t["data_in_0"], t["multiplier"], t.get("multiplier_shift")
     fx, fm, fy = (a.formats[name] for name in ("data_in_0", "multiplier", "data_out_0"))
-    frac, first = int(a.attributes["shift"]), int(a.attributes.get("first", 0))
+    frac, first = fx.frac_width + int(a.attributes["shift"]), int(a.attributes.get("first", 0))
     centred = x.double() - fx.zero_point if fx.zero_point else x  # exact: data is within 53 bits
     bound = magnitude(fx.centred) * magnitude(fm)
     product, dropped = exact_product(centred, m, magnitude(fx.centred), magnitude(fm))
     frac -= dropped
-    least = frac - (0 if align is None else a.formats["multiplier_shift"].max_mantissa)
+    least = frac - fy.frac_width - (0 if align is None else a.formats["multiplier_shift"].max_mantissa)
     if dropped and (first or least < 2):
         carrier(bound)  # refuses what no integer holds
     if first:
@@ -54,7 +64,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if product.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         smooth = (x.double() - fx.zero_point) * m.double()
         smooth = smooth if align is None else shift_left(smooth, align)
-        smooth = smooth * math.ldexp(1.0, -int(a.attributes["shift"])) + fy.zero_point
+        smooth = smooth * math.ldexp(1.0, fy.frac_width - fx.frac_width - int(a.attributes["shift"])) + fy.zero_point
         out = straight_through(out, smooth.clamp(fy.min_mantissa, fy.max_mantissa))
     return {"data_out_0": out}
 
@@ -63,10 +73,10 @@ def _cast(product: Tensor, frac: int, align: Tensor | None, a: Arithmetic) -> Te
     """One cast; where channels are aligned, one for all that are by as many bits, so that nothing overflows."""
     fmt = a.formats["data_out_0"]
     if align is None:
-        return cast(product, frac + fmt.frac_width, fmt, a.rounding, a.overflow)
+        return cast(product, frac, fmt, a.rounding, a.overflow)
     result: Tensor | None = None
     for bits in sorted(set(align.flatten().tolist())):
-        made = cast(product, frac - int(bits) + fmt.frac_width, fmt, a.rounding, a.overflow)
+        made = cast(product, frac - int(bits), fmt, a.rounding, a.overflow)
         result = made if result is None else torch.where(align == bits, made, result)
     assert result is not None  # there is at least one channel
     return result
@@ -107,7 +117,10 @@ def requantization(
     if found.align:
         parameters["multiplier_shift"] = torch.tensor(found.align, dtype=torch.int64).reshape(shape)
         formats["multiplier_shift"] = FixedFormat(max(found.align).bit_length(), 0, signed=False)
-    attributes = {"shift": found.shift, **({"first": min(bits, found.shift)} if twice else {})}
+    attributes = {
+        "shift": found.shift - have.frac_width + want.frac_width,
+        **({"first": min(bits, found.shift)} if twice else {}),
+    }
     return Arithmetic(formats, rounding, attributes=attributes), parameters
 
 
@@ -116,12 +129,192 @@ def _scaled(formats: Mapping[str, FixedFormat]) -> str:
     return "one scale for its result" if isinstance(out, ScaledFormat) and out.per_channel else ""
 
 
+@dataclass(frozen=True)
+class RequantizeParams:
+    """Parameters of ``fixed_requantize``; see the module for their meaning."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_IN_0_ZERO_POINT: int
+    MULTIPLIER_PRECISION_0: int
+    MULTIPLIER_PRECISION_1: int
+    MULTIPLIER_SIGNED: int
+    MULTIPLIER_TENSOR_SIZE_DIM_0: int
+    MULTIPLIER_TENSOR_SIZE_DIM_1: int
+    MULTIPLIER_TENSOR_SIZE_DIM_2: int
+    MULTIPLIER_PARALLELISM_DIM_0: int
+    MULTIPLIER_PARALLELISM_DIM_1: int
+    MULTIPLIER_PARALLELISM_DIM_2: int
+    HAS_MULTIPLIER_SHIFT: int
+    MULTIPLIER_SHIFT_PRECISION_0: int
+    MULTIPLIER_SHIFT_PRECISION_1: int
+    MULTIPLIER_SHIFT_SIGNED: int
+    MULTIPLIER_SHIFT_TENSOR_SIZE_DIM_0: int
+    MULTIPLIER_SHIFT_TENSOR_SIZE_DIM_1: int
+    MULTIPLIER_SHIFT_TENSOR_SIZE_DIM_2: int
+    MULTIPLIER_SHIFT_PARALLELISM_DIM_0: int
+    MULTIPLIER_SHIFT_PARALLELISM_DIM_1: int
+    MULTIPLIER_SHIFT_PARALLELISM_DIM_2: int
+    SHIFT: int
+    FIRST: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_ZERO_POINT: int
+    DATA_OUT_0_LOW: int
+    DATA_OUT_0_HIGH: int
+    ROUNDING: int
+
+
+def _build(r: Request) -> RequantizeParams:
+    formats, shape, attributes = r.arithmetic.formats, r.stream_shapes["data_in_0"], r.arithmetic.attributes
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+    several = math.prod(r.shapes["multiplier"]) > 1
+    multiplier, width = (streamed_shape(r, "multiplier"), lanes) if several else ((1,), 1)
+    fx, fy = formats["data_in_0"], formats["data_out_0"]
+    shift = formats.get("multiplier_shift", FixedFormat(1, 0, signed=False))
+    return RequantizeParams(
+        **tensor_params("DATA_IN_0", shape, fx, (lanes,)),
+        DATA_IN_0_ZERO_POINT=fx.zero_point,
+        **tensor_params("MULTIPLIER", multiplier, formats["multiplier"], (width,)),
+        HAS_MULTIPLIER_SHIFT=int("multiplier_shift" in formats),
+        **tensor_params("MULTIPLIER_SHIFT", multiplier, shift, (width,)),
+        SHIFT=int(attributes["shift"]),
+        FIRST=int(attributes.get("first", 0)),
+        **tensor_params("DATA_OUT_0", shape, fy, (lanes,)),
+        DATA_OUT_0_ZERO_POINT=fy.zero_point,
+        DATA_OUT_0_LOW=fy.min_mantissa,
+        DATA_OUT_0_HIGH=fy.max_mantissa,
+        ROUNDING=int(r.arithmetic.rounding),
+    )
+
+
+def _ports(p: RequantizeParams) -> tuple[Stream, ...]:
+    formats = _arithmetic(p).formats
+    data, result = (stream_of(p, name.upper(), "in" if name == "data_in_0" else "out") for name in _DATA)
+    stored = []
+    for name in ("MULTIPLIER", *["MULTIPLIER_SHIFT"] * p.HAS_MULTIPLIER_SHIFT):
+        stored.append(stream_of(p, name, "in", repeat=data.beats // stream_of(p, name, "in").beats))
+    data, result = (dataclasses.replace(s, fmt=formats[name]) for name, s in zip(_DATA, (data, result), strict=True))
+    return (data, *stored, result)
+
+
+def _arithmetic(p: RequantizeParams) -> Arithmetic:
+    names = ("data_in_0", "multiplier", *["multiplier_shift"] * p.HAS_MULTIPLIER_SHIFT, "data_out_0")
+    formats = {name: format_of(p, name.upper()) for name in names}
+    fx, fy, low, high = formats["data_in_0"], formats["data_out_0"], p.DATA_OUT_0_LOW, p.DATA_OUT_0_HIGH
+    if p.DATA_IN_0_ZERO_POINT:
+        formats["data_in_0"] = ScaledFormat.make(fx.width, 1.0, p.DATA_IN_0_ZERO_POINT, signed=fx.signed)
+    if p.DATA_OUT_0_ZERO_POINT or (low, high) != (fy.min_mantissa, fy.max_mantissa):
+        zero = p.DATA_OUT_0_ZERO_POINT
+        formats["data_out_0"] = ScaledFormat.make(fy.width, 1.0, zero, signed=fy.signed, low=low, high=high)
+    return Arithmetic(formats, Rounding(p.ROUNDING), attributes={"shift": p.SHIFT, "first": p.FIRST})
+
+
+def _tied(p: RequantizeParams) -> dict[str, str]:
+    if p.HAS_MULTIPLIER_SHIFT:
+        return {}
+    return {"multiplier_shift": "'0", "multiplier_shift_valid": "1'b0", "multiplier_shift_ready": ""}
+
+
+def _latency(p: RequantizeParams) -> Latency:
+    return Latency.from_steps(Steps.registered(stream_of(p, "DATA_IN_0", "in").beats, pipe=4))
+
+
+def _case(
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    have: FixedFormat,
+    want: FixedFormat,
+    multiplier: tuple[int, int],
+    rounding: Rounding = Rounding.HALF_EVEN,
+    *,
+    channels: bool = True,
+    first: int = 0,
+    align: int = 0,
+) -> Case:
+    """A case; the multiplier as bits and shift, for every channel of the last dimension or for all of them."""
+    bits, shift = multiplier
+    formats: dict[str, FixedFormat] = {"data_in_0": have, "multiplier": FixedFormat(bits, 0, signed=False)}
+    formats |= {"multiplier_shift": FixedFormat(align, 0, signed=False)} if align else {}
+    a = Arithmetic({**formats, "data_out_0": want}, rounding, attributes={"shift": shift, "first": first})
+    stored = shape[-1:] if channels else (1,)
+    shapes = {"data_in_0": shape, "multiplier": stored}
+    return Case(name, _build(Request(name, a, shapes, {"data_in_0": (lanes,)})), 5)
+
+
+def _cases() -> list[Case]:
+    def made(width: int, zero: int = 0, **more: Any) -> ScaledFormat:
+        return ScaledFormat.make(width, 1.0, zero, **more)
+
+    s24, s8 = made(24), made(8)
+    away, up = Rounding.HALF_AWAY, Rounding.HALF_UP
+    return [
+        _case("channels", (2, 3, 8), 4, s24, made(8, -3), (31, 45)),
+        _case("one_multiplier", (2, 9), 3, made(20), s8, (16, 28), channels=False),
+        _case("uneven", (2, 7), 3, s24, made(8, 5), (12, 27), up),
+        _case("uneven_one", (3, 5), 2, made(12, -7), made(6, 3), (9, 14), channels=False),
+        _case("unsigned", (1, 6), 2, s24, made(8, signed=False), (31, 46), away),
+        _case("clamped", (1, 8), 8, s24, made(8, -100, low=-100, high=20), (31, 46), Rounding.FLOOR),
+        _case("clamped_without_zero", (2, 3), 3, made(16), made(8, low=1, high=90), (8, 15), Rounding.TRUNC),
+        _case("unsigned_data", (2, 5), 1, made(8, 128, signed=False), made(8, -1), (31, 32), channels=False),
+        _case("serial", (1, 3), 1, made(32), made(16, 77), (31, 47)),
+        _case("twice", (2, 6), 3, made(32), made(8, 4), (31, 55), away, first=31),
+        _case("twice_channels", (2, 5), 2, made(28), s8, (31, 52), away, first=31, align=3),
+        _case("aligned", (2, 4), 2, made(18), made(4, -8), (15, 30), align=2),
+        _case("one_bit", (1, 4), 2, made(6), made(1, signed=False), (3, 4)),
+        _case("from_fixed", (1, 6), 2, FixedFormat(8, 5), made(8, -20), (20, 18), channels=False),
+        _case("to_fixed", (1, 6), 2, s24, FixedFormat(9, 4), (20, 40)),
+        _case("no_shift", (1, 4), 4, made(4), made(12, 9), (3, 0)),
+    ]
+
+
 OPS = (
     OpDef(
         name="requantize",
         mase_type="builtin_func",
         parameters=("multiplier", "multiplier_shift"),
         golden=golden,
-        scaled=_scaled,
+        formats=("data_in_0", "multiplier", "multiplier_shift", "data_out_0"),
+        scaled=ScaledUse("requantisation", _scaled),
+        hardware=Hardware(
+            module="fixed_requantize",
+            file="ops/fixed_requantize.sv",
+            dependence_files=(
+                "lib/elementwise_check.sv",
+                "lib/operand_check.sv",
+                "lib/fixed_cast_unit.sv",
+                "lib/register_slice.sv",
+                "lib/stream_join.sv",
+                "lib/loop_counter.sv",
+                "lib/fixed_requantize_slices.sv",
+            ),
+            params=RequantizeParams,
+            build=_build,
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=_cases,
+            work=lambda p: math.prod(stream_of(p, "DATA_IN_0", "in").shape),
+            multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0,
+            follows_input=True,
+            static=("multiplier", "multiplier_shift"),
+            broadcast=("multiplier", "multiplier_shift"),
+            tied=_tied,
+        ),
     ),
 )

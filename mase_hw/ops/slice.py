@@ -19,6 +19,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import IntArray, Stream
@@ -248,6 +249,7 @@ OPS = (
         attributes=("dim", "begin", "length", "step"),
         relayout=relayout,
         golden=golden,
+        scaled=SELECTION,
         default_out=lambda formats: formats["data_in_0"],
         hardware=Hardware(
             module="fixed_slice",

@@ -19,6 +19,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
+from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import format_of, lanes_within
 from mase_hw.steps import Steps
 
@@ -183,6 +184,7 @@ OPS = (
         functions=(functional.interpolate,),
         attributes=("size", "scale_factor", "mode", "align_corners"),
         golden=golden,
+        scaled=SELECTION,
         default_out=lambda formats: formats["data_in_0"],
         check=_check,
         hardware=Hardware(

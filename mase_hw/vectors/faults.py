@@ -27,7 +27,7 @@ from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
 from mase_hw.observing import look_ups, observing
-from mase_hw.opdef import OneChannel
+from mase_hw.opdef import OneChannel, for_golden
 from mase_hw.streams import Stream
 from mase_hw.vectors.playback import Playback
 from mase_hw.vectors.watch import CastRecorder, FaultyCast, SeenCast
@@ -167,7 +167,7 @@ class Memories:
         number, (arithmetic, tensors, dim) = alone
         assert module.op.golden is not None  # a quantised module has one
         wrong = right.clone()
-        wrong.narrow(dim, number, 1).copy_(module.op.golden(arithmetic, tensors)["data_out_0"])
+        wrong.narrow(dim, number, 1).copy_(module.op.golden(for_golden(module.op, arithmetic), tensors)["data_out_0"])
         return wrong
 
     def read(self, part: Playback, node: fx.Node, parameter: str, mantissas: Mapping[str, Tensor]) -> set[int] | None:
@@ -296,7 +296,7 @@ def _channel(module: Quantized, tensors: Mapping[str, Tensor], fault: MemoryBit)
 
 def _result(golden: Golden | None, module: Quantized, given: Mapping[str, Tensor]) -> Tensor:
     assert golden is not None  # a quantised module has one, and memories without one are left out
-    return golden(module.arithmetic, given)["data_out_0"]
+    return golden(for_golden(module.op, module.arithmetic), given)["data_out_0"]
 
 
 def _flip(mantissa: int, fmt: FixedFormat, bit: int) -> int:

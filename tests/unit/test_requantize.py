@@ -256,9 +256,9 @@ def sums(weight: torch.Tensor, bias: torch.Tensor, zero: int) -> tuple[Quantized
         "weight": ScaledFormat.make(8, scales, narrow=True),
         "bias": ScaledFormat.make(32, [data.scale * s for s in scales]),
     }
-    assert op.sums is not None
+    assert op.scaled is not None and op.scaled.sums is not None
     shapes = {"data_in_0": (1, weight.shape[1], 5, 5) if weight.dim() > 2 else (1, weight.shape[1])}
-    formats["data_out_0"] = op.sums(formats, {**shapes, "weight": tuple(weight.shape)})
+    formats["data_out_0"] = op.scaled.sums(formats, {**shapes, "weight": tuple(weight.shape)})
     attributes = {"padding": 1} if weight.dim() > 2 else {}
     exact = Quantized(op, Arithmetic(formats, attributes=attributes), {"weight": weight, "bias": bias})
     return exact, module(formats["data_out_0"], ScaledFormat.make(8, 0.05, -9))

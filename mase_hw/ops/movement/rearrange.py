@@ -20,6 +20,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import fold_shape, format_of, lanes_within, stream_of, tensor_params
 from mase_hw.ops.movement._places import NOTHING, IntArray, Places
 from mase_hw.steps import Steps
@@ -290,6 +291,7 @@ OPS = (
         attributes=("shape", "block", "passes", "starts", "run", "hold"),
         arranged=arranged,
         golden=golden,
+        scaled=SELECTION,
         default_out=lambda formats: formats["data_in_0"],
         hardware=Hardware(
             module="fixed_rearrange",

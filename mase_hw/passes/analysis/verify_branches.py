@@ -116,7 +116,7 @@ def _check_parameters(where: str, hardware: HardwareMetadata, op: Hardware, tens
         if sizes[0] != sizes[1] and not repeated:
             raise broken(f"{where}.verilog_param", f"port {port.name} has another size", list(port.shape), tensor.shape)
         for fmt in (port.fmt, arithmetic.formats.get(port.name, port.fmt)):
-            if fmt != tensor.fmt:
+            if tensor.fmt is None or fmt.mantissas != tensor.fmt.mantissas:
                 raise broken(f"{where}.verilog_param", f"port {port.name} has another format", fmt, tensor.fmt)
 
 

@@ -7,12 +7,13 @@ from typing import Any
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import vanished
 from mase_hw.nn import Quantized
+from mase_hw.ops.requantize import requantization
 from mase_hw.passes.base import graph_pass
-from mase_hw.passes.transforms.quantize_config import QuantizeArgs
+from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_operands import (
     hold_constant,
     hold_derived,
@@ -81,10 +82,14 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
             "formats": {k: str(v) for k, v in formats.items()},
             "reasons": plan.reasons,
         }
-    cast_op = graph.catalogue["cast"]
     for user, source, have, want in wanted:
-        arithmetic = Arithmetic({"data_in_0": have, "data_out_0": want})
-        info["casts"].append(rewriter.cast(user, source, Quantized(cast_op, arithmetic)))
+        info["casts"].append(rewriter.cast(user, source, _between(graph, have, want)))
+    for name, plan in planner.plans.items():
+        if plan.result is not None:
+            have = plan.arithmetic.formats["data_out_0"]
+            config, _ = planner.args.config_for(name, plan.op.name)
+            made = _between(graph, have, plan.result, config)
+            info["casts"].append(rewriter.requantize(plan.node, made))
     for name, fmt in planner.entries.items():
         entered = rewriter.enter(graph.node(name), fmt, planner.places.get(name))
         info["inputs"][name] = {"node": entered, "format": str(fmt)}
@@ -96,6 +101,15 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
         info["paths"] = planner.paths
     info["modified"] = any((info["nodes"], info["casts"], info["inputs"]))
     return graph, info
+
+
+def _between(graph: MaseGraph, have: FixedFormat, want: FixedFormat, config: NodeConfig | None = None) -> Quantized:
+    """What brings a format into another one: a cast of fixed point, a requantisation where one is scaled."""
+    if not any_scaled({"have": have, "want": want}):
+        return Quantized(graph.catalogue["cast"], Arithmetic({"data_in_0": have, "data_out_0": want}))
+    config = NodeConfig() if config is None else config
+    made = requantization(have, want, bits=config.multiplier_width, rounding=config.rounding)
+    return Quantized(graph.catalogue["requantize"], *made)
 
 
 def _finish(graph: MaseGraph, spent: set[fx.Node]) -> None:

@@ -67,7 +67,8 @@ class NodeConfig(BaseModel):
     name: Literal["fixed", "integer", "NA"] | None = Field(
         default=None,
         examples=["fixed"],
-        description='``"fixed"`` (or ``"integer"``, as MASE calls it) for fixed point; ``"NA"`` or left out: float',
+        description='``"fixed"`` for fixed point, ``"integer"`` for scaled integers (with a fraction width it is fixed '
+        'point too, as in MASE); ``"NA"`` or left out: float',
     )
     data_in_width: int | None = _width("every data input")
     data_in_frac_width: int | None = _frac("every data input")
@@ -77,6 +78,20 @@ class NodeConfig(BaseModel):
     weight_signed: bool = Field(default=True, description="whether weights have a sign")
     weight_granularity: Literal["tensor", "channel"] = Field(
         default="tensor", description='``"channel"`` gives the weights of every output channel a fraction width'
+    )
+    weight_affine: bool = Field(
+        default=False,
+        description="scaled integers: whether weights have a zero point of their own, which the hardware's integers, "
+        "of one bit more, no longer have",
+    )
+    weight_narrow: bool = Field(
+        default=True, description="scaled integers: whether weights leave out the most negative code"
+    )
+    data_affine: bool = Field(
+        default=False, description="scaled integers: whether data with negative values has a zero point"
+    )
+    multiplier_width: int = Field(
+        default=31, ge=2, le=40, description="scaled integers: bits of the multipliers of a requantisation"
     )
     bias_width: int | None = Field(
         default=None,
@@ -121,8 +136,14 @@ class NodeConfig(BaseModel):
 
     @property
     def quantised(self) -> bool:
-        """Whether the node becomes fixed point."""
+        """Whether the node becomes fixed point or scaled integers."""
         return self.name in ("fixed", "integer")
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the node becomes scaled integers: ``integer``, without any fraction width."""
+        given = (value for key, value in self if key.endswith("_frac_width"))
+        return self.name == "integer" and all(value is None for value in given)
 
     def of(self, tensor: str) -> tuple[int | None, int | None, bool | None]:
         """Width, fraction width and sign for a tensor (None: open); ``data_in_1`` reads the ``data_in`` keys."""

@@ -17,6 +17,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
 from mase_hw.ir.tensors import TensorDict
+from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 from mase_hw.passes.transforms.quantize_paths import attribute
 
 _SIGNATURE = ("input", "self", "other", "a", "b")
@@ -88,6 +89,34 @@ def operands_of(graph: MaseGraph, node: fx.Node, op: OpDef) -> Operands:
         operands[0][2] is not None,
         frozenset(name for name, _, _ in operands),
         chain,
+    )
+
+
+def refuse_without_hardware(graph: MaseGraph, args: QuantizeArgs) -> None:
+    """Refuse all ops at once that have no arithmetic in integers.
+
+    Raises:
+        UnsupportedError: Naming every one, by op.
+    """
+    found: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        op = graph.op_of(node)
+        if op is None or (op.golden is not None and op.hardware is not None) or graph.is_implicit(node):
+            continue
+        computes = bool(graph.meta_of(node).common.results.tensors)
+        if computes and args.config_for(node.name, op.name)[0].quantised:
+            found.setdefault(op.name, []).append(node.name)
+    if not found:
+        return
+    several = len(found) > 1
+    reasons = "".join(f"{o.name}: {o.refused}; " for o in graph.catalogue if o.name in found and o.refused)
+    first = next(iter(found.values()))[0]
+    raise UnsupportedError(
+        f"{'ops' if several else 'op'} {', '.join(map(repr, found))} cannot be quantised",
+        node="; ".join((f"{op}: " if several else "") + ", ".join(names) for op, names in found.items()),
+        expected="an op with hardware, which `mase-hw ops` lists",
+        remedy=f"{reasons}replace them in the model, or compile only the part before or after them "
+        f"(overrides.{first}.config.name = null leaves a node in float, for PyTorch only)",
     )
 
 

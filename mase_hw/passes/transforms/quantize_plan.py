@@ -12,11 +12,13 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
-from mase_hw.formats import MAX_WIDTH, FixedFormat, format_of_places
+from mase_hw.formats import MAX_WIDTH, FixedFormat, ScaledFormat, any_scaled, format_of_places
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
+from mase_hw.passes.transforms.integers.plan import plan_scaled
+from mase_hw.passes.transforms.integers.plan import refuse as refuse_scaled_nodes
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
 from mase_hw.passes.transforms.quantize_operands import (
@@ -28,6 +30,7 @@ from mase_hw.passes.transforms.quantize_operands import (
     exact_format,
     operands_of,
     parameters_of,
+    refuse_without_hardware,
 )
 from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
 
@@ -46,6 +49,8 @@ class Plan:
     inputs: list[fx.Node]
     operands: Operands
     reasons: dict[str, str] = field(default_factory=dict)
+    result: FixedFormat | None = None
+    """Format of a requantisation behind the node; None if there is none."""
 
 
 class Planner:
@@ -86,7 +91,8 @@ class Planner:
         nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
         own = {n: op for n, op in nodes.items() if not self.graph.is_implicit(self.graph.node(n))}
         self.args.check(own, known_tensors(self.graph.catalogue), lambda name: gone(self.graph, name))
-        self._refuse_without_hardware(nodes)
+        refuse_without_hardware(self.graph, self.args)
+        refuse_scaled_nodes(self.graph, self.args)
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
             if op is None:
@@ -111,35 +117,15 @@ class Planner:
             if source and self.graph.is_implicit(node) and source[0].name in self.formats:
                 self.formats[node.name] = self.formats[source[0].name]
 
-    def _refuse_without_hardware(self, nodes: Mapping[str, str]) -> None:
-        """Refuse all ops at once that have no fixed-point arithmetic."""
-        found: dict[str, list[str]] = {}
-        for node in self.graph.nodes:
-            op = self.graph.op_of(node)
-            if op is None or (op.golden is not None and op.hardware is not None) or self.graph.is_implicit(node):
-                continue
-            computes = bool(self.graph.meta_of(node).common.results.tensors)
-            if computes and self.args.config_for(node.name, op.name)[0].quantised:
-                found.setdefault(op.name, []).append(node.name)
-        if not found:
-            return
-        several = len(found) > 1
-        reasons = "".join(f"{o.name}: {o.refused}; " for o in self.graph.catalogue if o.name in found and o.refused)
-        first = next(iter(found.values()))[0]
-        raise UnsupportedError(
-            f"{'ops' if several else 'op'} {', '.join(map(repr, found))} cannot be quantised",
-            node="; ".join((f"{op}: " if several else "") + ", ".join(names) for op, names in found.items()),
-            expected="an op with hardware, which `mase-hw ops` lists",
-            remedy=f"{reasons}replace them in the model, or compile only the part before or after them "
-            f"(overrides.{first}.config.name = null leaves a node in float, for PyTorch only)",
-        )
-
     def _plan(self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str]) -> None:
         operands = operands_of(self.graph, node, op)
         attributes = operands.attributes(self._attributes(node))
         inputs = operands.inputs
         check_data(self.graph, node, op, inputs)
         self.spent.update(operands.chain)
+        if config.scaled:
+            self._plan_scaled(node, op, config, operands, attributes)
+            return
         formats: dict[str, FixedFormat] = {}
         reasons: dict[str, str] = {}
         for index, source in enumerate(inputs):
@@ -192,6 +178,24 @@ class Planner:
         self.plans[node.name] = Plan(node, op, arithmetic, parameters, inputs, operands, reasons)
         self.formats[node.name] = formats["data_out_0"]
 
+    def _plan_scaled(
+        self, node: fx.Node, op: OpDef, config: NodeConfig, operands: Operands, attributes: Mapping[str, Any]
+    ) -> None:
+        """The same with scaled integers."""
+        for index, name in enumerate(operands.names):
+            self.observed[node.name, f"data_in_{index}"] = name
+        made = plan_scaled(self, node, op, config, operands.inputs, attributes)
+        formats = made.arithmetic.formats
+        for index, source in enumerate(operands.inputs):
+            self._enter(source, formats[f"data_in_{index}"])
+        self.decisions[node.name] = made.decisions
+        reasons = {name: each.reason for name, each in made.decisions.items()}
+        result = made.result if made.result != formats["data_out_0"] else None
+        self.plans[node.name] = Plan(
+            node, made.op, made.arithmetic, made.parameters, operands.inputs, operands, reasons, result
+        )
+        self.formats[node.name] = made.result
+
     def _constant(
         self, node: fx.Node, op: OpDef, config: NodeConfig, value: Tensor, number: bool
     ) -> tuple[FixedFormat, str]:
@@ -210,7 +214,7 @@ class Planner:
         width, frac, signed = config.of("data_out_0")
         wide = self.args.output_width
         open_width = op.default_out is None and "data_out_width" not in specific and frac is None
-        if open_width and wide is not None and width is not None and width < wide and self._leaves(node):
+        if open_width and wide is not None and width is not None and width < wide and self.leaves(node):
             fmt, reason = self._format(node, "data_out_0", config.model_copy(update={"data_out_width": wide}))
             return fmt, f"{reason}, with {wide} bits as it leaves the model"
         given = {key for key in specific if key.startswith("data_out_")}
@@ -239,9 +243,9 @@ class Planner:
                 return False
         return bool(node.users)
 
-    def _leaves(self, node: fx.Node) -> bool:
+    def leaves(self, node: fx.Node) -> bool:
         """Whether a node's result, or the same in another shape, is read by nothing but the output of the model."""
-        reads = [user.op == "output" or (self.graph.is_implicit(user) and self._leaves(user)) for user in node.users]
+        reads = [user.op == "output" or (self.graph.is_implicit(user) and self.leaves(user)) for user in node.users]
         return bool(reads) and all(reads)
 
     def _sign_is_dropped(self, node: fx.Node, width: int | None) -> bool:
@@ -295,6 +299,7 @@ class Planner:
             self.places[name] = min(count, self.places.get(name, count))
             return format_of_places(count), f"{count} places"
         have = self.formats.get(source.name)
+        have = None if isinstance(have, ScaledFormat) else have  # a cast follows
         if have == TRUTH and frac is None and signed is not True:
             return have, f"as {source.name} gives it"
         truth = self.graph.tensor(source, "data_out_0").torch_dtype is torch.bool
@@ -324,7 +329,7 @@ class Planner:
             )
         if frac is not None:
             return FixedFormat(width, frac, signed is not False), "configured"
-        statistics = self._statistics(node, name) if ends is None else {"min": ends[0], "max": ends[1]}
+        statistics = self.statistics(node, name) if ends is None else {"min": ends[0], "max": ends[1]}
         decision = from_statistics(node.name, name, config, width, statistics)
         self.decisions.setdefault(node.name, {})[name] = decision
         return decision.fmt, decision.reason
@@ -334,7 +339,7 @@ class Planner:
     ) -> tuple[FixedFormat, str]:
         """Format of a bias whose width is open: its LSB is that of the products, unless it would get too wide."""
         _, frac, signed = config.of(name)
-        seen = self._statistics(node, name) if ends is None else {"min": ends[0], "max": ends[1]}
+        seen = self.statistics(node, name) if ends is None else {"min": ends[0], "max": ends[1]}
         low, high = float(seen["min"]), float(seen["max"])
         limit, wanted = config.bias_width_limit, finest if frac is None else frac
         for width in range(2, limit + 1):
@@ -355,7 +360,12 @@ class Planner:
         found: Mapping[str, Any] | None = {**software.args, **software.results}.get(name, {}).get(CALIBRATED)
         return found
 
-    def _statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
+    def statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
+        """What calibration recorded of a tensor.
+
+        Raises:
+            PassOrderError: If it recorded nothing.
+        """
         found = self._observed(node, name)
         if found is None:
             key = group_of(name)
@@ -373,8 +383,10 @@ class Planner:
         if chain is None:
             return
         name = chain[-1].name
-        both = {"wanted": fmt, **({"there": self.entries[name]} if name in self.entries else {})}
-        self.entries[name] = covering_both(both)
+        there = self.entries.get(name, fmt)
+        # Scaled integers enter as their first reader wants them; others get a cast.
+        scaled = any_scaled({"wanted": fmt, "there": there})
+        self.entries[name] = there if scaled else covering_both({"wanted": fmt, "there": there})
         for node in chain:
             self.formats[node.name] = self.entries[name]
 

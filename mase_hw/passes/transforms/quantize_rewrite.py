@@ -31,9 +31,25 @@ class Rewriter:
             node.op = "call_module"
         node.target = target
         node.args, node.kwargs = tuple(inputs), {}
-        if "weight_shift" in module.parameter_names:
-            shift = describe(module.get_buffer("weight_shift")).as_parameter()
-            self.graph.meta_of(node).common.args["weight_shift"] = shift
+        meta = self.graph.meta_of(node)
+        meta.common.mase_type, meta.common.mase_op = module.op.mase_type, module.op.name
+        self._describe(node, module)
+
+    def _describe(self, node: fx.Node, module: Quantized) -> None:
+        """Write parameters that the float node had not into the metadata."""
+        args = self.graph.meta_of(node).common.args
+        for name in module.parameter_names:
+            if name not in args:
+                args[name] = describe(getattr(module, name).detach()).as_parameter()
+
+    def requantize(self, node: fx.Node, module: Quantized) -> str:
+        """Put a requantisation behind a node, for all its readers."""
+        users = list(node.users)
+        made = self._insert(node, module, f"{node.name}_requantize")
+        for user in users:
+            user.replace_input_with(node, made)
+        self._describe(made, module)
+        return made.name
 
     def _target(self, node: fx.Node) -> str:
         """A path for the node's module: its old one unless another node uses that too."""
@@ -62,6 +78,7 @@ class Rewriter:
         """Put a cast between a producer and one consumer."""
         node = self._insert(source, module, f"{user.name}_cast")
         user.replace_input_with(source, node)
+        self._describe(node, module)
         return node.name
 
     def _insert(self, after: fx.Node, module: nn.Module, name: str) -> fx.Node:

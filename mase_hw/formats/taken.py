@@ -1,0 +1,62 @@
+"""What an op says of scaled integers: how it takes them, and which it cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats.fixed import FixedFormat, Overflow
+from mase_hw.formats.scaled import ScaledFormat
+
+Formats = Mapping[str, FixedFormat]
+Ends = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class ScaledUse:
+    """How an op takes scaled integers.
+
+    Args:
+        kind: ``sums``: exact sums of products, at the scale of the products, which are then requantised.
+            ``selection``: some of the numbers that it takes, at one scale; the golden is called with the formats of the
+            mantissas. ``clamp``: what it takes between two ends, so that it becomes a requantisation.
+            ``requantisation``: that.
+        wrong: What is wrong with formats of which one is scaled integers, in words that follow "takes"; empty if they
+            are right.
+        sums: Of ``sums``: the narrowest format of every sum, from formats and shapes.
+        ends: Of ``clamp``: the smallest and the largest value, from the attributes.
+        at_zero: The zero point must be 0: the op has zeros of its own.
+    """
+
+    kind: Literal["sums", "selection", "clamp", "requantisation"]
+    wrong: Callable[[Formats], str]
+    sums: Callable[[Formats, Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
+    ends: Callable[[Mapping[str, Any]], Ends] | None = None
+    at_zero: bool = False
+
+
+def any_scaled(formats: Formats) -> bool:
+    """Whether a tensor has scaled integers."""
+    return any(isinstance(fmt, ScaledFormat) for fmt in formats.values())
+
+
+def refuse_scaled(node: str, op: str, use: ScaledUse | None, formats: Formats, overflow: Overflow) -> None:
+    """Refuse formats of scaled integers that an op does not take.
+
+    Raises:
+        UnsupportedError: Naming the node and the formats.
+    """
+    if not any_scaled(formats):
+        return
+    wrong = "fixed point only" if use is None else use.wrong(formats)
+    if not wrong and overflow is not Overflow.SATURATE:
+        wrong = "scaled integers that saturate only"
+    if wrong:
+        raise UnsupportedError(
+            f"{op} takes {wrong}",
+            node=node,
+            got=", ".join(f"{name} {fmt}" for name, fmt in formats.items()),
+            remedy=f'quantise it with name = "fixed" (quantize.overrides.{node}.config.name)',
+        )

@@ -1,0 +1,1 @@
+"""Quantisation to scaled integers: formats from what was observed, and the plan of each node."""

@@ -1,0 +1,235 @@
+"""The plan of a node with scaled integers.
+
+Layers give exact sums at the scale of their products, with one scale for each output channel. Where these become data
+again, one requantisation stands: the one reader that clamps, such as a ReLU, becomes it; else it is put behind the
+layer. Ops that choose among numbers or move them keep the scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, fx
+
+from mase_hw.catalogue import Arithmetic, OpDef
+from mase_hw.errors import ConfigError, UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
+from mase_hw.ir import MaseGraph
+from mase_hw.numerics import quantize
+from mase_hw.ops.requantize import requantization
+from mase_hw.passes.analysis.calibrate import CALIBRATED
+from mase_hw.passes.transforms.integers.formats import from_statistics, of_bias, of_weights
+from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
+from mase_hw.passes.transforms.quantize_formats import Decision
+from mase_hw.passes.transforms.quantize_operands import parameters_of
+
+
+@dataclass(frozen=True)
+class ScaledPlan:
+    """What becomes of a node.
+
+    Args:
+        op: The op, or ``requantize`` in place of one that clamps.
+        arithmetic: Formats, modes, attributes.
+        parameters: Of the quantised module.
+        decisions: Why each tensor has its format.
+        result: The format of what follows the node: that of a requantisation behind it, else its own result.
+    """
+
+    op: OpDef
+    arithmetic: Arithmetic
+    parameters: dict[str, Tensor]
+    decisions: dict[str, Decision]
+    result: FixedFormat
+
+
+class Surroundings(Protocol):
+    """What a plan asks of the planner of the whole graph."""
+
+    graph: MaseGraph
+    args: QuantizeArgs
+    formats: dict[str, FixedFormat]
+
+    def statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
+        """What calibration recorded of a tensor."""
+
+    def leaves(self, node: fx.Node) -> bool:
+        """Whether a node's result is read by nothing but the output of the model."""
+
+
+def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
+    """Refuse, all at once, the nodes that are to take scaled integers and cannot.
+
+    Raises:
+        UnsupportedError: Naming every one, by op.
+    """
+    found: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        op = graph.op_of(node)
+        if op is None or graph.is_implicit(node) or not graph.meta_of(node).common.results.tensors:
+            continue
+        if args.config_for(node.name, op.name)[0].scaled and op.scaled is None:
+            found.setdefault(op.name, []).append(node.name)
+    if found:
+        first = next(iter(found.values()))[0]
+        raise UnsupportedError(
+            f"{', '.join(map(repr, found))} cannot be computed with scaled integers",
+            node="; ".join(f"{op}: {', '.join(names)}" for op, names in found.items()),
+            field="quantize.*.config.name",
+            got="integer",
+            expected="layers, clamps, poolings and movements of data, or fixed point",
+            remedy='give these nodes name = "fixed", for example with '
+            f'overrides.{first}.config.name = "fixed"; casts between the two families are put where they meet',
+        )
+
+
+def plan_scaled(
+    around: Surroundings,
+    node: fx.Node,
+    op: OpDef,
+    config: NodeConfig,
+    inputs: list[fx.Node],
+    attributes: Mapping[str, object],
+) -> ScaledPlan:
+    """Decide the formats of a node whose data is to be scaled integers.
+
+    Raises:
+        ConfigError: If a width is missing.
+        PassOrderError: If a range was not observed.
+    """
+    assert op.scaled is not None  # the others were refused
+    planner = _Planner(around, node, config, op.scaled)
+    if op.scaled.kind == "clamp":
+        return planner.clamp(inputs[0], attributes)
+    if op.scaled.kind == "selection":
+        return planner.selection(op, inputs, attributes)
+    return planner.sums(op, inputs[0], attributes)
+
+
+class _Planner:
+    def __init__(self, around: Surroundings, node: fx.Node, config: NodeConfig, use: ScaledUse) -> None:
+        self.around, self.node, self.config, self.use = around, node, config, use
+        self.decisions: dict[str, Decision] = {}
+
+    def decided(self, name: str, fmt: FixedFormat, reason: str) -> FixedFormat:
+        """Keep a decision."""
+        self.decisions[name] = Decision(fmt, reason)
+        return fmt
+
+    def width(self, name: str) -> int:
+        """The configured bits of a tensor."""
+        width = self.config.of(name)[0]
+        if width is None:
+            key = {"data_in_0": "data_in", "data_out_0": "data_out"}.get(name, name)
+            raise ConfigError(
+                f"no width for {name}",
+                node=self.node.name,
+                field=f"quantize.*.config.{key}_width",
+                expected="a number of bits",
+                remedy=f"set {key}_width in the rule for this node, or in quantize.default.config",
+            )
+        return width
+
+    def observed(self, name: str, *, at_zero: bool = False, width: int | None = None) -> ScaledFormat:
+        """The format of data, from its range."""
+        statistics = self.around.statistics(self.node, name)
+        affine = self.config.data_affine and not at_zero
+        bits = self.width(name) if width is None else width
+        fmt, reason = from_statistics(statistics, bits, self.config.of(name)[2], affine)
+        self.decided(name, fmt, reason)
+        return fmt
+
+    def taken(self, name: str, source: fx.Node) -> FixedFormat:
+        """The format of an input: as it is given if the bits fit, else from its range."""
+        have, width = self.around.formats.get(source.name), self.config.of(name)[0]
+        fits = isinstance(have, ScaledFormat) and not have.per_channel and width in (None, have.width)
+        if fits and have is not None and not (self.use.at_zero and have.zero_point):
+            return self.decided(name, have, f"as {source.name} gives it")
+        return self.observed(name, at_zero=self.use.at_zero)
+
+    def clamp(self, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+        """An op that clamps is the requantisation of what it reads."""
+        assert self.use.ends is not None  # the op clamps
+        have = self.around.formats.get(source.name) or self.taken("data_in_0", source)
+        self.decisions.setdefault("data_in_0", Decision(have, f"as {source.name} gives it"))
+        want = self.observed("data_out_0", width=self._out_width()).clamped(*self.use.ends(attributes))
+        self.decisions["data_out_0"] = Decision(want, self.decisions["data_out_0"].reason)
+        arithmetic, parameters = self._requantization(have, want)
+        for name in parameters:
+            self.decided(name, arithmetic.formats[name], "the ratio of the scales")
+        op = self.around.graph.catalogue["requantize"]
+        return ScaledPlan(op, arithmetic, parameters, self.decisions, want)
+
+    def _requantization(self, have: FixedFormat, want: FixedFormat) -> tuple[Arithmetic, dict[str, Tensor]]:
+        return requantization(have, want, bits=self.config.multiplier_width, rounding=self.config.rounding)
+
+    def _out_width(self) -> int:
+        width, wide = self.width("data_out_0"), self.around.args.output_width
+        return max(width, wide) if wide is not None and self.around.leaves(self.node) else width
+
+    def selection(self, op: OpDef, inputs: list[fx.Node], attributes: Mapping[str, object]) -> ScaledPlan:
+        """Numbers of the inputs, at one scale."""
+        if len(inputs) == 1:
+            fmt = self.taken("data_in_0", inputs[0])
+            reason = "as its input"
+        else:
+            fmt, reason = self.observed("data_out_0", at_zero=self.use.at_zero), "as the result"
+        formats = {f"data_in_{i}": fmt for i in range(len(inputs))} | {"data_out_0": fmt}
+        for name in formats:
+            self.decisions.setdefault(name, Decision(fmt, reason))
+        return ScaledPlan(op, self._arithmetic(formats, attributes), {}, self.decisions, fmt)
+
+    def _arithmetic(self, formats: dict[str, FixedFormat], attributes: Mapping[str, object]) -> Arithmetic:
+        return Arithmetic(formats, self.config.rounding, Overflow.SATURATE, dict(attributes))
+
+    def sums(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+        """Exact sums, and the format of what follows them."""
+        assert self.use.sums is not None  # the op has sums
+        config, node = self.config, self.node
+        data = self.taken("data_in_0", source)
+        parameters = parameters_of(self.around.graph, node, op)
+        weight = parameters["weight"]
+        fmt, reason = of_weights(
+            node.name,
+            weight,
+            self.width("weight"),
+            channels=config.weight_granularity == "channel",
+            affine=config.weight_affine,
+            narrow=config.weight_narrow,
+            method=self._method(),
+        )
+        formats: dict[str, FixedFormat] = {"data_in_0": data, "weight": self.decided("weight", fmt, reason)}
+        if "bias" not in parameters and data.zero_point:
+            # Only to take off what the zero point adds.
+            parameters["bias"] = torch.zeros(weight.shape[0], dtype=weight.dtype, device=weight.device)
+        if "bias" in parameters:
+            folded = data.zero_point * quantize(weight.detach(), fmt).flatten(1).double().sum(1)
+            scales = [float(steps_of(data)[0] * step) for step in steps_of(fmt)]
+            limit = config.bias_width or config.bias_width_limit
+            wide, why = of_bias(parameters["bias"], folded, scales, limit)
+            formats["bias"] = self.decided("bias", wide, why)
+        shapes = {name: tuple(value.shape) for name, value in parameters.items()}
+        shapes["data_in_0"] = tuple(self.around.graph.tensor(node, "data_in_0").shape)
+        formats["data_out_0"] = self.use.sums(formats, shapes)
+        kept = _reader_clamps(self.around, node)
+        result = formats["data_out_0"] if kept else self.observed("data_out_0", width=self._out_width())
+        self.decided("data_out_0", formats["data_out_0"], "exact, at the scale of the products")
+        return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
+
+    def _method(self) -> str:
+        software = self.around.graph.meta_of(self.node).software
+        return str(software.args.get("weight", {}).get(CALIBRATED, {}).get("method", "min_max"))
+
+
+def _reader_clamps(around: Surroundings, node: fx.Node) -> bool:
+    """Whether all that reads a node is one op that becomes a requantisation."""
+    readers = list(node.users)
+    if len(readers) != 1:
+        return False
+    op = around.graph.op_of(readers[0])
+    if op is None or op.scaled is None or op.scaled.kind != "clamp":
+        return False
+    return around.args.config_for(readers[0].name, op.name)[0].scaled
