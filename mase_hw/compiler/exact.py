@@ -157,7 +157,8 @@ def _corner(shape: torch.Size) -> torch.Size:
 def _anything(like: Tensor, shape: torch.Size, fmt: FixedFormat, generator: torch.Generator) -> Tensor:
     """Any values of a format, on the device of a tensor."""
     drawn = torch.randint(fmt.min_mantissa, fmt.max_mantissa + 1, shape, generator=generator)
-    return (drawn.double() * fmt.scale).to(like.device)
+    values: Tensor = fmt.values(drawn.double())
+    return values.to(like.device)
 
 
 def _different(batches: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -49,11 +49,13 @@ class Simulation:
         """What the hardware computed, as floats of shape ``(frames * first dimension, ...)``, by port name."""
         import torch  # only here: it takes longer to load than a simulation to start
 
+        from mase_hw.numerics import dequantize
+
         outputs = {}
         for name, beats in self.result.outputs.items():
             stream = self.streams[name]
             whole = beats[: len(beats) // stream.beats * stream.beats]
-            values = torch.from_numpy(stream.unpack(whole).astype(np.float64)) * stream.fmt.scale
+            values = dequantize(torch.from_numpy(stream.unpack(whole).astype(np.float64)), stream.fmt).double()
             outputs[name] = values.reshape(-1, *stream.tensor_shape[1:]) if stream.tensor_shape else values
         return outputs
 

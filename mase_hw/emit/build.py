@@ -10,6 +10,7 @@ import torch.fx as fx
 
 from mase_hw.beat_times import Solved
 from mase_hw.catalogue import EXTERNAL, Hardware, verilog_params
+from mase_hw.emit.constants import valued
 from mase_hw.emit.contents import arithmetic_of, memories_of
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
@@ -92,7 +93,7 @@ class NetlistBuilder:
             raise UnsupportedError("this node has no hardware", node=node.name)
         facets = op.hardware
         params = facets.params(**meta.hardware.verilog_param)
-        ports = tuple(self._permuted(node, facets, port) for port in facets.ports(params))
+        ports = tuple(self._permuted(node, facets, port) for port in valued(meta, facets.ports(params)))
         whole = arithmetic_of(self.graph, node, self._layouts(node), ports)
         made = None if facets.generated is None or whole is None else facets.generated(node.name, params, whole)
         instance = Instance(

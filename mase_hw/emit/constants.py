@@ -1,13 +1,17 @@
-"""Values of parameters in the order in which a module reads them."""
+"""What the ports of a module carry: values of parameters in the order in which they are read, and formats."""
 
 from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from torch import fx
 
 from mase_hw.errors import EmitError
-from mase_hw.ir import MaseGraph
+from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.layouts import Layout
+from mase_hw.nn import Quantized
 from mase_hw.streams import IntArray, Stream
 
 
@@ -34,3 +38,9 @@ def broadcast_values(graph: MaseGraph, node: fx.Node, port: Stream, values: IntA
         raise EmitError("a constant is longer than its memory", node=f"{node.name}.{port.name}", expected=port.shape)
     period: IntArray = stream[0].reshape(port.shape)
     return period
+
+
+def valued(meta: MaseMetadata, ports: Iterable[Stream]) -> Iterator[Stream]:
+    """Ports with the formats of a node: its module knows mantissas only, not what they stand for."""
+    formats = meta.module.arithmetic.formats if isinstance(meta.module, Quantized) else {}
+    return (dataclasses.replace(port, fmt=formats.get(port.name, port.fmt)) for port in ports)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.layouts import Layout
 from mase_hw.streams import Stream
 
@@ -38,6 +38,11 @@ def port_entry(stream: Stream, tensor: str, path: str = "") -> dict[str, Any]:
 
 def format_entry(fmt: FixedFormat) -> dict[str, Any]:
     """A format, and the factor that turns its integers into values."""
+    if isinstance(fmt, ScaledFormat):
+        (step,) = fmt.scales  # sums with a scale for every channel stay inside
+        limits = [fmt.min_mantissa, fmt.max_mantissa]
+        found = {"type": "integer", "width": fmt.width, "signed": fmt.signed, "scale": step}
+        return {**found, "zero_point": fmt.zero_point, "limits": limits}
     return {
         "type": "fixed",
         "width": fmt.width,
@@ -47,9 +52,19 @@ def format_entry(fmt: FixedFormat) -> dict[str, Any]:
     }
 
 
+def format_of_entry(entry: dict[str, Any]) -> FixedFormat:
+    """The inverse of :func:`format_entry`."""
+    if entry.get("type") != "integer":
+        return FixedFormat(entry["width"], entry["frac_width"], entry["signed"])
+    low, high = entry["limits"]
+    return ScaledFormat.make(
+        entry["width"], float(entry["scale"]), entry["zero_point"], signed=entry["signed"], low=low, high=high
+    )
+
+
 def port_stream(entry: dict[str, Any]) -> Stream:
     """The stream of a manifest entry; the inverse of :func:`port_entry`."""
-    fmt = FixedFormat(entry["format"]["width"], entry["format"]["frac_width"], entry["format"]["signed"])
+    fmt = format_of_entry(entry["format"])
     return Stream(
         entry["name"],
         entry["direction"],

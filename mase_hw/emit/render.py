@@ -38,7 +38,7 @@ def describe(stream: Stream) -> str:
     if stream.shape != stream.tensor_shape:
         shape += f" streamed as {'x'.join(map(str, stream.shape))}"
     return (
-        f"{stream.name}: {shape}, {stream.fmt} (value = integer * 2^{-stream.fmt.frac_width}), "
+        f"{stream.name}: {shape}, {stream.fmt} (value = {stream.fmt.rule}), "
         f"{stream.lanes} lanes, {stream.beats} beats per frame, innermost dimension first, lane 0 in the low bits"
     )
 

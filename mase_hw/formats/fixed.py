@@ -139,6 +139,19 @@ class FixedFormat:
         return math.ldexp(1.0, -self.frac_width)
 
     @property
+    def rule(self) -> str:
+        """How an integer becomes a value, as documents and comments say it."""
+        return f"integer * 2^{-self.frac_width}"
+
+    def values(self, mantissa: Any) -> Any:
+        """What mantissas stand for, in floats: numbers, arrays or tensors of any shape.
+
+        Of channels with scales of their own, with the largest scale: enough to show them. Exact conversions are those
+        of :mod:`mase_hw.numerics`.
+        """
+        return (mantissa - self.zero_point) * self.scale
+
+    @property
     def min_value(self) -> float:
         """Smallest value."""
         return math.ldexp(self.min_mantissa, -self.frac_width)

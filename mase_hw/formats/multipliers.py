@@ -81,9 +81,10 @@ def multipliers(
 
     Args:
         ratios: One for the tensor, or one for every channel.
-        bits: Bits of the largest multiplier.
+        bits: Bits of the largest multiplier, at most.
         exact: Every channel has all bits, as in TensorFlow Lite, and so a shift of its own: the common one less
-            ``align``. Else the smaller channels have fewer bits, as many as lie above the last one of the largest.
+            ``align``. Else the smaller channels have fewer bits, as many as lie above the last one of the largest, and
+            zeros that all have at their end are left out: between formats of fixed point the multiplier is 1.
         least: With ``exact``, the smallest shift of a channel; a larger ratio has zeros behind its multiplier.
 
     Raises:
@@ -109,4 +110,5 @@ def multipliers(
             expected="scales of the channels within as many powers of two",
             remedy="give the multipliers more bits, or the weights one scale for the tensor",
         )
-    return Multipliers(values, shift)
+    zeros = min((value & -value).bit_length() - 1 for value in values)
+    return Multipliers(tuple(value >> zeros for value in values), shift - zeros)

@@ -171,6 +171,13 @@ class ScaledFormat(FixedFormat):
         return max(self.scales)
 
     @property
+    def rule(self) -> str:
+        """How an integer becomes a value, as documents and comments say it."""
+        integer = f"(integer - {self.zero_point})" if self.zero_point else "integer"
+        scale = repr(self.scales[0]) if self.channels == 1 else "the scale of its channel"
+        return f"{integer} * {scale}".replace("- -", "+ ")
+
+    @property
     def min_value(self) -> float:
         """Smallest value of any channel."""
         return min(s * (low - self.zero_point) for s, (low, _) in self._channels())

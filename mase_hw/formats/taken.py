@@ -27,14 +27,15 @@ class ScaledUse:
             are right.
         sums: Of ``sums``: the narrowest format of every sum, from formats and shapes.
         ends: Of ``clamp``: the smallest and the largest value, from the attributes.
-        at_zero: The zero point must be 0: the op has zeros of its own.
+        at_zero: Whether the zero point of the data must be 0 in hardware, from the attributes: the op has zeros of its
+            own.
     """
 
     kind: Literal["sums", "selection", "clamp", "requantisation"]
     wrong: Callable[[Formats], str]
     sums: Callable[[Formats, Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     ends: Callable[[Mapping[str, Any]], Ends] | None = None
-    at_zero: bool = False
+    at_zero: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
 
 def any_scaled(formats: Formats) -> bool:

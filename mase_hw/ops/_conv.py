@@ -75,6 +75,14 @@ def geometry_of(attributes: Mapping[str, Any], kernel: tuple[int, ...]) -> Geome
     return Geometry(stride, before, after, dilation, int(attributes.get("groups", 1)))
 
 
+def padded(attributes: Mapping[str, Any]) -> bool:
+    """Whether anything but the image is in a window."""
+    padding = attributes.get("padding", 0)
+    if isinstance(padding, str):
+        return padding != "valid"
+    return any(padding) if isinstance(padding, tuple | list) else bool(padding)
+
+
 def check(node: str, attributes: Mapping[str, Any]) -> None:
     """Refuse what the arithmetic does not cover.
 

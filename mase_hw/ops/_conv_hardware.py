@@ -10,7 +10,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.layouts import Layout
 from mase_hw.opdef import Arithmetic, Latency, Request
-from mase_hw.ops._conv import geometry_of
+from mase_hw.ops._conv import geometry_of, padded
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.ops._window import Window, geometry, issue_stages
 from mase_hw.ops.products._multipliers import choose, dot_latency
@@ -224,9 +224,19 @@ def build(r: Request) -> ConvParams:
     for them; ``weight`` may ask for the whole window at once, as ``(any, kernel width, kernel height, any)``.
 
     Raises:
-        UnsupportedError: Lanes that do not fit the groups, a partly unrolled window, an input that is no batch.
+        UnsupportedError: Lanes that do not fit the groups, a partly unrolled window, an input that is no batch, padded
+            data with a zero point.
     """
     formats, weight = r.arithmetic.formats, r.shapes["weight"]
+    if formats["data_in_0"].zero_point and padded(r.arithmetic.attributes):
+        raise _refuse(
+            r,
+            "the hardware of a convolution pads with zeros",
+            "data_in_0",
+            str(formats["data_in_0"]),
+            "data whose zero point is 0",
+            "requantise it to the same scale without a zero point (one bit more), as the quantisation does",
+        )
     g = geometry_of(r.arithmetic.attributes, weight[2:])
     n, c, h, w = _image_shape(r, "data_in_0")
     _, o, oh, ow = _image_shape(r, "data_out_0")

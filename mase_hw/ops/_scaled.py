@@ -76,7 +76,7 @@ def at_zero(formats: Mapping[str, FixedFormat]) -> str:
 
 
 SELECTION = ScaledUse("selection", one_scale)
-ZEROS = ScaledUse("selection", at_zero, at_zero=True)
+ZEROS = ScaledUse("selection", at_zero, at_zero=lambda _: True)
 
 
 def clamp(ends: Callable[[Mapping[str, Any]], Ends]) -> ScaledUse:

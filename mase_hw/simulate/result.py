@@ -327,8 +327,8 @@ def find_first_mismatch(stream: Stream, expected: IntArray, found: IntArray) -> 
         index=stream.index_of(beat % stream.beats, lane),
         expected=want,
         found=got,
-        expected_value=want * stream.fmt.scale,
-        found_value=got * stream.fmt.scale,
+        expected_value=stream.fmt.values(want),
+        found_value=stream.fmt.values(got),
         lanes=tuple(
             LaneDifference(
                 int(i), stream.index_of(beat % stream.beats, int(i)), int(expected[at, i]), int(found[at, i])

@@ -110,7 +110,7 @@ def _values(graph: MaseGraph, port: PortTensor, mantissas: Tensor) -> Tensor:
     """Inputs of the model, of its element type, that become these mantissas wherever the type can hold them."""
     node = next(n for n in graph.nodes if n.op == "placeholder" and str(n.target) == port.name)
     dtype = input_dtype(graph, node) or torch.get_default_dtype()
-    values = mantissas * port.fmt.scale
+    values: Tensor = port.fmt.values(mantissas)
     if not dtype.is_floating_point and dtype is not torch.bool:
         limits = torch.iinfo(dtype)
         values = values.round().clamp(float(limits.min), float(limits.max))

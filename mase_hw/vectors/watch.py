@@ -115,7 +115,7 @@ class FaultyCast:
         if self.kind != RANGE or overflow is not Overflow.SATURATE or fmt.width > _WIDEST:
             return result
         wrapped = value & ((1 << fmt.width) - 1)
-        wrapped = torch.where(wrapped > fmt.max_mantissa, wrapped - (1 << fmt.width), wrapped)
+        wrapped = torch.where(wrapped > fmt.mantissas.max_mantissa, wrapped - (1 << fmt.width), wrapped)
         return torch.where(low | high, wrapped, result)
 
 
@@ -144,7 +144,7 @@ class SeenCast:
         if kind == RANGE:
             if self.overflow is not Overflow.SATURATE or self.fmt.width > _WIDEST:
                 return self.result
-            return cast(self.mantissa, self.shift + point, self.fmt, self.rounding, Overflow.WRAP)
+            return cast(self.mantissa, self.shift + point, self.fmt.mantissas, self.rounding, Overflow.WRAP)
         if self.shift <= 0 or self.rounding not in _HALVES:
             return self.result
         # In double precision, as there may be a bit more below the point than above it.

@@ -175,6 +175,23 @@ WRONG = {
     "all channels have the first one's slope": Mutation(
         "prelu-per_channel", "ops/fixed_prelu.sv", (("(WEIGHT_TENSOR_SIZE_DIM_0 == 1) ? 0 : i", "0"),)
     ),
+    "all channels are multiplied by the first one's scale": Mutation(
+        "requantize-channels", "ops/fixed_requantize.sv", (("(MULTIPLIER_PARALLELISM_DIM_0 == 1) ? 0 : i", "0"),)
+    ),
+    "the zero point of the data stays": Mutation(
+        "requantize-uneven_one", "lib/fixed_requantize_slices.sv", (("whole - XW'(IN_ZERO)", "whole"),)
+    ),
+    "the first rounding is to even": Mutation(
+        "requantize-twice", "lib/fixed_requantize_slices.sv", ((".ROUNDING  (1)", ".ROUNDING  (0)"),)
+    ),
+    "the upper limit is that of the width": Mutation(
+        "requantize-clamped",
+        "lib/fixed_requantize_slices.sv",
+        (("(shifted > (OUT_WIDTH + 3)'(HIGH))", "(shifted > (OUT_WIDTH + 3)'(Highest))"),),
+    ),
+    "pad lanes have the zero point": Mutation(
+        "requantize-uneven", "ops/fixed_requantize.sv", (("last ? '0 : result[i]", "(last && 1'b0) ? '0 : result[i]"),)
+    ),
     "the coarser operand is not aligned": Mutation(
         "add-aligned", "ops/fixed_binary.sv", (("ExactW'(b) <<< BShift", "ExactW'(b) <<< (BShift - 1)"),)
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mase_hw.emit.port_entry import format_of_entry
+
 SLAVE, MASTER = "s_axis_", "m_axis_"
 
 
@@ -79,7 +81,7 @@ def _port(entry: dict[str, Any], index: int) -> HandoffPort:
     shape = "x".join(map(str, entry["shape"])) or "scalar"
     note = (
         f"{entry['name']}: {entry['tensor']}, {shape}, {entry['lanes']} lanes of {fmt['width']} bits ({sign}, "
-        f"value = integer * 2^{-fmt['frac_width']}), {entry['beats']} beats per frame"
+        f"value = {format_of_entry(fmt).rule}), {entry['beats']} beats per frame"
     )
     return HandoffPort(
         name=entry["name"],

@@ -6,6 +6,7 @@ from typing import Any
 
 from mase_hw.emit.estimate import BASIS, estimate
 from mase_hw.emit.handoff.ports import HandoffPort
+from mase_hw.emit.port_entry import format_of_entry
 
 
 def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[str, Any]:
@@ -31,9 +32,8 @@ def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[s
 def _row(port: HandoffPort) -> dict[str, Any]:
     entry = port.entry
     fmt = entry["format"]
-    bits, frac = fmt["width"], fmt["frac_width"]
-    low = -(2 ** (bits - 1)) if fmt["signed"] else 0
-    high = 2 ** (bits - 1) - 1 if fmt["signed"] else 2**bits - 1
+    known = format_of_entry(fmt)
+    low, high = known.min_mantissa, known.max_mantissa
     return {
         "name": port.name,
         "direction": "input" if port.into else "output",
@@ -46,11 +46,10 @@ def _row(port: HandoffPort) -> dict[str, Any]:
         "bits": port.bits,
         "tdata": port.tdata,
         "bus": port.bus,
-        "width": bits,
+        "width": known.width,
         "kind": "signed" if fmt["signed"] else "unsigned",
         "low": low,
         "high": high,
-        "scale": fmt["scale"],
-        "frac": frac,
-        "range": f"{low * fmt['scale']:g} to {high * fmt['scale']:g}",
+        "rule": f"integer * {fmt['scale']}** (2^{-known.frac_width})" if "frac_width" in fmt else f"{known.rule}**",
+        "range": f"{known.min_value:g} to {known.max_value:g}",
     }

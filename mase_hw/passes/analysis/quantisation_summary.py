@@ -18,6 +18,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.trace.containers import contents
 from mase_hw.nn import Quantized
+from mase_hw.numerics import dequantize
 from mase_hw.passes.evaluation.criteria import decibels
 
 SUMMARY = "quantisation_summary"
@@ -244,7 +245,7 @@ class _Parameters:
 
 def _on_grid(module: Quantized, name: str) -> Tensor:
     """The values of a parameter that the hardware has."""
-    value = module.mantissa(name).double() * module.arithmetic.formats[name].scale
+    value = dequantize(module.mantissa(name), module.arithmetic.formats[name]).double()
     if name == "weight" and "weight_shift" in module.parameter_names:
         # A channel's step is so many powers of two coarser.
         factor = torch.pow(2.0, module.get_buffer("weight_shift").double())

@@ -184,16 +184,13 @@ class Planner:
         """The same with scaled integers."""
         for index, name in enumerate(operands.names):
             self.observed[node.name, f"data_in_{index}"] = name
-        made = plan_scaled(self, node, op, config, operands.inputs, attributes)
-        formats = made.arithmetic.formats
-        for index, source in enumerate(operands.inputs):
-            self._enter(source, formats[f"data_in_{index}"])
+        made, inputs = plan_scaled(self, node, op, config, operands.inputs, attributes), operands.inputs
+        for index, source in enumerate(inputs):
+            self._enter(source, made.arithmetic.formats[f"data_in_{index}"])
         self.decisions[node.name] = made.decisions
         reasons = {name: each.reason for name, each in made.decisions.items()}
-        result = made.result if made.result != formats["data_out_0"] else None
-        self.plans[node.name] = Plan(
-            node, made.op, made.arithmetic, made.parameters, operands.inputs, operands, reasons, result
-        )
+        behind = None if made.result == made.arithmetic.formats["data_out_0"] else made.result
+        self.plans[node.name] = Plan(node, made.op, made.arithmetic, made.parameters, inputs, operands, reasons, behind)
         self.formats[node.name] = made.result
 
     def _constant(

@@ -260,8 +260,9 @@ def _with_causes(graph: MaseGraph, edge: Edge, found: Divergence, inputs: Mappin
         return dataclasses.replace(found, driver=driver)
     if instance.op in CONNECTORS:
         # It only passes on, and what it took was right.
-        scale = edge.stream.fmt.scale
-        taken: tuple[InputValues, ...] = (InputValues("in_data", edge.node, (first.index,), (first.expected,), scale),)
+        fmt = edge.stream.fmt
+        value = InputValues("in_data", edge.node, (first.index,), (first.expected,), fmt.scale, fmt.zero_point)
+        taken: tuple[InputValues, ...] = (value,)
     else:
         element = int(np.ravel_multi_index(first.index, edge.stream.tensor_shape)) if first.index else 0
         begin, reference = 0 if streaming(graph.model) else first.frame, Reference(graph)

@@ -54,6 +54,6 @@ def floats(graph: MaseGraph, streams: Mapping[str, Stream], stimulus: Mapping[st
     """Inputs of the model whose mantissas are the given ones, by name of the model's input."""
     values = {}
     for port in Reference(graph).inputs:
-        exact = torch.from_numpy(np.asarray(stimulus[port.port]).astype(np.float64)) * streams[port.port].fmt.scale
+        exact = streams[port.port].fmt.values(torch.from_numpy(np.asarray(stimulus[port.port]).astype(np.float64)))
         values[port.name] = exact.reshape(-1, *port.shape[1:])
     return values

@@ -32,7 +32,8 @@ class InputValues:
         tensor: Graph node that computes the tensor.
         elements: Their indices in the tensor, outermost dimension first.
         mantissas: What the model has there, one an element.
-        scale: What a mantissa of 1 stands for.
+        scale: What a mantissa of 1 stands for, above the zero point.
+        zero_point: The mantissa of 0.
     """
 
     port: str
@@ -40,10 +41,11 @@ class InputValues:
     elements: tuple[tuple[int, ...], ...]
     mantissas: tuple[int, ...]
     scale: float
+    zero_point: int = 0
 
     def __str__(self) -> str:
         shown = [
-            f"{list(index)} = {m} ({m * self.scale:g})"
+            f"{list(index)} = {m} ({(m - self.zero_point) * self.scale:g})"
             for index, m in zip(self.elements[:SHOWN], self.mantissas, strict=False)
         ]
         more = len(self.elements) - len(shown)
@@ -82,7 +84,7 @@ def input_values(
         mantissa = quantize(value, fmt, name=producer.name).cpu().long()
         elements = tuple(tuple(int(digit) for digit in place) for place in mask.nonzero())
         values = tuple(int(mantissa[place]) for place in elements)
-        found.append(InputValues(f"data_in_{i}", producer.name, elements, values, fmt.scale))
+        found.append(InputValues(f"data_in_{i}", producer.name, elements, values, fmt.scale, fmt.zero_point))
     return tuple(found)
 
 
@@ -119,6 +121,6 @@ def _reaching(module: Quantized, given: list[Tensor], formats: list[FixedFormat]
 
 def _random(value: Tensor, fmt: FixedFormat, trial: int, generator: torch.Generator) -> Tensor:
     """Values over the whole format, or close to 0, where little saturates."""
-    low, high = fmt.min_mantissa * fmt.scale, fmt.max_mantissa * fmt.scale
+    low, high = fmt.min_value, fmt.max_value
     uniform = torch.rand(value.shape, generator=generator, dtype=torch.float64) * (high - low) + low
     return (uniform * 0.5 ** (trial % 8)).to(value.dtype)

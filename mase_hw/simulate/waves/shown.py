@@ -69,9 +69,9 @@ def shown_streams(manifest: Mapping[str, Any]) -> list[Shown]:
     found = []
     for port in manifest["ports"]:
         fmt = port["format"]
-        if fmt.get("type") == "fixed":
+        if fmt.get("type") in ("fixed", "integer"):
             output = port["name"] if port["direction"] == "out" else None
-            values = (port["lanes"], fmt["width"], fmt["frac_width"], fmt["signed"], output)
+            values = (port["lanes"], fmt["width"], fmt.get("frac_width", 0), fmt["signed"], output)
             found.append(Shown(PORTS, port["name"], port["name"], *values))
     taken: set[str] = set()
     for instance in manifest["instances"]:

@@ -101,7 +101,7 @@ def plan_scaled(
         PassOrderError: If a range was not observed.
     """
     assert op.scaled is not None  # the others were refused
-    planner = _Planner(around, node, config, op.scaled)
+    planner = _Planner(around, node, config, op.scaled, op.scaled.at_zero(attributes))
     if op.scaled.kind == "clamp":
         return planner.clamp(inputs[0], attributes)
     if op.scaled.kind == "selection":
@@ -110,8 +110,8 @@ def plan_scaled(
 
 
 class _Planner:
-    def __init__(self, around: Surroundings, node: fx.Node, config: NodeConfig, use: ScaledUse) -> None:
-        self.around, self.node, self.config, self.use = around, node, config, use
+    def __init__(self, around: Surroundings, node: fx.Node, config: NodeConfig, use: ScaledUse, at_zero: bool) -> None:
+        self.around, self.node, self.config, self.use, self.at_zero = around, node, config, use, at_zero
         self.decisions: dict[str, Decision] = {}
 
     def decided(self, name: str, fmt: FixedFormat, reason: str) -> FixedFormat:
@@ -133,10 +133,10 @@ class _Planner:
             )
         return width
 
-    def observed(self, name: str, *, at_zero: bool = False, width: int | None = None) -> ScaledFormat:
+    def observed(self, name: str, width: int | None = None) -> ScaledFormat:
         """The format of data, from its range."""
         statistics = self.around.statistics(self.node, name)
-        affine = self.config.data_affine and not at_zero
+        affine = self.config.data_affine and not self.at_zero
         bits = self.width(name) if width is None else width
         fmt, reason = from_statistics(statistics, bits, self.config.of(name)[2], affine)
         self.decided(name, fmt, reason)
@@ -146,16 +146,19 @@ class _Planner:
         """The format of an input: as it is given if the bits fit, else from its range."""
         have, width = self.around.formats.get(source.name), self.config.of(name)[0]
         fits = isinstance(have, ScaledFormat) and not have.per_channel and width in (None, have.width)
-        if fits and have is not None and not (self.use.at_zero and have.zero_point):
+        if fits and have is not None:
+            if self.at_zero and have.zero_point:
+                # Exactly the same numbers; the requantisation between them multiplies by 1.
+                return self.decided(name, have.centred, f"as {source.name} gives it, less the zero point")
             return self.decided(name, have, f"as {source.name} gives it")
-        return self.observed(name, at_zero=self.use.at_zero)
+        return self.observed(name)
 
     def clamp(self, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
         """An op that clamps is the requantisation of what it reads."""
         assert self.use.ends is not None  # the op clamps
         have = self.around.formats.get(source.name) or self.taken("data_in_0", source)
         self.decisions.setdefault("data_in_0", Decision(have, f"as {source.name} gives it"))
-        want = self.observed("data_out_0", width=self._out_width()).clamped(*self.use.ends(attributes))
+        want = self.observed("data_out_0", self._out_width()).clamped(*self.use.ends(attributes))
         self.decisions["data_out_0"] = Decision(want, self.decisions["data_out_0"].reason)
         arithmetic, parameters = self._requantization(have, want)
         for name in parameters:
@@ -176,7 +179,7 @@ class _Planner:
             fmt = self.taken("data_in_0", inputs[0])
             reason = "as its input"
         else:
-            fmt, reason = self.observed("data_out_0", at_zero=self.use.at_zero), "as the result"
+            fmt, reason = self.observed("data_out_0"), "as the result"
         formats = {f"data_in_{i}": fmt for i in range(len(inputs))} | {"data_out_0": fmt}
         for name in formats:
             self.decisions.setdefault(name, Decision(fmt, reason))
@@ -215,7 +218,8 @@ class _Planner:
         shapes["data_in_0"] = tuple(self.around.graph.tensor(node, "data_in_0").shape)
         formats["data_out_0"] = self.use.sums(formats, shapes)
         kept = _reader_clamps(self.around, node)
-        result = formats["data_out_0"] if kept else self.observed("data_out_0", width=self._out_width())
+        self.at_zero = False  # of the data, not of the result
+        result = formats["data_out_0"] if kept else self.observed("data_out_0", self._out_width())
         self.decided("data_out_0", formats["data_out_0"], "exact, at the scale of the products")
         return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
 

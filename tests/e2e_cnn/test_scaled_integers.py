@@ -1,0 +1,164 @@
+"""Designs of scaled integers: hardware equal to the quantised model, which Python's integers recompute."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import ScaledFormat
+from mase_hw.nn import Quantized
+
+
+class Small(nn.Module):
+    """Padded and strided convolutions, a pooling, a layer; odd sizes, so that lanes are left over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.first = nn.Conv2d(2, 5, 3, padding=1)
+        self.pool = nn.MaxPool2d(2)
+        self.second = nn.Conv2d(5, 3, 2, bias=False)
+        self.last = nn.Linear(3 * 2, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, 2, 6, 5)`` -> ``(N, 4)``."""
+        x = self.pool(torch.relu(self.first(x)))
+        x = self.second(x)
+        return self.last(x.reshape(x.shape[0], 6))
+
+
+def configuration(**keys: Any) -> dict[str, Any]:
+    widths = {"data_in_width": 8, "weight_width": 8, "data_out_width": 8}
+    quantize = {"default": {"config": {"name": "integer", **widths, **keys}}}
+    lanes = {
+        "first": {"data_in_0": 1, "data_out_0": 2},
+        "second": {"data_in_0": 2, "data_out_0": 2},
+        "last": {"data_out_0": 3},
+    }
+    return {"quantize": quantize, "hardware": {"parallelism": lanes}}
+
+
+def requantised(sums: list[int], ratios: list[Fraction], zero: int, low: int, high: int) -> list[int]:
+    """Rounded half-even by the exact ratio of the scales; a 31-bit multiplier decides none of these otherwise."""
+    return [max(low, min(high, round(s * r) + zero)) for s, r in zip(sums, ratios, strict=True)]
+
+
+def by_hand(design: mase_hw.Design, x: Tensor) -> list[int]:
+    """Mantissas of the result for one image, from the weights, the scales and nothing else."""
+    modules = {n: m for n, m in design.model.named_modules() if isinstance(m, Quantized)}
+    formats = {name: module.arithmetic.formats for name, module in modules.items()}
+
+    def scaled(name: str, tensor: str) -> ScaledFormat:
+        fmt = formats[name][tensor]
+        assert isinstance(fmt, ScaledFormat)
+        return fmt
+
+    def whole(name: str, tensor: str) -> list[Any]:
+        """A parameter in steps of its format."""
+        fmt, value = scaled(name, tensor), getattr(modules[name], tensor).detach().double()
+        steps = [Fraction(s) for s in fmt.scales * (len(value) // fmt.channels)]
+        limits = fmt.limits * (len(value) // len(fmt.limits))
+        return [
+            [max(low, min(high, round(Fraction(v) / step))) for v in row.flatten().tolist()]
+            for row, step, (low, high) in zip(value.reshape(len(value), -1), steps, limits, strict=True)
+        ]
+
+    def layer(name: str, columns: list[list[int]], behind: str) -> list[list[int]]:
+        """Every output at every place, requantised; the columns are less the zero point already."""
+        weights, have, want = whole(name, "weight"), scaled(name, "data_in_0"), scaled(behind, "data_out_0")
+        steps = scaled(name, "weight").scales
+        low, high = want.limits[0]
+        result = []
+        for o, row in enumerate(weights):
+            unit = Fraction(have.scale) * Fraction(steps[o % len(steps)])
+            bias = 0
+            if hasattr(modules[name], "bias"):
+                bias = round(Fraction(float(modules[name].bias[o])) / unit)
+            sums = [sum(a * b for a, b in zip(row, column, strict=True)) + bias for column in columns]
+            ratio = unit / Fraction(want.scale)
+            result.append(requantised(sums, [ratio] * len(sums), want.zero_point, low, high))
+        return result
+
+    first = scaled("first", "data_in_0")
+    low, high = first.limits[0]
+    image = [[[0] * 7 for _ in range(8)] for _ in range(2)]
+    for c in range(2):
+        for i in range(6):
+            for j in range(5):
+                q = round(Fraction(float(x[c, i, j])) / Fraction(first.scale)) + first.zero_point
+                image[c][i + 1][j + 1] = max(low, min(high, q)) - first.zero_point
+    places = [(i, j) for i in range(6) for j in range(5)]
+    columns = [[image[c][i + k][j + m] for c in range(2) for k in range(3) for m in range(3)] for i, j in places]
+    relu = layer("first", columns, "relu")
+    corners = [(2 * i) * 5 + 2 * j for i in range(3) for j in range(2)]
+    pooled = [[max(ch[at + step] for step in (0, 1, 5, 6)) for at in corners] for ch in relu]
+    zero = scaled("second", "data_in_0").zero_point
+    columns = [[ch[(i + k) * 2 + m] - zero for ch in pooled for k in (0, 1) for m in (0, 1)] for i in range(2)]
+    second = layer("second", columns, "second_requantize")
+    zero = scaled("last", "data_in_0").zero_point
+    flat = [value - zero for ch in second for value in ch]
+    return [row[0] for row in layer("last", [flat], "last_requantize")]
+
+
+@pytest.fixture(scope="module")
+def images() -> Tensor:
+    return torch.randn(40, 2, 6, 5, generator=torch.Generator().manual_seed(9))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"weight_granularity": "channel", "data_affine": True},
+        pytest.param({"weight_granularity": "tensor", "multiplier_width": 12}, marks=pytest.mark.slow),
+        pytest.param(
+            {"weight_granularity": "channel", "weight_affine": True, "data_affine": True, "weight_width": 3},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["channels", "tensor", "affine_weights"],
+)
+def test_hardware_model_and_integers_are_equal(keys: dict[str, Any], images: Tensor, tmp_path: Path) -> None:
+    """Every bit, in exactly the predicted cycles, also where streams stall."""
+    design = mase_hw.compile(Small(), images[:1], configuration(**keys), out=tmp_path / "design", calibration=[images])
+    given = torch.cat([images[:7], 4 * images[:2]])  # half of the last two saturates
+    simulation = design.simulate(given, work_dir=tmp_path / "work")
+    assert simulation.passed and simulation.result.mismatches == 0 and simulation.frames == 9
+    assert (simulation.fill, simulation.interval) == (design.timing["fill"], design.timing["interval"])
+    with torch.no_grad():
+        assert torch.equal(simulation.outputs["data_out_0"], design.model(given).double())
+    stalled = design.simulate(given, stalls=0.4, seed=2, work_dir=tmp_path / "work")
+    assert stalled.passed and stalled.result.mismatches == 0
+    (port,) = (p for p in design.manifest["ports"] if p["direction"] == "out")
+    fmt = port["format"]
+    assert fmt["type"] == "integer" and set(fmt) == {"type", "width", "signed", "scale", "zero_point", "limits"}
+    if keys.get("multiplier_width", 31) == 31:
+        found = simulation.outputs["data_out_0"] / fmt["scale"] + fmt["zero_point"]
+        for frame, values in zip(given, found.round().long().tolist(), strict=True):
+            assert values == by_hand(design, frame)
+        assert len({tuple(v) for v in found.round().long().tolist()}) > 6
+
+
+def test_padded_data_with_a_zero_point_is_refused() -> None:
+    """Importers may ask for it; the quantisation does not."""
+    from mase_hw.catalogue import Arithmetic, default_catalogue
+    from mase_hw.opdef import Request
+
+    op = default_catalogue()["conv2d"]
+    data, weight = ScaledFormat.make(8, 0.5, 3), ScaledFormat.make(8, 0.5)
+    formats = {"data_in_0": data, "weight": weight, "bias": ScaledFormat.make(16, 0.25)}
+    formats["data_out_0"] = ScaledFormat.make(24, 0.25)
+    shapes = {"data_in_0": (1, 2, 4, 4), "weight": (3, 2, 3, 3), "bias": (3,), "data_out_0": (1, 3, 4, 4)}
+    request = Request(
+        "conv", Arithmetic(formats, attributes={"padding": 1}), shapes, {"data_in_0": (1,), "data_out_0": (1,)}
+    )
+    assert op.hardware is not None
+    with pytest.raises(UnsupportedError, match="pads with zeros") as info:
+        op.hardware.build(request)
+    assert info.value.node == "conv"

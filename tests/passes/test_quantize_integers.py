@@ -1,0 +1,196 @@
+"""Quantisation to scaled integers: which formats are chosen, what stands where, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mase_hw.errors import ConfigError, UnsupportedError
+from mase_hw.formats import FixedFormat, ScaledFormat
+from mase_hw.nn import Quantized
+from mase_hw.passes import explain, quantize_transform_pass
+from mase_hw.passes.analysis.calibration.histogram import Points
+from mase_hw.passes.transforms.integers.formats import from_statistics, of_range, of_weights, squared_error
+from tests.passes.digits import accuracy, digits
+from tests.unit.pipeline import MLP, calibrated, inputs, quantised, seeded
+
+BITS = {"data_in_width": 8, "weight_width": 8, "data_out_width": 8}
+
+
+def integers(**keys: Any) -> dict[str, Any]:
+    """Scaled integers everywhere."""
+    return {"default": {"config": {"name": "integer", **BITS, **keys}}}
+
+
+class Net(nn.Module):
+    """A convolution whose ReLU is pooled, a second one that two nodes read, and a layer on its elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.first = nn.Conv2d(2, 4, 3, padding=1)
+        self.pool = nn.MaxPool2d(2)
+        self.second = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.last = nn.Linear(2 * 4 * 3 * 3, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images of 6 rows and columns to 5 numbers."""
+        x = self.pool(torch.relu(self.first(x)))
+        x = self.second(x)
+        both = torch.cat((x, torch.relu(x)), 1)
+        return self.last(both.flatten(1))
+
+
+def modules(graph: Any) -> dict[str, Quantized]:
+    """The quantised modules by node."""
+    found = {n.name: graph.meta_of(n).module for n in graph.nodes}
+    return {name: module for name, module in found.items() if isinstance(module, Quantized)}
+
+
+@pytest.mark.parametrize("affine", [False, True], ids=["symmetric", "affine"])
+@pytest.mark.parametrize("granularity", ["tensor", "channel"])
+def test_a_network(affine: bool, granularity: str) -> None:
+    """What computes, where it is requantised, and that it is the float model within the steps of 8 bits."""
+    net, x = Net().eval(), torch.randn(16, 2, 6, 6)
+    config = integers(weight_granularity=granularity, weight_affine=affine, data_affine=affine)
+    graph, info = quantised(net, x, config=config)
+    found = modules(graph)
+    # The one reader that clamps is the requantisation; what several read, or the output, has one of its own.
+    assert {name for name, m in found.items() if m.op.name == "requantize"} == {
+        "relu",
+        "relu_1",
+        "second_requantize",
+        "last_requantize",
+        *info["casts"],
+    }
+    assert all(isinstance(f, ScaledFormat) for n, m in found.items() for k, f in m.arithmetic.formats.items()
+               if k.startswith("data_") or k in ("weight", "bias")), found  # fmt: skip
+    weight = found["first"].arithmetic.formats["weight"]
+    assert isinstance(weight, ScaledFormat) and weight.zero_point == 0
+    assert weight.channels == (4 if granularity == "channel" else 1)
+    assert weight.width == (9 if affine else 8) and (affine or weight.min_mantissa == -127)
+    relu = found["relu"].arithmetic.formats["data_out_0"]
+    assert (relu.width, relu.signed, relu.zero_point, relu.min_mantissa) == (8, False, 0, 0)
+    assert found["pool"].arithmetic.formats["data_out_0"] == relu
+    assert ("bias" in found["second"].parameter_names) == (
+        found["second"].arithmetic.formats["data_in_0"].zero_point != 0
+    )
+    with torch.no_grad():
+        wanted, got = net(x), graph.model(x)
+    assert (wanted - got).square().mean() < 3e-4 * wanted.square().mean()
+    tensor = graph.meta_of(graph.node("first")).common.args["weight"]
+    assert tensor.type == "integer" and tensor.precision == [weight.width] and tensor.fmt == weight
+    assert "observed" in str(explain(graph, "relu")) and "* 0.0" in str(explain(graph, "relu"))
+
+
+def test_every_result_is_of_its_format() -> None:
+    """Mantissas of every node are integers within the limits of its format, found again from the values."""
+    graph, _ = quantised(Net().eval(), torch.randn(8, 2, 6, 6), config=integers(data_affine=True))
+    seen: dict[str, Tensor] = {}
+    for name, module in modules(graph).items():
+        module.register_forward_hook(lambda _m, _i, out, name=name: seen.update({name: out}))
+    graph.model(3 * torch.randn(8, 2, 6, 6))
+    assert set(seen) == set(modules(graph))
+    for name, module in modules(graph).items():
+        fmt = module.arithmetic.formats["data_out_0"]
+        assert isinstance(fmt, ScaledFormat)
+        if fmt.per_channel:
+            continue
+        steps = seen[name].double() / fmt.scale + fmt.zero_point
+        assert (steps - steps.round()).abs().max() < 1e-2
+        assert steps.round().min() >= fmt.min_mantissa and steps.round().max() <= fmt.max_mantissa
+
+
+def test_families_meet() -> None:
+    """A node in fixed point among scaled integers: exact arithmetic and one rounding on each side."""
+    config = {**integers(), "overrides": {"fc1": {"config": {"name": "fixed", "bias_width": 8}}}}
+    graph, info = quantised(seeded(MLP), inputs(16, 6), config=config)
+    found = modules(graph)
+    assert all(type(f) is FixedFormat for f in found["fc1"].arithmetic.formats.values())
+    assert all(isinstance(f, ScaledFormat) for f in found["fc2"].arithmetic.formats.values())
+    assert info["casts"] and all(found[name].op.name == "requantize" for name in info["casts"])
+
+
+def test_what_cannot_is_refused_at_once() -> None:
+    """Every node by name, and the graph is as it was."""
+
+    class Functions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.sigmoid(self.fc(x))
+            return torch.softmax(torch.tanh(x), 1)
+
+    graph = calibrated(Functions(), torch.randn(8, 4))
+    before = str(graph.fx_graph)
+    with pytest.raises(UnsupportedError, match="cannot be computed with scaled integers") as info:
+        quantize_transform_pass(graph, integers())
+    said = str(info.value)
+    assert all(name in said for name in ("sigmoid", "softmax", "tanh", 'config.name = "fixed"'))
+    assert str(graph.fx_graph) == before
+
+
+def test_a_missing_width_is_refused() -> None:
+    config = {"default": {"config": {"name": "integer", "data_in_width": 8, "data_out_width": 8}}}
+    with pytest.raises(ConfigError, match="no width for weight") as info:
+        quantised(seeded(MLP), inputs(4, 6), config=config)
+    assert info.value.node == "fc1"
+
+
+@pytest.mark.parametrize("width", range(1, 17))
+def test_a_range_is_covered(width: int) -> None:
+    """Both ends are within half a step, and 0 is a number of its own."""
+    for low, high in ((-3.0, 5.0), (-0.1, 9.0), (0.0, 7.0), (2.0, 7.0), (-4.0, -1.0), (0.0, 0.0)):
+        for affine in (False, True):
+            fmt = of_range(low, high, width, None, affine)
+            assert fmt.min_mantissa <= fmt.zero_point <= fmt.max_mantissa
+            if width == 1 and low < 0.0:
+                continue  # two numbers cannot stand for both signs and 0
+            assert fmt.min_value - fmt.scale * 0.51 <= low and high <= fmt.max_value + fmt.scale * 0.51
+            assert fmt.signed == (low < 0.0)
+
+
+def test_the_squared_error_is_no_larger_than_without_clipping() -> None:
+    torch.manual_seed(0)
+    points = Points.exact(torch.randn(4000).double().numpy())
+    for width in (2, 3, 4, 8):
+        best, _ = from_statistics(points, width, None, False)
+        whole = of_range(float(points.values.min()), float(points.values.max()), width, None, False)
+        assert squared_error(points, best) <= squared_error(points, whole)
+        if width <= 4:
+            assert squared_error(points, best) < 0.8 * squared_error(points, whole)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("method", ["min_max", "mse"])
+def test_weights_are_at_most_half_a_step_off(affine: bool, method: str) -> None:
+    """Of a channel, as many different integers as the width has, or one fewer for a narrow range."""
+    torch.manual_seed(1)
+    weight = torch.randn(6, 50) * torch.tensor([0.01, 0.1, 1.0, 3.0, 10.0, 0.5])[:, None] + 0.2
+    for width in (2, 4, 8):
+        fmt, _ = of_weights("fc", weight, width, channels=True, affine=affine, narrow=True, method=method)
+        assert fmt.channels == 6 and fmt.zero_point == 0
+        codes = {high - low + 1 for low, high in fmt.limits}
+        assert codes == {1 << width if affine else (1 << width) - 1}
+        if method == "min_max":
+            for row, scale, (low, high) in zip(weight, fmt.scales, fmt.limits * (6 // len(fmt.limits)), strict=True):
+                steps = row.double() / scale
+                assert steps.min() >= low - 0.51 and steps.max() <= high + 0.51
+
+
+def test_integers_with_a_fraction_width_are_those_of_mase() -> None:
+    graph, _ = quantised(seeded(MLP), inputs(4, 6), config=integers(
+        bias_width=8, **{f"{k}_frac_width": 4 for k in ("data_in", "weight", "bias", "data_out")}
+    ))  # fmt: skip
+    assert {str(m.arithmetic.formats["weight"]) for m in modules(graph).values() if m.parameter_names} == {"s8.4"}
+
+
+def test_eight_bits_on_digits_are_as_good_as_floats() -> None:
+    d = digits()
+    graph, _ = quantize_transform_pass(d.graph(), integers(weight_granularity="channel"))
+    assert accuracy(graph.model, *d.test) >= accuracy(d.net, *d.test) - 0.001
