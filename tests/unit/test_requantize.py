@@ -233,9 +233,18 @@ def test_a_split_product_keeps_what_rounding_needs() -> None:
 
 
 def test_a_product_that_needs_every_bit_is_refused() -> None:
-    have, want = ScaledFormat.make(48, 1.0), ScaledFormat.make(48, 1.0)
+    have, want = ScaledFormat.make(48, 2.8e9), ScaledFormat.make(48, 1.0)
     with pytest.raises(FormatError, match="widest carrier"):
-        run(module(have, want, bits=40), [1])
+        run(module(have, want), [1])
+
+
+def test_equal_scales_are_multiplied_by_one() -> None:
+    """Between formats of fixed point, and where only the zero point goes, there is nothing to multiply by."""
+    data = ScaledFormat.make(8, 0.037, 100)
+    for have, want in ((FixedFormat(12, 7), FixedFormat(6, 3)), (data, data.centred)):
+        made = module(have, want)
+        assert made.get_buffer("multiplier").tolist() == [1]
+    assert run(made, list(range(-128, 128))) == list(range(-228, 28))
 
 
 def test_gradients_pass_straight_through() -> None:
