@@ -120,6 +120,21 @@ def refuse_without_hardware(graph: MaseGraph, args: QuantizeArgs) -> None:
     )
 
 
+def sign_is_dropped(graph: MaseGraph, args: QuantizeArgs, node: fx.Node, width: int | None) -> bool:
+    """Whether all readers of a node of this width give 0 for negative numbers, in a format without a sign."""
+    for user in node.users:
+        op = graph.op_of(user)
+        if op is None or not op.non_negative or user.op == "output":
+            return False
+        config, _ = args.config_for(user.name, op.name)
+        takes, *fixed = config.of("data_in_0")
+        if not config.quantised or takes not in (None, width) or fixed != [None, None]:
+            return False
+        if config.of("data_out_0")[1:] != (None, None):
+            return False
+    return bool(node.users)
+
+
 def check_data(graph: MaseGraph, node: fx.Node, op: OpDef, inputs: list[fx.Node]) -> None:
     """Refuse to compute with stored tensors in the place of data: hardware has them in memories, not in streams.
 

@@ -31,6 +31,7 @@ from mase_hw.passes.transforms.quantize_operands import (
     operands_of,
     parameters_of,
     refuse_without_hardware,
+    sign_is_dropped,
 )
 from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
 
@@ -226,7 +227,7 @@ class Planner:
                 return fmt, reason
         fmt, reason = self._format(node, "data_out_0", config)
         open_sign = frac is None and signed is None and fmt.signed and width != MAX_WIDTH
-        if open_sign and self._sign_is_dropped(node, width):
+        if open_sign and sign_is_dropped(self.graph, self.args, node, width):
             wider = config.model_copy(update={"data_out_width": fmt.width + 1})
             fmt, reason = self._format(node, "data_out_0", wider)
             return fmt, f"{reason}, one bit more as its readers drop the sign"
@@ -244,20 +245,6 @@ class Planner:
         """Whether a node's result, or the same in another shape, is read by nothing but the output of the model."""
         reads = [user.op == "output" or (self.graph.is_implicit(user) and self.leaves(user)) for user in node.users]
         return bool(reads) and all(reads)
-
-    def _sign_is_dropped(self, node: fx.Node, width: int | None) -> bool:
-        """Whether all readers of a node of this width give 0 for negative numbers, in a format without a sign."""
-        for user in node.users:
-            op = self.graph.op_of(user)
-            if op is None or not op.non_negative or user.op == "output":
-                return False
-            config, _ = self.args.config_for(user.name, op.name)
-            takes, *fixed = config.of("data_in_0")
-            if not config.quantised or takes not in (None, width) or fixed != [None, None]:
-                return False
-            if config.of("data_out_0")[1:] != (None, None):
-                return False
-        return bool(node.users)
 
     def _per_channel(
         self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], parameters: dict[str, Tensor]
