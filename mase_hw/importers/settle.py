@@ -206,7 +206,7 @@ class _Settled:
             fmt = exact_format(constant)
             if constant.numel() == 1 and fmt.width == 2 and float(constant) > 0:  # a power of two: a shift
                 return FixedFormat(x.width, x.frac_width + fmt.frac_width, x.signed)
-        exact = op.exact or op.sums
+        exact = op.exact or (op.scaled.sums if op.scaled is not None else None)
         if exact is not None:
             return exact(formats, shapes)
         if op.exact_out is not None:
