@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Solved, Times
 from mase_hw.beat_times.solver import Solver
 from mase_hw.beat_times.waiting import Waits, waits
 from mase_hw.steps import Steps
+
+LATE = 2
+"""Distances of frames that are the same when frames leave evenly."""
 
 
 class Edge:
@@ -176,11 +180,12 @@ class BeatNetwork:
             taken.append(None if takes is None else takes.array())
         return waits(stage.steps, stage.repeat * self.frames, offered, taken)
 
-    def settle(self, frames: int = 24) -> int | None:
+    def settle(self, frames: int = 24, pace: int | None = None) -> int | None:
         """Solve frames until the network repeats itself.
 
         Args:
             frames: Frames to give up after.
+            pace: Cycles per frame in which frames come. Give up as soon as they leave regularly, but further apart.
 
         Returns:
             Cycles per frame from now on, forever: every event came that much after the same one of the frame before,
@@ -192,12 +197,25 @@ class BeatNetwork:
         wanted = 1 + max((stage.memory for stage in self._stages), default=0)
         while self.frames < max(frames, wanted + 2):
             self.advance()
+            if pace is not None and self._falls_behind(pace):
+                return None
             intervals = self._period() if self.frames > 1 else None
             alike = alike + 1 if intervals is not None and intervals == before else 0
             before = intervals
             if alike >= wanted and intervals is not None:
                 return max(intervals.values())
         return None
+
+    def _falls_behind(self, pace: int) -> bool:
+        """Whether the last frames left some output evenly, but more than these cycles apart."""
+        for edge in self._open:
+            offers = self.edges[edge].offers
+            assert offers is not None
+            ends = [offers.end(frame) for frame in range(max(self.frames - LATE - 1, 0), self.frames)]
+            apart = {b - a for a, b in pairwise(ends)}
+            if len(ends) > LATE and len(apart) == 1 and apart.pop() > pace:
+                return True
+        return False
 
     def _period(self) -> dict[int, int] | None:
         """The one distance of all events of the last two frames, by part of the network; None if there is none."""

@@ -146,6 +146,11 @@ class Times:
         chunk = self.chunks[block]
         return LONG_AGO if chunk is None else int(chunk[0].times[low]) + chunk[1]
 
+    def end(self, frame: int) -> int:
+        """The time of the last beat of a frame."""
+        chunk = next(c for c in reversed(self.chunks[frame * self.blocks : (frame + 1) * self.blocks]) if c is not None)
+        return int(chunk[0].times[-1]) + chunk[1]
+
     def distance(self) -> int | None:
         """Cycles from every event of the frame before the last one to that of the last one; None if they differ."""
         late, early = self.chunks[-self.blocks :], self.chunks[-2 * self.blocks : -self.blocks]

@@ -15,6 +15,7 @@ from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import Calibration, compile_pipeline
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
+from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
@@ -97,6 +98,8 @@ def compile(
     if graph.meta.get(UNREAD):
         tell(f"not in hardware, since nothing reads it: {', '.join(graph.meta[UNREAD])}")
     design = Design(out, graph)
+    if "shortfall" in design.manifest:
+        tell(f"{Shortfall(**design.manifest['shortfall'])}, not {design.timing['interval']:,}")
     known = design.manifest["vectors"]
     bits = known["faults"]["memory"]
     tell(f"{known['frames']} test vectors show {bits['seen']} of {bits['tried']} wrong bits that were tried")

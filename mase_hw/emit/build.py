@@ -366,7 +366,7 @@ def build_netlist(graph: MaseGraph, name: str = "top") -> Netlist:
 def build_followed(
     graph: MaseGraph, name: str = "top", solved: Solved | None = None
 ) -> tuple[Netlist, Followed | None]:
-    """Build and verify the netlist of a graph, FIFOs on reconvergent paths included.
+    """Build and verify the netlist of a graph, FIFOs included.
 
     Args:
         graph: A graph on which the hardware metadata pass has run.
@@ -382,9 +382,4 @@ def build_followed(
         UnsupportedError: If an input is unused or a result does not come from hardware.
     """
     netlist = NetlistBuilder(graph, name).build()
-    given = {
-        f"{node.name}.{port}": depth
-        for node in graph.nodes
-        for port, depth in graph.meta_of(node).hardware.fifo_depth.items()
-    }
-    return netlist, insert_fifos(netlist, graph.catalogue, given, solved)
+    return netlist, insert_fifos(netlist, graph, solved)

@@ -1,4 +1,4 @@
-"""FIFOs on reconvergent paths: the shorter path between a fork and a join stores what the longer one delays.
+"""FIFOs: the shorter path between a fork and a join stores what the longer one delays; others keep up the rate.
 
 A design with a fork and a join deadlocks if the shorter path cannot store the beats that pass the fork before the
 longer path delivers its first beat. So every input of a join that lies on a cycle of the undirected netlist, which is
@@ -11,6 +11,8 @@ slots as are ever in use. Where several branches wait for the same stream, one F
 with these depths sustains full rate as well, and its first frame is as fast as with unlimited FIFOs. Whether a network
 of modules with static schedules deadlocks depends on the depths and not on times, so neither stalls nor overlapping
 frames can cause a deadlock.
+
+A design that is slower than its slowest module then gets FIFOs on plain streams as well (:mod:`mase_hw.emit.rate`).
 """
 
 from __future__ import annotations
@@ -25,25 +27,26 @@ from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.delays import Delay, find_delays, tightest
 from mase_hw.emit.estimate import block_rams
-from mase_hw.emit.netlist import CONNECTORS, TOP, Fifo, Instance, Net, Netlist, Pin
+from mase_hw.emit.netlist import CONNECTORS, TOP, Fifo, Instance, Net, Netlist, Pin, Shortfall
 from mase_hw.emit.progress import finishes
+from mase_hw.emit.rate import AROUND, Depths, RateSearch
 from mase_hw.emit.rewire import delayed
 from mase_hw.emit.schedule import FRAMES, Followed, Timeline
 from mase_hw.errors import CatalogueError, ConfigError
 from mase_hw.formats import FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
 
 
-def insert_fifos(
-    netlist: Netlist, catalogue: Catalogue, depths: Mapping[str, int] | None = None, solved: Solved | None = None
-) -> Followed | None:
+def insert_fifos(netlist: Netlist, graph: MaseGraph, solved: Solved | None = None) -> Followed | None:
     """Put the FIFOs into a netlist, which is verified again.
 
     Args:
         netlist: The design; changed only if nothing is refused.
-        catalogue: Where the latency facets of its parts are.
-        depths: Depths that are given, by ``node.port`` of the data input they stand before; 0 for none.
+        graph: Where the latency facets of its parts, and what is configured of FIFOs, are.
         solved: What was computed before for networks with the same modules.
 
     Returns:
@@ -52,19 +55,29 @@ def insert_fifos(
     Raises:
         ConfigError: If a depth names no data input, is negative, or would deadlock the design.
     """
+    catalogue = graph.catalogue
+    depths = {
+        f"{node.name}.{port}": depth
+        for node in graph.nodes
+        for port, depth in graph.meta_of(node).hardware.fifo_depth.items()
+    }
     timeline = Timeline(netlist, catalogue, solved)
-    given = _given(timeline, depths or {})
+    given = _given(timeline, depths)
     chosen = _choose(timeline, frozenset(), ())
     if given:
         _check(timeline, chosen.depths, given)
     else:
         chosen = _with_delays(chosen, catalogue)
+        args = graph.meta.get(HARDWARE_ARGS, HardwareArgs())
+        if args.rate_fifos and timeline.exact:
+            chosen, netlist.shortfall = _at_rate(chosen, args.rate_fifo_bits)
         netlist.instances[:], netlist.nets[:] = chosen.timeline.netlist.instances, chosen.timeline.netlist.nets
         netlist.memories = chosen.timeline.netlist.memories
     followed = chosen.followed
     wanted = {pin: depth for pin, depth in (chosen.depths | given).items() if depth}
     for pin, depth in wanted.items():
-        name = _insert(netlist, chosen.timeline, pin, depth, pin in given)
+        kind = "given" if pin in given else "rate" if pin in chosen.rate else "join"
+        name = _insert(netlist, chosen.timeline, pin, depth, kind)
         if followed is not None and pin in followed.edges:
             followed.edges[Pin(name, "out_data")] = followed.edges[pin]
     if wanted:
@@ -82,13 +95,20 @@ class _Chosen:
         late: Inputs where they wait.
         depths: Depth of the FIFO before every input; 0 for none.
         followed: How the design does with them.
+        rate: Those of these FIFOs that are there for the rate.
     """
 
     timeline: Timeline
     tight: frozenset[Pin]
     late: tuple[Pin, ...]
-    depths: dict[Pin, int]
+    depths: Depths
     followed: Followed | None
+    rate: Depths = dataclasses.field(default_factory=dict)
+
+    @property
+    def interval(self) -> int | None:
+        """Cycles per frame, if they are known."""
+        return None if self.followed is None else self.followed.interval
 
     @property
     def blocks(self) -> int:
@@ -112,10 +132,51 @@ class _Chosen:
         return [edge.offered[: edge.beats] for edge in edges]
 
 
-def _choose(timeline: Timeline, tight: frozenset[Pin], late: tuple[Pin, ...]) -> _Chosen:
+def _choose(timeline: Timeline, tight: frozenset[Pin], late: tuple[Pin, ...], rate: Depths | None = None) -> _Chosen:
+    """Depths for inputs of joins and those where beats are held back, with FIFOs for the rate if there are any."""
     pins = list(dict.fromkeys([*(pin for pin in _reconvergent(timeline) if pin not in tight), *late]))
-    depths, followed = _depths(timeline, pins) if pins else ({}, None)
-    return _Chosen(timeline, tight, late, depths, followed)
+    depths, followed = _depths(timeline, pins, rate or {}) if pins or rate is not None else ({}, None)
+    return _Chosen(timeline, tight, late, depths | (rate or {}), followed, rate or {})
+
+
+def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | None]:
+    """The same with FIFOs on plain streams, if it is slower than its slowest part.
+
+    Args:
+        chosen: Without them.
+        most: Bits that they may have; None for any number.
+
+    Returns:
+        With those that may be there, and what is missing then.
+    """
+    timeline = chosen.timeline
+
+    def made(rate: Depths) -> _Chosen:
+        return _choose(timeline, chosen.tight, chosen.late, rate)
+
+    slowest = max(timeline.intervals().values())
+    if chosen.followed is None and not chosen.depths:
+        chosen = made({})
+    if chosen.interval == slowest:
+        return chosen, None
+    search = RateSearch(timeline, {pin: _unlimited(delay=int(depth > 0)) for pin, depth in chosen.depths.items()})
+    needed = search.piled_up()
+    for around in (AROUND, 4 * AROUND, len(timeline.parts)):
+        best = made(found := search.cheapest(needed, around))
+        if best.interval == slowest:
+            break
+    else:
+        return chosen, None
+    if most is None or search.cost(found) <= most:
+        return best, None
+    fits: Depths = {}
+    for pin in sorted(found, key=lambda pin: search.cost({pin: found[pin]})):
+        if search.cost(trial := fits | {pin: found[pin]}) <= most:
+            fits = trial
+    some = made(fits) if fits else chosen
+    if some.interval is None or (chosen.interval is not None and some.interval >= chosen.interval):
+        some = chosen
+    return some, Shortfall(slowest, search.cost(found), most)
 
 
 def _with_delays(chosen: _Chosen, catalogue: Catalogue) -> _Chosen:
@@ -147,20 +208,9 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _C
     return _apply(_apply(chosen, delays[:half], catalogue), delays[half:], catalogue) if half else chosen
 
 
-def _data_pins(timeline: Timeline) -> dict[Pin, Pin]:
-    """What drives every data input."""
-    sources = {}
-    for name, part in timeline.parts.items():
-        for port in part.instance.ports:
-            pin = Pin(name, port.name)
-            if port.direction == "in" and timeline.into[pin].instance not in timeline.netlist.memories:
-                sources[pin] = timeline.into[pin]
-    return sources
-
-
 def _reconvergent(timeline: Timeline) -> list[Pin]:
     """Inputs of joins that lie on a cycle of the undirected netlist; every input of the design is a node by itself."""
-    sources = _data_pins(timeline)
+    sources = timeline.data_pins()
     links = [(source.instance or source.port, pin.instance, pin) for pin, source in sources.items()]
     joins = {name for name, part in timeline.parts.items() if len(part.inputs) > 1}
     return [pin for start, end, pin in links if end in joins and _connected(links, start, end, without=pin)]
@@ -181,12 +231,13 @@ def _connected(links: list[tuple[str, str, Pin]], start: str, end: str, without:
     return end in seen
 
 
-def _depths(timeline: Timeline, pins: list[Pin]) -> tuple[dict[Pin, int], Followed | None]:
+def _depths(timeline: Timeline, pins: list[Pin], rate: Depths) -> tuple[Depths, Followed | None]:
     """Depth of the FIFO before every pin, 0 where no beat ever waits; and how the design does with them."""
     chosen: set[Pin] = set()
+    there = {pin: Steps.queued(1, depth) for pin, depth in rate.items()}
     # A FIFO costs a cycle, which can make beats of another branch wait that did not before.
     while True:
-        buffers = {pin: _unlimited(delay=int(pin in chosen)) for pin in pins}
+        buffers = {pin: _unlimited(delay=int(pin in chosen)) for pin in pins} | there
         network, edges = timeline.network(buffers=buffers)
         network.advance()
         depths = _most_held(timeline, network, edges, pins, chosen)
@@ -244,7 +295,7 @@ def _at_pace(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork
 
 
 def _given(timeline: Timeline, depths: Mapping[str, int]) -> dict[Pin, int]:
-    names = {f"{timeline.parts[pin.instance].instance.node}.{pin.port}": pin for pin in _data_pins(timeline)}
+    names = {f"{timeline.parts[pin.instance].instance.node}.{pin.port}": pin for pin in timeline.data_pins()}
     given = {}
     for name, depth in depths.items():
         if name not in names:
@@ -270,7 +321,7 @@ def _given(timeline: Timeline, depths: Mapping[str, int]) -> dict[Pin, int]:
 def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> None:
     """Refuse depths with which the design deadlocks."""
 
-    def runs(depths: dict[Pin, int]) -> bool:
+    def runs(depths: Depths) -> bool:
         return finishes(timeline, {pin: depth for pin, depth in depths.items() if depth})
 
     if runs(found | given):
@@ -300,7 +351,7 @@ def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> 
     )
 
 
-def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, given: bool) -> str:
+def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, kind: str) -> str:
     """Put a FIFO before a pin; its name."""
     index, net = next((i, n) for i, n in enumerate(netlist.nets) if n.sink == pin)
     bits, beats = net.stream.bits, timeline.beats(net.source)
@@ -322,7 +373,7 @@ def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, given: b
         netlist.files.append("lib/stream_fifo.sv")
     reader = netlist.instance(pin.instance)
     before = str(pin) if reader.op in CONNECTORS else f"{reader.node}.{pin.port}"
-    netlist.fifos.append(Fifo(name, before, str(net.source), depth, bits, given))
+    netlist.fifos.append(Fifo(name, before, str(net.source), depth, bits, kind == "given", kind == "rate"))
     return name
 
 

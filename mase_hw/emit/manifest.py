@@ -60,6 +60,7 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
         ]
         + [_table_entry(*table) for table in netlist.tables],
         "fifos": [dataclasses.asdict(fifo) for fifo in netlist.fifos],
+        **({} if netlist.shortfall is None else {"shortfall": dataclasses.asdict(netlist.shortfall)}),
         "edges": counted_edges(netlist),
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }

@@ -85,7 +85,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Fifo:
-    """A FIFO that balances two ways from a fork to a join.
+    """A FIFO that balances two ways from a fork to a join, or that keeps up the rate of the design.
 
     Args:
         instance: Its instance.
@@ -94,6 +94,7 @@ class Fifo:
         depth: Beats it holds.
         bits: Bits of a beat.
         given: Whether the depth was given rather than computed.
+        rate: Whether it is there for the rate: without it the design is slower than its slowest stage.
     """
 
     instance: str
@@ -102,6 +103,28 @@ class Fifo:
     depth: int
     bits: int
     given: bool = False
+    rate: bool = False
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """What FIFOs for the rate would take, where they may not have it.
+
+    Args:
+        interval: Cycles per frame that there would be with them.
+        bits: Bits that they need.
+        most: Bits that they may have.
+    """
+
+    interval: int
+    bits: int
+    most: int
+
+    def __str__(self) -> str:
+        return (
+            f"with FIFOs of {self.bits:,} bits in all instead of at most {self.most:,} (hardware.rate_fifo_bits) the "
+            f"design would take the {self.interval:,} cycles per frame of its slowest stage"
+        )
 
 
 @dataclass
@@ -119,7 +142,8 @@ class Netlist:
         files: RTL files below ``rtl_templates``, or ``external/`` for those of a user, dependencies first.
         external: Where the files of users lie.
         generated: The modules that are made for their constants, by the names of their files.
-        fifos: FIFOs on reconvergent paths.
+        fifos: FIFOs on reconvergent paths, and for the rate.
+        shortfall: Why it is slower than its slowest stage; None if it is not, or if nothing was to be done about it.
     """
 
     name: str
@@ -133,6 +157,7 @@ class Netlist:
     generated: dict[str, Generated] = field(default_factory=dict)
     fifos: list[Fifo] = field(default_factory=list)
     drained: list[str] = field(default_factory=list)
+    shortfall: Shortfall | None = None
 
     def instance(self, name: str) -> Instance:
         """The instance of that name."""

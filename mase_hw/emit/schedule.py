@@ -10,6 +10,7 @@ in a design without forks and joins; otherwise a schedule is assumed for it, and
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,16 +142,21 @@ class Timeline:
         """Beats per frame of a source."""
         return self._beats[pin]
 
-    def paced(self, interval: int) -> dict[str, Cycles]:
-        """When beats of the inputs are offered, evenly, with so many cycles per frame."""
+    def data_pins(self) -> dict[Pin, Pin]:
+        """What drives every data input."""
+        pins = {Pin(name, port.name): port for name, part in self.parts.items() for port in part.instance.ports}
         return {
-            # Frames of few beats settle late, as buffers hold many of them.
-            s.name: np.arange(max(FRAMES, 4096 // s.beats) * s.beats, dtype=np.int64) * interval // s.beats
-            for s in self.netlist.inputs
+            pin: self.into[pin]
+            for pin, port in pins.items()
+            if port.direction == "in" and self.into[pin].instance not in self.netlist.memories
         }
 
+    def paced(self, interval: int) -> dict[str, Cycles]:
+        """When beats of the inputs are offered, evenly, with so many cycles per frame."""
+        return {s.name: _evenly(s.beats, interval) for s in self.netlist.inputs}
+
     def network(
-        self, offered: dict[str, Cycles] | None = None, buffers: dict[Pin, Steps] | None = None
+        self, offered: dict[str, Cycles] | None = None, buffers: Mapping[Pin, Steps] | None = None
     ) -> tuple[BeatNetwork, dict[Pin, int]]:
         """The network, and the edge of every source.
 
@@ -159,30 +165,61 @@ class Timeline:
             buffers: FIFOs in front of data inputs, by the input's pin; their edges are under the same pin.
         """
         network = BeatNetwork(self.solved)
-        offered, buffers = offered or {}, buffers or {}
+        offered = offered or {}
         edges = {Pin(TOP, s.name): network.source(s.beats, offered.get(s.name)) for s in self.netlist.inputs}
         for name in self.netlist.drained:
             network.sink(edges[Pin(TOP, name)])
-        for name, part in self.parts.items():
-            ports = [p for p in part.instance.ports if p.direction == "in"]
-            wanted = [p for p in ports if self.into[Pin(name, p.name)].instance not in self.netlist.memories]
-            inputs = []
-            for port, source in zip(wanted, part.inputs, strict=True):
-                pin = Pin(name, port.name)
-                inputs.append(edges[source])
-                if pin in buffers:
-                    inputs[-1] = edges[pin] = network.stage(buffers[pin], [edges[source]])[0]
-            outs = [p for p in part.instance.ports if p.direction == "out"]
-            if part.instance.branches:
-                for branch in range(part.instance.branches):
-                    edges[Pin(name, outs[0].name, branch)] = inputs[0]
-                continue
-            for stage in part.stages:
-                inputs = network.stage(stage, inputs)
-            edges |= {Pin(name, port.name): edge for port, edge in zip(outs, inputs, strict=True)}
+        for part in self.parts.values():
+            self._place(network, edges, part, buffers or {})
         for stream in self.netlist.outputs:
             network.sink(edges[self.into[Pin(TOP, stream.name)]])
         return network, edges
+
+    def section(self, names: Collection[str], interval: int, buffers: Mapping[Pin, Steps]) -> BeatNetwork:
+        """The network of some parts: what they read of others comes evenly, and what others read is taken at once.
+
+        Args:
+            names: The parts, in topological order.
+            interval: Cycles per frame in which beats come.
+            buffers: As for :meth:`network`.
+        """
+        network = BeatNetwork(self.solved)
+        edges: dict[Pin, int] = {}
+        for name in names:
+            for source in self.parts[name].inputs:
+                if source not in edges:
+                    edges[source] = network.source(self.beats(source), _evenly(self.beats(source), interval))
+            self._place(network, edges, self.parts[name], buffers)
+        for sink, source in self.into.items():
+            if source in edges and sink.instance not in names:
+                network.sink(edges[source])
+        return network
+
+    def _place(self, network: BeatNetwork, edges: dict[Pin, int], part: Part, buffers: Mapping[Pin, Steps]) -> None:
+        """Put a part, and FIFOs before it, behind the edges that it reads."""
+        name = part.instance.name
+        ports = [p for p in part.instance.ports if p.direction == "in"]
+        wanted = [p for p in ports if self.into[Pin(name, p.name)].instance not in self.netlist.memories]
+        inputs = []
+        for port, source in zip(wanted, part.inputs, strict=True):
+            pin = Pin(name, port.name)
+            inputs.append(edges[source])
+            if pin in buffers:
+                inputs[-1] = edges[pin] = network.stage(buffers[pin], [edges[source]])[0]
+        outs = [p for p in part.instance.ports if p.direction == "out"]
+        if part.instance.branches:
+            for branch in range(part.instance.branches):
+                edges[Pin(name, outs[0].name, branch)] = inputs[0]
+            return
+        for stage in part.stages:
+            inputs = network.stage(stage, inputs)
+        edges |= {Pin(name, port.name): edge for port, edge in zip(outs, inputs, strict=True)}
+
+
+def _evenly(beats: int, interval: int) -> Cycles:
+    """When the beats of a stream come, for as many frames as are looked at, and more if they have few beats."""
+    # Frames of few beats settle late, as buffers hold many of them.
+    return np.arange(max(FRAMES, 4096 // beats) * beats, dtype=np.int64) * interval // beats
 
 
 @dataclass(frozen=True)

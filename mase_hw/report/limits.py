@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from mase_hw.emit.build import build_followed
-from mase_hw.emit.netlist import Netlist
+from mase_hw.emit.netlist import Netlist, Shortfall
 from mase_hw.emit.schedule import Schedule, predict
 from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
@@ -66,6 +66,7 @@ class Limits:
     change: Change | None
     tried: bool = True
     between: tuple[str, ...] = ()
+    shortfall: Shortfall | None = None
 
 
 def limits(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> Limits:
@@ -89,7 +90,8 @@ def limits(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> Limits:
     if tried:
         search = _Search(graph, netlist.name, schedule.interval)
         change = search.change(slowest) if slowest else search.change_beside(beside)
-    return Limits(schedule.interval, multipliers, tuple(slowest), waiting, change, tried, between)
+    rest = change, tried, between, netlist.shortfall
+    return Limits(schedule.interval, multipliers, tuple(slowest), waiting, *rest)
 
 
 def _between(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> tuple[tuple[str, ...], list[str]]:

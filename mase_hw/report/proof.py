@@ -43,6 +43,7 @@ def buffers(played: Sequence[Mapping[str, Any]], fifos: Sequence[Mapping[str, An
     for fifo in fifos:
         entry = seen.setdefault(fifo["instance"], {"name": fifo["instance"], "depth": fifo["depth"], "peak": None})
         entry |= {"before": fifo["before"], "bits": fifo["bits"], "given": fifo["given"]}
+        entry["why"] = "given" if fifo["given"] else "rate" if fifo.get("rate") else "join"
     return sorted(seen.values(), key=lambda entry: ("before" not in entry, entry["name"]))
 
 

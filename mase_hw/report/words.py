@@ -8,6 +8,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from mase_hw.emit.netlist import Shortfall
+
 
 def shown(value: Any) -> str:
     """A figure for people; nothing for None."""
@@ -75,7 +77,11 @@ def advice(limits: Mapping[str, Any] | None) -> list[str]:
     if limits is None:
         return []
     if limits["by_waiting"]:
-        return ["The design is slower than its slowest stage: stages wait for each other through their buffers."]
+        said = ["The design is slower than its slowest stage: stages wait for each other through their buffers."]
+        if limits.get("shortfall"):
+            more = str(Shortfall(**limits["shortfall"]))
+            said.append(f"{more[0].upper()}{more[1:]}, not {limits['interval']:,}.")
+        return said
     slowest = limits["slowest"]
     if not slowest:
         said = [

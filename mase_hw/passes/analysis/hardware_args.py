@@ -41,6 +41,16 @@ class HardwareArgs(BaseModel):
         description="depth of the FIFO before a data input, by ``node.tensor``, instead of the computed depth; 0 for "
         "none; a depth with which the design would deadlock is refused",
     )
+    rate_fifos: bool = Field(
+        default=True,
+        description="whether FIFOs are put on plain streams too where a design would be slower than its slowest stage, "
+        "as bursts meet stages without room",
+    )
+    rate_fifo_bits: NonNegativeInt | None = Field(
+        default=None,
+        examples=[4096],
+        description="most bits that these FIFOs have together; where they need more, what it costs is said",
+    )
     family: Literal["", "xc7", "xcup", "ecp5", "ice40", "gowin"] = Field(
         default="",
         examples=["xc7"],

@@ -1,0 +1,159 @@
+"""FIFOs that bring a design to the interval of its slowest stage, where bursts meet stages without room.
+
+A stage that takes its beats unevenly, or gives them so, holds its neighbours up although each of them alone is fast
+enough. The least interval of a network of buffers is the largest mean of its cycles of dependences, and room on a
+stream cuts the cycles through it (F. Baccelli et al., "Synchronization and Linearity", ch. 3). With unlimited FIFOs
+everywhere only the stages' own cycles are left, and the FIFOs in which beats pile up then are enough. From these the
+search goes on to cheaper ones: without those that are not needed, each as short as it can be, each where the stream
+takes fewer bits (S. Stuijk et al., "Exploring trade-offs in buffer requirements and throughput constraints for
+synchronous dataflow graphs", DAC 2006). Every step is decided by following the beats exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator, Mapping
+
+import numpy as np
+
+from mase_hw.beat_times import UNLIMITED
+from mase_hw.emit.netlist import Pin
+from mase_hw.emit.schedule import FRAMES, Timeline
+from mase_hw.steps import Steps
+
+Depths = dict[Pin, int]
+"""Depth of the FIFO before every data input that has one."""
+AROUND = 8
+"""Parts beside FIFOs that are followed at first while depths are searched."""
+NEAR = 5
+"""Parts over which a FIFO may move along a stream."""
+
+
+class RateSearch:
+    """FIFOs with which a design, or a part of it, sustains the interval of the design's slowest stage.
+
+    Args:
+        timeline: The design without FIFOs; all of its steps are known.
+        joins: Unlimited FIFOs before the joins of its reconvergent paths.
+        names: The instances that are followed, in topological order; what they read from others comes evenly.
+    """
+
+    def __init__(self, timeline: Timeline, joins: Mapping[Pin, Steps], names: Collection[str] | None = None) -> None:
+        self.timeline, self.joins = timeline, joins
+        self.names = [name for name in timeline.parts if names is None or name in names]
+        self.interval = max(timeline.intervals().values())
+        self.pins = [p for p in timeline.data_pins() if p.instance in set(self.names) and p not in joins]
+        self._bits = {net.sink: net.stream.bits for net in timeline.netlist.nets}
+        self._steps: dict[int, Steps] = {}
+        self._known: dict[frozenset[tuple[Pin, int]], bool] = {}
+
+    def cost(self, depths: Mapping[Pin, int]) -> int:
+        """Bits of all FIFOs."""
+        return sum(depth * self._bits[pin] for pin, depth in depths.items())
+
+    def piled_up(self) -> Depths:
+        """The most beats that pile up before every input, FIFOs everywhere, where it is more than one."""
+        buffers = {**self.joins, **dict.fromkeys(self.pins, self._fifo(UNLIMITED))}
+        network, edges = self.timeline.network(self.timeline.paced(self.interval), buffers)
+        if network.settle(FRAMES) != self.interval:
+            return {}
+        found = {}
+        for pin in self.pins:
+            came, went = network.edges[edges[self.timeline.into[pin]]].offered, network.edges[edges[pin]].taken
+            if (went > came + 1).any():
+                found[pin] = int((np.arange(len(came)) - np.searchsorted(went, came, "left")).max()) + 1
+        return found
+
+    def holds(self, depths: Mapping[Pin, int]) -> bool:
+        """Whether frames that come at the interval keep coming out at it."""
+        key = frozenset(depths.items())
+        if key not in self._known:
+            buffers = {**self.joins, **{pin: self._fifo(depth) for pin, depth in depths.items()}}
+            network = self.timeline.section(self.names, self.interval, buffers)
+            self._known[key] = network.settle(FRAMES, self.interval) == self.interval
+        return self._known[key]
+
+    def cheapest(self, depths: Depths, around: int) -> Depths:
+        """Cheaper FIFOs that do as well, none of which can be left out or be shorter by a beat.
+
+        Args:
+            depths: FIFOs that do.
+            around: Parts before the first FIFO and behind the last one that are followed with those in between. What
+                is farther away may make more necessary.
+        """
+        if not depths:
+            return {}
+        here = self._around(depths, around)
+        for pin in self._dearest(depths):
+            if here.holds(others := {p: d for p, d in depths.items() if p != pin}):
+                depths = others
+        here = self._around(depths, around)
+        return here._shortened(here._moved(depths))
+
+    def _around(self, depths: Container[Pin], around: int) -> RateSearch:
+        """The same for the part of the design in which these FIFOs stand."""
+        at = [self.names.index(pin.instance) for pin in self.pins if pin in depths] or [0]
+        return RateSearch(self.timeline, self.joins, self.names[max(min(at) - around, 0) : max(at) + 1 + around])
+
+    def _dearest(self, depths: Depths) -> list[Pin]:
+        """Places of FIFOs, those of most bits first."""
+        return sorted(depths, key=lambda pin: self.cost({pin: depths[pin]}), reverse=True)
+
+    def _shortened(self, depths: Depths) -> Depths:
+        """Every FIFO as short as it can be, the one of most bits first."""
+        for pin in self._dearest(depths):
+            depths = {p: d for p, d in (depths | {pin: self._least(depths, pin)}).items() if d}
+        return depths
+
+    def _least(self, depths: Depths, pin: Pin) -> int:
+        """The least depth of one FIFO that does; 0 for none.
+
+        Trials that fail take many times longer than others, so it comes down in steps that hardly ever fail.
+        """
+        low, high, step = -1, depths[pin], 1
+        while high - low > 1:
+            middle = max(high - step, (low + high) // 2)
+            trial = {p: d for p, d in (depths | {pin: middle}).items() if d}
+            if self.holds(trial):
+                high, step = middle, 2 * step if low < 0 else max((middle - low) // 32, 1)
+            else:
+                low, step = middle, max((high - middle) // 32, 1)
+        return high
+
+    def _moved(self, depths: Depths) -> Depths:
+        """The same with FIFOs moved to streams of fewer bits where as much of a frame in them does."""
+        for pin in self._dearest(depths):
+            others = {p: d for p, d in depths.items() if p != pin}
+            for place in self._near(pin):
+                share = -(-depths[pin] * self._beats(place) // self._beats(pin))
+                trial = others | {place: others.get(place, 0) + share}
+                if self._frame(place) < self._frame(pin) and self.holds(trial):
+                    depths = trial
+                    break
+        return depths
+
+    def _frame(self, pin: Pin) -> int:
+        """Bits of a frame of a stream."""
+        return self._bits[pin] * self._beats(pin)
+
+    def _beats(self, pin: Pin) -> int:
+        return self.timeline.beats(self.timeline.into[pin])
+
+    def _near(self, pin: Pin) -> Iterator[Pin]:
+        """Inputs before and behind an input along its stream, the nearest first."""
+        for step in (self._before, self._behind):
+            reached = [pin]
+            for _ in range(NEAR):
+                reached = [other for each in reached for other in step(each)]
+                yield from reached
+
+    def _before(self, pin: Pin) -> list[Pin]:
+        """The inputs of what gives this one its beats."""
+        return [other for other in self.pins if other.instance == self.timeline.into[pin].instance]
+
+    def _behind(self, pin: Pin) -> list[Pin]:
+        """The inputs that read what this one's part gives."""
+        return [other for other in self.pins if self.timeline.into[other].instance == pin.instance]
+
+    def _fifo(self, depth: int) -> Steps:
+        """A FIFO, the same object for the same depth: what is known of it is found by it."""
+        return self._steps.setdefault(depth, Steps.queued(1, depth))
