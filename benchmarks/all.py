@@ -101,6 +101,16 @@ BENCHMARKS = (
         for name, most in (("vit_64x192", 660), ("deit_tiny", None))
     ),
     Benchmark(
+        "orders",
+        "-m benchmarks.layer_orders",
+        "",
+        tuple(
+            Figure(f"{name}, {order}: cycles to the last result", rf"{name}.*{order}.* last (\d+)")
+            for name in ("784-784-784-10", "autoencoder 640")
+            for order in ("outputs first", "alternating")
+        ),
+    ),
+    Benchmark(
         "emission",
         "-m benchmarks.emission",
         "--layers 10",

@@ -80,6 +80,7 @@ class Request:
         narrow: Whether the most negative code does not occur among the stored weights.
         parameters: Mantissas of the stored parameters by name, for implementations that are made for them.
         levels: Additions between two registers of such an implementation.
+        order: The order of its work that was asked for, where an op has several; empty for its own.
     """
 
     node: str
@@ -93,6 +94,7 @@ class Request:
     narrow: bool = False
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
     levels: int = 0
+    order: str = ""
 
     @property
     def stream_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -161,6 +163,7 @@ class Hardware:
         unrolls: The configuration may give ``kernel``, the window elements of a step as ``[height, width]``; ``build``
             finds them as dimensions 1 and 2 of the parallelism of ``weight``, width first.
         implementations: What a configuration may ask of the op; empty if there is only one way.
+        orders: Orders of its work that a configuration may ask for; empty if there is only one.
         narrow: Parameters of whose codes the module takes all but the most negative one, from the parameters.
         registers_static: Every beat of a parameter goes into registers as it is taken: its memory needs none behind it.
         elsewhere: Of some of the implementations: the op whose hardware facets they are, in place of these.
@@ -192,6 +195,7 @@ class Hardware:
     reads: Callable[[Arithmetic, str, Memory], Golden | None] | None = None
     broadcast: tuple[str, ...] = ()
     implementations: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
     narrow: Callable[[Any], tuple[str, ...]] = lambda _: ()
     registers_static: bool = False
     elsewhere: Mapping[str, str] = field(default_factory=dict)

@@ -45,6 +45,7 @@ class Stream:
         ready: Name of the ready signal, ``<name>_ready`` if empty.
         repeat: How often the tensor is streamed for each frame (1); a weight is needed once a row.
         layout: Where the tensor's elements stand in the stream, if not row-major.
+        outer_first: Tiles run with the outermost dimension fastest; the lanes of a beat are the same.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Stream:
     ready: str = ""
     repeat: int = 1
     layout: Layout | None = None
+    outer_first: bool = False
 
     def __post_init__(self) -> None:
         if any(d < 1 for d in self.shape):
@@ -129,7 +131,7 @@ class Stream:
 
     def same_beats(self, other: Stream) -> bool:
         """Whether both streams put the same elements into the same beats (names and directions aside)."""
-        if self.lanes != other.lanes or self.beats != other.beats:
+        if self.lanes != other.lanes or self.beats != other.beats or self.outer_first != other.outer_first:
             return False
         if self.lane_dims[1:] != (1,) * len(self.lane_dims[1:]) or other.lane_dims[1:] != (1,) * len(
             other.lane_dims[1:]
@@ -167,7 +169,7 @@ class Stream:
         tensor = np.pad(tensor, [(0, 0), *[(0, t * p - s) for s, p, t in outer_first]])
         split = [n for _, p, t in outer_first for n in (t, p)]
         tensor = tensor.reshape((frames, *split))
-        tile_axes = [1 + 2 * i for i in range(rank)]
+        tile_axes = [1 + 2 * i for i in range(rank)][:: -1 if self.outer_first else 1]
         lane_axes = [2 + 2 * i for i in range(rank)]
         beats = tensor.transpose([0, *tile_axes, *lane_axes]).reshape(frames, self.beats, self.lanes)
         return np.tile(beats, (1, self.repeat, 1)).reshape(frames * self.frame_beats, self.lanes)
@@ -194,8 +196,10 @@ class Stream:
         rank = len(self.sizes)
         frames = beats.shape[0] // self.beats
         outer_tiles, outer_lanes = self.tiles[::-1], self.lane_dims[::-1]
-        tensor = beats.reshape((frames, *outer_tiles, *outer_lanes))
-        order = [0] + [axis for i in range(rank) for axis in (1 + i, 1 + rank + i)]
+        turn = -1 if self.outer_first else 1
+        tensor = beats.reshape((frames, *outer_tiles[::turn], *outer_lanes))
+        places = list(range(rank))[::turn]
+        order = [0] + [axis for i in range(rank) for axis in (1 + places[i], 1 + rank + i)]
         tensor = tensor.transpose(order).reshape(
             (frames, *[t * p for t, p in zip(outer_tiles, outer_lanes, strict=True)])
         )
@@ -205,10 +209,14 @@ class Stream:
 
     def index_of(self, beat: int, lane: int) -> tuple[int, ...] | None:
         """Tensor index (outermost first) of a lane of a beat within a frame; None for a pad lane."""
-        index = []
-        for size, lanes, tiles in zip(self.sizes, self.lane_dims, self.tiles, strict=True):
-            position = (beat % tiles) * lanes + lane % lanes
-            beat, lane = beat // tiles, lane // lanes
+        index, turns = [], []
+        for tiles in self.tiles[:: -1 if self.outer_first else 1]:
+            turns.append(beat % tiles)
+            beat //= tiles
+        turns = turns[:: -1 if self.outer_first else 1]
+        for size, lanes, turn in zip(self.sizes, self.lane_dims, turns, strict=True):
+            position = turn * lanes + lane % lanes
+            lane //= lanes
             if position >= size:
                 return None
             index.append(position)

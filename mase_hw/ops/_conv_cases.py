@@ -27,6 +27,7 @@ def case(
     unroll: bool = False,
     multiply: str = "",
     narrow: bool = False,
+    order: str = "",
     **attributes: object,
 ) -> Case:
     """A case from the shapes of image and weight, lanes in and out, formats and attributes."""
@@ -43,7 +44,7 @@ def case(
     inner = (weight[3], weight[2]) if unroll else (1, 1)
     parallelism = {"data_in_0": lanes[:1], "data_out_0": lanes[1:], "weight": (1, *inner, 1)}
     arithmetic = Arithmetic(found, *modes, attributes)
-    request = Request(name, arithmetic, shapes, parallelism, implementation=multiply, narrow=narrow)
+    request = Request(name, arithmetic, shapes, parallelism, implementation=multiply, narrow=narrow, order=order)
     return Case(name, build(request), frames)
 
 
@@ -85,6 +86,8 @@ def cases_2d() -> Sequence[Case]:
             multiply="packed",
             narrow=True,
         ),
+        case("inputs_first", (1, 5, 2, 3), (7, 5, 1, 1), (2, 3), order="inputs_first"),
+        case("inputs_first_images", (2, 4, 2, 2), (6, 4, 1, 1), (1, 3), u4, shift_width=1, order="inputs_first"),
         case("unrolled", (1, 3, 5, 6), (4, 3, 3, 3), (3, 4), padding=1, unroll=True, frames=6),
         case("unrolled_row", (1, 2, 1, 8), (3, 2, 1, 3), (2, 3), padding=(0, 1), unroll=True, frames=6),
         case("unrolled_fold", (1, 5, 5, 6), (5, 5, 3, 2), (2, 3), s8, padding=(1, 0), unroll=True, shift_width=1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from mase_hw.ops._conv import geometry_of, padded
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.ops._window import Window, geometry, issue_stages
 from mase_hw.ops.products._multipliers import choose, dot_latency
+from mase_hw.ops.products._orders import inputs_first
 from mase_hw.streams import Direction, Stream, ceil_div
 
 
@@ -82,6 +84,7 @@ class ConvParams:
     CHAIN: int
     SPACING: int
     NARROW: int
+    INPUTS_FIRST: int
 
     @property
     def depthwise(self) -> bool:
@@ -269,7 +272,24 @@ def build(r: Request) -> ConvParams:
         OVERFLOW=int(r.arithmetic.overflow),
         # Depthwise, every lane has activations of its own.
         **choose(r, 1 if 1 < g.groups == c == o else p_out, lane_in * math.prod(unroll)).parameters,
+        INPUTS_FIRST=int(_inputs_first(r, window, g.groups) and p_in < c and p_out < o),
     )
+
+
+def _inputs_first(r: Request, window: Window, groups: int) -> bool:
+    """Whether every beat is used for all output channels as it comes."""
+    if r.order != "inputs_first":
+        return False
+    if window.kernel != (1, 1) or window.out != window.size or groups != 1:
+        raise _refuse(
+            r,
+            "only a convolution whose window is one pixel uses every pixel as it comes",
+            f"hardware.order.{r.node}",
+            r.order,
+            "outputs_first; or a kernel of one element, without stride, padding and groups",
+            f"leave hardware.order.{r.node} out",
+        )
+    return True
 
 
 def _directions(name: str, pair: tuple[int, int]) -> dict[str, int]:
@@ -295,10 +315,11 @@ def ports(p: ConvParams) -> tuple[Stream, ...]:
     """Images channels last; parameters once for every output position."""
     repeat = p.images * p.window.positions
     optional = [name for name in ("BIAS", "WEIGHT_SHIFT") if getattr(p, f"HAS_{name}")]
+    times = {"BIAS": 1, "WEIGHT_SHIFT": p.run if p.INPUTS_FIRST else 1}
     return (
         _image(p, "DATA_IN_0", "in"),
-        _image(p, "WEIGHT", "in", repeat),
-        *(stream_of(p, name, "in", dims=1, repeat=repeat) for name in optional),
+        dataclasses.replace(_image(p, "WEIGHT", "in", repeat), outer_first=bool(p.INPUTS_FIRST)),
+        *(stream_of(p, name, "in", dims=1, repeat=repeat * times[name]) for name in optional),
         _image(p, "DATA_OUT_0", "out"),
     )
 
@@ -320,6 +341,8 @@ def latency(p: ConvParams) -> Latency:
     run, steps = p.run, p.run * p.out_tiles
     # Dot product, shift, accumulator, output FIFO.
     pipe = 2 + dot_latency(p.products, p.CHAIN) + p.HAS_WEIGHT_SHIFT
+    if p.INPUTS_FIRST:
+        return Latency.from_steps(inputs_first(p.images * p.window.positions, run, p.out_tiles, pipe))
     queue = max((pipe + run) // run + 1, 2)
     return Latency.from_steps(*issue_stages(p.window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue))
 

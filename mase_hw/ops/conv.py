@@ -26,6 +26,7 @@ from mase_hw.ops._conv_cases import cases_1d, cases_2d
 from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops.products._multipliers import IMPLEMENTATIONS
+from mase_hw.ops.products._orders import ORDERS
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -178,12 +179,16 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
                 "lib/loop_counter.sv",
                 "lib/stream_fifo.sv",
                 "lib/fixed_mac_lane.sv",
+                "lib/mac_control.sv",
+                "lib/partial_sums.sv",
                 "lib/fixed_mac_array.sv",
                 "lib/window_control.sv",
                 "lib/window_steps.sv",
                 "lib/ring_add.sv",
                 "lib/sliding_window.sv",
                 "lib/parallel_window.sv",
+                "lib/beat_repeat.sv",
+                "lib/conv_window.sv",
             ),
             params=ConvParams,
             build=build,
@@ -195,6 +200,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             multipliers=lambda p: p.multipliers,
             implementations=IMPLEMENTATIONS,
             elsewhere={"unrolled": "unrolled_conv"},
+            orders=ORDERS,
             narrow=lambda p: ("weight",) * p.NARROW,
             registers_static=True,
             layout="channels_last",

@@ -7,6 +7,7 @@ widths, so the sum is exact; :func:`mase_hw.numerics.cast` rounds once.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from mase_hw.exact_sums import exact_linear, reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OneChannel, OpDef, Request
+from mase_hw.opdef import Arithmetic, Hardware, Latency, OneChannel, OpDef, Request
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
+from mase_hw.ops.products._linear_cases import cases
 from mase_hw.ops.products._multipliers import IMPLEMENTATIONS, choose, dot_latency
+from mase_hw.ops.products._orders import ORDERS, inputs_first
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream, ceil_div
 
@@ -74,6 +77,7 @@ class LinearParams:
     CHAIN: int
     SPACING: int
     NARROW: int
+    INPUTS_FIRST: int
 
     @property
     def rows(self) -> int:
@@ -174,15 +178,20 @@ def _build(r: Request) -> LinearParams:
         ROUNDING=int(r.arithmetic.rounding),
         OVERFLOW=int(r.arithmetic.overflow),
         **choose(r, p_out, p_in).parameters,
+        INPUTS_FIRST=int(
+            r.order == "inputs_first" and p_in < shapes["data_in_0"][-1] and p_out < shapes["data_out_0"][-1]
+        ),
     )
 
 
 def _ports(p: LinearParams) -> tuple[Stream, ...]:
     bias = (stream_of(p, "BIAS", "in", dims=1, repeat=p.rows),) if p.HAS_BIAS else ()
-    shift = (stream_of(p, "WEIGHT_SHIFT", "in", dims=1, repeat=p.rows),) if p.HAS_WEIGHT_SHIFT else ()
+    shifts = p.rows * (p.in_tiles if p.INPUTS_FIRST else 1)
+    shift = (stream_of(p, "WEIGHT_SHIFT", "in", dims=1, repeat=shifts),) if p.HAS_WEIGHT_SHIFT else ()
+    weight = stream_of(p, "WEIGHT", "in", dims=2, repeat=p.rows)
     return (
         stream_of(p, "DATA_IN_0", "in"),
-        stream_of(p, "WEIGHT", "in", dims=2, repeat=p.rows),
+        dataclasses.replace(weight, outer_first=bool(p.INPUTS_FIRST)),
         *bias,
         *shift,
         stream_of(p, "DATA_OUT_0", "out"),
@@ -200,6 +209,8 @@ def _latency(p: LinearParams) -> Latency:
     tiles, passes, rows = p.in_tiles, p.out_tiles, p.rows
     # Dot product, shifter, accumulator, output FIFO.
     pipe = 2 + dot_latency(p.DATA_IN_0_PARALLELISM_DIM_0, p.CHAIN) + p.HAS_WEIGHT_SHIFT
+    if p.INPUTS_FIRST:
+        return Latency.from_steps(inputs_first(rows, tiles, passes, pipe))
     # A step takes an activation beat: row by row, pass by pass over the row, tile by tile.
     row, turn, tile = (axis.reshape(-1) for axis in np.indices((rows, passes, tiles)))
     needs = row * tiles + np.where(turn == 0, tile + 1, tiles)
@@ -225,94 +236,6 @@ def _tied(p: LinearParams) -> dict[str, str]:
     """Ports of the parameters that a node does not have."""
     absent = [name for name in ("bias", "weight_shift") if not getattr(p, f"HAS_{name.upper()}")]
     return {k: v for n in absent for k, v in ((n, "'0"), (f"{n}_valid", "1'b0"), (f"{n}_ready", ""))}
-
-
-def _case(
-    name: str,
-    shape: tuple[int, ...],
-    out: int,
-    lanes: tuple[int, int],
-    formats: tuple[str, str, str | None, str],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    frames: int = 4,
-    shift_width: int = 0,
-    multiply: str = "",
-    narrow: bool = False,
-) -> Case:
-    def fmt(text: str) -> FixedFormat:
-        width, frac = text[1:].split(".")
-        return FixedFormat(int(width), int(frac), text[0] == "s")
-
-    x, w, b, y = formats
-    request = Request(
-        name,
-        Arithmetic(
-            {"data_in_0": fmt(x), "weight": fmt(w), "data_out_0": fmt(y)}
-            | ({"bias": fmt(b)} if b else {})
-            | ({"weight_shift": FixedFormat(shift_width, 0, signed=False)} if shift_width else {}),
-            *modes,
-        ),
-        {"data_in_0": shape, "weight": (out, shape[-1]), "data_out_0": (*shape[:-1], out)}
-        | ({"bias": (out,)} if b else {})
-        | ({"weight_shift": (out,)} if shift_width else {}),
-        {"data_in_0": (lanes[0],), "data_out_0": (lanes[1],)},
-        implementation=multiply,
-        narrow=narrow,
-    )
-    return Case(name, _build(request), frames)
-
-
-def _cases() -> list[Case]:
-    s8 = ("s8.4", "s8.6", "s8.5", "s8.3")
-    half_up, floor, trunc = Rounding.HALF_UP, Rounding.FLOOR, Rounding.TRUNC
-    return [
-        _case("even_fold", (1, 16), 8, (4, 2), s8),
-        _case("no_bias", (1, 16), 8, (4, 4), ("s8.4", "s8.6", None, "s8.3")),
-        _case("uneven_fold", (1, 10), 7, (4, 3), s8, (half_up, Overflow.SATURATE)),
-        _case("serial", (1, 5), 3, (1, 1), s8, (trunc, Overflow.SATURATE)),
-        _case("unrolled", (1, 6), 5, (6, 5), s8, (floor, Overflow.WRAP), 12),
-        _case("one_pass", (1, 9), 4, (2, 4), s8, (half_up, Overflow.WRAP), 8),
-        _case("one_tile", (1, 4), 9, (4, 2), s8, (trunc, Overflow.WRAP), 8),
-        _case("scalar", (1, 1), 1, (1, 1), s8, frames=16),
-        _case("rows", (2, 3, 8), 6, (4, 2), s8, frames=3),
-        _case("deep_rows", (2, 2, 3, 4), 3, (2, 2), s8, frames=2),
-        _case("two_bit", (1, 12), 6, (5, 2), ("s2.0", "s2.1", "s2.0", "s2.0"), (half_up, Overflow.SATURATE)),
-        _case("wide", (1, 12), 5, (4, 2), ("s16.8", "s16.14", "s16.10", "s16.8")),
-        _case("beyond_float64", (1, 6), 4, (3, 2), ("s30.4", "s28.6", "s31.12", "s32.-16"), (floor, Overflow.SATURATE)),
-        _case("unsigned_in", (1, 8), 4, (3, 2), ("u8.8", "s4.3", "s12.14", "u6.4")),
-        _case("unsigned", (1, 7), 5, (3, 2), ("u8.4", "u4.2", "u9.7", "u12.5")),
-        _case("fine_bias", (1, 8), 4, (4, 2), ("s8.0", "s8.0", "s8.5", "s8.-7"), (half_up, Overflow.WRAP)),
-        _case("wide_bias", (1, 4), 3, (2, 2), ("s4.2", "s4.2", "s16.4", "s18.4")),
-        _case("per_channel", (1, 16), 6, (4, 2), ("s8.4", "s8.9", "s8.5", "s10.3"), shift_width=3),
-        _case("per_channel_one_tile", (1, 4), 7, (4, 2), ("s8.4", "s4.6", "s8.5", "s8.1"), shift_width=2, frames=10),
-        _case("chain", (1, 12), 6, (6, 3), s8, multiply="chain"),
-        _case("packed", (1, 16), 8, (8, 4), ("s8.4", "s8.6", "s8.5", "s8.3"), multiply="packed", narrow=True),
-        _case("packed_every_code", (1, 10), 6, (5, 3), s8, (half_up, Overflow.WRAP), multiply="packed"),
-        _case("packed_unsigned_in", (2, 7), 5, (3, 4), ("u8.6", "s8.7", None, "s12.6"), multiply="packed", narrow=True),
-        _case(
-            "packed_four",
-            (1, 8),
-            8,
-            (3, 4),
-            ("s4.2", "s4.2", "s6.1", "s8.2"),
-            (floor, Overflow.WRAP),
-            multiply="packed",
-            narrow=True,
-        ),
-        _case("packed_three", (1, 7), 7, (4, 3), ("s4.2", "s4.2", None, "s8.3"), multiply="packed"),
-        _case("packed_of_four_bits", (1, 9), 4, (9, 2), ("s8.4", "s4.2", "s8.3", "s9.2"), multiply="packed"),
-        _case(
-            "packed_per_channel",
-            (1, 8),
-            5,
-            (4, 2),
-            ("s8.4", "s8.9", "s8.5", "s10.3"),
-            shift_width=2,
-            multiply="packed",
-            narrow=True,
-        ),
-        _case("per_channel_rows", (2, 3, 5), 3, (2, 3), ("u8.4", "s5.6", None, "s9.1"), shift_width=2),
-    ]
 
 
 def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
@@ -352,19 +275,23 @@ OPS = (
                 "lib/loop_counter.sv",
                 "lib/stream_fifo.sv",
                 "lib/fixed_mac_lane.sv",
+                "lib/mac_control.sv",
+                "lib/partial_sums.sv",
                 "lib/fixed_mac_array.sv",
                 "lib/replay_buffer.sv",
+                "lib/beat_repeat.sv",
             ),
             params=LinearParams,
             build=_build,
             ports=_ports,
             arithmetic=_arithmetic,
             latency=_latency,
-            cases=_cases,
+            cases=lambda: cases(_build),
             work=lambda p: math.prod(shape_of(p, "DATA_IN_0")) * p.DATA_OUT_0_TENSOR_SIZE_DIM_0,
             multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0 * ceil_div(p.DATA_OUT_0_PARALLELISM_DIM_0, p.PACKED),
             implementations=IMPLEMENTATIONS,
             elsewhere={"unrolled": "unrolled_linear"},
+            orders=ORDERS,
             narrow=lambda p: ("weight",) * p.NARROW,
             registers_static=True,
             layout="rows",

@@ -2,8 +2,9 @@
 //
 // fixed_accumulator: exact sum of a run of signed values, started from `init`.
 //
-// The value with in_first loads init + value, later ones add; `init` is read
-// with in_first only. The value with in_last completes the sum, which stands at
+// The value with in_first loads init + value, later ones add to `so_far`, which is
+// the sum so far: out_data itself, or what partial_sums makes of it where several
+// sums take turns. `init` is read with in_first only. The value with in_last completes the sum, which stands at
 // out_data for the one cycle of out_valid. Free running, never stalls; runs may
 // follow each other without a gap, and may be one value long.
 //
@@ -21,6 +22,7 @@ module fixed_accumulator #(
     input  logic                        in_first,
     input  logic                        in_last,
     input  logic signed [ACC_WIDTH-1:0] init,
+    input  logic signed [ACC_WIDTH-1:0] so_far,
     output logic signed [ACC_WIDTH-1:0] out_data,
     output logic                        out_valid
 );
@@ -46,7 +48,7 @@ module fixed_accumulator #(
   always_ff @(posedge clk) begin
     if (in_valid) begin
       // The choice second: a carry chain takes its first operand as it is.
-      out_data <= ACC_WIDTH'(in_data) + (in_first ? init : out_data);
+      out_data <= ACC_WIDTH'(in_data) + (in_first ? init : so_far);
     end
   end
 

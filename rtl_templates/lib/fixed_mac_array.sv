@@ -8,6 +8,9 @@
 // 2^shift[o] times: every output channel has a weight format of its own. Products, sums and the
 // bias are exact; the one cast is at the end. Padding with zeros does not change the result.
 //
+// SUMS output beats are computed in turns, an issue of each: the sums wait in partial_sums. A
+// bias beat then goes with each of the first SUMS issues, a beat of shifts with every one.
+//
 // With SHORTEST < RUN a run has SHORTEST to RUN issues, and `run_last` says which is its last.
 //
 // The pipeline behind the issue never stops. A run is issued to its end only when a slot of the
@@ -25,6 +28,7 @@ module fixed_mac_array #(
     parameter int LANES       = 1,
     parameter int N           = 1,
     parameter int RUN         = 1,
+    parameter int SUMS        = 1,
     parameter int SHORTEST    = RUN,
     parameter int HELD        = 2,
     parameter int A_WIDTH     = 8,
@@ -69,13 +73,9 @@ module fixed_mac_array #(
     input  logic                                           out_ready
 );
 
-  if (LANES < 1 || N < 1 || RUN < 1) begin : g_bad_size
-    // Refuses LANES=0; N=0; RUN=0
-    $fatal(1, "fixed_mac_array: LANES %0d, N %0d, RUN %0d must be at least 1", LANES, N, RUN);
-  end
-  if (SHORTEST < 1 || SHORTEST > RUN) begin : g_bad_shortest
-    // Refuses SHORTEST=0; SHORTEST=2; takes RUN=2, SHORTEST=1
-    $fatal(1, "fixed_mac_array: SHORTEST %0d must be 1 to RUN %0d", SHORTEST, RUN);
+  if (LANES < 1 || N < 1) begin : g_bad_size
+    // Refuses LANES=0; N=0
+    $fatal(1, "fixed_mac_array: LANES %0d, N %0d must be at least 1", LANES, N);
   end
   if (HELD < 2) begin : g_bad_held
     // Refuses HELD=1; takes HELD=3
@@ -110,8 +110,9 @@ module fixed_mac_array #(
   localparam int DotLatency = (CHAIN > 0) ? Links + 1 + $clog2(Chains) : 2 + $clog2(N);
   localparam int TermLatency = DotLatency + HAS_SHIFT;  // the shifted term is registered
   localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and FIFO
-  // A slot is taken for Pipe + 1 cycles, and one is wanted every SHORTEST cycles.
-  localparam int QueueFit = (Pipe + SHORTEST) / SHORTEST + 1;
+  // A slot is taken for Pipe + 1 cycles, and one is wanted every Gap cycles.
+  localparam int Gap = (SUMS > 1) ? 1 : SHORTEST;
+  localparam int QueueFit = (Pipe + Gap) / Gap + 1;
   localparam int FifoDepth = (QueueFit > HELD) ? QueueFit : HELD;
   localparam int CreditW = $clog2(FifoDepth + 1);
 
@@ -181,62 +182,34 @@ module fixed_mac_array #(
   // ---- Issue: all operands and, for the last issue of a run, a FIFO slot.
   logic first_q;
   logic last;
-  logic bias_ok;
-  logic shift_ok;
-  logic slot_ok;
   logic issue;
-  logic reserve;
-  logic pop;
   logic [CreditW-1:0] credit_q;
 
-  assign bias_ok = (HAS_BIAS == 0) || !first_q || bias_valid;
-  assign shift_ok = (HAS_SHIFT == 0) || !first_q || shift_valid;
-  assign slot_ok = !last || (credit_q != '0);
-  assign issue = act_valid && weight_valid && bias_ok && shift_ok && slot_ok;
-  assign act_ready = weight_valid && bias_ok && shift_ok && slot_ok;
-  assign weight_ready = act_valid && bias_ok && shift_ok && slot_ok;
-  assign bias_ready = (HAS_BIAS != 0) && first_q && act_valid && weight_valid && shift_ok &&
-                      slot_ok;
-  assign shift_ready = (HAS_SHIFT != 0) && first_q && act_valid && weight_valid && bias_ok &&
-                       slot_ok;
-  assign reserve = issue && last;
-  assign pop = out_valid && out_ready;
-
-  if (SHORTEST == RUN) begin : g_counted
-    unread u_unread (.unused(run_last));
-    loop_counter #(
-        .COUNT(RUN)
-    ) u_run (
-        .clk (clk),
-        .rst (rst),
-        .step(issue),
-        .last(last)
-    );
-  end else begin : g_told
-    assign last = run_last;
-  end
-
-  if (RUN == 1) begin : g_one_issue
-    assign first_q = 1'b1;
-  end else begin : g_first
-    always_ff @(posedge clk) begin
-      if (rst) begin
-        first_q <= 1'b1;
-      end else if (issue) begin
-        first_q <= last;
-      end
-    end
-  end
-
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      credit_q <= CreditW'(FifoDepth);
-    end else if (reserve && !pop) begin
-      credit_q <= credit_q - CreditW'(1);
-    end else if (pop && !reserve) begin
-      credit_q <= credit_q + CreditW'(1);
-    end
-  end
+  mac_control #(
+      .RUN      (RUN),
+      .SUMS     (SUMS),
+      .SHORTEST (SHORTEST),
+      .DEPTH    (FifoDepth),
+      .HAS_BIAS (HAS_BIAS),
+      .HAS_SHIFT(HAS_SHIFT)
+  ) u_control (
+      .clk         (clk),
+      .rst         (rst),
+      .run_last    (run_last),
+      .act_valid   (act_valid),
+      .act_ready   (act_ready),
+      .weight_valid(weight_valid),
+      .weight_ready(weight_ready),
+      .bias_valid  (bias_valid),
+      .bias_ready  (bias_ready),
+      .shift_valid (shift_valid),
+      .shift_ready (shift_ready),
+      .issue       (issue),
+      .first       (first_q),
+      .last        (last),
+      .taken       (out_valid && out_ready),
+      .credits     (credit_q)
+  );
 
   // ---- Flags beside the terms; first and last matter only with valid.
   logic [TermLatency-1:0] valid_q;
@@ -264,7 +237,7 @@ module fixed_mac_array #(
     assign init = {LANES{InitHalf}};
   end else begin : g_bias
     logic [LANES-1:0][BIAS_WIDTH-1:0] bias_q;
-    if (SHORTEST >= TermLatency) begin : g_hold
+    if (Gap >= TermLatency) begin : g_hold
       // The next bias comes no sooner than this one is used: one register does.
       always_ff @(posedge clk) begin
         if (issue && first_q) begin
@@ -289,7 +262,7 @@ module fixed_mac_array #(
     end
   end
 
-  // ---- Shifts beside the dot products: one beat serves all issues of a run.
+  // ---- Shifts beside the dot products: one beat serves all issues of a sum that takes no turns.
   logic [LANES-1:0][SHIFT_WIDTH-1:0] term_shift;
 
   if (HAS_SHIFT == 0) begin : g_no_shift
@@ -302,7 +275,7 @@ module fixed_mac_array #(
       if (issue && first_q) begin
         run_q <= shift;
       end
-      pipe_q <= {pipe_q[DotLatency-2:0], first_q ? shift : run_q};
+      pipe_q <= {pipe_q[DotLatency-2:0], (first_q || SUMS > 1) ? shift : run_q};
     end
     assign term_shift = pipe_q[DotLatency-1];
   end
@@ -311,6 +284,19 @@ module fixed_mac_array #(
   logic [LANES-1:0][     DotW-1:0] dots;
   logic [LANES-1:0]                sum_valid;
   logic [LANES-1:0][OUT_WIDTH-1:0] result;
+  logic [LANES-1:0][     AccW-1:0] sums;
+  logic [LANES-1:0][     AccW-1:0] so_far;
+
+  partial_sums #(
+      .WIDTH(LANES * AccW),
+      .COUNT(SUMS)
+  ) u_sums (
+      .clk     (clk),
+      .rst     (rst),
+      .step    (valid_q[TermLatency-1]),
+      .in_data (sums),
+      .out_data(so_far)
+  );
 
   fixed_dot_products #(
       .LANES   (LANES),
@@ -354,6 +340,8 @@ module fixed_mac_array #(
         .in_first (first_pipe_q[TermLatency-1]),
         .in_last  (last_pipe_q[TermLatency-1]),
         .init     (init[o]),
+        .so_far   (so_far[o]),
+        .sum      (sums[o]),
         .out_data (result[o]),
         .out_valid(sum_valid[o])
     );

@@ -9,6 +9,8 @@
 // HALF says that half an output LSB is in the sum already. To round half up only the fraction
 // is dropped; to round half to even, what lay on a tie (no fraction is left) loses its last bit.
 //
+// A term is added to `so_far`: the sum so far, which is `sum` unless several take turns.
+//
 // Latency:    1 cycle from the flags to the result, which is combinational behind the sum.
 // Throughput: 1 dot product per cycle, without bubbles between runs.
 // Golden:     `mase_hw/ops/linear.py`; the cast in `mase_hw/numerics.py`.
@@ -35,6 +37,8 @@ module fixed_mac_lane #(
     input  logic                   in_first,
     input  logic                   in_last,
     input  logic [  ACC_WIDTH-1:0] init,
+    input  logic [  ACC_WIDTH-1:0] so_far,
+    output logic [  ACC_WIDTH-1:0] sum,
     output logic [  OUT_WIDTH-1:0] out_data,
     output logic                   out_valid
 );
@@ -59,7 +63,6 @@ module fixed_mac_lane #(
   end
 
   logic signed [TERM_WIDTH-1:0] term;
-  logic signed [ ACC_WIDTH-1:0] sum;
 
   if (HAS_SHIFT == 0) begin : g_fixed_term
     unread u_unread (.unused(&shift));
@@ -81,6 +84,7 @@ module fixed_mac_lane #(
       .in_first (in_first),
       .in_last  (in_last),
       .init     (signed'(init)),
+      .so_far   (signed'(so_far)),
       .out_data (sum),
       .out_valid(out_valid)
   );

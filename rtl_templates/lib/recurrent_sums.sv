@@ -120,6 +120,7 @@ module recurrent_sums #(
         .in_first (first_q[DotLatency-1]),
         .in_last  (last_q[DotLatency-1]),
         .init     (init),
+        .so_far   (sum),
         .out_data (sum),
         .out_valid(sum_valid[o])
     );

@@ -77,6 +77,7 @@ module row_sum #(
       .in_first (first_q),
       .in_last  (lasts[Levels]),
       .init     ('0),
+      .so_far   (out_data),
       .out_data (out_data),
       .out_valid(out_valid)
   );

@@ -15,6 +15,10 @@
 // Biases, shifts, PACKED (output lanes that share multipliers), CHAIN, SPACING and NARROW are as
 // in fixed_mac_array. Pad lanes of input and weights must be zero.
 //
+// With INPUTS_FIRST (a kernel of one element, no stride, no padding, no groups) there is no line
+// buffer: every beat is used for all output channels as it comes, and the partial sums are kept,
+// as in fixed_linear; weight tiles then have the output channels fastest.
+//
 // Groups: lanes of input and output divide the channels of a group. Depthwise
 // (GROUPS = channels in = channels out): as many lanes out as in, one multiplier
 // per lane and window element.
@@ -90,6 +94,7 @@ module fixed_conv2d #(
     parameter int CHAIN = 0,
     parameter int SPACING = 17,
     parameter int NARROW = 0,
+    parameter int INPUTS_FIRST = 0,
 
     localparam int PI = DATA_IN_0_PARALLELISM_DIM_0,
     localparam int PO = DATA_OUT_0_PARALLELISM_DIM_0,
@@ -258,6 +263,12 @@ module fixed_conv2d #(
     $fatal(1, "fixed_conv2d: PACKED is %0d, but lanes of a depthwise layer share nothing", PACKED);
   end
 
+  if (INPUTS_FIRST < 0 || INPUTS_FIRST > 1 || (INPUTS_FIRST == 1 && GROUPS != 1)) begin : g_bad_order
+    // Refuses INPUTS_FIRST=-1; INPUTS_FIRST=2; INPUTS_FIRST=1, GROUPS=2,
+    // DATA_IN_0_TENSOR_SIZE_DIM_0=2, DATA_OUT_0_TENSOR_SIZE_DIM_0=2
+    $fatal(1, "fixed_conv2d: INPUTS_FIRST %0d must be 0, or 1 without GROUPS", INPUTS_FIRST);
+  end
+
   // ---- Folding: order of the window's beats and issues a result.
   localparam int PixelTiles = (InC + PI - 1) / PI;
   localparam int Groups = Depthwise ? PixelTiles : GROUPS;
@@ -272,71 +283,36 @@ module fixed_conv2d #(
   logic                                                   window_valid;
   logic                                                   window_ready;
 
-  if (Unroll) begin : g_unrolled
-    parallel_window #(
-        .WIDTH     (PI * DATA_IN_0_PRECISION_0),
-        .IN_H      (InH),
-        .IN_W      (InW),
-        .OUT_H     (OutH),
-        .OUT_W     (OutW),
-        .KERNEL_H  (KH),
-        .KERNEL_W  (KW),
-        .STRIDE_H  (STRIDE_DIM_1),
-        .STRIDE_W  (STRIDE_DIM_0),
-        .PAD_H     (PADDING_DIM_1),
-        .PAD_W     (PADDING_DIM_0),
-        .DILATION_H(DILATION_DIM_1),
-        .DILATION_W(DILATION_DIM_0),
-        .GROUPS    (Groups),
-        .TILES     (Tiles),
-        .REPEATS   (Repeats),
-        .ROWS      (LINE_BUFFER_DEPTH)
-    ) u_window (
-        .clk      (clk),
-        .rst      (rst),
-        .in_data  (data_in_0),
-        .in_valid (data_in_0_valid),
-        .in_ready (data_in_0_ready),
-        .out_data (window),
-        .out_valid(window_valid),
-        .out_ready(window_ready)
-    );
-  end else begin : g_serial
-    logic pad;
-    logic last;
-    sliding_window #(
-        .WIDTH     (PI * DATA_IN_0_PRECISION_0),
-        .IN_H      (InH),
-        .IN_W      (InW),
-        .OUT_H     (OutH),
-        .OUT_W     (OutW),
-        .KERNEL_H  (KH),
-        .KERNEL_W  (KW),
-        .STRIDE_H  (STRIDE_DIM_1),
-        .STRIDE_W  (STRIDE_DIM_0),
-        .PAD_H     (PADDING_DIM_1),
-        .PAD_W     (PADDING_DIM_0),
-        .DILATION_H(DILATION_DIM_1),
-        .DILATION_W(DILATION_DIM_0),
-        .GROUPS    (Groups),
-        .TILES     (Tiles),
-        .REPEATS   (Repeats),
-        .DEPTH     (LINE_BUFFER_DEPTH)
-    ) u_window (
-        .clk      (clk),
-        .rst      (rst),
-        .in_data  (data_in_0),
-        .in_valid (data_in_0_valid),
-        .in_ready (data_in_0_ready),
-        .out_data (window),
-        .out_pad  (pad),
-        .out_last (last),
-        .out_valid(window_valid),
-        .out_ready(window_ready)
-    );
-    // Zeros need no flag, and the array counts by itself.
-    unread u_unread (.unused(&{pad, last}));
-  end
+  conv_window #(
+      .WIDTH     (PI * DATA_IN_0_PRECISION_0),
+      .IN_H      (InH),
+      .IN_W      (InW),
+      .OUT_H     (OutH),
+      .OUT_W     (OutW),
+      .KERNEL_H  (KH),
+      .KERNEL_W  (KW),
+      .STRIDE_H  (STRIDE_DIM_1),
+      .STRIDE_W  (STRIDE_DIM_0),
+      .PAD_H     (PADDING_DIM_1),
+      .PAD_W     (PADDING_DIM_0),
+      .DILATION_H(DILATION_DIM_1),
+      .DILATION_W(DILATION_DIM_0),
+      .GROUPS    (Groups),
+      .TILES     (Tiles),
+      .REPEATS   (Repeats),
+      .DEPTH     (LINE_BUFFER_DEPTH),
+      .UNROLL    (int'(Unroll)),
+      .IN_PLACE  (INPUTS_FIRST)
+  ) u_window (
+      .clk      (clk),
+      .rst      (rst),
+      .in_data  (data_in_0),
+      .in_valid (data_in_0_valid),
+      .in_ready (data_in_0_ready),
+      .out_data (window),
+      .out_valid(window_valid),
+      .out_ready(window_ready)
+  );
 
   // ---- What each result lane multiplies.
   logic [PO-1:0][Elements-1:0][LaneIn-1:0][DATA_IN_0_PRECISION_0-1:0] act;
@@ -355,6 +331,7 @@ module fixed_conv2d #(
       .LANES      (PO),
       .N          (N),
       .RUN        (Run),
+      .SUMS       ((INPUTS_FIRST != 0) ? Repeats : 1),
       .A_WIDTH    (DATA_IN_0_PRECISION_0),
       .A_FRAC     (DATA_IN_0_PRECISION_1),
       .A_SIGNED   (DATA_IN_0_SIGNED),

@@ -12,6 +12,11 @@
 // exact; the one cast is at the end. Pad lanes of activations, weights and bias
 // must be zero; the pad lanes of the output then are.
 //
+// With INPUTS_FIRST each input beat is used for all output tiles as it comes, and the OT
+// partial sums are kept (weight tiles: output tile fastest, then input tile; a bias beat goes
+// with each of the first OT issues of a row, a beat of shifts with every issue). Nothing waits
+// for the end of the row but its results, which leave one after the other.
+//
 // The products, sums and casts are those of fixed_mac_array: PACKED output lanes share
 // a multiplier, and up to CHAIN products are added in the multipliers. With NARROW the
 // most negative weight must not occur.
@@ -19,11 +24,12 @@
 // Latency:    first input beat accepted in t, first output beat valid in
 //               t + IT + 3 + D   for OT > 1,
 //               t + IT + 1 + D   for OT = 1 (no replay memory),
+//               t + (IT - 1) * OT + 3 + D   with INPUTS_FIRST,
 //             where D is that of fixed_dot_products for PI products a lane;
 //             one cycle more with HAS_WEIGHT_SHIFT,
 //             with input, weights, shifts and bias always valid.
-// Throughput: one row per IT * OT cycles, one output beat per IT cycles, without
-//             bubbles between tiles, rows or frames.
+// Throughput: one row per IT * OT cycles, one output beat per IT cycles (with
+//             INPUTS_FIRST all at the end of the row), without bubbles between tiles, rows or frames.
 // Golden:     `mase_hw/ops/linear.py`.
 module fixed_linear #(
     parameter int DATA_IN_0_PRECISION_0          = 8,
@@ -69,6 +75,7 @@ module fixed_linear #(
     parameter int CHAIN                          = 0,
     parameter int SPACING                        = 17,
     parameter int NARROW                         = 0,
+    parameter int INPUTS_FIRST                   = 0,
 
     localparam int PI = DATA_IN_0_PARALLELISM_DIM_0,
     localparam int PO = DATA_OUT_0_PARALLELISM_DIM_0,
@@ -151,6 +158,11 @@ module fixed_linear #(
     $fatal(1, "fixed_linear: WEIGHT_SHIFT_TENSOR_SIZE_DIM_0, _PARALLELISM_DIM_0 differ from data");
   end
 
+  if (INPUTS_FIRST < 0 || INPUTS_FIRST > 1) begin : g_bad_order
+    // Refuses INPUTS_FIRST=-1; INPUTS_FIRST=2
+    $fatal(1, "fixed_linear: INPUTS_FIRST %0d must be 0 or 1", INPUTS_FIRST);
+  end
+
   localparam int IT = (InSize + PI - 1) / PI;
   localparam int OT = (OutSize + PO - 1) / PO;
 
@@ -158,20 +170,36 @@ module fixed_linear #(
   logic [PI-1:0][DATA_IN_0_PRECISION_0-1:0] act;
   logic act_valid, act_ready;
 
-  replay_buffer #(
-      .WIDTH  (PI * DATA_IN_0_PRECISION_0),
-      .LEN    (IT),
-      .REPEATS(OT)
-  ) u_replay (
-      .clk      (clk),
-      .rst      (rst),
-      .in_data  (data_in_0),
-      .in_valid (data_in_0_valid),
-      .in_ready (data_in_0_ready),
-      .out_data (act),
-      .out_valid(act_valid),
-      .out_ready(act_ready)
-  );
+  if (INPUTS_FIRST == 0) begin : g_outputs_first
+    replay_buffer #(
+        .WIDTH  (PI * DATA_IN_0_PRECISION_0),
+        .LEN    (IT),
+        .REPEATS(OT)
+    ) u_replay (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (data_in_0),
+        .in_valid (data_in_0_valid),
+        .in_ready (data_in_0_ready),
+        .out_data (act),
+        .out_valid(act_valid),
+        .out_ready(act_ready)
+    );
+  end else begin : g_inputs_first
+    beat_repeat #(
+        .WIDTH(PI * DATA_IN_0_PRECISION_0),
+        .COUNT(OT)
+    ) u_repeat (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (data_in_0),
+        .in_valid (data_in_0_valid),
+        .in_ready (data_in_0_ready),
+        .out_data (act),
+        .out_valid(act_valid),
+        .out_ready(act_ready)
+    );
+  end
 
   // Without a bias or shifts their ports may have other lanes; they are not read then.
   logic [PO-1:0][BIAS_PRECISION_0-1:0] bias_lanes;
@@ -195,6 +223,7 @@ module fixed_linear #(
       .LANES      (PO),
       .N          (PI),
       .RUN        (IT),
+      .SUMS       ((INPUTS_FIRST != 0) ? OT : 1),
       .A_WIDTH    (DATA_IN_0_PRECISION_0),
       .A_FRAC     (DATA_IN_0_PRECISION_1),
       .A_SIGNED   (DATA_IN_0_SIGNED),

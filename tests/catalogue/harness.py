@@ -127,6 +127,13 @@ class Item:
         return "packed" if self.case.params.PACKED > 1 else "chain" if self.case.params.CHAIN else "tree"
 
     @property
+    def order(self) -> str:
+        """In which of several orders the module works; empty where there is one."""
+        if not self.hardware.orders:
+            return ""
+        return "inputs_first" if self.case.params.INPUTS_FIRST else "outputs_first"
+
+    @property
     def memory_folder(self) -> Path | None:
         """Where the files of the memories inside the module are; None if there are none."""
         memories = self.hardware.memories(self.arithmetic)
@@ -284,8 +291,10 @@ def check_timing(it: Item, result: SimResult) -> None:
                 assert intervals[-1] == latency.interval, f"{side} intervals {intervals}, facet {latency.interval}"
 
     emits = latency.steps[0].emit_steps[0]
-    # Of a triangle each row is longer than the one before it, or beats of zeros follow it.
-    evenly = len(emits) == it.sink.beats and len(set(np.diff(emits))) < 2
+    # Of a triangle each row is longer than the one before it, or beats of zeros follow it; partial sums that are kept
+    # are all complete at the end of a row.
+    round_again = np.append(emits, emits[0] + latency.steps[0].steps)
+    evenly = len(emits) == it.sink.beats and len(set(np.diff(round_again))) < 2
     if it.hardware.work(it.case.params) and latency.interval == multiply_steps(it) and evenly:
         # A compute op never pauses: its output beats are equally far apart across tiles, rows and frames.
         gap, rest = divmod(latency.interval, it.sink.beats)

@@ -42,7 +42,7 @@ class Mutation:
 
 
 RANDOM = Stalls.random(0.2, 0.7)
-CAST, ARRAY = "lib/fixed_cast_unit.sv", "lib/fixed_mac_array.sv"
+CAST, ARRAY, CONTROL = "lib/fixed_cast_unit.sv", "lib/fixed_mac_array.sv", "lib/mac_control.sv"
 
 WRONG = {
     "half_even rounds ties to odd": Mutation(
@@ -77,7 +77,7 @@ WRONG = {
     "accumulator ignores first": Mutation(
         "linear-even_fold",
         "lib/fixed_accumulator.sv",
-        (("(in_first ? init : out_data)", "((in_first && in_last) ? init : out_data)"),),
+        (("(in_first ? init : so_far)", "((in_first && in_last) ? init : so_far)"),),
     ),
     "adder tree spoils the odd value": Mutation(
         "linear-unrolled",
@@ -122,7 +122,24 @@ WRONG = {
     "weight shift of the first tile only": Mutation(
         "linear-per_channel",
         ARRAY,
-        (("first_q ? shift : run_q}", "first_q ? shift : (run_q & '0)}"),),
+        (("? shift : run_q}", "? shift : (run_q & '0)}"),),
+    ),
+    "partial sums of another turn": Mutation(
+        "linear-inputs_first", "lib/partial_sums.sv", (("Depth = COUNT - 2", "Depth = COUNT - 1"),)
+    ),
+    "of two partial sums one is lost": Mutation(
+        "linear-inputs_first_two_tiles",
+        "lib/partial_sums.sv",
+        (("out_data <= in_data;", "out_data <= in_data | out_data;"),),
+    ),
+    "partial sums go on without a term": Mutation(
+        "linear-inputs_first", "lib/partial_sums.sv", (("end else if (step) begin", "end else begin"),), RANDOM
+    ),
+    "a sum begins once a row": Mutation(
+        "linear-inputs_first", CONTROL, (("else if (issue && turn_last) begin", "else if (issue) begin"),)
+    ),
+    "a beat is used once too often": Mutation(
+        "linear-inputs_first", "lib/beat_repeat.sv", ((".COUNT(COUNT)", ".COUNT(COUNT + 1)"),)
     ),
     "repack leaves pad lanes": Mutation(
         "repack-4to3_rows10to10", "lib/stream_repack.sv", (("out_short ? '0 : store_q[s]", "store_q[s]"),)
@@ -154,12 +171,12 @@ WRONG = {
         kind=SimulationError,
     ),
     "credit is not returned": Mutation(
-        "linear-even_fold", ARRAY, (("credit_q <= credit_q + CreditW'(1);", "credit_q <= credit_q;"),), kind=HangError
+        "linear-even_fold", CONTROL, (("credits <= credits + CreditW'(1);", "credits <= credits;"),), kind=HangError
     ),
     "credit is not taken": Mutation(
         "linear-one_tile",
-        ARRAY,
-        (("credit_q <= credit_q - CreditW'(1);", "credit_q <= credit_q;"),),
+        CONTROL,
+        (("credits <= credits - CreditW'(1);", "credits <= credits;"),),
         RANDOM,
         SimulationError,
     ),
@@ -250,7 +267,7 @@ SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
         "data_in_0: .* beats, the first is",
     ),
     "FIFO throttles the pipeline": (
-        Mutation("linear-one_tile", ARRAY, (("(Pipe + SHORTEST) / SHORTEST + 1", "(Pipe + SHORTEST) / SHORTEST - 1"),)),
+        Mutation("linear-one_tile", ARRAY, (("(Pipe + Gap) / Gap + 1", "(Pipe + Gap) / Gap - 1"),)),
         check_timing,
         "intervals",
     ),

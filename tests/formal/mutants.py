@@ -170,31 +170,35 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # fixed_mac_array
     "mac_takes_data_without_weights": of(
-        PLAIN, "p_together", "act_ready = weight_valid && bias_ok", "act_ready = bias_ok"
+        PLAIN, "p_together", "act_ready = weight_valid && bias_ok", "act_ready = bias_ok", 8, "mac_control"
     ),
     "mac_takes_a_bias_each_time": of(
         mac(N=1, RUN=2, HAS_BIAS=1),
         "p_together",
-        "bias_ready = (HAS_BIAS != 0) && first_q",
+        "bias_ready = (HAS_BIAS != 0) && first",
         "bias_ready = (HAS_BIAS != 0)",
+        8,
+        "mac_control",
     ),
-    "mac_keeps_a_place_free": of(PLAIN, "p_issue", "(credit_q != '0)", "(credit_q > CreditW'(1))", 14),
-    "mac_takes_no_credit": of(PLAIN, "p_space", "credit_q <= credit_q - CreditW'(1);", "credit_q <= credit_q;", 16),
+    "mac_keeps_a_place_free": of(PLAIN, "p_issue", "(credits != '0)", "(credits > CreditW'(1))", 14, "mac_control"),
+    "mac_takes_no_credit": of(
+        PLAIN, "p_space", "credits <= credits - CreditW'(1);", "credits <= credits;", 16, "mac_control"
+    ),
     "mac_loses_every_second_result": of(
         PLAIN, "p_every", "{valid_q[TermLatency-2:0], issue}", "{valid_q[TermLatency-2:0], issue && !valid_q[0]}"
     ),
     "mac_starts_every_sum_anew": of(
-        mac(N=1, RUN=2), "p_result", "(in_first ? init : out_data)", "init", 9, "fixed_accumulator"
+        mac(N=1, RUN=2), "p_result", "(in_first ? init : so_far)", "init", 9, "fixed_accumulator"
     ),
     "mac_adds_the_bias_of_the_run_before": of(
         mac(N=1, RUN=1, HAS_BIAS=1), "p_result", "bias_q = pipe_q[TermLatency-1];", "bias_q = pipe_q[0];", 9
     ),
     "mac_shifts_the_first_term_only": of(
-        mac(N=1, RUN=2, HAS_SHIFT=1), "p_result", "first_q ? shift : run_q}", "first_q ? shift : '0}", 10
+        mac(N=1, RUN=2, HAS_SHIFT=1), "p_result", "? shift : run_q}", "? shift : '0}", 10
     ),
     "mac_keeps_the_last_result": of(PLAIN, "p_offer", "count != '0;", "count > CountW'(1);", 8, "stream_fifo"),
     "mac_has_a_fifo_too_short": of(
-        mac(N=2, RUN=1, FLOWING=1), "p_flow", "(Pipe + SHORTEST) / SHORTEST + 1", "(Pipe + SHORTEST) / SHORTEST - 1", 12
+        mac(N=2, RUN=1, FLOWING=1), "p_flow", "(Pipe + Gap) / Gap + 1", "(Pipe + Gap) / Gap - 1", 12
     ),
     # fixed_cast_unit
     "cast_rounds_ties_to_odd": of(

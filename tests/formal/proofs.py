@@ -24,7 +24,8 @@ MAC = Harness(
     "fixed_mac_array",
     needs=(
         *("fixed_adder_tree", "fixed_dot_product", "fixed_chain_product", "fixed_dot_products"),
-        *("fixed_accumulator", "fixed_cast_unit", "fixed_mac_lane", "loop_counter", "stream_fifo"),
+        *("fixed_accumulator", "fixed_cast_unit", "fixed_mac_lane", "loop_counter"),
+        *("mac_control", "partial_sums", "stream_fifo"),
     ),
 )
 

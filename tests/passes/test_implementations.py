@@ -65,6 +65,9 @@ def test_blocks_cost_what_is_said(tmp_path: Path) -> None:
         ({"memory": {"_0.weight": "ultra"}, "family": "xc7"}, UnsupportedError, "not among what this family has"),
         ({"block_cost": 0}, ConfigError, "block_cost"),
         ({"implementation": {"fc": "packed"}}, ConfigError, "hardware.implementation.fc"),
+        ({"order": {"_0": "rows_first"}}, ConfigError, "order"),
+        ({"order": {"_1": "inputs_first"}}, ConfigError, "hardware.order._1"),
+        ({"order": {"_0": "inputs_first"}, "implementation": {"_0": "unrolled"}}, ConfigError, "hardware.order._0"),
         ({"memory": {"_0.wieght": "lut"}}, ConfigError, "hardware.memory._0.wieght"),
         ({"implementation": {"_0": "packed"}, "family": "ecp5"}, UnsupportedError, "hardware.implementation._0"),
         ({"implementation": {"_0": "fast"}}, ConfigError, "implementation"),
@@ -85,6 +88,14 @@ def test_depthwise_shares_nothing(tmp_path: Path) -> None:
         mase_hw.compile(net.eval(), data[:1], config, out=tmp_path / "b", calibration=[data])
 
 
+def test_only_single_pixels_are_used_as_they_come(tmp_path: Path) -> None:
+    net, data = nn.Sequential(nn.Conv2d(8, 8, 3)), torch.rand(2, 8, 5, 5)
+    config = {"hardware": {"order": {"_0": "inputs_first"}}}
+    with pytest.raises(UnsupportedError, match="window is one pixel"):
+        mase_hw.compile(net.eval(), data[:1], config, out=tmp_path / "b", calibration=[data])
+    assert not (tmp_path / "b").exists()
+
+
 def test_weights_that_changed(tmp_path: Path) -> None:
     """A module that was chosen for weights without the most negative code is not given one."""
     design = compiled(tmp_path / "b", {"family": "xc7"})
@@ -94,3 +105,24 @@ def test_weights_that_changed(tmp_path: Path) -> None:
         module.weight[0, 0] = -1000.0
     with pytest.raises(EmitError, match="most negative code"):
         memory_files(graph, graph.meta["netlist"])
+
+
+def test_orders_that_alternate_overlap(tmp_path: Path) -> None:
+    """Of two layers the second uses every tile of the first as it comes: same bits, multipliers and interval."""
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2)).eval()
+    data = torch.randn(6, 64)
+    found = []
+    for number, order in enumerate(({}, {"_2": "inputs_first"})):
+        lanes = {"_0": {"data_in_0": 4}, "_2": {"data_in_0": 4}, "_4": {"data_in_0": 4, "data_out_0": 1}}
+        config = {"hardware": {"parallelism": lanes, "order": order}}
+        design = mase_hw.compile(net, data[:1], config, out=tmp_path / str(number), calibration=[data], vectors=data)
+        played = design.simulate(data)
+        assert played.passed
+        multipliers = sum(entry.get("multipliers") or 0 for entry in design.manifest["instances"])
+        found.append((played.output, multipliers, played.interval, played.fill, design.manifest["timing"]))
+    plain, other = found
+    assert (plain[0] == other[0]).all() and plain[1:3] == other[1:3]
+    assert other[3] <= 0.6 * plain[3]
+    for _, _, interval, fill, timing in found:
+        assert (timing["fill"], timing["interval"]) == (fill, interval), timing

@@ -243,6 +243,8 @@ OPS = (
                 "lib/fixed_cast_unit.sv",
                 "lib/stream_fifo.sv",
                 "lib/fixed_mac_lane.sv",
+                "lib/mac_control.sv",
+                "lib/partial_sums.sv",
                 "lib/fixed_mac_array.sv",
                 "lib/causal_fill.sv",
             ),

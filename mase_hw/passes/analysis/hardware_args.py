@@ -71,6 +71,15 @@ class HardwareArgs(BaseModel):
         description="of an unrolled layer, by node: additions between two registers, 3 if nothing is said; 0 for a "
         "register at the output only",
     )
+    order: dict[str, Literal["outputs_first", "inputs_first"]] = Field(
+        default_factory=dict,
+        examples=[{"fc2": "inputs_first"}],
+        description="in which order a linear layer or a 1 x 1 convolution uses its multipliers, by node: "
+        "``outputs_first`` (an output tile after the other, each over the whole input, which waits in a buffer) or "
+        "``inputs_first`` (an input tile after the other as it comes, while all partial sums are kept), which overlaps "
+        "with the layer before; multipliers, bits and the interval are the same, and a layer with one tile of either "
+        "kind has only one order",
+    )
     memory: dict[str, Literal["lut", "block", "ultra"]] = Field(
         default_factory=dict,
         examples=[{"fc1.weight": "lut"}],
@@ -112,7 +121,13 @@ def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
 def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     """Arguments with names of nodes in place of paths of modules; of several keys the name of the node wins."""
     places = {place: place.rpartition(".") for place in (*args.fifo_depth, *args.memory)}
-    named = [*args.parallelism, *args.implementation, *args.adder_levels, *(name for name, _, _ in places.values())]
+    named = [
+        *args.parallelism,
+        *args.implementation,
+        *args.adder_levels,
+        *args.order,
+        *(name for name, _, _ in places.values()),
+    ]
     paths = translations(graph, named)
     if not paths:
         return args
@@ -136,6 +151,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
             "memory": {n: kind for place, kind in args.memory.items() for n in moved(place)},
             "implementation": by_path(args.implementation),
             "adder_levels": by_path(args.adder_levels),
+            "order": by_path(args.order),
         }
     )
 
@@ -210,20 +226,20 @@ def _strange_depths(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigErro
 
 
 def _strange_implementations(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
-    mapped = _mapped(graph)
-    several = [
-        n for n, node in mapped.items() if (op := graph.op_of(node)) and op.hardware and op.hardware.implementations
-    ]
-    for name in args.implementation:
-        if name not in several:
-            yield _nowhere(
-                graph, name, f"implementation.{name}", "an implementation is asked of a node without several", several
-            )
+    ways = [(name, op.hardware) for name, node in _mapped(graph).items() if (op := graph.op_of(node)) and op.hardware]
+    several = [name for name, hardware in ways if hardware.implementations]
     unrolled = [name for name, kind in args.implementation.items() if kind == UNROLLED]
-    for name in args.adder_levels:
-        if name not in unrolled:
-            problem = "registers are asked for between the additions of a node that is not unrolled"
-            yield _nowhere(graph, name, f"adder_levels.{name}", problem, unrolled)
+    orders = [name for name, hardware in ways if hardware.orders and name not in unrolled]
+    levels = "registers are asked for between the additions of a node that is not unrolled"
+    asked = (
+        ("implementation", "an implementation is asked of a node without several", args.implementation, several),
+        ("adder_levels", levels, args.adder_levels, unrolled),
+        ("order", "an order is asked of a node that has only one", args.order, orders),
+    )
+    for key, problem, nodes, known in asked:
+        for name in nodes:
+            if name not in known:
+                yield _nowhere(graph, name, f"{key}.{name}", problem, known)
 
 
 def _strange_memories(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:

@@ -20,9 +20,9 @@ STORAGE = {"lut": "LUT", "block": "BRAM"}
 
 
 def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: HardwareArgs) -> dict[str, Any]:
-    """What a request says of implementations: which one is asked for, for which family, and what the weights are."""
-    asked = args.implementation.get(node.name, "")
-    if not hardware.implementations or not (asked or args.family):
+    """What a request says of implementations and orders: what is asked for, for which family, what the weights are."""
+    asked, order = args.implementation.get(node.name, ""), args.order.get(node.name, "")
+    if not hardware.implementations or not (asked or order or args.family):
         return {}
     narrow = False
     if asked == UNROLLED and isinstance(module, Quantized):
@@ -31,7 +31,7 @@ def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: 
     if isinstance(module, Quantized) and "weight" in module.parameter_names:
         lowest = module.arithmetic.formats["weight"].min_mantissa
         narrow = bool((module.mantissa("weight") > lowest).all())
-    return {"implementation": asked, "family": args.family, "narrow": narrow}
+    return {"implementation": asked, "family": args.family, "narrow": narrow, "order": order}
 
 
 def interface(

@@ -34,6 +34,7 @@ module accumulator_bench #(
       .in_first (in_data[WordW-2]),
       .in_last  (in_data[WordW-1]),
       .init     (signed'(in_data[IN_WIDTH+:ACC_WIDTH])),
+      .so_far   (signed'(out_data)),
       .out_data (out_data),
       .out_valid(out_valid)
   );

@@ -223,7 +223,8 @@ module top #(
       .PACKED(1),
       .CHAIN(0),
       .SPACING(17),
-      .NARROW(0)
+      .NARROW(0),
+      .INPUTS_FIRST(0)
   ) u_fc (
       .clk(clk),
       .rst(rst),

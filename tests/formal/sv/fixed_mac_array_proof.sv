@@ -259,7 +259,7 @@ module fixed_mac_array_proof #(
     end
 
     always_comb begin
-      inv_sum : assert (!armed || !summed_q || SumW'(dut.g_out[o].u_lane.sum) == sum_q[o] + half);
+      inv_sum : assert (!armed || !summed_q || SumW'(signed'(dut.sums[o])) == sum_q[o] + half);
       inv_chain : assert (!armed || chained[o]);
       inv_bounds : assert (!armed || bounded[o]);
     end
@@ -324,7 +324,8 @@ module fixed_mac_array_proof #(
   if (RUN > 1) begin : g_run
     always_comb begin
       inv_left :
-      assert (!armed || int'(signed'(dut.g_counted.u_run.g_count.left_q)) == RUN - 2 - int'(pos_q));
+      assert (!armed || int'(signed'(dut.u_control.g_counted.u_run.g_count.left_q)) ==
+              RUN - 2 - int'(pos_q));
     end
   end
 

@@ -1,0 +1,123 @@
+"""Parameter sets on which linear layers are proven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.opdef import Arithmetic, Case, Request
+
+
+def cases(build: Callable[[Request], Any]) -> list[Case]:
+    """Even and uneven folds, one lane, narrow and wide formats, every implementation, both orders."""
+
+    def case(
+        name: str,
+        shape: tuple[int, ...],
+        out: int,
+        lanes: tuple[int, int],
+        formats: tuple[str, str, str | None, str],
+        modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+        frames: int = 4,
+        shift_width: int = 0,
+        multiply: str = "",
+        narrow: bool = False,
+        order: str = "",
+    ) -> Case:
+        def fmt(text: str) -> FixedFormat:
+            width, frac = text[1:].split(".")
+            return FixedFormat(int(width), int(frac), text[0] == "s")
+
+        x, w, b, y = formats
+        request = Request(
+            name,
+            Arithmetic(
+                {"data_in_0": fmt(x), "weight": fmt(w), "data_out_0": fmt(y)}
+                | ({"bias": fmt(b)} if b else {})
+                | ({"weight_shift": FixedFormat(shift_width, 0, signed=False)} if shift_width else {}),
+                *modes,
+            ),
+            {"data_in_0": shape, "weight": (out, shape[-1]), "data_out_0": (*shape[:-1], out)}
+            | ({"bias": (out,)} if b else {})
+            | ({"weight_shift": (out,)} if shift_width else {}),
+            {"data_in_0": (lanes[0],), "data_out_0": (lanes[1],)},
+            implementation=multiply,
+            narrow=narrow,
+            order=order,
+        )
+        return Case(name, build(request), frames)
+
+    s8 = ("s8.4", "s8.6", "s8.5", "s8.3")
+    half_up, floor, trunc = Rounding.HALF_UP, Rounding.FLOOR, Rounding.TRUNC
+    return [
+        case("even_fold", (1, 16), 8, (4, 2), s8),
+        case("no_bias", (1, 16), 8, (4, 4), ("s8.4", "s8.6", None, "s8.3")),
+        case("uneven_fold", (1, 10), 7, (4, 3), s8, (half_up, Overflow.SATURATE)),
+        case("serial", (1, 5), 3, (1, 1), s8, (trunc, Overflow.SATURATE)),
+        case("unrolled", (1, 6), 5, (6, 5), s8, (floor, Overflow.WRAP), 12),
+        case("one_pass", (1, 9), 4, (2, 4), s8, (half_up, Overflow.WRAP), 8),
+        case("one_tile", (1, 4), 9, (4, 2), s8, (trunc, Overflow.WRAP), 8),
+        case("scalar", (1, 1), 1, (1, 1), s8, frames=16),
+        case("rows", (2, 3, 8), 6, (4, 2), s8, frames=3),
+        case("deep_rows", (2, 2, 3, 4), 3, (2, 2), s8, frames=2),
+        case("two_bit", (1, 12), 6, (5, 2), ("s2.0", "s2.1", "s2.0", "s2.0"), (half_up, Overflow.SATURATE)),
+        case("wide", (1, 12), 5, (4, 2), ("s16.8", "s16.14", "s16.10", "s16.8")),
+        case("beyond_float64", (1, 6), 4, (3, 2), ("s30.4", "s28.6", "s31.12", "s32.-16"), (floor, Overflow.SATURATE)),
+        case("unsigned_in", (1, 8), 4, (3, 2), ("u8.8", "s4.3", "s12.14", "u6.4")),
+        case("unsigned", (1, 7), 5, (3, 2), ("u8.4", "u4.2", "u9.7", "u12.5")),
+        case("fine_bias", (1, 8), 4, (4, 2), ("s8.0", "s8.0", "s8.5", "s8.-7"), (half_up, Overflow.WRAP)),
+        case("wide_bias", (1, 4), 3, (2, 2), ("s4.2", "s4.2", "s16.4", "s18.4")),
+        case("per_channel", (1, 16), 6, (4, 2), ("s8.4", "s8.9", "s8.5", "s10.3"), shift_width=3),
+        case("per_channel_one_tile", (1, 4), 7, (4, 2), ("s8.4", "s4.6", "s8.5", "s8.1"), shift_width=2, frames=10),
+        case("chain", (1, 12), 6, (6, 3), s8, multiply="chain"),
+        case("packed", (1, 16), 8, (8, 4), ("s8.4", "s8.6", "s8.5", "s8.3"), multiply="packed", narrow=True),
+        case("packed_every_code", (1, 10), 6, (5, 3), s8, (half_up, Overflow.WRAP), multiply="packed"),
+        case("packed_unsigned_in", (2, 7), 5, (3, 4), ("u8.6", "s8.7", None, "s12.6"), multiply="packed", narrow=True),
+        case(
+            "packed_four",
+            (1, 8),
+            8,
+            (3, 4),
+            ("s4.2", "s4.2", "s6.1", "s8.2"),
+            (floor, Overflow.WRAP),
+            multiply="packed",
+            narrow=True,
+        ),
+        case("packed_three", (1, 7), 7, (4, 3), ("s4.2", "s4.2", None, "s8.3"), multiply="packed"),
+        case("packed_of_four_bits", (1, 9), 4, (9, 2), ("s8.4", "s4.2", "s8.3", "s9.2"), multiply="packed"),
+        case(
+            "packed_per_channel",
+            (1, 8),
+            5,
+            (4, 2),
+            ("s8.4", "s8.9", "s8.5", "s10.3"),
+            shift_width=2,
+            multiply="packed",
+            narrow=True,
+        ),
+        case("inputs_first", (1, 16), 12, (4, 3), s8, order="inputs_first"),
+        case("inputs_first_two_tiles", (2, 3, 7), 5, (3, 3), s8, (half_up, Overflow.WRAP), order="inputs_first"),
+        case("inputs_first_three_tiles", (1, 5), 3, (1, 1), ("u8.4", "s4.2", None, "s8.1"), order="inputs_first"),
+        case(
+            "inputs_first_per_channel",
+            (2, 9),
+            11,
+            (4, 2),
+            ("s8.4", "s8.9", "s8.5", "s10.3"),
+            shift_width=3,
+            order="inputs_first",
+        ),
+        case(
+            "inputs_first_packed",
+            (1, 12),
+            10,
+            (4, 4),
+            s8,
+            multiply="packed",
+            narrow=True,
+            order="inputs_first",
+            frames=6,
+        ),
+        case("per_channel_rows", (2, 3, 5), 3, (2, 3), ("u8.4", "s5.6", None, "s9.1"), shift_width=2),
+    ]
