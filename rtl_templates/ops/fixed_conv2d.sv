@@ -263,7 +263,8 @@ module fixed_conv2d #(
     $fatal(1, "fixed_conv2d: PACKED is %0d, but lanes of a depthwise layer share nothing", PACKED);
   end
 
-  if (INPUTS_FIRST < 0 || INPUTS_FIRST > 1 || (INPUTS_FIRST == 1 && GROUPS != 1)) begin : g_bad_order
+  if (INPUTS_FIRST < 0 || INPUTS_FIRST > 1 || (INPUTS_FIRST == 1 && GROUPS != 1))
+  begin : g_bad_order
     // Refuses INPUTS_FIRST=-1; INPUTS_FIRST=2; INPUTS_FIRST=1, GROUPS=2,
     // DATA_IN_0_TENSOR_SIZE_DIM_0=2, DATA_OUT_0_TENSOR_SIZE_DIM_0=2
     $fatal(1, "fixed_conv2d: INPUTS_FIRST %0d must be 0, or 1 without GROUPS", INPUTS_FIRST);
