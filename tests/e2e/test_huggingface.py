@@ -15,6 +15,7 @@ import transformers as hf
 import mase_hw
 from mase_hw.errors import ConfigError, GraphError, MaseHwError
 from tests.ir.huggingface_models import NETWORKS, TOKENS, Network
+from tests.unit.pipeline import OWN_FRAMES
 
 SIZED = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 BERT = {"vocab_size": TOKENS, "max_position_embeddings": 64, **SIZED}
@@ -56,7 +57,9 @@ LARGE: dict[str, Network] = {
 
 def compiled(network: Network, attention: str, tokens: int, path: Path) -> Any:
     batches = [network.example(4, tokens), network.example(8, tokens)]
-    return mase_hw.compile(network.build(attention), network.example(1, tokens), out=path, calibration=batches)
+    return mase_hw.compile(
+        network.build(attention), network.example(1, tokens), OWN_FRAMES, out=path, calibration=batches
+    )
 
 
 def assert_equal(design: Any, inputs: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from tests.e2e.test_joins import check_every_beat
+from tests.unit.pipeline import OWN_FRAMES
 
 Piece = Callable[[Any, Tensor, Tensor], Tensor]
 
@@ -135,7 +136,7 @@ def test_arithmetic(pieces: Mapping[str, Piece], width: int, lanes: int, tmp_pat
     x, y = (torch.randn(24, 3, 5, generator=generator) for _ in range(2))
     if pieces is TRUTHS:  # numbers of the format, so that the model decides as the hardware does
         x, y = (((v * 4).round() / 4).clamp(-2, 1.75) for v in (x, y))
-    config = {**bits(width), "hardware": {"max_parallelism": lanes}}
+    config = {**bits(width), "hardware": {"max_parallelism": lanes}, **OWN_FRAMES}
     frames = list(zip(x.split(1), y.split(1), strict=True))  # some models take one frame at a time
     design = mase_hw.compile(Pieces(pieces), frames[0], config, out=tmp_path / "bundle", calibration=frames)
     with torch.no_grad():

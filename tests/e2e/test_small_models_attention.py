@@ -11,6 +11,7 @@ from torch import Tensor
 
 import mase_hw
 from tests.passes.attention_models import MASKED, MODELS, TOKENS, WIDTH
+from tests.unit.pipeline import OWN_FRAMES
 
 BUILT = {
     "nano_gpt": {"fixed_matmul": 2, "fixed_masked_softmax": 1, "fixed_softmax": 0, "stream_reorder": 0},
@@ -38,7 +39,7 @@ def test_every_bit(name: str, tmp_path: Path) -> None:
     frames = {"x": x, "mask": mask} if name in MASKED else {"x": x}
     each = [{n: t[i : i + 1] for n, t in frames.items()} for i in range(12)]
     design = mase_hw.compile(
-        model, each[0], {"hardware": {"max_parallelism": 2}}, out=tmp_path / name, calibration=each
+        model, each[0], {"hardware": {"max_parallelism": 2}, **OWN_FRAMES}, out=tmp_path / name, calibration=each
     )
     found = Counter(i["module"] for i in design.manifest["instances"])
     assert {module: found[module] for module in BUILT[name]} == BUILT[name]

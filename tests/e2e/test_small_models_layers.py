@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from tests.e2e.test_joins import check_every_beat
+from tests.unit.pipeline import OWN_FRAMES
 
 
 class Layers(nn.Module):
@@ -135,8 +136,9 @@ def test_layers(name: str, tmp_path: Path) -> None:
     config = {
         "quantize": {"default": {"config": dict.fromkeys(keys, width)}},
         "hardware": {"max_parallelism": lanes},
+        **OWN_FRAMES,
     }
-    design = mase_hw.compile(model, x[:1], config, out=tmp_path / "bundle", calibration=[x], vectors=x[:2])
+    design = mase_hw.compile(model, x[:1], config, out=tmp_path / "bundle", calibration=[x])
     with torch.no_grad():
         wanted, real = design.model(x), model(x)
     for stalls in (None, 0.3):

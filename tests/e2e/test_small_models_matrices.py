@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.ops.products.matmul import grouped_matmul
+from tests.unit.pipeline import OWN_FRAMES
 
 
 class Attention(nn.Module):
@@ -182,8 +183,8 @@ def test_every_bit(name: str, tmp_path: Path) -> None:
     torch.manual_seed(5)
     x = torch.rand(8, *model.shape[1:]) * 2 - 1
     net = model.make().eval()
-    config = {"hardware": model.hardware, "quantize": QUANTIZE}
-    design = mase_hw.compile(net, x[:1], config, out=tmp_path / name, calibration=x.split(1), vectors=x[:2])
+    config = {"hardware": model.hardware, "quantize": QUANTIZE, **OWN_FRAMES}
+    design = mase_hw.compile(net, x[:1], config, out=tmp_path / name, calibration=x.split(1))
     found = [i["module"] for i in design.manifest["instances"]]
     assert {module: found.count(module) for module in model.modules} == model.modules
     with torch.no_grad():

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 import mase_hw
 from mase_hw.errors import UnsupportedError
+from tests.unit.pipeline import OWN_FRAMES
 
 
 class Softmaxes(nn.Module):
@@ -103,8 +104,8 @@ def test_every_bit(name: str, tmp_path: Path) -> None:
     torch.manual_seed(5)
     x = torch.randn(12, *small.shape[1:]) * 2
     model = small.make().eval()
-    config = {"hardware": {"max_parallelism": 2}, **small.config}
-    design = mase_hw.compile(model, x[:1], config, out=tmp_path / name, calibration=[x], vectors=x[:2])
+    config = {"hardware": {"max_parallelism": 2}, **OWN_FRAMES, **small.config}
+    design = mase_hw.compile(model, x[:1], config, out=tmp_path / name, calibration=[x])
     found = [i["module"] for i in design.manifest["instances"]]
     assert {module: found.count(module) for module in small.modules} == small.modules
     for stalls in (0.0, 0.4):

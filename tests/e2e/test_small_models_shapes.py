@@ -15,6 +15,7 @@ import mase_hw
 from mase_hw.errors import MaseHwError
 from tests.e2e.test_joins import check_every_beat
 from tests.e2e.test_small_models_arithmetic import bits
+from tests.unit.pipeline import OWN_FRAMES
 
 
 class Several(nn.Module):
@@ -89,7 +90,7 @@ MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
 def test_shapes(name: str, tmp_path: Path) -> None:
     function, shape, width, lanes = MODELS[name]
     x = torch.randn(8, *shape, generator=torch.Generator().manual_seed(4))
-    config = {**bits(width), "hardware": {"max_parallelism": lanes}}
+    config = {**bits(width), "hardware": {"max_parallelism": lanes}, **OWN_FRAMES}
     frames = list(x.split(1))
     design = mase_hw.compile(Several(function), frames[0], config, out=tmp_path / "bundle", calibration=frames)
     with torch.no_grad():

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
+from tests.unit.pipeline import OWN_FRAMES
 
 
 class Gate(nn.Module):
@@ -203,8 +204,8 @@ def test_every_bit(name: str, tmp_path: Path) -> None:
     torch.manual_seed(7)
     x = torch.rand(4, *model.shape[1:]) * 2 - 1
     net = model.make().eval()
-    config = {"hardware": {"max_parallelism": 4}, **model.config}
-    design = mase_hw.compile(net, x[:1], config, out=tmp_path / name, calibration=[x], vectors=x[:2])
+    config = {"hardware": {"max_parallelism": 4}, **OWN_FRAMES, **model.config}
+    design = mase_hw.compile(net, x[:1], config, out=tmp_path / name, calibration=[x])
     found = [i["module"] for i in design.manifest["instances"]]
     assert {module: found.count(module) for module in model.modules} == model.modules
     with torch.no_grad():

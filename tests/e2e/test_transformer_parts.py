@@ -15,6 +15,7 @@ import mase_hw
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
 from mase_hw.model_spec import load_model
 from tests.unit.oracle import by_fraction
+from tests.unit.pipeline import OWN_FRAMES
 
 TOKENS, SIZE, ROWS = 5, 6, 11
 
@@ -65,7 +66,7 @@ def test_rotary_positions_are_rounded_once(function: Any, tmp_path: Path) -> Non
             "sum_of_products": {"config": {"data_out_width": 8, "data_out_frac_width": 6}},
         }
     }
-    design = mase_hw.compile(net, frames[:1], config, out=tmp_path / "d", calibration=[frames])
+    design = mase_hw.compile(net, frames[:1], config | OWN_FRAMES, out=tmp_path / "d", calibration=[frames])
     assert [str(s.fmt) for s in design.streams.values()] == ["s8.6", "s8.6"]
     modules = [i["module"] for i in design.manifest["instances"]]
     assert "fixed_unary" not in modules
@@ -102,7 +103,7 @@ def test_bags_and_rows_of_ones(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(4)
     ids, weights = torch.randint(ROWS, (20, 4), generator=generator), torch.rand(20, 4, generator=generator)
     net = Tables().eval()
-    design = mase_hw.compile(net, (ids[:1], weights[:1]), out=tmp_path / "d", calibration=[(ids, weights)])
+    design = mase_hw.compile(net, (ids[:1], weights[:1]), OWN_FRAMES, out=tmp_path / "d", calibration=[(ids, weights)])
     assert [str(s.fmt) for s in design.streams.values()][:2] == ["u4.0", "u8.8"]
     assert str(design.streams["data_out_4"].fmt) == "u1.0"
     result = design.simulate((ids, weights), stalls=0.3)
@@ -131,7 +132,9 @@ def test_bags_that_are_refused(layer: nn.Module, text: str, tmp_path: Path) -> N
 def test_a_language_model_gives_ids(root: Path, tmp_path: Path) -> None:
     """The largest score of the quantised model, the first of equals, behind each token; ids saturate."""
     spec = load_model(f"{root}/regress/attention.py:gpt")
-    design = mase_hw.compile(spec.model.eval(), spec.example_inputs, out=tmp_path / "d", calibration=spec.calibration)
+    design = mase_hw.compile(
+        spec.model.eval(), spec.example_inputs, OWN_FRAMES, out=tmp_path / "d", calibration=spec.calibration
+    )
     scores: list[Tensor] = []
     head = design.model.get_submodule("head")
     hook = head.register_forward_hook(lambda module, given, out: scores.append(out))
@@ -225,7 +228,7 @@ def test_masks_of_data_and_caches_that_are_inputs(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(7)
     given = tuple(torch.randn(12, tokens, 4, generator=generator) for tokens in (3, 2, 2))
     net = Chosen().eval()
-    design = mase_hw.compile(net, tuple(t[:1] for t in given), out=tmp_path / "d", calibration=[given])
+    design = mase_hw.compile(net, tuple(t[:1] for t in given), OWN_FRAMES, out=tmp_path / "d", calibration=[given])
     result = design.simulate(given, stalls=0.3)
     assert result.passed
     with torch.no_grad():

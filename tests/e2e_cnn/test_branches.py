@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.errors import ConfigError
+from tests.unit.pipeline import OWN_FRAMES
 
 from . import nets
 
@@ -46,7 +47,7 @@ def crossing(tmp_path_factory: pytest.TempPathFactory) -> tuple[mase_hw.Design, 
     """The compiled network, and the float one."""
     x, y = images()
     model = nets.ready(Crossing())
-    config = {"hardware": {"max_parallelism": 3, "parallelism": {"shared_1": {"data_out_0": 2}}}}
+    config = {"hardware": {"max_parallelism": 3, "parallelism": {"shared_1": {"data_out_0": 2}}}, **OWN_FRAMES}
     out = tmp_path_factory.mktemp("branches") / "crossing"
     return mase_hw.compile(model, (x[:1], y[:1]), config, out=out, calibration=[(x, y)]), model
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from tests.unit.pipeline import OWN_FRAMES
 
 from . import nets
 
@@ -56,11 +57,9 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     name = request.param
     network = NETWORKS[name]
     x = network.inputs()
-    config = {"hardware": {"max_parallelism": network.parallelism, **network.hardware}}
+    config = {"hardware": {"max_parallelism": network.parallelism, **network.hardware}, **OWN_FRAMES}
     model = nets.ready(network.make())
-    design = mase_hw.compile(
-        model, x[:1], config, out=tmp_path_factory.mktemp("nets") / name, calibration=[x], vectors=x[:2]
-    )
+    design = mase_hw.compile(model, x[:1], config, out=tmp_path_factory.mktemp("nets") / name, calibration=[x])
     yield name, (design, model)
 
 

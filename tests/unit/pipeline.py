@@ -30,6 +30,8 @@ def rule(**keys: Any) -> dict[str, Any]:
     return {"config": {"name": "fixed", **keys}}
 
 
+OWN_FRAMES: dict[str, Any] = {"vectors": {"frames": 1, "faults": 1}}
+"""For a design that a test simulates with its own frames: choosing some takes longer than all the rest of compiling."""
 EIGHT = {"default": rule(**WIDTHS)}
 """8 bits everywhere, fraction widths from observed ranges."""
 RANGES = {"method": "min_max", "weight_method": "min_max"}
