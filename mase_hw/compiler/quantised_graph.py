@@ -25,8 +25,9 @@ from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.faithful.models import check_model, check_tensors
 from mase_hw.ir.faithful.parametrized import settle_weights
 from mase_hw.ir.faithful.same_function import fixed_arguments, run
+from mase_hw.ir.faithful.state import with_random
 from mase_hw.ir.faithful.surroundings import ordinary
-from mase_hw.ir.inputs import as_tensor, frame_tensor
+from mase_hw.ir.inputs import as_tensor, frame_tensor, unknown_error, unknown_nodes
 from mase_hw.ir.trace.nested import Nested, flat_model
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.pipeline import Pipeline, Step
@@ -170,7 +171,13 @@ def run_on_model(
     tell: Tell,
     reproduce: Path | str | None = None,
 ) -> MaseGraph:
-    """Run steps of ``compile`` on a traced model, and compare with the model all the way."""
+    """Run steps of ``compile`` on a traced model, and compare with the model all the way.
+
+    Raises:
+        UnsupportedError: Names every node that the catalogue does not have, and every line that is random.
+    """
+    if unknown := unknown_nodes(graph):
+        raise with_random(unknown_error(graph, unknown), model, example)
     made = beside_model(pipeline, model, example)
     observed, count = made[CALIBRATE].args, counter(tell, made[CALIBRATE].title, "batches")
     if count is not None and isinstance(observed, Mapping):

@@ -94,6 +94,18 @@ def test_a_random_result(out: Path) -> None:
     refused(out, GraphError, texts, AlwaysDrops(0.5).eval(), X)
 
 
+class DropsAndSorts(AlwaysDrops):
+    """Two kinds of what cannot be: no op, and random."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sort(super().forward(x) + x.topk(3)[0])[0]
+
+
+def test_what_is_random_is_named_beside_what_is_no_op(out: Path) -> None:
+    texts = ["2 node(s)", "1 line(s) are random", "topk", "sort", "dropout with p = 0.5", "nn.Dropout"]
+    refused(out, UnsupportedError, texts, DropsAndSorts(0.5).eval(), X)
+
+
 @pytest.mark.parametrize(
     "config", [None, {"quantize": {"default": rule(**WIDTHS, weight_frac_width=4, bias_frac_width=4)}}]
 )

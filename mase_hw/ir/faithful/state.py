@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mase_hw.errors import GraphError
+from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
 from mase_hw.ir.faithful.fingerprint import fingerprint
 from mase_hw.ir.faithful.randomness import random_calls
 from mase_hw.ir.faithful.same_function import call, describe, equal
@@ -26,6 +26,10 @@ from mase_hw.ir.trace.tracer import private_copy
 from mase_hw.user_code import user_code
 
 _SHOWN = 3
+_LEFT_ON = (
+    "a dropout that is left on drops in evaluation as well: write dropout(x, p, training=self.training) or use "
+    "nn.Dropout, give attention dropout_p=self.p if self.training else 0.0; random numbers are inputs"
+)
 
 
 def check_stateless(model: nn.Module, example: Mapping[str, Any]) -> None:
@@ -70,17 +74,36 @@ def _random(model: str, calls: list[str], first: str, later: str) -> GraphError:
     """All calls at once that are random, if it is those."""
     remedy = "look for the time, for random numbers from elsewhere than PyTorch, and for what forward keeps "
     remedy += "from one call to the next"
-    if calls:
-        remedy = (
-            "a dropout that is left on drops in evaluation as well: write dropout(x, p, training=self.training) or "
-        )
-        remedy += "use nn.Dropout, give attention dropout_p=self.p if self.training else 0.0; random numbers are inputs"
+    remedy = _LEFT_ON if calls else remedy
     return GraphError(
         "the model gives different results for the same input",
         node="; ".join([model, *calls]),
         got=f"{first}, then {later}",
         expected="the same result every time; that is all that hardware can give",
         remedy=remedy,
+    )
+
+
+def with_random(error: UnsupportedError, model: nn.Module, example: Mapping[str, Any]) -> UnsupportedError:
+    """An error about nodes of a model that also names its lines that are random: both are mended at once.
+
+    Args:
+        error: What cannot become hardware.
+        model: The model; a copy of it runs.
+        example: Its inputs by name.
+    """
+    try:
+        calls = random_calls(private_copy(model), example)
+    except MaseHwError:  # that it cannot be run is said once there is nothing else to say
+        return error
+    if not calls:
+        return error
+    return UnsupportedError(
+        f"{error.message}, and {len(calls)} line(s) are random",
+        node="; ".join([error.node or "", *calls]),
+        got=error.got,
+        expected=error.expected,
+        remedy=f"{error.remedy}; {_LEFT_ON}",
     )
 
 
