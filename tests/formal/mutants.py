@@ -24,6 +24,7 @@ from .proofs import (
     replay,
     rows,
     steps,
+    vectors,
 )
 from .runner import Mutant, Proof
 
@@ -33,6 +34,7 @@ RAGGED = repack(4, 3, 10, 10)
 PLAIN = mac(N=1, RUN=1)
 PIPE = Proof(PIPELINE, {"STAGES": 3})
 NOTED = rows(4, 2)
+HELD = vectors(2, 2)
 TRIANGLE = fill(3, 2, 3, 1)
 RING = steps(1, 0, 1, (1, 1), (3, 2, 1, 3))
 SUMMED, MULTIPLIED = (steps(way, 1, 2, (2, 1), (3, 2, 2, 3)) for way in (0, 1))
@@ -142,6 +144,11 @@ MUTANTS: dict[str, Mutant] = {
     "row_has_one_place_for_notes": of(
         NOTED, "p_place", "Notes = (DEPTH + LEN - 1) / LEN;", "Notes = (DEPTH + LEN - 1) / LEN - 1;", 10
     ),
+    # vector_buffer
+    "vectors_keep_a_place_free": of(HELD, "p_room", "used_q != CountW'(Depth);", "used_q < CountW'(Depth - 1);"),
+    "vectors_are_there_early": of(HELD, "p_there", "have_q > signed'", "have_q >= signed'"),
+    "vectors_begin_where_they_ended": of(HELD, "p_read", "(base_q == PtrW'(Depth - LEN))", "1'b1", 12),
+    "vectors_read_on": of(HELD, "p_hold", "if (move) begin", "if (1'b1) begin"),
     # causal_fill
     "fill_counts_a_tile_too_few": of(TRIANGLE, "p_wires", "tile_q <= limit;", "tile_q < limit;"),
     "fill_waits_for_data": of(TRIANGLE, "p_zeros", "in_valid || !seen;", "in_valid;"),

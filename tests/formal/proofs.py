@@ -17,6 +17,7 @@ LOOP = Harness("loop_counter")
 PIPELINE = Harness("pipeline_control")
 FILL = Harness("causal_fill", needs=("causal_limit", "loop_counter"))
 ROWS = Harness("row_fifo", needs=("stream_fifo", "loop_counter"))
+VECTORS = Harness("vector_buffer")
 STEPS = Harness("matrix_steps", needs=("causal_limit", "loop_counter"))
 CAST = Harness("fixed_cast_unit")
 DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
@@ -77,6 +78,11 @@ def rows(depth: int, length: int) -> Proof:
     return Proof(ROWS, {"DEPTH": depth, "LEN": length}, cover=2 * length + 6)
 
 
+def vectors(length: int, count: int) -> Proof:
+    """A buffer for so many vectors of that length."""
+    return Proof(VECTORS, {"LEN": length, "VECTORS": count}, cover=2 * length + 6)
+
+
 def fill(tokens: int, heads: int, rows: int, banks: int) -> Proof:
     """Scores of so many tokens and heads, for rows in banks."""
     return Proof(FILL, {"TOKENS": tokens, "HEADS": heads, "ROWS": rows, "BANKS": banks})
@@ -108,6 +114,7 @@ PROOFS = [
     Proof(ROW_END, {"MAX_SIZE": 9, "MAX_LANES": 4}, cover=8),
     *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (1, 3)),
     *(rows(*shape) for shape in ((3, 1), (5, 3))),
+    *(vectors(*shape) for shape in ((1, 2), (3, 2))),
     *(fill(*shape) for shape in ((1, 1, 1, 1), (4, 2, 5, 2))),
     # Both products; shared matrices, ragged ones, some longer than there are tokens, in a ring of tiles.
     *(steps(way, limit, 3, (4, 2), (5, 2, 2, 5)) for way in (0, 1) for limit in (0, 1)),
@@ -141,6 +148,7 @@ WIDE = [
     *(Proof(FORK, {"N": n}, cover=5) for n in (5, 8)),
     *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (2, 5, 8)),
     *(rows(*shape) for shape in ((4, 2), (4, 4), (7, 3), (6, 5))),
+    *(vectors(*shape) for shape in ((2, 2), (2, 4), (1, 3), (4, 2))),
     *(fill(*shape) for shape in ((3, 2, 3, 1), (3, 3, 7, 3), (2, 1, 8, 4), (5, 1, 5, 5))),
     *(steps(way, limit, 1, (1, 1), (1, 1, 1, 1)) for way in (0, 1) for limit in (0, 1)),
     *(steps(way, limit, 4, (2, 2), (4, 3, 3, 4)) for way in (0, 1) for limit in (0, 1)),

@@ -75,6 +75,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("sums_even", (1, 4, 2, 4), (2, 8), (2, 4), (u4, S8, FixedFormat(8, 4)), transposed=False),
         case("sums_uneven", (1, 5, 1, 5), (1, 7), (2, 3), (u4, S8, FixedFormat(8, 3)), up_wrap, transposed=False),
         case("sums_serial", (1, 3, 1, 3), (1, 4), (1, 1), modes=trunc, transposed=False),
+        case("sums_serial_seven", (1, 5, 1, 7), (1, 2), (1, 1), transposed=False),
         case("sums_one_row", (1, 3, 2, 1), (1, 5), (1, 2), (S8, S8, S8), transposed=False),
         case("sums_one_tile", (1, 6, 1, 4), (1, 3), (4, 3), (s5, s5, FixedFormat(8, 4)), transposed=False, frames=6),
         case(
