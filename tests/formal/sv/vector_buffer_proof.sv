@@ -4,7 +4,7 @@
 //
 // The model counts beats: accepted, given back, and those of vectors that are done with.
 // It follows one beat, chosen by the solver. The reader reads in any order what is there
-// and not given back, and ends a vector whenever it likes; it gives back what it is done
+// and not given back, and ends a vector whenever it likes; it returns what it is done
 // with, or what nobody will read, up to the end of its vector.
 //   p_room   a beat is accepted exactly while there is a place
 //   p_there  a beat is there when it was accepted, and not before
