@@ -44,8 +44,8 @@ module vector_buffer #(
   // A place is free again in the third cycle: vectors of one beat need three.
   localparam int Depth = (LEN == 1 && VECTORS == 2) ? 3 : VECTORS * LEN;
   localparam int PtrW = $clog2(Depth);
-  // Places are given back while their vector is read, so more beats come than there are places. Signed.
-  localparam int CountW = $clog2(Depth + LEN) + 1;
+  // Places are given back while their vector is read: more beats come than there are places.
+  localparam int CountW = $clog2(Depth + LEN) + 1;  // signed
 
   logic [WIDTH-1:0] mem[Depth];
   logic [PtrW-1:0] wr_ptr_q;

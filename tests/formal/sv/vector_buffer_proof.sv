@@ -95,10 +95,12 @@ module vector_buffer_proof #(
     a_index : assume (!armed || rst || int'(index) < LEN);
     a_read :
     assume (!armed || rst || !read || (move && there && count_t'({1'b0, index}) >= free_q));
-    // What is read in this cycle is given back in a later one; the last beat, when its vector is done with.
+    // What is read in this cycle is given back in a later one; the last beat, when its vector is
+    // done with.
     a_freed :
     assume (!armed || rst || freed == '0 ||
-            free_q + count_t'({1'b0, freed}) <= (read ? count_t'({1'b0, index}) : count_t'(LEN - 1)));
+            free_q + count_t'({1'b0, freed}) <=
+            (read ? count_t'({1'b0, index}) : count_t'(LEN - 1)));
     a_behind : assume (!armed || rst || !ends || free_q + count_t'({1'b0, freed}) > count_t'(-LEN));
   end
 
