@@ -161,8 +161,8 @@ def compile_partitioned(
             graph, example = traced(model, example_inputs, None, tell)
     given = {
         "example": example,
-        "host": tuple(host),
-        "hardware": None if hardware is None else tuple(hardware),
+        "host": list(host),
+        "hardware": None if hardware is None else list(hardware),
         "config": settings,
     }
     divided, info = partition_transform_pass(graph, given)

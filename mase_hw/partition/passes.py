@@ -25,8 +25,8 @@ class PartitionArgs(PassArgs):
     """Arguments of ``partition_transform_pass``."""
 
     example: Any = Field(description="one frame: a tensor, tensors in order, or tensors by name")
-    host: Sequence[str] = Field(default=(), description="nodes that stay on the host, by name or with wildcards")
-    hardware: Sequence[str] | None = Field(
+    host: list[str] = Field(default_factory=list, description="nodes that stay on the host, by name or with wildcards")
+    hardware: list[str] | None = Field(
         default=None, description="nodes that become hardware, and no others; all that can, if it is left out"
     )
     config: Any = Field(default=None, description="the configuration with which the segments are compiled")
