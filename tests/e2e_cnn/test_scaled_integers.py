@@ -80,7 +80,7 @@ def by_hand(design: mase_hw.Design, x: Tensor) -> list[int]:
             unit = Fraction(have.scale) * Fraction(steps[o % len(steps)])
             bias = 0
             if hasattr(modules[name], "bias"):
-                bias = round(Fraction(float(modules[name].bias[o])) / unit)
+                bias = round(Fraction(float(modules[name].bias[o].detach())) / unit)
             sums = [sum(a * b for a, b in zip(row, column, strict=True)) + bias for column in columns]
             ratio = unit / Fraction(want.scale)
             result.append(requantised(sums, [ratio] * len(sums), want.zero_point, low, high))

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.nn import Quantized
-from mase_hw.passes import explain, quantize_transform_pass
+from mase_hw.passes import calibrate_analysis_pass, explain, quantize_transform_pass
 from mase_hw.passes.analysis.calibration.histogram import Points
 from mase_hw.passes.transforms.integers.formats import from_statistics, of_range, of_weights, squared_error
-from tests.passes.digits import accuracy, digits
-from tests.unit.pipeline import MLP, calibrated, inputs, quantised, seeded
+from tests.passes.digits import accuracy, digits, digits_cnn
+from tests.unit.pipeline import MLP, annotated, calibrated, inputs, quantised, seeded
 
 BITS = {"data_in_width": 8, "weight_width": 8, "data_out_width": 8}
 
@@ -194,3 +194,22 @@ def test_eight_bits_on_digits_are_as_good_as_floats() -> None:
     d = digits()
     graph, _ = quantize_transform_pass(d.graph(), integers(weight_granularity="channel"))
     assert accuracy(graph.model, *d.test) >= accuracy(d.net, *d.test) - 0.001
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("width", "keys", "least"),
+    [
+        (8, {"weight_granularity": "channel", "weight_affine": True, "data_affine": True}, 0.979),
+        (4, {"weight_narrow": False}, 0.974),
+        (3, {"weight_granularity": "channel", "weight_narrow": False}, 0.897),
+    ],
+)
+def test_few_bits_on_digits(width: int, keys: dict[str, Any], least: float) -> None:
+    """The convolutional network, by calibration alone; 98.06 % in floats."""
+    d = digits_cnn()
+    graph = annotated(d.net, d.test[0][:1])
+    graph, _ = calibrate_analysis_pass(graph, {"data": d.train[0].split(512), "method": "mse", "weight_method": "mse"})
+    widths = dict.fromkeys(BITS, width)
+    graph, _ = quantize_transform_pass(graph, {**integers(**{**widths, **keys}), "output_width": 16})
+    assert accuracy(graph.model, *d.test) >= least
