@@ -80,7 +80,16 @@ module fixed_chain_product #(
   localparam int OpW = (LANES > 1) ? OPERAND_WIDTH : B_WIDTH + ((B_SIGNED != 0) ? 0 : 1);
   localparam int ActW = A_WIDTH + ((A_SIGNED != 0) ? 0 : 1);
   // Bits above the sum are never needed.
-  localparam int ProductW = (OpW + ActW < SumW) ? OpW + ActW : SumW;
+  localparam int ProductW = (LANES == 1) ? PWidth : (OpW + ActW < SumW) ? OpW + ActW : SumW;
+
+  // Bits of the sum of `count` products. No bit may repeat the sign: where a register in a block
+  // has one twice, Yosys (0.70, xilinx_dsp) loses it and the next block reads zero.
+  localparam int StartW = (START < 0) ? $clog2(-START) + 1 : 1;
+  localparam int FirstW = (LANES == 1 && StartW > ProductW) ? StartW : ProductW;
+  function automatic int sum_width(int count);
+    sum_width = FirstW + ((LANES == 1 && START >= 0) ? Grow + $clog2(count) : $clog2(count + 1));
+    if (sum_width > SumW) sum_width = SumW;
+  endfunction
 
   // What the sum of a chain starts with.
   function automatic logic [SumW-1:0] first_sum();
@@ -108,7 +117,8 @@ module fixed_chain_product #(
         logic signed [ProductW-1:0] x;
         logic signed [ProductW-1:0] w;
         logic signed [ProductW-1:0] product;
-        logic signed [SumW-1:0] sum_q;
+        localparam int Width = sum_width(i - (Length - Count));
+        logic signed [Width-1:0] sum_q;
 
         logic [Wait-1:0][A_WIDTH-1:0] a_q;
         if (Wait == 1) begin : g_next_a
@@ -156,8 +166,8 @@ module fixed_chain_product #(
         end else begin : g_no_register
           assign product = x * w;
         end
-        always_ff @(posedge clk) sum_q <= signed'(sum[i-1]) + SumW'(product);
-        assign sum[i] = sum_q;
+        always_ff @(posedge clk) sum_q <= Width'(signed'(sum[i-1])) + Width'(product);
+        assign sum[i] = SumW'(sum_q);
       end
     end
 
