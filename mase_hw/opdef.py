@@ -79,7 +79,7 @@ class Request:
         family: Family of FPGAs for which it chooses; empty for none in particular.
         narrow: Whether the most negative code does not occur among the stored weights.
         parameters: Mantissas of the stored parameters by name, for implementations that are made for them.
-        levels: Additions between two registers of such an implementation.
+        levels: Additions between two registers of such an implementation; ``solver`` is what finds them.
         order: The order of its work that was asked for, where an op has several; empty for its own.
     """
 
@@ -95,6 +95,7 @@ class Request:
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
     levels: int = 0
     order: str = ""
+    solver: str = "own"
 
     @property
     def stream_shapes(self) -> dict[str, tuple[int, ...]]:

@@ -10,6 +10,7 @@ recorded can be lost again without anybody noticing.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import tomllib
@@ -18,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -88,6 +90,24 @@ def packed() -> Made:
     return net, data, {"quantize": int8, "hardware": {**config["hardware"], "family": "xc7"}}
 
 
+def unrolled(*sizes: int, bits: int) -> Made:
+    """Layers of random weights as shifts and additions, 8 bits in and out, ReLU between them."""
+    draw = np.random.default_rng(0)
+    most = (1 << (bits - 1)) - 1
+    layers: list[nn.Module] = []
+    for inputs, outputs in itertools.pairwise(sizes):
+        layer = nn.Linear(inputs, outputs)
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(draw.integers(-most, most + 1, (outputs, inputs)) / 128))
+            layer.bias.copy_(torch.from_numpy(draw.integers(-127, 128, outputs) / 128))
+        layers += [layer, nn.ReLU()]
+    widths = {"data_in_width": 8, "weight_width": bits, "bias_width": 8, "data_out_width": 8}
+    quantize = {"by": "type", "default": {"config": {"name": "fixed", **widths}}, "output_width": 8}
+    chosen = {f"_{2 * i}": "unrolled" for i in range(len(sizes) - 1)}
+    net = nn.Sequential(*layers[:-1])
+    return net, frames(sizes[0]), {"quantize": quantize, "hardware": {"implementation": chosen}}
+
+
 DESIGNS: Mapping[str, Callable[[], Made]] = {
     "linear_16x8_1x1": lambda: linear(16, 8, 1, 1),
     "linear_16x8_4x2": lambda: linear(16, 8, 4, 2),
@@ -101,6 +121,8 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "softmax_64": lambda: softmax(64),
     **{f"{name}_block{target}": partial(block, name) for name in KINDS for target in ("", "_ecp5")},
     "linear_64x64_8x8_packed": packed,
+    "unrolled_16x16": lambda: unrolled(16, 16, bits=8),
+    "unrolled_32x32": lambda: unrolled(32, 32, bits=8),
 }
 """By name: what, inputs by outputs, lanes in by lanes out; for Xilinx 7 if the name does not end with a target."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw.emit.build import build_netlist
-from mase_hw.errors import ConfigError, EmitError, MaseHwError, UnsupportedError
+from mase_hw.errors import ConfigError, EmitError, MaseHwError, ToolError, UnsupportedError
 from mase_hw.ops.unrolled import _layer
 from mase_hw.passes.analysis import hardware_args
 
@@ -110,6 +111,13 @@ REFUSED: dict[str, tuple[nn.Module, tuple[int, ...], dict[str, Any], type[MaseHw
         ConfigError,
         "hardware.adder_levels._0",
     ),
+    "a solver that there is not": (
+        nn.Sequential(nn.Linear(6, 5)),
+        (6,),
+        {"implementation": {"_0": UNROLLED}, "constant_solver": "best"},
+        ConfigError,
+        "constant_solver",
+    ),
     "negative levels": (
         nn.Sequential(nn.Linear(6, 5)),
         (6,),
@@ -126,6 +134,29 @@ def test_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(kind, match=says):
         compiled(tmp_path / "b", net, shape, hardware)
     assert not (tmp_path / "b").exists()
+
+
+def test_another_solver_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "da4ml", None)
+    hardware = {"implementation": {"_0": UNROLLED}, "constant_solver": "da4ml"}
+    with pytest.raises(ToolError, match="da4ml is not installed"):
+        compiled(tmp_path / "b", nn.Sequential(nn.Linear(6, 5)), (6,), hardware)
+    assert not (tmp_path / "b").exists()
+
+
+def test_another_solver(tmp_path: Path) -> None:
+    """Another graph, the same bits."""
+    pytest.importorskip("da4ml", reason="needs the extra da4ml: pip install 'mase-hw[da4ml]'")
+    net = nn.Sequential(nn.Linear(6, 5))
+    found = {}
+    for solver in ("own", "da4ml"):
+        hardware = {"implementation": {"_0": UNROLLED}, "constant_solver": solver}
+        design = compiled(tmp_path / solver, net, (6,), hardware)
+        assert design.simulate().passed
+        found[solver] = design.manifest["files"]
+    module = "rtl/ops/fixed_unrolled__0.sv"
+    assert found["own"].pop(module) != found["da4ml"].pop(module)
+    assert found["own"]["vectors/data_out_0.mem"] == found["da4ml"]["vectors/data_out_0.mem"]
 
 
 class Product(nn.Module):

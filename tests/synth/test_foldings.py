@@ -34,6 +34,8 @@ ASKED = {
     "conv_4x8_4x4": 16,
     "digits_mlp": 104,
     "linear_64x64_8x8_packed": 32,
+    "unrolled_16x16": 0,
+    "unrolled_32x32": 0,
 }
 BLOCKS = [f"{kind}_block{target}" for kind in ("vit", "causal", "llama") for target in ("", "_ecp5")]
 """One of each kind of a transformer, of width 16 with one multiplier a product, for both targets."""

@@ -11,11 +11,14 @@ from torch import Tensor
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Rounding
 from mase_hw.opdef import Arithmetic
+from mase_hw.ops.unrolled._da4ml import solve as solve_with_da4ml
 from mase_hw.ops.unrolled._graph import Graph
 from mase_hw.ops.unrolled._solver import digits, solve
 
 MOST_DIGITS = 16_384
 """Non-zero digits of a matrix: what takes the solver about a minute."""
+SOLVERS = {"own": solve, "da4ml": solve_with_da4ml}
+"""What finds the additions, by the names in the configuration."""
 Rows = tuple[tuple[int, ...], ...]
 
 
@@ -35,19 +38,21 @@ class Layer:
 
 
 @functools.lru_cache(maxsize=64)
-def _graph(matrix: Rows, constants: tuple[int, ...], fmt: FixedFormat) -> Graph:
-    return solve(matrix, constants, [(fmt.min_mantissa, fmt.max_mantissa)] * len(matrix[0]))
+def _graph(matrix: Rows, constants: tuple[int, ...], fmt: FixedFormat, solver: str) -> Graph:
+    return SOLVERS[solver](matrix, constants, [(fmt.min_mantissa, fmt.max_mantissa)] * len(matrix[0]))
 
 
-def layer_of(node: str, a: Arithmetic, parameters: Mapping[str, Tensor]) -> Layer:
+def layer_of(node: str, a: Arithmetic, parameters: Mapping[str, Tensor], solver: str) -> Layer:
     """The graph of ``cast(W x + b)``.
 
     Args:
         node: Its name, for errors.
         a: Formats and cast modes.
         parameters: Mantissas of ``weight (out, in, ...)``, and perhaps of ``bias`` and ``weight_shift``.
+        solver: A key of :data:`SOLVERS`.
 
     Raises:
+        ToolError: If the solver is not installed.
         UnsupportedError: If there are too many constants.
     """
     weights = [[int(w) for w in row] for row in parameters["weight"].flatten(1).tolist()]
@@ -75,7 +80,7 @@ def layer_of(node: str, a: Arithmetic, parameters: Mapping[str, Tensor]) -> Laye
     rounded = drop > 0 and a.rounding in (Rounding.HALF_EVEN, Rounding.HALF_UP)
     halves = tuple(rounded and drop <= _width(row, b, fmt) for row, b in zip(matrix, biases, strict=True))
     constants = tuple(b + (1 << (drop - 1) if half else 0) for b, half in zip(biases, halves, strict=True))
-    return Layer(_graph(matrix, constants, fmt), frac, halves)
+    return Layer(_graph(matrix, constants, fmt, solver), frac, halves)
 
 
 def _integers(values: Tensor | None, count: int) -> list[int]:

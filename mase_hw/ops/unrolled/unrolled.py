@@ -21,7 +21,7 @@ from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef,
 from mase_hw.ops import linear
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._tensors import format_of, stream_of, tensor_params
-from mase_hw.ops.unrolled._layer import layer_of
+from mase_hw.ops.unrolled._layer import SOLVERS, layer_of
 from mase_hw.ops.unrolled._stages import Stages
 from mase_hw.ops.unrolled._text import context_of
 from mase_hw.steps import Steps
@@ -34,8 +34,9 @@ TEMPLATE = "ops/fixed_unrolled.sv.j2"
 class UnrolledParams:
     """Parameters of an unrolled layer; the module is made for these and takes no others.
 
-    ``LEVELS`` are the additions between two registers (0: none but at the output), ``STAGES`` the registers from input
-    to output, ``ADDER_BITS`` the bits of all adders and ``REGISTER_BITS`` those of the registers before the result.
+    ``SOLVER`` is what found the additions (0: ours, 1: da4ml), ``LEVELS`` are those between two registers (0: none but
+    at the output), ``STAGES`` the registers from input to output, ``ADDER_BITS`` the bits of all adders and
+    ``REGISTER_BITS`` those of the registers before the result.
     """
 
     DATA_IN_0_PRECISION_0: int
@@ -58,6 +59,7 @@ class UnrolledParams:
     DATA_OUT_0_PARALLELISM_DIM_2: int
     ROUNDING: int
     OVERFLOW: int
+    SOLVER: int
     LEVELS: int
     STAGES: int
     ADDER_BITS: int
@@ -110,12 +112,13 @@ def _params(r: Request, shapes: Mapping[str, tuple[int, ...]]) -> UnrolledParams
                 expected=f"{size} lanes",
                 remedy=f"leave out hardware.parallelism.{r.node}.{name}, or fold the layer",
             )
-    stages = Stages(layer_of(r.node, r.arithmetic, r.parameters).graph, r.levels)
+    stages = Stages(layer_of(r.node, r.arithmetic, r.parameters, r.solver).graph, r.levels)
     return UnrolledParams(
         **tensor_params("DATA_IN_0", shapes["data_in_0"], formats["data_in_0"], (sizes["data_in_0"],)),
         **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (sizes["data_out_0"],)),
         ROUNDING=int(r.arithmetic.rounding),
         OVERFLOW=int(r.arithmetic.overflow),
+        SOLVER=list(SOLVERS).index(r.solver),
         LEVELS=r.levels,
         STAGES=stages.count,
         ADDER_BITS=stages.graph.adder_bits,
@@ -137,7 +140,7 @@ def _latency(p: UnrolledParams) -> Latency:
 
 
 def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
-    layer = layer_of(node, _whole(a), a.attributes["parameters"])
+    layer = layer_of(node, _whole(a), a.attributes["parameters"], list(SOLVERS)[p.SOLVER])
     stages = Stages(layer.graph, p.LEVELS)
     found = {"STAGES": stages.count, "ADDER_BITS": layer.graph.adder_bits, "REGISTER_BITS": stages.register_bits}
     if any(getattr(p, name) != value for name, value in found.items()):

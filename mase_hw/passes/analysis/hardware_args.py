@@ -80,6 +80,11 @@ class HardwareArgs(BaseModel):
         "with the layer before; multipliers, bits and the interval are the same, and a layer with one tile of either "
         "kind has only one order",
     )
+    constant_solver: Literal["own", "da4ml"] = Field(
+        default="own",
+        description="what finds the additions of unrolled layers: our own solver, or ``da4ml`` (0.6), where it is "
+        "installed",
+    )
     memory: dict[str, Literal["lut", "block", "ultra"]] = Field(
         default_factory=dict,
         examples=[{"fc1.weight": "lut"}],

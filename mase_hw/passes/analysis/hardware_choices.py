@@ -27,7 +27,8 @@ def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: 
     narrow = False
     if asked == UNROLLED and isinstance(module, Quantized):
         parameters = {name: module.mantissa(name) for name in module.parameter_names}
-        return {"parameters": parameters, "levels": args.adder_levels.get(node.name, ADDER_LEVELS)}
+        levels = args.adder_levels.get(node.name, ADDER_LEVELS)
+        return {"parameters": parameters, "levels": levels, "solver": args.constant_solver}
     if isinstance(module, Quantized) and "weight" in module.parameter_names:
         lowest = module.arithmetic.formats["weight"].min_mantissa
         narrow = bool((module.mantissa("weight") > lowest).all())
