@@ -16,7 +16,7 @@ from mase_hw.ops.unrolled._graph import Graph
 from mase_hw.ops.unrolled._solver import digits, solve
 
 MOST_DIGITS = 16_384
-"""Non-zero digits of a matrix: what takes the solver about a minute."""
+"""Most non-zero digits of the weights of an unrolled layer."""
 SOLVERS = {"own": solve, "da4ml": solve_with_da4ml}
 """What finds the additions, by the names in the configuration."""
 Rows = tuple[tuple[int, ...], ...]
