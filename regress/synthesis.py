@@ -90,6 +90,24 @@ def packed() -> Made:
     return net, data, {"quantize": int8, "hardware": {**config["hardware"], "family": "xc7"}}
 
 
+def every_code() -> Made:
+    """The same with the worst weights and data: the most negative code, the highest, both in turns, and random ones."""
+    net, _, config = packed()
+    lowest, highest = torch.tensor(-1.0), torch.tensor(127 / 128)
+    turns = torch.where((torch.arange(64)[:, None] + torch.arange(64)) % 2 == 0, lowest, highest)
+    chance = torch.rand(64, 64)
+    with torch.no_grad():
+        next(net.parameters()).copy_(turns.where(chance > 0.2, lowest).where(chance < 0.8, highest))
+    rows = [lowest.expand(64), highest.expand(64), turns[0], turns[1]]
+    return net, torch.cat([torch.stack(rows), frames(64)[:4]]), config
+
+
+def chained() -> Made:
+    """The same with a multiplier for each product; sums in chains."""
+    net, data, config = packed()
+    return net, data, {**config, "hardware": {**config["hardware"], "implementation": {"_0": "chain"}}}
+
+
 def unrolled(*sizes: int, bits: int) -> Made:
     """Layers of random weights as shifts and additions, 8 bits in and out, ReLU between them."""
     draw = np.random.default_rng(0)
@@ -121,6 +139,8 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "softmax_64": lambda: softmax(64),
     **{f"{name}_block{target}": partial(block, name) for name in KINDS for target in ("", "_ecp5")},
     "linear_64x64_8x8_packed": packed,
+    "linear_64x64_8x8_packed_every_code": every_code,
+    "linear_64x64_8x8_chain": chained,
     "unrolled_16x16": lambda: unrolled(16, 16, bits=8),
     "unrolled_32x32": lambda: unrolled(32, 32, bits=8),
 }
@@ -136,7 +156,7 @@ def emit(name: str, out: Path) -> mase_hw.Design:
     """Compile one design."""
     torch.manual_seed(0)
     net, data, config = DESIGNS[name]()
-    return mase_hw.compile(net.eval(), data[:1], config, out=out / name, calibration=[data], vectors=data[:2])
+    return mase_hw.compile(net.eval(), data[:1], config, out=out / name, calibration=[data], vectors=data[:4])
 
 
 def measure(name: str, out: Path, replay: bool = False) -> tuple[mase_hw.Design, Report]:

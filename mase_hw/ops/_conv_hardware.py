@@ -85,6 +85,7 @@ class ConvParams:
     SPACING: int
     NARROW: int
     INPUTS_FIRST: int
+    LIFT: int
 
     @property
     def depthwise(self) -> bool:

@@ -181,6 +181,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
                 "lib/fixed_mac_lane.sv",
                 "lib/mac_control.sv",
                 "lib/partial_sums.sv",
+                "lib/fixed_mac_sides.sv",
                 "lib/fixed_mac_array.sv",
                 "lib/window_control.sv",
                 "lib/window_steps.sv",

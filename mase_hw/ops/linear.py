@@ -78,6 +78,7 @@ class LinearParams:
     SPACING: int
     NARROW: int
     INPUTS_FIRST: int
+    LIFT: int
 
     @property
     def rows(self) -> int:
@@ -277,6 +278,7 @@ OPS = (
                 "lib/fixed_mac_lane.sv",
                 "lib/mac_control.sv",
                 "lib/partial_sums.sv",
+                "lib/fixed_mac_sides.sv",
                 "lib/fixed_mac_array.sv",
                 "lib/replay_buffer.sv",
                 "lib/beat_repeat.sv",

@@ -15,6 +15,12 @@
 // then never is negative: no field borrows from the next one. START is added to the
 // sum of each chain and lane besides, which costs nothing here.
 //
+// The most negative weight above a negative one makes an operand that is a bit too wide. With
+// LIFT the weights of all lanes but the last count 2^(B_WIDTH-1) more, and are never negative; a
+// sum starts with 2^(B_WIDTH-1) times the sum of what the activations lack to the highest one,
+// which takes the same from all fields up to a constant, and START makes up for that: START less
+// this constant must have B_WIDTH-1 bits, which then lie below the sum.
+//
 // Whoever instantiates it guarantees that the operand fits into OPERAND_WIDTH bits
 // and each sum of a chain into its field; `mase_hw/ops/products/_multipliers.py` says when.
 // Free running: no enable, no valid.
@@ -29,6 +35,7 @@ module fixed_chain_product #(
     parameter  int CHAIN         = 1,
     parameter  int SPACING       = 17,
     parameter  int START         = 0,
+    parameter  int LIFT          = 0,
     parameter  int OPERAND_WIDTH = 25,
     parameter  int A_WIDTH       = 8,
     parameter  int A_SIGNED      = 1,
@@ -73,6 +80,20 @@ module fixed_chain_product #(
 
   localparam int Chains = (N + CHAIN - 1) / CHAIN;
   localparam int Length = (N + Chains - 1) / Chains;
+  // With LIFT: what all weights but the last lane's count more, the highest activation, what START
+  // is more than the constant, and bits of the sum of what activations lack.
+  localparam int Lifted = (LIFT != 0) ? 1 << (B_WIDTH - 1) : 0;
+  localparam int Highest = (1 << (A_WIDTH - A_SIGNED)) - 1;
+  localparam int Rest = START + (1 << (SPACING - 1)) - Lifted * Length * Highest;
+  localparam int LackW = A_WIDTH + $clog2(Length);
+  if (LIFT < 0 || LIFT > 1 || (LIFT == 1 && (LANES < 2 || B_SIGNED == 0))) begin : g_bad_lift
+    // Refuses LIFT=-1; LIFT=2; LIFT=1; LIFT=1, LANES=2, B_SIGNED=0
+    $fatal(1, "fixed_chain_product: LIFT %0d needs 2 lanes up of signed weights", LIFT);
+  end
+  if (LIFT == 1 && (Rest < 0 || Rest >= Lifted)) begin : g_bad_rest
+    // Refuses LIFT=1, LANES=2, OPERAND_WIDTH=33; takes LIFT=1, LANES=2, SPACING=15, START=-128
+    $fatal(1, "fixed_chain_product: START %0d is %0d more than LIFT allows", START, Rest);
+  end
   // What a chain gives: no more than a field where there are any.
   localparam int WholeW = PWidth + $clog2(Length) + Grow;
   localparam int LastW = (LANES > 1 && SPACING < WholeW) ? SPACING : WholeW;
@@ -108,7 +129,35 @@ module fixed_chain_product #(
 
     // A shorter chain starts later: all end together.
     for (genvar i = 0; i <= Length; i++) begin : g_place
-      if (i <= Length - Count) begin : g_start
+      if (i == Length - Count && LIFT != 0) begin : g_lifted
+        // The sum waits as long as the operands and the product that it meets.
+        logic [A_WIDTH-1:0]            below;
+        logic [  LackW-1:0]            lack;
+        logic [        i:0][LackW-1:0] lack_q;
+        logic [   SumW-1:0]            start;
+        always_comb begin
+          below = '0;
+          lack  = LackW'(Highest * (Length - Count));
+          for (int n = First; n < First + Count; n++) begin
+            // The highest less the activation: all bits inverted, but not the sign.
+            below = ~a[n];
+            if (A_SIGNED != 0) below[A_WIDTH-1] = a[n][A_WIDTH-1];
+            lack = lack + LackW'(below);
+          end
+        end
+        if (i == 0) begin : g_next
+          always_ff @(posedge clk) lack_q <= lack;
+        end else begin : g_late
+          always_ff @(posedge clk) lack_q <= {lack_q[i-1:0], lack};
+        end
+        always_comb begin
+          start = SumW'(START) << ((LANES - 1) * SPACING);
+          for (int l = 0; l < LANES - 1; l++) begin
+            start[l*SPACING+:SPACING] = SPACING'({lack_q[i], (B_WIDTH - 1)'(Rest)});
+          end
+        end
+        assign sum[i] = start;
+      end else if (i <= Length - Count) begin : g_start
         assign sum[i] = first_sum();
       end else begin : g_product
         localparam int At = First + i - 1 - (Length - Count);
@@ -151,13 +200,23 @@ module fixed_chain_product #(
         end
         logic signed [OpW-1:0] operand;
         logic signed [OpW-1:0] operand_q;
+        // The other lanes with what lifts those below, then the first: for two lanes that is one
+        // adder, which blocks have, and the registers of the first are theirs, too.
+        logic signed [OpW-1:0] others;
         always_comb begin
-          operand = (B_SIGNED != 0) ? OpW'(signed'(late[0])) : OpW'(signed'({1'b0, late[0]}));
-          for (int l = 1; l < LANES; l++) begin
-            operand = operand + (((B_SIGNED != 0) ? OpW'(signed'(late[l])) :
-                                  OpW'(signed'({1'b0, late[l]}))) <<< (l * SPACING));
+          others = '0;
+          if (LANES > 1) begin
+            others = ((B_SIGNED != 0) ? OpW'(signed'(late[LANES-1])) :
+                      OpW'(signed'({1'b0, late[LANES-1]}))) <<< ((LANES - 1) * SPACING);
+            for (int l = 0; l < LANES - 1; l++) others |= OpW'(Lifted) << (l * SPACING);
+          end
+          for (int l = 1; l < LANES - 1; l++) begin
+            others = others + (((B_SIGNED != 0) ? OpW'(signed'(late[l])) :
+                                OpW'(signed'({1'b0, late[l]}))) <<< (l * SPACING));
           end
         end
+        assign operand = ((B_SIGNED != 0) ? OpW'(signed'(late[0])) :
+                          OpW'(signed'({1'b0, late[0]}))) + others;
         always_ff @(posedge clk) operand_q <= operand;
         assign w = ProductW'(operand_q);
 
@@ -181,6 +240,7 @@ module fixed_chain_product #(
           !sum[Length][l*SPACING+SPACING-1], sum[Length][l*SPACING+SPACING-2:l*SPACING]
         };
         assign part[l][c] = LastW'(field);
+        unread u_unread (.unused(&field));
       end
     end
   end

@@ -5,7 +5,8 @@
 // Without CHAIN each lane has multipliers of its own and a tree of adders. With it the sums
 // of up to CHAIN products run through the multipliers, and PACKED lanes in a row share them;
 // their vectors `a` must be the same. SPACING is the width of a lane's field, and START is
-// what each chain and lane starts with (fixed_chain_product). Free running: no enable, no valid.
+// what each chain and lane starts with, LIFT for weights that may be the most negative, and OPERAND
+// the bits of a shared operand (fixed_chain_product). Free running: no enable, no valid.
 //
 // Latency:    2 + $clog2(N) cycles, or with CHAIN that of fixed_chain_product.
 // Throughput: 1 dot product per lane and cycle.
@@ -17,6 +18,8 @@ module fixed_dot_products #(
     parameter  int CHAIN    = 0,
     parameter  int SPACING  = 17,
     parameter  int START    = 0,
+    parameter  int LIFT     = 0,
+    parameter  int OPERAND  = 25,
     parameter  int A_WIDTH  = 8,
     parameter  int A_SIGNED = 1,
     parameter  int B_WIDTH  = 8,
@@ -48,15 +51,17 @@ module fixed_dot_products #(
     for (genvar o = 0; o < LANES; o += PACKED) begin : g_dot
       localparam int Together = (LANES - o < PACKED) ? LANES - o : PACKED;
       fixed_chain_product #(
-          .N       (N),
-          .LANES   (Together),
-          .CHAIN   (CHAIN),
-          .SPACING (SPACING),
-          .START   (START),
-          .A_WIDTH (A_WIDTH),
-          .A_SIGNED(A_SIGNED),
-          .B_WIDTH (B_WIDTH),
-          .B_SIGNED(B_SIGNED)
+          .N            (N),
+          .LANES        (Together),
+          .CHAIN        (CHAIN),
+          .SPACING      (SPACING),
+          .START        (START),
+          .LIFT         ((Together > 1) ? LIFT : 0),
+          .OPERAND_WIDTH(OPERAND),
+          .A_WIDTH      (A_WIDTH),
+          .A_SIGNED     (A_SIGNED),
+          .B_WIDTH      (B_WIDTH),
+          .B_SIGNED     (B_SIGNED)
       ) u_dot (
           .clk     (clk),
           .a       (a[o]),

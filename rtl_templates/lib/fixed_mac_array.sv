@@ -17,8 +17,8 @@
 // output FIFO is reserved for it (a credit), so the FIFO cannot overflow; it is deep enough never
 // to throttle by itself. HELD results fit it at least, where the reader takes them less evenly.
 //
-// PACKED, CHAIN and SPACING say how products are added (fixed_dot_products). NARROW says that
-// the most negative weight does not occur, so that more fits into a field.
+// PACKED, CHAIN, SPACING and LIFT say how products are added (fixed_dot_products). NARROW says
+// that the most negative weight does not occur, so that more fits into a field.
 //
 // Latency:    3 + D cycles from the last issue of a run to its valid output, counting both, where
 //             D is that of fixed_dot_products; one more with HAS_SHIFT.
@@ -51,7 +51,8 @@ module fixed_mac_array #(
     parameter int PACKED      = 1,
     parameter int CHAIN       = 0,
     parameter int SPACING     = 17,
-    parameter int NARROW      = 0
+    parameter int NARROW      = 0,
+    parameter int LIFT        = 0
 ) (
     input  logic                                           clk,
     input  logic                                           rst,
@@ -85,22 +86,11 @@ module fixed_mac_array #(
   begin : g_bad_bias
     // Refuses HAS_BIAS=-1; HAS_BIAS=2; BIAS_WIDTH=0; BIAS_SIGNED=-1; BIAS_SIGNED=2; takes
     // BIAS_WIDTH=1
-    $fatal(
-        1,
-        "fixed_mac_array: HAS_BIAS %0d, BIAS_SIGNED %0d must be 0 or 1, BIAS_WIDTH %0d at least 1",
-        HAS_BIAS,
-        BIAS_SIGNED,
-        BIAS_WIDTH
-    );
+    $fatal(1, "fixed_mac_array: flags of the bias are 0 or 1, BIAS_WIDTH %0d 1 up", BIAS_WIDTH);
   end
   if (HAS_SHIFT < 0 || HAS_SHIFT > 1 || SHIFT_WIDTH < 1 || SHIFT_WIDTH > 6) begin : g_bad_shift
     // Refuses HAS_SHIFT=-1; HAS_SHIFT=2; SHIFT_WIDTH=0; SHIFT_WIDTH=7; takes SHIFT_WIDTH=6
-    $fatal(
-        1,
-        "fixed_mac_array: HAS_SHIFT %0d must be 0 or 1, SHIFT_WIDTH %0d must be 1 to 6",
-        HAS_SHIFT,
-        SHIFT_WIDTH
-    );
+    $fatal(1, "fixed_mac_array: HAS_SHIFT %0d is 0 or 1, SHIFT_WIDTH 1 to 6", HAS_SHIFT);
   end
 
   // ---- Pipeline.
@@ -128,20 +118,16 @@ module fixed_mac_array #(
   localparam int InitW = BIAS_WIDTH + ((BIAS_SIGNED != 0) ? 0 : 1) + BiasShift;
 
   // ---- Rounding adds half an output LSB: sums start with it instead of being rounded at the end
-  // (fixed_mac_lane). It is added to the bias, or chains share it out; where they cannot, sums are
-  // rounded at the end. Sums of products of two signed numbers leave room for it.
+  // (fixed_mac_lane). It is added to the bias, or chains share it out, but for what meets no bit of
+  // the bias; where they cannot, sums are rounded at the end. Sums of signed products have room.
   localparam int Drop = AccFrac - OUT_FRAC;
   localparam int PlainW = ProductW + $clog2(N) + DotShift + MaxShift + $clog2(RUN);
-  localparam bit CanHalf = ROUNDING <= 1 && Drop > 0 && Drop < PlainW - 1;
+  localparam bit CanHalf = ROUNDING <= 1 && Drop > 0 && Drop < PlainW - 1 && Drop < 62;
   localparam int Starts = RUN * Chains;  // chains of a run
-  localparam int HalfBit = Drop - 1 - DotShift;  // of a dot product
-  localparam int Share = (HalfBit >= 0 && HalfBit < ProductW - 2 && HalfBit < 31) ?
-                         (1 << HalfBit) / Starts : 0;
-  localparam bit Shared = CanHalf && CHAIN > 0 && HAS_SHIFT == 0 && SHORTEST == RUN && Share > 0 &&
-                          Share * Starts == (1 << HalfBit);
+  localparam longint HalfBit = CanHalf ? 64'sd1 <<< (Drop - 1) : 0;
 
-  // ---- Fields of lanes that share multipliers. The extremes of a chain's sum, and what it starts
-  // with: a share of the half, or nothing, or one less, after which the highest sum still fits.
+  // ---- Fields of lanes that share multipliers: the extremes of a chain's sum, and what it may
+  // start with, so that the sum fits, and shifts or short runs do not change what all chains add.
   localparam longint ActLow = (A_SIGNED != 0) ? -(64'sd1 <<< (A_WIDTH - 1)) : 0;
   localparam longint ActHigh = (64'sd1 <<< (A_WIDTH - ((A_SIGNED != 0) ? 1 : 0))) - 1;
   localparam longint WeightHigh = (64'sd1 <<< (B_WIDTH - ((B_SIGNED != 0) ? 1 : 0))) - 1;
@@ -151,20 +137,44 @@ module fixed_mac_array #(
   localparam longint Low = longint'(Links) * ((ActLow * WeightHigh < ActHigh * WeightLow) ?
                                      ActLow * WeightHigh : ActHigh * WeightLow);
   localparam longint FieldHigh = (64'sd1 <<< (SPACING - 1)) - 1;
-  localparam bit ShareFits = PACKED == 1 || High + longint'(Share) <= FieldHigh;
-  localparam int Start = (Shared && ShareFits) ? Share :
-                         (PACKED == 1 || High <= FieldHigh) ? 0 : -1;
-  localparam bit Half = CanHalf && (CHAIN == 0 || Start > 0 || HAS_BIAS == 0);
-  if (PACKED > 1 && (High + longint'(Start) > FieldHigh || Low + longint'(Start) < -FieldHigh - 1))
-  begin : g_bad_spacing
-    // Refuses PACKED=2, CHAIN=1, SPACING=14
+  localparam longint Room = (64'sd1 <<< ((ProductW > 32) ? 30 : ProductW - 2)) - 1;
+  localparam longint Above = (PACKED > 1 && FieldHigh - High < Room) ? FieldHigh - High : Room;
+  localparam longint Rest = (64'sd1 <<< (B_WIDTH - 1)) - 1;  // fixed_chain_product
+  localparam longint StartLow = (LIFT == 0 && Above >= 0) ? 0 : -FieldHigh - 1 -
+                                ((LIFT != 0) ? longint'(Links) * ActHigh * (-Rest - 1) : Low);
+  localparam longint StartHigh = (CHAIN == 0 || HAS_SHIFT != 0 || SHORTEST != RUN) ? StartLow :
+                                 (LIFT != 0 && StartLow + Rest < Above) ? StartLow + Rest : Above;
+
+  // From the lowest, bit by bit, so that what is left of `half` after all chains has no low bits.
+  function automatic longint start_of(longint half);
+    longint bits;
+    start_of = StartLow;
+    for (int b = 0; b < 31; b++) begin
+      bits = half - ((longint'(Starts) * start_of) <<< DotShift);
+      if (bits[(DotShift+$clog2(Starts&-Starts)+b)%64] && start_of + (64'sd1 <<< b) <= StartHigh)
+        start_of = start_of + (64'sd1 <<< b);
+    end
+  endfunction
+
+  localparam longint ForHalf = start_of(HalfBit);
+  localparam longint Left = HalfBit - ((longint'(Starts) * ForHalf) <<< DotShift);
+  localparam bit Half = CanHalf && (CHAIN == 0 || HAS_BIAS == 0 || LIFT != 0 ||
+      ((Left >>> BiasShift) & ((64'sd1 <<< (BIAS_WIDTH - ((BIAS_SIGNED != 0) ? 1 : 0))) - 1)) == 0);
+  localparam longint ForNone = (StartLow == 0) ? 0 : start_of(0);
+  localparam int Start = int'((CHAIN == 0) ? 0 : Half ? ForHalf : ForNone);
+  localparam int ChainW = ProductW + $clog2(Links);
+  if (PACKED > 1 && (High + longint'(Start) > FieldHigh || Low + longint'(Start) < -FieldHigh - 1 ||
+      (LIFT != 0 && SPACING > ChainW))) begin : g_bad_spacing
+    // Refuses PACKED=2, CHAIN=1, SPACING=14; PACKED=2, CHAIN=1, LIFT=1; takes PACKED=2, CHAIN=1,
+    // LIFT=1, SPACING=16
     $fatal(1, "fixed_mac_array: sums %0d to %0d do not fit SPACING %0d", Low, High, SPACING);
   end
-  if (NARROW < 0 || NARROW > 1 || SPACING < 1) begin : g_bad_narrow
-    // Refuses NARROW=-1; NARROW=2; SPACING=0; takes SPACING=1
-    $fatal(1, "fixed_mac_array: NARROW %0d must be 0 or 1, SPACING %0d 1 up", NARROW, SPACING);
+  if (NARROW < 0 || NARROW > 1 || LIFT < 0 || LIFT > 1 || LIFT > CHAIN || SPACING < 1)
+  begin : g_bad_narrow
+    // Refuses NARROW=-1; NARROW=2; LIFT=-1; LIFT=2; LIFT=1; SPACING=0; takes SPACING=1
+    $fatal(1, "fixed_mac_array: NARROW %0d, LIFT %0d, SPACING %0d", NARROW, LIFT, SPACING);
   end
-  if (Start < 0 && (HAS_SHIFT != 0 || SHORTEST != RUN)) begin : g_bad_start
+  if (Start != 0 && (HAS_SHIFT != 0 || SHORTEST != RUN)) begin : g_bad_start
     // Refuses PACKED=2, CHAIN=1, SPACING=15, HAS_SHIFT=1
     $fatal(1, "fixed_mac_array: with shifts or short runs SPACING %0d is too small", SPACING);
   end
@@ -174,10 +184,18 @@ module fixed_mac_array #(
   localparam int TermW = DotW + DotShift + MaxShift;
   localparam int SumW = TermW + $clog2(RUN);
   localparam int Widest = (InitW > SumW) ? InitW : SumW;
-  localparam int AccW = ((HAS_BIAS != 0) ? Widest + 1 : SumW) + (Half ? AnyUnsigned : 0);
+  localparam int PlainAccW = ((HAS_BIAS != 0) ? Widest + 1 : SumW) + (Half ? AnyUnsigned : 0);
+  // Chains have their extremes at hand: often a bit less.
+  localparam longint Most = (longint'(Starts) * ((High > -Low) ? High : -Low)) <<< DotShift;
+  localparam longint Bound = Most + 2 * HalfBit + ((HAS_BIAS != 0) ? 64'sd1 <<< (InitW - 1) : 0);
+  localparam int TightW = (TermW > $clog2(Bound + 1) + 1) ? TermW : $clog2(Bound + 1) + 1;
+  localparam int AccW = (CHAIN > 0 && HAS_SHIFT == 0 && PlainAccW < 60 && TightW < PlainAccW) ?
+                        TightW : PlainAccW;
+  localparam int OperandW = B_WIDTH + (PACKED - 1) * SPACING +
+                            ((B_SIGNED != 0 && (NARROW != 0 || LIFT != 0)) ? 0 : 1);
   // What of the half the chains have not, and what they have too much.
-  localparam logic [AccW-1:0] AllHalf = Half ? AccW'(1) << ((Drop > 0) ? Drop - 1 : 0) : '0;
-  localparam logic [AccW-1:0] InitHalf = AllHalf - (AccW'(Start * Starts) << DotShift);
+  localparam longint Offset = (Half ? HalfBit : 0) -
+                              ((longint'(Start) * longint'(Starts)) <<< DotShift);
 
   // ---- Issue: all operands and, for the last issue of a run, a FIFO slot.
   logic first_q;
@@ -229,56 +247,33 @@ module fixed_mac_array #(
     last_pipe_q  <= {last_pipe_q[TermLatency-2:0], last};
   end
 
-  // ---- Bias beside the terms.
+  // ---- Bias and shifts beside the terms, those of each issue where sums take turns; without them their valids are not read.
   logic [LANES-1:0][AccW-1:0] init;
-
-  if (HAS_BIAS == 0) begin : g_no_bias
-    unread u_unread (.unused(&{bias, bias_valid}));
-    assign init = {LANES{InitHalf}};
-  end else begin : g_bias
-    logic [LANES-1:0][BIAS_WIDTH-1:0] bias_q;
-    if (Gap >= TermLatency) begin : g_hold
-      // The next bias comes no sooner than this one is used: one register does.
-      always_ff @(posedge clk) begin
-        if (issue && first_q) begin
-          bias_q <= bias;
-        end
-      end
-    end else begin : g_delay
-      logic [TermLatency-1:0][LANES-1:0][BIAS_WIDTH-1:0] pipe_q;
-      always_ff @(posedge clk) begin
-        pipe_q <= {pipe_q[TermLatency-2:0], bias};
-      end
-      assign bias_q = pipe_q[TermLatency-1];
-    end
-    for (genvar o = 0; o < LANES; o++) begin : g_lane
-      logic signed [AccW-1:0] extended;
-      if (BIAS_SIGNED != 0) begin : g_signed
-        assign extended = AccW'(signed'(bias_q[o]));
-      end else begin : g_unsigned
-        assign extended = AccW'(signed'({1'b0, bias_q[o]}));
-      end
-      assign init[o] = (extended <<< BiasShift) + signed'(InitHalf);
-    end
-  end
-
-  // ---- Shifts beside the dot products: one beat serves all issues of a sum that takes no turns.
   logic [LANES-1:0][SHIFT_WIDTH-1:0] term_shift;
 
-  if (HAS_SHIFT == 0) begin : g_no_shift
-    unread u_unread (.unused(&{shift, shift_valid}));
-    assign term_shift = '0;
-  end else begin : g_shift
-    logic [LANES-1:0][SHIFT_WIDTH-1:0] run_q;
-    logic [DotLatency-1:0][LANES-1:0][SHIFT_WIDTH-1:0] pipe_q;
-    always_ff @(posedge clk) begin
-      if (issue && first_q) begin
-        run_q <= shift;
-      end
-      pipe_q <= {pipe_q[DotLatency-2:0], (first_q || SUMS > 1) ? shift : run_q};
-    end
-    assign term_shift = pipe_q[DotLatency-1];
-  end
+  unread u_unread_sides (.unused(bias_valid && shift_valid));
+
+  fixed_mac_sides #(
+      .LANES      (LANES),
+      .DELAY      (TermLatency),
+      .GAP        (Gap),
+      .HAS_BIAS   (HAS_BIAS),
+      .BIAS_WIDTH (BIAS_WIDTH),
+      .BIAS_SHIFT (BiasShift),
+      .BIAS_SIGNED(BIAS_SIGNED),
+      .HAS_SHIFT  (HAS_SHIFT),
+      .SHIFT_WIDTH(SHIFT_WIDTH),
+      .ACC_WIDTH  (AccW),
+      .OFFSET     (Offset)
+  ) u_sides (
+      .clk       (clk),
+      .issue     (issue),
+      .first     (first_q || SUMS > 1),
+      .bias      (bias),
+      .shift     (shift),
+      .init      (init),
+      .term_shift(term_shift)
+  );
 
   // ---- The dot products, and for each lane an accumulator and a cast.
   logic [LANES-1:0][     DotW-1:0] dots;
@@ -305,6 +300,8 @@ module fixed_mac_array #(
       .CHAIN   (CHAIN),
       .SPACING (SPACING),
       .START   (Start),
+      .LIFT    (LIFT),
+      .OPERAND (OperandW),
       .A_WIDTH (A_WIDTH),
       .A_SIGNED(A_SIGNED),
       .B_WIDTH (B_WIDTH),

@@ -12,17 +12,15 @@
 // po * PI + pi; tiles: input channels of the group fastest, then kernel column, kernel row, output
 // channels). With UNROLL, given by WEIGHT_PARALLELISM_DIM_1 and _2 equal to the kernel, all
 // elements of the window come in one beat (weight lane (po * K + kernel position) * PI + pi).
-// Biases, shifts, PACKED (output lanes that share multipliers), CHAIN, SPACING and NARROW are as
-// in fixed_mac_array. Pad lanes of input and weights must be zero.
+// Biases, shifts and the last parameters are as in fixed_mac_array. Pad lanes of input and weights
+// must be zero.
 //
 // With INPUTS_FIRST (a kernel of one element, no stride, no padding, no groups) there is no line
 // buffer: every beat is used for all output channels as it comes, and the partial sums are kept,
 // as in fixed_linear; weight tiles then have the output channels fastest.
 //
-// Groups: lanes of input and output divide the channels of a group. Depthwise
-// (GROUPS = channels in = channels out): as many lanes out as in, one multiplier
-// per lane and window element.
-//
+// Groups: lanes of input and output divide the channels of a group. Depthwise (GROUPS = channels
+// in and out): as many lanes out as in, one multiplier per lane and window element.
 // Line buffer: LINE_BUFFER_DEPTH beats without UNROLL; LINE_BUFFER_DEPTH rows with.
 //
 // Latency:    from the last beat that a window needs to its first result, both included:
@@ -95,6 +93,7 @@ module fixed_conv2d #(
     parameter int SPACING = 17,
     parameter int NARROW = 0,
     parameter int INPUTS_FIRST = 0,
+    parameter int LIFT = 0,
 
     localparam int PI = DATA_IN_0_PARALLELISM_DIM_0,
     localparam int PO = DATA_OUT_0_PARALLELISM_DIM_0,
@@ -353,7 +352,8 @@ module fixed_conv2d #(
       .PACKED     (PACKED),
       .CHAIN      (CHAIN),
       .SPACING    (SPACING),
-      .NARROW     (NARROW)
+      .NARROW     (NARROW),
+      .LIFT       (LIFT)
   ) u_mac (
       .clk         (clk),
       .rst         (rst),

@@ -19,7 +19,7 @@
 //
 // The products, sums and casts are those of fixed_mac_array: PACKED output lanes share
 // a multiplier, and up to CHAIN products are added in the multipliers. With NARROW the
-// most negative weight must not occur.
+// most negative weight must not occur; LIFT makes room for it where it does.
 //
 // Latency:    first input beat accepted in t, first output beat valid in
 //               t + IT + 3 + D   for OT > 1,
@@ -76,6 +76,7 @@ module fixed_linear #(
     parameter int SPACING                        = 17,
     parameter int NARROW                         = 0,
     parameter int INPUTS_FIRST                   = 0,
+    parameter int LIFT                           = 0,
 
     localparam int PI = DATA_IN_0_PARALLELISM_DIM_0,
     localparam int PO = DATA_OUT_0_PARALLELISM_DIM_0,
@@ -244,7 +245,8 @@ module fixed_linear #(
       .PACKED     (PACKED),
       .CHAIN      (CHAIN),
       .SPACING    (SPACING),
-      .NARROW     (NARROW)
+      .NARROW     (NARROW),
+      .LIFT       (LIFT)
   ) u_mac (
       .clk         (clk),
       .rst         (rst),

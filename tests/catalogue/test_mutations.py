@@ -43,6 +43,7 @@ class Mutation:
 
 RANDOM = Stalls.random(0.2, 0.7)
 CAST, ARRAY, CONTROL = "lib/fixed_cast_unit.sv", "lib/fixed_mac_array.sv", "lib/mac_control.sv"
+CHAIN, SIDES = "lib/fixed_chain_product.sv", "lib/fixed_mac_sides.sv"
 
 WRONG = {
     "half_even rounds ties to odd": Mutation(
@@ -94,6 +95,26 @@ WRONG = {
         "lib/fixed_dot_product.sv",
         (("a_ext = PWidth'(signed'({1'b0, a_q[i]}))", "a_ext = PWidth'(signed'(a_q[i]))"),),
     ),
+    "sums of a chain start one too low": Mutation(
+        "linear-chain_ties", ARRAY, ((".START   (Start),", ".START   ((Start > 0) ? Start - 1 : Start),"),)
+    ),
+    "sums of shared multipliers start one too low": Mutation(
+        "linear-packed_ties", ARRAY, ((".START   (Start),", ".START   ((Start > 0) ? Start - 1 : Start),"),)
+    ),
+    "sums of lifted weights start one too high": Mutation(
+        "linear-packed_lifted_four", ARRAY, ((".START   (Start),", ".START   (Start + LIFT),"),)
+    ),
+    "a shorter chain lacks no more than a long one": Mutation(
+        "linear-packed_every_code", CHAIN, (("LackW'(Highest * (Length - Count))", "LackW'(0)"),)
+    ),
+    "only the last activation of a chain lacks": Mutation(
+        "linear-packed_lifted", CHAIN, (("lack = lack + LackW'(below);", "lack = LackW'(below);"),)
+    ),
+    "the weights above the last are lifted, too": Mutation(
+        "linear-packed_lifted",
+        CHAIN,
+        (("others |= OpW'(Lifted) << (l * SPACING)", "others += OpW'(Lifted) << ((l + 1) * SPACING)"),),
+    ),
     "weight lanes are pi * PO + po": Mutation(
         "linear-even_fold",
         "lib/fixed_dot_products.sv",
@@ -111,17 +132,17 @@ WRONG = {
     ),
     "bias of the wrong tile": Mutation(
         "linear-one_tile",
-        ARRAY,
-        (("assign bias_q = pipe_q[TermLatency-1];", "assign bias_q = pipe_q[TermLatency-2];"),),
+        SIDES,
+        (("assign bias_q = pipe_q[DELAY-1];", "assign bias_q = pipe_q[DELAY-2];"),),
     ),
     "weight shift of the next run": Mutation(
         "linear-per_channel",
-        ARRAY,
-        (("assign term_shift = pipe_q[DotLatency-1];", "assign term_shift = run_q | (pipe_q[DotLatency-1] & '0);"),),
+        SIDES,
+        (("assign term_shift = pipe_q[DELAY-2];", "assign term_shift = run_q | (pipe_q[DELAY-2] & '0);"),),
     ),
     "weight shift of the first tile only": Mutation(
         "linear-per_channel",
-        ARRAY,
+        SIDES,
         (("? shift : run_q}", "? shift : (run_q & '0)}"),),
     ),
     "partial sums of another turn": Mutation(

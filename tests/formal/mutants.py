@@ -198,10 +198,15 @@ MUTANTS: dict[str, Mutant] = {
         mac(N=1, RUN=2), "p_result", "(in_first ? init : so_far)", "init", 9, "fixed_accumulator"
     ),
     "mac_adds_the_bias_of_the_run_before": of(
-        mac(N=1, RUN=1, HAS_BIAS=1), "p_result", "bias_q = pipe_q[TermLatency-1];", "bias_q = pipe_q[0];", 9
+        mac(N=1, RUN=1, HAS_BIAS=1),
+        "p_result",
+        "bias_q = pipe_q[DELAY-1];",
+        "bias_q = pipe_q[0];",
+        9,
+        "fixed_mac_sides",
     ),
     "mac_shifts_the_first_term_only": of(
-        mac(N=1, RUN=2, HAS_SHIFT=1), "p_result", "? shift : run_q}", "? shift : '0}", 10
+        mac(N=1, RUN=2, HAS_SHIFT=1), "p_result", "? shift : run_q}", "? shift : '0}", 10, "fixed_mac_sides"
     ),
     "mac_keeps_the_last_result": of(PLAIN, "p_offer", "count != '0;", "count > CountW'(1);", 8, "stream_fifo"),
     "mac_has_a_fifo_too_short": of(

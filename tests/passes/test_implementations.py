@@ -80,6 +80,30 @@ def test_refused(tmp_path: Path, hardware: dict[str, Any], kind: type[Exception]
     assert field in str(caught.value) and not (tmp_path / "b").exists()
 
 
+@pytest.mark.parametrize(("family", "lift"), [("xc7", 1), ("xcup", 0)])
+def test_the_most_negative_weight(tmp_path: Path, family: str, lift: int) -> None:
+    """It takes no block more: where operands have 25 bits weights are lifted, where they have 27 they need not be."""
+    net = nn.Sequential(nn.Linear(8, 4))
+    with torch.no_grad():
+        net[0].weight[:2, :6] = -0.5 / 0.9
+    design = compiled(tmp_path / "b", {"family": family}, net)
+    (layer,) = (entry for entry in design.manifest["instances"] if entry["module"] == "fixed_linear")
+    found = {name: layer["parameters"][name] for name in ("PACKED", "CHAIN", "SPACING", "NARROW", "LIFT")}
+    assert found == {"PACKED": 2, "CHAIN": 4, "SPACING": 17, "NARROW": 0, "LIFT": lift}
+    assert layer["multipliers"] == 16 and design.simulate().passed
+
+
+def test_filters_of_one_channel_share(tmp_path: Path) -> None:
+    """Two filters for every channel: no depthwise convolution, and two lanes have one activation."""
+    net = nn.Sequential(nn.Conv2d(2, 4, 2, groups=2))
+    data = torch.rand(2, 2, 3, 3)
+    lanes = {"parallelism": {"_0": {"data_in_0": 1, "data_out_0": 2}}}
+    config = {"hardware": {**lanes, "implementation": {"_0": "packed"}, "family": "xc7"}}
+    design = mase_hw.compile(net.eval(), data[:1], config, out=tmp_path / "b", calibration=[data], vectors=data)
+    (layer,) = (entry for entry in design.manifest["instances"] if entry["module"] == "fixed_conv2d")
+    assert layer["parameters"]["PACKED"] == 2 and layer["multipliers"] == 1 and design.simulate().passed
+
+
 def test_depthwise_shares_nothing(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4))
     data = torch.rand(2, 4, 5, 5)

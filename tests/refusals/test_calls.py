@@ -116,6 +116,26 @@ def test_calibration(data: Any, says: tuple[str, ...], tmp_path: Path) -> None:
     refuses(MaseHwError, says, tmp_path, calibration=data)
 
 
+def depthwise() -> nn.Module:
+    """Every channel with a kernel of its own."""
+    return nn.Sequential(nn.Unflatten(1, (2, 3)), nn.Conv1d(2, 2, 2, groups=2), nn.Flatten())
+
+
+@pytest.mark.parametrize(
+    ("make", "config", "says"),
+    [
+        (MLP, {"family": "ecp5", "implementation": {"fc1": "packed"}}, ("blocks of ecp5", "'tree'")),
+        (MLP, {"family": "gowin", "implementation": {"fc2": "chain"}}, ("blocks of gowin", "'tree'")),
+        (MLP, {"family": "xc7", "implementation": {"act": "packed"}}, ("a node without several",)),
+        (depthwise, {"family": "xcup", "implementation": {"_1": "packed"}}, ("share an activation", "'chain'")),
+        (depthwise, {"family": "ice40", "implementation": {"_1": "packed"}}, ("blocks of ice40", "'tree'")),
+    ],
+)
+def test_multipliers(make: Any, config: dict[str, Any], says: tuple[str, ...], tmp_path: Path) -> None:
+    """What cannot be, and where nothing is to be chosen: with the reason and the nearest choice."""
+    refuses(MaseHwError, says, tmp_path, model=seeded(make), config={"hardware": config})
+
+
 @pytest.mark.parametrize(
     ("out", "says"),
     [

@@ -34,9 +34,13 @@ ASKED = {
     "conv_4x8_4x4": 16,
     "digits_mlp": 104,
     "linear_64x64_8x8_packed": 32,
+    "linear_64x64_8x8_packed_every_code": 32,
+    "linear_64x64_8x8_chain": 64,
     "unrolled_16x16": 0,
     "unrolled_32x32": 0,
 }
+REPLAYED = tuple(name for name in ASKED if "64x64" in name)
+"""Sums in chains: Yosys takes the registers between the products into the blocks, so their netlists are simulated."""
 BLOCKS = [f"{kind}_block{target}" for kind in ("vit", "causal", "llama") for target in ("", "_ecp5")]
 """One of each kind of a transformer, of width 16 with one multiplier a product, for both targets."""
 
@@ -49,9 +53,10 @@ QUICK = ("linear_16x8_1x1",)
 def test_counts(name: str, root: Path, tmp_path: Path) -> None:
     script = regression(root)
     assert script.DESIGNS.keys() == {*ASKED, *BLOCKS, "softmax_64", "digits_mlp_ecp5"}
-    design, report = script.measure(name, tmp_path)
+    design, report = script.measure(name, tmp_path, replay=name in REPLAYED)
     found = script.figures(design, report)
     assert found["dsp"] == found["multipliers"] == ASKED[name]
+    assert name not in REPLAYED or (report.replay is not None and report.replay["mismatches"] == 0)
     # A gain is recorded as well, else it can be lost again without anybody noticing.
     assert found == json.loads(script.BASELINE.read_text())[name], "regress/synthesis.py --update records it"
     assert not [warning for warning in report.warnings if "DSP" in warning or "nothing is left" in warning]

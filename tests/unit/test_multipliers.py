@@ -35,27 +35,61 @@ def test_every_product_of_two_lanes() -> None:
         assert (field == low * x).all() and (product >> spacing == high * x).all()
 
 
+def test_every_product_of_two_lanes_with_every_weight() -> None:
+    """The lower weight is lifted by 128, and the sum starts with 128 times what the activation lacks to 127."""
+    spacing = choose(request(S8, S8), 2, 4).spacing
+    low, high = np.meshgrid(np.arange(-128, 128), np.arange(-128, 128))
+    operand = (high << spacing) + low + 128
+    assert operand.min() >= -(2**24) and operand.max() < 2**24
+    for x in range(-128, 128):
+        product = operand * x + 128 * (127 - x)
+        # The field begins with 128 * 127, its middle for this one product.
+        field = (product & ((1 << spacing) - 1)) - 128 * 127
+        assert (field == low * x).all() and (product >> spacing == high * x).all()
+
+
 CASES = [
     (S8, S8, 2, 8, True, Multiplication(2, 4, 17, True)),
-    (S8, S8, 2, 8, False, Multiplication(2, 2, 16, False)),  # 128 * 128 twice: one more than half a field of 16 bits
+    (S8, S8, 2, 8, False, Multiplication(2, 4, 17, False, lift=True)),
     (U8, S8, 2, 8, True, Multiplication(2, 2, 17, True)),
     (S4, S4, 4, 8, True, Multiplication(4, 1, 7, True)),
-    (S4, S4, 3, 8, False, Multiplication(3, 4, 10, False)),
+    (U8, S8, 2, 8, False, Multiplication(2, 2, 17, False, lift=True)),
+    (S4, S4, 3, 8, False, Multiplication(3, 4, 9, False)),
+    (S4, S4, 4, 8, False, Multiplication(4, 1, 7, False, lift=True)),
+    (S8, S4, 3, 8, False, Multiplication(2, 4, 13, False)),  # three fields of 11 bits and 4 more are 26
+]
+WIDER = [
+    (S8, S8, 2, 8, False, Multiplication(2, 4, 17, False)),
+    (U8, S8, 2, 8, False, Multiplication(2, 4, 18, False)),
+    (S8, S4, 3, 8, False, Multiplication(3, 1, 11, False)),
+    (S4, S4, 4, 8, False, Multiplication(4, 1, 7, False)),
 ]
 
 
-@pytest.mark.parametrize(("act", "weight", "lanes", "products", "narrow", "wanted"), CASES)
+@pytest.mark.parametrize(
+    ("family", "act", "weight", "lanes", "products", "narrow", "wanted"),
+    [*(("xc7", *case) for case in CASES), *(("xcup", *case) for case in WIDER)],
+)
 def test_what_fits(
-    act: FixedFormat, weight: FixedFormat, lanes: int, products: int, narrow: bool, wanted: Multiplication
+    family: str,
+    act: FixedFormat,
+    weight: FixedFormat,
+    lanes: int,
+    products: int,
+    narrow: bool,
+    wanted: Multiplication,
 ) -> None:
-    found = choose(request(act, weight, narrow=narrow), lanes, products)
-    assert (found.packed, found.chain, found.narrow) == (wanted.packed, wanted.chain, wanted.narrow)
+    found = choose(request(act, weight, narrow=narrow, family=family), lanes, products)
+    assert found == wanted
     # The extremes, in integers: operand and sums of a chain, which may start one lower than the middle of a field.
     lowest = -weight.max_mantissa if narrow else weight.min_mantissa
     for first in (lowest, weight.max_mantissa):
         for second in (lowest, weight.max_mantissa):
-            operand = sum((first if lane % 2 else second) << (lane * found.spacing) for lane in range(found.packed))
-            assert -(2**24) <= operand < 2**24
+            lanes_of = [first if lane % 2 else second for lane in range(found.packed)]
+            lifted = [w + (2 ** (weight.width - 1) if found.lift else 0) for w in lanes_of[:-1]] + lanes_of[-1:]
+            operand = sum(w << (lane * found.spacing) for lane, w in enumerate(lifted))
+            limit = {"xc7": 2**24, "xcup": 2**26}[family]
+            assert -limit <= operand < limit
     sums = [found.chain * w * x for w in (lowest, weight.max_mantissa) for x in (act.min_mantissa, act.max_mantissa)]
     assert max(sums) - min(sums) < 2**found.spacing
 

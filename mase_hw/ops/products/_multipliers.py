@@ -6,12 +6,15 @@ their weights make one operand, and one product holds all of theirs, a field eac
     (w1 * 2**S + w0) * x == w1 * x * 2**S + w0 * x
 
 The fields of up to four products are added before they are taken apart, which is exact as long as each field holds its
-sum. `rtl_templates/lib/fixed_chain_product.sv` computes it; here it is decided what fits.
+sum. The operand is too wide by one only where the most negative weight lies above a negative one: then the weights of
+all fields but the last are lifted, so that they are never negative, and the sums start with what that adds too much.
+`rtl_templates/lib/fixed_chain_product.sv` computes it; here it is decided what fits.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -46,13 +49,14 @@ class Block:
 FAMILIES: Mapping[str, Block | None] = {
     "": Block(25, 18, 48),
     "xc7": Block(25, 18, 48),
-    "xcup": Block(25, 18, 48),
+    "xcup": Block(27, 18, 48),
     "ecp5": None,
     "ice40": None,
     "gowin": None,
 }
-"""The blocks of the families by the names of ``mase-hw synth``; None where products are not shared or chained: operands
-of 18 bits and less hold no two products of 8 bits, and the open tools leave the adders of these blocks unused."""
+"""The blocks of the families by the names of ``mase-hw synth``, xc7 where none is named; None where products are not
+shared or chained: operands of 18 bits and less hold no two products of 8 bits, and the open tools leave the adders of
+these blocks unused, so that fields could not be added before they are taken apart."""
 CHOOSES = ("xc7", "xcup")
 """Families for which chains and shared multipliers are chosen where nothing is configured."""
 IMPLEMENTATIONS = ("tree", "chain", "packed")
@@ -67,17 +71,20 @@ class Multiplication:
         chain: Most products of a chain; 0 for trees of adders.
         spacing: Bits of a field.
         narrow: Whether the most negative weight does not occur.
+        lift: Whether the weights of all fields but the last are lifted.
     """
 
     packed: int = 1
     chain: int = 0
     spacing: int = 17
     narrow: bool = False
+    lift: bool = False
 
     @property
     def parameters(self) -> dict[str, int]:
         """The SystemVerilog parameters."""
-        return {"PACKED": self.packed, "CHAIN": self.chain, "SPACING": self.spacing, "NARROW": int(self.narrow)}
+        flags = {"NARROW": int(self.narrow), "LIFT": int(self.lift)}
+        return {"PACKED": self.packed, "CHAIN": self.chain, "SPACING": self.spacing, **flags}
 
 
 def dot_latency(products: int, chain: int) -> int:
@@ -109,33 +116,52 @@ class _Layer:
         width = self.weight.width + (0 if self.weight.signed else 1), self.act.width + (0 if self.act.signed else 1)
         if max(width) > block.wide or min(width) > block.narrow:
             return False
-        (low, high), together = self.weights, sum(1 << (lane * m.spacing) for lane in range(m.packed))
-        limit = 1 << (block.wide - 1)
-        if m.packed > 1 and (low * together < -limit or high * together >= limit or width[1] > block.narrow):
-            return False
-        length = ceil_div(self.products, ceil_div(self.products, m.chain))
-        ends = [w * x for w in self.weights for x in (self.act.min_mantissa, self.act.max_mantissa)]
         if m.packed == 1:
             return True
-        # The first sum may start one lower than in the middle of its field, unless weights are shifted afterwards.
-        half, lower = 1 << (m.spacing - 1), 0 if self.shifts else 1
-        most, least = length * max(ends), length * min(ends)
-        return (most < half and least >= -half) or (most - lower < half and least - lower >= -half)
+        (low, high), lifted = self.weights, self.lifted if m.lift else 0
+        places = [1 << (lane * m.spacing) for lane in range(m.packed)]
+        least = low * places[-1] + (low + lifted) * sum(places[:-1])
+        most = high * places[-1] + (high + lifted) * sum(places[:-1])
+        limit = 1 << (block.wide - 1)
+        return least >= -limit and most < limit and width[1] <= block.narrow and self.holds(m)
+
+    @property
+    def lifted(self) -> int:
+        """What makes every weight positive."""
+        return -self.weight.min_mantissa
+
+    def holds(self, m: Multiplication) -> bool:
+        """Whether the sum of a chain fits into its field with some start besides the half of the field."""
+        length = ceil_div(self.products, ceil_div(self.products, m.chain))
+        ends = [w * x for w in self.weights for x in (self.act.min_mantissa, self.act.max_mantissa)]
+        half = 1 << (m.spacing - 1)
+        first, last = -half - length * min(ends), half - 1 - length * max(ends)
+        if m.lift:
+            # Lifted sums begin at the bottom of their field, exactly.
+            return last >= first and m.spacing <= self.weight.width + self.act.width + (length - 1).bit_length()
+        # Shifts afterwards would change what is taken off again.
+        return first <= 0 <= last or (first <= last < 0 and not self.shifts)
+
+    def preference(self, m: Multiplication) -> tuple[int, ...]:
+        """Cost first, then the simpler and the narrower."""
+        return self.cost(m), m.packed, m.lift, m.spacing
 
     def cost(self, m: Multiplication) -> int:
         """LUTs of the adders, and of the blocks at :data:`DSP_COST`."""
         blocks = self.products * ceil_div(self.lanes, m.packed)
         chains = ceil_div(self.products, m.chain)
         bits = m.spacing if m.packed > 1 else self.weight.width + self.act.width + 2
-        return blocks * DSP_COST + self.lanes * (chains - 1) * bits
+        lacking = (self.products - chains) * (self.act.width + 1) if m.lift else 0
+        return blocks * DSP_COST + self.lanes * (chains - 1) * bits + lacking
 
 
 def _ways(layer: _Layer, block: Block) -> Iterator[Multiplication]:
-    """What lanes can share, the widest field that fits first."""
+    """What lanes can share."""
+    lifts = (False, True) if layer.weight.signed and not (layer.narrow or layer.shifts) else (False,)
     for packed in range(2, min(MOST, layer.lanes) + 1):
         for spacing in range(block.wide // (packed - 1), 1, -1):
-            for chain in range(min(LONGEST, layer.products), 0, -1):
-                way = Multiplication(packed, chain, spacing, layer.narrow)
+            for chain, lift in itertools.product(range(min(LONGEST, layer.products), 0, -1), lifts):
+                way = Multiplication(packed, chain, spacing, layer.narrow, lift)
                 if layer.fits(way, block):
                     yield way
 
@@ -171,7 +197,7 @@ def choose(r: Request, lanes: int, products: int) -> Multiplication:
     nearest = "chain" if chains else "tree"
     if asked == "chain" and chains:
         return chain
-    best = min(_ways(layer, block), key=lambda way: (layer.cost(way), way.packed), default=None) if block else None
+    best = min(_ways(layer, block), key=layer.preference, default=None) if block else None
     if best is not None and asked != "chain" and (asked or layer.cost(best) < layer.cost(chain)):
         return best
     if not asked:

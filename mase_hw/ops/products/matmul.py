@@ -245,6 +245,7 @@ OPS = (
                 "lib/fixed_mac_lane.sv",
                 "lib/mac_control.sv",
                 "lib/partial_sums.sv",
+                "lib/fixed_mac_sides.sv",
                 "lib/fixed_mac_array.sv",
                 "lib/causal_fill.sv",
             ),

@@ -224,7 +224,8 @@ module top #(
       .CHAIN(0),
       .SPACING(17),
       .NARROW(0),
-      .INPUTS_FIRST(0)
+      .INPUTS_FIRST(0),
+      .LIFT(0)
   ) u_fc (
       .clk(clk),
       .rst(rst),

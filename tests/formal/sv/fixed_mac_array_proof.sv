@@ -119,7 +119,7 @@ module fixed_mac_array_proof #(
 
   // What the array adds to the sum for the rounding.
   sum_t half;
-  assign half = SumW'(dut.AllHalf);
+  assign half = dut.Half ? SumW'(dut.HalfBit) : '0;
 
   // ---- Model: control.
   logic              armed;
@@ -278,7 +278,7 @@ module fixed_mac_array_proof #(
     end
     if (HAS_SHIFT != 0) begin : g_shift
       always_comb begin
-        inv_shift : assert (!armed || first || dut.g_shift.run_q[o] == shift_q[o]);
+        inv_shift : assert (!armed || first || dut.u_sides.g_shift.run_q[o] == shift_q[o]);
       end
     end
   end
