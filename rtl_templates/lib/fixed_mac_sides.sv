@@ -13,7 +13,7 @@
 // Golden:     `mase_hw/ops/linear.py`.
 module fixed_mac_sides #(
     parameter int     LANES       = 1,
-    parameter int     DELAY       = 1,
+    parameter int     DELAY       = 2,
     parameter int     GAP         = 1,
     parameter int     HAS_BIAS    = 1,
     parameter int     BIAS_WIDTH  = 8,
@@ -33,13 +33,13 @@ module fixed_mac_sides #(
     output logic [LANES-1:0][SHIFT_WIDTH-1:0] term_shift
 );
 
-  if (DELAY < 1 || GAP < 1 || LANES < 1) begin : g_bad_size
-    // Refuses DELAY=0; GAP=0; LANES=0; takes DELAY=1
-    $fatal(1, "fixed_mac_sides: DELAY %0d, GAP %0d, LANES %0d: 1 up", DELAY, GAP, LANES);
+  if (DELAY < 2 || GAP < 1 || LANES < 1) begin : g_bad_size
+    // Refuses DELAY=1; GAP=0; LANES=0; takes DELAY=2
+    $fatal(1, "fixed_mac_sides: DELAY %0d from 2, GAP %0d, LANES %0d from 1", DELAY, GAP, LANES);
   end
-  if (HAS_SHIFT != 0 && DELAY < 2) begin : g_bad_delay
-    // Refuses HAS_SHIFT=1; takes HAS_SHIFT=1, DELAY=2
-    $fatal(1, "fixed_mac_sides: DELAY %0d must be at least 2 with shifts", DELAY);
+  if (HAS_SHIFT != 0 && DELAY < 3) begin : g_bad_delay
+    // Refuses HAS_SHIFT=1; takes HAS_SHIFT=1, DELAY=3
+    $fatal(1, "fixed_mac_sides: DELAY %0d must be at least 3 with shifts", DELAY);
   end
   if (BIAS_SHIFT < 0 || BIAS_WIDTH < 1 ||
       (HAS_BIAS != 0 && ACC_WIDTH < BIAS_WIDTH + BIAS_SHIFT)) begin : g_bad_width
@@ -76,10 +76,8 @@ module fixed_mac_sides #(
     end else begin : g_delay
       logic [DELAY-1:0][LANES-1:0][BIAS_WIDTH-1:0] pipe_q;
       unread u_unread (.unused(&{issue, first}));
-      if (DELAY == 1) begin : g_one
-        always_ff @(posedge clk) pipe_q <= bias;
-      end else begin : g_more
-        always_ff @(posedge clk) pipe_q <= {pipe_q[DELAY-2:0], bias};
+      always_ff @(posedge clk) begin
+        pipe_q <= {pipe_q[DELAY-2:0], bias};
       end
       assign bias_q = pipe_q[DELAY-1];
     end
@@ -108,11 +106,7 @@ module fixed_mac_sides #(
       if (issue && first) begin
         run_q <= shift;
       end
-    end
-    if (DELAY == 2) begin : g_one
-      always_ff @(posedge clk) pipe_q <= first ? shift : run_q;
-    end else begin : g_more
-      always_ff @(posedge clk) pipe_q <= {pipe_q[DELAY-3:0], first ? shift : run_q};
+      pipe_q <= {pipe_q[DELAY-3:0], first ? shift : run_q};
     end
     assign term_shift = pipe_q[DELAY-2];
   end
