@@ -15,6 +15,7 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import FormatError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.opdef import Arithmetic
+from mase_hw.ops.embedding import sample_table
 from tests.unit.oracle import by_fraction
 
 ROWS, SIZE = 11, 3
@@ -98,3 +99,9 @@ def test_a_checkpoint_keeps_the_number_of_rows(tmp_path: Path) -> None:
     assert torch.equal(again.model(ids), design.model(ids))
     with pytest.raises(FormatError):
         again.model(ids + 5)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_sample_table_has_every_number_of_its_format(signed: bool) -> None:
+    table = sample_table(Arithmetic({"data_out_0": FixedFormat(2, 0, signed)}, attributes={"table": (16, 4)}))
+    assert set(table.flatten().tolist()) == ({-2, -1, 0, 1} if signed else {0, 1, 2, 3})

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import math
+from fractions import Fraction
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+import mase_hw
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops._piecewise import evaluate
-from mase_hw.ops.rows._normalize import key_of, plan_of, precision
+from mase_hw.ops.rows._normalize import key_of, normalise, plan_of, precision
 from mase_hw.ops.rows.norms import GROUP, LAYER, RMS, golden
 
 S8, S16 = FixedFormat(8, 4), FixedFormat(16, 11)
@@ -102,3 +106,58 @@ def test_the_gradient_is_that_of_the_float_function() -> None:
     for got, wanted, n in ((x.grad, real.grad, 16), (w.grad, scale.grad, 64)):
         assert got is not None and wanted is not None
         torch.testing.assert_close(got.double(), wanted / n, rtol=1e-4, atol=1e-4)
+
+
+BIASES = [None, FixedFormat(8, 3), FixedFormat(8, 7), FixedFormat(4, -3)]
+
+
+@pytest.mark.parametrize("out", [S8, S16, FixedFormat(3, 1)], ids=str)
+@pytest.mark.parametrize("bias", BIASES, ids=str)
+def test_a_root_is_as_fine_as_the_bound_asks(out: FixedFormat, bias: FixedFormat | None) -> None:
+    """``2**p`` is at least four times the largest number of the output and the bias, and with one bit less is not."""
+    most = 1 << (out.width - 1)
+    if bias is not None:
+        most += math.ceil(Fraction(2) ** (bias.width - 1 + out.frac_width - bias.frac_width))
+    p = precision(Arithmetic({"data_in_0": S8, "data_out_0": out} | ({"bias": bias} if bias else {})))
+    assert 2**p >= 4 * most > 2 ** (p - 1)
+
+
+@pytest.mark.parametrize("eps", [1e-12, 1.0])
+@pytest.mark.parametrize("size", [2, 3, 5, 64, 197])
+@pytest.mark.parametrize("centre", [True, False])
+def test_a_plan_is_as_wide_as_its_bounds_ask(centre: bool, size: int, eps: float) -> None:
+    """Its numbers by the inequalities that they are chosen by, and not by one bit more."""
+    for source, out, weight in itertools.product((S8, S16), (S8, FixedFormat(8, 6)), (None, FixedFormat(8, 6))):
+        a = Arithmetic({"data_in_0": source, "data_out_0": out} | ({"weight": weight} if weight else {}))
+        plan = plan_of(a, size, centre, eps)
+        least = max(size - centre, math.floor(size**2 * Fraction(eps) * 4**source.frac_width))
+        assert least << plan.radicand_frac >= 4 << plan.scale, "rounding E is more than 1/64"
+        assert plan.radicand_frac == 0 or least << (plan.radicand_frac - 2) < 4 << plan.scale
+        root = (plan.radicand - plan.radicand_frac) // 2
+        largest_weight = Fraction(2) if weight else Fraction(1)
+        floor = [2 * largest_weight * Fraction(2) ** (out.frac_width + d - root) for d in (plan.drop, plan.drop + 1)]
+        assert floor[1] > Fraction(1, 16) and (plan.drop == 0 or floor[0] <= Fraction(1, 16))
+        assert 4 ** (plan.centred_width - 1) >= size * 4**root > 4 ** (plan.centred_width - 2)
+        found = int(normalise(plan, key_of(a), rows(source, size)).abs().max())
+        assert found <= plan.largest, "a normalised number is above the bound that the carrier is chosen by"
+
+
+def test_a_drop_is_not_always_nothing() -> None:
+    """The inequality of the floor has something to say."""
+    assert plan_of(Arithmetic({"data_in_0": S16, "data_out_0": S8}), 197, True, 1e-5).drop > 0
+
+
+def test_too_large_an_epsilon_is_refused() -> None:
+    a = Arithmetic({"data_in_0": S8, "data_out_0": S8})
+    with pytest.raises(FormatError, match="moments of a row do not fit"):
+        plan_of(a, 4, True, 2.0**62)
+
+
+def test_groups_stream_channels_last_in_the_lanes_that_come(tmp_path: Path) -> None:
+    """A frame is rows, columns, channels, of which as many leave in a beat as come."""
+    model, x = nn.Sequential(nn.GroupNorm(3, 6)).eval(), torch.randn(2, 6, 2, 3)
+    config = {"hardware": {"parallelism": {"_0": {"data_in_0": 2}}}}
+    design = mase_hw.compile(model, x[:1], config, out=tmp_path / "d", calibration=[x])
+    for name in ("data_in_0", "data_out_0"):
+        stream = design.streams[name]
+        assert stream.shape == (2, 3, 6) and stream.lanes == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 import torch
@@ -13,7 +15,8 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops.rows._exponent import WORST, evaluate, exponent
-from mase_hw.ops.rows.softmax import FLOAT, LOG, SOFTMAX, SOFTMIN, golden
+from mase_hw.ops.rows.softmax import FLOAT, LOG, SOFTMAX, SOFTMIN, exponentials, golden
+from tests.unit.oracle import by_fraction
 
 U8, S8, S16 = FixedFormat(8, 8, signed=False), FixedFormat(8, 4), FixedFormat(16, 11)
 PAIRS = [
@@ -94,3 +97,80 @@ def test_too_wide_is_refused() -> None:
         exponent(30, 26, 20)
     with pytest.raises(FormatError, match="too wide"):
         exponent(16, 12, 37)
+
+
+def rounded_exponential(distance: int, source: int, frac: int) -> int:
+    """``exp(-distance * 2**-source)`` in LSBs of ``2**-frac``, by decimals of 28 digits."""
+    exact = (-Decimal(distance) * Decimal(2) ** -source).exp() * 2**frac
+    return round(Fraction(exact))
+
+
+@pytest.mark.parametrize("size", [2, 4, 5, 64])
+def test_every_bit(size: int) -> None:
+    """Exponentials with as many more fraction bits as a row has address bits; their quotients rounded once."""
+    source, target = S8, FixedFormat(12, 12, signed=False)
+    frac = target.frac_width + math.ceil(math.log2(size))
+    terms = [rounded_exponential(d, source.frac_width, frac) for d in range(1 << source.width)]
+    x = rows(source, size)[50:90]
+    out = golden(SOFTMAX)(Arithmetic({"data_in_0": source, "data_out_0": target}), {"data_in_0": x})["data_out_0"]
+    for found, row in zip(out.tolist(), x.tolist(), strict=True):
+        each = [terms[max(row) - v] for v in row]
+        wanted = [by_fraction(Fraction(e, sum(each)), (12, 12, False), "HALF_EVEN", "SATURATE") for e in each]
+        assert found == wanted
+
+
+@pytest.mark.parametrize("size", [2, 4, 64])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_exponentials_are_as_fine_as_the_bound_asks(pair: tuple[FixedFormat, FixedFormat], size: int) -> None:
+    """Errors of all terms of a row are half an LSB of the result; with one bit less they would not be."""
+    source, target = pair
+    plan = exponentials(Arithmetic({"data_in_0": source, "data_out_0": target}), size, SOFTMAX)
+    error = size * (Fraction(WORST) if plan.fine else Fraction(1, 2)) / Fraction(2) ** plan.frac
+    assert error <= Fraction(1, 2) / Fraction(2) ** target.frac_width < 2 * error
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (4, 5), (2, 3, 4), (2, 3, 4, 2)])
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
+def test_rows_run_along_the_dimension_of_pytorch(shape: tuple[int, ...]) -> None:
+    """The named one, counted from either end; PyTorch's own choice if none is."""
+    torch.manual_seed(1)
+    x = torch.randint(-128, 128, shape)
+    rank = max(len(shape), 1)
+    for dim in (None, *range(-rank, rank)):
+        a = Arithmetic({"data_in_0": S8, "data_out_0": U8}, attributes={"dim": dim})
+        out = golden(SOFTMAX)(a, {"data_in_0": x})["data_out_0"]
+        exact = F.softmax(x.double() / 16, dim) * 256
+        assert float((out.double() - exact.clamp(max=255)).abs().max()) <= 1, dim
+
+
+@pytest.mark.parametrize("function", [SOFTMAX, SOFTMIN, LOG])
+def test_a_shape_without_values(function: int) -> None:
+    """It gives the shape and the carrier that values would give."""
+    a = Arithmetic({"data_in_0": S8, "data_out_0": FixedFormat(30, 20)})
+    op = golden(function)
+    found = op(a, {"data_in_0": torch.empty(3, 5, device="meta")})["data_out_0"]
+    values = op(a, {"data_in_0": torch.zeros(3, 5)})["data_out_0"]
+    assert found.is_meta and found.shape == values.shape and found.dtype == values.dtype
+
+
+def test_a_logarithm_uses_the_widest_carrier_and_no_more() -> None:
+    """Far below the largest element the result is the distance itself: exact while it fits 64 bits, refused beyond."""
+    # The logarithm has 3 fraction bits more than the result, so a distance of 49 bits becomes one of 62.
+    target, top = FixedFormat(62, 10), (1 << 48) - 1
+    x = torch.tensor([[top, -top - 1], [top, 1], [top - 3**29, top]])
+    a = Arithmetic({"data_in_0": FixedFormat(49, 0), "data_out_0": target})
+    out = golden(LOG)(a, {"data_in_0": x})["data_out_0"]
+    assert out.tolist() == [[(v - max(row)) << 10 for v in row] for row in x.tolist()]
+    with pytest.raises(FormatError, match="does not fit the widest carrier"):
+        golden(LOG)(Arithmetic({"data_in_0": FixedFormat(50, 0), "data_out_0": target}), {"data_in_0": x})
+
+
+@pytest.mark.parametrize(("width", "source", "frac"), [(8, 4, 14), (16, 4, 10), (16, 12, 26)])
+def test_an_exponential_is_stored_in_as_many_bits_as_it_needs(width: int, source: int, frac: int) -> None:
+    """1 is the largest word of a memory; it has addresses up to where the exponential becomes 0, and no bit more."""
+    plan = exponent(width, source, frac)
+    for memory in plan.memories().values():
+        assert memory.bits == max(memory.words).bit_length()
+    least = 1 << (plan.index - 1)
+    assert rounded_exponential(least, source, frac) > 0
+    assert plan.index == width or rounded_exponential(2 * least, source, frac) == 0

@@ -161,3 +161,20 @@ def test_a_mask_that_is_too_large_is_refused() -> None:
     assert hardware is not None
     with pytest.raises(UnsupportedError, match="stored mask is too large"):
         hardware.build(Request("softmax", a, {"data_in_0": shape}, {"data_in_0": (1,)}))
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4, 9])
+def test_the_stored_mask(lanes: int) -> None:
+    """Beat by beat the bits of the keys of its lanes, 0 behind the last one."""
+    allowed = ("1ff", "0", "0a5", "1f0", "10f")
+    attributes: dict[str, Any] = {"allowed": allowed, "shapes": {"data_in_0": (1, 5, 1, 9)}}
+    attributes["parallelism"] = {"data_in_0": (lanes, 1, 1)}
+    hardware = OPS[0].hardware
+    assert hardware is not None
+    a = Arithmetic({"data_in_0": S8, "data_out_0": U8}, attributes=attributes)
+    stored = hardware.memories(a)["ALLOWED_FILE"]
+    wanted = []
+    for row in ("111111111", "000000000", "101001010", "000011111", "111100001"):  # key 0 first
+        beats = [row[at : at + lanes] for at in range(0, 9, lanes)]
+        wanted += [int(beat[::-1], 2) for beat in beats]
+    assert stored.words == tuple(wanted) and stored.bits == lanes
