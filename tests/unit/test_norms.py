@@ -5,20 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-import mase_hw
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops._piecewise import evaluate
 from mase_hw.ops.rows._normalize import key_of, normalise, plan_of, precision
-from mase_hw.ops.rows.norms import GROUP, LAYER, RMS, golden
+from mase_hw.ops.rows.norms import GROUP, LAYER, RMS, _op, golden
 
 S8, S16 = FixedFormat(8, 4), FixedFormat(16, 11)
 AFFINE = [(None, None), (FixedFormat(8, 6), FixedFormat(8, 5)), (FixedFormat(8, 7), None)]
@@ -153,11 +151,11 @@ def test_too_large_an_epsilon_is_refused() -> None:
         plan_of(a, 4, True, 2.0**62)
 
 
-def test_groups_stream_channels_last_in_the_lanes_that_come(tmp_path: Path) -> None:
-    """A frame is rows, columns, channels, of which as many leave in a beat as come."""
-    model, x = nn.Sequential(nn.GroupNorm(3, 6)).eval(), torch.randn(2, 6, 2, 3)
-    config = {"hardware": {"parallelism": {"_0": {"data_in_0": 2}}}}
-    design = mase_hw.compile(model, x[:1], config, out=tmp_path / "d", calibration=[x])
-    for name in ("data_in_0", "data_out_0"):
-        stream = design.streams[name]
-        assert stream.shape == (2, 3, 6) and stream.lanes == 2
+@pytest.mark.parametrize(("kind", "layout"), [(LAYER, "rows"), (RMS, "rows"), (GROUP, "channels_last")])
+def test_what_a_norm_says_of_its_streams(kind: str, layout: str) -> None:
+    """As many lanes leave as come; the channels of a group are together only if they come last."""
+    hardware = _op(kind, "eps", functions=(F.layer_norm,)).hardware
+    assert hardware is not None and hardware.layout == layout
+    for case in hardware.cases():
+        lanes = {s.name: s.lanes for s in hardware.ports(case.params)}
+        assert hardware.follows_input and lanes["data_out_0"] == lanes["data_in_0"]
