@@ -165,6 +165,17 @@ def test_a_logarithm_uses_the_widest_carrier_and_no_more() -> None:
         golden(LOG)(Arithmetic({"data_in_0": FixedFormat(50, 0), "data_out_0": target}), {"data_in_0": x})
 
 
+def test_the_sum_of_a_logarithm_may_be_the_wider_part() -> None:
+    """An input of 60 fraction bits: the logarithm of 20 has 2 bits before them, which fit; that of 60 has 3."""
+    a = Arithmetic({"data_in_0": FixedFormat(8, 60), "data_out_0": FixedFormat(16, 10)})
+    x = torch.randint(-128, 128, (3, 20))
+    # Elements differ by less than 2**-52, so all of a row have the same share.
+    out = golden(LOG)(a, {"data_in_0": x})["data_out_0"].to(torch.int64)
+    assert set(out.flatten().tolist()) == {round(Fraction(-Decimal(20).ln() * 2**10))}
+    with pytest.raises(FormatError, match="does not fit the widest carrier"):
+        golden(LOG)(a, {"data_in_0": torch.zeros(3, 60)})
+
+
 @pytest.mark.parametrize(("width", "source", "frac"), [(8, 4, 14), (16, 4, 10), (16, 12, 26)])
 def test_an_exponential_is_stored_in_as_many_bits_as_it_needs(width: int, source: int, frac: int) -> None:
     """1 is the largest word of a memory; it has addresses up to where the exponential becomes 0, and no bit more."""
