@@ -12,6 +12,7 @@ the bidirectional one on the same multipliers; what its steps allow is beside it
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -96,16 +97,11 @@ def synthesised(module: str, parameters: dict[str, int], folder: Path) -> int:
     script = [
         f"read_slang -j 1 --top {module} --ignore-assertions {given} {files}",
         f"synth_xilinx -family xc7 -top {module} -flatten -run :map_cells",
-        "tee -o stat.txt stat",
+        "tee -q -o stat.json stat -json",
     ]
     run_yosys(script, work, "yosys.log", lambda _: None)
-    count = 0
-    for line in (work / "stat.txt").read_text().splitlines():
-        words = line.split()
-        for cell, each in (("RAMB18E1", 1), ("RAMB36E1", 2)):
-            if words[-1:] == [cell]:
-                count += each * int(words[-2])
-    return count
+    cells = json.loads((work / "stat.json").read_text())["modules"][f"\\{module}"]["num_cells_by_type"]
+    return int(cells.get("RAMB18E1", 0)) + 2 * int(cells.get("RAMB36E1", 0))
 
 
 def compiled(folder: Path, norm_first: bool = True, layers: int = 1) -> mase_hw.Design:

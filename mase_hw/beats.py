@@ -1,4 +1,4 @@
-"""Beats of mantissas to raw bytes, or to words of a memory file, and back, many at a time.
+"""Beats of mantissas to raw bytes or words of a memory file, and back.
 
 The layout is the one of ``sim/beat_file.py``: ``ceil(bits / 8)`` bytes per beat, little-endian, lane 0 in the low bits.
 """

@@ -1,4 +1,4 @@
-"""What an op is: its arithmetic, its hardware and the cases on which it is proven, as data.
+"""What an op is, as data: its arithmetic, its hardware, its cases.
 
 An op is one file in ``mase_hw/ops`` that exposes ``OPS``, a tuple of :class:`OpDef`; :mod:`mase_hw.catalogue` finds
 them all.

@@ -125,8 +125,10 @@ def main_column(rooms: Mapping[str, set[str]]) -> list[str]:
 
 
 def _row(room: str, rooms: Mapping[str, set[str]], chain: list[str]) -> int:
-    """The row of a room beside the main column: below the lowest room that imports it."""
-    return max((row for row, user in enumerate(chain) if room in rooms[user]), default=0) + 1
+    """The row of a room: of one beside the main column, below the lowest room that imports it."""
+    if room in chain:
+        return chain.index(room)
+    return max((_row(user, rooms, chain) for user in rooms if room in rooms[user]), default=-1) + 1
 
 
 def layout(rooms: Mapping[str, set[str]]) -> dict[str, Box]:

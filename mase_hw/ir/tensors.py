@@ -41,12 +41,12 @@ class TensorMetadata(Record):
         precision: ``[width]`` of a float or a scaled integer, ``[width, frac_width]`` of a fixed-point number.
         torch_dtype: Element type of an activation; MASE records none for parameters.
         signed: Two's complement; only for ``"fixed"`` and ``"integer"``.
+        value: The tensor, if values are kept, or the Python value of an ``"NA"`` result.
         scale: Weight of the last bit of a scaled integer; a list has one for every channel.
         zero_point: The mantissa of 0 of a scaled integer.
         axis: Dimension of the channels of a scaled integer, where scales or limits differ between them.
         limits: ``[smallest, largest]`` mantissa of a scaled integer whose width would allow others; a list of such
             pairs has one for every channel.
-        value: The tensor, if values are kept, or the Python value of an ``"NA"`` result.
     """
 
     required: ClassVar[tuple[str, ...]] = ("shape", "type", "precision")
@@ -56,11 +56,11 @@ class TensorMetadata(Record):
     precision: list[int]
     torch_dtype: torch.dtype | None = None
     signed: bool | None = None
+    value: Any = None
     scale: float | list[float] | None = None
     zero_point: int | None = None
     axis: int | None = None
     limits: list[Any] | None = None
-    value: Any = None
 
     @classmethod
     def coerce(cls, name: str, value: Any) -> Any:

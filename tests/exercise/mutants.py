@@ -26,12 +26,9 @@ MUTANTS: dict[str, dict[int, tuple[str, str]]] = {
             "  assign push      = in_valid && count != CountW'(DEPTH);\n",
         )
     },
-    # What lies between two numbers below zero goes to the odd one.
-    "fixed_cast_unit": {
-        TIE: (
-            "((fraction != Half) || whole[0]);",
-            "((fraction != Half) || (whole[0] ^ (mutant[0] == {n} && whole[ExtW-Drop-1])));",
-        )
+    # What lies between two numbers below zero goes to the upper one, be it odd.
+    "fixed_mac_lane": {
+        TIE: ("sum[Drop] && !tie}", "sum[Drop] && !(tie && !(mutant[0] == {n} && sum[ACC_WIDTH-1]))}}"),
     },
 }
 
