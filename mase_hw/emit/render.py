@@ -129,7 +129,8 @@ def _port(stream: Stream) -> dict[str, Any]:
 
 def _assigns(netlist: Netlist) -> list[dict[str, str]]:
     lines = []
-    first_branch: dict[tuple[str, str], str] = {}
+    # A fork has one data output, the net of its first branch; the others differ only in their handshakes.
+    first_branch = {(n.source.instance, n.source.port): n.name for n in netlist.nets if n.source.branch == 0}
     for net in netlist.nets:
         if net.source.instance == TOP:
             lines += [
@@ -137,11 +138,8 @@ def _assigns(netlist: Netlist) -> list[dict[str, str]]:
                 (f"{net.name}_valid", f"{net.source.port}_valid"),
                 (f"{net.source.port}_ready", f"{net.name}_ready"),
             ]
-        if net.source.branch is not None:
-            # A fork has one data output; its branches differ only in their handshakes.
-            shared = first_branch.setdefault((net.source.instance, net.source.port), net.name)
-            if shared != net.name:
-                lines.append((net.name, shared))
+        if net.source.branch:
+            lines.append((net.name, first_branch[net.source.instance, net.source.port]))
         if net.sink.instance == TOP:
             lines += [
                 (net.sink.port, net.name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import mase_hw
 from mase_hw.emit import delays, fifos
 from mase_hw.emit.build import NetlistBuilder
 from mase_hw.emit.netlist import Netlist, Pin
+from mase_hw.emit.render import render_top
 from mase_hw.emit.rewire import delayed
+from mase_hw.emit.schedule import Schedule
 
 TOKENS, WIDTH = 32, 32  # products are as slow as projections: queries cannot be late
 
@@ -127,6 +130,14 @@ def test_rewired(tmp_path: Path) -> None:
     )
     everything = [n.sink for n in netlist.nets if n.source.instance == "u_data_in_0_fork"]
     assert delayed(netlist, "u_data_in_0_fork", everything) is None
+    # Branches of a fork share the data of its first one, in whatever order the nets stand.
+    turned = dataclasses.replace(made, nets=made.nets[::-1])
+    first, second = (
+        next(n.name for n in made.nets if n.source == Pin("u_norm_fork", "out_data", branch)) for branch in (0, 1)
+    )
+    for each in (made, turned):
+        text = render_top(each, Schedule(1, 1, 1, "u_q", {}))
+        assert f".out_data({first})" in text and f"assign {second} = {first};" in text
 
 
 def test_no_beat_is_later(tmp_path: Path) -> None:
