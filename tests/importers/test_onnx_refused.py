@@ -30,7 +30,10 @@ KINDS = (
 
 def network() -> onnx.ModelProto:
     r = np.random.default_rng(3)
-    f32 = lambda *shape: r.standard_normal(shape).astype(np.float32)  # noqa: E731
+
+    def f32(*shape: int) -> Any:
+        return r.standard_normal(shape).astype(np.float32)
+
     return model(
         [
             node("Conv", "x w b", "c", "first", strides=[2, 2], pads=[1, 1, 1, 1]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -17,15 +16,15 @@ from mase_hw.ir.export import frames
 
 def constant(s: Step) -> Tensor:
     """``Constant``."""
-    makers: dict[str, Any] = {
-        "value_float": lambda v: torch.tensor(v, dtype=torch.float32),
-        "value_floats": lambda v: torch.tensor(v, dtype=torch.float32),
-        "value_int": lambda v: torch.tensor(v, dtype=torch.int64),
-        "value_ints": lambda v: torch.tensor(v, dtype=torch.int64),
+    types = {
+        "value_float": torch.float32,
+        "value_floats": torch.float32,
+        "value_int": torch.int64,
+        "value_ints": torch.int64,
     }
-    for name, make in makers.items():
+    for name, dtype in types.items():
         if name in s.node.attributes:
-            return make(s.node.get(name))  # type: ignore[no-any-return]
+            return torch.tensor(s.node.get(name), dtype=dtype)
     value = s.node.get("value")
     if not isinstance(value, Tensor):
         raise Refused("its value is no tensor")

@@ -20,6 +20,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef, Request, verilog_params
 from mase_hw.ops import linear
 from mase_hw.ops._conv import geometry_of
+from mase_hw.ops._elementwise import ElementwiseParams
 from mase_hw.ops._tensors import format_of, stream_of, tensor_params
 from mase_hw.ops.unrolled._layer import SOLVERS, layer_of
 from mase_hw.ops.unrolled._stages import Stages
@@ -31,7 +32,7 @@ TEMPLATE = "ops/fixed_unrolled.sv.j2"
 
 
 @dataclass(frozen=True)
-class UnrolledParams:
+class UnrolledParams(ElementwiseParams):
     """Parameters of an unrolled layer; the module is made for these and takes no others.
 
     ``SOLVER`` is what found the additions (0: ours, 1: da4ml), ``LEVELS`` are those between two registers (0: none but
@@ -39,26 +40,6 @@ class UnrolledParams:
     ``REGISTER_BITS`` those of the registers before the result.
     """
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    ROUNDING: int
-    OVERFLOW: int
     SOLVER: int
     LEVELS: int
     STAGES: int
