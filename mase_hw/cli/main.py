@@ -89,13 +89,22 @@ def _run(argv: Sequence[str] | None) -> int:
         if arguments.json:
             print(error_document(arguments.command, _code(error), error))
         raise
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if not _interrupted(error):
+            raise
         kept = getattr(arguments, "kept", None)
         return _say(f"interrupted; {kept() if kept else 'nothing was changed'}", INTERRUPTED)
     except SystemExit as error:
         # A model's own code is asked for its line where it runs; this is for whatever else ends the program.
         return _say(f"ended with sys.exit({error.code!r}) before the command was done", UNUSABLE)
     return code
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether it is an interruption, or a library failed while it cleaned up behind one."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _code(error: MaseHwError) -> int:

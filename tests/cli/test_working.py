@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -221,10 +222,59 @@ def test_an_interruption_that_changes_nothing(
     assert "interrupted; nothing was changed" in capfd.readouterr().err
 
 
+def test_an_interruption_that_makes_a_library_fail(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def stops(_: object) -> int:
+        try:
+            raise KeyboardInterrupt
+        except BaseException:
+            raise RuntimeError("the lock is not mine") from None
+
+    monkeypatch.setattr(cli.command_module("ops"), "run", stops)
+    assert cli.main(["ops"]) == cli.INTERRUPTED
+    assert "interrupted; nothing was changed" in capfd.readouterr().err
+
+
+def test_an_interruption_while_trials_are_written(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The lock of the storage is given back, and the entry is whole."""
+    files = pytest.importorskip("optuna.storages.journal._file")
+    acquire, locks = files.JournalFileSymlinkLock.acquire, 0
+
+    def interrupts(lock: object) -> bool:
+        nonlocal locks
+        locks, taken = locks + 1, bool(acquire(lock))
+        if locks == 12:
+            os.kill(os.getpid(), signal.SIGINT)
+        return taken
+
+    storage = tmp_path / "trials.journal"
+    words = [
+        "search",
+        place.model,
+        "--out",
+        str(tmp_path / "plan.toml"),
+        "--method",
+        "widths",
+        "--storage",
+        str(storage),
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(files.JournalFileSymlinkLock, "acquire", interrupts)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            assert cli.main([*words, "--trials", "100"]) == cli.INTERRUPTED
+        finally:
+            signal.signal(signal.SIGINT, before)
+    assert f"kept in {storage}" in capfd.readouterr().err and locks == 12
+    assert not list(tmp_path.glob("trials.journal.*"))  # no lock, and none on its way out
+    assert storage.read_text().endswith("\n")
+
+
 def test_a_model_that_interrupts_nothing(place: Place, tmp_path: Path) -> None:
     """The handler of Ctrl-C is the caller's again once the calibration is done, also when it fails."""
-    import signal
-
     before = signal.getsignal(signal.SIGINT)
     assert cli.main(["calibrate", place.model, "--out", str(tmp_path / "s.json")]) == cli.OK
     assert signal.getsignal(signal.SIGINT) is before

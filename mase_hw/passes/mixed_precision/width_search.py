@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.samplers import BaseSampler
+    from optuna.storages.journal import BaseJournalBackend
 
 POPULATION = 16
 """Of NSGA-II: small, because a trial is a whole evaluation."""
@@ -138,14 +141,13 @@ def _run(
 
 def _study(storage: str | Path | None, higher_is_better: bool, identity: str) -> Study:
     import optuna
-    from optuna.storages.journal import JournalFileBackend
 
     place = None
     if storage is not None:
         file = Path(storage)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            place = optuna.storages.JournalStorage(JournalFileBackend(str(file)))
+            place = optuna.storages.JournalStorage(_journal(file))
         except (OSError, ValueError) as error:
             raise ConfigError(
                 "the storage of a search cannot be used", node=str(file), field="storage", got=str(error)
@@ -168,6 +170,37 @@ def _study(storage: str | Path | None, higher_is_better: bool, identity: str) ->
             remedy="name another file, or delete this one",
         )
     return study
+
+
+def _journal(file: Path) -> BaseJournalBackend:
+    """A journal whose entries are written whole, and whose lock is given back, also when Ctrl-C comes meanwhile."""
+    from optuna.storages.journal import JournalFileBackend
+
+    journal = JournalFileBackend(str(file))
+    write = journal.append_logs
+
+    def append(logs: list[dict[str, Any]]) -> None:
+        with _uninterrupted():
+            write(logs)
+
+    journal.append_logs = append
+    return journal
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C is answered behind the block; outside the main thread nothing has to be done, as it is answered there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[Any] = []
+    before = signal.signal(signal.SIGINT, lambda *what: came.append(what))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came and callable(before):
+        before(*came[0])
 
 
 def _completed(study: Study) -> list[Any]:
