@@ -152,7 +152,7 @@ $(TOOLS_STAMP): pyproject.toml constraints.txt | check-host
 $(STAMP): $(TOOLS_STAMP)
 	@echo "==> Installing the pinned packages (about 2.3 GB unpacked; a minute or two, once)"
 	@$(INSTALL) $(PIP_FLAGS) -c constraints.txt \
-		--no-build-isolation -e '.[dev,examples,hf,cluster,plot,search,synth]'
+		--no-build-isolation -e '.[dev,examples,hf,cluster,fit,plot,search,synth,tflite]'
 	@touch '$@'
 	@echo "==> The environment is ready"
 
