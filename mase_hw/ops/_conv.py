@@ -59,6 +59,7 @@ def geometry_of(attributes: Mapping[str, Any], kernel: tuple[int, ...]) -> Geome
     """The geometry from the attributes of a module or a call, for a kernel of one or two dimensions.
 
     ``padding`` may be a number, a tuple, ``"valid"`` or ``"same"`` (an odd number of zeros has the odd one at the end).
+    Four numbers are those on the top and on the left, at the bottom and on the right.
     """
     dims = len(kernel)
     stride, dilation = (_pair(attributes.get(name, 1), dims) for name in ("stride", "dilation"))
@@ -70,6 +71,9 @@ def geometry_of(attributes: Mapping[str, Any], kernel: tuple[int, ...]) -> Geome
         total = tuple(d * (k - 1) for d, k in zip(dilation, sizes, strict=True))
         before = (total[0] // 2, total[1] // 2)
         after = (total[0] - before[0], total[1] - before[1])
+    elif isinstance(padding, tuple | list) and len(padding) == 4:
+        top, left, bottom, right = (int(v) for v in padding)
+        before, after = (top, left), (bottom, right)
     else:
         before = after = _pair(0 if padding == "valid" else padding, dims)
     return Geometry(stride, before, after, dilation, int(attributes.get("groups", 1)))

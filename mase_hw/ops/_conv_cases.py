@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.opdef import Arithmetic, Case, Request
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._conv_hardware import build
@@ -28,11 +28,15 @@ def case(
     multiply: str = "",
     narrow: bool = False,
     order: str = "",
+    zero: int = 0,
     **attributes: object,
 ) -> Case:
-    """A case from the shapes of image and weight, lanes in and out, formats and attributes."""
+    """A case from the shapes of image and weight, lanes in and out, formats (zero point) and attributes."""
     x, w, b, y = formats
     found = {"data_in_0": _fmt(x), "weight": _fmt(w), "data_out_0": _fmt(y)}
+    if zero:
+        fx = found["data_in_0"]
+        found["data_in_0"] = ScaledFormat.make(fx.width, 1.0, zero, signed=fx.signed)
     shapes = {"data_in_0": shape, "weight": weight}
     if b:
         found["bias"], shapes["bias"] = _fmt(b), weight[:1]
@@ -58,6 +62,7 @@ def cases_2d() -> Sequence[Case]:
     half_up, floor, trunc = Rounding.HALF_UP, Rounding.FLOOR, Rounding.TRUNC
     s2, s8, s16 = ("s2.0", "s2.1", "s2.0", "s3.0"), ("s8.4", "s8.7", "s8.5", "s8.1"), ("s16.8", "s16.14", "s16.10")
     u4 = ("u4.2", "s4.3", "u8.6", "u5.1")
+    sums = ("s8.0", "s4.0", "s14.0", "s16.0")
     return [
         case("same_3x3", (1, 4, 5, 6), (6, 4, 3, 3), (2, 3), padding=1),
         case("uneven_fold", (1, 5, 4, 5), (7, 5, 2, 3), (3, 2), modes=(trunc, Overflow.SATURATE), padding=(0, 1)),
@@ -92,6 +97,18 @@ def cases_2d() -> Sequence[Case]:
         case("unrolled_row", (1, 2, 1, 8), (3, 2, 1, 3), (2, 3), padding=(0, 1), unroll=True, frames=6),
         case("unrolled_fold", (1, 5, 5, 6), (5, 5, 3, 2), (2, 3), s8, padding=(1, 0), unroll=True, shift_width=1),
         case("unrolled_strided", (1, 2, 7, 9), (3, 2, 3, 3), (2, 3), padding=1, stride=2, unroll=True, frames=6),
+        case("zero_point", (1, 3, 4, 5), (5, 3, 3, 3), (2, 2), sums, zero=-7, padding=(2, 0, 1, 1), stride=(1, 2)),
+        case("zero_point_depthwise", (1, 3, 4, 4), (3, 1, 3, 3), (2, 2), sums, groups=3, zero=127, padding=1),
+        case(
+            "zero_point_unrolled",
+            (1, 3, 4, 5),
+            (2, 3, 2, 3),
+            (2, 2),
+            ("u8.0", *sums[1:]),
+            zero=200,
+            padding=1,
+            unroll=True,
+        ),
         case(
             "unrolled_depthwise", (1, 5, 5, 6), (5, 1, 3, 2), (2, 2), groups=5, dilation=(1, 3), padding=2, unroll=True
         ),

@@ -34,6 +34,7 @@ class ConvParams:
     DATA_IN_0_PARALLELISM_DIM_1: int
     DATA_IN_0_PARALLELISM_DIM_2: int
     DATA_IN_0_PARALLELISM_DIM_3: int
+    DATA_IN_0_ZERO_POINT: int
     WEIGHT_PRECISION_0: int
     WEIGHT_PRECISION_1: int
     WEIGHT_SIGNED: int
@@ -228,19 +229,9 @@ def build(r: Request) -> ConvParams:
     for them; ``weight`` may ask for the whole window at once, as ``(any, kernel width, kernel height, any)``.
 
     Raises:
-        UnsupportedError: Lanes that do not fit the groups, a partly unrolled window, an input that is no batch, padded
-            data with a zero point.
+        UnsupportedError: Lanes that do not fit the groups, a partly unrolled window, an input that is no batch.
     """
     formats, weight = r.arithmetic.formats, r.shapes["weight"]
-    if formats["data_in_0"].zero_point and padded(r.arithmetic.attributes):
-        raise _refuse(
-            r,
-            "the hardware of a convolution pads with zeros",
-            "data_in_0",
-            str(formats["data_in_0"]),
-            "data whose zero point is 0",
-            "requantise it to the same scale without a zero point (one bit more), as the quantisation does",
-        )
     g = geometry_of(r.arithmetic.attributes, weight[2:])
     n, c, h, w = _image_shape(r, "data_in_0")
     _, o, oh, ow = _image_shape(r, "data_out_0")
@@ -256,6 +247,7 @@ def build(r: Request) -> ConvParams:
     depth = window.depth(steps)
     return ConvParams(
         **tensor_params("DATA_IN_0", (n, h, w, c), formats["data_in_0"], (p_in,), dims=4),
+        DATA_IN_0_ZERO_POINT=formats["data_in_0"].zero_point if padded(r.arithmetic.attributes) else 0,
         **tensor_params("WEIGHT", streamed, formats["weight"], (lane_in, *unroll, p_out), dims=4),
         HAS_BIAS=int("bias" in r.shapes),
         **tensor_params("BIAS", (o,), bias_format, (p_out,), dims=1),
@@ -332,7 +324,7 @@ def arithmetic(p: ConvParams) -> Arithmetic:
     window = p.window
     attributes = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation, "groups": p.GROUPS}
     if geometry_of(attributes, window.kernel).out(window.size, window.kernel) != window.out:
-        attributes["padding"] = "same"
+        attributes["padding"] = (*window.padding, *window.after)
     formats = {name: format_of(p, name.upper()) for name in names}
     return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 

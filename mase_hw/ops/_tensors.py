@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.streams import Direction, Stream
 
 DIMS = 3
@@ -38,9 +38,10 @@ def tensor_params(
 
 
 def format_of(params: Any, prefix: str) -> FixedFormat:
-    """The format of a tensor, from the parameters."""
+    """The format of a tensor, from the parameters; one with a zero point has scaled integers, of a scale of 1."""
     width, frac = getattr(params, f"{prefix}_PRECISION_0"), getattr(params, f"{prefix}_PRECISION_1")
-    return FixedFormat(width, frac, bool(getattr(params, f"{prefix}_SIGNED")))
+    signed, zero = bool(getattr(params, f"{prefix}_SIGNED")), getattr(params, f"{prefix}_ZERO_POINT", 0)
+    return ScaledFormat.make(width, 1.0, zero, signed=signed) if zero else FixedFormat(width, frac, signed)
 
 
 def shape_of(params: Any, prefix: str, dims: int = DIMS) -> tuple[int, ...]:

@@ -48,6 +48,17 @@ class Window:
     tiles: int = 1
 
     @property
+    def after(self) -> tuple[int, int]:
+        """The fewest rows below and columns to the right of the image that the output positions need."""
+        down, right = (
+            max(0, (o - 1) * step + (k - 1) * d + 1 - s - b)
+            for o, step, k, d, s, b in zip(
+                self.out, self.stride, self.kernel, self.dilation, self.size, self.padding, strict=True
+            )
+        )
+        return down, right
+
+    @property
     def positions(self) -> int:
         """Windows per image."""
         return self.out[0] * self.out[1]

@@ -21,7 +21,7 @@ from mase_hw.formats import FixedFormat, Overflow, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Case, Hardware, OneChannel, OpDef
-from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, padded, reduced_conv
+from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
 from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work
 from mase_hw.ops._scaled import exact_sum, exact_sums
@@ -163,7 +163,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
         on_values=_on_values,
         channel=_channel,
         finest=_finest,
-        scaled=ScaledUse("sums", exact_sums, _sums, at_zero=padded),
+        scaled=ScaledUse("sums", exact_sums, _sums),
         check=check,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(

@@ -215,10 +215,8 @@ def _ports(p: RequantizeParams) -> tuple[Stream, ...]:
 def _arithmetic(p: RequantizeParams) -> Arithmetic:
     names = ("data_in_0", "multiplier", *["multiplier_shift"] * p.HAS_MULTIPLIER_SHIFT, "data_out_0")
     formats = {name: format_of(p, name.upper()) for name in names}
-    fx, fy, low, high = formats["data_in_0"], formats["data_out_0"], p.DATA_OUT_0_LOW, p.DATA_OUT_0_HIGH
-    if p.DATA_IN_0_ZERO_POINT:
-        formats["data_in_0"] = ScaledFormat.make(fx.width, 1.0, p.DATA_IN_0_ZERO_POINT, signed=fx.signed)
-    if p.DATA_OUT_0_ZERO_POINT or (low, high) != (fy.min_mantissa, fy.max_mantissa):
+    fy, low, high = formats["data_out_0"], p.DATA_OUT_0_LOW, p.DATA_OUT_0_HIGH
+    if (low, high) != (fy.min_mantissa, fy.max_mantissa):
         zero = p.DATA_OUT_0_ZERO_POINT
         formats["data_out_0"] = ScaledFormat.make(fy.width, 1.0, zero, signed=fy.signed, low=low, high=high)
     return Arithmetic(formats, Rounding(p.ROUNDING), attributes={"shift": p.SHIFT, "first": p.FIRST})

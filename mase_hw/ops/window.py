@@ -31,6 +31,8 @@ class WindowParams:
     STRIDE_W: int
     PAD_H: int
     PAD_W: int
+    PAD_WIDTH: int
+    PAD_VALUE: int
     DILATION_H: int
     DILATION_W: int
     GROUPS: int
@@ -79,7 +81,10 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
             for row in range(p.KERNEL_H):
                 for col in range(p.KERNEL_W):
                     order += [(row, col, group * p.TILES + tile) for tile in range(p.TILES)]
-    out = torch.zeros((p.OUT_H, p.OUT_W, p.steps), dtype=image.dtype)
+    border, fields = p.PAD_VALUE % (1 << p.PAD_WIDTH), p.WIDTH // p.PAD_WIDTH
+    whole = sum(border << (p.PAD_WIDTH * field) for field in range(fields))
+    whole -= (whole >> (p.WIDTH - 1)) << p.WIDTH  # beats are signed
+    out = torch.full((p.OUT_H, p.OUT_W, p.steps), whole, dtype=image.dtype)
     for oh in range(p.OUT_H):
         for ow in range(p.OUT_W):
             for at, (row, col, beat) in enumerate(order):
@@ -103,13 +108,14 @@ def _case(
     dilation: tuple[int, int] = (1, 1),
     order: tuple[int, int, int] = (1, 1, 1),
     frames: int = 4,
+    border: tuple[int, int] = (1, 0),
 ) -> Case:
     top, left, bottom, right = padding
     out = (
         out_size(size[0], kernel[0], stride[0], top + bottom, dilation[0]),
         out_size(size[1], kernel[1], stride[1], left + right, dilation[1]),
     )
-    p = WindowParams(7, *size, *out, *kernel, *stride, top, left, *dilation, *order, 1)
+    p = WindowParams(6, *size, *out, *kernel, *stride, top, left, *border, *dilation, *order, 1)
     return Case(name, dataclasses.replace(p, DEPTH=p.window.depth(p.steps)), frames)
 
 
@@ -120,6 +126,7 @@ def _cases() -> list[Case]:
         _case("stride_beyond_kernel", (7, 8), (2, 1), (3, 3)),
         _case("wide_padding", (3, 3), (2, 2), (1, 1), (3, 4, 4, 3)),
         _case("uneven_end", (6, 7), (3, 3), (2, 3), (1, 0, 0, 0)),
+        _case("border", (3, 2), (3, 2), padding=(1, 1, 1, 0), border=(3, -3)),
     ]
 
 

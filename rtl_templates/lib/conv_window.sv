@@ -2,7 +2,8 @@
 //
 // conv_window: the windows of a convolution in the way that fits its multipliers.
 //
-// One element of a window a beat (sliding_window), with UNROLL all of them (parallel_window).
+// One element of a window a beat (sliding_window), with UNROLL all of them (parallel_window); both
+// fill the border with PAD_VALUE in every PAD_WIDTH bits.
 // With IN_PLACE a window is one beat of a pixel: each is given REPEATS times as it comes, before
 // the next one (beat_repeat), instead of the pixel being read REPEATS times.
 //
@@ -21,6 +22,8 @@ module conv_window #(
     parameter  int STRIDE_W   = 1,
     parameter  int PAD_H      = 0,
     parameter  int PAD_W      = 0,
+    parameter  int PAD_WIDTH  = 1,
+    parameter  int PAD_VALUE  = 0,
     parameter  int DILATION_H = 1,
     parameter  int DILATION_W = 1,
     parameter  int GROUPS     = 1,
@@ -80,6 +83,8 @@ module conv_window #(
         .STRIDE_W  (STRIDE_W),
         .PAD_H     (PAD_H),
         .PAD_W     (PAD_W),
+        .PAD_WIDTH (PAD_WIDTH),
+        .PAD_VALUE (PAD_VALUE),
         .DILATION_H(DILATION_H),
         .DILATION_W(DILATION_W),
         .GROUPS    (GROUPS),
@@ -111,6 +116,8 @@ module conv_window #(
         .STRIDE_W  (STRIDE_W),
         .PAD_H     (PAD_H),
         .PAD_W     (PAD_W),
+        .PAD_WIDTH (PAD_WIDTH),
+        .PAD_VALUE (PAD_VALUE),
         .DILATION_H(DILATION_H),
         .DILATION_W(DILATION_W),
         .GROUPS    (GROUPS),
@@ -129,7 +136,7 @@ module conv_window #(
         .out_valid(out_valid),
         .out_ready(out_ready)
     );
-    // Zeros need no flag, and the reader counts by itself.
+    // The border needs no flag, and the reader counts by itself.
     unread u_unread (.unused(&{pad, last}));
   end
 

@@ -5,7 +5,7 @@
 // As sliding_window, but a beat holds KERNEL_H * KERNEL_W elements of WIDTH bits
 // (row by row, the first one in the low bits), so that a window takes GROUPS *
 // REPEATS * TILES beats: for each group, REPEATS times, its tiles. Elements in the
-// padding are zero.
+// padding have PAD_VALUE in every PAD_WIDTH bits.
 //
 // The buffer holds ROWS rows. Each has as many banks as a window has columns;
 // column x lies in bank x modulo that number, so that every window finds its
@@ -29,6 +29,8 @@ module parallel_window #(
     parameter  int STRIDE_W   = 1,
     parameter  int PAD_H      = 0,
     parameter  int PAD_W      = 0,
+    parameter  int PAD_WIDTH  = 1,
+    parameter  int PAD_VALUE  = 0,
     parameter  int DILATION_H = 1,
     parameter  int DILATION_W = 1,
     parameter  int GROUPS     = 1,
@@ -50,6 +52,10 @@ module parallel_window #(
   if (WIDTH < 1) begin : g_bad_width
     // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "parallel_window: WIDTH must be at least 1, got %0d", WIDTH);
+  end
+  if (PAD_WIDTH < 1 || WIDTH % ((PAD_WIDTH > 0) ? PAD_WIDTH : 1) != 0) begin : g_bad_pad_width
+    // Refuses PAD_WIDTH=0; PAD_WIDTH=3
+    $fatal(1, "parallel_window: PAD_WIDTH %0d must divide WIDTH %0d", PAD_WIDTH, WIDTH);
   end
   if (KERNEL_H < 1 || KERNEL_W < 1 || DILATION_H < 1 || DILATION_W < 1) begin : g_bad_kernel
     // Refuses KERNEL_[HW]=0; DILATION_[HW]=0
@@ -146,7 +152,7 @@ module parallel_window #(
   localparam addr_t Pixel = addr_t'(PixelBeats);
 
   // ---- The window's corner: row slot, bank and word of its column. Words outside
-  // the image wrap; what is read there is replaced by zeros.
+  // the image wrap; what is read there is replaced by the border.
   localparam int CornerSlot = (ROWS - (PAD_H % ROWS)) % ROWS;
   localparam int CornerBank = (Banks - (PAD_W % Banks)) % Banks;
   localparam int CornerWord = -((PAD_W + Banks - 1) / Banks);
@@ -354,13 +360,16 @@ module parallel_window #(
     end
   end
 
+  localparam int PadFields = WIDTH / PAD_WIDTH;
+  localparam logic [WIDTH-1:0] Border = {PadFields{PAD_WIDTH'(PAD_VALUE)}};
+
   for (genvar i = 0; i < KERNEL_H; i++) begin : g_out_row
     logic [Banks-1:0][WIDTH-1:0] row;
     assign row = read_q[row_slot_q[i]];
     for (genvar j = 0; j < KERNEL_W; j++) begin : g_out_col
       logic inside_image;
       assign inside_image           = row_in_q[i] && col_in_q[j];
-      assign out_data[i*KERNEL_W+j] = inside_image ? row[col_bank_q[j]] : '0;
+      assign out_data[i*KERNEL_W+j] = inside_image ? row[col_bank_q[j]] : Border;
     end
   end
 

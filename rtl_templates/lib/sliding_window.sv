@@ -8,8 +8,8 @@
 // (the last one fastest), KERNEL_H * KERNEL_W * TILES beats that belong to one
 // result. A convolution has one group and repeats it for each tile of output
 // channels; pooling and depthwise convolution make each beat of a pixel a group.
-// Beats in the padding are zero and have `out_pad`. `out_last` is the last beat of
-// a result. PAD_H and PAD_W are the rows above and columns to the left; those
+// Beats in the padding have `out_pad`, and PAD_VALUE in every PAD_WIDTH bits (zeros,
+// or what stands for 0). `out_last` is the last beat of a result. PAD_H and PAD_W are the rows above and columns to the left; those
 // below and to the right follow from OUT_H and OUT_W.
 //
 // The buffer is a ring of DEPTH beats, read synchronously into the output
@@ -33,6 +33,8 @@ module sliding_window #(
     parameter int STRIDE_W   = 1,
     parameter int PAD_H      = 0,
     parameter int PAD_W      = 0,
+    parameter int PAD_WIDTH  = 1,
+    parameter int PAD_VALUE  = 0,
     parameter int DILATION_H = 1,
     parameter int DILATION_W = 1,
     parameter int GROUPS     = 1,
@@ -59,6 +61,10 @@ module sliding_window #(
   if (KERNEL_H < 1 || KERNEL_W < 1) begin : g_bad_kernel
     // Refuses KERNEL_[HW]=0
     $fatal(1, "sliding_window: kernel must be at least 1 x 1, got %0d x %0d", KERNEL_H, KERNEL_W);
+  end
+  if (PAD_WIDTH < 1 || WIDTH % ((PAD_WIDTH > 0) ? PAD_WIDTH : 1) != 0) begin : g_bad_pad_width
+    // Refuses PAD_WIDTH=0; PAD_WIDTH=3
+    $fatal(1, "sliding_window: PAD_WIDTH %0d must divide WIDTH %0d", PAD_WIDTH, WIDTH);
   end
   if (DILATION_H < 1 || DILATION_W < 1) begin : g_bad_dilation
     // Refuses DILATION_[HW]=0
@@ -281,6 +287,8 @@ module sliding_window #(
     end
   end
 
-  assign out_data = out_pad ? '0 : read_q;
+  localparam int PadFields = WIDTH / PAD_WIDTH;
+  localparam logic [WIDTH-1:0] Border = {PadFields{PAD_WIDTH'(PAD_VALUE)}};
+  assign out_data = out_pad ? Border : read_q;
 
 endmodule

@@ -5,7 +5,8 @@
 // Sizes are innermost first: DATA_IN_0_TENSOR_SIZE_DIM_0 to _3 are channels, width,
 // height and images; KERNEL_SIZE, STRIDE, PADDING and DILATION have DIM_0
 // horizontal, DIM_1 vertical. PADDING is that on the left and on top; the rest
-// follows from DATA_OUT_0. A convolution of one dimension has height 1.
+// follows from DATA_OUT_0. A convolution of one dimension has height 1. The border holds
+// DATA_IN_0_ZERO_POINT, which stands for 0; what it adds to the sums is taken off by the bias.
 //
 // A pixel comes as ceil(C / PI) beats. The line buffer sends the window of each output position
 // once for every tile of PO output channels of a group; each beat meets a weight beat (lane
@@ -42,6 +43,7 @@ module fixed_conv2d #(
     parameter int DATA_IN_0_PARALLELISM_DIM_1 = 1,
     parameter int DATA_IN_0_PARALLELISM_DIM_2 = 1,
     parameter int DATA_IN_0_PARALLELISM_DIM_3 = 1,
+    parameter int DATA_IN_0_ZERO_POINT = 0,
     parameter int WEIGHT_PRECISION_0 = 8,
     parameter int WEIGHT_PRECISION_1 = 0,
     parameter int WEIGHT_SIGNED = 1,
@@ -166,6 +168,12 @@ module fixed_conv2d #(
       DATA_OUT_0_PARALLELISM_DIM_3 != 1) begin : g_bad_out_dims
     // Refuses DATA_OUT_0_PARALLELISM_DIM_[123]=2
     $fatal(1, "fixed_conv2d: DATA_OUT_0_PARALLELISM_DIM_1 to _3 must be 1");
+  end
+  localparam int Lowest = (DATA_IN_0_SIGNED != 0) ? -(1 << (DATA_IN_0_PRECISION_0 - 1)) : 0;
+  if (DATA_IN_0_ZERO_POINT != 0 && (DATA_IN_0_ZERO_POINT < Lowest ||
+      DATA_IN_0_ZERO_POINT >= Lowest + (1 << DATA_IN_0_PRECISION_0))) begin : g_bad_zero_point
+    // Refuses DATA_IN_0_ZERO_POINT=-129; DATA_IN_0_ZERO_POINT=128
+    $fatal(1, "fixed_conv2d: DATA_IN_0_ZERO_POINT %0d is no code", DATA_IN_0_ZERO_POINT);
   end
   if (GROUPS < 1 || InC % GROUPS != 0 || OutC % GROUPS != 0) begin : g_bad_groups
     // Refuses GROUPS=0; GROUPS=2, DATA_IN_0_TENSOR_SIZE_DIM_0=2; GROUPS=2,
@@ -295,6 +303,8 @@ module fixed_conv2d #(
       .STRIDE_W  (STRIDE_DIM_0),
       .PAD_H     (PADDING_DIM_1),
       .PAD_W     (PADDING_DIM_0),
+      .PAD_WIDTH (DATA_IN_0_PRECISION_0),
+      .PAD_VALUE (DATA_IN_0_ZERO_POINT),
       .DILATION_H(DILATION_DIM_1),
       .DILATION_W(DILATION_DIM_0),
       .GROUPS    (Groups),

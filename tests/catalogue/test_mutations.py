@@ -252,7 +252,9 @@ WRONG = {
         RANDOM,
         SimulationError,
     ),
-    "padding is not zero": Mutation("conv2d-same_3x3", "lib/sliding_window.sv", (("out_pad ? '0 : read_q", "read_q"),)),
+    "padding is not zero": Mutation(
+        "conv2d-same_3x3", "lib/sliding_window.sv", (("out_pad ? Border : read_q", "read_q"),)
+    ),
     "a window starts before its last pixel is there": Mutation(
         "conv2d-pointwise_wires",
         "lib/window_control.sv",

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
-from mase_hw.errors import UnsupportedError
 from mase_hw.formats import ScaledFormat
 from mase_hw.nn import Quantized
 
@@ -127,6 +126,8 @@ def images() -> Tensor:
 def test_hardware_model_and_integers_are_equal(keys: dict[str, Any], images: Tensor, tmp_path: Path) -> None:
     """Every bit, in exactly the predicted cycles, also where streams stall."""
     design = mase_hw.compile(Small(), images[:1], configuration(**keys), out=tmp_path / "design", calibration=[images])
+    (first,) = (p["format"] for p in design.manifest["ports"] if p["direction"] == "in")
+    assert (first["zero_point"] != 0) == bool(keys.get("data_affine"))  # which the border of the image then holds
     given = torch.cat([images[:7], 4 * images[:2]])  # half of the last two saturates
     simulation = design.simulate(given, work_dir=tmp_path / "work")
     assert simulation.passed and simulation.result.mismatches == 0 and simulation.frames == 9
@@ -143,22 +144,3 @@ def test_hardware_model_and_integers_are_equal(keys: dict[str, Any], images: Ten
         for frame, values in zip(given, found.round().long().tolist(), strict=True):
             assert values == by_hand(design, frame)
         assert len({tuple(v) for v in found.round().long().tolist()}) > 6
-
-
-def test_padded_data_with_a_zero_point_is_refused() -> None:
-    """Importers may ask for it; the quantisation does not."""
-    from mase_hw.catalogue import Arithmetic, default_catalogue
-    from mase_hw.opdef import Request
-
-    op = default_catalogue()["conv2d"]
-    data, weight = ScaledFormat.make(8, 0.5, 3), ScaledFormat.make(8, 0.5)
-    formats = {"data_in_0": data, "weight": weight, "bias": ScaledFormat.make(16, 0.25)}
-    formats["data_out_0"] = ScaledFormat.make(24, 0.25)
-    shapes = {"data_in_0": (1, 2, 4, 4), "weight": (3, 2, 3, 3), "bias": (3,), "data_out_0": (1, 3, 4, 4)}
-    request = Request(
-        "conv", Arithmetic(formats, attributes={"padding": 1}), shapes, {"data_in_0": (1,), "data_out_0": (1,)}
-    )
-    assert op.hardware is not None
-    with pytest.raises(UnsupportedError, match="pads with zeros") as info:
-        op.hardware.build(request)
-    assert info.value.node == "conv"

@@ -88,6 +88,7 @@ ATTRIBUTES: dict[str, tuple[dict[str, Any], Any, tuple[int, ...], tuple[int, ...
         (3, 2, 3, 2),
     ),
     "same": ({"padding": "same", "dilation": (1, 2)}, ((0, 1), (2, 2)), (1, 2, 4, 6), (2, 2, 2, 3)),
+    "four_sides": ({"padding": (0, 1, 2, 0)}, ((0, 2), (1, 0)), (1, 2, 4, 4), (2, 2, 3, 2)),
     "valid": ({"padding": "valid"}, ((0, 0), (0, 0)), (1, 1, 3, 3), (1, 1, 2, 2)),
     "groups": ({"groups": 2, "padding": 1}, ((1, 1), (1, 1)), (1, 4, 3, 3), (6, 2, 3, 3)),
     "depthwise": ({"groups": 4, "padding": 1, "stride": 2}, ((1, 1), (1, 1)), (1, 4, 5, 5), (4, 1, 3, 3)),

@@ -119,10 +119,12 @@ def reordered(a: Arithmetic, t: Inputs) -> Values:
 
 
 def windows(a: Arithmetic, t: Inputs) -> Values:
-    """The window at every position, cut out of an image with a margin of zeros; channels in groups, each repeated."""
+    """The window at every position, cut out of an image with a margin; channels in groups, each repeated."""
     p = a.attributes
     margin = ((p["PAD_H"], 99), (p["PAD_W"], 99), (0, 0))
-    image = np.pad(t["in_data"], margin, constant_values=Fraction(0))
+    bits = format(p["PAD_VALUE"] % 2 ** p["PAD_WIDTH"], f"0{p['PAD_WIDTH']}b") * (p["WIDTH"] // p["PAD_WIDTH"])
+    border = int(bits, 2) - (2 ** p["WIDTH"] if bits[0] == "1" else 0)
+    image = np.pad(t["in_data"], margin, constant_values=Fraction(border))
     places = []
     for y in range(0, p["OUT_H"] * p["STRIDE_H"], p["STRIDE_H"]):
         for x in range(0, p["OUT_W"] * p["STRIDE_W"], p["STRIDE_W"]):
