@@ -24,6 +24,7 @@ LAYERS = (
     "documents",
     "resources",
     "memories",
+    "cost",
     "formats",
     "observing",
     "integer_cast",

@@ -1,0 +1,115 @@
+"""The cost of one module: its structure, and what was fitted to counts of Yosys."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mase_hw.cost.connectors import elementwise, plain, stream_fifo, stream_fork, stream_reorder, stream_repack
+from mase_hw.cost.primitives import rom_source
+from mase_hw.cost.products import conv2d, linear
+from mase_hw.cost.resources import Resources
+from mase_hw.cost.terms import Structure, Terms
+from mase_hw.errors import ConfigError, suggest
+from mase_hw.memories import FAMILIES
+
+STRUCTURES: Mapping[str, Structure] = {
+    "fixed_linear": linear,
+    "fixed_conv2d": conv2d,
+    "fixed_relu": elementwise,
+    "fixed_cast": elementwise,
+    "stream_fifo": stream_fifo,
+    "stream_fork": stream_fork,
+    "stream_repack": stream_repack,
+    "stream_reorder": stream_reorder,
+    "rom_source": rom_source,
+}
+"""By module; any other has the structure of :func:`mase_hw.cost.connectors.plain`."""
+ANY = "*"
+"""In the constants: those of modules without rows of their own."""
+FITTED = {"xc7": "xc7", "xcup": "xc7", "ecp5": "ecp5"}
+"""Families with a model, and the constants they take: logic of UltraScale+ has the look-up tables of Xilinx 7."""
+_CONSTANTS = Path(__file__).parent
+_KEPT = 65536
+
+
+def unsupported(family: str) -> str:
+    """Why a family has no cost model; empty if it has one."""
+    if family in FITTED:
+        return ""
+    if family in FAMILIES:
+        return f"no cost model was fitted for {family}: nothing is known of what its logic takes"
+    return f"there is no family {family!r}"
+
+
+def find_family(family: str) -> str:
+    """The family, if it has a cost model.
+
+    Raises:
+        ConfigError: If it has none, with the reason.
+    """
+    reason = unsupported(family)
+    if reason:
+        raise ConfigError(
+            reason,
+            field="family",
+            got=family,
+            expected=f"one of {', '.join(FITTED)}",
+            remedy=suggest(family, FITTED) if family not in FAMILIES else "synthesise the design to know its area",
+        )
+    return family
+
+
+def structure_of(module: str, parameters: Mapping[str, Any], family: str) -> Terms:
+    """What a module is built of.
+
+    Args:
+        module: Its name.
+        parameters: Its SystemVerilog parameters.
+        family: A family with a model.
+    """
+    terms = Terms(family)
+    STRUCTURES.get(module, plain)(terms, parameters)
+    return terms
+
+
+def cost_of(module: str, parameters: Mapping[str, Any], family: str) -> Resources:
+    """What one instance of a module takes.
+
+    Args:
+        module: Name of the SystemVerilog module, of an op or of what stands between them.
+        parameters: Its parameters as they are instantiated: those of an instance in a netlist or a manifest.
+        family: A family with a model; see :func:`unsupported`.
+
+    Returns:
+        Counts of cells as Yosys maps them.
+
+    Raises:
+        ConfigError: If there is no model of the family.
+    """
+    return _cost(module, tuple(parameters.items()), family)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _cost(module: str, parameters: tuple[tuple[str, Any], ...], family: str) -> Resources:
+    find_family(family)
+    terms = structure_of(module, dict(parameters), family)
+    fitted = constants(FITTED[family])
+    units = fitted.get(module) or fitted[ANY]
+    sums = {
+        name: terms.known[name] + sum(units[name].get(kind, 0.0) * amount for kind, amount in amounts.items())
+        for name, amounts in (("lut", terms.lut), ("ff", terms.ff))
+    }
+    known = terms.known
+    return Resources(max(round(sums["lut"]), 0), max(round(sums["ff"]), 0), int(known["dsp"]), int(known["bram"]))
+
+
+@functools.cache
+def constants(name: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Fitted units by module, resource and kind of term."""
+    text = (_CONSTANTS / f"{name}.json").read_text(encoding="utf-8")
+    found: dict[str, dict[str, dict[str, float]]] = json.loads(text)
+    return found
