@@ -14,6 +14,7 @@ from mase_hw.compiler.config import CompileConfig, load_config
 from mase_hw.compiler.quantised_graph import Tell, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
+from mase_hw.cost.devices import available
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.passes import bundle_of
 from mase_hw.emit.reference import Inputs
@@ -22,7 +23,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import unknown_error, unknown_nodes
 from mase_hw.passes.pipeline import Pipeline
-from mase_hw.preflight.budget import available, needs
+from mase_hw.preflight.budget import needs
 from mase_hw.preflight.cut import Values, values_of, without
 from mase_hw.preflight.layers import Traced, layers, origin, traced_layers
 from mase_hw.preflight.result import Check, Problem

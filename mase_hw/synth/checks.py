@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mase_hw.cost.devices import Device
 from mase_hw.errors import ResourceError
 from mase_hw.synth.elaborate import Elaborated, Memory
 from mase_hw.synth.report import MappedMemory, Row
-from mase_hw.synth.targets import Device, Target
+from mase_hw.synth.targets import Target
 
 FULL = 0.8
 """Share of a device above which place and route may fail or be slow."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mase_hw.cost.devices import Device
 from mase_hw.errors import ResourceError, ToolError
-from mase_hw.synth.targets import Device
 from mase_hw.synth.tools import Tell, run_nextpnr
 
 PARTS: Mapping[str, tuple[str, str, int]] = {

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mase_hw.cost.devices import Device
 from mase_hw.design.design import Design
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.errors import ConfigError
@@ -30,7 +31,7 @@ from mase_hw.synth.elaborate import Elaborated, read_elaborated
 from mase_hw.synth.place import PARTS, place
 from mase_hw.synth.replay import model_files, replay, without_model
 from mase_hw.synth.report import Report, read_memories, read_statistics, total
-from mase_hw.synth.targets import Device, Target, find_device, find_target
+from mase_hw.synth.targets import Target, find_device, find_target
 from mase_hw.synth.tools import Tell, content_hash, run_yosys, versions
 
 MHZ = 100.0
@@ -57,7 +58,7 @@ def synthesise(
     Args:
         design: The bundle.
         target: A key of :data:`mase_hw.synth.targets.TARGETS`.
-        device: A key of :data:`mase_hw.synth.targets.DEVICES`; the design must fit it.
+        device: A key of :data:`mase_hw.cost.devices.DEVICES`; the design must fit it.
         work_dir: Where to work; ``<bundle>.work/synth/<target>`` by default.
         replay_netlist: Simulate the netlist with the bundle's vectors, where the target's cells have models.
         place_netlist: Place and route as well.

@@ -1,4 +1,4 @@
-"""What can be synthesised for: mapping commands, what their cells count as, and the capacity of real devices."""
+"""What can be synthesised for: mapping commands, and what their cells count as."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mase_hw.cost.devices import Device, device_of
 from mase_hw.emit.yosys import MAPPERS, Mapper
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.memories import FAMILIES
@@ -135,49 +136,6 @@ TARGETS: Mapping[str, Target] = {
 """Every target by name."""
 
 
-@dataclass(frozen=True)
-class Device:
-    """What one device has.
-
-    Args:
-        name: The vendor's.
-        target: Name of its target.
-        lut: Look-up tables.
-        ff: Flip-flops.
-        dsp: Multiplier blocks as the target counts them.
-        bram: Block RAMs of ``Target.block_bits``.
-        source: Where the figures are from.
-    """
-
-    name: str
-    target: str
-    lut: int
-    ff: int
-    dsp: int
-    bram: int
-    source: str
-
-    def capacity(self) -> dict[str, int]:
-        """By column."""
-        return {"lut": self.lut, "ff": self.ff, "dsp": self.dsp, "bram": self.bram}
-
-
-VIVADO = "available resources in published utilisation reports of Vivado"
-NEXTPNR = "totals that nextpnr prints for the device"
-DEVICES: Mapping[str, Device] = {
-    device.name: device
-    for device in (
-        Device("xc7a35t", "xc7", 20_800, 41_600, 90, 100, VIVADO),
-        Device("xc7a100t", "xc7", 63_400, 126_800, 240, 270, VIVADO),
-        Device("lfe5u-25f", "ecp5", 24_288, 24_288, 28, 56, NEXTPNR),
-        Device("lfe5u-45f", "ecp5", 43_848, 43_848, 72, 108, NEXTPNR),
-        Device("lfe5u-85f", "ecp5", 83_640, 83_640, 156, 208, NEXTPNR),
-        Device("ice40up5k", "ice40", 5_280, 5_280, 8, 30, NEXTPNR),
-    )
-}
-"""Devices by name, in lower case."""
-
-
 def find_target(name: str) -> Target:
     """Look up a target.
 
@@ -195,9 +153,7 @@ def find_device(name: str, target: Target) -> Device:
     Raises:
         ConfigError: If there is none of that name, or it belongs to another target.
     """
-    device = DEVICES.get(name.lower())
-    if device is None:
-        raise ConfigError("unknown device", field="device", got=name, remedy=suggest(name.lower(), DEVICES))
+    device = device_of(name)
     if device.target != target.name:
         raise ConfigError(
             "the device is not of this target",

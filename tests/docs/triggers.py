@@ -20,6 +20,7 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw import MaseGraph
 from mase_hw.catalogue import OpDef, default_catalogue
+from mase_hw.cost.devices import DEVICES
 from mase_hw.design.vectors import read_vectors
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,
@@ -29,7 +30,6 @@ from mase_hw.passes import (
 )
 from mase_hw.simulate.engines.cocotb.engine import build, find_build_tools, simulate
 from mase_hw.synth.checks import check_capacity
-from mase_hw.synth.targets import DEVICES
 
 EXAMPLE = torch.linspace(-1, 1, 8).reshape(1, 8)
 WIDTHS = {"name": "fixed", "data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}

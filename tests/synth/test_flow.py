@@ -95,10 +95,10 @@ def test_a_bundle_that_changes_meanwhile(tiny: mase_hw.Design, tmp_path: Path) -
 def test_a_device_that_cannot_hold_it_is_refused_before_mapping(
     tiny: mase_hw.Design, mapped: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mase_hw.synth import targets as synth_targets
+    from mase_hw.cost import devices
 
-    small = synth_targets.Device("none", "xc7", 100_000, 100_000, 3, 100, "a test")
-    monkeypatch.setattr(synth_targets, "DEVICES", {"none": small})
+    small = devices.Device("none", "xc7", 100_000, 100_000, 3, 100, "a test")
+    monkeypatch.setattr(devices, "DEVICES", {"none": small})
     with pytest.raises(ResourceError, match="dsp 4 of 3"):
         synthesise(tiny, "xc7", device="none", work_dir=tmp_path / "work")
     assert not (tmp_path / "work" / "netlist.v").exists()

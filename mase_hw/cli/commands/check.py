@@ -27,8 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
         MaseHwError: If the function of the model, the configuration or the device is not usable.
     """
     from mase_hw.compiler.config import load_config
+    from mase_hw.cost.devices import available
     from mase_hw.model_spec import load_model
-    from mase_hw.preflight.budget import available
     from mase_hw.preflight.check import check
 
     settle(arguments)

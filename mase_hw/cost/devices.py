@@ -1,0 +1,113 @@
+"""What devices have, each with where that is known from, and budgets given by numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mase_hw.cost.resources import RESOURCES
+from mase_hw.errors import ConfigError, suggest
+from mase_hw.memories import FAMILIES, UNNAMED
+
+DSP_KINDS: Mapping[str, str] = {
+    "xc7": "DSP48E1",
+    "xcup": "DSP48E2",
+    "ecp5": "MULT18X18D",
+    "ice40": "SB_MAC16",
+    "gowin": "MULT18X18",
+}
+"""The multiplier block of each family, which is what ``dsp`` counts."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What one device has.
+
+    Args:
+        name: The vendor's, in lower case.
+        target: Its family, as ``mase-hw synth`` names it.
+        lut: Look-up tables.
+        ff: Flip-flops.
+        dsp: Multiplier blocks; :data:`DSP_KINDS` says of which kind.
+        bram: Block RAMs of the family: 18 Kbit, 4 Kbit on iCE40. A block of 36 Kbit counts as two.
+        source: Where the figures are from.
+    """
+
+    name: str
+    target: str
+    lut: int
+    ff: int
+    dsp: int
+    bram: int
+    source: str
+
+    @property
+    def block_bits(self) -> int:
+        """Bits of one of the block RAMs."""
+        return FAMILIES[self.target].block.bits
+
+    def capacity(self) -> dict[str, int]:
+        """By the names of :data:`mase_hw.cost.resources.RESOURCES`."""
+        return {"lut": self.lut, "ff": self.ff, "dsp": self.dsp, "bram": self.bram}
+
+
+NEXTPNR = "totals that nextpnr prints for the device"
+_DS180 = 'AMD DS180, 7 Series FPGAs Data Sheet: Overview, table "{} FPGA Feature Summary by Device"'
+_DS190 = "AMD DS190, Zynq-7000 SoC Data Sheet: Overview, table 1"
+_DS890 = "AMD DS890, UltraScale Architecture and Product Data Sheet: Overview, table of Kintex UltraScale+ FPGAs"
+_DS891 = "AMD DS891, Zynq UltraScale+ MPSoC Data Sheet: Overview, table of EG devices"
+DEVICES: Mapping[str, Device] = {
+    device.name: device
+    for device in (
+        Device("xc7z010", "xc7", 17_600, 35_200, 80, 120, _DS190),
+        Device("xc7z020", "xc7", 53_200, 106_400, 220, 280, _DS190),
+        Device("xc7z045", "xc7", 218_600, 437_200, 900, 1_090, _DS190),
+        Device("xc7a35t", "xc7", 20_800, 41_600, 90, 100, _DS180.format("Artix-7")),
+        Device("xc7a100t", "xc7", 63_400, 126_800, 240, 270, _DS180.format("Artix-7")),
+        Device("xc7k325t", "xc7", 203_800, 407_600, 840, 890, _DS180.format("Kintex-7")),
+        Device("xczu3eg", "xcup", 70_560, 141_120, 360, 432, _DS891),
+        Device("xcku5p", "xcup", 216_960, 433_920, 1_824, 960, _DS890),
+        Device("lfe5u-25f", "ecp5", 24_288, 24_288, 28, 56, NEXTPNR),
+        Device("lfe5u-45f", "ecp5", 43_848, 43_848, 72, 108, NEXTPNR),
+        Device("lfe5u-85f", "ecp5", 83_640, 83_640, 156, 208, NEXTPNR),
+        Device("ice40up5k", "ice40", 5_280, 5_280, 8, 30, NEXTPNR),
+    )
+}
+"""Devices by name, in lower case."""
+
+
+def device_of(name: str) -> Device:
+    """Look up a device.
+
+    Raises:
+        ConfigError: If there is none of that name.
+    """
+    device = DEVICES.get(name.lower())
+    if device is None:
+        raise ConfigError("unknown device", field="device", got=name, remedy=suggest(name.lower(), DEVICES))
+    return device
+
+
+def available(device: str | None, limits: Mapping[str, int | None]) -> tuple[dict[str, int], int]:
+    """What there is: of a device, and numbers, which count before those of the device.
+
+    Args:
+        device: Its name; None for no device.
+        limits: Numbers by resource; None for no limit.
+
+    Returns:
+        Numbers by resource, and the bits of a block RAM.
+
+    Raises:
+        ConfigError: If there is no such device or resource, or a number is negative.
+    """
+    for resource, number in limits.items():
+        if resource not in RESOURCES:
+            raise ConfigError("unknown resource", field="limits", got=resource, remedy=suggest(resource, RESOURCES))
+        if number is not None and number < 0:
+            raise ConfigError("a budget cannot be negative", field=resource, got=number, expected=">= 0")
+    found, bits = {}, UNNAMED.block.bits
+    if device is not None:
+        known = device_of(device)
+        found, bits = known.capacity(), known.block_bits
+    return {**found, **{name: number for name, number in limits.items() if number is not None}}, bits

