@@ -6,6 +6,7 @@ on the meta device, so that what mixes frames is refused, and a reshape leaves t
 
 from __future__ import annotations
 
+import dataclasses
 import keyword
 import math
 import operator
@@ -18,8 +19,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from mase_hw.formats import FixedFormat, Rounding
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.ir.export import frames
+from mase_hw.passes.transforms.integers.requantizing import Requantizing
 
 MOST_ELEMENTS = 1 << 26
 """Elements of an input or of a result, beyond which a file is taken for a damaged one: 256 MB of float32."""
@@ -43,11 +45,43 @@ class Marker:
         fmt: The format to which values are rounded; they saturate.
         rounding: How.
         given: The format in which the values that come must be exact; None for any.
+        how: How scaled integers are brought to ``fmt``; None for one multiplication, and ``rounding``.
+        tied: Whether ``rounding`` says of ties what the file does; else there must be none.
     """
 
     fmt: FixedFormat
     rounding: Rounding
     given: FixedFormat | None = None
+    how: Requantizing | None = None
+    tied: bool = True
+
+    @property
+    def requantizing(self) -> Requantizing:
+        """How scaled integers are brought to ``fmt``."""
+        return Requantizing(self.rounding) if self.how is None else self.how
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a file says of the numbers of a stored tensor.
+
+    Args:
+        fmt: Their format in fixed point; None if they have none, or nothing said it.
+        integers: Their format as scaled integers, without a zero point.
+        exact: The numbers in float64, where float32 does not hold them.
+    """
+
+    fmt: FixedFormat | None = None
+    integers: ScaledFormat | None = None
+    exact: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Of integers in a file: the step between two of them, and the one that stands for 0."""
+
+    step: Tensor
+    zero: int = 0
 
 
 class Writer:
@@ -67,10 +101,12 @@ class Writer:
         """Name of the source's node, by name of the node of the graph."""
         self.markers: dict[str, Marker] = {}
         """Nodes that say to which format their input is rounded, by name."""
-        self.weights: dict[str, FixedFormat] = {}
+        self.weights: dict[str, Known] = {}
         """Formats of parameters, by path, as far as the file says them."""
-        self._noted: dict[int, tuple[Tensor, FixedFormat]] = {}
-        self._steps: dict[fx.Node, Tensor] = {}
+        self.integers = False
+        """Whether a scale is no power of two, or a zero point is not that of fixed point."""
+        self._noted: dict[int, tuple[Tensor, Known]] = {}
+        self._steps: dict[fx.Node, Codes] = {}
         self._one: dict[fx.Node, Any] = {}
         self._two: dict[fx.Node, Any] = {}
         self._outside: dict[fx.Node, int] = {}
@@ -160,34 +196,37 @@ class Writer:
             kept = self._stored[id(value)] = (value, made)
         return kept[1]
 
-    def note(self, value: Tensor, fmt: FixedFormat | None) -> None:
-        """Remember the format of known values."""
-        if fmt is not None:
-            self._noted[id(value)] = (value, fmt)  # kept, so that its id stays its own
-
-    def noted(self, value: Tensor) -> FixedFormat | None:
-        """The format of known values; None if nothing said it."""
-        found = self._noted.get(id(value))
-        return None if found is None else found[1]
-
-    def codes(self, value: Ref, step: Tensor) -> Ref:
-        """Remember that the file has integers of this step where the graph has the values they stand for."""
-        if isinstance(value, fx.Node):
-            self._steps[value] = step
+    def note(self, value: Tensor, known: Known) -> Tensor:
+        """Remember what a file says of known values."""
+        self._noted[id(value)] = (value, known)  # kept, so that its id stays its own
         return value
 
-    def step_of(self, value: Ref) -> Tensor | None:
-        """The step of integers that the file has in the place of these values; None if it has values."""
+    def noted(self, value: Tensor) -> Known:
+        """What a file says of known values; nothing of most."""
+        found = self._noted.get(id(value))
+        return Known() if found is None else found[1]
+
+    def codes(self, value: Ref, codes: Codes) -> Ref:
+        """Remember that the file has integers where the graph has the values they stand for."""
+        if isinstance(value, fx.Node):
+            self._steps[value] = codes
+        return value
+
+    def codes_of(self, value: Ref) -> Codes | None:
+        """The integers that the file has in the place of these values; None if it has values."""
         return self._steps.get(value) if isinstance(value, fx.Node) else None
 
-    def values(self, codes: Ref, step: Tensor) -> Ref:
-        """The values for which integers stand, in a node of its own; refuses another step than they have."""
-        known = self.step_of(codes)
+    def values(self, integers: Ref, codes: Codes) -> Ref:
+        """The values for which integers stand, in a node of its own; refuses others than these integers have."""
+        known = self.codes_of(integers)
         if known is None:
             raise Refused("it reads integers that nothing has quantised")
-        if not torch.equal(known, step):
-            raise Refused(f"the scale {step.reshape(-1)[0].item():g} of integers with the scale {known.item():g}")
-        return self.call(torch.reshape, codes, self._open(codes))
+        if not torch.equal(known.step, codes.step) or known.zero != codes.zero:
+            said, have = (
+                f"the scale {c.step.reshape(-1)[0].item():g} and the zero point {c.zero}" for c in (codes, known)
+            )
+            raise Refused(f"{said} of integers with {have}")
+        return self.call(torch.reshape, integers, self._open(integers))
 
     def _open(self, value: Ref) -> tuple[int, ...]:
         """The shape of a value, the frames left open."""
@@ -210,8 +249,8 @@ class Writer:
             _small(run(*_meta(args), **_meta(kwargs)) if any(isinstance(v, Tensor) for v in leaves) else None)
             with torch.no_grad():
                 made = run(*args, **kwargs)
-            if target in _MOVES and isinstance(made, Tensor):
-                self.note(made, self.noted(args[0]))
+            if target in _MOVES and isinstance(made, Tensor) and isinstance(args[0], Tensor):
+                self.note(made, moved(self.noted(args[0]), args[0], lambda value: run(value, *args[1:], **kwargs)))
             return made
         given = pytree.tree_map(lambda v: self.constant(v) if isinstance(v, Tensor) else v, (args, kwargs))
         made = self.graph.create_node(kind, target, given[0], given[1], name=python_name(self.source))
@@ -253,6 +292,23 @@ class Writer:
 
 _MOVES = (torch.permute, torch.reshape, torch.unsqueeze, torch.squeeze)
 """What changes no value."""
+
+
+def moved(known: Known, value: Tensor, run: Callable[[Tensor], Tensor]) -> Known:
+    """What is known of values after their elements were moved."""
+    fmt, exact = known.integers, None if known.exact is None else run(known.exact)
+    if fmt is not None and fmt.per_channel:
+        # The channel of every element shows in which dimension the channels are now.
+        count = value.shape[fmt.axis]
+        places = torch.arange(count).reshape(-1, *[1] * (value.dim() - 1 - fmt.axis % value.dim()))
+        shown = run(places.expand(value.shape).contiguous())
+        axes = [
+            axis
+            for axis, size in enumerate(shown.shape)
+            if size == count and bool((shown == torch.arange(count).reshape(-1, *[1] * (shown.dim() - 1 - axis))).all())
+        ]
+        fmt = dataclasses.replace(fmt, axis=axes[0]) if axes else None
+    return Known(known.fmt, fmt, exact)
 
 
 def python_name(name: str) -> str:

@@ -64,7 +64,7 @@ def import_model(
     drawn = torch.Generator().manual_seed(0)
     example = {str(n.target): _example(writer.like(n), drawn) for n in inputs}
     if writer.markers:
-        graph = settle(graph, example, writer.markers, writer.weights, writer.sources)
+        graph = settle(graph, example, writer.markers, writer.weights, writer.sources, writer.integers)
     graph.meta[SOURCE_NAMES] = dict(writer.sources)
     graph.example = example
     return graph

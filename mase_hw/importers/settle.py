@@ -17,9 +17,11 @@ from torch import Tensor, fx
 
 from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
 from mase_hw.errors import MaseHwError
-from mase_hw.formats import FixedFormat, Rounding
-from mase_hw.importers.graph import Marker, Refused
+from mase_hw.formats import FixedFormat
+from mase_hw.importers.entries import marker_of_input
+from mase_hw.importers.graph import Known, Marker, Refused
 from mase_hw.importers.problems import Problems
+from mase_hw.importers.settle_integers import Integers
 from mase_hw.ir import MaseGraph
 from mase_hw.opdef import OpDef
 from mase_hw.passes.transforms import _edit as edit
@@ -36,8 +38,9 @@ def settle(
     graph: MaseGraph,
     example: Mapping[str, Tensor],
     markers: Mapping[str, Marker],
-    weights: Mapping[str, FixedFormat],
+    weights: Mapping[str, Known],
     sources: Mapping[str, str],
+    integers: bool = False,
 ) -> MaseGraph:
     """Quantise a graph as its markers say.
 
@@ -45,8 +48,9 @@ def settle(
         graph: A float graph; nodes that are markers pass their input on.
         example: One frame, by name of the input.
         markers: By name of the node.
-        weights: Formats of parameters, by path in the model.
+        weights: What is known of parameters, by path in the model.
         sources: The file's names of nodes.
+        integers: Whether the formats are scaled integers; else fixed point.
 
     Returns:
         The graph, quantised.
@@ -56,6 +60,9 @@ def settle(
     """
     pipeline = quantise_pipeline(example, {"fold_batch_norm": False}).without(CALIBRATE, QUANTIZE)
     graph = pipeline.run(graph).graph
+    if integers:
+        Integers(graph, markers, weights, sources).run()
+        return graph
     made = _Settled(graph, markers, weights, sources)
     args = made.run()
     quantised, _ = quantize_transform_pass(graph, args)
@@ -64,7 +71,7 @@ def settle(
 
 class _Settled:
     def __init__(
-        self, graph: MaseGraph, markers: Mapping[str, Marker], weights: Mapping[str, FixedFormat], sources: Any
+        self, graph: MaseGraph, markers: Mapping[str, Marker], weights: Mapping[str, Known], sources: Any
     ) -> None:
         self.graph = graph
         self.markers, self.weights, self.sources = markers, weights, sources
@@ -160,24 +167,7 @@ class _Settled:
         """The format of an input of a node; of an input of the model that of the first marker."""
         if source.name in self.formats:
             return self.formats[source.name]
-        start = source
-        while start.op != "placeholder":
-            before = self.graph.sources(start).get("data_in_0") if self.graph.is_implicit(start) else None
-            if before is None:
-                raise Refused("it reads what cannot be taken")
-            start = before[0]
-        last = node
-        while last.name not in self.markers:
-            op = self.graph.op_of(last)
-            if op is None or len(last.users) != 1 or not (self.graph.is_implicit(last) or op.name == "clamp"):
-                raise Refused(
-                    f"it reads the input {self.sources.get(start.name, start.name)} before that is quantised",
-                    "quantise the inputs of the model",
-                )
-            (last,) = last.users
-        marker = self.markers[last.name]
-        if marker.rounding is not Rounding.HALF_EVEN:
-            raise Refused("an input of the model is rounded half to even, by the host", "use the rounding mode ROUND")
+        start, marker = marker_of_input(self.graph, self.markers, self.sources, node, source)
         if self.entries.setdefault(start.name, marker.fmt) != marker.fmt:
             raise Refused(f"the input {start.name} is quantised in two ways", "quantise it once")
         given |= _keys("data_in", marker.fmt)
@@ -191,7 +181,8 @@ class _Settled:
 
     def _parameter(self, node: fx.Node, name: str, value: Tensor) -> FixedFormat:
         exact = exact_format(value)
-        said = self.weights.get(f"{node.target}.weight") if node.op == "call_module" and name == "weight" else None
+        known = self.weights.get(f"{node.target}.weight") if node.op == "call_module" and name == "weight" else None
+        said = None if known is None else known.fmt
         if said is not None and holds(said, exact):
             return said
         return exact

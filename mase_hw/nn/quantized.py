@@ -155,6 +155,8 @@ class Quantized(nn.Module):
         if zero:
             weight = self._quantized("weight")
             sums = weight.reshape(weight.shape[0], -1).double().sum(1)  # exact: fewer than 2**53 steps
+            if "weight_shift" in self.parameter_names:
+                sums = sums * 2.0 ** self.get_buffer("weight_shift").double()
             mantissa = (mantissa.double() - zero * sums).clamp(fmt.min_mantissa, fmt.max_mantissa)
             mantissa = as_carrier(mantissa, carrier(magnitude(fmt)))
         return mantissa

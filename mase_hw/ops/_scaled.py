@@ -16,7 +16,7 @@ def exact_sums(formats: Mapping[str, FixedFormat]) -> str:
     The zero point of the data is taken off by the bias (:class:`mase_hw.nn.Quantized`); weights have none.
     """
     fx, fw = formats["data_in_0"], formats["weight"]
-    if not all(isinstance(fmt, ScaledFormat) for fmt in formats.values()):
+    if not all(isinstance(fmt, ScaledFormat) for name, fmt in formats.items() if name != "weight_shift"):
         return "scaled integers in all its tensors, or in none"
     if fx.per_channel:
         return "one scale for its data"

@@ -121,9 +121,9 @@ def small(**stored: Any) -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (lambda: small(s=np.float32(0.1)), ["/q/y", "no power of two"]),
         (lambda: small(s=np.float32(-0.5)), ["/q/y", "a scale of -0.5"]),
-        (lambda: small(z=I8(3)), ["/q/y", "a zero point of 3"]),
+        (lambda: small(s=np.float32([0.1, 0.2, 0.3]), z=np.zeros(3, I8)), ["/q/y", "a scale for each channel"]),
+        (lambda: small(s=np.float32(np.inf)), ["/q/y", "a scale of inf"]),
         (lambda: small(z=np.float32(0)), ["/q/y", "float32"]),
         (
             lambda: model(
@@ -131,7 +131,22 @@ def small(**stored: Any) -> onnx.ModelProto:
                 {"x": (1, 3)},
                 {"s": scale(4), "t": scale(3), "z": I8(0)},
             ),
-            ["back", "integers with the scale"],
+            ["back", "the scale 0.125", "integers with the scale 0.0625"],
+        ),
+        (
+            lambda: model(
+                [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s o", name="back")],
+                {"x": (1, 3)},
+                {"s": scale(4), "z": I8(0), "o": I8(1)},
+            ),
+            ["back", "the zero point 1", "the zero point 0"],
+        ),
+        (
+            lambda: model(
+                [node("DynamicQuantizeLinear", "x", "q s z", "dyn"), node("DequantizeLinear", "q s z")],
+                {"x": (1, 3)},
+            ),
+            ["dyn", "computed from each input"],
         ),
         (
             lambda: model(

@@ -9,7 +9,7 @@ from torch import Tensor, fx
 
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.importers.graph import Ref, Refused, Writer
-from mase_hw.importers.onnx import functions, layers, pools, quantisers, shapes
+from mase_hw.importers.onnx import functions, layers, pools, qonnx, quantisers, shapes
 from mase_hw.importers.onnx.source import Node, Source
 from mase_hw.importers.onnx.step import Step
 from mase_hw.importers.problems import Problems
@@ -68,11 +68,11 @@ class _Conversion:
     def _results(self, node: Node, inputs: list[Ref | None]) -> list[Any]:
         step = Step(node, inputs, self.writer, self.source.opset, self.readers)
         step.refuse_control()
-        known = quantisers.QONNX if node.domain in quantisers.DOMAINS else {} if node.domain else RULES
+        known = qonnx.RULES if node.domain in qonnx.DOMAINS else {} if node.domain else RULES
         rule = known.get(node.operation)
         if rule is None:
             raise Refused(f"no such operation is known{f' in {node.domain[:60]}' if node.domain else ''}")
-        of_codes = [s for s in map(self.writer.step_of, inputs) if s is not None]
+        of_codes = [s for s in map(self.writer.codes_of, inputs) if s is not None]
         if of_codes and node.operation not in (*quantisers.RULES, *quantisers.MOVES):
             raise Refused("it computes with quantised integers", "put a DequantizeLinear before it")
         found = rule(step)
@@ -100,7 +100,7 @@ class _Conversion:
                 node=", ".join(constant)[:200],
                 remedy="take it out of the outputs of the model",
             )
-        codes = [name for name in self.source.outputs if self.writer.step_of(self.values[name]) is not None]
+        codes = [name for name in self.source.outputs if self.writer.codes_of(self.values[name]) is not None]
         if codes:
             raise UnsupportedError(
                 "a result of the model is quantised integers",

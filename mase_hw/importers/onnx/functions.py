@@ -47,6 +47,7 @@ def _add(s: Step) -> Ref:
         fits = bare and isinstance(bias, Tensor) and tuple(bias.shape) == (layer.out_features,)
         if fits and s.readers[s.node.inputs[data]] == 1:
             layer.bias = nn.Parameter(bias.float())
+            s.writer.weights[f"{x.target}.bias"] = s.writer.noted(bias)
             return x
     return _binary(torch.add)(s)
 

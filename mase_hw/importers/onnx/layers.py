@@ -95,7 +95,10 @@ def gemm(s: Step) -> Ref:
     if bias is not None:
         if bias.numel() not in (1, weight.shape[0]):
             raise Refused(f"a bias of the shape {list(bias.shape)} for {weight.shape[0]} outputs")
-        bias = (bias.float() * beta).reshape(-1).expand(weight.shape[0]).clone()
+        bias = bias if beta == 1.0 else bias.float() * beta
+        bias = s.call(torch.reshape, bias, (-1,))
+        if bias.numel() != weight.shape[0]:
+            bias = bias.expand(weight.shape[0]).clone()
     return _linear(s, weight, bias)
 
 

@@ -115,9 +115,8 @@ class Step:
                 module.register_buffer(name, value.to(torch.float32))
         made = self.writer.layer(module, self.data())
         for name, value in parameters.items():
-            fmt = None if value is None else self.writer.noted(value)
-            if fmt is not None and isinstance(made, fx.Node):
-                self.writer.weights[f"{made.target}.{name}"] = fmt
+            if value is not None and isinstance(made, fx.Node):
+                self.writer.weights[f"{made.target}.{name}"] = self.writer.noted(value)
         return made
 
 

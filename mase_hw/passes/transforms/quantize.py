@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from torch import fx
 
@@ -11,14 +12,14 @@ from mase_hw.formats import FixedFormat, any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import vanished
 from mase_hw.nn import Quantized
-from mase_hw.ops.requantize import requantization
 from mase_hw.passes.base import graph_pass
-from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
+from mase_hw.passes.transforms.integers.requantizing import Requantizing
+from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 from mase_hw.passes.transforms.quantize_operands import (
     hold_constant,
     hold_derived,
 )
-from mase_hw.passes.transforms.quantize_plan import Planner
+from mase_hw.passes.transforms.quantize_plan import Plan, Planner
 from mase_hw.passes.transforms.quantize_record import recorded_quantization
 from mase_hw.passes.transforms.quantize_rewrite import Rewriter
 
@@ -56,13 +57,57 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
         args = recorded_quantization(graph) or args
     planner = Planner(graph, args)
     planner.run()
+
+    def configured(plan: Plan) -> Requantizing:
+        config, _ = planner.args.config_for(plan.node.name, plan.op.name)
+        return Requantizing(config.rounding, config.multiplier_width)
+
+    info = write_plans(graph, planner, configured)
+    graph.meta[DECISIONS] = {
+        name: (each, planner.args.layers(name, planner.plans[name].op.name)) for name, each in planner.decisions.items()
+    }
+    if planner.paths:
+        info["paths"] = planner.paths
+    return graph, info
+
+
+class Planned(Protocol):
+    """What is to become of every node of a graph."""
+
+    plans: dict[str, Plan]
+    formats: dict[str, FixedFormat]
+    entries: dict[str, FixedFormat]
+    places: dict[str, int]
+    spent: set[fx.Node]
+
+
+def write_plans(
+    graph: MaseGraph,
+    planner: Planned,
+    behind: Callable[[Plan], Requantizing],
+    before: Callable[[Plan], Requantizing] = lambda _: Requantizing(),
+) -> dict[str, Any]:
+    """Put the quantised modules into a graph, with what brings their formats together.
+
+    Args:
+        graph: The graph, with common metadata.
+        planner: The plans, all made; nothing is changed before every module is.
+        behind: How numbers get another scale behind a node.
+        before: How they get it before one.
+
+    Returns:
+        As :func:`quantize_transform_pass`.
+
+    Raises:
+        FormatError: NaN in a parameter.
+    """
     modules = {name: Quantized(p.op, p.arithmetic, p.parameters) for name, p in planner.plans.items()}
     for name, module in modules.items():
         module.label = name
         module.check_parameters()
     rewriter = Rewriter(graph)
     info: dict[str, Any] = {"nodes": {}, "casts": [], "inputs": {}}
-    wanted: list[tuple[fx.Node, fx.Node, FixedFormat, FixedFormat]] = []
+    wanted: list[tuple[Plan, fx.Node, FixedFormat, FixedFormat]] = []
     for name, plan in planner.plans.items():
         formats = plan.arithmetic.formats
         for source in {*plan.operands.chain, *(n for n in plan.node.all_input_nodes if n.op == "get_attr")}:
@@ -71,7 +116,7 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
             have = planner.formats.get(source.name)
             seen_before = source in plan.inputs[:index]  # x + x needs one cast
             if have is not None and have != formats[f"data_in_{index}"] and not seen_before:
-                wanted.append((plan.node, source, have, formats[f"data_in_{index}"]))
+                wanted.append((plan, source, have, formats[f"data_in_{index}"]))
         rewriter.replace(plan.node, plan.inputs, modules[name])
         if plan.operands.constant is not None:
             hold_constant(graph, plan.node, plan.op, plan.operands, plan.arithmetic.attributes)
@@ -82,34 +127,27 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
             "formats": {k: str(v) for k, v in formats.items()},
             "reasons": plan.reasons,
         }
-    for user, source, have, want in wanted:
-        info["casts"].append(rewriter.cast(user, source, _between(graph, have, want)))
-    for name, plan in planner.plans.items():
+    for plan, source, have, want in wanted:
+        made = _between(graph, have, want, before(plan))
+        info["casts"].append(rewriter.cast(plan.node, source, made))
+    for plan in planner.plans.values():
         if plan.result is not None:
             have = plan.arithmetic.formats["data_out_0"]
-            config, _ = planner.args.config_for(name, plan.op.name)
-            made = _between(graph, have, plan.result, config)
+            made = _between(graph, have, plan.result, behind(plan))
             info["casts"].append(rewriter.requantize(plan.node, made))
     for name, fmt in planner.entries.items():
         entered = rewriter.enter(graph.node(name), fmt, planner.places.get(name))
         info["inputs"][name] = {"node": entered, "format": str(fmt)}
     _finish(graph, planner.spent)
-    graph.meta[DECISIONS] = {
-        name: (each, planner.args.layers(name, planner.plans[name].op.name)) for name, each in planner.decisions.items()
-    }
-    if planner.paths:
-        info["paths"] = planner.paths
     info["modified"] = any((info["nodes"], info["casts"], info["inputs"]))
-    return graph, info
+    return info
 
 
-def _between(graph: MaseGraph, have: FixedFormat, want: FixedFormat, config: NodeConfig | None = None) -> Quantized:
+def _between(graph: MaseGraph, have: FixedFormat, want: FixedFormat, how: Requantizing) -> Quantized:
     """What brings a format into another one: a cast of fixed point, a requantisation where one is scaled."""
     if not any_scaled({"have": have, "want": want}):
         return Quantized(graph.catalogue["cast"], Arithmetic({"data_in_0": have, "data_out_0": want}))
-    config = NodeConfig() if config is None else config
-    made = requantization(have, want, bits=config.multiplier_width, rounding=config.rounding)
-    return Quantized(graph.catalogue["requantize"], *made)
+    return Quantized(graph.catalogue["requantize"], *how.between(have, want))
 
 
 def _finish(graph: MaseGraph, spent: set[fx.Node]) -> None:

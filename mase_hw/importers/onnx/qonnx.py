@@ -1,0 +1,148 @@
+"""QONNX: ``Quant``, ``BipolarQuant`` and ``Trunc``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.importers.graph import Marker, Ref, Refused
+from mase_hw.importers.onnx import grids
+from mase_hw.importers.onnx.step import Step
+
+ROUNDINGS = {
+    "ROUND": Rounding.HALF_EVEN,
+    "HALF_EVEN": Rounding.HALF_EVEN,
+    "FLOOR": Rounding.FLOOR,
+    "DOWN": Rounding.TRUNC,
+    "HALF_UP": Rounding.HALF_AWAY,
+}
+"""Names of QONNX -> modes; its ``HALF_UP`` rounds ties away from zero."""
+_ROUND: dict[Rounding, Callable[[Tensor], Tensor]] = {
+    Rounding.HALF_EVEN: torch.round,
+    Rounding.FLOOR: torch.floor,
+    Rounding.TRUNC: torch.trunc,
+    Rounding.HALF_AWAY: lambda x: torch.sign(x) * torch.floor(x.abs() + 0.5),
+}
+
+
+def quant(s: Step) -> Ref:
+    """``Quant``: ``(round(clip(x / scale + zero point)) - zero point) * scale``."""
+    width, mode = _bits(s, 3), _rounding(s, "ROUND")
+    signed, narrow = bool(s.node.get("signed", 1)), bool(s.node.get("narrow", 0))
+    zero, scale, x = _zero(s), s.known(1, "the scale"), s.data()
+    if width == 1 and signed:
+        if zero:
+            raise Refused(f"one bit with a sign and a zero point of {zero}", "use a zero point of 0")
+        return _bipolar(s, scale)
+    if isinstance(x, Tensor):
+        low, high = grids.limits(width, signed, narrow)
+        grids.steps(scale)
+        codes = _ROUND[mode]((x.float() / scale.float() + zero).clamp(low, high)) - zero
+        return grids.stored(s, codes.double(), scale, width, signed, fixed=not zero)
+    tied = True
+    if zero and mode is not Rounding.FLOOR:
+        # The zero point is added before rounding: what depends on the sign or on even numbers is not as for values.
+        if mode is Rounding.TRUNC and signed:
+            raise Refused(f"DOWN with a zero point of {zero} and a sign", "use FLOOR or ROUND")
+        if not signed:
+            mode = {Rounding.TRUNC: Rounding.FLOOR, Rounding.HALF_AWAY: Rounding.HALF_UP}.get(mode, mode)
+        tied = mode in (Rounding.FLOOR, Rounding.HALF_UP) or (mode is Rounding.HALF_EVEN and zero % 2 == 0)
+    return grids.rounded(s, x, scale, zero, width, signed, narrow=narrow, mode=mode, tied=tied)
+
+
+def bipolar_quant(s: Step) -> Ref:
+    """``BipolarQuant``: the scale, with the sign of the value; 0 counts as positive."""
+    return _bipolar(s, s.known(1, "the scale"))
+
+
+def _bipolar(s: Step, scale: Tensor) -> Ref:
+    fracs, x = grids.frac_widths(scale), s.data()
+    if isinstance(x, Tensor):
+        signs = torch.where(x >= 0, 1.0, -1.0).double()
+        return grids.stored(s, signs, scale, 2, True)
+    if fracs is None or scale.numel() != 1:
+        raise Refused(
+            "the signs of data with a scale that is no power of two, or with several",
+            "use a scale that is a power of two; hardware has signs in fixed point",
+        )
+    step = math.ldexp(1.0, -fracs[0])
+    # 2 * step where the value is not negative, less one step: both are exact.
+    positive = s.writer.method("to", s.call(torch.ge, x, 0.0), torch.float32)
+    return s.call(torch.sub, s.call(torch.mul, positive, 2 * step), step)
+
+
+def trunc(s: Step) -> Ref:
+    """``Trunc`` of version 2 (with an output scale) or 1: drops the last bits of what is quantised."""
+    mode, scale = _rounding(s, "FLOOR"), s.known(1, "the scale")
+    if _zero(s):
+        raise Refused(f"a zero point of {_zero(s)} of what is truncated", "truncate without a zero point")
+    if len(s.inputs) != (6 if s.node.version > 1 else 5):
+        raise Refused(f"{len(s.inputs)} inputs in version {s.node.version} of {s.node.domain}")
+    given, x, signed = _bits(s, 3, "the input bit width"), s.data(), True
+    if s.node.version > 1:
+        signed = bool(s.node.get("signed", 1))
+        if s.node.get("narrow", 0):
+            raise Refused("a narrow range of what is truncated", "use the whole range")
+        target, width = s.known(4, "the output scale"), _bits(s, 5, "the output bit width")
+        given_width, given_scale = grids.MOST_BITS * 2, scale
+    else:
+        lost = given - _bits(s, 4, "the output bit width")
+        if grids.frac_widths(scale) is None:
+            raise Refused("version 1 with a scale that is no power of two", "use version 2 of Trunc")
+        x = s.call(torch.mul, x, math.ldexp(1.0, -lost))
+        # Nothing is clipped: what comes is a number of the input bit width, signed or not.
+        target, width = scale, given - lost + 1
+        given_width, given_scale = given + 1, scale * math.ldexp(1.0, -lost)
+    have, want = (_data_format(v, n, signed) for v, n in ((given_scale, given_width), (target, width)))
+    if isinstance(x, Tensor):
+        step = grids.steps(target)[0]
+        ends = [v * step for v in (want.min_mantissa, want.max_mantissa)]
+        return (_ROUND[mode](x.double() / step) * step).clamp(*ends).float()
+    s.writer.integers |= isinstance(want, ScaledFormat)
+    return grids.mark(s, x, Marker(want, mode, have))
+
+
+def _data_format(scale: Tensor, width: int, signed: bool) -> FixedFormat:
+    if scale.numel() != 1:
+        raise Refused("data with a scale for each channel", "quantise it with one scale")
+    fracs = grids.frac_widths(scale)
+    if fracs is None:
+        return ScaledFormat.make(width, grids.steps(scale), signed=signed)
+    return FixedFormat(width, fracs[0], signed)
+
+
+def _bits(s: Step, index: int, what: str = "the bit width") -> int:
+    """A known number of bits."""
+    value = s.known(index, what)
+    number = float(value.reshape(-1)[0]) if value.numel() == 1 else math.nan
+    if not number.is_integer() or not 1 <= number <= grids.MOST_BITS:
+        raise Refused(f"{what} is {value.tolist()!r:.60}, not one number from 1 to {grids.MOST_BITS}")
+    return int(number)
+
+
+def _zero(s: Step) -> int:
+    """A known zero point."""
+    value = s.known(2, "the zero point")
+    found = set(value.double().reshape(-1).tolist())
+    number = found.pop() if len(found) == 1 else math.nan
+    if not number.is_integer():
+        raise Refused(f"a zero point of {value.tolist()!r:.60}, not one integer")
+    return int(number)
+
+
+def _rounding(s: Step, default: str) -> Rounding:
+    """The rounding mode."""
+    name = s.node.get("rounding_mode", default).upper()
+    if name not in ROUNDINGS:
+        raise Refused(f"the rounding mode {name[:40]!r}", f"use one of {', '.join(ROUNDINGS)}")
+    return ROUNDINGS[name]
+
+
+RULES = {"Quant": quant, "IntQuant": quant, "BipolarQuant": bipolar_quant, "Trunc": trunc}
+"""Operation of QONNX -> what writes it."""
+DOMAINS = frozenset({"qonnx.custom_op.general", "onnx.brevitas"})
+"""Domains of QONNX."""

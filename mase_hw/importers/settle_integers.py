@@ -1,0 +1,236 @@
+"""From a graph whose file says scales and zero points to a graph of scaled integers with exactly these formats.
+
+As :mod:`mase_hw.importers.settle`, for files whose scales are any positive numbers. The modules are made by
+:class:`~mase_hw.passes.transforms.integers.given.GivenIntegers`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from torch import fx
+
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.formats.taken import Ends
+from mase_hw.importers.entries import marker_of_input
+from mase_hw.importers.graph import Known, Marker, Refused
+from mase_hw.importers.problems import Problems
+from mase_hw.ir import MaseGraph
+from mase_hw.numerics import magnitude
+from mase_hw.opdef import OpDef
+from mase_hw.passes.transforms import _edit as edit
+from mase_hw.passes.transforms.integers.given import GivenIntegers, Stored, as_scaled
+from mase_hw.passes.transforms.quantize_operands import data_inputs, operands_of, parameters_of
+
+_BEHIND = "quantise its result, so that the file says its scale"
+
+
+class Integers:
+    """Quantises a graph as its markers say; see :func:`mase_hw.importers.settle.settle` for the arguments."""
+
+    def __init__(
+        self, graph: MaseGraph, markers: Mapping[str, Marker], known: Mapping[str, Known], sources: Mapping[str, str]
+    ) -> None:
+        self.graph, self.markers, self.known, self.sources = graph, markers, known, sources
+        self.given = GivenIntegers(graph)
+        self.entries: dict[str, Marker] = {}
+        self.spent: dict[fx.Node, fx.Node] = {}
+        """Markers that something before them does, and the node whose result they had."""
+        self.gone: set[str] = set()
+        self.problems = Problems("model")
+
+    def run(self) -> None:
+        """Make all plans, and write them.
+
+        Raises:
+            UnsupportedError: Naming every node that cannot be computed so.
+        """
+        for node in list(self.graph.nodes):
+            op = self.graph.op_of(node)
+            if op is None or not self.graph.meta_of(node).common.results.tensors:
+                continue
+            if self.gone & {node.name, *(n.name for n in node.all_input_nodes)}:
+                self.gone.add(node.name)
+                continue
+            try:
+                self._node(node, op)
+            except Exception as error:
+                self.gone.add(node.name)
+                self.problems.add(self.sources.get(node.name, node.name), op.name, error)
+        self.problems.refuse()
+        for marker, node in self.spent.items():
+            edit.takes_result_of(self.graph, node, marker)
+            edit.bypass(self.graph, marker, node)
+        edit.finish(self.graph)
+        self.given.write()
+
+    def _node(self, node: fx.Node, op: OpDef) -> None:
+        if node in self.spent:
+            self.given.formats[node.name] = self.given.formats[data_inputs(self.graph, node)[0].name]
+            return
+        for source in data_inputs(self.graph, node):
+            self._entered(node, source)
+        if node.name in self.markers:
+            self._marker(node, self.markers[node.name])
+        elif self.graph.is_implicit(node):
+            self.given.passed(node)
+        else:
+            self._computes(node, op)
+
+    def _entered(self, node: fx.Node, source: fx.Node) -> None:
+        """The format of an input of the model that a node reads."""
+        if source.name in self.given.formats or source.op == "get_attr":
+            return
+        start, marker = marker_of_input(self.graph, self.markers, self.sources, node, source)
+        if not marker.tied:
+            raise Refused(
+                f"the zero point {as_scaled(marker.fmt).zero_point} of an input is added before rounding",
+                "use an even zero point for inputs of the model",
+            )
+        if self.entries.setdefault(start.name, marker).fmt != marker.fmt:
+            raise Refused(f"the input {start.name} is quantised in two ways", "quantise it once")
+        self.given.enter(start, as_scaled(marker.fmt))
+        while source is not start:
+            self.given.formats[source.name] = self.given.formats[start.name]
+            (source,) = data_inputs(self.graph, source)
+
+    def _marker(self, node: fx.Node, marker: Marker) -> None:
+        (source,) = data_inputs(self.graph, node)
+        have, want = self.given.formats[source.name], as_scaled(marker.fmt)
+        alone = source.op == "placeholder" and any(user.op == "output" for user in node.users)
+        if _within(have, want) and not alone:
+            self.given.formats[node.name] = have
+            self.spent[node] = source
+            return
+        self.given.requantize(node, want, marker.requantizing)
+        self._as_the_file(node, marker)
+
+    def _as_the_file(self, node: fx.Node, marker: Marker) -> None:
+        """Refuse what a planned requantisation does not round as the file does."""
+        plan, how = self.given.plans[node.name], marker.requantizing
+        if plan.op.name == "requantize":
+            have, a, parameters = plan.arithmetic.formats["data_in_0"], plan.arithmetic, plan.parameters
+        elif plan.result is not None:
+            have = plan.arithmetic.formats["data_out_0"]
+            a, parameters = how.between(have, plan.result)
+        else:
+            return
+        if marker.given is not None and not _within(have, as_scaled(marker.given)):
+            raise Refused(f"it truncates numbers of the format {have}", "quantise its input to its scale and width")
+        if not marker.tied and may_tie(have, int(a.attributes["shift"]), parameters["multiplier"].flatten().tolist()):
+            raise Refused(
+                f"its zero point of {as_scaled(marker.fmt).zero_point} is added before rounding, which decides ties",
+                "use an even zero point, or scales of which no sum lies in the middle between two numbers",
+            )
+
+    def _computes(self, node: fx.Node, op: OpDef) -> None:
+        if op.scaled is None:
+            raise Refused(
+                "hardware has it in fixed point only, and its numbers have scales that are no powers of two",
+                "quantise what it reads and gives with scales that are powers of two, or leave it to the host",
+            )
+        marker = self._behind(node)
+        want = None if marker is None else as_scaled(marker.fmt)
+        how = None if marker is None else marker.requantizing
+        operands = operands_of(self.graph, node, op)
+        if op.scaled.kind == "clamp":
+            assert op.scaled.ends is not None  # it clamps
+            common = self.graph.meta_of(node).common.args
+            ends = op.scaled.ends({k: v for k, v in common.items() if k not in common.tensors})
+            have = self.given.data(operands.inputs[0])
+            rounding = Rounding.HALF_EVEN if marker is None else marker.rounding
+            self.given.requantize(node, _limited(want or _on_grid(have, ends), ends, rounding), how)
+        elif op.scaled.kind == "selection":
+            self.given.selection(node, want, how)
+        elif op.scaled.kind == "sums":
+            self._sums(node, op, marker)
+        else:
+            raise Refused("it is no operation of a file")
+        if marker is not None:
+            self._as_the_file(node, marker)
+
+    def _sums(self, node: fx.Node, op: OpDef, marker: Marker | None) -> None:
+        parameters = parameters_of(self.graph, node, op)
+        known = {name: self.known.get(f"{node.target}.{name}", Known()) for name in parameters}
+        fmt = known["weight"].integers
+        if fmt is None:
+            raise Refused("its weights are no integers with a scale", "quantise them")
+        if fmt.per_channel and fmt.axis != 0:
+            raise Refused("its weights have a scale for each of what is not its outputs", "quantise each output alone")
+        weight, bias = Stored(parameters["weight"], fmt), parameters.get("bias")
+        exact = known["bias"].exact if bias is not None else None
+        self.given.sums(
+            node,
+            weight,
+            None if bias is None else Stored(bias if exact is None else exact),
+            None if marker is None else as_scaled(marker.fmt),
+            None if marker is None else marker.requantizing,
+        )
+
+    def _behind(self, node: fx.Node) -> Marker | None:
+        """The marker that alone reads a node's result, moved or not: the requantisation at the end of it."""
+        last = node
+        while len(last.users) == 1:
+            (last,) = last.users
+            if last.name in self.markers:
+                self.spent[last] = data_inputs(self.graph, last)[0]
+                return self.markers[last.name]
+            if not self.graph.is_implicit(last) or last.op == "output":
+                break
+        return None
+
+
+def _within(have: FixedFormat, want: ScaledFormat) -> bool:
+    """Whether numbers of a format are numbers of another one as they are."""
+    if not isinstance(have, ScaledFormat) or have.per_channel or want.per_channel:
+        return have == want
+    same = (have.scales, have.zero_point, have.signed) == (want.scales, want.zero_point, want.signed)
+    return same and want.min_mantissa <= have.min_mantissa and have.max_mantissa <= want.max_mantissa
+
+
+def may_tie(fmt: FixedFormat, shift: int, factors: Sequence[int]) -> bool:
+    """Whether the product of a number of a format with one of these lies in the middle between two results."""
+    largest = magnitude(as_scaled(fmt).centred)
+    for factor in factors:
+        zeros = (factor & -factor).bit_length() - 1
+        # In the middle: an odd multiple of 2**(shift - 1).
+        if shift >= 1 and largest >= 1 << max(0, shift - 1 - zeros):
+            return True
+    return False
+
+
+def _steps(fmt: ScaledFormat, value: float) -> Fraction:
+    return Fraction(value) / Fraction(fmt.scales[0])
+
+
+def _on_grid(have: ScaledFormat, ends: Ends) -> ScaledFormat:
+    """The format of what is clamped at numbers of its own format."""
+    if have.per_channel or any(end is not None and _steps(have, end).denominator != 1 for end in ends):
+        raise Refused("its ends are no numbers of its input, and nothing behind it quantises it", _BEHIND)
+    return have
+
+
+def _limited(fmt: ScaledFormat, ends: Ends, rounding: Rounding) -> ScaledFormat:
+    """The numbers of a format between two ends, which are rounded as all other numbers are."""
+    (first, last), *_ = fmt.limits
+    low, high = (None if end is None else fmt.zero_point + rounded(_steps(fmt, end), rounding) for end in ends)
+    bottom = first if low is None else min(max(first, low), last)
+    top = last if high is None else max(min(last, high), bottom)
+    return dataclasses.replace(fmt, lows=(bottom,), highs=(top,))
+
+
+def rounded(value: Fraction, rounding: Rounding) -> int:
+    """An exact number as an integer."""
+    if rounding is Rounding.HALF_EVEN:
+        return round(value)
+    if rounding is Rounding.FLOOR:
+        return math.floor(value)
+    if rounding is Rounding.TRUNC:
+        return math.trunc(value)
+    if rounding is Rounding.HALF_UP:
+        return math.floor(value + Fraction(1, 2))
+    away = math.floor(abs(value) + Fraction(1, 2))
+    return away if value >= 0 else -away

@@ -1,0 +1,277 @@
+"""A graph of scaled integers whose formats a source gives: the one place where importers make quantised modules.
+
+A file of integers says the scale, the zero point and the width of every tensor, and the integers of every parameter.
+:class:`GivenIntegers` makes the plan of one node after the other from that, in order of execution, and
+:meth:`GivenIntegers.write` puts all of them into the graph. Nothing is chosen and nothing is observed.
+
+Usage::
+
+    given = GivenIntegers(graph)                 # a float graph with common metadata
+    given.enter(placeholder, data)               # the host rounds an input to these numbers
+    given.sums(conv, Stored(weights, fmt), Stored(bias), result, Requantizing())
+    given.requantize(relu, result)               # the node becomes a requantisation
+    given.selection(pool)                        # as its inputs
+    given.passed(reshape)                        # an implicit node
+    given.write()
+
+The arithmetic is exact: sums of products of integers at the scale of the products, then one requantisation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from mase_hw.catalogue import Arithmetic, OpDef
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, refuse_scaled, steps_of
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.numerics import quantize
+from mase_hw.passes.base import GraphPass, Info, NoArgs
+from mase_hw.passes.transforms.integers.formats import of_bias
+from mase_hw.passes.transforms.integers.requantizing import Requantizing
+from mase_hw.passes.transforms.quantize import DECISIONS, write_plans
+from mase_hw.passes.transforms.quantize_formats import Decision
+from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of
+from mase_hw.passes.transforms.quantize_plan import Plan
+
+MOST_BITS = 50
+"""Bits of a bias whose values float64 holds."""
+_SAME = 2.0**-20
+"""A bias is one of integers if every number is one so nearly: files have its scale, a product, rounded to float32."""
+_FINER = 16
+"""A bias of real numbers is kept to within ``2**-(_FINER + 1)`` steps of the result."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A parameter as a source has it.
+
+    Args:
+        values: What the numbers stand for, in float64 where float32 would not give the integers back.
+        fmt: Their format, without a zero point; channels along the first dimension. None for real numbers.
+    """
+
+    values: Tensor
+    fmt: ScaledFormat | None = None
+
+
+class GivenIntegers:
+    """Plans of nodes whose formats are given; see the module for the order of calls.
+
+    Every method raises :class:`~mase_hw.errors.UnsupportedError` or :class:`~mase_hw.errors.FormatError` for formats
+    that hardware does not take, and changes nothing then.
+
+    Args:
+        graph: A float graph with common metadata.
+    """
+
+    def __init__(self, graph: MaseGraph) -> None:
+        self.graph = graph
+        self.plans: dict[str, Plan] = {}
+        self.formats: dict[str, FixedFormat] = {}
+        """Format of what the readers of a node get, by its name."""
+        self.entries: dict[str, FixedFormat] = {}
+        self.places: dict[str, int] = {}
+        self.spent: set[fx.Node] = set()
+        self.how: dict[str, Requantizing] = {}
+
+    def enter(self, placeholder: fx.Node, fmt: FixedFormat) -> None:
+        """An input of the model: the host rounds it half to even to numbers of a format."""
+        self.entries[placeholder.name] = self.formats[placeholder.name] = fmt
+
+    def passed(self, node: fx.Node) -> None:
+        """An implicit node: its result is as its input."""
+        self.formats[node.name] = self.formats[data_inputs(self.graph, node)[0].name]
+
+    def sums(
+        self,
+        node: fx.Node,
+        weight: Stored,
+        bias: Stored | None = None,
+        result: FixedFormat | None = None,
+        how: Requantizing | None = None,
+    ) -> None:
+        """A layer of exact sums, and the requantisation behind it.
+
+        Args:
+            node: A convolution or a linear layer.
+            weight: With a format.
+            bias: At the scale of the products, up to the rounding of a scale to float32; or real numbers, for which
+                the sums get as many bits more as they need.
+            result: Format behind the requantisation; None leaves the exact sums, at the scale of the products.
+            how: The requantisation.
+        """
+        op, operands = self._op(node)
+        assert op.scaled is not None and op.scaled.sums is not None and weight.fmt is not None  # the caller looked
+        how = Requantizing() if how is None else how
+        attributes = self._attributes(node, operands)
+        data = self.data(operands.inputs[0])
+        if data.zero_point and op.scaled.at_zero(attributes):
+            data = data.centred  # the same numbers; the requantisation between them multiplies by 1
+        parameters = {"weight": weight.values}
+        formats: dict[str, FixedFormat] = {"data_in_0": data}
+        outputs = weight.values.shape[0]
+        if bias is None and data.zero_point:
+            bias = Stored(torch.zeros(outputs))  # only to take off what the zero point adds
+        extra = 0 if bias is None else self._finer(node, op, bias, data, weight.fmt, result)
+        steps = [float(step / 2**extra) for step in steps_of(weight.fmt)]
+        formats["weight"] = fmt = ScaledFormat.make(
+            weight.fmt.width,
+            steps,
+            low=[low for low, _ in weight.fmt.limits],
+            high=[high for _, high in weight.fmt.limits],
+        )
+        if extra:
+            parameters["weight_shift"] = torch.full((outputs,), extra, dtype=torch.int64)
+            formats["weight_shift"] = FixedFormat(extra.bit_length(), 0, signed=False)
+        if bias is not None:
+            products = [float(steps_of(data)[0] * Fraction(step)) for step in steps]
+            codes = _codes(bias.values, products)
+            parameters["bias"] = codes * torch.tensor(products, dtype=torch.float64)
+            taken = data.zero_point * quantize(weight.values / 2**extra, fmt).flatten(1).double().sum(1) * 2**extra
+            formats["bias"], _ = of_bias(parameters["bias"], taken, products, MOST_BITS)
+        shapes = {name: tuple(value.shape) for name, value in parameters.items()}
+        shapes["data_in_0"] = tuple(self.graph.tensor(node, "data_in_0").shape)
+        formats["data_out_0"] = op.scaled.sums(formats, shapes)
+        self._plan(node, op, formats, parameters, operands, attributes, result, how)
+
+    def _finer(
+        self,
+        node: fx.Node,
+        op: OpDef,
+        bias: Stored,
+        data: FixedFormat,
+        weight: ScaledFormat,
+        result: FixedFormat | None,
+    ) -> int:
+        """Bits by which the sums are finer than the products, so that a bias of real numbers is one of integers."""
+        products = [step * steps_of(data)[0] for step in steps_of(weight)]
+        exact = bias.values.detach().double().cpu() / torch.tensor([float(p) for p in products], dtype=torch.float64)
+        if bool(((exact - exact.round()).abs() <= _SAME * exact.abs().clamp(min=1.0)).all()):
+            return 0
+        if "weight_shift" not in op.parameters:
+            raise UnsupportedError(
+                f"{op.name} has a bias that is no multiple of its products",
+                node=node.name,
+                remedy="quantise the bias with the scale of the data times that of the weights",
+            )
+        if result is None:
+            return _FINER
+        ratio = max(products) / min(steps_of(result))
+        return min(max(math.ceil(math.log2(ratio)) + _FINER, 1), _FINER)
+
+    def requantize(self, node: fx.Node, result: FixedFormat, how: Requantizing | None = None) -> None:
+        """A node that only brings its input into another format, such as a clamp, becomes a requantisation."""
+        _, operands = self._op(node)
+        how = Requantizing() if how is None else how
+        arithmetic, parameters = how.between(self.formats[operands.inputs[0].name], result)
+        op = self.graph.catalogue["requantize"]
+        self.plans[node.name] = Plan(node, op, arithmetic, parameters, operands.inputs, operands)
+        self.formats[node.name] = result
+
+    def selection(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
+        """A node that chooses among the numbers of its inputs, or moves them.
+
+        Args:
+            node: The node.
+            result: Format behind it. Inputs in another one are brought into it before; of one input, its result after.
+            how: Of these requantisations.
+        """
+        op, operands = self._op(node)
+        assert op.scaled is not None  # the caller looked
+        attributes = self._attributes(node, operands)
+        fmt = self.data(operands.inputs[0])
+        if len(operands.inputs) > 1 and result is not None:
+            fmt = as_scaled(result)
+        if fmt.zero_point and op.scaled.at_zero(attributes):
+            fmt = fmt.centred
+        formats: dict[str, FixedFormat] = {f"data_in_{i}": fmt for i in range(len(operands.inputs))}
+        formats["data_out_0"] = fmt
+        how = Requantizing() if how is None else how
+        self._plan(node, op, formats, {}, operands, attributes, result, how)
+
+    def data(self, source: fx.Node) -> ScaledFormat:
+        """The format of an input, as scaled integers."""
+        return as_scaled(self.formats[source.name])
+
+    def _plan(
+        self,
+        node: fx.Node,
+        op: OpDef,
+        formats: dict[str, FixedFormat],
+        parameters: dict[str, Tensor],
+        operands: Operands,
+        attributes: dict[str, Any],
+        result: FixedFormat | None,
+        how: Requantizing,
+    ) -> None:
+        refuse_scaled(node.name, op.name, op.scaled, formats, Overflow.SATURATE)
+        made = formats["data_out_0"]
+        behind = None if result is None or result == made else result
+        arithmetic = Arithmetic(formats, attributes=attributes)
+        kept = {name: _parameter(value) for name, value in parameters.items()}
+        self.plans[node.name] = Plan(node, op, arithmetic, kept, operands.inputs, operands, result=behind)
+        self.formats[node.name] = made if behind is None else behind
+        self.how[node.name] = how
+
+    def _op(self, node: fx.Node) -> tuple[OpDef, Operands]:
+        op = self.graph.op_of(node)
+        assert op is not None  # the caller looked
+        return op, operands_of(self.graph, node, op)
+
+    def _attributes(self, node: fx.Node, operands: Operands) -> dict[str, Any]:
+        common = self.graph.meta_of(node).common
+        found = operands.attributes({k: v for k, v in common.args.items() if k not in common.args.tensors})
+        op = self.graph.op_of(node)
+        if op is not None and op.check is not None:
+            op.check(node.name, found)
+        return found
+
+    def write(self) -> Info:
+        """Put the modules into the graph, which is then quantised.
+
+        Returns:
+            As :func:`~mase_hw.passes.transforms.quantize.quantize_transform_pass`.
+        """
+
+        def behind(plan: Plan) -> Requantizing:
+            return self.how.get(plan.node.name, Requantizing())
+
+        def written(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+            info = write_plans(graph, self, behind, behind)
+            graph.meta[DECISIONS] = {
+                name: ({k: Decision(fmt, "as the source says") for k, fmt in plan.arithmetic.formats.items()}, [])
+                for name, plan in self.plans.items()
+            }
+            return graph, info
+
+        gives = ("quantize_transform_pass", "fixed_point")
+        outdated = ("add_hardware_metadata_analysis_pass",)
+        step = GraphPass("write_given_integers", written, NoArgs, (COMMON_PASS,), gives, outdated)
+        return step(self.graph)[1]
+
+
+def as_scaled(fmt: FixedFormat) -> ScaledFormat:
+    """A format as one of scaled integers: the same numbers."""
+    if isinstance(fmt, ScaledFormat):
+        return fmt
+    return ScaledFormat.make(fmt.width, Fraction(2) ** -fmt.frac_width, signed=fmt.signed)
+
+
+def _codes(values: Tensor, products: Sequence[float]) -> Tensor:
+    """A bias as integers at the scale of the products."""
+    return (values.detach().double().cpu() / torch.tensor(products, dtype=torch.float64)).round()
+
+
+def _parameter(value: Tensor) -> Tensor:
+    if isinstance(value, nn.Parameter) or not value.dtype.is_floating_point:
+        return value
+    return nn.Parameter(value, requires_grad=False)
