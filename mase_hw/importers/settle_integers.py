@@ -161,11 +161,11 @@ class Integers:
         if fmt.per_channel and fmt.axis != 0:
             raise Refused("its weights have a scale for each of what is not its outputs", "quantise each output alone")
         weight, bias = Stored(parameters["weight"], fmt), parameters.get("bias")
-        exact = known["bias"].exact if bias is not None else None
+        said = known["bias"] if bias is not None else Known()
         self.given.sums(
             node,
             weight,
-            None if bias is None else Stored(bias if exact is None else exact),
+            None if bias is None else Stored(bias if said.exact is None else said.exact, said.integers),
             None if marker is None else as_scaled(marker.fmt),
             None if marker is None else marker.requantizing,
         )

@@ -18,9 +18,11 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats.taken import Ends
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
+from mase_hw.ops._scaled import clamp as scaled_clamp
 from mase_hw.ops._tensors import format_of, lanes_within, tensor_params
 
 COPY, NEG, ABS, FLOOR, CEIL, ROUND, TRUNC = range(7)
@@ -228,6 +230,12 @@ def _whole_cases(operation: int) -> Callable[[], list[Case]]:
     return cases
 
 
+def _ends(attributes: Mapping[str, Any]) -> Ends:
+    """The ends of a clamp; None for one that is open."""
+    low, high = (attributes.get(name) for name in ("min", "max"))
+    return None if low is None else float(low), None if high is None else float(high)
+
+
 def _clamp_cases() -> list[Case]:
     def case(*args: Any, **options: Any) -> Case:
         return _case(COPY, *args, **options)
@@ -299,6 +307,7 @@ OPS = (
         methods=("clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
         attributes=("min", "max"),
         check=_numbers,
+        scaled=scaled_clamp(_ends),
         default_out=lambda formats: formats["data_in_0"],
     ),
     *(

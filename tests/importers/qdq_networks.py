@@ -28,13 +28,12 @@ class Qdq:
         self.scale: Array = np.ones((), F32)
         """Of what was quantised last."""
 
-    def steps(self, low: float, count: int | None = None) -> Array:
-        """Scales from ``low`` to three times that."""
+    def steps(self, low: float, count: int | None = None, bits: int = 3) -> Array:
+        """Scales from ``low`` to three times that; coarse ones have so many bits."""
         drawn = np.asarray(self.r.uniform(low, 3 * low, count), F32)
         if not self.coarse:
             return drawn
-        # Three bits each: the first step is about a quarter of the number.
-        exponent = np.floor(np.log2(drawn)) - 2
+        exponent = np.floor(np.log2(drawn)) - (bits - 1)
         return np.asarray(np.round(drawn / 2**exponent) * 2**exponent, F32)
 
     def store(self, value: Any) -> str:
@@ -50,7 +49,8 @@ class Qdq:
 
     def quantise(self, low: float, zero: Any = None, of: str | None = None) -> str:
         """A quantisation and its reverse."""
-        self.scale = self.steps(low)
+        # One odd factor in all: the ratio of two scales has few bits, so that sums lie in the middle.
+        self.scale = np.asarray(3 * 2.0 ** np.round(np.log2(low)), F32) if self.coarse else self.steps(low)
         zero = I8(self.r.integers(-60, 60)) if zero is None else zero
         names = self.store(self.scale), self.store(zero)
         self.add("QuantizeLinear", *names, of=of)
@@ -132,10 +132,10 @@ def depthwise(coarse: bool = False) -> Qdq:
     n = Qdq(2, (1, 3, 6, 7), coarse)
     n.quantise(0.012)
     n.conv(3, 1, (3, 2), group=3, pads=[1, 0, 2, 1], dilations=[1, 2])
-    n.add("Clip", n.store(F32(0)), n.store(F32(6)))
-    n.quantise(0.03, U8(0))
+    n.add("Clip", n.store(F32(0)), n.store(F32(0.77)))
+    n.quantise(0.01, U8(0))
     n.conv(5, 3, (1, 1), channels=False)
-    n.quantise(0.1)
+    n.quantise(0.02)
     return n
 
 
@@ -147,7 +147,7 @@ def matrices(coarse: bool = False) -> Qdq:
     n.add("MatMul", weight)
     n.quantise(0.02)
     n.add("Relu")
-    n.quantise(0.015, U8(0))
+    n.quantise(0.015, I8(-41))
     weight, scales = n.weights(7, 4)
     # A bias of floats is no multiple of the products: no tie is exact.
     bias = n.bias(4, scales) if coarse else n.store(n.r.random(4, F32))

@@ -61,3 +61,18 @@ def test_formats() -> None:
     assert first["data_in_0"] == ScaledFormat.make(8, float(net.stored["t0"]), int(net.stored["t1"]))
     weight = first["weight"]
     assert isinstance(weight, ScaledFormat) and weight.scales == tuple(net.stored["t2"].astype(float).tolist())
+
+
+def test_exact_sums_leave_the_model() -> None:
+    """A last layer that nothing quantises, with a bias of 28 bits: every bit of it counts."""
+    net = Qdq(7, (1, 5))
+    net.quantise(0.02)
+    weight, scales = net.weights(3, 5, channels=3)
+    net.add("Gemm", weight, net.bias(3, scales, 1 << 27), transB=1)
+    graph, x, _ = graph_and_frames(net, 4)
+    step, zero, codes, weights = (net.stored[name].astype(np.float64) for name in ("t0", "t1", "t4", "t6"))
+    entered = np.clip(np.rint(x[:, 0] / step) + zero, -128, 127) - zero
+    with torch.no_grad():
+        found = graph.model(torch.from_numpy(x[:, 0])).double().numpy()
+    products = step * scales.astype(np.float64)
+    np.testing.assert_array_equal(np.rint(found / products), entered @ codes.T + weights)

@@ -104,8 +104,8 @@ class GivenIntegers:
         Args:
             node: A convolution or a linear layer.
             weight: With a format.
-            bias: At the scale of the products, up to the rounding of a scale to float32; or real numbers, for which
-                the sums get as many bits more as they need.
+            bias: With a format at the scale of the products, up to the rounding of a scale to float32, its integers;
+                else real numbers, for which the sums get as many bits more as they need.
             result: Format behind the requantisation; None leaves the exact sums, at the scale of the products.
             how: The requantisation.
         """
@@ -121,6 +121,8 @@ class GivenIntegers:
         outputs = weight.values.shape[0]
         if bias is None and data.zero_point:
             bias = Stored(torch.zeros(outputs))  # only to take off what the zero point adds
+        if bias is not None:
+            bias = _at_products(bias, data, weight.fmt)
         extra = 0 if bias is None else self._finer(node, op, bias, data, weight.fmt, result)
         steps = [float(step / 2**extra) for step in steps_of(weight.fmt)]
         formats["weight"] = fmt = ScaledFormat.make(
@@ -264,6 +266,17 @@ def as_scaled(fmt: FixedFormat) -> ScaledFormat:
     if isinstance(fmt, ScaledFormat):
         return fmt
     return ScaledFormat.make(fmt.width, Fraction(2) ** -fmt.frac_width, signed=fmt.signed)
+
+
+def _at_products(bias: Stored, data: ScaledFormat, weight: ScaledFormat) -> Stored:
+    """A bias whose scale is that of the products up to rounding: its integers at exactly that scale."""
+    products = torch.tensor([float(step * steps_of(data)[0]) for step in steps_of(weight)], dtype=torch.float64)
+    if bias.fmt is None:
+        return bias
+    own = torch.tensor(bias.fmt.scales, dtype=torch.float64)
+    if not bool(((own / products - 1).abs() <= _SAME).all()):
+        return bias
+    return Stored((bias.values.detach().double().cpu() / own).round() * products)
 
 
 def _codes(values: Tensor, products: Sequence[float]) -> Tensor:
