@@ -21,7 +21,8 @@ class ScaledUse:
     Args:
         kind: ``sums``: exact sums of products, at the scale of the products, which are then requantised.
             ``selection``: some of the numbers that it takes, at one scale; the golden is called with the formats of the
-            mantissas. ``clamp``: what it takes between two ends, so that it becomes a requantisation.
+            mantissas. ``sum``: an exact sum or difference of two, at a common scale, and ``product``: an exact product,
+            which are then requantised. ``clamp``: what it takes between two ends, so that it becomes a requantisation.
             ``requantisation``: that.
         wrong: What is wrong with formats of which one is scaled integers, in words that follow "takes"; empty if they
             are right.
@@ -31,7 +32,7 @@ class ScaledUse:
             own.
     """
 
-    kind: Literal["sums", "selection", "clamp", "requantisation"]
+    kind: Literal["sums", "selection", "sum", "product", "clamp", "requantisation"]
     wrong: Callable[[Formats], str]
     sums: Callable[[Formats, Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     ends: Callable[[Mapping[str, Any]], Ends] | None = None

@@ -6,6 +6,7 @@ with a format of its own, broadcast as PyTorch does, and streamed from a memory 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.layouts import Layout
 from mase_hw.nn.values import OnValues, cast_to, in_float32
-from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Latency, Request
 from mase_hw.ops._tensors import DIMS, fold_shape, format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps
@@ -25,6 +26,8 @@ from mase_hw.streams import Stream
 
 ADD, SUB, SUB_FROM, MUL, MIN, MAX, LT, LE, GT, GE, EQ, NE = range(12)
 """Codes of the parameter ``OPERATION``; ``SUB_FROM`` is the second operand minus the first."""
+ARITHMETIC = (ADD, SUB, SUB_FROM, MUL)
+"""Operations that compute with values; the others choose among mantissas or compare them."""
 CONSTANT = "constant"
 """Name of an operand that the model stores, and of its stream."""
 
@@ -46,7 +49,10 @@ MIRRORED = {SUB: SUB_FROM, LT: GT, LE: GE, GT: LT, GE: LE}
 
 @dataclass(frozen=True)
 class BinaryParams:
-    """Parameters of ``fixed_binary``; ``DATA_IN_1`` describes the second operand, constant or not."""
+    """Parameters of two operands and a cast, as ``fixed_divide`` has them.
+
+    ``DATA_IN_1`` describes the second operand, constant or not.
+    """
 
     DATA_IN_0_PRECISION_0: int
     DATA_IN_0_PRECISION_1: int
@@ -86,6 +92,21 @@ class BinaryParams:
         return CONSTANT if self.HAS_CONSTANT else "data_in_1"
 
 
+@dataclass(frozen=True)
+class CombinedParams(BinaryParams):
+    """Parameters of ``fixed_binary``, which takes scaled integers as well."""
+
+    DATA_IN_0_ZERO_POINT: int
+    DATA_IN_0_MULTIPLIER: int
+    DATA_IN_1_ZERO_POINT: int
+    DATA_IN_1_MULTIPLIER: int
+
+    @property
+    def multiplied(self) -> bool:
+        """Whether an operand is brought to another scale."""
+        return self.DATA_IN_0_MULTIPLIER != 1 or self.DATA_IN_1_MULTIPLIER != 1
+
+
 def operation_of(a: Arithmetic, operation: int) -> int:
     """The operation of a node: one whose first operand is a constant is the other way round."""
     return MIRRORED.get(operation, operation) if a.attributes.get("reversed") else operation
@@ -93,6 +114,9 @@ def operation_of(a: Arithmetic, operation: int) -> int:
 
 def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]:
     """The arithmetic: align exactly, combine, cast once.
+
+    Scaled integers are taken less their zero point. The attribute ``multipliers`` of a sum or a difference has an
+    integer for each operand, which brings both to one scale; an operand is multiplied by it.
 
     ``data_in_0`` of any shape, ``data_in_1`` of the same shape or ``constant`` of one that broadcasts to it ->
     ``data_out_0``.
@@ -102,27 +126,41 @@ def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[
         second = CONSTANT if CONSTANT in t else "data_in_1"
         code = operation_of(a, operation)
         formats = (a.formats["data_in_0"], a.formats[second])
-        operands = (t["data_in_0"], t[second])
+        operands = tuple(_centred(v, f) for v, f in zip((t["data_in_0"], t[second]), formats, strict=True))
+        most = [magnitude(f.centred) for f in formats]
         if code == MUL:
-            frac, shifts = formats[0].frac_width + formats[1].frac_width, [0, 0]
-            bound = magnitude(formats[0]) * magnitude(formats[1])
+            frac, factors = formats[0].frac_width + formats[1].frac_width, [1, 1]
+            bound = most[0] * most[1]
         else:
             frac = max(f.frac_width for f in formats)
-            shifts = [frac - f.frac_width for f in formats]
-            bound = sum(magnitude(f) << s for f, s in zip(formats, shifts, strict=True))
+            factors = [m << (frac - f.frac_width) for m, f in zip(multipliers_of(a), formats, strict=True)]
+            bound = sum(m * factor for m, factor in zip(most, factors, strict=True))
         dtype = carrier(bound)
-        x, y = (as_carrier(v, dtype) * (1 << s) for v, s in zip(operands, shifts, strict=True))
+        x, y = (as_carrier(v, dtype) * factor for v, factor in zip(operands, factors, strict=True))
         if code in COMPARE:
             holds = as_carrier(COMPARE[code](x, y), torch.float32)
             return {"data_out_0": cast(holds, 0, a.formats["data_out_0"], a.rounding, a.overflow)}
         exact = EXACT[code](x, y)
         out = cast(exact, frac, a.formats["data_out_0"], a.rounding, a.overflow)
         if dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in operands):
-            wide = [v.double() * math.ldexp(1.0, s) for v, s in zip(operands, shifts, strict=True)]
+            wide = [v.double() * float(factor) for v, factor in zip(operands, factors, strict=True)]
             out = straight_through(out, _surrogate(EXACT[code](*wide), frac, a))
         return {"data_out_0": out}
 
     return run
+
+
+def multipliers_of(a: Arithmetic) -> tuple[int, int]:
+    """What both operands of a sum or a difference are multiplied by."""
+    first, second = a.attributes.get("multipliers", (1, 1))
+    return int(first), int(second)
+
+
+def _centred(mantissas: Tensor, fmt: FixedFormat) -> Tensor:
+    """Less the zero point, exactly."""
+    if not fmt.zero_point:
+        return mantissas
+    return as_carrier(mantissas, wider(mantissas.dtype, carrier(magnitude(fmt.centred)))) - fmt.zero_point
 
 
 def on_values(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], OnValues | None]:
@@ -175,32 +213,50 @@ def streamed_shape(r: Request, name: str) -> tuple[int, ...]:
     return folded
 
 
-def build(operation: int) -> Callable[[Request], BinaryParams]:
-    """Parameters for a node; everything has the lanes of the first input.
+def build(operation: int) -> Callable[[Request], CombinedParams]:
+    """Parameters of ``fixed_binary`` for a node; everything has the lanes of the first input.
+
+    Raises:
+        UnsupportedError: As :func:`plain`.
+    """
+
+    def run(r: Request) -> CombinedParams:
+        p, factors = plain(r, operation), multipliers_of(r.arithmetic)
+        # What only chooses has its numbers, zero points and all, as they are.
+        zeros = [r.arithmetic.formats[n].zero_point if operation in ARITHMETIC else 0 for n in ("data_in_0", p.second)]
+        return CombinedParams(
+            **dataclasses.asdict(p),
+            DATA_IN_0_ZERO_POINT=zeros[0],
+            DATA_IN_0_MULTIPLIER=factors[0],
+            DATA_IN_1_ZERO_POINT=zeros[1],
+            DATA_IN_1_MULTIPLIER=factors[1],
+        )
+
+    return run
+
+
+def plain(r: Request, operation: int) -> BinaryParams:
+    """Parameters of two operands; everything has the lanes of the first input.
 
     Raises:
         UnsupportedError: If one side is larger than the other and it is not a constant that broadcasts to the data.
     """
-
-    def run(r: Request) -> BinaryParams:
-        formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
-        second = CONSTANT if CONSTANT in r.shapes else "data_in_1"
-        check_shapes(r, second)
-        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
-        if second in r.parallelism and second != CONSTANT:
-            lanes_within(r.node, second, r.parallelism[second], shape)
-        other = streamed_shape(r, second) if second == CONSTANT else shape
-        return BinaryParams(
-            **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
-            HAS_CONSTANT=int(second == CONSTANT),
-            **tensor_params("DATA_IN_1", other, formats[second], (lanes,)),
-            **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
-            OPERATION=operation_of(r.arithmetic, operation),
-            ROUNDING=int(r.arithmetic.rounding),
-            OVERFLOW=int(r.arithmetic.overflow),
-        )
-
-    return run
+    formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
+    second = CONSTANT if CONSTANT in r.shapes else "data_in_1"
+    check_shapes(r, second)
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+    if second in r.parallelism and second != CONSTANT:
+        lanes_within(r.node, second, r.parallelism[second], shape)
+    other = streamed_shape(r, second) if second == CONSTANT else shape
+    return BinaryParams(
+        **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
+        HAS_CONSTANT=int(second == CONSTANT),
+        **tensor_params("DATA_IN_1", other, formats[second], (lanes,)),
+        **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
+        OPERATION=operation_of(r.arithmetic, operation),
+        ROUNDING=int(r.arithmetic.rounding),
+        OVERFLOW=int(r.arithmetic.overflow),
+    )
 
 
 def check_shapes(r: Request, second: str) -> None:
@@ -250,14 +306,16 @@ def arithmetic(p: BinaryParams) -> Arithmetic:
         p.second: format_of(p, "DATA_IN_1"),
         "data_out_0": format_of(p, "DATA_OUT_0"),
     }
-    attributes = {"reversed": True} if p.OPERATION == SUB_FROM else {}
+    attributes: dict[str, object] = {"reversed": True} if p.OPERATION == SUB_FROM else {}
+    if isinstance(p, CombinedParams) and p.multiplied:
+        attributes["multipliers"] = (p.DATA_IN_0_MULTIPLIER, p.DATA_IN_1_MULTIPLIER)
     return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 
 
-def latency(p: BinaryParams) -> Latency:
-    """One beat per cycle; a product has one register more."""
-    beats = stream_of(p, "DATA_IN_0", "in").beats
-    return Latency.from_steps(Steps.registered(beats, 2 - p.HAS_CONSTANT, 2 if p.OPERATION == MUL else 1, skid=True))
+def latency(p: CombinedParams) -> Latency:
+    """One beat per cycle; a product, and operands that are multiplied, have one register more."""
+    beats, pipe = stream_of(p, "DATA_IN_0", "in").beats, 2 if p.OPERATION == MUL or p.multiplied else 1
+    return Latency.from_steps(Steps.registered(beats, 2 - p.HAS_CONSTANT, pipe, skid=True))
 
 
 def elements(p: BinaryParams) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, sum_format
+from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, steps_of, sum_format
 from mase_hw.formats.taken import Ends
 from mase_hw.numerics import magnitude
 
@@ -75,6 +75,33 @@ def at_zero(formats: Mapping[str, FixedFormat]) -> str:
     return one_scale(formats) or ("a zero point of 0" if next(iter(formats.values())).zero_point else "")
 
 
+def _operands(formats: Mapping[str, FixedFormat]) -> str:
+    """Of an op of two operands: both scaled integers, and an exact result, which has no zero point."""
+    if not all(isinstance(fmt, ScaledFormat) for fmt in formats.values()):
+        return "scaled integers in all its tensors, or in none"
+    if any(fmt.per_channel for fmt in formats.values()):
+        return "one scale for each tensor"
+    out = formats["data_out_0"]
+    if out.zero_point or (out.min_mantissa, out.max_mantissa) != (
+        out.mantissas.min_mantissa,
+        out.mantissas.max_mantissa,
+    ):
+        return "a result without a zero point and limits; requantise it"
+    return ""
+
+
+def _product(formats: Mapping[str, FixedFormat]) -> str:
+    """Of a product besides: the result at the product of the scales."""
+    wrong = _operands(formats)
+    if wrong:
+        return wrong
+    x, y = (steps_of(fmt)[0] for name, fmt in formats.items() if name != "data_out_0")
+    fits = float(x * y) == formats["data_out_0"].scale
+    return "" if fits else "a result at the product of the scales; requantise it"
+
+
+SUM = ScaledUse("sum", _operands)
+PRODUCT = ScaledUse("product", _product)
 SELECTION = ScaledUse("selection", one_scale)
 ZEROS = ScaledUse("selection", at_zero, at_zero=lambda _: True)
 

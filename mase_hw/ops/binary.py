@@ -9,13 +9,16 @@ from typing import Any
 import torch
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.opdef import Case, Hardware, OpDef
 from mase_hw.ops import _binary as binary
 from mase_hw.ops._binary import ADD, CONSTANT, EQ, GE, GT, LE, LT, MAX, MIN, MUL, NE, SUB
+from mase_hw.ops._scaled import PRODUCT, SELECTION, SUM
 
 S8, S8_FINE, S8_COARSE = FixedFormat(8, 4), FixedFormat(8, 6), FixedFormat(8, 2)
 U6, S2, S4, S16 = FixedFormat(6, 3, signed=False), FixedFormat(2, 0), FixedFormat(4, 1), FixedFormat(16, 9)
+S4_0, Z8 = FixedFormat(4, 0), ScaledFormat.make(8, 1.0, -100)
+ZU8 = ScaledFormat.make(8, 1.0, 7, signed=False)
 DEFAULT = (Rounding.HALF_EVEN, Overflow.SATURATE)
 FLOOR_WRAP, UP = (Rounding.FLOOR, Overflow.WRAP), (Rounding.HALF_UP, Overflow.SATURATE)
 
@@ -69,6 +72,9 @@ def _sum_cases() -> list[Case]:
         case("per_channel", (2, 3, 10), 4, (S8, S8_FINE, FixedFormat(9, 4)), constant=(10,)),
         case("per_row", (2, 3, 4), 4, (S8, S8_FINE, S8), constant=(3, 1)),
         case("whole", (2, 3, 4), 2, (S8, S8, S8), constant=(2, 3, 4)),
+        case("scaled", (2, 3, 5), 2, (Z8, ZU8, FixedFormat(42, 0)), multipliers=(2**31 - 1, 2**29 + 3)),
+        case("scaled_pads", (2, 5), 3, (Z8, S4_0, FixedFormat(12, 0)), multipliers=(1, 6)),
+        case("centred_constant", (2, 3, 5), 4, (ZU8, S4_0, FixedFormat(10, 0)), constant=(5,)),
     ]
 
 
@@ -85,6 +91,8 @@ def _difference_cases() -> list[Case]:
         case("minus_constant", (3, 6), 4, (S8, S8_FINE, S8), constant=(6,)),
         case("from_constant", (3, 6), 4, (S8, S8_FINE, S8), constant=(6,), reversed=True),
         case("from_number", (3, 7), 2, (U6, FixedFormat(2, 0), S8), constant=(), reversed=True),
+        case("scaled", (2, 3, 5), 2, (ZU8, Z8, FixedFormat(33, 0)), multipliers=(2**20, 3**12)),
+        case("scaled_from", (2, 5), 5, (Z8, S4_0, FixedFormat(12, 0)), constant=(), reversed=True, multipliers=(5, 1)),
     ]
 
 
@@ -103,6 +111,7 @@ def _product_cases() -> list[Case]:
         case("times_number", (3, 10), 4, (S8, FixedFormat(2, 1), S8), constant=()),
         case("per_channel", (2, 3, 10), 3, (S8, S8_FINE, S8), UP, constant=(10,)),
         case("whole", (2, 3, 4), 4, (S8, S8_FINE, S8), constant=(2, 3, 4)),
+        case("centred", (2, 3, 5), 2, (Z8, ZU8, FixedFormat(18, 0))),
     ]
 
 
@@ -165,7 +174,7 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
                 "lib/skid_buffer.sv",
                 "lib/stream_join.sv",
             ),
-            params=binary.BinaryParams,
+            params=binary.CombinedParams,
             build=binary.build(operation),
             ports=binary.ports,
             arithmetic=binary.arithmetic,
@@ -183,11 +192,11 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
 
 
 OPS = (
-    _op("add", ADD, _sum_cases, "add", "add_", check=_unscaled),
-    _op("sub", SUB, _difference_cases, "sub", "sub_", "subtract", "subtract_", check=_unscaled),
-    _op("mul", MUL, _product_cases, "mul", "mul_", "multiply", "multiply_", exact=binary.exact_product),
-    _op("minimum", MIN, _extreme_cases(MIN), "minimum", "fmin", default_out=binary.covering_both),
-    _op("maximum", MAX, _extreme_cases(MAX), "maximum", "fmax", default_out=binary.covering_both),
+    _op("add", ADD, _sum_cases, "add", "add_", check=_unscaled, scaled=SUM),
+    _op("sub", SUB, _difference_cases, "sub", "sub_", "subtract", "subtract_", check=_unscaled, scaled=SUM),
+    _op("mul", MUL, _product_cases, "mul", "mul_", "multiply", "multiply_", exact=binary.exact_product, scaled=PRODUCT),
+    _op("minimum", MIN, _extreme_cases(MIN), "minimum", "fmin", default_out=binary.covering_both, scaled=SELECTION),
+    _op("maximum", MAX, _extreme_cases(MAX), "maximum", "fmax", default_out=binary.covering_both, scaled=SELECTION),
     *(
         _op(name, code, _comparison_cases(code), name, f"{name}_", *also, default_out=binary.truth)
         for name, code, *also in (

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -90,6 +91,8 @@ def requantization(
     rounding: Rounding = Rounding.HALF_EVEN,
     exact: bool = False,
     twice: bool = False,
+    left: int = 0,
+    ratios: Sequence[float | Fraction] | None = None,
 ) -> tuple[Arithmetic, dict[str, Tensor]]:
     """The arithmetic and the parameters of a requantisation, for :class:`mase_hw.nn.Quantized`.
 
@@ -101,15 +104,18 @@ def requantization(
         exact: Every channel has a multiplier of all bits, as in TensorFlow Lite (see
             :func:`mase_hw.formats.multipliers`).
         twice: TensorFlow Lite's two roundings; ``rounding`` must then be ``half_away``.
+        left: Of the two roundings: bits by which the source shifts its data to the left before, so that the first
+            drops fewer. The ratios are then those of the shifted data, and at most 1.
+        ratios: What the source multiplies by, for the tensor or each channel; else exactly the ratios of the scales.
 
     Raises:
         FormatError: Scales too far apart.
     """
     (step,) = steps_of(want)
-    ratios = [each / step for each in steps_of(have)]
+    wanted = [each / step for each in steps_of(have)] if ratios is None else [Fraction(r) for r in ratios]
     # Twice, channels have one first rounding, so that larger ratios get zeros behind their multipliers.
-    least = bits if twice and len(ratios) > 1 else 0
-    found = multipliers(ratios, bits, exact=exact or twice, least=least)
+    least = bits if twice and len(wanted) > 1 else 0
+    found = multipliers(wanted, bits, exact=exact or twice, least=least)
     axis = have.axis if isinstance(have, ScaledFormat) and have.channels > 1 else -1
     shape = (-1, *[1] * (-axis - 1)) if len(found.values) > 1 else (1,)
     parameters = {"multiplier": torch.tensor(found.values, dtype=torch.int64).reshape(shape)}
@@ -118,8 +124,8 @@ def requantization(
         parameters["multiplier_shift"] = torch.tensor(found.align, dtype=torch.int64).reshape(shape)
         formats["multiplier_shift"] = FixedFormat(max(found.align).bit_length(), 0, signed=False)
     attributes = {
-        "shift": found.shift - have.frac_width + want.frac_width,
-        **({"first": min(bits, found.shift)} if twice else {}),
+        "shift": found.shift - left - have.frac_width + want.frac_width,
+        **({"first": min(bits, found.shift) - left} if twice else {}),
     }
     return Arithmetic(formats, rounding, attributes=attributes), parameters
 

@@ -10,11 +10,13 @@
 // the lanes that DATA_IN_1 names and is streamed as often as a frame of a needs
 // it. The port that is not used is tied off.
 // Both operands are aligned exactly at the finer fraction (a product needs no
-// alignment); the one cast is at the end. Pad lanes stay zero: zero and zero give
-// zero, but for 7, 9 and 10, which clear them.
+// alignment); the one cast is at the end. Scaled integers are taken less their
+// DATA_IN_n_ZERO_POINT, times DATA_IN_n_MULTIPLIER (not of a product), which brings
+// two scales to a common one. Pad lanes stay zero: zero and zero give zero, but for
+// 7, 9, 10 and zero points, which clear them.
 //
 // Latency:    1 cycle (both operands accepted in t, valid in t + 1); a product
-//             has a register of its own and takes 2.
+//             and multipliers have a register of their own and take 2.
 // Throughput: 1 beat per cycle.
 // Golden:     `mase_hw/ops/binary.py`.
 module fixed_binary #(
@@ -49,6 +51,10 @@ module fixed_binary #(
     parameter int OPERATION                    = 0,
     parameter int ROUNDING                     = 0,
     parameter int OVERFLOW                     = 0,
+    parameter int DATA_IN_0_ZERO_POINT         = 0,
+    parameter int DATA_IN_0_MULTIPLIER         = 1,
+    parameter int DATA_IN_1_ZERO_POINT         = 0,
+    parameter int DATA_IN_1_MULTIPLIER         = 1,
 
     localparam int Lanes = DATA_IN_0_PARALLELISM_DIM_0
 ) (
@@ -121,10 +127,28 @@ module fixed_binary #(
     $fatal(1, "fixed_binary: OPERATION must be 0 to 11, got %0d", OPERATION);
   end
 
+  if (DATA_IN_0_MULTIPLIER < 1 || DATA_IN_1_MULTIPLIER < 1) begin : g_bad_multiplier
+    // Refuses DATA_IN_0_MULTIPLIER=0; DATA_IN_1_MULTIPLIER=0
+    $fatal(
+        1,
+        "fixed_binary: DATA_IN_0_MULTIPLIER %0d and DATA_IN_1_MULTIPLIER %0d must be at least 1",
+        DATA_IN_0_MULTIPLIER,
+        DATA_IN_1_MULTIPLIER
+    );
+  end
+  if ((DATA_IN_0_MULTIPLIER != 1 || DATA_IN_1_MULTIPLIER != 1) && OPERATION > 2)
+  begin : g_bad_scaled
+    // Refuses DATA_IN_0_MULTIPLIER=3, OPERATION=3; DATA_IN_1_MULTIPLIER=3, OPERATION=4
+    $fatal(1, "fixed_binary: only sums and differences have multipliers, not %0d", OPERATION);
+  end
+
   localparam bit Product = (OPERATION == 3);
+  localparam bit Scaled = (DATA_IN_0_MULTIPLIER != 1) || (DATA_IN_1_MULTIPLIER != 1);
+  localparam bit Centred = (DATA_IN_0_ZERO_POINT != 0) || (DATA_IN_1_ZERO_POINT != 0);
   localparam bit Compare = (OPERATION >= 6);
   // A comparison that holds for zero and zero.
-  localparam bit FillsPads = (OPERATION == 7) || (OPERATION == 9) || (OPERATION == 10);
+  localparam bit Holds = (OPERATION == 7) || (OPERATION == 9) || (OPERATION == 10);
+  localparam bit FillsPads = Holds || Centred;
   // Lanes that carry data in the last beat of a row.
   localparam int Rest = (DATA_IN_0_TENSOR_SIZE_DIM_0 - 1) % Lanes + 1;
 
@@ -159,8 +183,13 @@ module fixed_binary #(
   );
 
   // ---- Exact widths: the operands as signed numbers, at the finer fraction.
-  localparam int AW = DATA_IN_0_PRECISION_0 + ((DATA_IN_0_SIGNED != 0) ? 0 : 1);
-  localparam int BW = DATA_IN_1_PRECISION_0 + ((DATA_IN_1_SIGNED != 0) ? 0 : 1);
+  localparam int AIn = DATA_IN_0_PRECISION_0 + ((DATA_IN_0_SIGNED != 0) ? 0 : 1);
+  localparam int BIn = DATA_IN_1_PRECISION_0 + ((DATA_IN_1_SIGNED != 0) ? 0 : 1);
+  localparam int ACentred = AIn + ((DATA_IN_0_ZERO_POINT != 0) ? 1 : 0);
+  localparam int BCentred = BIn + ((DATA_IN_1_ZERO_POINT != 0) ? 1 : 0);
+  // A product with m is less than 2^clog2(m) times as large, and one with 1 needs no bit more.
+  localparam int AW = ACentred + $clog2(DATA_IN_0_MULTIPLIER);
+  localparam int BW = BCentred + $clog2(DATA_IN_1_MULTIPLIER);
   localparam bit AFiner = DATA_IN_0_PRECISION_1 > DATA_IN_1_PRECISION_1;
   localparam int Finest = AFiner ? DATA_IN_0_PRECISION_1 : DATA_IN_1_PRECISION_1;
   localparam int AShift = Finest - DATA_IN_0_PRECISION_1;
@@ -170,12 +199,14 @@ module fixed_binary #(
   localparam int SumFrac = Compare ? 0 : Finest;
   localparam int ExactFrac = Product ? DATA_IN_0_PRECISION_1 + DATA_IN_1_PRECISION_1 : SumFrac;
 
-  logic [Lanes-1:0][                ExactW-1:0] exact;
-  logic [Lanes-1:0][                ExactW-1:0] held;
-  logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
-  logic                                         held_valid;
-  logic                                         held_ready;
-  logic                                         row_last;
+  logic [Lanes-1:0][                       1:0][ExactW-1:0] aligned;
+  logic [Lanes-1:0][                       1:0][ExactW-1:0] operands;
+  logic [Lanes-1:0][                ExactW-1:0]             exact;
+  logic [Lanes-1:0][                ExactW-1:0]             held;
+  logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0]             result;
+  logic                                                     held_valid;
+  logic                                                     held_ready;
+  logic                                                     row_last;
 
   if (FillsPads && Rest != Lanes) begin : g_row_end
     row_end #(
@@ -192,26 +223,42 @@ module fixed_binary #(
   end
 
   for (genvar i = 0; i < Lanes; i++) begin : g_lane
-    logic signed [AW-1:0] a;
-    logic signed [BW-1:0] b;
+    logic signed [     AIn-1:0] a_in;
+    logic signed [     BIn-1:0] b_in;
+    logic signed [ACentred-1:0] a_centred;
+    logic signed [BCentred-1:0] b_centred;
+    logic signed [      AW-1:0] a;
+    logic signed [      BW-1:0] b;
     if (DATA_IN_0_SIGNED != 0) begin : g_a_signed
-      assign a = signed'(data_in_0[i]);
+      assign a_in = signed'(data_in_0[i]);
     end else begin : g_a_unsigned
-      assign a = signed'({1'b0, data_in_0[i]});
+      assign a_in = signed'({1'b0, data_in_0[i]});
     end
     if (DATA_IN_1_SIGNED != 0) begin : g_b_signed
-      assign b = signed'(second[i]);
+      assign b_in = signed'(second[i]);
     end else begin : g_b_unsigned
-      assign b = signed'({1'b0, second[i]});
+      assign b_in = signed'({1'b0, second[i]});
     end
+    if (Centred && i >= Rest) begin : g_centred_pad
+      assign a_centred = row_last ? '0 : ACentred'(a_in) - ACentred'(DATA_IN_0_ZERO_POINT);
+      assign b_centred = row_last ? '0 : BCentred'(b_in) - BCentred'(DATA_IN_1_ZERO_POINT);
+    end else begin : g_centred
+      assign a_centred = ACentred'(a_in) - ACentred'(DATA_IN_0_ZERO_POINT);
+      assign b_centred = BCentred'(b_in) - BCentred'(DATA_IN_1_ZERO_POINT);
+    end
+    assign a = AW'(a_centred) * AW'(DATA_IN_0_MULTIPLIER);
+    assign b = BW'(b_centred) * BW'(DATA_IN_1_MULTIPLIER);
+    assign aligned[i][0] = ExactW'(a) <<< AShift;
+    assign aligned[i][1] = ExactW'(b) <<< BShift;
 
     if (Product) begin : g_product
       assign exact[i] = ExactW'(a) * ExactW'(b);
+      unread u_unread (.unused(&operands[i]));
     end else begin : g_aligned
       logic signed [ExactW-1:0] x;
       logic signed [ExactW-1:0] y;
-      assign x = ExactW'(a) <<< AShift;
-      assign y = ExactW'(b) <<< BShift;
+      assign x = operands[i][0];
+      assign y = operands[i][1];
       if (OPERATION == 0) begin : g_add
         assign exact[i] = x + y;
       end else if (OPERATION == 1) begin : g_sub
@@ -237,7 +284,7 @@ module fixed_binary #(
         end else begin : g_ne
           assign holds = x != y;
         end
-        if (i >= Rest) begin : g_pad
+        if (Holds && i >= Rest) begin : g_pad
           assign exact[i] = ExactW'(holds && !row_last);
         end else begin : g_data
           assign exact[i] = ExactW'(holds);
@@ -263,7 +310,22 @@ module fixed_binary #(
   // Only what may fill pad lanes looks at the end of a row.
   unread u_unread_last (.unused(row_last));
 
-  if (Product) begin : g_register
+  if (Scaled) begin : g_multiplied
+    register_slice #(
+        .WIDTH(Lanes * 2 * ExactW)
+    ) u_operands (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (aligned),
+        .in_valid (pair_valid),
+        .in_ready (pair_ready),
+        .out_data (operands),
+        .out_valid(held_valid),
+        .out_ready(held_ready)
+    );
+    assign held = exact;
+  end else if (Product) begin : g_register
+    assign operands = aligned;
     register_slice #(
         .WIDTH(Lanes * ExactW)
     ) u_product (
@@ -277,6 +339,7 @@ module fixed_binary #(
         .out_ready(held_ready)
     );
   end else begin : g_straight
+    assign operands   = aligned;
     assign held       = exact;
     assign held_valid = pair_valid;
     assign pair_ready = held_ready;

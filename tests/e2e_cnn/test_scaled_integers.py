@@ -144,3 +144,41 @@ def test_hardware_model_and_integers_are_equal(keys: dict[str, Any], images: Ten
         for frame, values in zip(given, found.round().long().tolist(), strict=True):
             assert values == by_hand(design, frame)
         assert len({tuple(v) for v in found.round().long().tolist()}) > 6
+
+
+class Residual(nn.Module):
+    """A sum that a ReLU reads and one that the output reads, a stored factor and offset, a product, a maximum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.first = nn.Conv2d(3, 3, 3, padding=1)
+        self.register_buffer("factor", torch.tensor([0.3, -1.2, 0.7])[:, None, None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, 3, 4, 3)`` -> the same."""
+        y = torch.relu(self.first(x) + x)
+        z = y * self.factor - 0.37
+        return torch.maximum(y * z, x) - y
+
+
+def test_residuals(tmp_path: Path) -> None:
+    """Operands of different scales, with zero points, in hardware; near the float model."""
+    x = torch.randn(40, 3, 4, 3, generator=torch.Generator().manual_seed(3))
+    config = configuration(data_affine=True)
+    config["hardware"] = {"parallelism": {"first": {"data_in_0": 2, "data_out_0": 2}}}
+    net = Residual().eval()
+    design = mase_hw.compile(net, x[:1], config, out=tmp_path / "design", calibration=[x])
+    given = torch.cat([x[:5], 3 * x[:2]])
+    for stalls in (0.0, 0.4):
+        run = design.simulate(given, stalls=stalls, seed=2, work_dir=tmp_path / "work")
+        assert run.passed and run.result.mismatches == 0 and run.frames == 7
+        with torch.no_grad():
+            assert torch.equal(run.outputs["data_out_0"], design.model(given).double())
+        if not stalls:
+            assert (run.fill, run.interval) == (design.timing["fill"], design.timing["interval"])
+    with torch.no_grad():
+        wanted, got = net(x), design.model(x)
+    found = (m.arithmetic.formats["data_out_0"] for m in design.model.modules() if isinstance(m, Quantized))
+    step = max(fmt.scale for fmt in found if isinstance(fmt, ScaledFormat) and fmt.width == 8)
+    assert (wanted - got).square().mean().sqrt() < step

@@ -29,7 +29,8 @@ Inputs = Mapping[str, Values]
 def fractions(mantissas: npt.NDArray[np.int64], fmt: FixedFormat) -> Values:
     """What mantissas stand for."""
     unit = Fraction(2) ** -fmt.frac_width
-    return np.array([int(m) * unit for m in mantissas.reshape(-1)], dtype=object).reshape(mantissas.shape)
+    values = [(int(m) - fmt.zero_point) * unit for m in mantissas.reshape(-1)]
+    return np.array(values, dtype=object).reshape(mantissas.shape)
 
 
 def cast(values: Values, a: Arithmetic, name: str = "data_out_0") -> Values:
@@ -44,7 +45,9 @@ def two(combine: Callable[[Any, Any], Any]) -> Callable[[Arithmetic, Inputs], Va
     """An op of two operands, the second one a stream, a stored tensor or a number."""
 
     def run(a: Arithmetic, t: Inputs) -> Values:
-        x, y = np.broadcast_arrays(t["data_in_0"], next(v for name, v in t.items() if name != "data_in_0"))
+        factors = a.attributes.get("multipliers", (1, 1))
+        operands = (t["data_in_0"], next(v for name, v in t.items() if name != "data_in_0"))
+        x, y = np.broadcast_arrays(*(v * factor for v, factor in zip(operands, factors, strict=True)))
         if a.attributes.get("reversed"):
             x, y = y, x
         return cast(np.frompyfunc(combine, 2, 1)(x, y), a)

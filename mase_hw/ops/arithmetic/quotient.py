@@ -56,7 +56,7 @@ def quotient_bits(p: BinaryParams) -> int:
 
 def build(r: Request) -> BinaryParams:
     """Parameters of the divider for a node."""
-    plain = binary.build(binary.ADD)(r)
+    plain = binary.plain(r, binary.ADD)
     return dataclasses.replace(plain, OPERATION=int(bool(r.arithmetic.attributes.get("reversed"))))
 
 

@@ -56,6 +56,7 @@ OPS = (
         parameters=(),
         constant="",
         check=None,
+        scaled=None,
         formats=("data_in_0", "data_in_1", "data_out_0"),
         exact_inputs=("data_in_0", "data_in_1"),
         hardware=dataclasses.replace(_ADD.hardware, cases=_cases, static=(), broadcast=()),

@@ -185,7 +185,7 @@ class Planner:
         """The same with scaled integers."""
         for index, name in enumerate(operands.names):
             self.observed[node.name, f"data_in_{index}"] = name
-        made, inputs = plan_scaled(self, node, op, config, operands.inputs, attributes), operands.inputs
+        made, inputs = plan_scaled(self, node, op, config, operands, attributes), operands.inputs
         for index, source in enumerate(inputs):
             self._enter(source, made.arithmetic.formats[f"data_in_{index}"])
         self.decisions[node.name] = made.decisions

@@ -7,6 +7,7 @@ layer. Ops that choose among numbers or move them keep the scale.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,16 +16,17 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
-from mase_hw.errors import ConfigError, UnsupportedError
+from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.numerics import quantize
 from mase_hw.ops.requantize import requantization
 from mase_hw.passes.analysis.calibrate import CALIBRATED
-from mase_hw.passes.transforms.integers.formats import from_statistics, of_bias, of_weights
+from mase_hw.passes.transforms.integers.combine import product_of, sum_of
+from mase_hw.passes.transforms.integers.formats import from_statistics, of_bias, of_range, of_weights
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
-from mase_hw.passes.transforms.quantize_operands import parameters_of
+from mase_hw.passes.transforms.quantize_operands import Operands, ends_of, parameters_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
             node="; ".join(f"{op}: {', '.join(names)}" for op, names in found.items()),
             field="quantize.*.config.name",
             got="integer",
-            expected="layers, clamps, poolings and movements of data, or fixed point",
+            expected="layers, sums, products, clamps, poolings and movements of data, or fixed point",
             remedy='give these nodes name = "fixed", for example with '
             f'overrides.{first}.config.name = "fixed"; casts between the two families are put where they meet',
         )
@@ -91,7 +93,7 @@ def plan_scaled(
     node: fx.Node,
     op: OpDef,
     config: NodeConfig,
-    inputs: list[fx.Node],
+    operands: Operands,
     attributes: Mapping[str, object],
 ) -> ScaledPlan:
     """Decide the formats of a node whose data is to be scaled integers.
@@ -103,10 +105,12 @@ def plan_scaled(
     assert op.scaled is not None  # the others were refused
     planner = _Planner(around, node, config, op.scaled, op.scaled.at_zero(attributes))
     if op.scaled.kind == "clamp":
-        return planner.clamp(inputs[0], attributes)
+        return planner.clamp(operands.inputs[0], attributes)
     if op.scaled.kind == "selection":
-        return planner.selection(op, inputs, attributes)
-    return planner.sums(op, inputs[0], attributes)
+        return planner.selection(op, operands.inputs, attributes)
+    if op.scaled.kind in ("sum", "product"):
+        return planner.combination(op, operands, attributes)
+    return planner.sums(op, operands.inputs[0], attributes)
 
 
 class _Planner:
@@ -222,6 +226,40 @@ class _Planner:
         result = formats["data_out_0"] if kept else self.observed("data_out_0", self._out_width())
         self.decided("data_out_0", formats["data_out_0"], "exact, at the scale of the products")
         return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
+
+    def combination(self, op: OpDef, operands: Operands, attributes: Mapping[str, object]) -> ScaledPlan:
+        """An exact sum, difference or product of two operands, and the format of what follows it."""
+        parameters: dict[str, Tensor] = {}
+        have = [self.taken(f"data_in_{i}", source) for i, source in enumerate(operands.inputs)]
+        stored = operands.constant is not None
+        if operands.constant is not None:
+            parameters[op.constant] = operands.constant
+            have.append(self._stored(op.constant, operands))
+        x, y = (fmt for fmt in have if isinstance(fmt, ScaledFormat))
+        kept = _reader_clamps(self.around, self.node)
+        result = None if kept else self.observed("data_out_0", self._out_width())
+        if self.use.kind == "product":
+            made = product_of(x, y, constant=stored)
+        else:
+            step = max(*steps_of(x), *steps_of(y)) if result is None else steps_of(result)[0]
+            made = sum_of(x, y, step, bits=self.config.multiplier_width, constant=stored, reversed=operands.reversed)
+        exact = self.decided("data_out_0", made.formats["data_out_0"], "exact, at a common scale")
+        arithmetic = self._arithmetic(dict(made.formats), {**attributes, **made.attributes})
+        return ScaledPlan(op, arithmetic, parameters, self.decisions, result or exact)
+
+    def _stored(self, name: str, operands: Operands) -> ScaledFormat:
+        """The format of a stored operand, from its values; one number is 1 or -1 at a scale of its own."""
+        value = operands.constant
+        assert value is not None  # the caller looked
+        low, high = ends_of(value)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise FormatError("a stored operand is not finite", node=f"{self.node.name}.{name}", expected="numbers")
+        if low == high:
+            fmt, reason = ScaledFormat.make(2, abs(low) or 1.0), "exact"
+        else:
+            fmt, reason = of_range(low, high, self.width(name), None, False), f"observed [{low:.6g}, {high:.6g}]"
+        self.decided(name, fmt, reason)
+        return fmt
 
     def _method(self) -> str:
         software = self.around.graph.meta_of(self.node).software

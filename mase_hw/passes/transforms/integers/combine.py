@@ -1,0 +1,210 @@
+"""Sums, differences and products of scaled integers, exact, and the requantisation that gives the result.
+
+A sum brings both operands to a common scale: each is multiplied, less its zero point, by an integer. It is exact but
+for these multipliers, and rounded once. TensorFlow Lite's reference kernels round each operand and their sum, each of
+them twice (``reference_integer_ops/add.h``); :class:`RoundedSum` does so bit by bit, out of requantisations and a plain sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from torch import Tensor, nn
+
+from mase_hw.catalogue import Arithmetic, default_catalogue
+from mase_hw.errors import FormatError
+from mase_hw.formats import MULTIPLIER_BITS, FixedFormat, Rounding, ScaledFormat, quantize_multiplier, steps_of
+from mase_hw.nn import Quantized
+from mase_hw.numerics import dequantize, magnitude
+from mase_hw.ops._binary import CONSTANT
+from mase_hw.ops.requantize import golden, requantization
+
+WIDEST = 48
+"""Bits of a sum before it is requantised: values of scaled integers carry 50."""
+LEFT_SHIFT = 20
+"""Bits by which TensorFlow Lite shifts the operands of a sum of 8 bits to the left."""
+
+
+def common_scale(
+    have: Sequence[ScaledFormat], step: Fraction, bits: int = MULTIPLIER_BITS
+) -> tuple[tuple[int, ...], ScaledFormat]:
+    """Integers that bring operands to one scale, and the format of every sum of them.
+
+    Args:
+        have: Formats of the operands, each with one scale.
+        step: The common scale is this, times a power of two; with the scale of the result, what is left of the
+            requantisation behind the sum is a shift.
+        bits: Bits of the larger multiplier; fewer where a sum would have more than :data:`WIDEST`.
+
+    Returns:
+        A multiplier for each operand (1 for all where their scales are equal) and the format of the sum.
+
+    Raises:
+        FormatError: Scales so far apart that a multiplier would be 0.
+    """
+    steps = [steps_of(fmt)[0] for fmt in have]
+    reach = [magnitude(fmt.centred) for fmt in have]
+    if len(set(steps)) == 1:
+        factors, unit = [1] * len(have), steps[0]
+    else:
+        bits = min(bits, WIDEST - 2 - max(reach).bit_length())
+        _, shift = quantize_multiplier(max(steps) / step, bits)
+        factors = [math.floor(each / step * Fraction(2) ** shift + Fraction(1, 2)) for each in steps]
+        if 0 in factors:
+            raise FormatError(
+                "the scales of two operands are too far apart",
+                field="multiplier_width",
+                got=f"{float(max(steps) / min(steps)):.3g} with {bits} bits",
+                expected="a factor of less than as many powers of two",
+                remedy="give the multipliers more bits, or the operands other ranges",
+            )
+        zeros = min((factor & -factor).bit_length() - 1 for factor in factors)
+        factors, shift = [factor >> zeros for factor in factors], shift - zeros
+        unit = step / Fraction(2) ** shift
+    bound = sum(m * factor for m, factor in zip(reach, factors, strict=True))
+    return tuple(factors), ScaledFormat.make(bound.bit_length() + 1, unit)
+
+
+def sum_of(
+    x: ScaledFormat,
+    y: ScaledFormat,
+    step: Fraction,
+    *,
+    bits: int = MULTIPLIER_BITS,
+    constant: bool = False,
+    reversed: bool = False,
+) -> Arithmetic:
+    """The arithmetic of ``add`` and ``sub``: an exact sum or difference at a common scale.
+
+    Args:
+        x: Format of the data.
+        y: Format of the second operand.
+        step: As of :func:`common_scale`.
+        bits: Likewise.
+        constant: The second operand is stored.
+        reversed: It comes first.
+    """
+    factors, exact = common_scale((x, y), step, bits)
+    formats = {"data_in_0": x, CONSTANT if constant else "data_in_1": y, "data_out_0": exact}
+    attributes = {"multipliers": factors, **({"reversed": True} if reversed else {})}
+    return Arithmetic(formats, attributes=attributes)
+
+
+def product_of(x: ScaledFormat, y: ScaledFormat, *, constant: bool = False) -> Arithmetic:
+    """The arithmetic of ``mul``: the exact product, at the product of the scales.
+
+    Args:
+        x: Format of the data.
+        y: Format of the second operand.
+        constant: The second operand is stored.
+    """
+    bound = magnitude(x.centred) * magnitude(y.centred)
+    exact = ScaledFormat.make(bound.bit_length() + 1, steps_of(x)[0] * steps_of(y)[0])
+    return Arithmetic({"data_in_0": x, CONSTANT if constant else "data_in_1": y, "data_out_0": exact})
+
+
+class Requantised(nn.Module):
+    """An exact op and the requantisation of its result; tracing finds both.
+
+    Args:
+        exact: The op.
+        want: Format of the result.
+        bits: As of :func:`~mase_hw.ops.requantize.requantization`, as are the rest.
+        rounding: Likewise.
+        twice: Likewise.
+        ratios: Likewise.
+    """
+
+    def __init__(
+        self,
+        exact: Quantized,
+        want: FixedFormat,
+        *,
+        bits: int = MULTIPLIER_BITS,
+        rounding: Rounding = Rounding.HALF_EVEN,
+        twice: bool = False,
+        ratios: Sequence[float | Fraction] | None = None,
+    ) -> None:
+        super().__init__()
+        have = exact.arithmetic.formats["data_out_0"]
+        made = requantization(have, want, bits=bits, rounding=rounding, twice=twice, ratios=ratios)
+        self.exact = exact
+        self.last = Quantized(default_catalogue()["requantize"], *made)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Tensors of one shape, or one that a stored operand broadcasts to -> the same shape."""
+        result: Tensor = self.last(self.exact(*inputs))
+        return result
+
+
+class RoundedSum(nn.Module):
+    """A sum or difference as TensorFlow Lite's reference kernels of ADD and SUB compute it.
+
+    Each operand, shifted to the left, is brought to twice the larger scale, their sum to that of the result; each of
+    the three is rounded twice (``MultiplyByQuantizedMultiplierSmallerThanOneExp``). The multipliers are those of
+    float64 quotients, as there.
+
+    Args:
+        x: Format of the data, of 8 bits, or 16 with ``left`` 15.
+        y: Format of the second operand.
+        want: Format of the result, with the limits of a fused activation.
+        subtract: The first less the second.
+        constant: The codes of a stored second operand, integers that broadcast to the data.
+        reversed: The stored operand comes first.
+        left: Bits by which operands are shifted to the left.
+
+    Raises:
+        FormatError: A result whose scale is so fine that the kernel has no such multiplier.
+    """
+
+    def __init__(
+        self,
+        x: ScaledFormat,
+        y: ScaledFormat,
+        want: ScaledFormat,
+        *,
+        subtract: bool = False,
+        constant: Tensor | None = None,
+        reversed: bool = False,
+        left: int = LEFT_SHIFT,
+    ) -> None:
+        super().__init__()
+        ops = default_catalogue()
+        twice = 2 * max(x.scale, y.scale)
+        reach = max(magnitude(fmt.centred) for fmt in (x, y)) << (left - 1)
+        inner = ScaledFormat.make(reach.bit_length() + 1, math.ldexp(twice, -left))
+        found = [
+            requantization(fmt, inner, rounding=Rounding.HALF_AWAY, twice=True, left=left, ratios=[fmt.scale / twice])
+            for fmt in (x, y)
+        ]
+        self.first = Quantized(ops["requantize"], *found[0])
+        name = "data_in_1" if constant is None else CONSTANT
+        total = ScaledFormat.make(inner.width + 1, inner.scales)
+        a = Arithmetic(
+            {"data_in_0": inner, name: inner, "data_out_0": total}, attributes={"reversed": True} if reversed else {}
+        )
+        parameters: dict[str, Tensor] = {}
+        self.second: nn.Module | None = None
+        if constant is None:
+            self.second = Quantized(ops["requantize"], *found[1])
+        else:
+            codes = golden(found[1][0], {"data_in_0": constant, **found[1][1]})["data_out_0"]
+            parameters[CONSTANT] = dequantize(codes, inner)
+        self.sum = Quantized(ops["sub" if subtract else "add"], a, parameters)
+        ratio = twice / (math.ldexp(1.0, left) * want.scale)
+        if ratio >= 1.0:
+            raise FormatError(
+                "the result of a sum is too fine for its kernel", field="scale", got=want.scale, expected="a larger one"
+            )
+        last = requantization(total, want, rounding=Rounding.HALF_AWAY, twice=True, ratios=[ratio])
+        self.last = Quantized(ops["requantize"], *last)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Two tensors of one shape, or one beside a stored operand -> the same shape."""
+        operands = [self.first(inputs[0])]
+        if self.second is not None:
+            operands.append(self.second(inputs[1]))
+        result: Tensor = self.last(self.sum(*operands))
+        return result

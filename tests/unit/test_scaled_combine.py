@@ -1,0 +1,159 @@
+"""Sums, differences and products of scaled integers against fractions, and against gemmlowp's published routines."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mase_hw.catalogue import Arithmetic, default_catalogue
+from mase_hw.errors import FormatError, UnsupportedError
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.nn import Quantized
+from mase_hw.numerics import dequantize, quantize
+from mase_hw.passes.transforms.integers.combine import Requantised, RoundedSum, common_scale, product_of, sum_of
+from tests.unit.test_requantize import tflite_multiplier, two_roundings
+
+WANT = ScaledFormat.make(8, 0.0831, -11)
+
+
+def op(name: str, arithmetic: Arithmetic, **parameters: Tensor) -> Quantized:
+    return Quantized(default_catalogue()[name], arithmetic, parameters)
+
+
+def codes(module: nn.Module, want: FixedFormat, *operands: tuple[list[int], FixedFormat]) -> list[int]:
+    """The codes that a module gives, on the values of codes."""
+    values = [dequantize(torch.tensor(m, dtype=torch.float64), fmt) for m, fmt in operands]
+    return [int(v) for v in quantize(module(*values), want).tolist()]
+
+
+def drawn(fmt: ScaledFormat, count: int, seed: int) -> list[int]:
+    """Codes of a format, both ends and the zero point among them."""
+    draw = random.Random(seed)
+    some = [fmt.min_mantissa, fmt.max_mantissa, fmt.zero_point]
+    return some + [draw.randint(fmt.min_mantissa, fmt.max_mantissa) for _ in range(count - 3)]
+
+
+def rounded(value: Fraction, want: ScaledFormat) -> int:
+    """The code nearest to a value, ties to even."""
+    return max(want.min_mantissa, min(want.max_mantissa, round(value / Fraction(want.scale)) + want.zero_point))
+
+
+@pytest.mark.parametrize("name", ["add", "sub"])
+@pytest.mark.parametrize("width", [1, 2, 5, 8, 12, 16])
+def test_a_sum_is_rounded_once(name: str, width: int) -> None:
+    """Of scales that have nothing in common, and of equal ones."""
+    for other in (0.0211, 0.0593):
+        x = ScaledFormat.make(width, 0.0593, (1 << (width - 1)) // 3)
+        y = ScaledFormat.make(width, other, 1 if width > 1 else 0, signed=False)
+        want = ScaledFormat.make(width, 0.0831, -1)
+        made = Requantised(op(name, sum_of(x, y, Fraction(want.scale))), want)
+        a, b = drawn(x, 400, 0), drawn(y, 400, 1)
+        b[1], b[2] = b[2], b[1]
+        sign = -1 if name == "sub" else 1
+        exact = [
+            Fraction(x.scale) * (m - x.zero_point) + sign * Fraction(y.scale) * (n - y.zero_point)
+            for m, n in zip(a, b, strict=True)
+        ]
+        assert codes(made, want, (a, x), (b, y)) == [rounded(v, want) for v in exact]
+
+
+@pytest.mark.parametrize("reversed", [False, True])
+def test_a_stored_operand(reversed: bool) -> None:
+    x, y = ScaledFormat.make(8, 0.05, 9), ScaledFormat.make(8, 0.0007, -3)
+    stored, a = drawn(y, 7, 3), drawn(x, 7, 4)
+    constant = dequantize(torch.tensor(stored), y)
+    arithmetic = sum_of(x, y, Fraction(WANT.scale), constant=True, reversed=reversed)
+    made = Requantised(op("sub", arithmetic, constant=constant), WANT)
+    exact = [
+        (Fraction(x.scale) * (m - 9) - Fraction(y.scale) * (n + 3)) * (-1 if reversed else 1)
+        for m, n in zip(a, stored, strict=True)
+    ]
+    assert codes(made, WANT, (a, x)) == [rounded(v, WANT) for v in exact]
+
+
+def test_a_product() -> None:
+    """Exact, and rounded once, or twice as by TensorFlow Lite, with a ratio above 1 as well."""
+    for scale in (0.05, 0.9):
+        x, y = ScaledFormat.make(8, scale, 100), ScaledFormat.make(8, 0.7, -128)
+        a, b = drawn(x, 600, 5), drawn(y, 600, 6)[::-1]
+        exact = op("mul", product_of(x, y))
+        values = [Fraction(x.scale) * Fraction(y.scale) * (m - 100) * (n + 128) for m, n in zip(a, b, strict=True)]
+        assert codes(Requantised(exact, WANT), WANT, (a, x), (b, y)) == [rounded(v, WANT) for v in values]
+        ratio = x.scale * y.scale / WANT.scale
+        twice = Requantised(exact, WANT, rounding=Rounding.HALF_AWAY, twice=True, ratios=[ratio])
+        expected = [
+            max(-128, min(127, two_roundings((m - 100) * (n + 128), *tflite_multiplier(ratio)) - 11))
+            for m, n in zip(a, b, strict=True)
+        ]
+        assert codes(twice, WANT, (a, x), (b, y)) == expected
+
+
+def tflite_sum(a: int, b: int, x: ScaledFormat, y: ScaledFormat, want: ScaledFormat, sign: int) -> int:
+    """ADD and SUB of 8 bits as in ``reference_integer_ops/add.h`` and ``sub.h``."""
+    twice = 2 * max(x.scale, y.scale)
+    first = two_roundings((a - x.zero_point) << 20, *tflite_multiplier(x.scale / twice))
+    second = two_roundings((b - y.zero_point) << 20, *tflite_multiplier(y.scale / twice))
+    real = twice / ((1 << 20) * want.scale)
+    found = two_roundings(first + sign * second, *tflite_multiplier(real)) + want.zero_point
+    return max(want.min_mantissa, min(want.max_mantissa, found))
+
+
+@pytest.mark.parametrize("subtract", [False, True])
+def test_a_sum_as_of_tensorflow_lite(subtract: bool) -> None:
+    """Scales that differ much and little, equal ones, powers of two (ties), and a fused ReLU."""
+    for n, (one, other, out) in enumerate([(0.02, 0.03, 0.04), (0.5, 0.5, 0.5), (0.3, 0.0004, 0.25), (0.07, 0.9, 3.0)]):
+        x, y = ScaledFormat.make(8, one, -128), ScaledFormat.make(8, other, 5)
+        want = ScaledFormat.make(8, out, 3, low=3 if n % 2 else None)
+        a, b = drawn(x, 500, n), drawn(y, 500, 10 + n)[::-1]
+        expected = [tflite_sum(m, k, x, y, want, -1 if subtract else 1) for m, k in zip(a, b, strict=True)]
+        assert codes(RoundedSum(x, y, want, subtract=subtract), want, (a, x), (b, y)) == expected
+        stored = RoundedSum(x, y, want, subtract=subtract, constant=torch.tensor(b))
+        assert codes(stored, want, (a, x)) == expected
+    x, y = y, x
+    want = ScaledFormat.make(8, 3.0, 3)
+    backwards = RoundedSum(x, y, want, subtract=True, constant=torch.tensor(a), reversed=True)
+    assert codes(backwards, want, (b, x)) == [tflite_sum(m, k, y, x, want, -1) for m, k in zip(a, b, strict=True)]
+
+
+def test_multipliers_have_as_many_bits_as_asked() -> None:
+    x, y = ScaledFormat.make(8, 0.05), ScaledFormat.make(8, 0.011)
+    for bits in (4, 12, 31):
+        (large, small), fmt = common_scale((x, y), Fraction(0.08), bits)
+        assert large.bit_length() <= bits and fmt.width <= 8 + bits + 2
+        assert abs(Fraction(large, small) / (Fraction(x.scale) / Fraction(y.scale)) - 1) < Fraction(5, 1 << bits)
+    assert common_scale((x, x), Fraction(0.08))[0] == (1, 1)
+    assert common_scale((ScaledFormat.make(8, 0.5), ScaledFormat.make(8, 2.0)), Fraction(1))[0] == (1, 4)
+    wide = ScaledFormat.make(30, 0.3), ScaledFormat.make(30, 0.1)
+    assert common_scale(wide, Fraction(1))[1].width <= 50
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x = ScaledFormat.make(8, 1.0)
+    with pytest.raises(FormatError, match="too far apart"):
+        sum_of(x, ScaledFormat.make(8, 1e-6), Fraction(1), bits=8)
+    with pytest.raises(FormatError, match="too fine"):
+        RoundedSum(x, x, ScaledFormat.make(8, math.ldexp(1.0, -20)))
+    exact = product_of(x, x)
+    for formats, says in (
+        ({**exact.formats, "data_in_1": FixedFormat(8, 0)}, "in all its tensors"),
+        ({**exact.formats, "data_in_0": ScaledFormat.make(8, [1.0, 2.0])}, "one scale"),
+        ({**exact.formats, "data_out_0": ScaledFormat.make(16, 1.0, 3)}, "without a zero point"),
+        ({**exact.formats, "data_out_0": ScaledFormat.make(16, 1.0, low=3)}, "limits"),
+        ({**exact.formats, "data_out_0": ScaledFormat.make(16, 2.0)}, "product of the scales"),
+    ):
+        with pytest.raises(UnsupportedError, match=says):
+            op("mul", Arithmetic(formats))
+
+
+def test_gradients_pass() -> None:
+    x, y = ScaledFormat.make(8, 0.05, 9), ScaledFormat.make(8, 0.02, -3)
+    made = Requantised(op("add", sum_of(x, y, Fraction(WANT.scale))), WANT)
+    a, b = (torch.tensor([0.3, -0.7], requires_grad=True) for _ in range(2))
+    made(a, b).sum().backward()
+    for each in (a, b):
+        assert each.grad is not None and torch.allclose(each.grad, torch.ones(2), atol=1e-6)
