@@ -2,7 +2,8 @@
 
 A sum brings both operands to a common scale: each is multiplied, less its zero point, by an integer. It is exact but
 for these multipliers, and rounded once. TensorFlow Lite's reference kernels round each operand and their sum, each of
-them twice (``reference_integer_ops/add.h``); :class:`RoundedSum` does so bit by bit, out of requantisations and a plain sum.
+them twice (``reference_integer_ops/add.h``); :class:`RoundedSum` does so bit by bit, out of requantisations and a plain
+sum.
 """
 
 from __future__ import annotations
