@@ -61,11 +61,19 @@ class Integers:
                 self.gone.add(node.name)
                 self.problems.add(self.sources.get(node.name, node.name), op.name, error)
         self.problems.refuse()
+        for plan in self.given.plans.values():
+            plan.inputs[:] = map(self._kept, plan.inputs)
         for marker, node in self.spent.items():
             edit.takes_result_of(self.graph, node, marker)
             edit.bypass(self.graph, marker, node)
         edit.finish(self.graph)
         self.given.write()
+
+    def _kept(self, node: fx.Node) -> fx.Node:
+        """The node that gives what a marker gave that is taken out."""
+        while node in self.spent:
+            node = self.spent[node]
+        return node
 
     def _node(self, node: fx.Node, op: OpDef) -> None:
         if node in self.spent:

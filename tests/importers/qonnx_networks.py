@@ -44,21 +44,25 @@ class Net:
         return out
 
     def quant(
-        self, frac: Any, bits: int, *, of: str = "", mode: str = "ROUND", signed: int = 1, narrow: int = 0
-    ) -> str:
-        scale = np.ldexp(np.float32(1), -np.asarray(frac)).astype(np.float32)
-        others = [self.store(scale), self.store(np.float32(0)), self.store(np.float32(bits))]
+        self, frac: Any, bits: int, *, of: str = "", mode: str = "ROUND", signed: int = 1, narrow: int = 0,
+        zero: int = 0, scale: Any = None,
+    ) -> str:  # fmt: skip
+        scale = np.ldexp(np.float32(1), -np.asarray(frac)) if scale is None else scale
+        others = [self.store(np.asarray(scale, np.float32)), self.store(np.float32(zero)), self.store(np.float32(bits))]
         more = {"signed": signed, "narrow": narrow, "rounding_mode": mode}
         return self.add("Quant", *others, of=of, domain=DOMAIN, **more)
 
-    def weight(self, frac: Any, bits: int, *shape: int, narrow: int = 1) -> str:
+    def weight(self, frac: Any, bits: int, *shape: int, narrow: int = 1, scale: Any = None, zero: int = 0) -> str:
         last = self.last
-        made = self.quant(frac, bits, of=self.store(self.weights(*shape)), narrow=narrow)
+        made = self.quant(frac, bits, of=self.store(self.weights(*shape)), narrow=narrow, scale=scale, zero=zero)
         self.last = last
         return made
 
     def trunc(self, frac: int, given: int, left: int, out: int | None = None, mode: str = "FLOOR") -> str:
         numbers: list[Any] = [2.0**-frac, 0.0, float(given), *([] if out is None else [2.0**-out]), float(left)]
+        return self.truncate(numbers, mode)
+
+    def truncate(self, numbers: list[Any], mode: str = "FLOOR") -> str:
         return self.add("Trunc", *(self.store(np.float32(v)) for v in numbers), domain=DOMAIN, rounding_mode=mode)
 
     def model(self) -> onnx.ModelProto:
@@ -151,13 +155,63 @@ def truncated_once() -> Net:
     return n
 
 
+def real_scales() -> Net:
+    """Scales of any size, for the tensor and for each channel, zero points, biases of floats and of integers."""
+    n = Net(8, 1, 3, 7, 6)
+    n.quant(0, 8, signed=0, scale=0.0173, zero=118)
+    scales = n.r.uniform(0.05, 0.3, (4, 1, 1, 1))
+    n.add("Conv", n.weight(0, 4, 4, 3, 3, 2, scale=scales), n.store(n.weights(4)), pads=[1, 0, 2, 1], strides=[2, 1])
+    n.add("Relu")
+    n.quant(0, 4, signed=0, scale=0.231)
+    n.add("MaxPool", kernel_shape=[2, 2], strides=[1, 2])
+    n.add("Conv", n.weight(0, 3, 4, 1, 2, 2, scale=0.31, narrow=0), group=4)
+    n.quant(0, 6, scale=0.0943, zero=5)  # an odd one: no sum is a tie
+    n.add("Flatten")
+    n.add("MatMul", n.weight(0, 8, 16, 5, scale=0.011, zero=3, narrow=0))
+    n.quant(0, 7, narrow=1, scale=0.177)
+    return n
+
+
+def rounding_modes() -> Net:
+    """Every mode with scales of any size, zero points among them."""
+    n = Net(9, 1, 11)
+    n.quant(0, 8, scale=0.03)
+    for mode, signed, zero in (("FLOOR", 1, -7), ("HALF_UP", 0, 9), ("DOWN", 1, 0), ("DOWN", 0, 6), ("ROUND", 1, 3)):
+        n.add("MatMul", n.weight(0, 5, 11, 11, scale=0.14))
+        n.quant(0, 8, signed=signed, scale=n.r.uniform(0.05, 0.09), zero=zero, mode=mode)
+    return n
+
+
+def truncated_real_scales() -> Net:
+    """Trunc of version 2 of numbers whose scale is no power of two."""
+    n = Net(10, 1, 13)
+    n.version = 2
+    n.quant(0, 8, scale=0.0237)
+    n.truncate([0.0237, 0.0, 8.0, 0.0237 * 8, 5.0])
+    n.add("MatMul", n.weight(0, 4, 13, 4, scale=0.19))
+    n.quant(0, 8, scale=0.5)
+    n.truncate([0.5, 0.0, 8.0, 2.0, 6.0], "HALF_UP")
+    return n
+
+
 NETWORKS: dict[str, Callable[[], Net]] = {
-    f.__name__: f for f in (convolutions, depthwise, binary, functions, truncated, truncated_once)
+    f.__name__: f
+    for f in (
+        convolutions,
+        depthwise,
+        binary,
+        functions,
+        truncated,
+        truncated_once,
+        real_scales,
+        rounding_modes,
+        truncated_real_scales,
+    )
 }
 
 
 def inputs(net: Net) -> np.ndarray:
-    """Frames with ties among them: multiples of a quarter of the first step."""
+    """Frames with ties among them, where the first step is a power of two: multiples of a quarter of it."""
     return (np.round(net.r.standard_normal((FRAMES, *net.shape[1:])) * 128) / 64).astype(np.float32)
 
 

@@ -25,7 +25,7 @@ def test_every_number_of_the_executor(name: str) -> None:
     assert len(np.unique(want)) > 3
 
 
-@pytest.mark.parametrize("name", ["depthwise", "binary"])
+@pytest.mark.parametrize("name", ["depthwise", "binary", "real_scales"])
 def test_in_hardware(name: str, tmp_path: Path) -> None:
     net = NETWORKS[name]()
     x = torch.from_numpy(inputs(net))
@@ -76,6 +76,34 @@ def test_offsets_widths_and_modes() -> None:
     refused(net(mode="CEIL"), "rounding mode 'CEIL'")
     refused(net(mode="FLOOR"), "rounded half to even, by the host")
     refused(net(np.array([[4, 3, 2, 1]])), "a scale for each channel")
+
+
+def test_real_scales_that_are_not_taken() -> None:
+    made = net()
+    made.quant(1, 6, zero=3)
+    refused(made, "zero point of 3 is added before rounding", "even zero point")
+    made = net()
+    made.quant(1, 6, zero=3, mode="DOWN")
+    refused(made, "DOWN with a zero point of 3")
+    made = net()
+    made.add("BipolarQuant", made.store(np.float32(0.3)), domain="qonnx.custom_op.general")
+    refused(made, "the signs of data")
+    made = net()
+    made.add("MatMul", made.weight(2, 4, 4, 3, scale=np.full((4, 1), 0.1) * np.arange(1, 5)[:, None]))
+    refused(made, "a scale for each of what is not its outputs")
+    made = net()
+    made.add("MatMul", made.store(made.weights(4, 3)))
+    made.quant(0, 8, scale=0.3)
+    refused(made, "its weights are no integers")
+    made = net()
+    made.add("Sigmoid")
+    made.quant(0, 8, scale=0.3)
+    refused(made, "sigmoid", "fixed point only")
+    made = Net(11, 1, 4)
+    made.version = 2
+    made.quant(0, 8, scale=0.1)
+    made.truncate([0.2, 0.0, 8.0, 0.8, 5.0])
+    refused(made, "it truncates numbers of the format")
 
 
 def test_what_no_quantisation_makes_exact() -> None:
