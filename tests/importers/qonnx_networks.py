@@ -177,7 +177,7 @@ def rounding_modes() -> Net:
     n = Net(9, 1, 11)
     n.quant(0, 8, scale=0.03)
     for mode, signed, zero in (("FLOOR", 1, -7), ("HALF_UP", 0, 9), ("DOWN", 1, 0), ("DOWN", 0, 6), ("ROUND", 1, 3)):
-        n.add("MatMul", n.weight(0, 5, 11, 11, scale=0.14))
+        n.add("MatMul", n.weight(0, 5, 11, 11, scale=0.021))
         n.quant(0, 8, signed=signed, scale=n.r.uniform(0.05, 0.09), zero=zero, mode=mode)
     return n
 
