@@ -17,6 +17,11 @@ MOST_BLOCKS = 8
 """Blocks of a frame, about."""
 LEAST_BEATS = 128
 """Beats of a block, about."""
+FINE_BLOCKS = 28
+"""Blocks of a frame of very many beats: a FIFO that is full much earlier than a block ends makes all of it be solved
+again and again."""
+FINE_BEATS = 8192
+"""Beats of such a block at least: shorter ones take as long."""
 
 
 @dataclass
@@ -234,16 +239,19 @@ def unit(steps: Steps) -> int:
     return 1
 
 
-def even_cuts(beats: int, size: int = 1) -> list[int]:
+def even_cuts(beats: int, size: int = 1, most: int = 0) -> list[int]:
     """Cuts of a frame into blocks of whole units, all of the same size.
 
     Args:
         beats: Beats of a frame.
         size: Beats of a unit, which divide it.
+        most: Beats of a frame of another stream that is cut with this one.
     """
     units = beats // size
     for many in range(1, units + 1):
-        if units % many == 0 and (units // many <= MOST_BLOCKS and many * size >= LEAST_BEATS):
+        blocks = units // many
+        fine = blocks <= FINE_BLOCKS and max(beats, most) >= FINE_BEATS * blocks
+        if units % many == 0 and (blocks <= MOST_BLOCKS or fine) and many * size >= LEAST_BEATS:
             return list(range(0, beats + 1, many * size))
     return [0, beats]
 

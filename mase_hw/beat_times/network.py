@@ -9,7 +9,7 @@ import numpy as np
 
 from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, plan, step_cuts, unit
 from mase_hw.beat_times.nodes import Latest, Reading, Run
-from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Solved, Times
+from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Evenly, Solved, Times
 from mase_hw.beat_times.solver import Solver
 from mase_hw.beat_times.waiting import Waits, waits
 from mase_hw.steps import Steps
@@ -85,16 +85,16 @@ class BeatNetwork:
         self.frames = 0
         self._solved = solved or Solved()
         self._stages: list[_Stage] = []
-        self._sources: dict[int, Cycles | None] = {}
+        self._sources: dict[int, Cycles | Evenly | None] = {}
         self._given: dict[int, list[Cycles]] = {}
         self._open: set[int] = set()
         self._rising: set[int] = set()
         """Edges with a sink that takes no beat before it is offered."""
         self._nodes: list[Latest | Run] = []
-        self._fixed: list[tuple[Times, Cycles | None]] = []
+        self._fixed: list[tuple[Times, Cycles | Evenly | None]] = []
         self._sinks: dict[int, list[Times]] = {}
 
-    def source(self, beats: int, offered: Cycles | None = None) -> int:
+    def source(self, beats: int, offered: Cycles | Evenly | None = None) -> int:
         """A stream into the network.
 
         Args:
@@ -331,7 +331,8 @@ class BeatNetwork:
         if key not in self._solved.plans:
             self._solved.plans[key] = (steps, unit(steps))
         size = self._solved.plans[key][1]
-        return even_cuts(steps.beats_in[0] * repeat, size) if size > 1 else cuts
+        most = max(*steps.beats_in, *steps.beats_out) * repeat
+        return even_cuts(steps.beats_in[0] * repeat, size, most) if size > 1 else cuts
 
     def _source_cuts(self, source: int) -> list[int]:
         """Cuts of a stream into the network: those of the first module behind it that has rows."""

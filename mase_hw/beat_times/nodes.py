@@ -108,8 +108,7 @@ def array(pieces: Sequence[Piece], reference: int) -> Cycles:
         if pattern is None:
             part[:] = LONG_AGO
         else:
-            part[:] = pattern.times[start:end]
-            part += at - reference
+            np.add(pattern.times[start:end], at - reference, out=part)
     return out
 
 
@@ -151,7 +150,7 @@ class Latest:
         for found, _, _, more in kept:
             key.append(more)
             for pattern, start, end, at in found:
-                key += (pattern, start, end, at - reference)
+                key += (pattern and pattern.number, start, end, at - reference)
         known = solved.results.get(tuple(key))
         if known is None:
             times = array(kept[0][0], reference) + kept[0][3]
@@ -232,7 +231,7 @@ class Run:
                 continue
             key.append(len(found))
             for pattern, start, end, at in found:
-                key += (pattern, start, end, at - reference)
+                key += (pattern and pattern.number, start, end, at - reference)
         known = solved.results.get(tuple(key))
         if known is None:
             arrays = [[None if p is None else array(p, reference) for p in of] for of in (into, out)]

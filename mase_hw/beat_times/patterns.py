@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
@@ -25,11 +26,30 @@ class Pattern:
         times: One per beat, the least of them 0; :data:`LONG_AGO` for a beat without a time.
     """
 
-    __slots__ = ("high", "low", "times")
+    __slots__ = ("high", "low", "number", "times")
+    _numbers = itertools.count()
 
     def __init__(self, times: npt.NDArray[Any]) -> None:
         self.times = times
+        self.number = next(self._numbers)
+        """No other pattern has it: what is kept by numbers costs the garbage collector nothing."""
         self.low, self.high = int(times.min()), int(times.max())
+
+
+class Evenly:
+    """Beats that come evenly, for ever; those that are asked for are computed.
+
+    Args:
+        beats: Beats per frame.
+        interval: Cycles per frame.
+    """
+
+    def __init__(self, beats: int, interval: int) -> None:
+        self.beats, self.interval = beats, interval
+
+    def __getitem__(self, part: slice) -> Cycles:
+        """The first cycle of some beats, counted from the first one of the first frame."""
+        return np.arange(part.start, part.stop, dtype=np.int64) * self.interval // self.beats
 
 
 Chunk = tuple[Pattern, int]
@@ -166,6 +186,9 @@ class Times:
 
 
 def _absolute(chunk: Chunk) -> Cycles:
-    times = chunk[0].times.astype(np.int64)
-    times[times > REAL] += chunk[1]
+    pattern, at = chunk
+    if pattern.high > REAL and pattern.low > REAL:
+        return np.add(pattern.times, at, dtype=np.int64)
+    times = pattern.times.astype(np.int64)
+    times[times > REAL] += at
     return times

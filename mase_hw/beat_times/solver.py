@@ -24,6 +24,8 @@ class Solver:
         self.heap: list[tuple[int, int, int]] = []
         self.queued: dict[tuple[int, int], int] = {}
         self.waiting: dict[tuple[int, int], int] = {}
+        self.forced: list[tuple[int, tuple[int, int]]] = []
+        """Those that wait, the earliest first; with some that no longer do."""
         self.later: dict[tuple[int, int], int] = {}
         times = {id(t): t for node in nodes for t in (*node.outs, *(r.times for r in node.readings))}
         self.times = list(times.values())
@@ -158,8 +160,11 @@ class Solver:
             force = not self.heap
             if force:
                 if not self.waiting:
+                    self.forced.clear()
                     return
-                key = min(self.waiting, key=lambda k: (self.waiting[k], k))
+                time, key = heapq.heappop(self.forced)
+                if self.waiting.get(key) != time:
+                    continue
             else:
                 time, *at = heapq.heappop(self.heap)
                 key = at[0], at[1]
@@ -175,6 +180,7 @@ class Solver:
                 continue
             except Waiting:
                 self.waiting[key] = time
+                heapq.heappush(self.forced, (time, key))
                 continue
             counts[key] = counts.get(key, 0) + 1
             if counts[key] > limit:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork, Solved
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly, Solved
 from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
 from mase_hw.steps import Steps
@@ -151,12 +151,12 @@ class Timeline:
             if port.direction == "in" and self.into[pin].instance not in self.netlist.memories
         }
 
-    def paced(self, interval: int) -> dict[str, Cycles]:
+    def paced(self, interval: int) -> dict[str, Evenly]:
         """When beats of the inputs are offered, evenly, with so many cycles per frame."""
-        return {s.name: _evenly(s.beats, interval) for s in self.netlist.inputs}
+        return {s.name: Evenly(s.beats, interval) for s in self.netlist.inputs}
 
     def network(
-        self, offered: dict[str, Cycles] | None = None, buffers: Mapping[Pin, Steps] | None = None
+        self, offered: Mapping[str, Evenly] | None = None, buffers: Mapping[Pin, Steps] | None = None
     ) -> tuple[BeatNetwork, dict[Pin, int]]:
         """The network, and the edge of every source.
 
@@ -188,7 +188,7 @@ class Timeline:
         for name in names:
             for source in self.parts[name].inputs:
                 if source not in edges:
-                    edges[source] = network.source(self.beats(source), _evenly(self.beats(source), interval))
+                    edges[source] = network.source(self.beats(source), Evenly(self.beats(source), interval))
             self._place(network, edges, self.parts[name], buffers)
         for sink, source in self.into.items():
             if source in edges and sink.instance not in names:
@@ -214,12 +214,6 @@ class Timeline:
         for stage in part.stages:
             inputs = network.stage(stage, inputs)
         edges |= {Pin(name, port.name): edge for port, edge in zip(outs, inputs, strict=True)}
-
-
-def _evenly(beats: int, interval: int) -> Cycles:
-    """When the beats of a stream come, for as many frames as are looked at, and more if they have few beats."""
-    # Frames of few beats settle late, as buffers hold many of them.
-    return np.arange(max(FRAMES, 4096 // beats) * beats, dtype=np.int64) * interval // beats
 
 
 @dataclass(frozen=True)

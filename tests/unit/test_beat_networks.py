@@ -187,6 +187,7 @@ def outcome(network: BeatNetwork | beat_reference.BeatNetwork, recipe: Recipe) -
 def test_random_networks(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a beat and of some, results kept from network to network or not; deadlocks are the same."""
     monkeypatch.setattr(blocks, "LEAST_BEATS", (1, 4)[part % 2])
+    monkeypatch.setattr(blocks, "FINE_BEATS", (1, 4)[part % 2])
     copies = []
     repeat = Solver.repeat
 
