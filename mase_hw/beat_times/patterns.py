@@ -187,8 +187,8 @@ class Times:
 
 def _absolute(chunk: Chunk) -> Cycles:
     pattern, at = chunk
-    if pattern.high > REAL and pattern.low > REAL:
-        return np.add(pattern.times, at, dtype=np.int64)
+    if pattern.low > REAL:
+        return np.asarray(np.add(pattern.times, at, dtype=np.int64))
     times = pattern.times.astype(np.int64)
     times[times > REAL] += at
     return times
