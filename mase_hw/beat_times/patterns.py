@@ -37,7 +37,7 @@ class Pattern:
 
 
 class Evenly:
-    """Beats that come evenly, for ever; those that are asked for are computed.
+    """Beats that come evenly, without end; those that are asked for are computed.
 
     Args:
         beats: Beats per frame.

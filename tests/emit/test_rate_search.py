@@ -1,0 +1,136 @@
+"""The FIFOs that the search finds, against all others, on random chains that the plain equations follow.
+
+The equations (``tests/unit/beat_reference.py``) share nothing with the search but the schedules of the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from mase_hw.beat_times import Cycles
+from mase_hw.emit.fifos import insert_fifos
+from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
+from mase_hw.formats import FixedFormat
+from mase_hw.latency import Latency
+from mase_hw.steps import Steps
+from mase_hw.streams import Direction, Stream
+from tests.unit import beat_reference
+
+STAGES = 4
+
+
+class Chain:
+    """Stages one behind the other that take and give their beats in bursts, and are about as slow as each other.
+
+    Args:
+        seed: Of everything about it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.beats = [int(beats) for beats in self.random.integers(3, 13, STAGES + 1)]
+        self.bits = [int(bits) for bits in self.random.integers(1, 4, STAGES + 1)]
+        steps = int(self.random.integers(14, 20))
+        self.stages = [
+            self._stage(steps - int(self.random.integers(0, 2)), a, b)
+            for a, b in zip(self.beats[:-1], self.beats[1:], strict=True)
+        ]
+        self.slowest = max(Latency.from_steps(stage).interval for stage in self.stages)
+
+    def _burst(self, beats: int, steps: int) -> Cycles:
+        """Different steps, most of them one behind the other."""
+        ahead = int(self.random.integers(1, beats + 1))
+        late = int(self.random.integers(0, steps - beats + 1))
+        at = np.arange(beats) + np.where(np.arange(beats) < ahead, 0, late)
+        return np.asarray(at + self.random.integers(0, steps - int(at[-1])), np.int64)
+
+    def _stage(self, steps: int, taken: int, given: int) -> Steps:
+        need, emit = self._burst(taken, steps), self._burst(given, steps)
+        return Steps.at(
+            steps,
+            needed=(need - need[0],),
+            freed=(need - need[0],),
+            emitted=emit,
+            delay=(1,),
+            room=(int(self.random.integers(1, 3)),),
+            pipe=1,
+            queue=2,
+        )
+
+    def interval(self, depths: tuple[int, ...]) -> int | None:
+        """Cycles per frame with FIFOs of these depths before the stages, by the plain equations; None if it stops."""
+        network = beat_reference.BeatNetwork()
+        edge = network.source(self.beats[0])
+        for stage, depth in zip(self.stages, depths, strict=True):
+            if depth:
+                edge = network.stage(Steps.queued(1, depth), [edge])[0]
+            edge = network.stage(stage, [edge])[0]
+        network.sink(edge)
+        return network.settle(60)
+
+    def cost(self, depths: tuple[int, ...]) -> int:
+        """Bits of such FIFOs."""
+        return sum(depth * bits for depth, bits in zip(depths, self.bits, strict=False))
+
+    def found(self) -> tuple[int, ...]:
+        """The depths that the search finds."""
+        netlist = Netlist("chain", [self._port(0, "in")], [self._port(STAGES, "out")])
+        for number in range(STAGES):
+            ports = self._port(number, "in"), self._port(number + 1, "out")
+            netlist.instances.append(Instance(f"u{number}", f"m{number}", {}, ports, f"n{number}", f"o{number}"))
+        ends = [Pin(TOP, "data_in"), *(Pin(f"u{n}", "data_out") for n in range(STAGES))]
+        starts = [*(Pin(f"u{n}", "data_in") for n in range(STAGES)), Pin(TOP, "data_out")]
+        netlist.nets = [
+            Net(f"net{n}", a, b, self._port(n, "out")) for n, (a, b) in enumerate(zip(ends, starts, strict=True))
+        ]
+        insert_fifos(netlist, cast(Any, SimpleNamespace(nodes=(), meta={}, catalogue=self._catalogue())))
+        assert all(fifo.rate for fifo in netlist.fifos)
+        depths = {fifo.before: fifo.depth for fifo in netlist.fifos}
+        return tuple(depths.get(f"n{number}.data_in", 0) for number in range(STAGES))
+
+    def _port(self, number: int, direction: Direction) -> Stream:
+        bits = self.bits[number]
+        return Stream(f"data_{direction}", direction, (self.beats[number], bits), FixedFormat(1, 0, False), (bits,))
+
+    def _catalogue(self) -> dict[str, Any]:
+        def facets(stage: Steps) -> SimpleNamespace:
+            latency = Latency.from_steps(stage)
+            return SimpleNamespace(hardware=SimpleNamespace(params=dict, latency=lambda _: latency))
+
+        return {f"o{number}": facets(stage) for number, stage in enumerate(self.stages)}
+
+
+def below(chain: Chain, cost: int, depths: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """All FIFOs of fewer bits than these to which no beat can be added: if none of them does, no others do."""
+    left = cost - 1 - chain.cost(depths)
+    bits = chain.bits[len(depths)]
+    if len(depths) == STAGES - 1:
+        last = (*depths, left // bits)
+        if left % bits < min(chain.bits[:STAGES]):
+            yield last
+        return
+    for depth in range(left // bits + 1):
+        yield from below(chain, cost, (*depths, depth))
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 12))])
+def test_no_other_fifos_of_fewer_bits_do(part: int) -> None:
+    """Nor do these with a beat less; and where the search finds none, none is needed."""
+    needed = 0
+    for seed in range(20 * part, 20 * part + 20):
+        chain = Chain(seed)
+        depths = chain.found()
+        assert chain.interval(depths) == chain.slowest, f"seed {seed}: {depths}"
+        for place in range(STAGES):
+            shorter = tuple(depth - (index == place) for index, depth in enumerate(depths))
+            if depths[place]:
+                assert chain.interval(shorter) != chain.slowest, f"seed {seed}: {shorter} do as well as {depths}"
+        for others in below(chain, chain.cost(depths)):
+            assert chain.interval(others) != chain.slowest, f"seed {seed}: {others} are cheaper than {depths}"
+        needed += any(depths)
+    assert needed > 5, "many chains should need some"
