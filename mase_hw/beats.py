@@ -41,7 +41,8 @@ def encode(stream: Stream, beats: IntArray) -> bytes:
     fmt = stream.fmt
     if beats.size:
         low, high = int(beats.min()), int(beats.max())
-        if low < fmt.min_mantissa or high > fmt.max_mantissa:
+        # Lanes that are left over hold 0, also where scaled integers have a range without it.
+        if low < min(fmt.min_mantissa, 0) or high > max(fmt.max_mantissa, 0):
             raise ConfigError(
                 "a mantissa does not fit the format of its stream",
                 node=stream.name,

@@ -159,6 +159,16 @@ class Writer:
         self.root.add_module(path, module)
         return self._made(self.graph.call_module(path, (x,)), (x,), lambda given: _on_meta(module, given[0]))
 
+    def computed(self, module: nn.Module, inputs: Sequence[fx.Node], shape: Sequence[int]) -> fx.Node:
+        """A module on several tensors whose result has a known shape for one frame, the frames' dimension first."""
+        path = self._free(python_name(self.source))
+        self.root.add_module(path, module.eval())
+        made = self.graph.call_module(path, tuple(inputs))
+        self.sources[made.name] = self.source
+        self._one[made] = torch.empty(tuple(shape), device="meta")
+        self._two[made] = torch.empty((2 * shape[0], *shape[1:]), device="meta")
+        return made
+
     def layer_of(self, value: Ref) -> nn.Module | None:
         """The layer whose result a value is; None if it is none."""
         if isinstance(value, fx.Node) and value.op == "call_module":

@@ -17,7 +17,7 @@ from mase_hw.importers.settle import settle
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.export import is_program
 
-SOURCES = {".onnx": "onnx"}
+SOURCES = {".onnx": "onnx", ".tflite": "tflite"}
 """Suffix of a file -> the room that reads it, and the optional extra that it needs."""
 SOURCE_NAMES = "imported"
 """Key of ``graph.meta``: by node of the graph, the name of the node in the source."""
@@ -76,6 +76,8 @@ def _room(model: Any) -> tuple[str, Any]:
         room = SOURCES.get(path.suffix.lower())
         if room is not None:
             return room, path
+    elif isinstance(model, bytes) and model[4:8] == b"TFL3":
+        return "tflite", model
     elif isinstance(model, bytes) or (type(model).__name__ == "ModelProto" and hasattr(model, "SerializeToString")):
         return "onnx", model
     raise ConfigError(

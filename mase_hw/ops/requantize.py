@@ -26,6 +26,7 @@ from mase_hw.exact_sums import exact_product, shift_left
 from mase_hw.formats import (
     MULTIPLIER_BITS,
     FixedFormat,
+    Multipliers,
     Rounding,
     ScaledFormat,
     ScaledUse,
@@ -116,6 +117,22 @@ def requantization(
     # Twice, channels have one first rounding, so that larger ratios get zeros behind their multipliers.
     least = bits if twice and len(wanted) > 1 else 0
     found = multipliers(wanted, bits, exact=exact or twice, least=least)
+    first = min(bits, found.shift) - left if twice else 0
+    return requantization_by(have, want, dataclasses.replace(found, shift=found.shift - left), rounding, first)
+
+
+def requantization_by(
+    have: FixedFormat, want: FixedFormat, found: Multipliers, rounding: Rounding, first: int = 0
+) -> tuple[Arithmetic, dict[str, Tensor]]:
+    """The same with multipliers that are known.
+
+    Args:
+        have: Format of the data.
+        want: Format of the result.
+        found: Multipliers between integers of the two.
+        rounding: Of the product, or of what a first rounding leaves of it.
+        first: Bits that the first of two roundings drops; 0 for one rounding.
+    """
     axis = have.axis if isinstance(have, ScaledFormat) and have.channels > 1 else -1
     shape = (-1, *[1] * (-axis - 1)) if len(found.values) > 1 else (1,)
     parameters = {"multiplier": torch.tensor(found.values, dtype=torch.int64).reshape(shape)}
@@ -123,10 +140,7 @@ def requantization(
     if found.align:
         parameters["multiplier_shift"] = torch.tensor(found.align, dtype=torch.int64).reshape(shape)
         formats["multiplier_shift"] = FixedFormat(max(found.align).bit_length(), 0, signed=False)
-    attributes = {
-        "shift": found.shift - left - have.frac_width + want.frac_width,
-        **({"first": min(bits, found.shift) - left} if twice else {}),
-    }
+    attributes = {"shift": found.shift - have.frac_width + want.frac_width, **({"first": first} if first else {})}
     return Arithmetic(formats, rounding, attributes=attributes), parameters
 
 

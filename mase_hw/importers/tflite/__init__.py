@@ -1,0 +1,18 @@
+"""Models of TensorFlow Lite that are quantised to int8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import fx
+
+from mase_hw.importers.graph import Writer
+from mase_hw.importers.tflite.convert import convert
+from mase_hw.importers.tflite.source import parse, read
+
+
+def load(model: Any, shapes: Mapping[str, tuple[int, ...]] | None) -> tuple[fx.GraphModule, Writer]:
+    """The graph of a file, or of its bytes."""
+    return convert(read(model, shapes) if isinstance(model, Path) else parse(model, "model", shapes))

@@ -1,0 +1,136 @@
+"""From the operations of a TFLite file to a graph of quantised modules, one rule for every operation.
+
+Nothing is calibrated and nothing is chosen: the file says all integers, and LiteRT's reference kernels say how results
+are rounded. Values outside are what integers stand for, ``scale * (integer - zero_point)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from mase_hw.catalogue import default_catalogue
+from mase_hw.errors import GraphError
+from mase_hw.importers.graph import Refused, Writer
+from mase_hw.importers.problems import Problems
+from mase_hw.importers.tflite import layers, moves, windows
+from mase_hw.importers.tflite.source import Operator, Source
+from mase_hw.importers.tflite.step import Step, Value, format_of
+from mase_hw.nn import QuantizeInput
+
+RULES: dict[str, Callable[[Step], Value]] = {**layers.RULES, **windows.RULES, **moves.RULES}
+"""Operation of the schema -> what writes it."""
+REMEDIES = {
+    "CUSTOM": "convert the model with builtin operations only",
+    "SOFTMAX": "take it out of the model: the host computes it from the integers that the hardware gives",
+}
+
+
+def convert(source: Source) -> tuple[fx.GraphModule, Writer]:
+    """The graph of a file.
+
+    Raises:
+        UnsupportedError: Names every operation that no rule takes, by its first result, and why.
+        GraphError: If an operation reads what is not there, or a result is missing.
+    """
+    made = _Conversion(source)
+    made.run()
+    return made.module(), made.writer
+
+
+class _Conversion:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.writer = Writer("Imported")
+        self.catalogue = default_catalogue()
+        self.problems = Problems("TFLite model")
+        self.values: dict[int, Value] = {}
+        self.floats: dict[int, fx.Node] = {}
+        """Inputs of the model in float, which a QUANTIZE reads."""
+        self.gone: set[int] = set()
+        """Tensors of operations that are refused, and what is behind them."""
+
+    def run(self) -> None:
+        for index in self.source.inputs:
+            info = self.source.tensors[index]
+            self.floats[index] = self.writer.input(info.name, info.shape, torch.float32)
+        for index in self.source.inputs:
+            info = self.source.tensors[index]
+            if info.kind == "float32" and not info.scales:
+                continue
+            try:
+                self.values[index] = self._enter(self.floats[index], index)
+            except Refused as error:
+                self.problems.add(info.name, "input", error)
+                self.gone.add(index)
+        for op in self.source.operators:
+            self._operator(op)
+        self.problems.refuse()
+
+    def _enter(self, given: fx.Node, index: int) -> Value:
+        info = self.source.tensors[index]
+        fmt = format_of(info)
+        self.writer.source = f"{info.name}_quantize"
+        module = QuantizeInput(fmt, str(given.target))
+        node = self.writer.computed(module, [given], info.shape)
+        self.writer.sources[node.name] = info.name
+        return Value(node, fmt, info.shape)
+
+    def _operator(self, op: Operator) -> None:
+        known = {*self.values, *self.floats, *self.gone}
+        missing = [i for i in op.inputs if i >= 0 and i not in known and self.source.tensors[i].stored is None]
+        missing = [i for i in missing if not self.source.tensors[i].faults]
+        if missing:
+            raise GraphError(
+                "an operation reads what none before it gives",
+                node=op.name[:200],
+                got=", ".join(self.source.tensors[i].name for i in missing)[:200],
+                remedy="the file is damaged, or its operations are not in order",
+            )
+        if self.gone & set(op.inputs):
+            self.gone.update(op.outputs)
+            return
+        if not op.outputs or (known | set(self.source.inputs)) & set(op.outputs):
+            raise GraphError(
+                "an operation without a result of its own", node=op.name[:200], remedy="the file is damaged"
+            )
+        self.writer.source = op.name
+        try:
+            self.values[op.outputs[0]] = self._value(op)
+        except (Refused, Exception) as error:
+            # Torch says in many ways that shapes and settings of a damaged file do not fit.
+            self.problems.add(op.name, op.operation, error)
+            self.gone.update(op.outputs)
+
+    def _value(self, op: Operator) -> Value:
+        step = Step(op, self.source, self.writer, self.catalogue, self.values)
+        first = op.inputs[0] if op.inputs else -1
+        of_floats = [i for i in op.inputs if i in self.floats and i not in self.values]
+        if op.operation == "QUANTIZE" and of_floats:
+            return self._enter(self.floats[first], op.outputs[0])
+        if of_floats or any(self.source.tensors[i].kind == "float32" for i in op.inputs if i >= 0):
+            raise Refused("it computes in float", "quantise the whole model to int8")
+        if op.operation == "DEQUANTIZE":
+            return step.data()
+        rule = RULES.get(op.operation)
+        if rule is None:
+            raise Refused("no such operation is known", REMEDIES.get(op.operation.split()[0]))
+        return rule(step)
+
+    def module(self) -> fx.GraphModule:
+        missing = [self.source.tensors[i].name for i in self.source.outputs if i not in self.values]
+        if missing or not self.source.outputs:
+            raise GraphError(
+                "a result of the model is given by no operation",
+                node=", ".join(missing)[:200] or self.source.name,
+                remedy="the file is damaged",
+            )
+        results: list[Any] = []
+        for index in self.source.outputs:
+            value = self.values[index]
+            self.writer.source = self.source.tensors[index].name
+            results.append(Step.ordered(self.writer, value, first=False))
+        return self.writer.finished(results)

@@ -1,0 +1,116 @@
+"""The arithmetic of LiteRT's reference kernels, as far as it decides bits: scales as the kernels compute them.
+
+Which kernel rounds how was found by running them (``tests/importers/test_tflite_kernels.py``), next to the ends of the
+intervals in which a result stays the same: convolutions, sums and products round twice, as gemmlowp does; fully
+connected layers multiply by the ratio of the scales in float64 and round once, half away from zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from mase_hw.formats import MULTIPLIER_BITS, Multipliers, ScaledFormat, multipliers, quantize_multiplier
+from mase_hw.importers.graph import Refused
+
+ACTIVATIONS: dict[int, tuple[float | None, float | None]] = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0),
+                                                             3: (0.0, 6.0)}  # fmt: skip
+"""Fused activation of the schema -> the smallest and the largest value."""
+MOST_SHIFT = 31
+"""Largest shift to the right of a kernel; with a smaller ratio every product would be 0."""
+NEAREST_BITS = 64
+"""Most bits of a multiplier that is looked for."""
+
+
+def clamped(fmt: ScaledFormat, low: float | None, high: float | None) -> ScaledFormat:
+    """A format without what a fused activation cuts off (``CalculateActivationRangeQuantized``: in float32)."""
+
+    def code(value: float) -> int:
+        steps = float(np.float32(value) / np.float32(fmt.scale))
+        return fmt.zero_point + round_away(steps)
+
+    first, last = fmt.limits[0]
+    bottom = first if low is None else min(max(first, code(low)), last)
+    top = last if high is None else max(min(last, code(high)), bottom)
+    return dataclasses.replace(fmt, lows=(bottom,), highs=(top,))
+
+
+def round_away(value: float) -> int:
+    """``std::round``: the nearest integer, ties away from zero."""
+    size = math.floor(abs(value))
+    size += abs(value) - size >= 0.5
+    return size if value >= 0 else -size
+
+
+def twice(ratios: Sequence[float], bound: int) -> tuple[Multipliers, int]:
+    """The multipliers of ``MultiplyByQuantizedMultiplier``, and how many bits its first rounding drops.
+
+    Args:
+        ratios: In float64, as the kernel computes them; one for the tensor or one for every channel.
+        bound: Largest size of what is multiplied.
+
+    Raises:
+        Refused: If a ratio is so small that the kernel gives 0 for everything, or so large that 32 bits overflow.
+    """
+    for ratio in ratios:
+        exponent = MULTIPLIER_BITS - quantize_multiplier(ratio)[1]
+        if exponent < -MOST_SHIFT or bound << max(exponent, 0) >= 1 << 31:
+            raise Refused(
+                f"a ratio of its scales of {ratio:.3g}", "convert the model with data that shows the range of its results"
+            )
+    # Of several channels the first rounding drops as many bits of each.
+    least = MULTIPLIER_BITS if len(ratios) > 1 else 0
+    found = multipliers([Fraction(r) for r in ratios], MULTIPLIER_BITS, exact=True, least=least)
+    return found, min(MULTIPLIER_BITS, found.shift)
+
+
+def once(ratios: Sequence[float], bounds: Sequence[int], want: ScaledFormat) -> Multipliers:
+    """Multipliers with as few bits as possible that round half away from zero to what a product in float64 rounds to.
+
+    Args:
+        ratios: In float64; one for the tensor or one for every channel.
+        bounds: Largest size of a sum, likewise.
+        want: Format of the result: what is beyond its ends does not matter.
+
+    Raises:
+        Refused: If there are none.
+    """
+    low, high = want.limits[0]
+    most = max(abs(low - want.zero_point), abs(high - want.zero_point))
+    own = [_nearest(ratio, bound, most) for ratio, bound in zip(ratios, bounds, strict=True)]
+    shift = max(s for _, s in own)
+    align = tuple(shift - s for _, s in own)
+    return Multipliers(tuple(m for m, _ in own), shift, align if any(align) else ())
+
+
+def _nearest(ratio: float, bound: int, most: int) -> tuple[int, int]:
+    """The multiplier and the shift with which every sum up to ``bound`` gives the result of the product in float64.
+
+    A result of ``k`` begins at the smallest sum whose product is at least ``k - 1/2``; the sums are so small that
+    float64 holds them exactly, but not their products. Between what that sum and the one before it ask of it lies the
+    multiplier.
+    """
+    last = min(most, round_away(bound * ratio))
+    starts: list[tuple[int, int]] = []
+    for k in range(1, min(most, last + 1) + 1):
+        a = max(1, math.floor((k - 0.5) / ratio))
+        while a > 1 and round_away((a - 1) * ratio) >= k:
+            a -= 1
+        while a <= bound and round_away(a * ratio) < k:
+            a += 1
+        starts.append((a, k))
+    for shift in range(NEAREST_BITS + MOST_SHIFT):
+        low, high = 1, 1 << NEAREST_BITS
+        for a, k in starts:
+            half = (2 * k - 1) << shift  # twice the border
+            if a <= bound:
+                low = max(low, -(-half // (2 * a)))
+            if a > 1:
+                high = min(high, -(-half // (2 * (a - 1))) - 1)
+        if low <= high:
+            return low, shift
+    raise Refused(f"no integer multiplies like {ratio:.17g}")

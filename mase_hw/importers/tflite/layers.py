@@ -1,0 +1,111 @@
+"""Layers with weights: convolutions and fully connected layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mase_hw.formats import Rounding, ScaledFormat
+from mase_hw.importers.graph import Refused
+from mase_hw.importers.integers import largest_sums, sums
+from mase_hw.importers.tflite.kernels import once, twice
+from mase_hw.importers.tflite.step import Step, Value, stored_scales
+from mase_hw.importers.tflite.windows import positive, window_pads
+
+
+def conv(s: Step) -> Value:
+    """``CONV_2D``: weights ``(out, height, width, in / groups)``."""
+    weight = _weight(s, 4).permute(0, 3, 1, 2)
+    channels = s.data().shape[-1]
+    if channels % weight.shape[1] or weight.shape[0] % (channels // weight.shape[1]):
+        raise Refused(f"{channels} channels of data, and weights of {weight.shape[1]} for {weight.shape[0]} outputs")
+    return _conv(s, weight, 0, channels // weight.shape[1])
+
+
+def depthwise(s: Step) -> Value:
+    """``DEPTHWISE_CONV_2D``: weights ``(1, height, width, out)``; each channel has outputs of its own, side by side."""
+    weight = _weight(s, 4)
+    channels = s.data().shape[-1]
+    if weight.shape[0] != 1 or weight.shape[3] % channels:
+        raise Refused(f"weights of the shape {list(weight.shape)} for {channels} channels")
+    return _conv(s, weight.permute(3, 0, 1, 2), 3, channels)
+
+
+def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
+    x = s.data()
+    want, outputs = s.out_format(), weight.shape[0]
+    info = s.info(1)
+    scales = stored_scales(info, axis, outputs, "the weight")
+    stride, dilation = (
+        (positive(s, f"{name[0]}H{name[1]}"), positive(s, f"{name[0]}W{name[1]}"))
+        for name in (("Stride", ""), ("Dilation", "Factor"))
+    )
+    pads = window_pads(s, x.shape[1:3], tuple(weight.shape[2:]), stride, dilation)
+    attributes: dict[str, Any] = {
+        "stride": stride,
+        "padding": (pads[0][0], pads[1][0], pads[0][1], pads[1][1]),
+        "dilation": dilation,
+        "groups": groups,
+    }
+    given = s.channels_first(x)
+    bias = _bias(s, outputs)
+    layer = sums(s.catalogue["conv2d"], x.fmt, weight, scales, bias, attributes, s.writer.shape(given))
+    shape = (1, outputs, *s.out.shape[1:3])
+    made = s.put(layer, [given], shape, "sums")
+    have = layer.arithmetic.formats["data_out_0"]
+    assert isinstance(have, ScaledFormat)  # as the data is
+    bound = int(largest_sums(x.fmt, weight, bias).max())
+    found, first = twice([x.fmt.scale * scale / want.scale for scale in scales], bound)
+    return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, first), want, first=True)
+
+
+def dense(s: Step) -> Value:
+    """``FULLY_CONNECTED``: weights ``(out, in)``."""
+    x, weight = s.data(), _weight(s, 2)
+    if s.op.option("WeightsFormat"):
+        raise Refused("weights in an order of their own", "convert the model without shuffled weights")
+    want, (outputs, inner) = s.out_format(), weight.shape
+    if s.op.option("KeepNumDims"):
+        rows: tuple[int, ...] = x.shape[:-1]
+    else:
+        rows = (int(np.prod(x.shape)) // inner,)
+    if int(np.prod(rows)) * inner != int(np.prod(x.shape)):
+        raise Refused(f"data of the shape {list(x.shape)} for weights of {inner} inputs")
+    given = s.rows(x, (*rows, inner))
+    scales, bias = stored_scales(s.info(1), 0, outputs, "the weight"), _bias(s, outputs)
+    layer = sums(s.catalogue["linear"], x.fmt, weight, scales, bias, {}, s.writer.shape(given))
+    made = s.put(layer, [given], (*rows, outputs), "sums")
+    have = layer.arithmetic.formats["data_out_0"]
+    assert isinstance(have, ScaledFormat)  # as the data is
+    bounds = largest_sums(x.fmt, weight, bias).tolist()
+    found = once(
+        [x.fmt.scale * scale / want.scale for scale in scales], bounds if len(scales) > 1 else [max(bounds)], want
+    )
+    return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY), want, first=False)
+
+
+def _weight(s: Step, dims: int) -> Tensor:
+    weight = s.known(1, "the weight", "int8")
+    if weight.dim() != dims or s.data().fmt is None:
+        raise Refused(f"weights of the shape {list(weight.shape)}")
+    if dims == 4 and len(s.data().shape) != 4:
+        raise Refused(f"data of the shape {list(s.data().shape)}, which is no image")
+    return weight
+
+
+def _bias(s: Step, outputs: int) -> Tensor | None:
+    if not s.has(2):
+        return None
+    bias = s.known(2, "the bias", "int32")
+    if bias.numel() != outputs:
+        raise Refused(f"a bias of the shape {list(bias.shape)} for {outputs} outputs")
+    if any(s.info(2).zeros):
+        raise Refused("a bias with a zero point")
+    return bias.reshape(-1)
+
+
+RULES = {"CONV_2D": conv, "DEPTHWISE_CONV_2D": depthwise, "FULLY_CONNECTED": dense}
+"""Operation -> what writes it."""

@@ -1,0 +1,87 @@
+"""Windows over images: where they start and end, and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mase_hw.catalogue import Arithmetic
+from mase_hw.importers.graph import Refused
+from mase_hw.importers.tflite.step import Step, Value
+from mase_hw.nn import Quantized
+
+Pair = tuple[int, int]
+SAME, VALID = 0, 1
+"""Paddings of the schema."""
+MOST_SIDE = 1 << 16
+
+
+def positive(s: Step, name: str) -> int:
+    """A setting that counts pixels."""
+    found = s.op.option(name)
+    if not 0 < found < MOST_SIDE:
+        raise Refused(f"{name} is {found}")
+    return found
+
+
+def window_pads(
+    s: Step, sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> list[Pair]:
+    """What is padded before and after every dimension.
+
+    ``SAME`` has as many windows as the stride leaves pixels; of an odd padding the more is after the image.
+    """
+    mode = s.op.option("Padding")
+    if mode == VALID:
+        return [(0, 0)] * len(kernel)
+    if mode != SAME:
+        raise Refused(f"the padding {mode}")
+    totals = [
+        max((-(-n // step) - 1) * step + d * (k - 1) + 1 - n, 0)
+        for n, k, step, d in zip(sizes, kernel, stride, dilation, strict=True)
+    ]
+    return [(total // 2, total - total // 2) for total in totals]
+
+
+def max_pool(s: Step) -> Value:
+    """``MAX_POOL_2D``: no pixel outside of the image is the largest."""
+    x = s.data()
+    if len(x.shape) != 4:
+        raise Refused(f"data of the shape {list(x.shape)}, which is no image")
+    want = s.out_format()
+    if (want.scale, want.zero_point) != (x.fmt.scale, x.fmt.zero_point):
+        raise Refused("a scale or a zero point of its result that its data has not")
+    kernel, stride = ((positive(s, f"{name}H{end}"), positive(s, f"{name}W{last}")) for name, end, last in
+                      (("Filter", "eight", "idth"), ("Stride", "", "")))  # fmt: skip
+    pads = window_pads(s, x.shape[1:3], kernel, stride, (1, 1))
+    ceil = _ceil_mode(x.shape[1:3], s.out.shape[1:3], kernel, stride, pads)
+    attributes = {"kernel_size": kernel, "stride": stride, "padding": tuple(a for a, _ in pads), "ceil_mode": ceil}
+    given = s.channels_first(x)
+    module = Quantized(
+        s.catalogue["max_pool2d"], Arithmetic({"data_in_0": x.fmt, "data_out_0": want}, attributes=attributes)
+    )
+    shape = s.out.shape
+    return s.result(s.put(module, [given], (1, x.shape[3], *shape[1:3])), want, first=True)
+
+
+def _ceil_mode(
+    sizes: Sequence[int], outs: Sequence[int], kernel: Pair, stride: Pair, pads: Sequence[Pair]
+) -> bool:
+    """Whether pooling of PyTorch rounds the number of windows up, to have as many as the file says."""
+    for ceil in (False, True):
+        found = []
+        for n, k, step, (before, _) in zip(sizes, kernel, stride, pads, strict=True):
+            room = n + 2 * before - k
+            count = (-(-room // step) if ceil else room // step) + 1
+            if ceil and (count - 1) * step >= n + before:
+                count -= 1
+            found.append(count)
+        if found == list(outs) and all(before <= k // 2 for (before, _), k in zip(pads, kernel, strict=True)):
+            return ceil
+    raise Refused(
+        "a padding after the image, and none before it, that the hardware of pooling has not",
+        "use a kernel of odd size, or a stride above 1",
+    )
+
+
+RULES = {"MAX_POOL_2D": max_pool}
+"""Operation -> what writes it."""

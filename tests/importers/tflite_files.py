@@ -1,0 +1,281 @@
+"""TFLite files written from small definitions, and what LiteRT's reference kernels compute of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ai_edge_litert")
+
+import flatbuffers
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+TYPES = {
+    np.dtype(np.int8): schema.TensorType.INT8,
+    np.dtype(np.int32): schema.TensorType.INT32,
+    np.dtype(np.uint8): schema.TensorType.UINT8,
+    np.dtype(np.float32): schema.TensorType.FLOAT32,
+}
+ACTIVATIONS = {"": 0, "relu": 1, "relu_n1_to_1": 2, "relu6": 3}
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of a file: its number, shape, scale and zero point."""
+
+    index: int
+    shape: tuple[int, ...]
+    scale: float = 0.0
+    zero: int = 0
+
+
+class File:
+    """A network of int8 that is written operation by operation, with random weights.
+
+    Args:
+        seed: Of weights, scales and zero points.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = np.random.default_rng(seed)
+        self.model = schema.ModelT()
+        self.model.version, self.model.description = 3, "made by a test"
+        self.model.buffers, self.model.operatorCodes = [schema.BufferT()], []
+        self.graph = schema.SubGraphT()
+        self.graph.tensors, self.graph.operators, self.graph.name = [], [], "main"
+        self.graph.inputs, self.graph.outputs = [], []
+        self.model.subgraphs = [self.graph]
+
+    def tensor(
+        self,
+        shape: Sequence[int],
+        scale: Any = (),
+        zero: Any = (),
+        data: Any = None,
+        dtype: Any = np.int8,
+        axis: int = 0,
+        name: str = "",
+    ) -> int:
+        """A tensor; stored if it has data."""
+        made = schema.TensorT()
+        made.name = name or f"t{len(self.graph.tensors)}"
+        made.shape, made.type = list(shape), TYPES[np.dtype(dtype)]
+        made.hasRank = True
+        made.quantization = schema.QuantizationParametersT()
+        if np.size(scale):
+            made.quantization.scale = [float(s) for s in np.ravel(scale)]
+            made.quantization.zeroPoint = [int(z) for z in np.ravel(zero)]
+            made.quantization.quantizedDimension = axis
+        if data is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(np.ascontiguousarray(data, dtype).tobytes(), np.uint8)
+            made.buffer = len(self.model.buffers)
+            self.model.buffers.append(buffer)
+        self.graph.tensors.append(made)
+        return len(self.graph.tensors) - 1
+
+    def input(self, *shape: int, scale: float = 0.02, zero: int = 0, dtype: Any = np.int8) -> Value:
+        """An input of the model."""
+        scale = float(np.float32(scale))
+        index = self.tensor(shape, *([scale], [zero]) if dtype != np.float32 else (), dtype=dtype, name="input")
+        self.graph.inputs.append(index)
+        return Value(index, shape, scale, zero)
+
+    def output(self, *values: Value) -> None:
+        """The results of the model."""
+        self.graph.outputs = [v.index for v in values]
+
+    def operation(
+        self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None, version: int = 1
+    ) -> None:
+        """An operation as the schema has it."""
+        code = getattr(schema.BuiltinOperator, name)
+        made = schema.OperatorT()
+        made.opcodeIndex = len(self.model.operatorCodes)
+        kind = schema.OperatorCodeT()
+        kind.builtinCode, kind.deprecatedBuiltinCode, kind.version = code, min(code, 127), version
+        self.model.operatorCodes.append(kind)
+        made.inputs, made.outputs = list(inputs), list(outputs)
+        if options is not None:
+            made.builtinOptions = options
+            made.builtinOptionsType = getattr(schema.BuiltinOptions, type(options).__name__[:-1])
+        self.graph.operators.append(made)
+
+    def result(self, shape: Sequence[int], scale: float, zero: int | None = None) -> Value:
+        """A tensor of int8 that an operation gives."""
+        zero = int(self.random.integers(-40, 40)) if zero is None else zero
+        scale = float(np.float32(scale))
+        return Value(self.tensor(shape, [scale], [zero]), tuple(shape), scale, zero)
+
+    def _weights(self, shape: tuple[int, ...], axis: int, x: Value, count: int, channels: bool, bias: bool) -> Any:
+        """Weights and bias, and a scale that leaves few results clipped."""
+        r, outputs = self.random, shape[axis]
+        scales = r.uniform(0.004, 0.02, outputs if channels else 1).astype(np.float32)
+        weight = self.tensor(shape, scales, np.zeros(len(scales)), r.integers(-127, 128, shape), axis=axis)
+        stored = -1
+        if bias:
+            steps = (scales * np.float32(x.scale)).astype(np.float32)
+            stored = self.tensor(
+                (outputs,), steps, np.zeros(len(steps)), r.integers(-4000, 4000, outputs), np.int32
+            )
+        return weight, stored, x.scale * float(scales.mean()) * 73 * 73 * np.sqrt(count) / 45
+
+    def conv(
+        self,
+        x: Value,
+        outputs: int,
+        kernel: Pair = (3, 3),
+        stride: Pair = (1, 1),
+        same: bool = True,
+        dilation: Pair = (1, 1),
+        activation: str = "",
+        channels: bool = True,
+        bias: bool = True,
+        zero: int | None = None,
+    ) -> Value:
+        """``CONV_2D``."""
+        shape = (outputs, *kernel, x.shape[3])
+        weight, stored, scale = self._weights(shape, 0, x, int(np.prod(shape[1:])), channels, bias)
+        options = schema.Conv2DOptionsT()
+        y = self.result((x.shape[0], *self._out(x, kernel, stride, same, dilation), outputs), scale, zero)
+        self._window(options, stride, same, activation, dilation)
+        self.operation("CONV_2D", [x.index, weight, stored], [y.index], options, 3)
+        return y
+
+    def depthwise(
+        self,
+        x: Value,
+        times: int = 1,
+        kernel: Pair = (3, 3),
+        stride: Pair = (1, 1),
+        same: bool = True,
+        dilation: Pair = (1, 1),
+        activation: str = "",
+        channels: bool = True,
+        bias: bool = True,
+        zero: int | None = None,
+    ) -> Value:
+        """``DEPTHWISE_CONV_2D``, each channel ``times`` times."""
+        outputs = x.shape[3] * times
+        weight, stored, scale = self._weights((1, *kernel, outputs), 3, x, kernel[0] * kernel[1], channels, bias)
+        options = schema.DepthwiseConv2DOptionsT()
+        options.depthMultiplier = times
+        y = self.result((x.shape[0], *self._out(x, kernel, stride, same, dilation), outputs), scale, zero)
+        self._window(options, stride, same, activation, dilation)
+        self.operation("DEPTHWISE_CONV_2D", [x.index, weight, stored], [y.index], options, 3)
+        return y
+
+    def dense(
+        self, x: Value, outputs: int, activation: str = "", channels: bool = False, bias: bool = True,
+        zero: int | None = None, keep: bool = False,
+    ) -> Value:  # fmt: skip
+        """``FULLY_CONNECTED``."""
+        inner = x.shape[-1] if keep else int(np.prod(x.shape[1:]))
+        weight, stored, scale = self._weights((outputs, inner), 0, x, inner, channels, bias)
+        options = schema.FullyConnectedOptionsT()
+        options.fusedActivationFunction = ACTIVATIONS[activation]
+        options.keepNumDims = keep
+        y = self.result((*x.shape[:-1], outputs) if keep else (x.shape[0], outputs), scale, zero)
+        self.operation("FULLY_CONNECTED", [x.index, weight, stored], [y.index], options, 5)
+        return y
+
+    def pool(
+        self, x: Value, kind: str = "MAX", kernel: Pair = (2, 2), stride: Pair = (2, 2), same: bool = False,
+        activation: str = "",
+    ) -> Value:  # fmt: skip
+        """``MAX_POOL_2D`` or ``AVERAGE_POOL_2D``."""
+        options = schema.Pool2DOptionsT()
+        options.filterHeight, options.filterWidth = kernel
+        self._window(options, stride, same, activation, None)
+        y = self.result((x.shape[0], *self._out(x, kernel, stride, same, (1, 1)), x.shape[3]), x.scale, x.zero)
+        self.operation(f"{kind}_POOL_2D", [x.index], [y.index], options, 2)
+        return y
+
+    def binary(self, name: str, x: Value, other: Value, scale: float, activation: str = "", **more: Any) -> Value:
+        """``ADD``, ``SUB`` or ``MUL``."""
+        options = getattr(schema, f"{name.capitalize()}OptionsT")()
+        options.fusedActivationFunction = ACTIVATIONS[activation]
+        y = self.result(np.broadcast_shapes(x.shape, other.shape), scale, **more)
+        self.operation(name, [x.index, other.index], [y.index], options, 2)
+        return y
+
+    def function(
+        self, name: str, x: Value, scale: float | None = None, zero: int | None = None, options: Any = None
+    ) -> Value:
+        """An operation of one value, such as ``LOGISTIC``; with the scale of its input if none is given."""
+        y = self.result(x.shape, *((x.scale, x.zero) if scale is None else (scale, zero)))
+        self.operation(name, [x.index], [y.index], options, 1)
+        return y
+
+    def stored(self, data: Any, scale: float, zero: int = 0) -> Value:
+        """A stored tensor of int8."""
+        data = np.asarray(data)
+        scale = float(np.float32(scale))
+        return Value(self.tensor(data.shape, [scale], [zero], data), data.shape, scale, zero)
+
+    def numbers(self, data: Any) -> int:
+        """A stored tensor of int32, such as a shape."""
+        data = np.asarray(data)
+        return self.tensor(data.shape, data=data, dtype=np.int32)
+
+    def reshape(self, x: Value, *shape: int) -> Value:
+        """``RESHAPE``."""
+        options = schema.ReshapeOptionsT()
+        options.newShape = list(shape)
+        y = self.result(shape, x.scale, x.zero)
+        self.operation("RESHAPE", [x.index, self.numbers(shape)], [y.index], options)
+        return y
+
+    @staticmethod
+    def _window(options: Any, stride: Pair, same: bool, activation: str, dilation: Pair | None) -> None:
+        options.padding = schema.Padding.SAME if same else schema.Padding.VALID
+        options.strideH, options.strideW = stride
+        options.fusedActivationFunction = ACTIVATIONS[activation]
+        if dilation is not None:
+            options.dilationHFactor, options.dilationWFactor = dilation
+
+    @staticmethod
+    def _out(x: Value, kernel: Pair, stride: Pair, same: bool, dilation: Pair) -> Pair:
+        found = []
+        for size, k, s, d in zip(x.shape[1:3], kernel, stride, dilation, strict=True):
+            found.append(-(-size // s) if same else -(-(size - d * (k - 1)) // s))
+        return found[0], found[1]
+
+    def data(self) -> bytes:
+        """The bytes of the file."""
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(self.model.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
+
+def executed(data: bytes, frames: Any) -> dict[str, Any]:
+    """Every tensor that LiteRT's reference kernels compute, by name, for inputs of as many frames as one likes.
+
+    Args:
+        data: A file.
+        frames: ``(frames, ...)``, integers, one array for every input.
+    """
+    interpreter = Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        experimental_preserve_all_tensors=True,
+    )
+    interpreter.allocate_tensors()
+    given = frames if isinstance(frames, list | tuple) else [frames]
+    found: dict[str, list[Any]] = {}
+    for frame in zip(*given, strict=True):
+        for detail, value in zip(interpreter.get_input_details(), frame, strict=True):
+            interpreter.set_tensor(detail["index"], value[None])
+        interpreter.invoke()
+        for detail in interpreter.get_tensor_details():
+            try:
+                found.setdefault(detail["name"], []).append(interpreter.get_tensor(detail["index"]))
+            except ValueError:  # scratch memory of a kernel
+                continue
+    return {name: np.concatenate([v.reshape(1, *v.shape) for v in values]) for name, values in found.items()}
