@@ -26,7 +26,7 @@ from mase_hw.user_code import user_code
 MOST_NUMBERS = 1 << 28
 """Random numbers of test inputs: a gigabyte of float32."""
 MOST_SEED = 1 << 64
-FORMS = "FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION or FILE.onnx"
+FORMS = "FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION, FILE.onnx or FILE.tflite"
 
 
 @dataclass(frozen=True)

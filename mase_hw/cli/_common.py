@@ -62,7 +62,9 @@ def whole(text: str) -> int:
 def model_arguments(parser: argparse.ArgumentParser, config: str = "the configuration, TOML (8 bits each)") -> None:
     """The arguments of a command that works on a model."""
     parser.add_argument(
-        "model", metavar="MODEL", help="as for compile: FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION or FILE.onnx"
+        "model",
+        metavar="MODEL",
+        help="as for compile: FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION, FILE.onnx or FILE.tflite",
     )
     parser.add_argument("--config", type=path, metavar="FILE", help=config)
 

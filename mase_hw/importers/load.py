@@ -37,8 +37,8 @@ def import_model(
     ``graph.example`` holds an input of the right shapes by name, random with a fixed seed.
 
     Args:
-        model: The path of an ``.onnx`` file, its bytes, an ``onnx.ModelProto``, what ``torch.export`` makes, or an
-            ``nn.Module``.
+        model: The path of an ``.onnx`` or ``.tflite`` file, its bytes, an ``onnx.ModelProto``, what ``torch.export``
+            makes, or an ``nn.Module``.
         shapes: Shapes of inputs by name, for one frame, where the file leaves sizes open.
         custom_ops: As for :class:`~mase_hw.ir.MaseGraph`.
 

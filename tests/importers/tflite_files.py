@@ -6,12 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pytest
-
-pytest.importorskip("ai_edge_litert")
-
 import flatbuffers
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -118,12 +114,11 @@ class File:
         r, outputs = self.random, shape[axis]
         scales = r.uniform(0.004, 0.02, outputs if channels else 1).astype(np.float32)
         weight = self.tensor(shape, scales, np.zeros(len(scales)), r.integers(-127, 128, shape), axis=axis)
-        stored = -1
+        stored = []
         if bias:
             steps = (scales * np.float32(x.scale)).astype(np.float32)
-            stored = self.tensor(
-                (outputs,), steps, np.zeros(len(steps)), r.integers(-4000, 4000, outputs), np.int32
-            )
+            values = r.integers(-4000, 4000, outputs)
+            stored = [self.tensor((outputs,), steps, np.zeros(len(steps)), values, np.int32)]
         return weight, stored, x.scale * float(scales.mean()) * 73 * 73 * np.sqrt(count) / 45
 
     def conv(
@@ -145,7 +140,7 @@ class File:
         options = schema.Conv2DOptionsT()
         y = self.result((x.shape[0], *self._out(x, kernel, stride, same, dilation), outputs), scale, zero)
         self._window(options, stride, same, activation, dilation)
-        self.operation("CONV_2D", [x.index, weight, stored], [y.index], options, 3)
+        self.operation("CONV_2D", [x.index, weight, *stored], [y.index], options, 3)
         return y
 
     def depthwise(
@@ -168,7 +163,7 @@ class File:
         options.depthMultiplier = times
         y = self.result((x.shape[0], *self._out(x, kernel, stride, same, dilation), outputs), scale, zero)
         self._window(options, stride, same, activation, dilation)
-        self.operation("DEPTHWISE_CONV_2D", [x.index, weight, stored], [y.index], options, 3)
+        self.operation("DEPTHWISE_CONV_2D", [x.index, weight, *stored], [y.index], options, 3)
         return y
 
     def dense(
@@ -182,7 +177,7 @@ class File:
         options.fusedActivationFunction = ACTIVATIONS[activation]
         options.keepNumDims = keep
         y = self.result((*x.shape[:-1], outputs) if keep else (x.shape[0], outputs), scale, zero)
-        self.operation("FULLY_CONNECTED", [x.index, weight, stored], [y.index], options, 5)
+        self.operation("FULLY_CONNECTED", [x.index, weight, *stored], [y.index], options, 5)
         return y
 
     def pool(

@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "model",
         metavar="MODEL",
         help="FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION, whose function returns (model, example_inputs"
-        "[, calibration_batches[, test_inputs[, labelled_batches]]]), or FILE.onnx",
+        "[, calibration_batches[, test_inputs[, labelled_batches]]]), FILE.onnx or FILE.tflite",
     )
     parser.add_argument("--config", type=path, metavar="FILE", help="TOML: quantisation, parallelism (8 bits each)")
     calibration_argument(parser)

@@ -7,6 +7,7 @@ connected layers multiply by the ratio of the scales in float64 and round once, 
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -22,15 +23,18 @@ ACTIVATIONS: dict[int, tuple[float | None, float | None]] = {0: (None, None), 1:
 """Fused activation of the schema -> the smallest and the largest value."""
 MOST_SHIFT = 31
 """Largest shift to the right of a kernel; with a smaller ratio every product would be 0."""
-NEAREST_BITS = 64
-"""Most bits of a multiplier that is looked for."""
+NEAREST_BITS, MOST_DROPPED = 40, 160
+"""Most bits of a multiplier that is looked for, and of its shift."""
 
 
 def clamped(fmt: ScaledFormat, low: float | None, high: float | None) -> ScaledFormat:
     """A format without what a fused activation cuts off (``CalculateActivationRangeQuantized``: in float32)."""
 
     def code(value: float) -> int:
-        steps = float(np.float32(value) / np.float32(fmt.scale))
+        with np.errstate(over="ignore"):
+            steps = float(np.float32(value) / np.float32(fmt.scale))
+        if not math.isfinite(steps):
+            raise Refused(f"a scale of {fmt.scale:.3g}, of which {value} has no number of steps")
         return fmt.zero_point + round_away(steps)
 
     first, last = fmt.limits[0]
@@ -60,7 +64,8 @@ def twice(ratios: Sequence[float], bound: int) -> tuple[Multipliers, int]:
         exponent = MULTIPLIER_BITS - quantize_multiplier(ratio)[1]
         if exponent < -MOST_SHIFT or bound << max(exponent, 0) >= 1 << 31:
             raise Refused(
-                f"a ratio of its scales of {ratio:.3g}", "convert the model with data that shows the range of its results"
+                f"a ratio of its scales of {ratio:.3g}",
+                "convert the model with data that shows the range of its results",
             )
     # Of several channels the first rounding drops as many bits of each.
     least = MULTIPLIER_BITS if len(ratios) > 1 else 0
@@ -97,20 +102,27 @@ def _nearest(ratio: float, bound: int, most: int) -> tuple[int, int]:
     last = min(most, round_away(bound * ratio))
     starts: list[tuple[int, int]] = []
     for k in range(1, min(most, last + 1) + 1):
-        a = max(1, math.floor((k - 0.5) / ratio))
+        a = min(max(1, math.floor((k - 0.5) / ratio)), bound + 1)
         while a > 1 and round_away((a - 1) * ratio) >= k:
             a -= 1
         while a <= bound and round_away(a * ratio) < k:
             a += 1
         starts.append((a, k))
-    for shift in range(NEAREST_BITS + MOST_SHIFT):
-        low, high = 1, 1 << NEAREST_BITS
+
+    def between(shift: int) -> tuple[int, int]:
+        """The smallest and the largest multiplier."""
+        low, high = 1, 1 << MOST_DROPPED
         for a, k in starts:
             half = (2 * k - 1) << shift  # twice the border
             if a <= bound:
                 low = max(low, -(-half // (2 * a)))
             if a > 1:
                 high = min(high, -(-half // (2 * (a - 1))) - 1)
-        if low <= high:
-            return low, shift
-    raise Refused(f"no integer multiplies like {ratio:.17g}")
+        return low, high
+
+    # Twice a multiplier does with one bit more, so that all shifts above the first one that does do.
+    shift = bisect.bisect_left(range(MOST_DROPPED), True, key=lambda bits: between(bits)[0] <= between(bits)[1])
+    low, high = between(shift)
+    if low > high or low >= 1 << NEAREST_BITS:
+        raise Refused(f"no integer multiplies like {ratio:.17g}")
+    return low, shift

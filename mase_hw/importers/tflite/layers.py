@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from mase_hw.formats import Rounding, ScaledFormat
@@ -13,7 +12,7 @@ from mase_hw.importers.graph import Refused
 from mase_hw.importers.integers import largest_sums, sums
 from mase_hw.importers.tflite.kernels import once, twice
 from mase_hw.importers.tflite.step import Step, Value, stored_scales
-from mase_hw.importers.tflite.windows import positive, window_pads
+from mase_hw.importers.tflite.windows import out_sizes, positive, window_pads
 
 
 def conv(s: Step) -> Value:
@@ -53,7 +52,7 @@ def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
     given = s.channels_first(x)
     bias = _bias(s, outputs)
     layer = sums(s.catalogue["conv2d"], x.fmt, weight, scales, bias, attributes, s.writer.shape(given))
-    shape = (1, outputs, *s.out.shape[1:3])
+    shape = (1, outputs, *out_sizes(x.shape[1:3], weight.shape[2:], stride, dilation, pads))
     made = s.put(layer, [given], shape, "sums")
     have = layer.arithmetic.formats["data_out_0"]
     assert isinstance(have, ScaledFormat)  # as the data is

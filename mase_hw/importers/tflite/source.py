@@ -169,9 +169,7 @@ class _Reader:
             )
         graph = self.model.Subgraphs(0)
         buffers = self.count(self.model.BuffersLength(), 4)
-        tensors = tuple(
-            self.tensor(graph.Tensors(i), i, buffers) for i in range(self.count(graph.TensorsLength(), 4))
-        )
+        tensors = tuple(self.tensor(graph.Tensors(i), i, buffers) for i in range(self.count(graph.TensorsLength(), 4)))
         kinds = [self.kind(self.model.OperatorCodes(i)) for i in range(self.count(self.model.OperatorCodesLength(), 4))]
         operators = [
             self.operator(graph.Operators(i), kinds, tensors) for i in range(self.count(graph.OperatorsLength(), 4))
@@ -237,8 +235,8 @@ class _Reader:
         wrong = [v for v in scales if not (math.isfinite(v) and v > 0)]
         if wrong:
             faults.append(f"the scale {wrong[0]!r}, which is no finite number above 0")
-        ends = (-128, 127) if TYPES.get(code) is np.int8 else (0, 0)
-        outside = [z for z in zeros if not ends[0] <= z <= ends[1]]
+        ends = {9: (-128, 127), 2: (0, 0)}.get(code)  # other types are refused for themselves
+        outside = [z for z in zeros if ends and not ends[0] <= z <= ends[1]]
         if outside:
             faults.append(f"the zero point {outside[0]}, which is none of its numbers")
         return scales, zeros, axis
@@ -261,11 +259,12 @@ class _Reader:
         if kind is None:
             faults.append(f"elements of {TYPE_NAMES.get(code, f'type {code}')}")
             return None
-        data = buffer.DataAsNumpy()
+        data: np.ndarray[Any, Any] = buffer.DataAsNumpy()
         if data.size != math.prod(shape) * np.dtype(kind).itemsize:
             faults.append(f"{data.size} bytes for the shape {list(shape)} of {TYPE_NAMES[code]}")
             return None
-        return data.view(np.dtype(kind).newbyteorder("<")).reshape(shape).astype(kind)
+        numbers: np.ndarray[Any, Any] = data.view(np.dtype(kind).newbyteorder("<")).reshape(shape).astype(kind)
+        return numbers
 
     def kind(self, table: Any) -> str:
         code = max(table.BuiltinCode(), table.DeprecatedBuiltinCode())

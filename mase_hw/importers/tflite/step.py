@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -135,15 +134,13 @@ class Step:
         name = self.writer.source
         given = self.as_in_file(value)
         self.writer.source = f"{name}_rows"
-        made = self.writer.reshape(given, shape)
+        made: fx.Node = self.writer.reshape(given, shape)
         if made is not given:
             self.writer.sources[made.name] = self.writer.sources[value.node.name]
         self.writer.source = name
         return made
 
-    def put(
-        self, module: Quantized, inputs: Sequence[fx.Node], shape: Sequence[int], part: str = ""
-    ) -> fx.Node:
+    def put(self, module: Quantized, inputs: Sequence[fx.Node], shape: Sequence[int], part: str = "") -> fx.Node:
         """A quantised module as a node of the name of the result, or of a part of it."""
         source = self.writer.source
         self.writer.source = f"{source}_{part}" if part else source
@@ -204,5 +201,3 @@ def stored_scales(info: Info, axis: int, count: int, what: str) -> list[float]:
     if any(info.zeros):
         raise Refused(f"{what} has a zero point of {next(z for z in info.zeros if z)}, and weights have none")
     return list(info.scales)
-
-

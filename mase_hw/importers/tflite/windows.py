@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mase_hw.catalogue import Arithmetic
+from mase_hw.formats import Multipliers, Rounding
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.step import Step, Value
 from mase_hw.nn import Quantized
@@ -42,6 +43,23 @@ def window_pads(
     return [(total // 2, total - total // 2) for total in totals]
 
 
+def out_sizes(
+    sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], pads: Sequence[Pair]
+) -> tuple[int, ...]:
+    """How many windows there are in every dimension.
+
+    Raises:
+        Refused: If there is none.
+    """
+    found = tuple(
+        (n + before + after - d * (k - 1) - 1) // step + 1
+        for n, k, step, d, (before, after) in zip(sizes, kernel, stride, dilation, pads, strict=True)
+    )
+    if min(found) < 1:
+        raise Refused(f"a window of {list(kernel)} over {list(sizes)} pixels")
+    return found
+
+
 def max_pool(s: Step) -> Value:
     """``MAX_POOL_2D``: no pixel outside of the image is the largest."""
     x = s.data()
@@ -53,20 +71,23 @@ def max_pool(s: Step) -> Value:
     kernel, stride = ((positive(s, f"{name}H{end}"), positive(s, f"{name}W{last}")) for name, end, last in
                       (("Filter", "eight", "idth"), ("Stride", "", "")))  # fmt: skip
     pads = window_pads(s, x.shape[1:3], kernel, stride, (1, 1))
-    ceil = _ceil_mode(x.shape[1:3], s.out.shape[1:3], kernel, stride, pads)
+    outs = out_sizes(x.shape[1:3], kernel, stride, (1, 1), pads)
+    ceil = _ceil_mode(x.shape[1:3], outs, kernel, stride, pads)
     attributes = {"kernel_size": kernel, "stride": stride, "padding": tuple(a for a, _ in pads), "ceil_mode": ceil}
     given = s.channels_first(x)
     module = Quantized(
-        s.catalogue["max_pool2d"], Arithmetic({"data_in_0": x.fmt, "data_out_0": want}, attributes=attributes)
+        s.catalogue["max_pool2d"], Arithmetic({"data_in_0": x.fmt, "data_out_0": x.fmt}, attributes=attributes)
     )
-    shape = s.out.shape
-    return s.result(s.put(module, [given], (1, x.shape[3], *shape[1:3])), want, first=True)
+    shape = (1, x.shape[3], *outs)
+    same = want.limits == s.out_format(activation=False).limits
+    made = s.put(module, [given], shape, "" if same else "pool")
+    if not same:  # a pool chooses among numbers, it cuts nothing off
+        made = s.requantised(made, x.fmt, want, Multipliers((1,), 0), Rounding.FLOOR)
+    return s.result(made, x.fmt if same else want, first=True)
 
 
-def _ceil_mode(
-    sizes: Sequence[int], outs: Sequence[int], kernel: Pair, stride: Pair, pads: Sequence[Pair]
-) -> bool:
-    """Whether pooling of PyTorch rounds the number of windows up, to have as many as the file says."""
+def _ceil_mode(sizes: Sequence[int], outs: Sequence[int], kernel: Pair, stride: Pair, pads: Sequence[Pair]) -> bool:
+    """Whether pooling of PyTorch rounds the number of windows up, to have as many as there are."""
     for ceil in (False, True):
         found = []
         for n, k, step, (before, _) in zip(sizes, kernel, stride, pads, strict=True):

@@ -1,0 +1,81 @@
+"""How LiteRT's reference kernels round, next to the borders where a result changes: what the importer rests on.
+
+A layer of one input, which is zero, gives the requantised bias; so every sum can be tried.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import mase_hw
+from tests.importers.tflite_files import File, executed, schema
+
+COUNT = 300
+"""Channels, of which each has a bias at a border of its own."""
+
+
+def at_borders(kind: str, channels: bool, seed: int) -> tuple[File, Any]:
+    """A layer whose sums are within a few steps of where the rounded product changes, and its result's name."""
+    r = np.random.default_rng(seed)
+    scale = np.float32(r.uniform(0.01, 0.05))
+    want = np.float32(r.uniform(0.5, 1)) * np.float32(1 << 14)
+    scales = (r.uniform(0.5, 1, COUNT if channels else 1) / 32).astype(np.float32)
+    ratios = np.float64(scale) * np.broadcast_to(scales, COUNT).astype(np.float64) / np.float64(want)
+    bias = np.rint((r.integers(-120, 120, COUNT) + 0.5) / ratios).astype(np.int64) + r.integers(-3, 4, COUNT)
+    bias = np.clip(bias, -(2**31) + 300, 2**31 - 300)
+    f = File(seed)
+    depthwise = kind == "DEPTHWISE_CONV_2D"
+    x = f.input(1, 1, 1, COUNT if depthwise else 1, scale=float(scale), zero=0)
+    dense = kind == "FULLY_CONNECTED"
+    y = f.result((1, COUNT) if dense else (1, 1, 1, COUNT), float(want), 0)
+    shape, axis = ((1, 1, 1, COUNT), 3) if depthwise else ((COUNT, 1) if dense else (COUNT, 1, 1, 1), 0)
+    weight = f.tensor(shape, scales, np.zeros(len(scales)), np.ones(shape), axis=axis)
+    stored = f.tensor((COUNT,), (scales * scale).astype(np.float32), np.zeros(len(scales)), bias, np.int32)
+    options = getattr(schema, {"CONV_2D": "Conv2D", "DEPTHWISE_CONV_2D": "DepthwiseConv2D"}.get(kind, "FullyConnected")
+                      + "OptionsT")()  # fmt: skip
+    if not dense:
+        options.strideH = options.strideW = 1
+    if depthwise:
+        options.depthMultiplier = 1
+    f.operation(kind, [x.index, weight, stored], [y.index], options, 5 if dense else 3)
+    f.output(y)
+    return f, y
+
+
+@pytest.mark.parametrize("channels", [True, False])
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
+def test_next_to_every_border(kind: str, channels: bool) -> None:
+    for seed in range(4):
+        file, y = at_borders(kind, channels, seed)
+        data = file.data()
+        given = np.zeros((1, *file.graph.tensors[0].shape[1:]), np.int8)
+        want = executed(data, given)[f"t{y.index}"].reshape(-1)
+        with torch.no_grad():
+            values = mase_hw.import_model(data).model(torch.from_numpy(given.astype(np.float64)))
+        found = np.rint(values.double().numpy().reshape(-1) / y.scale)
+        assert (found != want).sum() == 0 and len(np.unique(want)) > 60
+
+
+def test_ties_of_layers_with_exact_ratios() -> None:
+    """A ratio of 1/4 has ties: fully connected layers round them away from zero."""
+    f = File(0)
+    x = f.input(1, 1, scale=1.0, zero=0)
+    y = f.result((1, 201), 1.0, 0)
+    bias = np.arange(-100, 101)
+    weight = f.tensor((201, 1), [0.25], [0], np.ones((201, 1)))
+    f.operation(
+        "FULLY_CONNECTED",
+        [x.index, weight, f.tensor((201,), [0.25], [0], bias, np.int32)],
+        [y.index],
+        schema.FullyConnectedOptionsT(),
+    )
+    f.output(y)
+    want = executed(f.data(), np.zeros((1, 1), np.int8))[f"t{y.index}"].reshape(-1)
+    assert want[102] == 1 and want[98] == -1  # 2/4 and -2/4
+    with torch.no_grad():
+        found = mase_hw.import_model(f.data()).model(torch.zeros(1, 1)).numpy().reshape(-1)
+    np.testing.assert_array_equal(found, want)

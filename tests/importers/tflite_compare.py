@@ -1,0 +1,83 @@
+"""Every tensor of a TFLite file as the imported model and as LiteRT's reference kernels compute it.
+
+Images have their channels first in the graph and last in the file. Which of both a tensor is, its shape tells: no
+network of the tests has as many channels as rows and columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+
+import mase_hw
+from mase_hw.ir import MaseGraph
+from tests.importers.tflite_files import File, executed
+
+PARTS = ("_sums", "_first", "_last", "_rows", "_pool")
+"""Ends of the names of nodes that are on the way from one tensor of a file to the next."""
+
+
+@dataclass
+class Compared:
+    """Integers of both, by name of the tensor; inputs as values."""
+
+    graph: MaseGraph
+    inputs: dict[str, torch.Tensor]
+    found: dict[str, Any]
+    wanted: dict[str, Any]
+
+    def differences(self) -> dict[str, int]:
+        """How many integers differ, of every tensor that both have."""
+        return {name: int((found != self.wanted[name]).sum()) for name, found in self.found.items()}
+
+
+def frames_of(file: File, frames: int, seed: int = 0) -> list[Any]:
+    """Integers for every input: all codes, the extremes more often than by chance."""
+    r = np.random.default_rng(seed)
+    given = []
+    for index in file.graph.inputs:
+        shape = (frames, *file.graph.tensors[index].shape[1:])
+        codes = r.integers(-128, 128, shape)
+        codes[: frames // 8] = np.where(r.random(codes[: frames // 8].shape) < 0.5, -128, 127)
+        given.append(codes.astype(np.int8))
+    return given
+
+
+def compared(file: File, frames: int = 24, seed: int = 0) -> Compared:
+    """Run a file both ways on the same integers."""
+    data, given = file.data(), frames_of(file, frames, seed)
+    graph = mase_hw.import_model(data)
+    names: dict[str, str] = graph.meta["imported"]
+    seen: dict[str, Any] = {}
+
+    class Watched(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            if n.name in names and n.op != "placeholder" and not n.name.endswith(PARTS):
+                seen[names[n.name]] = value
+            return value
+
+    values = {}
+    for index, codes in zip(file.graph.inputs, given, strict=True):
+        tensor = file.graph.tensors[index]
+        values[tensor.name] = torch.from_numpy(
+            (codes.astype(np.float64) - tensor.quantization.zeroPoint[0]) * _scale(tensor)
+        )
+    with torch.no_grad():
+        Watched(graph.model).run(*values.values())  # type: ignore[no-untyped-call]
+    wanted = {name: value[:, 0] for name, value in executed(data, given).items() if value.shape[1:2] == (1,)}
+    found = {}
+    for tensor in file.graph.tensors:
+        if tensor.name not in seen or tensor.buffer:
+            continue
+        codes = torch.round(seen[tensor.name].double() / _scale(tensor)).numpy() + tensor.quantization.zeroPoint[0]
+        found[tensor.name] = codes if codes.shape[1:] == tuple(tensor.shape[1:]) else codes.transpose(0, 2, 3, 1)
+    return Compared(graph, values, found, {name: wanted[name] for name in found})
+
+
+def _scale(tensor: Any) -> float:
+    return float(np.float32(tensor.quantization.scale[0]))

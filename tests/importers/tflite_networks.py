@@ -1,0 +1,89 @@
+"""Small networks of int8: odd sizes, strides, paddings, dilation, groups, scales for each channel, zero points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.importers.tflite_files import File
+
+
+def strides() -> File:
+    f = File(1)
+    x = f.input(1, 9, 8, 3, scale=0.03, zero=-7)
+    x = f.conv(x, 4, (3, 2), (2, 1), activation="relu6")
+    x = f.conv(x, 5, (2, 3), (1, 2), same=False)
+    f.output(f.dense(x, 5))
+    return f
+
+
+def depthwise() -> File:
+    f = File(2)
+    x = f.input(1, 7, 6, 3, scale=0.02, zero=11)
+    x = f.depthwise(x, 2, (3, 3), (2, 2), activation="relu")
+    x = f.conv(x, 5, (1, 1))
+    f.output(f.depthwise(x, 1, (2, 3), same=False, channels=False))
+    return f
+
+
+def dilated() -> File:
+    f = File(3)
+    x = f.input(1, 8, 9, 2, scale=0.05, zero=127)
+    x = f.conv(x, 3, (3, 3), dilation=(2, 1))
+    x = f.depthwise(x, 1, (2, 2), dilation=(1, 3))
+    f.output(f.conv(x, 4, (3, 3), same=False, dilation=(2, 3)))
+    return f
+
+
+def dense() -> File:
+    f = File(4)
+    x = f.input(1, 19, scale=0.004, zero=-128)
+    x = f.dense(x, 13, "relu")
+    x = f.dense(x, 7, channels=True, bias=False)
+    f.output(f.dense(x, 3, "relu6"))
+    return f
+
+
+def rows() -> File:
+    """A layer on every row of a matrix."""
+    f = File(5)
+    x = f.input(1, 4, 6, scale=0.04, zero=3)
+    x = f.dense(x, 5, keep=True)
+    f.output(f.dense(f.reshape(x, 1, 20), 3, channels=True))
+    return f
+
+
+def pools() -> File:
+    f = File(6)
+    x = f.input(1, 7, 10, 3, scale=0.03, zero=5)
+    x = f.pool(x, kernel=(3, 3), stride=(2, 2), same=True)
+    x = f.conv(x, 4)
+    x = f.pool(x, kernel=(2, 1), stride=(2, 2), same=True, activation="relu")
+    f.output(f.reshape(x, 1, 2, 3 * 4))
+    return f
+
+
+def scales() -> File:
+    """One number at other scales: functions that clamp, and QUANTIZE."""
+    f = File(7)
+    x = f.input(1, 5, 4, 3, scale=0.07, zero=-20)
+    a = f.function("RELU", x, 0.05, -128)
+    b = f.function("RELU6", x, 0.03, -100)
+    c = f.function("QUANTIZE", a, 0.21, 14)
+    d = f.function("RELU_N1_TO_1", x, 0.011, 7)
+    f.output(b, f.conv(c, 5), d)
+    return f
+
+
+def tensor_scales() -> File:
+    f = File(8)
+    x = f.input(1, 6, 5, 4, scale=0.02, zero=1)
+    x = f.conv(x, 6, channels=False, activation="relu_n1_to_1")
+    x = f.depthwise(x, 1, stride=(1, 2), channels=False, bias=False, activation="relu6")
+    f.output(f.conv(x, 3, (4, 4), (3, 3)))
+    return f
+
+
+NETWORKS: dict[str, Callable[[], File]] = {
+    make.__name__: make for make in (strides, depthwise, dilated, dense, rows, pools, scales, tensor_scales)
+}
+"""Networks by name."""
