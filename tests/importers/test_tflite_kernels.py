@@ -17,6 +17,12 @@ from tests.importers.tflite_files import File, executed, schema
 COUNT = 300
 """Channels, of which each has a bias at a border of its own."""
 
+SENSITIVE = {
+    "RELU": (0.0587102510035038, -74, 0.05413001775741577, -52),
+    "QUANTIZE": (0.09402862191200256, 124, 0.022975319996476173, -3),
+}
+"""Scale and zero point of data and result, for which ratios in float32 and in float64 give different numbers."""
+
 
 def at_borders(kind: str, channels: bool, seed: int) -> tuple[File, Any]:
     """A layer whose sums are within a few steps of where the rounded product changes, and its result's name."""
@@ -79,3 +85,17 @@ def test_ties_of_layers_with_exact_ratios() -> None:
     with torch.no_grad():
         found = mase_hw.import_model(f.data()).model(torch.zeros(1, 1)).numpy().reshape(-1)
     np.testing.assert_array_equal(found, want)
+
+
+def test_precision_of_the_ratio_of_a_relu() -> None:
+    """Scales whose ratio in float64 would give another number: the kernel of RELU divides in float32, QUANTIZE not."""
+    codes = np.arange(-128, 128, dtype=np.int8)
+    for name, (scale, zero, want, zero_out) in SENSITIVE.items():
+        f = File(0)
+        y = f.function(name, f.input(1, 256, scale=scale, zero=zero), want, zero_out)
+        f.output(y)
+        expected = executed(f.data(), codes[None])[f"t{y.index}"].reshape(-1)
+        with torch.no_grad():
+            values = mase_hw.import_model(f.data()).model(torch.from_numpy((codes - float(zero)) * np.float32(scale)))
+        found = np.rint(values.double().numpy().reshape(-1) / y.scale) + zero_out
+        np.testing.assert_array_equal(found, expected)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from mase_hw.formats import Rounding, ScaledFormat
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.kernels import ACTIVATIONS, clamped, twice
@@ -25,21 +27,23 @@ def _same_format(s: Step, x: Value) -> None:
 
 def quantize(s: Step) -> Value:
     """``QUANTIZE`` of integers to another scale; of floats it is the input of the hardware."""
-    return _requantised(s, format_of(s.out))
+    want = format_of(s.out)
+    return _requantised(s, want, s.data().fmt.scale / want.scale)
 
 
 def relu(number: int) -> Callable[[Step], Value]:
-    """A ReLU that is an operation of its own."""
+    """A ReLU that is an operation of its own; its kernel divides the scales in float32."""
 
     def rule(s: Step) -> Value:
-        return _requantised(s, clamped(format_of(s.out), *ACTIVATIONS[number]))
+        want = clamped(format_of(s.out), *ACTIVATIONS[number])
+        return _requantised(s, want, float(np.float32(s.data().fmt.scale) / np.float32(want.scale)))
 
     return rule
 
 
-def _requantised(s: Step, want: ScaledFormat) -> Value:
+def _requantised(s: Step, want: ScaledFormat, ratio: float) -> Value:
     x = s.data()
-    found, first = twice([x.fmt.scale / want.scale], 255)
+    found, first = twice([ratio], 255)
     return s.result(s.requantised(x.node, x.fmt, want, found, Rounding.HALF_AWAY, first), want, first=x.first)
 
 
