@@ -374,8 +374,10 @@ class OpDef:
 
 
 def for_golden(op: OpDef, a: Arithmetic) -> Arithmetic:
-    """The arithmetic with which a golden is called: an op that only selects sees the mantissas of scaled integers."""
-    if op.scaled is None or op.scaled.kind != "selection" or not any_scaled(a.formats):
+    """The arithmetic with which a golden is called: an op that only selects or adds sees mantissas alone."""
+    if op.scaled is None or op.scaled.kind not in ("selection", "total") or op.scaled.border:
+        return a
+    if not any_scaled(a.formats):
         return a
     return dataclasses.replace(a, formats={name: fmt.mantissas for name, fmt in a.formats.items()})
 

@@ -21,21 +21,26 @@ class ScaledUse:
     Args:
         kind: ``sums``: exact sums of products, at the scale of the products, which are then requantised.
             ``selection``: some of the numbers that it takes, at one scale; the golden is called with the formats of the
-            mantissas. ``sum``: an exact sum or difference of two, at a common scale, and ``product``: an exact product,
-            which are then requantised. ``clamp``: what it takes between two ends, so that it becomes a requantisation.
-            ``requantisation``: that.
-        wrong: What is wrong with formats of which one is scaled integers, in words that follow "takes"; empty if they
-            are right.
+            mantissas. ``sum``: an exact sum or difference of two, at a common scale, ``product``: an exact product, and
+            ``total``: exact sums of numbers of one scale; all of them are then requantised. ``clamp``: what it takes
+            between two ends, so that it becomes a requantisation. ``requantisation``: that.
+        wrong: What is wrong with formats of which one is scaled integers, given the attributes, in words that follow
+            "takes"; empty if they are right.
         sums: Of ``sums``: the narrowest format of every sum, from formats and shapes.
         ends: Of ``clamp``: the smallest and the largest value, from the attributes.
+        count: Of ``total``: numbers in a sum, from the shape of the data and the attributes.
+        border: Of ``selection``: it puts what stands for 0 around them, and its golden is called with the formats as
+            they are.
         at_zero: Whether the zero point of the data must be 0 in hardware, from the attributes: the op has zeros of its
             own.
     """
 
-    kind: Literal["sums", "selection", "sum", "product", "clamp", "requantisation"]
-    wrong: Callable[[Formats], str]
+    kind: Literal["sums", "selection", "sum", "product", "total", "clamp", "requantisation"]
+    wrong: Callable[[Formats, Mapping[str, Any]], str]
     sums: Callable[[Formats, Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     ends: Callable[[Mapping[str, Any]], Ends] | None = None
+    count: Callable[[tuple[int, ...], Mapping[str, Any]], int] | None = None
+    border: bool = False
     at_zero: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
 
@@ -44,7 +49,14 @@ def any_scaled(formats: Formats) -> bool:
     return any(isinstance(fmt, ScaledFormat) for fmt in formats.values())
 
 
-def refuse_scaled(node: str, op: str, use: ScaledUse | None, formats: Formats, overflow: Overflow) -> None:
+def refuse_scaled(
+    node: str,
+    op: str,
+    use: ScaledUse | None,
+    formats: Formats,
+    overflow: Overflow,
+    attributes: Mapping[str, Any] | None = None,
+) -> None:
     """Refuse formats of scaled integers that an op does not take.
 
     Raises:
@@ -52,7 +64,7 @@ def refuse_scaled(node: str, op: str, use: ScaledUse | None, formats: Formats, o
     """
     if not any_scaled(formats):
         return
-    wrong = "fixed point only" if use is None else use.wrong(formats)
+    wrong = "fixed point only" if use is None else use.wrong(formats, attributes or {})
     if not wrong and overflow is not Overflow.SATURATE:
         wrong = "scaled integers that saturate only"
     if wrong:

@@ -68,7 +68,7 @@ class Quantized(nn.Module):
         for name in (*self.parameter_names, "data_out_0"):
             if name not in arithmetic.formats:
                 raise GraphError(f"no format for {name}", node=op.name, field=name)
-        refuse_scaled(op.name, op.name, op.scaled, arithmetic.formats, arithmetic.overflow)
+        refuse_scaled(op.name, op.name, op.scaled, arithmetic.formats, arithmetic.overflow, arithmetic.attributes)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""

@@ -8,9 +8,10 @@ from typing import Any
 from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, steps_of, sum_format
 from mase_hw.formats.taken import Ends
 from mase_hw.numerics import magnitude
+from mase_hw.ops._conv import padded
 
 
-def exact_sums(formats: Mapping[str, FixedFormat]) -> str:
+def exact_sums(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
     """Of an op of exact sums of products: every tensor in one family, and the result at the scale of the products.
 
     The zero point of the data is taken off by the bias (:class:`mase_hw.nn.Quantized`); weights have none.
@@ -39,7 +40,7 @@ def same_step(a: FixedFormat, b: FixedFormat) -> bool:
     )
 
 
-def one_scale(formats: Mapping[str, FixedFormat]) -> str:
+def one_scale(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
     """Of an op that chooses among numbers of its inputs, or moves them: one scale and one zero point in all tensors."""
     first, *others = formats.values()
     if isinstance(first, ScaledFormat) and first.per_channel:
@@ -70,12 +71,34 @@ def exact_sum(formats: Mapping[str, FixedFormat], count: int, axis: int) -> Fixe
     return sum_format(bound.bit_length() + 1, frac, fx, fw, axis)
 
 
-def at_zero(formats: Mapping[str, FixedFormat]) -> str:
-    """Of such an op that has zeros of its own."""
-    return one_scale(formats) or ("a zero point of 0" if next(iter(formats.values())).zero_point else "")
+def averages(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    """Of an average: the scale of its data; with a divisor of 1, the sums of :func:`total`."""
+    if attributes.get("divisor_override") == 1:
+        return total(formats, attributes)
+    wrong = one_scale(formats, attributes)
+    if wrong or not (formats["data_in_0"].zero_point and zeros_count(attributes)):
+        return wrong
+    return "a zero point of 0 where a border is averaged as well, or the divisor is not the number of elements"
 
 
-def _operands(formats: Mapping[str, FixedFormat]) -> str:
+def zeros_count(attributes: Mapping[str, Any]) -> bool:
+    """Whether an average is one of zeros besides, or with another divisor than the number of its elements."""
+    bordered = padded(attributes) and bool(attributes.get("count_include_pad", True))
+    return bordered or bool(attributes.get("divisor_override"))
+
+
+def total(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    """Of a sum of numbers of one scale: of any scale, with the zero points of all of them in that of the result."""
+    x, out = formats["data_in_0"], formats["data_out_0"]
+    if not (isinstance(x, ScaledFormat) and isinstance(out, ScaledFormat)) or x.per_channel or out.per_channel:
+        return "scaled integers with one scale for each tensor"
+    zero, each = out.zero_point, x.zero_point
+    if (zero != 0) != (each != 0) or (each and (zero % each or zero // each < 1)):
+        return "a result whose zero point is that of its data, times the numbers that are added"
+    return ""
+
+
+def _operands(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
     """Of an op of two operands: both scaled integers, and an exact result, which has no zero point."""
     if not all(isinstance(fmt, ScaledFormat) for fmt in formats.values()):
         return "scaled integers in all its tensors, or in none"
@@ -90,9 +113,9 @@ def _operands(formats: Mapping[str, FixedFormat]) -> str:
     return ""
 
 
-def _product(formats: Mapping[str, FixedFormat]) -> str:
+def _product(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
     """Of a product besides: the result at the product of the scales."""
-    wrong = _operands(formats)
+    wrong = _operands(formats, attributes)
     if wrong:
         return wrong
     x, y = (steps_of(fmt)[0] for name, fmt in formats.items() if name != "data_out_0")
@@ -103,9 +126,10 @@ def _product(formats: Mapping[str, FixedFormat]) -> str:
 SUM = ScaledUse("sum", _operands)
 PRODUCT = ScaledUse("product", _product)
 SELECTION = ScaledUse("selection", one_scale)
-ZEROS = ScaledUse("selection", at_zero, at_zero=lambda _: True)
+AVERAGE = ScaledUse("selection", averages, at_zero=zeros_count)
+BORDER = ScaledUse("selection", one_scale, border=True)
 
 
 def clamp(ends: Callable[[Mapping[str, Any]], Ends]) -> ScaledUse:
     """Of an op that clamps: it becomes a requantisation."""
-    return ScaledUse("clamp", lambda _: "scaled integers as a requantisation only", ends=ends)
+    return ScaledUse("clamp", lambda *_: "scaled integers as a requantisation only", ends=ends)

@@ -24,7 +24,7 @@ from mase_hw.ops import _pooling as pooling
 from mase_hw.ops._division import divide_cast, surrogate
 from mase_hw.ops._images import image, image_params, image_ports, tiles_of
 from mase_hw.ops._pooling import Windows
-from mase_hw.ops._scaled import ZEROS
+from mase_hw.ops._scaled import AVERAGE
 from mase_hw.ops._tensors import format_of, lanes_within
 from mase_hw.steps import Steps
 
@@ -303,7 +303,7 @@ def _op(
         mase_type=targets.pop("kind", "module_related_func"),
         attributes=tuple(attributes.split()),
         golden=function,
-        scaled=ZEROS,
+        scaled=AVERAGE,
         check=check,
         hardware=Hardware(
             module="fixed_avg_pool2d",

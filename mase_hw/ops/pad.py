@@ -1,4 +1,4 @@
-"""Zeros around an image: the pixels are cast, the zeros are zero in every format."""
+"""Zeros around an image: the pixels are cast, the zeros are zero in every format: the zero point of scaled integers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
-from mase_hw.ops._scaled import ZEROS
+from mase_hw.ops._scaled import BORDER
 from mase_hw.ops._tensors import CAST_SLICE, format_of, lanes_within
 from mase_hw.steps import Steps
 
@@ -53,6 +53,7 @@ class PadParams:
     DATA_OUT_0_PARALLELISM_DIM_3: int
     ROUNDING: int
     OVERFLOW: int
+    DATA_IN_0_ZERO_POINT: int
 
 
 def _amounts(node: str, attributes: Mapping[str, Any], rank: int) -> list[int]:
@@ -81,9 +82,9 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0 (N, C, H, W)`` or ``(N, C, L)`` -> ``data_out_0`` with zeros around it."""
     x = t["data_in_0"]
     amounts = _amounts("pad", a.attributes, x.ndim)
-    frac = a.formats["data_in_0"].frac_width
-    pixels = cast(x, frac, a.formats["data_out_0"], a.rounding, a.overflow)
-    return {"data_out_0": functional.pad(pixels, amounts[: 2 * (x.ndim - 2)])}
+    source, target = a.formats["data_in_0"], a.formats["data_out_0"].mantissas
+    pixels = cast(x, source.frac_width, target, a.rounding, a.overflow)
+    return {"data_out_0": functional.pad(pixels, amounts[: 2 * (x.ndim - 2)], value=float(source.zero_point))}
 
 
 def _build(r: Request) -> PadParams:
@@ -101,6 +102,7 @@ def _build(r: Request) -> PadParams:
         **image_params("DATA_OUT_0", (n, c, h + top + bottom, w + left + right), formats["data_out_0"], lanes),
         ROUNDING=int(r.arithmetic.rounding),
         OVERFLOW=int(r.arithmetic.overflow),
+        DATA_IN_0_ZERO_POINT=formats["data_in_0"].zero_point,
     )
 
 
@@ -138,6 +140,7 @@ def _cases() -> list[Case]:
     s8, u4 = FixedFormat(8, 4), FixedFormat(4, 1, False)
     return [
         _case("around", (1, 3, 3, 4), 2, (1, 1, 1, 1), (s8, s8)),
+        _case("zero_point", (1, 3, 2, 2), 2, (0, 1, 2, 1), (ScaledFormat.make(8, 1.0, -77), FixedFormat(8, 0))),
         _case("uneven", (2, 2, 2, 3), 1, (2, 0, 0, 3), (s8, u4), (Rounding.HALF_UP, Overflow.WRAP)),
     ]
 
@@ -164,7 +167,7 @@ OPS = (
         functions=(functional.pad,),
         attributes=("padding", "value"),
         golden=golden,
-        scaled=ZEROS,
+        scaled=BORDER,
         default_out=lambda formats: formats["data_in_0"],
         check=_check,
         hardware=Hardware(

@@ -144,7 +144,7 @@ def requantization_by(
     return Arithmetic(formats, rounding, attributes=attributes), parameters
 
 
-def _scaled(formats: Mapping[str, FixedFormat]) -> str:
+def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
     out = formats["data_out_0"]
     return "one scale for its result" if isinstance(out, ScaledFormat) and out.per_channel else ""
 

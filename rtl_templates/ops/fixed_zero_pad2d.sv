@@ -3,7 +3,8 @@
 // fixed_zero_pad2d: zeros around an image, then one cast.
 //
 // The image streams channels-last (dimension 0 is channels, 1 columns, 2 rows,
-// 3 images). PADDING_LEFT and so on are columns and rows of zeros. Zeros before
+// 3 images). PADDING_LEFT and so on are columns and rows of zeros, or of what stands
+// for 0 among scaled integers, DATA_IN_0_ZERO_POINT. Zeros before
 // a pixel are sent once that pixel has arrived, so an idle module offers
 // nothing; those behind the last pixel need not wait. Pad lanes stay zero.
 //
@@ -39,6 +40,7 @@ module fixed_zero_pad2d #(
     parameter int DATA_OUT_0_PARALLELISM_DIM_3 = 1,
     parameter int ROUNDING = 0,
     parameter int OVERFLOW = 0,
+    parameter int DATA_IN_0_ZERO_POINT = 0,
 
     localparam int Lanes = DATA_IN_0_PARALLELISM_DIM_0
 ) (
@@ -163,8 +165,16 @@ module fixed_zero_pad2d #(
     end
   end
 
-  // Zeros are cast as well: they stay zeros.
-  assign value = is_pixel ? pixel : '0;
+  // The border is cast as well: zeros stay zeros.
+  localparam int LastLanes = DATA_IN_0_TENSOR_SIZE_DIM_0 - (Tiles - 1) * Lanes;
+  localparam logic [DATA_IN_0_PRECISION_0-1:0] Border = DATA_IN_0_PRECISION_0'(DATA_IN_0_ZERO_POINT);
+  for (genvar i = 0; i < Lanes; i++) begin : g_lane
+    if (i < LastLanes || DATA_IN_0_ZERO_POINT == 0) begin : g_used
+      assign value[i] = is_pixel ? pixel[i] : Border;
+    end else begin : g_pad
+      assign value[i] = is_pixel ? pixel[i] : (tile_last ? '0 : Border);
+    end
+  end
 
   fixed_cast_slice #(
       .LANES     (Lanes),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import mase_hw
 from mase_hw.formats import ScaledFormat
@@ -147,7 +148,8 @@ def test_hardware_model_and_integers_are_equal(keys: dict[str, Any], images: Ten
 
 
 class Residual(nn.Module):
-    """A sum that a ReLU reads and one that the output reads, a stored factor and offset, a product, a maximum."""
+    """A sum that a ReLU reads, a stored factor and offset, a product, a maximum, a difference, a border, averages with
+    and without one, sums, means; parts of different scales one after the other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,18 +158,31 @@ class Residual(nn.Module):
         self.register_buffer("factor", torch.tensor([0.3, -1.2, 0.7])[:, None, None])
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(N, 3, 4, 3)`` -> the same."""
+        """``(N, 3, 4, 3)`` -> ``(N, 18)``."""
         y = torch.relu(self.first(x) + x)
         z = y * self.factor - 0.37
-        return torch.maximum(y * z, x) - y
+        z = functional.pad(torch.maximum(y * z, x) - y, (1, 0, 0, 1))
+        edges, inside = functional.avg_pool2d(z, 2, 1, 1), functional.avg_pool2d(z, 2, 1, 1, count_include_pad=False)
+        z = torch.cat((edges, inside), 1)
+        return torch.cat((z.sum((2, 3)), z.mean((2, 3)), z.amax((2, 3))), 1)
 
 
-def test_residuals(tmp_path: Path) -> None:
-    """Operands of different scales, with zero points, in hardware; near the float model."""
+class Sum(nn.Module):
+    """A sum of two scales that a ReLU reads."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, 3, 4, 3)`` -> the same."""
+        return torch.relu(x + torch.clamp(x, -0.3, 0.5))
+
+
+@pytest.mark.parametrize("net", [Sum(), pytest.param(Residual(), marks=pytest.mark.slow)], ids=["sum", "residual"])
+def test_operands_of_several_scales(net: nn.Module, tmp_path: Path) -> None:
+    """With zero points, in hardware; near the float model."""
     x = torch.randn(40, 3, 4, 3, generator=torch.Generator().manual_seed(3))
     config = configuration(data_affine=True)
-    config["hardware"] = {"parallelism": {"first": {"data_in_0": 2, "data_out_0": 2}}}
-    net = Residual().eval()
+    lanes = {"first": {"data_in_0": 2, "data_out_0": 2}}
+    config["hardware"] = {"parallelism": lanes} if isinstance(net, Residual) else {}
+    net = net.eval()
     design = mase_hw.compile(net, x[:1], config, out=tmp_path / "design", calibration=[x])
     given = torch.cat([x[:5], 3 * x[:2]])
     for stalls in (0.0, 0.4):

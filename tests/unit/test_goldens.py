@@ -108,7 +108,9 @@ def range_of(a: Arithmetic, t: Inputs) -> Values:
 
 def pad(a: Arithmetic, t: Inputs) -> Values:
     left, right, top, bottom = a.attributes["pad"]
-    return np.pad(cast(t["data_in_0"], a), ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=0)
+    zero = a.formats["data_in_0"].zero_point  # numbers of one scale are moved as they are
+    codes = cast(t["data_in_0"] + zero, a)
+    return np.pad(codes, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=zero)
 
 
 def enlarged(a: Arithmetic, t: Inputs) -> Values:

@@ -15,7 +15,14 @@ from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
-from mase_hw.passes.transforms.integers.combine import Requantised, RoundedSum, common_scale, product_of, sum_of
+from mase_hw.passes.transforms.integers.combine import (
+    Requantised,
+    RoundedSum,
+    common_scale,
+    product_of,
+    sum_of,
+    total_of,
+)
 from tests.unit.test_requantize import tflite_multiplier, two_roundings
 
 WANT = ScaledFormat.make(8, 0.0831, -11)
@@ -157,3 +164,59 @@ def test_gradients_pass() -> None:
     made(a, b).sum().backward()
     for each in (a, b):
         assert each.grad is not None and torch.allclose(each.grad, torch.ones(2), atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "attributes"), [
+    ("sum", {"dim": (2, 3), "keepdim": True}),
+    ("avg_pool2d", {"kernel_size": (3, 5), "divisor_override": 1}),
+])  # fmt: skip
+def test_a_mean_is_rounded_once(name: str, attributes: dict[str, object]) -> None:
+    """Exact sums, whose zero points add up, and one requantisation, to another scale."""
+    x = ScaledFormat.make(8, 0.0593, -77)
+    a = Arithmetic({"data_in_0": x, "data_out_0": total_of(x, 15, mean=True)}, attributes=attributes)
+    made = Requantised(op(name, a), WANT)
+    images = [[drawn(x, 15, 3 * n + c) for c in range(3)] for n in range(40)]
+    values = dequantize(torch.tensor(images, dtype=torch.float64), x).reshape(40, 3, 3, 5)
+    got = quantize(made(values), WANT).flatten().tolist()
+    exact = [Fraction(x.scale) * (sum(codes) + 15 * 77) / 15 for image in images for codes in image]
+    assert got == [rounded(v, WANT) for v in exact]
+
+
+@pytest.mark.parametrize("border", [0, 1])
+def test_an_average_as_of_tensorflow_lite(border: int) -> None:
+    """Of codes, half away from zero, without the border: ``reference_integer_ops/pooling.h``."""
+    x = ScaledFormat.make(8, 0.0593, -77)
+    attributes = {"kernel_size": 2, "stride": 1, "padding": border, "count_include_pad": False}
+    a = Arithmetic({"data_in_0": x, "data_out_0": x}, Rounding.HALF_AWAY, attributes=attributes)
+    rows = [drawn(x, 6, n) for n in range(5)]
+    image = dequantize(torch.tensor(rows, dtype=torch.float64), x)[None, None]
+    got = quantize(op("avg_pool2d", a)(image), x)[0, 0].tolist()
+    for i, row in enumerate(got):
+        for j, code in enumerate(row):
+            y, z = i - border, j - border
+            some = [rows[r][c] for r in (y, y + 1) for c in (z, z + 1) if 0 <= r < 5 and 0 <= c < 6]
+            total, count = sum(some), len(some)
+            away = (total + count // 2) // count if total > 0 else -((-total + count // 2) // count)
+            assert code == away
+
+
+def test_a_border_holds_the_zero_point() -> None:
+    x = ScaledFormat.make(8, 0.0593, -77)
+    a = Arithmetic({"data_in_0": x, "data_out_0": x}, attributes={"pad": (1, 0, 0, 2)})
+    image = torch.tensor([[1.0, -1.0]])[None, None]
+    values = op("pad", a)(image)[0, 0]
+    assert values[:, 0].tolist() == [0.0] * 3 and values[1:].abs().max() == 0 and abs(values[0, 1] - 1) < 0.03
+
+
+def test_averages_of_zeros_besides_are_refused() -> None:
+    x, names = ScaledFormat.make(8, 0.5, 3), ("data_in_0", "data_out_0")
+    for attributes, out, says in (
+        ({"padding": 1}, x, "a zero point of 0"),
+        ({"divisor_override": 3}, x, "a zero point of 0"),
+        ({"divisor_override": 1}, x.centred, "times the numbers that are added"),
+        ({}, total_of(x, 4), "one scale and one zero point"),
+    ):
+        with pytest.raises(UnsupportedError, match=says):
+            op("avg_pool2d", Arithmetic(dict(zip(names, (x, out), strict=True)), attributes=attributes))
+    with pytest.raises(UnsupportedError, match="scaled integers with one scale"):
+        op("sum", Arithmetic({"data_in_0": x, "data_out_0": FixedFormat(12, 0)}, attributes={"dim": 1}))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.opdef import Arithmetic, Case, Request
+from mase_hw.ops._scaled import SELECTION, total
 from mase_hw.ops.reductions import _reduce
-from mase_hw.ops.reductions._reduce import ARGMAX, ARGMIN, MAX, MEAN, MIN, RUNNING, SUM, reduction
+from mase_hw.ops.reductions._reduce import ARGMAX, ARGMIN, MAX, MEAN, MIN, RUNNING, SUM, dims_of, reduction
 
 S8, U6, S2, S16 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(2, 0), FixedFormat(16, 9)
 PLACE = FixedFormat(3, 0, signed=False)
@@ -97,11 +99,17 @@ def _as_input(formats: Any) -> FixedFormat:
     return formats["data_in_0"]  # type: ignore[no-any-return]
 
 
+def _count(shape: tuple[int, ...], attributes: Mapping[str, Any]) -> int:
+    """Numbers in a sum."""
+    return math.prod(shape[d] for d in dims_of(attributes, len(shape)))
+
+
+_TOTAL = ScaledUse("total", total, count=_count)
 OPS = (
-    reduction("sum", SUM, _sums, torch.sum, "sum", attributes="dim keepdim dtype"),
-    reduction("mean_over", MEAN, _means, mean_over),
-    reduction("amax", MAX, _maxima, torch.amax, "amax", default_out=_as_input),
-    reduction("amin", MIN, _minima, torch.amin, "amin", default_out=_as_input),
+    reduction("sum", SUM, _sums, torch.sum, "sum", attributes="dim keepdim dtype", scaled=_TOTAL),
+    reduction("mean_over", MEAN, _means, mean_over, scaled=SELECTION),
+    reduction("amax", MAX, _maxima, torch.amax, "amax", default_out=_as_input, scaled=SELECTION),
+    reduction("amin", MIN, _minima, torch.amin, "amin", default_out=_as_input, scaled=SELECTION),
     reduction("argmax", ARGMAX, _places_most, torch.argmax, "argmax", exact_out=_reduce.place_format),
     reduction("argmin", ARGMIN, _places_least, torch.argmin, "argmin", exact_out=_reduce.place_format),
     reduction("cumsum", RUNNING, _running, torch.cumsum, "cumsum", "cumsum_", attributes="dim dtype"),

@@ -106,6 +106,20 @@ def product_of(x: ScaledFormat, y: ScaledFormat, *, constant: bool = False) -> A
     return Arithmetic({"data_in_0": x, CONSTANT if constant else "data_in_1": y, "data_out_0": exact})
 
 
+def total_of(x: ScaledFormat, count: int, *, mean: bool = False) -> ScaledFormat:
+    """The format of exact sums of numbers of one scale: their zero points add up as well.
+
+    Args:
+        x: Format of the numbers.
+        count: How many are added.
+        mean: They are averaged: the scale is that many times smaller. So ``sum``, and ``avg_pool2d`` with the attribute
+            ``divisor_override`` of 1, are means that the requantisation behind them rounds once.
+    """
+    low, high = count * x.min_mantissa, count * x.max_mantissa
+    width = max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0) + x.signed
+    return ScaledFormat.make(width, steps_of(x)[0] / (count if mean else 1), count * x.zero_point, signed=x.signed)
+
+
 class Requantised(nn.Module):
     """An exact op and the requantisation of its result; tracing finds both.
 

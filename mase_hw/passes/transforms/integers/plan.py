@@ -22,7 +22,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.numerics import quantize
 from mase_hw.ops.requantize import requantization
 from mase_hw.passes.analysis.calibrate import CALIBRATED
-from mase_hw.passes.transforms.integers.combine import product_of, sum_of
+from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
 from mase_hw.passes.transforms.integers.formats import from_statistics, of_bias, of_range, of_weights
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -108,6 +108,8 @@ def plan_scaled(
         return planner.clamp(operands.inputs[0], attributes)
     if op.scaled.kind == "selection":
         return planner.selection(op, operands.inputs, attributes)
+    if op.scaled.kind == "total":
+        return planner.total(op, operands.inputs[0], attributes)
     if op.scaled.kind in ("sum", "product"):
         return planner.combination(op, operands, attributes)
     return planner.sums(op, operands.inputs[0], attributes)
@@ -246,6 +248,19 @@ class _Planner:
         exact = self.decided("data_out_0", made.formats["data_out_0"], "exact, at a common scale")
         arithmetic = self._arithmetic(dict(made.formats), {**attributes, **made.attributes})
         return ScaledPlan(op, arithmetic, parameters, self.decisions, result or exact)
+
+    def total(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+        """Exact sums of numbers of one scale, and the format of what follows them."""
+        assert self.use.count is not None  # the op adds
+        data = self.taken("data_in_0", source)
+        assert isinstance(data, ScaledFormat)  # as it is taken
+        count = self.use.count(tuple(self.around.graph.tensor(self.node, "data_in_0").shape), attributes)
+        kept = _reader_clamps(self.around, self.node)
+        exact = total_of(data, count)
+        result = exact if kept else self.observed("data_out_0", self._out_width())
+        self.decided("data_out_0", exact, "exact, at the scale of its data")
+        arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": exact}, attributes)
+        return ScaledPlan(op, arithmetic, {}, self.decisions, result)
 
     def _stored(self, name: str, operands: Operands) -> ScaledFormat:
         """The format of a stored operand, from its values; one number is 1 or -1 at a scale of its own."""
