@@ -167,7 +167,8 @@ module fixed_zero_pad2d #(
 
   // The border is cast as well: zeros stay zeros.
   localparam int LastLanes = DATA_IN_0_TENSOR_SIZE_DIM_0 - (Tiles - 1) * Lanes;
-  localparam logic [DATA_IN_0_PRECISION_0-1:0] Border = DATA_IN_0_PRECISION_0'(DATA_IN_0_ZERO_POINT);
+  localparam int InW = DATA_IN_0_PRECISION_0;
+  localparam logic [InW-1:0] Border = InW'(DATA_IN_0_ZERO_POINT);
   for (genvar i = 0; i < Lanes; i++) begin : g_lane
     if (i < LastLanes || DATA_IN_0_ZERO_POINT == 0) begin : g_used
       assign value[i] = is_pixel ? pixel[i] : Border;
