@@ -23,7 +23,13 @@ def test_every_integer_of_the_reference_kernels(name: str) -> None:
     assert all(len(np.unique(value)) > 5 for value in result.wanted.values())
 
 
-@pytest.mark.parametrize("name", ["strides", "depthwise", pytest.param("dilated", marks=pytest.mark.slow), "scales"])
+SLOW = ["depthwise", "dilated", "scales", "products", "side_by_side"]
+"""Networks whose hardware takes longer than what it adds to that of the others is worth in every run."""
+
+
+@pytest.mark.parametrize(
+    "name", ["strides", "depthwise", "residual", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)]
+)
 def test_in_hardware(name: str, tmp_path: Path) -> None:
     result = compared(NETWORKS[name](), 6)
     assert not any(result.differences().values())

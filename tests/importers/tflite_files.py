@@ -208,6 +208,16 @@ class File:
         self.operation(name, [x.index], [y.index], options, 1)
         return y
 
+    def concatenation(self, axis: int, *values: Value) -> Value:
+        """``CONCATENATION`` of tensors of one scale."""
+        options = schema.ConcatenationOptionsT()
+        options.axis = axis
+        shape = list(values[0].shape)
+        shape[axis] = sum(value.shape[axis] for value in values)
+        y = self.result(shape, values[0].scale, values[0].zero)
+        self.operation("CONCATENATION", [v.index for v in values], [y.index], options, 2)
+        return y
+
     def stored(self, data: Any, scale: float, zero: int = 0) -> Value:
         """A stored tensor of int8."""
         data = np.asarray(data)

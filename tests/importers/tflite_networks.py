@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tests.importers.tflite_files import File
 
 
@@ -83,7 +85,52 @@ def tensor_scales() -> File:
     return f
 
 
+def residual() -> File:
+    f = File(9)
+    x = f.input(1, 6, 5, 3, scale=0.03, zero=-9)
+    a = f.conv(x, 4, activation="relu")
+    b = f.conv(f.conv(a, 4, activation="relu"), 4)
+    y = f.binary("ADD", a, b, 1.4, activation="relu")
+    z = f.binary("SUB", y, f.conv(x, 4, (1, 1)), 1.1)
+    f.output(f.binary("ADD", z, z, 2.3))
+    return f
+
+
+def products() -> File:
+    """Operands that are stored, broadcast, and come first; a gate."""
+    f = File(10)
+    x = f.input(1, 3, 4, 5, scale=0.02, zero=30)
+    a = f.binary("MUL", x, f.stored(np.arange(-2, 3) * 40, 0.013, 5), 0.021)
+    b = f.binary("SUB", f.stored(np.arange(-10, 10).reshape(4, 5) * 9, 0.011, -30), a, 0.03)
+    c = f.binary("MUL", f.conv(x, 5, zero=12), b, 0.5, activation="relu6")
+    f.output(f.binary("ADD", c, f.stored([[100]], 0.2), 0.7), b)
+    return f
+
+
+def side_by_side() -> File:
+    f = File(11)
+    x = f.input(1, 5, 4, 3, scale=0.03, zero=-2)
+    parts = [f.pool(x, kernel=(3, 3), stride=(1, 1), same=True), x, f.function("QUANTIZE", f.conv(x, 2), 0.03, -2)]
+    a = f.concatenation(3, *parts, f.pool(parts[2], kernel=(1, 1), stride=(1, 1)), x)
+    b = f.concatenation(1, a, a)
+    f.output(f.conv(f.concatenation(2, b, b), 3))
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
-    make.__name__: make for make in (strides, depthwise, dilated, dense, rows, pools, scales, tensor_scales)
+    make.__name__: make
+    for make in (
+        strides,
+        depthwise,
+        dilated,
+        dense,
+        rows,
+        pools,
+        scales,
+        tensor_scales,
+        residual,
+        products,
+        side_by_side,
+    )
 }
 """Networks by name."""

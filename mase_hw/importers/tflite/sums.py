@@ -1,0 +1,130 @@
+"""Operations of two tensors, and tensors side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from mase_hw.catalogue import Arithmetic
+from mase_hw.formats import Rounding, ScaledFormat
+from mase_hw.importers.graph import Refused
+from mase_hw.importers.tflite.kernels import twice
+from mase_hw.importers.tflite.step import TO_FIRST, Step, Value, format_of
+from mase_hw.nn import Quantized
+from mase_hw.numerics import dequantize, magnitude
+from mase_hw.ops._binary import CONSTANT
+from mase_hw.ops.concat import MOST
+from mase_hw.passes.transforms.integers.combine import RoundedSum, product_of
+
+
+def added(*, subtract: bool) -> Callable[[Step], Value]:
+    """``ADD`` and ``SUB``: both operands, shifted to the left, and their sum are rounded twice each."""
+
+    def rule(s: Step) -> Value:
+        x, y, constant, reversed_ = _operands(s)
+        first, nodes = _alike(s, [x] if constant is not None else [x, s.data(1)])
+        want = s.out_format()
+        codes = None if constant is None else _broadcast(constant, first)
+        made = RoundedSum(x.fmt, y, want, subtract=subtract, constant=codes, reversed=reversed_)
+        shape = s.writer.shape(nodes[0])
+        operands = [s.put(made.first, nodes[:1], shape, "first")]
+        if made.second is not None:
+            assert isinstance(made.second, Quantized)  # a requantisation, as the first
+            operands.append(s.put(made.second, nodes[1:], shape, "second"))
+        total = s.put(made.sum, operands, shape, "sums")
+        return s.result(s.put(made.last, [total], shape), want, first=first)
+
+    return rule
+
+
+def multiplied(s: Step) -> Value:
+    """``MUL``: the exact product is rounded twice; the kernel computes the ratio of the scales in float32."""
+    x, y, constant, _ = _operands(s)
+    first, nodes = _alike(s, [x] if constant is not None else [x, s.data(1)])
+    want = s.out_format()
+    arithmetic = product_of(x.fmt, y, constant=constant is not None)
+    parameters = {} if constant is None else {CONSTANT: dequantize(_broadcast(constant, first).double(), y)}
+    made = s.put(Quantized(s.catalogue["mul"], arithmetic, parameters), nodes, s.writer.shape(nodes[0]), "product")
+    have = arithmetic.formats["data_out_0"]
+    assert isinstance(have, ScaledFormat)  # as the operands are
+    ratio = float(np.float32(np.float32(x.fmt.scale) * np.float32(y.scale)) / np.float32(want.scale))
+    found, first_bits = twice([ratio], magnitude(x.fmt.centred) * magnitude(y.centred))
+    return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, first_bits), want, first=first)
+
+
+def _operands(s: Step) -> tuple[Value, ScaledFormat, Tensor | None, bool]:
+    """Data, the format of the second operand, its integers if it is stored, and whether it comes first."""
+    stored = [i for i in range(2) if s.info(i).stored is not None]
+    if len(stored) == 2:
+        raise Refused("both operands are stored", "convert the model with constants folded")
+    if not stored:
+        x, y = s.data(0), s.data(1)
+        if x.shape != y.shape:
+            raise Refused(
+                f"operands of the shapes {list(x.shape)} and {list(y.shape)}",
+                "repeat the smaller one in the model, so that both have one shape",
+            )
+        return x, y.fmt, None, False
+    (index,) = stored
+    return s.data(1 - index), format_of(s.info(index)), s.known(index, "an operand", "int8"), index == 0
+
+
+def _alike(s: Step, values: list[Value]) -> tuple[bool, list[fx.Node]]:
+    """Nodes of several values with the channels of images in one place: first if one has them there."""
+    first = any(value.first for value in values)
+    return first, [s.channels_first(value) if first else s.as_in_file(value) for value in values]
+
+
+def _broadcast(constant: Tensor, first: bool) -> Tensor:
+    """A stored operand in the order of the data."""
+    if not first:
+        return constant
+    whole = constant.reshape((1,) * (4 - constant.dim()) + tuple(constant.shape))
+    return torch.permute(whole, TO_FIRST)
+
+
+def concatenation(s: Step) -> Value:
+    """``CONCATENATION``: integers side by side, at one scale."""
+    values = [s.data(i) for i in range(len(s.op.inputs))]
+    want, (x, *_) = s.out_format(), values
+    for value in values:
+        if (value.fmt.scale, value.fmt.zero_point) != (want.scale, want.zero_point):
+            raise Refused("tensors side by side that have several scales or zero points")
+    if s.out_format(activation=False).limits != want.limits:
+        raise Refused("a fused activation, which its kernel does not have")
+    dims = len(x.shape)
+    axis = s.op.option("Axis")
+    if not -dims <= axis < dims or any(len(v.shape) != dims for v in values) or axis % dims == 0:
+        raise Refused(f"the axis {axis} of tensors of {dims} dimensions, the first of which is the batch")
+    first, nodes = _alike(s, values)
+    where = TO_FIRST.index(axis % dims) if first else axis % dims
+    fmt = format_of(s.out)
+    part = 0
+    while len(nodes) > 1:
+        few, rest = nodes[:MOST], nodes[MOST:]
+        nodes = [_side_by_side(s, few, where, fmt, f"part_{part}" if rest else ""), *rest]
+        part += 1
+    return s.result(nodes[0], fmt, first=first)
+
+
+def _side_by_side(s: Step, nodes: list[fx.Node], where: int, fmt: ScaledFormat, part: str) -> fx.Node:
+    """As many tensors as the module of hardware has ports for."""
+    shapes = [s.writer.shape(node) for node in nodes]
+    shape = list(shapes[0])
+    shape[where] = sum(each[where] for each in shapes)
+    if any(n != m for each in shapes for i, (n, m) in enumerate(zip(each, shape, strict=True)) if i != where):
+        raise Refused(f"tensors of the shapes {[list(each) for each in shapes]} side by side")
+    formats = {f"data_in_{i}": fmt for i in range(len(nodes))} | {"data_out_0": fmt}
+    return s.put(Quantized(s.catalogue["cat"], Arithmetic(formats, attributes={"dim": where})), nodes, shape, part)
+
+
+RULES = {
+    "ADD": added(subtract=False),
+    "SUB": added(subtract=True),
+    "MUL": multiplied,
+    "CONCATENATION": concatenation,
+}
+"""Operation -> what writes it."""
