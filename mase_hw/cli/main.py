@@ -27,6 +27,7 @@ COMMANDS = (
     "config",
     "new",
     "check",
+    "fit",
     "compile",
     "sim",
     "report",

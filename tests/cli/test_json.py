@@ -30,6 +30,7 @@ RIGHT: Mapping[str, Words] = {
     "config": lambda place, out: [],
     "new": lambda place, out: ["toy", "--out", str(out)],
     "check": lambda place, out: [place.model],
+    "fit": lambda place, out: [place.model, "--interval", "4096", "--plot", str(out / "rates.svg")],
     "compile": lambda place, out: [place.model, "--out", str(out / "made")],
     "sim": lambda place, out: [str(place.bundle), "--engine", "batch"],
     "report": lambda place, out: [str(place.bundle)],
@@ -52,6 +53,7 @@ KEYS = {
     "config": {"config"},
     "new": {"files"},
     "check": {"accepted", "problems", "layers", "timing", "estimate"},
+    "fit": {"interval", "latency", "layers", "use", "limit", "proven", "front", "plot"},
     "compile": {"bundle", "digest", "timing", "multipliers", "quantisation", "simulation"},
     "sim": {"bundle", "simulation"},
     "report": {"timing", "instances", "simulations", "missing"},
@@ -70,7 +72,7 @@ KEYS = {
 }
 """What it finds."""
 WRONG: Mapping[str, list[str]] = {
-    **{name: ["nowhere.py:build"] for name in ("check", "explain", "noise", "evaluate")},
+    **{name: ["nowhere.py:build"] for name in ("check", "fit", "explain", "noise", "evaluate")},
     "compile": ["nowhere.py:build", "--out", "made"],
     "draw": ["nowhere.py:build", "--out", "x.png"],
     "calibrate": ["nowhere.py:build", "--out", "x.json"],

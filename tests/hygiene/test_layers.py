@@ -44,6 +44,7 @@ LAYERS = (
     "reproducible",
     "passes",
     "emit",
+    "fit",
     "vectors",
     "host",
     "simulate",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -33,6 +33,20 @@ svg { font-family: "Helvetica Neue", Arial, "DejaVu Sans", sans-serif; font-size
 
 def draw(graph: AnnotatedGraph, file: str | os.PathLike[str]) -> Path:
     """Write the picture; see :meth:`mase_hw.ir.MaseGraph.draw`."""
+    return write_picture(file, lambda: render(graph))
+
+
+def write_picture(file: str | os.PathLike[str], made: Callable[[], str]) -> Path:
+    """Write an SVG whole or not at all.
+
+    Args:
+        file: Its name, which ends in ``.svg``.
+        made: Makes the text, once the name is known to be good.
+
+    Raises:
+        ConfigError: If the name ends otherwise.
+        EmitError: If the file cannot be written.
+    """
     path = Path(file)
     if path.suffix.lower() != ".svg":
         raise ConfigError(
@@ -42,7 +56,7 @@ def draw(graph: AnnotatedGraph, file: str | os.PathLike[str]) -> Path:
             expected="a name that ends in .svg",
             remedy="rename it",
         )
-    text = render(graph)
+    text = made()
     staged = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
@@ -10,6 +12,7 @@ from mase_hw.catalogue import Arithmetic, Hardware, OpDef, Request, verilog_para
 from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
+from mase_hw.layouts import Layout
 from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
 from mase_hw.passes.analysis.hardware_args import check_places, lane_dims, raise_together, with_node_names
 from mase_hw.passes.analysis.hardware_choices import asked_of, interface
@@ -19,6 +22,23 @@ from mase_hw.passes.base import graph_pass
 
 HARDWARE_ARGS = "hardware_args"
 """Key of ``graph.meta``: what the pass was asked for."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a node asks of the hardware, for some lanes.
+
+    Args:
+        hardware: The facets, of the implementation that was asked for.
+        request: What they build parameters from.
+        sizes: Shapes of its tensors, in the order in which the module streams them.
+        layouts: Order of the elements of every data tensor.
+    """
+
+    hardware: Hardware
+    request: Request
+    sizes: Mapping[str, tuple[int, ...]]
+    layouts: Mapping[str, Layout]
 
 
 class _Mapper:
@@ -31,6 +51,7 @@ class _Mapper:
         """Lanes of every node's result, by node name."""
         self.orders = Orders(graph)
         self.found: dict[str, dict[str, Any]] = {}
+        self.wanted: dict[str, Wanted] = {}
 
     def run(self) -> None:
         check_places(self.graph, self.args)
@@ -98,9 +119,9 @@ class _Mapper:
         parallelism = chosen_lanes(node.name, chosen, sizes, self.most, follows)
         module = self.graph.meta_of(node).module
         arithmetic = getattr(module, "arithmetic", Arithmetic(formats))
-        params = hardware.build(
-            Request(node.name, arithmetic, shapes, parallelism, layouts, frozenset(chosen), **asked)
-        )
+        request = Request(node.name, arithmetic, shapes, parallelism, layouts, frozenset(chosen), **asked)
+        self.wanted[node.name] = Wanted(hardware, request, sizes, layouts)
+        params = hardware.build(request)
         check_given(node.name, chosen, hardware.ports(params))
         latency = hardware.latency(params)
         # An op may take fewer lanes than offered, where they have to divide.
@@ -185,6 +206,18 @@ def mapped(graph: MaseGraph, args: HardwareArgs) -> dict[str, dict[str, Any]]:
     mapper = _Mapper(graph, args)
     mapper.run()
     return mapper.found
+
+
+def wanted(graph: MaseGraph, args: HardwareArgs) -> dict[str, Wanted]:
+    """What every node with a module asks of the hardware, by name, in order.
+
+    Raises:
+        UnsupportedError: As the pass.
+        ConfigError: As the pass.
+    """
+    mapper = _Mapper(graph, args)
+    mapper.run()
+    return mapper.wanted
 
 
 @graph_pass(

@@ -1,0 +1,65 @@
+"""The subcommand ``fit``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mase_hw.cli._common import OK, model_arguments, path, settle, whole
+from mase_hw.cli.answers import answer
+from mase_hw.cli.progress import voice
+
+HELP = "choose lanes and implementations of every layer for a device and a rate, without writing a design"
+_BUDGETS = {"lut": "look-up tables", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs of 18 Kbit"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    model_arguments(parser)
+    parser.add_argument("--device", metavar="NAME", help="a device that it must fit, such as xc7z020")
+    parser.add_argument("--fps", type=float, metavar="N", help="frames per second that it must reach")
+    parser.add_argument("--mhz", type=float, metavar="N", help="frequency of the clock (100)")
+    parser.add_argument("--interval", type=whole, metavar="N", help="cycles per frame at most, in place of --fps")
+    for name, what in _BUDGETS.items():
+        parser.add_argument(f"--{name}", type=whole, metavar="N", help=f"{what} that it may need at most")
+    parser.add_argument(
+        "--minimise",
+        choices=("area", "interval", "latency"),
+        help="what is to be least (area with a rate, else interval)",
+    )
+    parser.add_argument("--plot", type=path, metavar="FILE.svg", help="draw rates and areas among which one chooses")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Choose, and print the choice.
+
+    Raises:
+        MaseHwError: If the target cannot be met, or something is wrong with the model or the configuration.
+    """
+    from mase_hw.compiler.config import load_config
+    from mase_hw.errors import ConfigError
+    from mase_hw.fit.picture import picture
+    from mase_hw.fit.target import goal
+    from mase_hw.ir.draw.picture import write_picture
+    from mase_hw.model_spec import load_model
+    from mase_hw.preflight.fit import fit
+
+    if arguments.plot is not None and arguments.plot.suffix.lower() != ".svg":
+        raise ConfigError(
+            "the plot is an SVG", field="--plot", got=str(arguments.plot), expected="a name that ends in .svg"
+        )
+    settle(arguments)
+    keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise")
+    target: dict[str, Any] = {k: value for k in keys if (value := getattr(arguments, k)) is not None}
+    settings = load_config(arguments.config)
+    goal(target, settings.hardware.family)  # before a model is loaded for it
+    spec = load_model(arguments.model)
+    with voice(arguments, aside=True) as say:
+        found = fit(
+            spec.model, spec.example_inputs, settings, target=target, calibration=spec.calibration, progress=say
+        )
+    document = found.to_json()
+    if arguments.plot is not None:
+        write_picture(arguments.plot, lambda: picture(found))
+        document["plot"] = arguments.plot
+    return answer(arguments, OK, document, found.text())

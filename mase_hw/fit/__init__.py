@@ -1,0 +1,1 @@
+"""The smallest design that meets a target: candidates of every layer, and the choice among them."""

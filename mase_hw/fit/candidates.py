@@ -1,0 +1,296 @@
+"""The foldings and implementations of every layer, with exact cycles per frame and their price.
+
+What a folding costs in cycles depends on its *tiles* alone, ``ceil(size / lanes)`` for each side, so of the lanes that
+give the same tiles the fewest are a candidate: about twice the root of the size, of which the divisors are a part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import fx
+
+from mase_hw.catalogue import Latency, verilog_params
+from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
+from mase_hw.fit.prices import Use, module_price
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.analysis.add_hardware_metadata import Wanted
+from mase_hw.passes.analysis.hardware_args import KERNEL, HardwareArgs, lane_dims
+from mase_hw.passes.analysis.hardware_choices import interface
+from mase_hw.steps import Counts, Steps
+from mase_hw.streams import Stream, ceil_div
+
+IMPLEMENTATIONS = ("tree", "chain", "packed")
+"""Those that are tried; ``unrolled`` layers are chosen by hand, as finding their additions takes long."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to build a node.
+
+    Args:
+        lanes: Of every data stream, by name.
+        kernel: Height and width of the window elements of a step; None where the op has no window that is unrolled.
+        implementation: How products are computed; empty where the op has one way.
+        order: In which order; empty for its own.
+        cycles: Per frame, exactly.
+        use: What it takes, its memories included.
+        ports: Its data streams, by name.
+        multipliers: That it instantiates.
+        latency: Its timing.
+    """
+
+    lanes: Mapping[str, int]
+    kernel: tuple[int, int] | None
+    implementation: str
+    order: str
+    cycles: int
+    use: Use
+    ports: Mapping[str, Stream]
+    multipliers: int
+    latency: Latency
+
+    def tail(self, interval: int) -> int:
+        """Cycles from the last beat of the input to the last one of the output, beats coming evenly over a frame.
+
+        Of a module that is never stopped and never lacks room, so it is a bound for modules in a design.
+        """
+        if not self.latency.steps:
+            return self.cycles
+        first = self.latency.steps[0]
+        came = [np.arange(beats, dtype=np.int64) * interval // beats for beats in first.beats_in]
+        last = max(int(each[-1]) for each in came)
+        for stage in self.latency.steps:
+            came = _left(stage, came)
+        return int(came[0][-1]) - last
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """For people and JSON."""
+        chosen: dict[str, Any] = {"lanes": dict(self.lanes)}
+        if self.kernel is not None and self.kernel != (1, 1):
+            chosen[KERNEL] = list(self.kernel)
+        if self.implementation:
+            chosen["implementation"] = self.implementation
+        if self.order:
+            chosen["order"] = self.order
+        return chosen
+
+
+def _left(stage: Steps, came: Sequence[Counts]) -> list[Counts]:
+    """When the output beats of a stage are valid, from when its input beats come."""
+    starts = []
+    for beats, needed, delay in zip(came, stage.need_steps, stage.delay, strict=True):
+        # Step k is done k - s cycles after step s at the earliest, s being a step that waits for a beat.
+        starts.append((needed, np.maximum.accumulate(beats[: len(needed)] + delay - needed)))
+    found = []
+    for steps, pipe in zip(stage.emit_steps, stage.pipe, strict=True):
+        begun = np.zeros(len(steps), dtype=np.int64)
+        for needed, since in starts:
+            at = np.searchsorted(needed, steps, "right") - 1
+            begun = np.maximum(begun, np.where(at >= 0, since[np.maximum(at, 0)], 0) if len(since) else 0)
+        found.append(steps + begun + pipe)
+    return found
+
+
+def tile_lanes(size: int) -> list[int]:
+    """The fewest lanes for every number of tiles that a size can be cut into, in rising order."""
+    found, tiles = [], 1
+    while True:
+        lanes = ceil_div(size, tiles)
+        found.append(lanes)
+        if lanes == 1:
+            return sorted(found)
+        # The fewest tiles that one lane less makes.
+        tiles = ceil_div(size, lanes - 1)
+
+
+class Options:
+    """The candidates of one node, made as they are asked for.
+
+    Args:
+        graph: With common metadata.
+        node: The node.
+        wanted: What it asks of the hardware.
+        args: What the user asked of the hardware, with names of nodes.
+        orders: Whether orders are tried as well.
+    """
+
+    def __init__(self, graph: MaseGraph, node: fx.Node, wanted: Wanted, args: HardwareArgs, *, orders: bool) -> None:
+        self.node, self.wanted, self.args, self.orders = node, wanted, args, orders
+        self._arguments = graph.meta_of(node).common.args
+        self._made: dict[tuple[Any, ...], Candidate | None] = {}
+        self.refused: MaseHwError | None = None
+        """Why the last folding that could not be built could not."""
+        shapes = {n: s for n, s in wanted.sizes.items() if n.startswith("data_")}
+        self.inside = {n: (s or (1,))[-1] for n, s in shapes.items() if n.startswith("data_in_")}
+        self.outside = {n: (s or (1,))[-1] for n, s in shapes.items() if n.startswith("data_out_")}
+        self._given = args.parallelism.get(node.name, {})
+        self._bound = (
+            lane_dims(args.max_parallelism, "max_parallelism")[0]
+            if "max_parallelism" in args.model_fields_set
+            else None
+        )
+
+    def within(self, interval: int, spread: float = math.inf) -> list[Candidate]:
+        """The candidates of at most so many cycles per frame, those that the user's own choices exclude left out.
+
+        Args:
+            interval: Cycles per frame.
+            spread: Layers with multipliers are not made more than so many times faster than the interval, unless they
+                cannot be slower.
+        """
+        found: dict[tuple[Any, ...], Candidate] = {}
+        for lanes, kernel in self._foldings(interval, spread):
+            for implementation, order in itertools.product(self._implementations, self._orders):
+                made = self._candidate(lanes, kernel, implementation, order)
+                if made is not None and made.cycles <= interval:
+                    key = (*sorted(made.lanes.items()), made.kernel, made.implementation, made.order)
+                    found.setdefault(key, made)
+        return list(found.values())
+
+    def fastest(self) -> int:
+        """The fewest cycles per frame of any candidate.
+
+        Raises:
+            MaseHwError: If nothing can be built.
+        """
+        most = {**self.inside, **self.outside}
+        lanes = {name: self._limited(name, [size])[-1] for name, size in most.items()}
+        options = [self._candidate(lanes, k, i, "") for k in self._kernels() for i in self._implementations]
+        cycles = [each.cycles for each in options if each is not None]
+        if cycles:
+            return min(cycles)
+        return min(each.cycles for each in self._any())
+
+    def _any(self) -> list[Candidate]:
+        found = self.within(1 << 62)
+        if found:
+            return found
+        raise self.refused or UnsupportedError("no folding of this layer can be built", node=self.node.name)
+
+    @property
+    def _implementations(self) -> tuple[str, ...]:
+        asked = self.args.implementation.get(self.node.name)
+        if asked:
+            return (asked,)
+        return IMPLEMENTATIONS if self.wanted.hardware.implementations and self.args.family else ("",)
+
+    @property
+    def _orders(self) -> tuple[str, ...]:
+        asked = self.args.order.get(self.node.name)
+        if asked:
+            return (asked,)
+        return ("", "inputs_first") if self.orders and self.wanted.hardware.orders else ("",)
+
+    def _kernels(self) -> list[tuple[int, int] | None]:
+        if not self.wanted.hardware.unrolls:
+            return [None]
+        if KERNEL in self._given:
+            window = self._given[KERNEL]
+            if isinstance(window, int):
+                return [(1, window)]
+            return [(window[0], window[1])] if len(window) == 2 else [None]
+        shape = self.wanted.request.shapes["weight"]
+        whole = (shape[2], shape[3]) if len(shape) == 4 else (1, shape[2])
+        return [(1, 1)] if whole == (1, 1) else [(1, 1), whole]
+
+    def _limited(self, name: str, lanes: list[int]) -> list[int]:
+        """Lanes that the user allows."""
+        if name in self._given:
+            return [lane_dims(self._given[name], f"parallelism.{self.node.name}.{name}")[0]]
+        if self._bound is not None:
+            size = {**self.inside, **self.outside}[name]
+            lanes = [each for each in lanes if each <= self._bound] or [min(self._bound, size)]
+        return lanes
+
+    def _foldings(self, interval: int, spread: float) -> Iterator[tuple[dict[str, int], tuple[int, int] | None]]:
+        for kernel in self._kernels():
+            if self._free:
+                yield from ((lanes, kernel) for lanes in self._grid(kernel, interval, spread))
+            else:
+                yield from ((lanes, kernel) for lanes in self._alike())
+
+    @property
+    def _free(self) -> bool:
+        """Whether input and output lanes are chosen one by one."""
+        if self.wanted.hardware.follows_input or len(self.inside) != 1 or len(self.outside) != 1:
+            return False
+        if not self.wanted.hardware.unrolls:
+            return bool(self.wanted.hardware.orders)
+        return self.wanted.request.arithmetic.attributes.get("groups", 1) != self.inside["data_in_0"] or (
+            self.inside["data_in_0"] == 1
+        )
+
+    def _alike(self) -> Iterator[dict[str, int]]:
+        """As many lanes on every side, as far as its size allows."""
+        sizes = {**self.inside, **self.outside}
+        every = sorted({lanes for size in sizes.values() for lanes in tile_lanes(size)})
+        allowed = [set(self._limited(name, every)) for name in sizes if name in self._given] or [set(every)]
+        for lanes in sorted(set.union(*allowed)):
+            yield {name: self._limited(name, [min(lanes, size)])[0] for name, size in sizes.items()}
+
+    def _grid(self, kernel: tuple[int, int] | None, interval: int, spread: float) -> Iterator[dict[str, int]]:
+        (name_in, size_in), (name_out, size_out) = *self.inside.items(), *self.outside.items()
+        ins, outs = self._limited(name_in, tile_lanes(size_in)), self._limited(name_out, tile_lanes(size_out))
+        whole = self._candidate({name_in: ins[0], name_out: outs[0]}, kernel, self._implementations[0], "")
+        if whole is None:
+            yield from ({name_in: i, name_out: o} for i in ins for o in outs)
+            return
+        # The multipliers' own cycles follow from the tiles; streams may take more, so nothing slower is left out.
+        unit = whole.cycles / (ceil_div(size_in, ins[0]) * ceil_div(size_out, outs[0]))
+        tiles = [[ceil_div(size, lanes) for lanes in of] for size, of in ((size_in, ins), (size_out, outs))]
+        for (i, t_in), (o, t_out) in itertools.product(enumerate(tiles[0]), enumerate(tiles[1])):
+            cycles = unit * t_in * t_out
+            slower = [unit * tiles[0][i - 1] * t_out] * (i > 0) + [unit * t_in * tiles[1][o - 1]] * (o > 0)
+            needless = cycles * spread < interval and any(each <= interval for each in slower)
+            if cycles <= interval + unit and not needless:
+                yield {name_in: ins[i], name_out: outs[o]}
+
+    def _candidate(
+        self, lanes: Mapping[str, int], kernel: tuple[int, int] | None, implementation: str, order: str
+    ) -> Candidate | None:
+        key = (*sorted(lanes.items()), kernel, implementation, order)
+        if key not in self._made:
+            try:
+                self._made[key] = self._build(lanes, kernel, implementation, order)
+            except (UnsupportedError, ConfigError) as error:
+                self.refused = error
+                self._made[key] = None
+        return self._made[key]
+
+    def _build(
+        self, lanes: Mapping[str, int], kernel: tuple[int, int] | None, implementation: str, order: str
+    ) -> Candidate | None:
+        request, hardware = self.wanted.request, self.wanted.hardware
+        parallelism: dict[str, tuple[int, ...]] = {name: (number,) for name, number in lanes.items()}
+        chosen = set(lanes)
+        if kernel is not None:
+            parallelism["weight"] = (1, kernel[1], kernel[0], 1)
+            chosen.add(KERNEL)
+        asked = dataclasses.replace(
+            request,
+            parallelism=parallelism,
+            chosen=frozenset(chosen),
+            implementation=implementation or request.implementation,
+            order=order or request.order,
+        )
+        params = hardware.build(asked)
+        ports = {port.name: port for port in hardware.ports(params)}
+        data = {name: port for name, port in ports.items() if name.startswith("data_")}
+        if any(port.lane_dims[0] != lanes.get(name) for name, port in data.items()):
+            return None
+        if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
+            return None
+        kept = interface(self.node, self._arguments, hardware, params, self.args)
+        memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports}
+        latency = hardware.latency(params)
+        multipliers = hardware.multipliers(params)
+        use = module_price(verilog_params(params), multipliers, memories)
+        return Candidate(dict(lanes), kernel, implementation, order, latency.interval, use, data, multipliers, latency)

@@ -1,0 +1,281 @@
+"""The design that meets a target: what is chosen for every node, and how good it is proven to be."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mase_hw.cost.resources import RESOURCES
+from mase_hw.emit.estimate import estimate
+from mase_hw.emit.passes import bundle_of, emit_verilog_top_transform_pass
+from mase_hw.errors import ConfigError
+from mase_hw.fit.budget import Impossible, Solution, solve
+from mase_hw.fit.candidates import Candidate
+from mase_hw.fit.prices import named
+from mase_hw.fit.problem import Numbers
+from mase_hw.fit.space import Candidates, Space
+from mase_hw.fit.target import NOMINAL, Goal
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.analysis.hardware_args import KERNEL, HardwareArgs, Lanes
+
+SPREAD = 4.0
+"""Layers with multipliers are not made more than so many times faster than the interval, unless for the latency."""
+LATENCY_SPREAD = 16.0
+STEP = 1.12
+"""From one interval to the next when the latency is sought."""
+INTERVALS = 16
+BUILT = 5
+"""Of the choices with the least latency by sums, so many are followed beat by beat."""
+HALVES = 2
+"""Divided problems when the latency is sought, where sums of cycles are compared that are no exact latency anyhow."""
+ATTEMPTS = 4
+Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen.
+
+    Args:
+        chosen: By node.
+        solution: How good it is proven to be.
+        args: The same as arguments of the hardware metadata pass.
+        manifest: Of the netlist that follows.
+        use: What the whole design takes, FIFOs included.
+    """
+
+    chosen: Mapping[str, Candidate]
+    solution: Solution
+    args: HardwareArgs
+    manifest: Mapping[str, Any]
+    use: Mapping[str, int]
+
+
+class Chooser:
+    """Finds the design for a goal.
+
+    Args:
+        graph: Quantised and verified.
+        args: What the user asked of the hardware, which is kept.
+        goal: What is to be reached.
+        tell: Told what is being done.
+
+    Raises:
+        MaseHwError: As the hardware metadata pass.
+    """
+
+    def __init__(self, graph: MaseGraph, args: HardwareArgs, goal: Goal, tell: Tell = lambda _: None) -> None:
+        self.goal, self.graph, self.tell = goal, graph, tell
+        self.args = args.model_copy(update={"family": goal.family})
+        self.space = Space(graph, self.args, orders=goal.minimise == "latency")
+        self.weights = np.array(
+            [(1 << 24) // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES], dtype=np.int64
+        )
+
+    @functools.cached_property
+    def fastest(self) -> tuple[int, str]:
+        """The fewest cycles per frame that anything can reach, and the node that needs them."""
+        return self.space.fastest()
+
+    def choose(self) -> Choice:
+        """The best design within the budgets.
+
+        Raises:
+            ConfigError: If nothing meets the target, with the nearest that does.
+        """
+        if self.goal.interval is not None and self.goal.interval < self.fastest[0]:
+            raise self._too_fast()
+        if self.goal.minimise == "latency":
+            return self._lowest_latency()
+        reserve = dict.fromkeys(RESOURCES, 0)
+        for _ in range(ATTEMPTS):
+            interval = self.goal.interval
+            if self.goal.minimise == "interval" or interval is None:
+                interval = self._least_interval(reserve)
+            candidates, solution = self._cheapest(interval, reserve)
+            if isinstance(solution, Impossible):
+                raise self._too_much(interval, solution, reserve)
+            choice = self._built(candidates, solution)
+            if (over := self._over(choice)) is None:
+                return choice
+            for name, number in over.items():
+                reserve[name] += number
+        raise ConfigError(
+            "what stands between the layers takes more than the budgets leave",
+            field="target",
+            got=", ".join(f"{number} {name} too many" for name, number in (over or {}).items() if number),
+            remedy="raise the budgets, or lower the rate",
+        )
+
+    def front(self, around: int) -> list[tuple[int, dict[str, int]]]:
+        """Cycles per frame and the least area for them, without budgets, from a sixteenth to 16 times a number."""
+        found: dict[int, dict[str, int]] = {}
+        for power in range(-8, 9):
+            interval = max(int(around * 2 ** (power / 2)), self.fastest[0])
+            candidates = self.space.candidates(interval, SPREAD)
+            problem = self.space.problem(candidates, interval)
+            solution = solve(problem, self.weights, {})
+            if isinstance(solution, Solution):
+                chosen = _picked(candidates, solution)
+                found[max(each.cycles for each in chosen.values())] = named(solution.total)
+        kept, least = [], float("inf")
+        for interval in sorted(found):
+            value = float(np.array([found[interval][name] for name in RESOURCES]) @ self.weights)
+            if value < least:
+                kept.append((interval, found[interval]))
+                least = value
+        return kept
+
+    def _cheapest(self, interval: int, reserve: Mapping[str, int]) -> tuple[Candidates, Solution | Impossible]:
+        candidates = self.space.candidates(interval, SPREAD)
+        self._refuse_contradictions(candidates, interval)
+        return candidates, solve(self.space.problem(candidates, interval), self.weights, self._budgets(reserve))
+
+    def _budgets(self, reserve: Mapping[str, int]) -> dict[int, int]:
+        return {RESOURCES.index(name): most - reserve[name] for name, most in self.goal.budgets.items()}
+
+    def _least_interval(self, reserve: Mapping[str, int]) -> int:
+        """The fewest cycles per frame within the budgets, by bisection."""
+        low, _ = self.fastest
+        high = self.goal.interval or low
+        _, found = self._cheapest(high, reserve)
+        while isinstance(found, Impossible):
+            if self.goal.interval is not None or high > 1 << 40:
+                raise self._too_much(high, found, reserve)
+            low, high = high, high * 4
+            _, found = self._cheapest(high, reserve)
+        while low < high:
+            middle = (low + high) // 2
+            candidates, found = self._cheapest(middle, reserve)
+            if isinstance(found, Impossible):
+                low = middle + 1
+            else:
+                high = max(each.cycles for each in _picked(candidates, found).values())
+        return high
+
+    def _lowest_latency(self) -> Choice:
+        none = dict.fromkeys(RESOURCES, 0)
+        start = self._least_interval(none) if self.goal.budgets else self.fastest[0]
+        found: list[tuple[int, Candidates, Solution]] = []
+        interval, last = start, self.goal.interval or 1 << 48
+        for _ in range(INTERVALS):
+            candidates = self.space.candidates(interval, LATENCY_SPREAD, tails=True)
+            problem = self.space.problem(candidates, interval, tails=True)
+            weights = np.array([0, 0, 0, 0, 1 << 12], dtype=np.int64)
+            solution = solve(problem, weights, self._budgets(none), HALVES)
+            if isinstance(solution, Solution):
+                found.append((interval + int(solution.total[-1]), candidates, solution))
+            if interval >= last:
+                break
+            interval = min(int(interval * STEP) + 1, last)
+        best: Choice | None = None
+        for _, candidates, solution in sorted(found, key=lambda each: each[0])[:BUILT]:
+            choice = self._built(candidates, solution)
+            if self._over(choice) is None and (best is None or _last(choice) < _last(best)):
+                best = choice
+        if best is None:
+            raise self._too_much(start, Impossible(False, None), none)
+        return best
+
+    def _built(self, candidates: Candidates, solution: Solution) -> Choice:
+        """The netlist of a choice, and what all of it takes."""
+        chosen = _picked(candidates, solution)
+        args = arguments(self.args, chosen)
+        add_hardware_metadata_analysis_pass(self.graph, args)
+        emit_verilog_top_transform_pass(self.graph, {})
+        manifest = bundle_of(self.graph).manifest
+        return Choice(chosen, solution, args, manifest, {name: estimate(manifest)[name] for name in RESOURCES})
+
+    def _over(self, choice: Choice) -> dict[str, int] | None:
+        """By how much a built design exceeds the budgets; None if it does not."""
+        over = {name: max(choice.use[name] - most, 0) for name, most in self.goal.budgets.items()}
+        return {**dict.fromkeys(RESOURCES, 0), **over} if any(over.values()) else None
+
+    def _refuse_contradictions(self, candidates: Candidates, interval: int) -> None:
+        for name, of in candidates.items():
+            if of:
+                continue
+            fastest = self.space.options[name].fastest()
+            asked = [key for key in ("parallelism", "implementation", "order") if name in getattr(self.space.args, key)]
+            given = self.space.args.parallelism.get(name)
+            raise ConfigError(
+                "what is chosen by hand contradicts the target",
+                node=name,
+                field=f"hardware.{asked[0] if asked else 'max_parallelism'}" + (f".{name}" if asked else ""),
+                got=f"{given}, {fastest} cycles per frame" if given else f"{fastest} cycles per frame",
+                expected=f"at most {interval} cycles per frame",
+                remedy=f"leave it to the solver, or ask for at most {self.goal.fps(fastest):.6g} frames per second",
+            )
+
+    def _too_fast(self) -> ConfigError:
+        cycles, node = self.fastest
+        given = node in self.space.args.parallelism
+        return ConfigError(
+            "what is chosen by hand contradicts the target" if given else "no design is as fast as the target",
+            node=node,
+            field=f"hardware.parallelism.{node}" if given else "target",
+            got=f"{self.goal.interval} cycles per frame ({self.goal.fps(self.goal.interval or 1):.6g} per second)",
+            expected=f"{cycles} or more ({self.goal.fps(cycles):.6g} frames per second at {self.goal.mhz:g} MHz)",
+            remedy=f"ask for fps = {self.goal.fps(cycles):.6g}, or for a faster clock"
+            + (", or leave the lanes to the solver" if given else ""),
+        )
+
+    def _too_much(self, interval: int, found: Impossible, reserve: Mapping[str, int]) -> ConfigError:
+        """Nothing at this rate is within the budgets; the nearest that is."""
+        nearest = "" if found.nearest is None else self._shortfall(found.nearest)
+        remedy = "raise the budgets, or choose a larger device"
+        if self.goal.interval is not None:
+            slower = dataclasses.replace(self.goal, interval=None, minimise="interval")
+            try:
+                free = Chooser(self.graph, self.args, slower, self.tell)
+                least = free._least_interval(reserve)
+                remedy = (
+                    f"the nearest within the budgets is {least} cycles per frame "
+                    f"({self.goal.fps(least):.6g} frames per second); or {remedy}"
+                )
+            except ConfigError:
+                remedy = f"even the slowest design takes more; {remedy}"
+        return ConfigError(
+            "no design within the budgets meets the target"
+            if found.proven
+            else "no design within the budgets was found that meets the target",
+            field="target",
+            got=f"{interval} cycles per frame{nearest}",
+            expected=", ".join(f"{most} {name}" for name, most in self.goal.budgets.items()),
+            remedy=remedy,
+        )
+
+    def _shortfall(self, total: Numbers) -> str:
+        taken = named(total[: len(RESOURCES)])
+        over = [f"{taken[name]} {name}" for name, most in self.goal.budgets.items() if taken[name] > most]
+        return f", which takes {' and '.join(over)}" if over else ""
+
+
+def _last(choice: Choice) -> int:
+    return int(choice.manifest["timing"]["last"])
+
+
+def _picked(candidates: Candidates, solution: Solution) -> dict[str, Candidate]:
+    return {name: candidates[name][at] for name, at in solution.chosen.items()}
+
+
+def arguments(args: HardwareArgs, chosen: Mapping[str, Candidate]) -> HardwareArgs:
+    """Arguments of the hardware metadata pass that ask for what was chosen."""
+    lanes: dict[str, dict[str, Lanes]] = {}
+    for name, each in chosen.items():
+        lanes[name] = dict(each.lanes)
+        if each.kernel is not None:
+            lanes[name] |= {KERNEL: list(each.kernel)}
+    return args.model_copy(
+        update={
+            "parallelism": lanes,
+            "implementation": {n: c.implementation for n, c in chosen.items() if c.implementation},
+            "order": {n: c.order for n, c in chosen.items() if c.order},
+        }
+    )

@@ -1,0 +1,187 @@
+"""What a design is to reach and what it may take: a device or numbers, a rate, and what is to be least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
+
+from mase_hw.cost.devices import DEVICES, Device
+from mase_hw.cost.resources import RESOURCES
+from mase_hw.errors import ConfigError, suggest
+from mase_hw.passes.base import validate
+
+SLOWEST = 1 / 3600
+"""The lowest rate, in frames per second: one frame an hour."""
+ESTIMATED = ("xc7",)
+"""Families whose use of a device is estimated before synthesis."""
+NOMINAL: Mapping[str, int] = {"lut": 53_200, "ff": 106_400, "dsp": 220, "bram": 280}
+"""What resources count for that nobody limits: as their shares of a device of this mix, that of an xc7z020."""
+Minimise = Literal["area", "interval", "latency"]
+
+
+class Target(BaseModel):
+    """What a design is to reach; also the table ``target`` of a configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    device: str | None = Field(
+        default=None, examples=["xc7a35t"], description="a device whose capacity is the budget; its family is taken"
+    )
+    fps: float | None = Field(default=None, examples=[1000.0], description="least rate, in frames per second")
+    mhz: float = Field(default=100.0, description="frequency of the clock with which ``fps`` becomes cycles per frame")
+    interval: StrictInt | None = Field(
+        default=None, examples=[4096], description="most cycles per frame, in place of ``fps``"
+    )
+    lut: StrictInt | None = Field(default=None, examples=[50000], description="most look-up tables of six inputs")
+    ff: StrictInt | None = Field(default=None, examples=[100000], description="most flip-flops")
+    dsp: StrictInt | None = Field(default=None, examples=[200], description="most DSP blocks")
+    bram: StrictInt | None = Field(default=None, examples=[280], description="most block RAMs of 18 Kbit")
+    minimise: Minimise | None = Field(
+        default=None,
+        examples=["latency"],
+        description="what is least: ``area`` (the shares of the device, added up; the default with a rate), "
+        "``interval`` (cycles per frame; the default without one) or ``latency`` (cycles to the last result of one "
+        "frame)",
+    )
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A target in cycles and numbers.
+
+    Args:
+        interval: Most cycles per frame; None for no limit.
+        budgets: Most of every resource that is limited.
+        family: Of FPGAs.
+        minimise: What is to be least.
+        mhz: Frequency of the clock.
+        device: Its name; None if there are only numbers.
+    """
+
+    interval: int | None
+    budgets: Mapping[str, int]
+    family: str
+    minimise: Minimise
+    mhz: float
+    device: str | None = None
+
+    def fps(self, interval: int) -> float:
+        """Frames per second at a number of cycles per frame."""
+        return self.mhz * 1e6 / interval
+
+    def share(self, resource: str, number: int) -> float:
+        """What a number is of what there is; of a nominal device where nothing is limited."""
+        return number / self.budgets.get(resource, NOMINAL[resource])
+
+
+def goal(target: Target | Mapping[str, Any], family: str) -> Goal:
+    """Check a target.
+
+    Args:
+        target: What was asked for.
+        family: The family of the configuration of the hardware; empty for none.
+
+    Raises:
+        ConfigError: If a number cannot be, a device is unknown or cannot be estimated, or families contradict.
+    """
+    asked = target if isinstance(target, Target) else _validated(target)
+    _check_numbers(asked)
+    budgets = {name: number for name in RESOURCES if (number := getattr(asked, name)) is not None}
+    wanted, device = family or ESTIMATED[0], None
+    if asked.device is not None:
+        found = _device(asked.device)
+        device, wanted = found.name, found.target
+        budgets = {**found.capacity(), **budgets}
+        if family and family != wanted:
+            raise ConfigError(
+                "the device is of another family than the hardware is configured for",
+                field="target.device",
+                got=f"{device}, of {wanted}",
+                expected=f"a device of {family}",
+                remedy="leave hardware.family out, or choose another device",
+            )
+    if wanted not in ESTIMATED:
+        raise ConfigError(
+            "what a design takes of this family is not estimated",
+            field="target" if device is None else "target.device",
+            got=wanted if device is None else f"{device}, of {wanted}",
+            expected=f"a family of: {', '.join(ESTIMATED)}",
+            remedy=_nearest(budgets),
+        )
+    interval = asked.interval if asked.fps is None else int(asked.mhz * 1e6 / asked.fps)
+    if interval is None and not budgets:
+        raise ConfigError(
+            "the target says neither how fast the design is to be nor what it may take",
+            field="target",
+            expected="device, fps, interval, or numbers of lut, ff, dsp and bram",
+        )
+    if interval is not None and interval < 1:
+        raise ConfigError(
+            "more frames than cycles",
+            field="target.fps",
+            got=f"{asked.fps} frames per second at {asked.mhz} MHz",
+            expected=f"at most {asked.mhz * 1e6:.0f}, one frame a cycle",
+        )
+    default: Minimise = "interval" if interval is None else "area"
+    return Goal(interval, budgets, wanted, asked.minimise or default, asked.mhz, device)
+
+
+def _validated(target: Mapping[str, Any]) -> Target:
+    return validate("target", Target, target)
+
+
+def _check_numbers(asked: Target) -> None:
+    if not (math.isfinite(asked.mhz) and 0 < asked.mhz <= 1e5):
+        raise ConfigError(
+            "no frequency of a clock", field="target.mhz", got=asked.mhz, expected="megahertz, above 0 and up to 100000"
+        )
+    if asked.fps is not None and not (math.isfinite(asked.fps) and asked.fps >= SLOWEST):
+        raise ConfigError(
+            "no rate of frames",
+            field="target.fps",
+            got=asked.fps,
+            expected=f"frames per second, at least one frame an hour ({SLOWEST:.6f})",
+            remedy="raise it; or leave it out, and the fastest design within the budgets is chosen",
+        )
+    if asked.interval is not None and asked.fps is not None:
+        raise ConfigError(
+            "a rate is given twice",
+            field="target.interval",
+            got=f"interval {asked.interval} and fps {asked.fps}",
+            remedy="leave one of them out",
+        )
+    if asked.interval is not None and not 1 <= asked.interval <= 1 << 48:
+        raise ConfigError(
+            "no number of cycles per frame", field="target.interval", got=asked.interval, expected="1 to 2^48"
+        )
+    for name in RESOURCES:
+        number = getattr(asked, name)
+        if number is not None and number < 1:
+            raise ConfigError(
+                "a budget of nothing",
+                field=f"target.{name}",
+                got=number,
+                expected="1 or more",
+                remedy="leave it out for no limit; the least that this model can take is what `minimise` of area finds",
+            )
+
+
+def _device(name: str) -> Device:
+    found = DEVICES.get(name.lower())
+    if found is None:
+        raise ConfigError(
+            "unknown device", field="target.device", got=f"{name:.80}", remedy=suggest(name.lower(), DEVICES)
+        )
+    return found
+
+
+def _nearest(budgets: Mapping[str, int]) -> str:
+    """The device nearest in size whose family is estimated."""
+    known = [each for each in DEVICES.values() if each.target in ESTIMATED]
+    lut = budgets.get("lut", 0)
+    near = min(known, key=lambda each: (abs(each.lut - lut), each.name))
+    return f"the nearest device that is estimated is {near.name}; or give numbers of lut, ff, dsp and bram"

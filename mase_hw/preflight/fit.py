@@ -1,0 +1,58 @@
+"""``fit``: the smallest design that meets a target, from a model, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.quantised_graph import Tell
+from mase_hw.emit.reference import Inputs
+from mase_hw.fit.choose import Chooser
+from mase_hw.fit.result import Fit, Point
+from mase_hw.fit.target import Target, goal
+from mase_hw.preflight.mapped import mapped_graph
+
+
+def fit(
+    model: nn.Module,
+    example_inputs: Inputs,
+    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    target: Target | Mapping[str, Any],
+    calibration: Iterable[Any] | None = None,
+    front: bool = True,
+    progress: Tell | None = None,
+) -> Fit:
+    """Choose lanes and implementations of every layer for a target, without writing anything.
+
+    Args:
+        model: As for :func:`mase_hw.compile`; it is copied and not changed.
+        example_inputs: One frame.
+        config: The configuration; lanes that it gives are kept.
+        target: What is to be reached; see :class:`mase_hw.fit.target.Target`.
+        calibration: Batches from which value ranges are observed.
+        front: Whether the least area for other rates is found as well.
+        progress: Told what is being done.
+
+    Returns:
+        What was chosen.
+
+    Raises:
+        ConfigError: If the target cannot be met, with the nearest that can.
+        MaseHwError: Whatever ``compile`` would refuse.
+    """
+    tell = progress or (lambda _: None)
+    settings = load_config(config)
+    wanted = goal(target, settings.hardware.family)
+    settings = settings.model_copy(update={"hardware": settings.hardware.model_copy(update={"family": wanted.family})})
+    graph = mapped_graph(model, example_inputs, settings, calibration, tell)
+    tell("choosing lanes and implementations")
+    chooser = Chooser(graph, settings.hardware, wanted, tell)
+    choice = chooser.choose()
+    around = int(choice.manifest["timing"]["interval"])
+    found = [Point(*each) for each in chooser.front(around)] if front else []
+    return Fit(wanted, choice, tuple(found))

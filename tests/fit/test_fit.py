@@ -1,0 +1,180 @@
+"""From a model and a target to lanes: what is promised is what the design does, and bad targets are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw import cli
+from mase_hw.emit.estimate import estimate
+from mase_hw.errors import ConfigError, MaseHwError
+from mase_hw.fit.candidates import Options
+from mase_hw.fit.picture import picture
+from mase_hw.fit.result import Fit
+from mase_hw.passes.analysis.add_hardware_metadata import wanted
+from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.preflight.fit import fit
+from mase_hw.preflight.mapped import mapped_graph
+
+EVERYTHING = {"lut": 10**6, "dsp": 10**4}
+
+
+class Branches(nn.Module):
+    """A residual block between a convolution and a linear layer, of sizes that few numbers divide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 6, 3, padding=1)
+        self.last = nn.Linear(6 * 5 * 5, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x))
+        return self.last((torch.relu(self.second(x)) + x).flatten(1))
+
+
+def branches() -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(1)
+    return Branches().eval(), torch.randn(1, 2, 5, 5)
+
+
+def chosen(target: dict[str, Any], hardware: dict[str, Any] | None = None, front: bool = False) -> Fit:
+    model, example = branches()
+    return fit(model, example, {"hardware": hardware or {}}, target=target, front=front)
+
+
+@pytest.fixture(scope="module")
+def at_700() -> Fit:
+    return chosen({"interval": 700, "device": "xc7a35t"}, front=True)
+
+
+def test_interval_and_area_are_those_of_the_design(at_700: Fit, tmp_path: Path) -> None:
+    model, example = branches()
+    hardware = at_700.choice.args.model_dump(exclude_unset=True)
+    design = mase_hw.compile(model, example, {"hardware": hardware}, out=tmp_path / "made")
+    simulation = design.simulate(torch.randn(4, 2, 5, 5), engine="batch")
+    assert simulation.passed and simulation.interval == at_700.interval <= 700
+    assert estimate(design.manifest) == dict(at_700.choice.use)
+    assert design.timing["last"] == at_700.choice.manifest["timing"]["last"]
+
+
+def test_no_folding_by_divisors_is_cheaper(at_700: Fit) -> None:
+    """Layer by layer the divisors with the fewest multipliers that are fast enough: the usual greedy choice."""
+    lanes = {}
+    for node, (inside, outside, cycles) in {"first": (2, 6, 225), "second": (6, 6, 225), "last": (150, 7, 1)}.items():
+        found = [
+            (i * o, i, o)
+            for i in range(1, inside + 1)
+            for o in range(1, outside + 1)
+            if inside % i == 0 and outside % o == 0 and cycles * (inside // i) * (outside // o) <= 700
+        ]
+        _, i, o = min(found)
+        lanes[node] = {"data_in_0": i, "data_out_0": o}
+    by_hand = chosen({"interval": 700, "device": "xc7a35t"}, {"parallelism": lanes})
+    assert at_700.choice.solution.value <= by_hand.choice.solution.value
+    assert at_700.choice.solution.proven
+
+
+def test_the_front_has_less_area_for_lower_rates(at_700: Fit) -> None:
+    assert len(at_700.front) > 4
+    weighed = [sum(at_700.goal.share(name, n) for name, n in point.use.items()) for point in at_700.front]
+    assert [point.interval for point in at_700.front] == sorted(point.interval for point in at_700.front)
+    assert weighed == sorted(weighed, reverse=True)
+    assert picture(at_700).count("<circle") == len(at_700.front) + 1
+
+
+def test_a_budget_binds() -> None:
+    free, tight = chosen(EVERYTHING), chosen({"dsp": 30, "lut": 50_000})
+    assert tight.choice.use["dsp"] <= 30 < free.choice.use["dsp"]
+    assert free.interval < tight.interval and tight.limit == "dsp"
+    with pytest.raises(ConfigError, match="no design within the budgets") as error:
+        chosen({"dsp": 30, "lut": 50_000, "interval": tight.interval - 1})
+    assert f"{tight.interval} cycles per frame" in str(error.value.remedy)
+
+
+def test_the_latency_is_no_longer_than_at_the_shortest_interval() -> None:
+    target = {"dsp": 30, "lut": 50_000}
+    short, low = chosen(target), chosen({**target, "minimise": "latency"})
+    assert low.choice.manifest["timing"]["last"] <= short.choice.manifest["timing"]["last"]
+    assert low.choice.use["dsp"] <= 30
+
+
+def test_what_is_given_by_hand_stays() -> None:
+    found = chosen({"interval": 4000}, {"parallelism": {"second": {"data_in_0": 3, "kernel": [3, 3]}}})
+    assert found.choice.chosen["second"].lanes["data_in_0"] == 3 and found.choice.chosen["second"].kernel == (3, 3)
+    bounded = chosen({"interval": 4000}, {"max_parallelism": 2})
+    assert all(n <= 2 for each in bounded.choice.chosen.values() for n in each.lanes.values())
+
+
+@pytest.mark.parametrize(
+    ("target", "hardware", "says"),
+    [
+        ({"device": "xc7z0200"}, {}, ("unknown device", "xc7z020")),
+        ({"device": "ice40up5k"}, {}, ("not estimated", "ice40", "xc7z010")),
+        ({"device": "xc7a35t"}, {"family": "ecp5"}, ("another family", "ecp5")),
+        ({"fps": 1 / 3601}, {}, ("no rate of frames", "one frame an hour")),
+        ({"fps": float("nan")}, {}, ("no rate of frames",)),
+        ({"fps": 2e8}, {}, ("more frames than cycles", "100000000")),
+        ({"fps": 10, "interval": 5}, {}, ("a rate is given twice",)),
+        ({"fps": 10, "mhz": 0}, {}, ("no frequency of a clock",)),
+        ({"dsp": 0}, {}, ("a budget of nothing", "1 or more")),
+        ({"lut": -3}, {}, ("a budget of nothing",)),
+        ({"interval": 0}, {}, ("no number of cycles",)),
+        ({}, {}, ("neither how fast",)),
+        ({"speed": 3}, {}, ("speed",)),
+        ({"interval": 20}, {}, ("no design is as fast", "25 or more", "4e+06")),
+        ({"lut": 100}, {}, ("no design within the budgets", "lut")),
+        (
+            {"interval": 700},
+            {"parallelism": {"second": {"data_in_0": 1, "data_out_0": 1, "kernel": [1, 1]}}},
+            ("chosen by hand contradicts the target", "second", "8100"),
+        ),
+    ],
+)
+def test_what_cannot_be_met_is_refused(target: dict[str, Any], hardware: dict[str, Any], says: tuple[str, ...]) -> None:
+    with pytest.raises(MaseHwError) as error:
+        chosen(target, hardware)
+    for text in says:
+        assert text in str(error.value), error.value
+
+
+def test_cycles_of_candidates_are_those_of_their_modules() -> None:
+    """Nothing that is fast enough is left out, and tails are those of the latency facet."""
+    model, example = branches()
+    settings = mase_hw.CompileConfig(hardware=HardwareArgs(family="xc7"))
+    graph = mapped_graph(model, example, settings, None, lambda _: None)
+    args = HardwareArgs(family="xc7")
+    found = wanted(graph, args)["second"]
+    made = Options(graph, graph.node("second"), found, args, orders=False).within(700)
+    lanes = {(c.lanes["data_in_0"], c.lanes["data_out_0"], c.kernel) for c in made}
+    sizes = (1, 2, 3, 6)
+    steps = {(1, 1): 9, (3, 3): 1}
+    expected = {(i, o, k) for i in sizes for o in sizes for k in steps if 25 * steps[k] * (6 // i) * (6 // o) <= 700}
+    assert lanes == expected
+    for each in made:
+        came = torch.arange(25 * (6 // each.lanes["data_in_0"])) * 700 // (25 * (6 // each.lanes["data_in_0"]))
+        assert each.tail(700) == int(each.latency.departures(came.numpy())[-1]) - int(came[-1])
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "net.py"
+    place.write_text(
+        "from torch import nn\nimport torch\ndef build():\n    torch.manual_seed(0)\n"
+        "    return nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 5)).eval(), torch.randn(1, 12)\n"
+    )
+    words = ["fit", f"{place}:build", "--device", "xc7a35t", "--fps", "1e6", "--plot", str(tmp_path / "rates.svg")]
+    assert cli.main(words) == cli.OK
+    text = capsys.readouterr().out
+    assert "what limits it is DSP" in text and "proven" in text and "least area by rate" in text
+    assert cli.main([*words, "--json"]) == cli.OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["interval"] <= 100 == found["asked_interval"] and (tmp_path / "rates.svg").read_text().endswith(
+        "</svg>\n"
+    )
+    assert {name: sum(layer[name] for layer in found["layers"]) for name in found["use"]} == found["use"]
+    assert cli.main([*words[:-1], str(tmp_path / "rates.png")]) == cli.UNUSABLE
