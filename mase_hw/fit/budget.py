@@ -180,11 +180,11 @@ class _Search:
         return _Half(kept, best_prices, top, within, beyond)
 
     def _hopeless(self, bound: int) -> bool:
-        """Whether a bound is beyond the dearest choice, so that none is within the budgets."""
-        return self.best.chosen is None and bound > self._dearest
+        """Whether a bound is beyond the most expensive choice, so that none is within the budgets."""
+        return self.best.chosen is None and bound > self._most_expensive
 
     @property
-    def _dearest(self) -> int:
+    def _most_expensive(self) -> int:
         nodes = sum(int((prices @ self.weights).max()) for prices in self.problem.prices.values())
         return nodes + sum(int((edge.prices @ self.weights).max()) for edge in self.problem.edges)
 

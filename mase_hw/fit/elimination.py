@@ -1,7 +1,7 @@
 """The cheapest choice, exactly: nodes are eliminated one by one, each by the minimum over its candidates.
 
 This is non-serial dynamic programming (U. Bertele and F. Brioschi, "Nonserial Dynamic Programming", 1972): on a chain
-it is the ordinary dynamic programme from one end to the other, and with branches that meet again a table grows by one
+it is the ordinary dynamic programme from one end to the other, and with reconvergent paths a table grows by one
 dimension for each branch that is open. Prices are integers, so the minimum is exact.
 """
 
