@@ -183,6 +183,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
                 "lib/partial_sums.sv",
                 "lib/fixed_mac_sides.sv",
                 "lib/fixed_mac_array.sv",
+                "lib/window_rise.sv",
                 "lib/window_control.sv",
                 "lib/window_steps.sv",
                 "lib/ring_add.sv",

@@ -142,7 +142,13 @@ OPS = (
         hardware=Hardware(
             module="sliding_window",
             file="lib/sliding_window.sv",
-            dependence_files=("lib/loop_counter.sv", "lib/ring_add.sv", "lib/window_control.sv", "lib/window_steps.sv"),
+            dependence_files=(
+                "lib/loop_counter.sv",
+                "lib/ring_add.sv",
+                "lib/window_rise.sv",
+                "lib/window_control.sv",
+                "lib/window_steps.sv",
+            ),
             params=WindowParams,
             build=_not_requested,
             ports=_ports,

@@ -11,6 +11,10 @@
 // cycle after `done`. Images follow each other without a gap: beats of the next
 // one are accepted as soon as there is room.
 //
+// Which beats a window needs and which are free before it are places in the image,
+// but only differences are kept: the beats that are missing, and the room there is.
+// From a window to the next one both change by a constant, a smaller one at borders.
+//
 // A buffer that is too small for some window would deadlock; DEPTH must hold all
 // from the first beat that is not yet free to the last one that a window needs,
 // which `mase_hw/ops/_window.py` computes. With SPAN_H rows, SPAN_W + 1 columns
@@ -83,156 +87,263 @@ module window_control #(
     $fatal(1, "window_control: DEPTH must be at least 1, got %0d", DEPTH);
   end
 
-  // ---- Places within an image, in beats from its first one, as signed numbers.
+  // ---- Places within an image, in beats from its first one, of the windows in a row
+  // and in a column of windows. Constants all of them.
   localparam int RowBeats = IN_W * TILES;
   localparam int ImageBeats = IN_H * RowBeats;
-  localparam int PlaceEnd = (EndH + 1) * RowBeats + (EndW + 1) * TILES + DEPTH;
-  localparam int PlaceW = $clog2(PlaceEnd + 1) + 1;
-  typedef logic signed [PlaceW-1:0] place_t;
+  localparam int RowStep = STRIDE_H * RowBeats;
+  localparam int ColStep = STRIDE_W * TILES;
+  localparam int LastY = (OUT_H - 1) * STRIDE_H - PAD_H;
+  localparam int LastX = (OUT_W - 1) * STRIDE_W - PAD_W;
 
-  localparam place_t Image = place_t'(ImageBeats);
-  localparam place_t RowLast = place_t'(ImageBeats - RowBeats);
-  localparam place_t RowSize = place_t'(RowBeats);
-  localparam place_t RowStep = place_t'(STRIDE_H * RowBeats);
-  localparam place_t ColStep = place_t'(STRIDE_W * TILES);
-  localparam place_t RowSpan = place_t'(SPAN_H * RowBeats);
-  localparam place_t ColSpan = place_t'((SPAN_W + 1) * TILES);
-  localparam place_t RowFirst = place_t'(-PAD_H * RowBeats);
-  localparam place_t ColFirst = place_t'(-PAD_W * TILES);
-
-  function automatic place_t clamp(input place_t value, input place_t low, input place_t high);
+  function automatic int clamp(input int value, input int low, input int high);
     return (value < low) ? low : (value > high) ? high : value;
   endfunction
 
-  // ---- The window after the one at hand: its corner, in places and in pixels.
-  place_t               row_q;
-  place_t               col_q;
-  logic signed [YW-1:0] y_q;
-  logic signed [XW-1:0] x_q;
-  logic                 next_row_end;
-  logic                 next_image_end;
-  logic                 advance;
+  function automatic int least(input int a, input int b);
+    return (a < b) ? a : b;
+  endfunction
+
+  function automatic int most(input int a, input int b);
+    return (a > b) ? a : b;
+  endfunction
+
+  // Beats that are needed up to the last row and column of a window.
+  function automatic int need_row(input int y);
+    return clamp((y + SPAN_H) * RowBeats, 0, ImageBeats - RowBeats);
+  endfunction
+
+  // No window starts before the image does, not even one that is all padding.
+  function automatic int need_col(input int x);
+    return clamp((x + SPAN_W + 1) * TILES, 1, RowBeats);
+  endfunction
+
+  // Beats that are free before a window.
+  function automatic int free_row(input int y);
+    return clamp(y * RowBeats, 0, ImageBeats);
+  endfunction
+
+  function automatic int free_col(input int x);
+    return clamp(x * TILES, 0, RowBeats);
+  endfunction
+
+  localparam int NeedFirst = need_row(-PAD_H) + need_col(-PAD_W);
+  localparam int NeedLast = need_row(LastY) + need_col(LastX);
+  localparam int NeedBack = need_col(-PAD_W) - need_col(LastX);
+  localparam int NeedImage = ImageBeats + NeedFirst - NeedLast;
+  localparam int FreeBack = free_col(LastX);
+  localparam bit LastStays = LastY + STRIDE_H <= 0 || LastY >= IN_H;
+  localparam int FreeImage = ImageBeats - free_row(LastY) - (LastStays ? 0 : FreeBack);
+
+  // What is needed less what is free is least in a first or last row and column.
+  localparam int GapRow = least(
+      need_row(-PAD_H) - free_row(-PAD_H), need_row(LastY) - free_row(LastY)
+  );
+  localparam int GapCol = least(
+      need_col(-PAD_W) - free_col(-PAD_W), need_col(LastX) - free_col(LastX)
+  );
+  localparam int Gap = GapRow + GapCol;
+  localparam int StepMost = most((OUT_W > 1) ? ColStep : 0, (OUT_H > 1) ? RowStep : 0);
+  localparam int FreeMost = most(StepMost, FreeImage);
+  localparam int MissMost = most(most(NeedFirst, NeedImage), StepMost);
+  // More than DEPTH places are free when windows pass over beats still to come.
+  localparam int RoomMost = DEPTH + most(0, FreeMost - Gap);
+
+  // Bits of a signed number in low .. high.
+  function automatic int bits(input int low, input int high);
+    return 1 + $clog2(most(most(-low, high + 1), 1));
+  endfunction
+
+  localparam int MissW = bits(Gap - DEPTH - 1, MissMost - 1);
+  localparam int RoomW = bits(-2, RoomMost - 1);
+  localparam int MoreW = bits(-1, FreeMost - 1);
+  localparam int AtYW = bits(-PAD_H, LastY);
+  localparam int AtXW = bits(-PAD_W, LastX);
+
+  // ---- The window at hand.
+  logic signed [AtYW-1:0] y_q;
+  logic signed [AtXW-1:0] x_q;
+  logic                   last_row;
+
+  assign win_y     = YW'(y_q);
+  assign win_x     = XW'(x_q);
+  assign image_end = row_end && last_row;
+
+  always_ff @(posedge clk) begin
+    if (rst || (done && row_end)) begin
+      x_q <= AtXW'(-PAD_W);
+    end else if (done) begin
+      x_q <= x_q + AtXW'(STRIDE_W);
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (rst || (done && image_end)) begin
+      y_q <= AtYW'(-PAD_H);
+    end else if (done && row_end) begin
+      y_q <= y_q + AtYW'(STRIDE_H);
+    end
+  end
 
   if (OUT_W == 1) begin : g_one_column
-    assign next_row_end = 1'b1;
+    assign row_end = 1'b1;
   end else begin : g_columns
-    localparam int ColW = $clog2(OUT_W);
-    logic [ColW-1:0] at_q;
-    assign next_row_end = at_q == ColW'(OUT_W - 1);
+    logic row_end_q;
+    assign row_end = row_end_q;
     always_ff @(posedge clk) begin
       if (rst) begin
-        at_q <= '0;
-      end else if (advance) begin
-        at_q <= next_row_end ? '0 : at_q + ColW'(1);
+        row_end_q <= 1'b0;
+      end else if (done) begin
+        row_end_q <= !row_end_q && (x_q == AtXW'(LastX - STRIDE_W));
       end
     end
   end
 
   if (OUT_H == 1) begin : g_one_row
-    assign next_image_end = next_row_end;
+    assign last_row = 1'b1;
   end else begin : g_rows
-    localparam int RowW = $clog2(OUT_H);
-    logic [RowW-1:0] at_q;
-    logic            last;
-    assign last           = at_q == RowW'(OUT_H - 1);
-    assign next_image_end = next_row_end && last;
+    logic last_row_q;
+    assign last_row = last_row_q;
     always_ff @(posedge clk) begin
       if (rst) begin
-        at_q <= '0;
-      end else if (advance && next_row_end) begin
-        at_q <= last ? '0 : at_q + RowW'(1);
+        last_row_q <= 1'b0;
+      end else if (done && row_end) begin
+        last_row_q <= !last_row_q && (y_q == AtYW'(LastY - STRIDE_H));
       end
     end
   end
 
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      row_q <= RowFirst;
-      col_q <= ColFirst;
-      y_q   <= YW'(-PAD_H);
-      x_q   <= XW'(-PAD_W);
-    end else if (advance) begin
-      if (next_row_end) begin
-        col_q <= ColFirst;
-        x_q   <= XW'(-PAD_W);
-        row_q <= next_image_end ? RowFirst : row_q + RowStep;
-        y_q   <= next_image_end ? YW'(-PAD_H) : y_q + YW'(STRIDE_H);
-      end else begin
-        col_q <= col_q + ColStep;
-        x_q   <= x_q + XW'(STRIDE_W);
-      end
-    end
-  end
+  // ---- What the next window needs, and what is free before it, beyond those of this one.
+  // Both less one: to the adders below, a beat that is not written is the carry.
+  logic signed [MissW-1:0] need_in_row;
+  logic signed [MissW-1:0] need_in_col;
+  logic signed [MissW-1:0] need_more;
+  logic signed [MoreW-1:0] free_in_row;
+  logic signed [MoreW-1:0] free_in_col;
+  logic signed [MoreW-1:0] free_more;
 
-  // ---- What it needs (beats from the start of the image) and what is free before it.
-  // Functions, so that a simulator works them out only where a window begins.
-  function automatic place_t needed(input place_t row, input place_t col);
-    return clamp(row + RowSpan, 0, RowLast) + clamp(col + ColSpan, 1, RowSize);
-  endfunction
+  window_rise #(
+      .AT_WIDTH(AtXW),
+      .WIDTH   (MissW),
+      .ORIGIN  (-PAD_W),
+      .STRIDE  (STRIDE_W),
+      .COUNT   (OUT_W - 1),
+      .FIRST   ((SPAN_W + 1 - PAD_W) * TILES),
+      .STEP    (ColStep),
+      .LOW     (1),
+      .HIGH    (RowBeats),
+      .MORE    (-1)
+  ) u_need_in_row (
+      .at  (x_q),
+      .rise(need_in_row)
+  );
 
-  // No window starts before the image does, not even one that is all padding.
+  window_rise #(
+      .AT_WIDTH(AtYW),
+      .WIDTH   (MissW),
+      .ORIGIN  (-PAD_H),
+      .STRIDE  (STRIDE_H),
+      .COUNT   (OUT_H - 1),
+      .FIRST   ((SPAN_H - PAD_H) * RowBeats),
+      .STEP    (RowStep),
+      .LOW     (0),
+      .HIGH    (ImageBeats - RowBeats),
+      .MORE    (NeedBack - 1)
+  ) u_need_in_col (
+      .at  (y_q),
+      .rise(need_in_col)
+  );
+
+  window_rise #(
+      .AT_WIDTH(AtXW),
+      .WIDTH   (MoreW),
+      .ORIGIN  (-PAD_W),
+      .STRIDE  (STRIDE_W),
+      .COUNT   (OUT_W - 1),
+      .FIRST   (-PAD_W * TILES),
+      .STEP    (ColStep),
+      .LOW     (0),
+      .HIGH    (RowBeats),
+      .MORE    (-1)
+  ) u_free_in_row (
+      .at  (x_q),
+      .rise(free_in_row)
+  );
+
+  window_rise #(
+      .AT_WIDTH(AtYW),
+      .WIDTH   (MoreW),
+      .ORIGIN  (-PAD_H),
+      .STRIDE  (STRIDE_H),
+      .COUNT   (OUT_H - 1),
+      .FIRST   (-PAD_H * RowBeats),
+      .STEP    (RowStep),
+      .LOW     (0),
+      .HIGH    (ImageBeats),
+      .MORE    (-FreeBack - 1)
+  ) u_free_in_col (
+      .at  (y_q),
+      .rise(free_in_col)
+  );
+
   // With padding, the next row of windows can begin above the image or in its
-  // first row as well. Then no column of that row is free after this window.
-  function automatic place_t freed(input place_t row, input place_t col);
-    place_t whole_rows;
-    logic   stays;
-    whole_rows = clamp(row, 0, Image);
-    stays      = (row + RowStep <= 0) || (whole_rows == Image);
-    return whole_rows + (stays ? place_t'(0) : clamp(col, 0, RowSize));
-  endfunction
+  // first row as well. Then no column of this row is free after this window.
+  logic stays_above;
+  logic stays_below;
+  if (PAD_H >= STRIDE_H) begin : g_above
+    assign stays_above = y_q <= AtYW'(-STRIDE_H);
+  end else begin : g_not_above
+    assign stays_above = 1'b0;
+  end
+  if (LastY >= IN_H) begin : g_below
+    assign stays_below = y_q >= AtYW'(IN_H);
+  end else begin : g_not_below
+    assign stays_below = 1'b0;
+  end
 
-  // ---- The window at hand.
-  logic   valid_q;
-  place_t need_q;
-  place_t free_q;
-  place_t written_q;  // beats of its image in the buffer, or beyond it
-  logic   write;
-  logic   leave;
+  assign need_more = image_end ? MissW'(NeedImage - 1) : row_end ? need_in_col : need_in_row;
 
-  assign advance = !valid_q || done;
-  assign leave   = done && image_end;
-  assign win_ok  = valid_q && (written_q >= need_q);
+  always_comb begin
+    if (image_end) begin
+      free_more = MoreW'(FreeImage - 1);
+    end else if (stays_above || stays_below) begin
+      free_more = MoreW'(-1);
+    end else begin
+      free_more = row_end ? free_in_col : free_in_row;
+    end
+  end
+
+  // ---- Beats that are missing, less one: the sign bit says that there are none.
+  logic signed [MissW-1:0] missing_q;
+  logic signed [MissW-1:0] missing_more;
+  logic                    write;
+
+  assign win_ok       = missing_q[MissW-1];
+  assign missing_more = done ? need_more : MissW'(-1);
 
   always_ff @(posedge clk) begin
     if (rst) begin
-      valid_q   <= 1'b0;
-      written_q <= '0;
+      missing_q <= MissW'(NeedFirst - 1);
     end else begin
-      valid_q   <= 1'b1;
-      written_q <= written_q + place_t'({1'b0, write}) - (leave ? Image : place_t'(0));
+      missing_q <= MissW'(({missing_q, 1'b1} + {missing_more, !write}) >> 1);
     end
   end
 
-  always_ff @(posedge clk) begin
-    if (advance) begin
-      need_q    <= needed(row_q, col_q);
-      free_q    <= freed(row_q, col_q);
-      win_y     <= y_q;
-      win_x     <= x_q;
-      row_end   <= next_row_end;
-      image_end <= next_image_end;
-    end
-  end
+  // ---- Places that are free, less one. A place is free a cycle after the step that
+  // frees it.
+  logic signed [RoomW-1:0] room_q;
+  logic signed [MoreW-1:0] release_q;
 
-  // ---- Room: a place is free a cycle after the step that frees it.
-  // More than DEPTH places are free when windows pass over beats still to come.
-  place_t room_q;
-  place_t release_q;
-
-  assign in_ready = room_q > 0;
+  assign in_ready = !room_q[RoomW-1];
   assign write    = in_valid && in_ready;
 
   always_ff @(posedge clk) begin
     if (rst) begin
-      room_q    <= place_t'(DEPTH);
-      release_q <= '0;
+      room_q    <= RoomW'(DEPTH - 1);
+      release_q <= MoreW'(-1);
     end else begin
-      room_q <= room_q + release_q - place_t'({1'b0, write});
-      if (done) begin
-        release_q <= (image_end ? Image : freed(row_q, col_q)) - free_q;
-      end else begin
-        release_q <= '0;
-      end
+      room_q    <= RoomW'(({room_q, 1'b1} + {RoomW'(release_q), !write}) >> 1);
+      release_q <= done ? free_more : MoreW'(-1);
     end
   end
 
@@ -249,7 +360,7 @@ module window_control #(
   ) u_kept (
       .clk   (clk),
       .rst   (rst),
-      .broken(room_q < 0)
+      .broken(room_q < -1)
   );
 
   // Only a buffer that is too small is full while its window still needs beats.
@@ -258,7 +369,7 @@ module window_control #(
   ) u_depth (
       .clk   (clk),
       .rst   (rst),
-      .broken(valid_q && !win_ok && (room_q + release_q <= 0))
+      .broken(!win_ok && !in_ready && release_q < 0)
   );
 
 endmodule

@@ -258,10 +258,10 @@ WRONG = {
     "a window starts before its last pixel is there": Mutation(
         "conv2d-pointwise_wires",
         "lib/window_control.sv",
-        (("(written_q >= need_q)", "(written_q >= need_q - place_t'(1))"),),
+        (("MissW'(NeedFirst - 1);", "MissW'(NeedFirst - 2);"),),
     ),
     "line buffer takes one beat too many": Mutation(
-        "conv2d-uneven_fold", "lib/window_control.sv", (("room_q > 0;", "room_q >= 0;"),), kind=SimulationError
+        "conv2d-uneven_fold", "lib/window_control.sv", (("!room_q[RoomW-1];", "room_q >= -1;"),), kind=SimulationError
     ),
     "columns of the next word are read from this one": Mutation(
         "conv2d-unrolled", "lib/parallel_window.sv", (("(bank_t'(c) < bank_q) ? Pixel : addr_t'(0)", "addr_t'(0)"),)
@@ -280,7 +280,7 @@ SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
         "in_data: .* beats, the first is",
     ),
     "line buffer holds one beat less": (
-        Mutation("conv2d-uneven_fold", "lib/window_control.sv", (("room_q > 0;", "room_q > 1;"),)),
+        Mutation("conv2d-uneven_fold", "lib/window_control.sv", (("!room_q[RoomW-1];", "room_q > 0;"),)),
         check_timing,
         "intervals",
     ),

@@ -25,6 +25,7 @@ from .proofs import (
     rows,
     steps,
     vectors,
+    windows,
 )
 from .runner import Mutant, Proof
 
@@ -35,6 +36,7 @@ PLAIN = mac(N=1, RUN=1)
 PIPE = Proof(PIPELINE, {"STAGES": 3})
 NOTED = rows(4, 2)
 HELD = vectors(2, 2)
+PADDED = windows((3, 3, 3, 3), (2, 2), (1, 1, 1, 1), 1, 9)
 TRIANGLE = fill(3, 2, 3, 1)
 RING = steps(1, 0, 1, (1, 1), (3, 2, 1, 3))
 SUMMED, MULTIPLIED = (steps(way, 1, 2, (2, 1), (3, 2, 2, 3)) for way in (0, 1))
@@ -149,6 +151,11 @@ MUTANTS: dict[str, Mutant] = {
     "vectors_are_there_early": of(HELD, "p_there", "have_q > signed'", "have_q >= signed'"),
     "vectors_begin_where_they_ended": of(HELD, "p_read", "(base_q == PtrW'(Depth - LEN))", "1'b1", 12),
     "vectors_read_on": of(HELD, "p_hold", "if (move) begin", "if (1'b1) begin"),
+    # window_control
+    "window_waits_for_one_more": of(PADDED, "p_there", "= missing_q[MissW-1];", "= missing_q < -1;", 12),
+    "window_frees_its_row_at_once": of(PADDED, "p_room", "= y_q <= AtYW'(-STRIDE_H);", "= 1'b0;", 12),
+    "window_steps_in_its_last_column": of(PADDED, "p_window", "rst || (done && row_end)", "rst", 14),
+    "window_ends_every_row_as_the_last": of(PADDED, "p_last", "row_end && last_row;", "row_end;", 14),
     # causal_fill
     "fill_counts_a_tile_too_few": of(TRIANGLE, "p_wires", "tile_q <= limit;", "tile_q < limit;"),
     "fill_waits_for_data": of(TRIANGLE, "p_zeros", "in_valid || !seen;", "in_valid;"),

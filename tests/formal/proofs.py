@@ -18,6 +18,7 @@ PIPELINE = Harness("pipeline_control")
 FILL = Harness("causal_fill", needs=("causal_limit", "loop_counter"))
 ROWS = Harness("row_fifo", needs=("stream_fifo", "loop_counter"))
 VECTORS = Harness("vector_buffer")
+WINDOWS = Harness("window_control", needs=("window_rise",))
 STEPS = Harness("matrix_steps", needs=("causal_limit", "loop_counter"))
 CAST = Harness("fixed_cast_unit")
 DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
@@ -88,6 +89,12 @@ def fill(tokens: int, heads: int, rows: int, banks: int) -> Proof:
     return Proof(FILL, {"TOKENS": tokens, "HEADS": heads, "ROWS": rows, "BANKS": banks})
 
 
+def windows(image: tuple[int, ...], span: tuple[int, ...], strides: tuple[int, ...], *depth: int, cover: int = 0) -> Proof:
+    """Rows and columns of the image and of windows; span; stride and padding; beats a pixel and of the buffer."""
+    names = "IN_H IN_W OUT_H OUT_W SPAN_H SPAN_W STRIDE_H STRIDE_W PAD_H PAD_W TILES DEPTH".split()
+    return Proof(WINDOWS, dict(zip(names, (*image, *span, *strides, *depth), strict=True)), cover=cover)
+
+
 def steps(transposed: int, causal: int, tokens: int, heads: tuple[int, int], rows: tuple[int, int, int, int]) -> Proof:
     """Heads and groups that they share; rows, banks, words and tiles of the buffer."""
     names = ("TRANSPOSED", "CAUSAL", "TOKENS", "HEADS", "GROUPS", "ROWS", "BANKS", "WORDS", "TILES")
@@ -118,6 +125,10 @@ PROOFS = [
     *(fill(*shape) for shape in ((1, 1, 1, 1), (4, 2, 5, 2))),
     # Both products; shared matrices, ragged ones, some longer than there are tokens, in a ring of tiles.
     *(steps(way, limit, 3, (4, 2), (5, 2, 2, 5)) for way in (0, 1) for limit in (0, 1)),
+    # As convolutions have them; strides that leave pixels out; windows that lie in the padding.
+    windows((4, 4, 4, 4), (2, 2), (1, 1, 1, 1), 1, 12, cover=30),
+    windows((5, 3, 2, 2), (1, 0), (3, 2, 0, 0), 2, 9),
+    windows((3, 3, 5, 4), (1, 2), (2, 1, 4, 2), 1, 9),
     mac(12, N=1, RUN=1),
     mac(N=2, RUN=2),
     mac(N=2, RUN=3, HAS_BIAS=1, BIAS_FRAC=3),
