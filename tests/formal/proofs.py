@@ -89,9 +89,24 @@ def fill(tokens: int, heads: int, rows: int, banks: int) -> Proof:
     return Proof(FILL, {"TOKENS": tokens, "HEADS": heads, "ROWS": rows, "BANKS": banks})
 
 
-def windows(image: tuple[int, ...], span: tuple[int, ...], strides: tuple[int, ...], *depth: int, cover: int = 0) -> Proof:
+def windows(
+    image: tuple[int, ...], span: tuple[int, ...], strides: tuple[int, ...], *depth: int, cover: int = 0
+) -> Proof:
     """Rows and columns of the image and of windows; span; stride and padding; beats a pixel and of the buffer."""
-    names = "IN_H IN_W OUT_H OUT_W SPAN_H SPAN_W STRIDE_H STRIDE_W PAD_H PAD_W TILES DEPTH".split()
+    names = [
+        "IN_H",
+        "IN_W",
+        "OUT_H",
+        "OUT_W",
+        "SPAN_H",
+        "SPAN_W",
+        "STRIDE_H",
+        "STRIDE_W",
+        "PAD_H",
+        "PAD_W",
+        "TILES",
+        "DEPTH",
+    ]
     return Proof(WINDOWS, dict(zip(names, (*image, *span, *strides, *depth), strict=True)), cover=cover)
 
 
