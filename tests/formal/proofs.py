@@ -92,7 +92,7 @@ def fill(tokens: int, heads: int, rows: int, banks: int) -> Proof:
 def windows(
     image: tuple[int, ...], span: tuple[int, ...], strides: tuple[int, ...], *depth: int, cover: int = 0
 ) -> Proof:
-    """Rows and columns of the image and of windows; span; stride and padding; beats a pixel and of the buffer."""
+    """Rows and columns of the image and of windows; span; stride and padding; beats per pixel and of the buffer."""
     names = [
         "IN_H",
         "IN_W",

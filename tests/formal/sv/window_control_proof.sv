@@ -65,7 +65,8 @@ module window_control_proof #(
 
   // ---- Model.
   function automatic place_t clamp(input place_t value, input int low, input int high);
-    return (value < place_t'(low)) ? place_t'(low) : (value > place_t'(high)) ? place_t'(high) : value;
+    if (value < place_t'(low)) return place_t'(low);
+    return (value > place_t'(high)) ? place_t'(high) : value;
   endfunction
 
   // The last row of the image that a window reaches, and in it the last column.
