@@ -201,6 +201,7 @@ class Writer:
             path = self._free(f"{python_name(self.source)}_constant")
             self.root.register_buffer(path, value)
             made = self.graph.get_attr(path)
+            self.weights[path] = self.noted(value)
             self.sources[made.name] = self.source
             self._one[made] = self._two[made] = value.to("meta")
             kept = self._stored[id(value)] = (value, made)

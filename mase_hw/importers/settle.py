@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, fx
 
@@ -19,6 +18,7 @@ from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
 from mase_hw.errors import MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.importers.entries import marker_of_input
+from mase_hw.importers.exact import covering, exact_format, holds
 from mase_hw.importers.graph import Known, Marker, Refused
 from mase_hw.importers.problems import Problems
 from mase_hw.importers.settle_integers import Integers
@@ -227,46 +227,6 @@ class _Settled:
         if kernel is not None:
             return math.prod(kernel) if isinstance(kernel, tuple) else 0
         return math.prod(shapes[0]) // math.prod(shapes[1]) if math.prod(shapes[1][2:]) == 1 else 0
-
-
-def covering(a: FixedFormat, b: FixedFormat, difference: bool) -> FixedFormat:
-    """The format that holds every sum, or difference, of two formats."""
-    frac = max(a.frac_width, b.frac_width)
-    low_a, high_a = (v << (frac - a.frac_width) for v in (a.min_mantissa, a.max_mantissa))
-    low_b, high_b = (v << (frac - b.frac_width) for v in (b.min_mantissa, b.max_mantissa))
-    low, high = (low_a - high_b, high_a - low_b) if difference else (low_a + low_b, high_a + high_b)
-    signed = low < 0
-    width = max(high.bit_length(), (-low - 1).bit_length() if signed else 0) + signed
-    return FixedFormat(max(width, 1), frac, signed)
-
-
-def exact_format(value: Tensor) -> FixedFormat:
-    """The narrowest signed format that holds every number of a tensor exactly.
-
-    Raises:
-        Refused: If a number is not finite.
-    """
-    numbers = value.detach().double().numpy().reshape(-1)
-    if not np.isfinite(numbers).all():
-        raise Refused("a stored number is not finite")
-    numbers = numbers[numbers != 0]
-    if not numbers.size:
-        return FixedFormat(2, 0)
-    mantissas, exponents = np.frexp(numbers)
-    whole = np.ldexp(mantissas, 53).astype(np.int64)
-    zeros = np.log2((whole & -whole).astype(np.float64)).astype(np.int64)
-    frac = int((53 - exponents - zeros).max())
-    low, high = (int(v) for v in (math.ldexp(numbers.min(), frac), math.ldexp(numbers.max(), frac)))
-    width = max(high.bit_length() if high > 0 else 0, (-low - 1).bit_length() if low < 0 else 0) + 1
-    return FixedFormat(max(width, 2), frac)
-
-
-def holds(fmt: FixedFormat, other: FixedFormat) -> bool:
-    """Whether every number of a format is one of another; of ``other`` only the range of its width is known."""
-    shift = fmt.frac_width - other.frac_width
-    if shift < 0:
-        return False
-    return fmt.width - fmt.signed >= other.width - other.signed + shift
 
 
 def _keys(group: str, fmt: FixedFormat) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import fx
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
+from mase_hw.importers.exact import exact_format
 from mase_hw.importers.graph import Known, Marker, Refused
 from mase_hw.importers.problems import Problems
 from mase_hw.ir import MaseGraph
@@ -23,8 +24,9 @@ from mase_hw.numerics import magnitude
 from mase_hw.opdef import OpDef
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.integers.given import GivenIntegers, Stored, as_scaled
-from mase_hw.passes.transforms.quantize_operands import data_inputs, operands_of, parameters_of
+from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of
 
+_MEANS = ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "mean")
 _BEHIND = "quantise its result, so that the file says its scale"
 
 
@@ -152,13 +154,36 @@ class Integers:
             rounding = Rounding.HALF_EVEN if marker is None else marker.rounding
             self.given.requantize(node, _limited(want or _on_grid(have, ends), ends, rounding), how)
         elif op.scaled.kind == "selection":
+            if operands.constant is not None:
+                raise Refused("it has a stored operand", "clamp instead, or leave it to the host")
+            if op.name in _MEANS:
+                raise Refused("it divides numbers whose scale is no power of two", "leave it to the host")
             self.given.selection(node, want, how)
+        elif op.scaled.kind in ("sum", "product"):
+            constant = None if operands.constant is None else self._constant(operands)
+            self.given.combination(node, constant, want, how)
         elif op.scaled.kind == "sums":
             self._sums(node, op, marker)
         else:
             raise Refused("it is no operation of a file")
         if marker is not None:
             self._as_the_file(node, marker)
+
+    def _constant(self, operands: Operands) -> Stored:
+        """A stored operand: the integers of the file, or a number that is one integer at its own scale."""
+        value = operands.constant
+        assert value is not None  # the caller looked
+        stored = [n for n in operands.chain if n.op == "get_attr"]
+        known = self.known.get(str(stored[-1].target), Known()) if stored else Known()
+        fmt = known.integers
+        if fmt is None:
+            numbers = set(value.double().abs().reshape(-1).tolist())
+            largest = max(numbers, default=0.0)
+            single = len(numbers) == 1 and math.isfinite(largest) and largest > 0
+            fmt = ScaledFormat.make(2, largest) if single else as_scaled(exact_format(value))
+        if fmt.per_channel:
+            raise Refused("a stored operand with a scale for each channel", "quantise it with one scale")
+        return Stored(value, fmt)
 
     def _sums(self, node: fx.Node, op: OpDef, marker: Marker | None) -> None:
         parameters = parameters_of(self.graph, node, op)

@@ -157,4 +157,24 @@ def matrices(coarse: bool = False) -> Qdq:
     return n
 
 
-NETWORKS = {"padded": padded, "depthwise": depthwise, "matrices": matrices}
+def branches(coarse: bool = False) -> Qdq:
+    """Sums, differences and products of branches with scales of their own, stored operands, a concatenation."""
+    n = Qdq(4, (1, 3, 5, 4), coarse)
+    start = n.quantise(0.011)
+    n.conv(3, 3, (3, 3), pads=[1, 1, 1, 1])
+    n.quantise(0.05)
+    n.add("Add", start)
+    n.add("Relu")
+    left = n.quantise(0.04, U8(3))
+    n.add("Sub", n.weights(3, 1, 1)[0], of=start)
+    right = n.quantise(0.013)
+    n.add("Mul", left)
+    n.quantise(0.03)
+    n.add("Mul", n.store(F32(-0.75)))
+    n.quantise(0.02)
+    n.add("Concat", left, right, axis=1)
+    n.quantise(0.03)
+    return n
+
+
+NETWORKS = {"padded": padded, "depthwise": depthwise, "matrices": matrices, "branches": branches}

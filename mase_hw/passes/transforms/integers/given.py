@@ -10,6 +10,7 @@ Usage::
     given.enter(placeholder, data)               # the host rounds an input to these numbers
     given.sums(conv, Stored(weights, fmt), Stored(bias), result, Requantizing())
     given.requantize(relu, result)               # the node becomes a requantisation
+    given.combination(add, None, result)         # a sum, difference or product of two operands
     given.selection(pool)                        # as its inputs
     given.passed(reshape)                        # an implicit node
     given.write()
@@ -35,6 +36,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.numerics import quantize
 from mase_hw.passes.base import GraphPass, Info, NoArgs
+from mase_hw.passes.transforms.integers.combine import product_of, sum_of
 from mase_hw.passes.transforms.integers.formats import of_bias
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
 from mase_hw.passes.transforms.quantize import DECISIONS, write_plans
@@ -199,6 +201,40 @@ class GivenIntegers:
         formats["data_out_0"] = fmt
         how = Requantizing() if how is None else how
         self._plan(node, op, formats, {}, operands, attributes, result, how)
+
+    def combination(
+        self,
+        node: fx.Node,
+        constant: Stored | None = None,
+        result: FixedFormat | None = None,
+        how: Requantizing | None = None,
+    ) -> None:
+        """An exact sum, difference or product of two operands, and the requantisation behind it.
+
+        Args:
+            node: The node.
+            constant: A stored operand, with a format of one scale.
+            result: Format behind the requantisation; None leaves the exact numbers, of a sum at a common scale.
+            how: The requantisation; its bits are also those of the multipliers that make a scale common.
+        """
+        op, operands = self._op(node)
+        assert op.scaled is not None  # the caller looked
+        how = Requantizing() if how is None else how
+        have = [self.data(source) for source in operands.inputs]
+        parameters: dict[str, Tensor] = {}
+        if constant is not None:
+            assert constant.fmt is not None
+            have.append(constant.fmt)
+            parameters[op.constant] = constant.values
+        x, y = have
+        if op.scaled.kind == "product":
+            made = product_of(x, y, constant=constant is not None)
+        else:
+            step = max(*steps_of(x), *steps_of(y)) if result is None else steps_of(result)[0]
+            kinds = {"constant": constant is not None, "reversed": operands.reversed}
+            made = sum_of(x, y, step, bits=how.bits, **kinds)
+        attributes = {**self._attributes(node, operands), **made.attributes}
+        self._plan(node, op, dict(made.formats), parameters, operands, attributes, result, how)
 
     def data(self, source: fx.Node) -> ScaledFormat:
         """The format of an input, as scaled integers."""
