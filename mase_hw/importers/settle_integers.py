@@ -41,6 +41,8 @@ class Integers:
         self.entries: dict[str, Marker] = {}
         self.spent: dict[fx.Node, fx.Node] = {}
         """Markers that something before them does, and the node whose result they had."""
+        self.outside: set[str] = set()
+        """Inputs of the model, and the same moved."""
         self.gone: set[str] = set()
         self.problems = Problems("model")
 
@@ -92,7 +94,8 @@ class Integers:
 
     def _entered(self, node: fx.Node, source: fx.Node) -> None:
         """The format of an input of the model that a node reads."""
-        if source.name in self.given.formats or source.op == "get_attr":
+        outside = source.name not in self.given.formats or source.name in self.outside
+        if not outside or source.op == "get_attr":
             return
         start, marker = marker_of_input(self.graph, self.markers, self.sources, node, source)
         if not marker.tied:
@@ -103,7 +106,9 @@ class Integers:
         if self.entries.setdefault(start.name, marker).fmt != marker.fmt:
             raise Refused(f"the input {start.name} is quantised in two ways", "quantise it once")
         self.given.enter(start, as_scaled(marker.fmt))
+        self.outside.add(start.name)
         while source is not start:
+            self.outside.add(source.name)
             self.given.formats[source.name] = self.given.formats[start.name]
             (source,) = data_inputs(self.graph, source)
 

@@ -56,6 +56,26 @@ class Qdq:
         self.add("QuantizeLinear", *names, of=of)
         return self.add("DequantizeLinear", *names)
 
+    def clipped(self, low: float, ends: tuple[int, int], zero: Any = None) -> None:
+        """A quantisation to fewer integers than its type has."""
+        self.quantise(low, zero)
+        back = self.nodes.pop()
+        self.add("Clip", *(self.store(I8(end)) for end in ends), of=back.input[0])
+        self.add("DequantizeLinear", *back.input[1:])
+
+    def integers(self, kind: str, weight: Array, low: float, *, domain: str = "", **attributes: Any) -> None:
+        """``QLinearConv`` or ``QLinearMatMul``: data, weights and result as integers."""
+        names = list(self.nodes.pop().input)
+        scales, zero = self.steps(0.004, attributes.pop("channels", None)), np.zeros((), I8)
+        zeros = np.zeros(scales.shape, I8)
+        bias = [self.store(self.r.integers(-3000, 3000, len(weight)).astype(np.int32))] if kind == "QLinearConv" else []
+        given = [self.store(weight.astype(I8)), self.store(scales), self.store(zeros)]
+        self.scale = np.asarray(3 * 2.0 ** np.round(np.log2(low)), F32) if self.coarse else self.steps(low)
+        zero = I8(2 * self.r.integers(-30, 30))  # even, since the evaluator adds it before rounding
+        result = [self.store(self.scale), self.store(zero)]
+        self.add(kind, *names[1:], *given, *result, *bias, of=names[0], **attributes)
+        self.add("DequantizeLinear", *result)
+
     def weights(self, *shape: int, channels: int | None = None, zero: Any = 0, axis: int = 0) -> tuple[str, Array]:
         """Stored integers; the name of their values, and the scales."""
         last = self.last
@@ -177,4 +197,35 @@ def branches(coarse: bool = False) -> Qdq:
     return n
 
 
-NETWORKS = {"padded": padded, "depthwise": depthwise, "matrices": matrices, "branches": branches}
+def narrow(coarse: bool = False) -> Qdq:
+    """As Brevitas writes it: a clip of integers says the width."""
+    n = Qdq(5, (1, 9), coarse)
+    n.clipped(0.12, (-8, 7), I8(0))
+    weight, _ = n.weights(9, 6, channels=6, axis=1)
+    n.add("MatMul", weight)
+    n.clipped(0.2, (-15, 15), I8(2))
+    weight, _ = n.weights(6, 4)
+    n.add("MatMul", weight)
+    n.quantise(0.3)
+    return n
+
+
+def integers(coarse: bool = False) -> Qdq:
+    """Nodes that compute with integers."""
+    n = Qdq(6, (1, 2, 6, 5), coarse)
+    n.quantise(0.013)
+    n.integers("QLinearConv", n.r.integers(-127, 128, (4, 2, 3, 2)), 0.05, channels=4, pads=[1, 0, 1, 1])
+    n.add("Transpose", perm=[0, 2, 3, 1])
+    n.quantise(0.03)
+    n.integers("QLinearMatMul", n.r.integers(-127, 128, (4, 3)), 0.06)
+    return n
+
+
+NETWORKS = {
+    "padded": padded,
+    "depthwise": depthwise,
+    "matrices": matrices,
+    "branches": branches,
+    "narrow": narrow,
+    "integers": integers,
+}

@@ -4,6 +4,7 @@ The evaluator computes in float32: it dequantises, computes, and quantises again
 the integers of the graph; in float32 a rounding may move a number over a half, which is counted.
 """
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 import torch
 
 import mase_hw
-from mase_hw.formats import ScaledFormat
-from tests.importers.qdq_networks import NETWORKS, Array, Qdq, evaluated, in_float64
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, ScaledFormat
+from tests.importers.qdq_networks import I8, NETWORKS, Array, Qdq, evaluated, in_float64
 
 
 def graph_and_frames(net: Qdq, count: int) -> tuple[mase_hw.MaseGraph, Array, Array]:
@@ -76,3 +78,67 @@ def test_exact_sums_leave_the_model() -> None:
         found = graph.model(torch.from_numpy(x[:, 0])).double().numpy()
     products = step * scales.astype(np.float64)
     np.testing.assert_array_equal(np.rint(found / products), entered @ codes.T + weights)
+
+
+def test_a_clip_of_integers_is_their_width() -> None:
+    net = Qdq(5, (1, 4))
+    for step, ends, zero in ((0.25, (-8, 7), 0), (0.5, (0, 3), 0), (0.5, (-5, 6), 0)):
+        net.clipped(step, ends, I8(zero))
+        net.stored[net.nodes[-1].input[1]] = np.float32(step)
+    net.add("Neg")
+    made = net.model()
+    x = (np.arange(-80, 80).reshape(40, 1, 4) / 8).astype(np.float32)
+    graph = mase_hw.import_model(made)
+    formats = [m.arithmetic.formats["data_out_0"] for m in graph.model.modules() if hasattr(m, "arithmetic")]
+    assert formats[0] == FixedFormat(4, 2) and FixedFormat(2, 1, signed=False) in formats
+    with torch.no_grad():
+        np.testing.assert_array_equal(graph.model(torch.from_numpy(x[:, 0])).numpy(), evaluated(made, x)[:, None][:, 0])
+    net.add("Clip", net.store(I8(-3)), net.store(I8(3)), of=net.nodes[0].output[0])
+    with pytest.raises(UnsupportedError, match="something else reads"):
+        mase_hw.import_model(net.model())
+
+
+@pytest.mark.parametrize("kind", ["QLinearAdd", "QLinearMul"])
+def test_operations_of_onnx_runtime(kind: str) -> None:
+    """By exact fractions: two operands with scales of their own, and a stored one."""
+    net = Qdq(8, (1, 40))
+    net.quantise(0.02, I8(-3))
+    first = net.nodes[1].input[:]
+    net.add("Relu")
+    net.quantise(0.03, I8(11))
+    second = net.nodes.pop().input[:]
+    result = [net.store(np.float32(0.0517)), net.store(I8(-20))]
+    net.add(kind, *first[1:], *second, *result, of=first[0], domain="com.microsoft")
+    net.add("DequantizeLinear", *result)
+    stored = [net.store(net.r.integers(-128, 128, 40).astype(I8)), net.store(np.float32(0.011)), net.store(I8(7))]
+    result = [net.store(np.float32(0.043)), net.store(I8(5))]
+    net.add(kind, *net.nodes.pop().input[1:], *stored, *result, of=net.nodes[-1].output[0], domain="com.microsoft")
+    net.add("DequantizeLinear", *result)
+    x = (net.r.standard_normal((6, 40)) * 2).astype(np.float32)
+    with torch.no_grad():
+        found = mase_hw.import_model(net.model()).model(torch.from_numpy(x)).double().numpy()
+
+    def exact(a: Fraction, b: Fraction, step: float, zero: int) -> Fraction:
+        whole = round((a + b if kind == "QLinearAdd" else a * b) / Fraction(float(np.float32(step)))) + zero
+        return (max(-128, min(127, whole)) - zero) * Fraction(float(np.float32(step)))
+
+    def entered(value: float | Fraction, names: list[str]) -> Fraction:
+        step, zero = Fraction(float(net.stored[names[0]])), int(net.stored[names[1]])
+        return (max(-128, min(127, round(Fraction(value) / step) + zero)) - zero) * step
+
+    for row, values in zip(x.tolist(), found.tolist(), strict=True):
+        for value, code, result_value in zip(row, net.stored[stored[0]].tolist(), values, strict=True):
+            given = entered(value, first[1:])
+            once = exact(given, entered(max(given, Fraction(0)), second[1:]), 0.0517, -20)
+            want = exact(once, (code - 7) * Fraction(float(np.float32(0.011))), 0.043, 5)
+            assert abs(result_value - float(want)) < 1e-6
+
+
+def test_an_input_that_is_quantised_in_two_ways() -> None:
+    net = Qdq(9, (1, 4))
+    first = net.quantise(0.02)
+    net.quantise(0.03, of="x")
+    net.add("Add", first)
+    net.quantise(0.05)
+    with pytest.raises(UnsupportedError, match="quantised in two ways"):
+        mase_hw.import_model(net.model())

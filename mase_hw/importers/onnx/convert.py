@@ -16,6 +16,8 @@ from mase_hw.importers.problems import Problems
 
 RULES: dict[str, Any] = {**functions.RULES, **layers.RULES, **pools.RULES, **shapes.RULES, **quantisers.RULES}
 """Operation of ONNX' own domain -> what writes it."""
+DOMAINS = {"": RULES, "com.microsoft": quantisers.MICROSOFT} | dict.fromkeys(qonnx.DOMAINS, qonnx.RULES)
+"""Domain -> its operations."""
 _GONE = object()
 """The result of a node that is refused."""
 
@@ -68,12 +70,13 @@ class _Conversion:
     def _results(self, node: Node, inputs: list[Ref | None]) -> list[Any]:
         step = Step(node, inputs, self.writer, self.source.opset, self.readers)
         step.refuse_control()
-        known = qonnx.RULES if node.domain in qonnx.DOMAINS else {} if node.domain else RULES
-        rule = known.get(node.operation)
+        rule = DOMAINS.get(node.domain, {}).get(node.operation)
         if rule is None:
             raise Refused(f"no such operation is known{f' in {node.domain[:60]}' if node.domain else ''}")
         of_codes = [s for s in map(self.writer.codes_of, inputs) if s is not None]
-        if of_codes and node.operation not in (*quantisers.RULES, *quantisers.MOVES):
+        if of_codes and node.operation == "Clip":
+            rule = quantisers.clip
+        elif of_codes and node.operation not in (*quantisers.RULES, *quantisers.MICROSOFT, *quantisers.MOVES):
             raise Refused("it computes with quantised integers", "put a DequantizeLinear before it")
         found = rule(step)
         node.refuse_unread()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.importers.graph import Codes, Known, Ref, Refused
 from mase_hw.importers.onnx import grids, layers
 from mase_hw.importers.onnx.step import Step
@@ -135,6 +139,54 @@ def qlinear_matmul(s: Step) -> Ref:
     return _rounded(s, made, s.known(6, "a scale"), 7)
 
 
+def clip(s: Step) -> Ref:
+    """``Clip`` of integers, with which files of QDQ say a width below 8 bits or a narrow range."""
+    x, known = s.any(0), s.writer.codes_of(s.any(0))
+    marker = None if known is None else s.writer.markers.get(x.name)
+    if known is None or marker is None or s.readers[s.node.inputs[0]] != 1:
+        raise Refused("it clips integers that something else reads", "clip them right behind their quantisation")
+    width, signed = marker.fmt.width, marker.fmt.signed
+    if known.zero and not isinstance(marker.fmt, ScaledFormat):
+        signed = not signed  # fixed point has it with the other sign
+    ends = list(grids.limits(width, signed, False))
+    for index in (1, 2):
+        given = s.maybe_known(index, "a bound")
+        if given is not None:
+            ends[index - 1] = int(given.reshape(-1)[0])
+    low, high = ends
+    if isinstance(marker.fmt, ScaledFormat):
+        low, high = max(low, marker.fmt.min_mantissa), min(high, marker.fmt.max_mantissa)
+        if low > high:
+            raise Refused(f"bounds of {ends} that leave nothing")
+        s.writer.markers[x.name] = dataclasses.replace(
+            marker, fmt=dataclasses.replace(marker.fmt, lows=(low,), highs=(high,))
+        )
+        return x
+    low, high = low - known.zero, high - known.zero
+    bits = max(high.bit_length() + (low < 0), (-low - 1).bit_length() + 1 if low < 0 else 1)
+    narrower = FixedFormat(bits, marker.fmt.frac_width, low < 0)
+    if (narrower.min_mantissa, narrower.max_mantissa) == (low, high):
+        s.writer.markers[x.name] = dataclasses.replace(marker, fmt=narrower)
+        return x
+    step = marker.fmt.scale
+    return s.writer.codes(s.call(torch.clamp, x, low * step, high * step), known)
+
+
+def combined(function: Callable[..., Tensor]) -> Callable[[Step], Ref]:
+    """``QLinearAdd`` and ``QLinearMul``: two dequantisations, the operation and a quantisation."""
+
+    def rule(s: Step) -> Ref:
+        operands = [
+            _values(s, x, s.known(i + 1, "a scale"), s.maybe_known(i + 2, "the zero point"), 0)
+            if isinstance(x := s.any(i), Tensor)
+            else _data(s, i)
+            for i in (0, 3)
+        ]
+        return _rounded(s, s.call(function, *operands), s.known(6, "a scale"), 7)
+
+    return rule
+
+
 def dynamic(s: Step) -> Ref:
     """``DynamicQuantizeLinear`` is refused: its scale is computed from the data."""
     raise Refused(
@@ -151,5 +203,12 @@ RULES = {
     "DynamicQuantizeLinear": dynamic,
 }
 """Operation of ONNX -> what writes it."""
+MICROSOFT = {
+    "QuantizeLinear": quantize_linear,
+    "DequantizeLinear": dequantize_linear,
+    "QLinearAdd": combined(torch.add),
+    "QLinearMul": combined(torch.mul),
+}
+"""Operation of ONNX Runtime's own domain -> what writes it."""
 MOVES = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "MaxPool"})
 """Operations that choose or move quantised integers as they would the values they stand for."""
