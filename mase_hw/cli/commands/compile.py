@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mase_hw.cli import partitioned
 from mase_hw.cli._common import (
     OK,
     calibration_argument,
@@ -41,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--equalize", action="store_true", help="even out channels before quantising, where it helps")
     parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
     parser.add_argument("--report", action="store_true", help="write the page that `report` writes (OUT.report.html)")
+    partitioned.configure(parser)
     simulation_arguments(parser)
 
 
@@ -66,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         steps = dict.fromkeys(("cross_layer", "absorb_bias", "smooth_quant"), True)
         settings = settings.model_copy(update={"equalization": settings.equalization.model_copy(update=steps)})
     refuse_options(arguments.out, arguments)
+    partitioned.refuse(arguments)
     if arguments.report:
         from mase_hw.report.charts import need_matplotlib
 
@@ -73,6 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
     before = _digest(arguments.out)
     arguments.kept = lambda: _kept(arguments.out, before)
     spec = load_model(arguments.model)
+    if arguments.partition:
+        with voice(arguments) as say:
+            return partitioned.run(arguments, settings, spec, say)
     calibration = calibration_of(arguments, spec.calibration)
     with voice(arguments) as say:
         design = mase_hw.compile(
