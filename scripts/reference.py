@@ -21,6 +21,7 @@ from scripts import (
     reference_claims,
     reference_cli,
     reference_code,
+    reference_cost,
     reference_coverage,
     reference_options,
     reference_rtl,
@@ -45,6 +46,8 @@ KINDS: dict[str, Callable[..., str]] = {
     "coverage": reference_coverage.table_of,
     "rooms": reference_code.rooms,
     "modules": reference_rtl.modules,
+    "area_errors": reference_cost.errors,
+    "devices": reference_cost.devices,
 }
 """What can be generated: each gets the words behind it and returns Markdown."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, gcd, prod
 
-from mase_hw.cost.primitives import cast, fifo, ram
+from mase_hw.cost.primitives import cast, cast_bits, fifo, ram
 from mase_hw.cost.terms import Parameters, Terms, bits_of
 
 
@@ -55,13 +55,27 @@ def stream_reorder(t: Terms, p: Parameters) -> None:
 
 
 def elementwise(t: Terms, p: Parameters) -> None:
-    """A layer of casts with a register slice: ``fixed_relu``, ``fixed_cast``."""
-    lanes, out = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["DATA_OUT_0_PRECISION_0"]
+    """A ``fixed_cast``: casts and a register slice."""
+    lanes = p["DATA_OUT_0_PARALLELISM_DIM_0"]
     taken = (p["DATA_IN_0_PRECISION_0"], p["DATA_IN_0_PRECISION_1"], p["DATA_IN_0_SIGNED"])
-    given = (out, p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
+    _cast_slice(t, p, lanes, taken)
+
+
+def relu(t: Terms, p: Parameters) -> None:
+    """A ``fixed_relu``: the same of numbers that are not negative."""
+    lanes, width, signed = (
+        p["DATA_OUT_0_PARALLELISM_DIM_0"],
+        p["DATA_IN_0_PRECISION_0"],
+        p["DATA_IN_0_SIGNED"],
+    )
+    t.logic("negative", lanes * signed)
+    _cast_slice(t, p, lanes, (width - signed, p["DATA_IN_0_PRECISION_1"], 0))
+
+
+def _cast_slice(t: Terms, p: Parameters, lanes: int, taken: tuple[int, int, int]) -> None:
+    given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     t.logic("any", 1)
-    t.count(ff=1)
-    t.both("out", lanes * out)
+    t.count(ff=1 + lanes * cast_bits(taken, given, p["ROUNDING"]))
     cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mase_hw.cost.connectors import elementwise, plain, stream_fifo, stream_fork, stream_reorder, stream_repack
+from mase_hw.cost.connectors import elementwise, plain, relu, stream_fifo, stream_fork, stream_reorder, stream_repack
 from mase_hw.cost.primitives import rom_source
 from mase_hw.cost.products import conv2d, linear
 from mase_hw.cost.resources import Resources
@@ -19,7 +19,7 @@ from mase_hw.memories import FAMILIES
 STRUCTURES: Mapping[str, Structure] = {
     "fixed_linear": linear,
     "fixed_conv2d": conv2d,
-    "fixed_relu": elementwise,
+    "fixed_relu": relu,
     "fixed_cast": elementwise,
     "stream_fifo": stream_fifo,
     "stream_fork": stream_fork,

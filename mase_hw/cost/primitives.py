@@ -7,7 +7,9 @@ from math import ceil
 from mase_hw.cost.terms import Parameters, Terms, bits_of
 from mase_hw.memories import FAMILIES
 
-LUT_ROM_WORDS = 16
+EMULATED = {True: 8, False: 12}
+"""What Yosys adds to the price of LUT RAM for the logic beside it, before it compares that with flip-flops: on Xilinx
+and elsewhere."""
 _ROM_LOGIC = 1 / 16
 """What Yosys counts a bit of a ROM in logic for, beside 128 to 129 for a block."""
 
@@ -37,8 +39,8 @@ def level(t: Terms, name: str, most: int) -> None:
     t.logic(f"{name}.bits", bits)
 
 
-def ram(t: Terms, name: str, words: int, bits: int, registered: bool) -> bool:
-    """A memory with one port that writes and one that reads.
+def ram(t: Terms, name: str, words: int, bits: int, registered: bool, banks: int = 1) -> bool:
+    """A memory with one port that writes and one that reads, or several that are written with the same word.
 
     Args:
         t: Where it is added.
@@ -46,35 +48,33 @@ def ram(t: Terms, name: str, words: int, bits: int, registered: bool) -> bool:
         words: Its depth.
         bits: Of a word.
         registered: Whether what is read goes into a register first, as in a block RAM.
+        banks: How many.
 
     Returns:
         Whether it is in block RAM.
     """
     wide, unit, luts = _lutram(t, words)
     rows = ceil(words / unit)
-    units = ceil(bits / wide) * rows
-    if words * bits <= _logic_cost(t, words, bits):
-        t.both(f"{name}.logic", words * bits)
-        if registered:
-            t.registers(f"{name}.read", bits)
+    address = max(bits_of(words), 1)
+    if not registered:
+        t.count(ff=address)  # Yosys takes the address for a register of the memory, and makes one of its own
+    lutram = _lutram_cost(t, bits, wide, rows)
+    if words * bits <= lutram + EMULATED[t.xilinx]:
+        t.logic(f"{name}.logic", banks * words * bits)
+        t.count(ff=banks * (words * bits + (bits if registered else 0)))
         return False
-    block = FAMILIES[t.family].block
-    cost = _lutram_cost(t, bits, wide, rows) + bits * (rows - 1) / 2
-    if registered and 129 * block.count(words, bits) < cost:
-        t.count(bram=block.count(words, bits))
+    block = FAMILIES[t.family].block.count(words, bits)
+    if registered and 129 * block < lutram + bits * (rows - 1) / 2:
+        t.count(bram=banks * block)
+        # Where a word is written as it is read, logic beside the block sees to what is read.
+        t.logic(f"{name}.block", banks * bits)
+        if not t.xilinx:
+            t.count(ff=2 * bits + address + 2 * banks)
         return True
-    t.count(lut=units * luts)
-    t.logic(f"{name}.mux", bits * (rows - 1))
-    t.logic(f"{name}.rows", rows - 1)
-    if registered:
-        t.registers(f"{name}.read", bits)
+    t.count(lut=banks * ceil(bits / wide) * rows * luts, ff=banks * bits if registered else 0)
+    t.logic(f"{name}.mux", banks * bits * (rows - 1))
+    t.logic(f"{name}.rows", banks * (rows - 1))
     return False
-
-
-def _logic_cost(t: Terms, words: int, bits: int) -> float:
-    """What a memory in LUT RAM may cost beside one of flip-flops."""
-    wide, unit, _ = _lutram(t, words)
-    return _lutram_cost(t, bits, wide, ceil(words / unit))
 
 
 def _lutram(t: Terms, words: int) -> tuple[int, int, int]:
@@ -101,10 +101,10 @@ def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
     if depth <= 32:
         ram(t, f"{name}.ram", depth, bits, False)
     else:
-        blocks = ram(t, f"{name}.ram", depth, bits, True)
-        t.both(f"{name}.past{int(blocks)}", bits)
+        ram(t, f"{name}.ram", depth, bits, True)
+        t.logic(f"{name}.past", bits)
         t.logic(f"{name}.ahead", bits_of(depth))
-        t.count(ff=1)
+        t.count(ff=bits + 1)
 
 
 def replay(t: Terms, name: str, bits: int, length: int, repeats: int) -> None:
@@ -120,6 +120,24 @@ def replay(t: Terms, name: str, bits: int, length: int, repeats: int) -> None:
     t.logic(f"{name}.pass", bits_of(repeats))
     for number in ("unread", "used"):
         level(t, f"{name}.{number}", 2 * length)
+
+
+def cast_bits(taken: tuple[int, int, int], given: tuple[int, int, int], rounding: int) -> int:
+    """Bits of a result that differ from each other: not those that are always zero, nor copies of the sign.
+
+    Args:
+        taken: Width, fraction width and sign of what is cast.
+        given: The same of the result.
+        rounding: Its code.
+    """
+    width, frac, signed = taken
+    out, out_frac, out_signed = given
+    drop = frac - out_frac
+    if drop <= 0:
+        room = out + drop - (1 if out_signed and not signed else 0)
+        return max(min(room, width if out_signed else width - signed), 0)
+    whole = max(width - drop, 0) + (0 if rounding == 2 else 1) + (0 if signed else 1)
+    return min(out, whole if out_signed else whole - 1) - (1 if out_signed and not signed and whole > out - 1 else 0)
 
 
 def cast(
@@ -139,16 +157,19 @@ def cast(
     out, out_frac, out_signed = given
     rounding, overflow = way
     drop = frac - out_frac
-    whole = width + (0 if signed else 1) - max(drop, 0) + max(-drop, 0)
-    if drop > 0 and rounding != 2:
-        t.logic(f"{name}.round", lanes * max(min(whole, out), 0))
-        if rounding in (0, 4):
+    whole = width + (0 if signed else 1) - drop
+    rounds = drop > 0 and rounding != 2
+    if rounds:
+        carried = max(min(whole + 1, out if overflow else whole + 1), 0)
+        t.logic(f"{name}.carry", lanes * (carried if t.xilinx else 2 * ceil(carried / 2)))
+        t.logic(f"{name}.rounds", lanes)
+        if rounding != 1:
             t.logic(f"{name}.tie", lanes * min(drop, width))
     if overflow == 0:
-        above = whole + (1 if drop > 0 else 0) - out
-        if above > 0 or (signed and not out_signed):
+        above = whole + (1 if rounds else 0) - out - (0 if signed else 1) + (0 if out_signed else 1)
+        if above > 0:
             t.logic(f"{name}.saturate", lanes * out)
-            t.logic(f"{name}.above", lanes * max(above, 0))
+            t.logic(f"{name}.above", lanes * above)
             t.logic(f"{name}.lanes", lanes)
 
 
@@ -165,16 +186,15 @@ def multiplied(t: Terms, a: tuple[int, int], b: tuple[int, int]) -> int:
     return ceil(a[0] / 18) * ceil(b[0] / 18)
 
 
-def tree(t: Terms, name: str, lanes: int, terms: int, bits: int) -> None:
-    """Trees of adders with a register behind each, one a lane."""
-    count, width, first = terms, bits, True
+def tree(t: Terms, name: str, lanes: int, terms: int, bits: int, read: int) -> None:
+    """Trees of adders with a register behind each, one a lane; nothing above bit ``read`` is computed."""
+    count, width = terms, bits
     while count > 1:
         pairs, odd = divmod(count, 2)
-        level_name = f"{name}.{'first' if first else 'later'}"
-        t.logic(level_name, lanes * pairs * (width + 1))
-        t.registers(level_name, lanes * pairs * (width + 1))
-        t.registers(f"{name}.passed", lanes * odd * width)
-        count, width, first = pairs + odd, width + 1, False
+        above = min(width + 1, read)
+        t.logic(name, lanes * pairs * above)
+        t.count(ff=lanes * (pairs * above + odd * min(width, read)))
+        count, width = pairs + odd, above
 
 
 def rom_source(t: Terms, p: Parameters) -> None:
@@ -182,7 +202,7 @@ def rom_source(t: Terms, p: Parameters) -> None:
     words, bits = p["DEPTH"], p["WIDTH"]
     registers = p.get("REGISTERS", 2)
     place = str(p.get("STYLE", '"auto"')).strip('"')
-    different = min(p.get("DISTINCT", bits), 1 << min(words, 32), bits)
+    different = min(p["DISTINCT"] if "DISTINCT" in p else _different(words, bits), bits)
     family = FAMILIES[t.family]
     address = max(bits_of(words), 1)
     t.count(ff=1)
@@ -190,13 +210,11 @@ def rom_source(t: Terms, p: Parameters) -> None:
         t.count(ff=address)
         t.logic("address", address)
     t.logic("any", 1)
-    block = registers > 0 and _rom_in_block(t, words, bits, place)
+    block = registers > 0 and different > 0 and _rom_in_block(t, words, different, place)
     if block:
-        t.count(bram=family.block.count(words, bits))
+        t.count(bram=family.block.count(words, different))
         if registers > 1:
-            t.count(ff=1)
-            if t.xilinx:
-                t.registers("behind", bits)
+            t.count(ff=1 + (different if t.xilinx else 0))
         return
     if words > 1:
         t.logic("table", different * max(1.0, ceil(words / family.rom_words) * 1.0) if words > 4 else 0)
@@ -205,6 +223,14 @@ def rom_source(t: Terms, p: Parameters) -> None:
         if registers:
             t.count(ff=registers - 1)
             t.registers("read", different * registers)
+
+
+def _different(words: int, bits: int) -> int:
+    """Bits of random words that are probably neither all the same nor copies of each other."""
+    if words > 16:
+        return bits
+    functions = (1 << words) - 2
+    return round(functions * (1 - (1 - 1 / (functions + 2)) ** bits)) if functions > 0 else 0
 
 
 def _rom_in_block(t: Terms, words: int, bits: int, place: str) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
-from mase_hw.cost.primitives import cast, counter, fifo, level, multiplied, replay, tree
+from mase_hw.cost.primitives import cast, counter, fifo, level, multiplied, ram, replay, ring, tree
+from mase_hw.cost.sums import Sums, sums_of
 from mase_hw.cost.terms import Parameters, Terms, bits_of
 from mase_hw.cost.windows import parallel_window, sliding_window
 
@@ -19,7 +21,7 @@ def linear(t: Terms, p: Parameters) -> None:
         _repeat(t, bits, passes)
     else:
         replay(t, "replay", bits, tiles, passes)
-    mac_array(t, p, lanes, tiles, passes if p["INPUTS_FIRST"] else 1, shared=True)
+    mac_array(t, p, lanes, tiles, passes if p["INPUTS_FIRST"] else 1, shared=True, gated=False)
 
 
 def conv2d(t: Terms, p: Parameters) -> None:
@@ -37,10 +39,14 @@ def conv2d(t: Terms, p: Parameters) -> None:
     if p["INPUTS_FIRST"]:
         _repeat(t, bits, repeats)
     else:
-        (parallel_window if unrolled else sliding_window)(t, p, bits, outer, tiles, repeats)
+        if unrolled:
+            parallel_window(t, p, bits, outer, tiles, repeats)
+        else:
+            sliding_window(t, p, bits, outer, tiles, repeats, marked=False)
     products = (kernel if unrolled else 1) * (1 if depthwise else lanes)
     run = (1 if unrolled else kernel) * tiles
-    mac_array(t, p, products, run, repeats if p["INPUTS_FIRST"] else 1, shared=not depthwise)
+    sums = repeats if p["INPUTS_FIRST"] else 1
+    mac_array(t, p, products, run, sums, shared=not depthwise, gated=not p["INPUTS_FIRST"])
 
 
 def _repeat(t: Terms, bits: int, times: int) -> None:
@@ -49,7 +55,7 @@ def _repeat(t: Terms, bits: int, times: int) -> None:
     counter(t, "repeat", times)
 
 
-def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, shared: bool) -> None:
+def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, shared: bool, gated: bool) -> None:
     """A ``fixed_mac_array`` with the formats and lanes of a layer.
 
     Args:
@@ -59,103 +65,171 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         run: Issues of a result.
         sums: Results that are computed in turns.
         shared: Whether all lanes multiply the same activations.
+        gated: Whether activations are zero in the padding: their registers have a reset, and stay beside the blocks.
     """
-    lanes, chain, packed = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["CHAIN"], p["PACKED"]
-    a, b = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"]
-    signs = p["DATA_IN_0_SIGNED"], p["WEIGHT_SIGNED"]
-    product = a + b + (1 if not any(signs) else 0)
-    chains = ceil(products / chain) if chain else 1
-    links = ceil(products / chains) if chain else 1
-    delay = (links + 1 + bits_of(chains) if chain else 2 + bits_of(products)) + p["HAS_WEIGHT_SHIFT"]
+    lanes, chain = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["CHAIN"]
+    a = (p["DATA_IN_0_PRECISION_0"], p["DATA_IN_0_SIGNED"])
+    b = (p["WEIGHT_PRECISION_0"], p["WEIGHT_SIGNED"])
+    of = sums_of(p, products, run)
+    delay, total = of.delay, of.total
     gap = 1 if sums > 1 else run
     depth = max((delay + 2 + gap) // gap + 1, 2)
-    dot_frac = p["DATA_IN_0_PRECISION_1"] + p["WEIGHT_PRECISION_1"]
-    bias_frac = p["BIAS_PRECISION_1"] if p["HAS_BIAS"] else dot_frac
-    frac = max(bias_frac, dot_frac)
-    most_shift = (1 << p["WEIGHT_SHIFT_PRECISION_0"]) - 1 if p["HAS_WEIGHT_SHIFT"] else 0
-    sum_bits = product + bits_of(products) + frac - dot_frac + most_shift + bits_of(run)
-    start = p["BIAS_PRECISION_0"] + (0 if p["BIAS_SIGNED"] else 1) + frac - bias_frac
-    total = max(start, sum_bits) + 1 if p["HAS_BIAS"] else sum_bits
-    out = p["DATA_OUT_0_PRECISION_0"]
+    bias_shift = of.frac - p["BIAS_PRECISION_1"]
+    start = p["BIAS_PRECISION_0"] + (0 if p["BIAS_SIGNED"] else 1) + bias_shift
+    out, rounding, wraps = p["DATA_OUT_0_PRECISION_0"], p["ROUNDING"], p["OVERFLOW"] != 0
+    drop = of.frac - p["DATA_OUT_0_PRECISION_1"]
+    # Nothing above the result is computed where it wraps, and nothing below is kept that no rounding reads.
+    read = max(out + drop, 1) if wraps else total
+    total = min(total, read)
+    kept = total
+    if run == 1 and sums == 1 and 0 < drop < total and rounding in (1, 2):
+        kept = total - drop
+    blocks = multiplied(t, a, b)
+    # Lanes of one product, that share it with no other, add up in the block itself.
+    inside = lanes % p["PACKED"] if p["PACKED"] > 1 else lanes
+    if not (t.xilinx and products == 1 and blocks == 1 and sums == 1 and of.start == 0) or inside > 1 < p["PACKED"]:
+        inside = 0
 
     t.logic("mac.any", 1)
     counter(t, "mac.run", run)
     counter(t, "mac.sums", sums)
-    t.count(ff=int(run > 1))
+    t.count(ff=1 + delay)
     level(t, "mac.credits", depth)
-    t.both("mac.flags", delay)
-    t.both("mac.runs", int(run > 1))
-    _products(t, lanes, products, chain, packed, links, (a, b), signs, product, shared)
+    t.logic("mac.flags", delay)
+    if run > 1:
+        t.count(ff=1)
+        t.logic("mac.runs", 1)
+        _delayed(t, "mac.mark", 2, delay)
+    operands = _Operands(lanes, products, shared, gated)
+    if chain and (blocks or p["PACKED"] > 1):
+        _chains(t, p, operands, of, read)
+    elif chain:
+        _soft_chains(t, p, operands, of, read)
+    else:
+        _trees(t, p, operands, blocks, (min(of.product, read), read))
 
-    t.both("mac.sum", lanes * total)
-    t.logic("mac.first" if run > 1 else "mac.single", lanes * total)
+    t.logic("mac.inside", inside * total)
+    t.logic("mac.inside_lanes", inside)
+    t.count(ff=(lanes - inside) * kept)
+    t.logic("mac.sum", (lanes - inside) * total)
+    t.logic("mac.first" if run > 1 else "mac.single", (lanes - inside) * total)
     if p["HAS_BIAS"]:
-        bias = lanes * p["BIAS_PRECISION_0"]
+        bias = lanes * min(p["BIAS_PRECISION_0"], max(read - bias_shift, 0))
         if gap >= delay:
             t.count(ff=bias)
+            t.logic("mac.held_bias", bias)
         else:
-            t.both("mac.late_bias", bias)
-            t.both("mac.bias_delay", bias * delay)
-        t.logic("mac.bias", bias)
+            _delayed(t, "mac.bias", bias, delay)
+            t.logic("mac.late_bias", bias)
         t.logic("mac.bias_lanes", lanes)
+        t.logic("mac.bias_above", lanes * max(total - start, 0))
+        t.logic("mac.bias_half", lanes * max(of.above_bias - (of.total - total), 0))
     if p["HAS_WEIGHT_SHIFT"]:
-        term = product + bits_of(products) + frac - dot_frac + most_shift
-        t.registers("mac.shift", lanes * term)
-        t.logic("mac.shift", lanes * term * p["WEIGHT_SHIFT_PRECISION_0"])
+        t.count(ff=lanes * min(of.term, read))
+        t.logic("mac.shift", lanes * of.term * p["WEIGHT_SHIFT_PRECISION_0"])
         t.both("mac.shifts", lanes * p["WEIGHT_SHIFT_PRECISION_0"])
     if sums > 1:
-        t.both("mac.partial", lanes * total)
-        t.logic("mac.partial_rows", lanes * total * ceil((sums - 2) / 32))
-    # What of the sum is not read costs nothing behind it.
-    drop = frac - p["DATA_OUT_0_PRECISION_1"]
-    half = p["ROUNDING"] <= 1 and 0 < drop < sum_bits - 1
+        t.count(ff=lanes * total)
+        if sums > 2:
+            ring(t, "mac.turn", sums - 2)
+            ram(t, "mac.partial", sums - 2, lanes * total, False)
+            t.both("mac.partial", lanes * total)
     given = (out, p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
-    if half:
-        if p["ROUNDING"] == 0:
+    if of.half:
+        if rounding == 0:
             t.logic("mac.tie", lanes * drop)
             t.logic("mac.ties", lanes)
         cast(t, "mac.cast", lanes, (total - drop, given[1], 1), given, (2, p["OVERFLOW"]))
     else:
-        cast(t, "mac.cast", lanes, (total, frac, 1), given, (p["ROUNDING"], p["OVERFLOW"]))
+        cast(t, "mac.cast", lanes, (total, of.frac, 1), given, (rounding, p["OVERFLOW"]))
     fifo(t, "mac.fifo", lanes * out, depth)
 
 
-def _products(
-    t: Terms,
-    lanes: int,
-    products: int,
-    chain: int,
-    packed: int,
-    links: int,
-    widths: tuple[int, int],
-    signs: tuple[int, int],
-    bits: int,
-    shared: bool,
-) -> None:
-    a, b = widths
-    if chain:
-        groups = ceil(lanes / packed)
-        t.count(dsp=products * groups)
-        t.logic("chain.groups", groups)
-        chains = ceil(products / links)
-        late = sum(max(i - 1, 0) for i in range(links)) * chains
-        t.both("chain.wait_a", late * a * (1 if shared else groups))
-        t.both("chain.wait_b", late * b * lanes)
-        if packed > 1:
-            t.logic("chain.operand", products * lanes * b)
-            t.logic("chain.carries", (lanes - groups) * products * b)
-            t.logic("chain.fields", lanes * chains * bits)
-        tree(t, "chain.tree", lanes, chains, bits + bits_of(links))
-        return
-    blocks = multiplied(t, (a, signs[0]), (b, signs[1]))
-    if blocks:
-        t.count(dsp=lanes * products * blocks)
-        t.both("tree.product", lanes * products * bits)
-        t.registers("tree.a", products * a * (1 if shared else lanes))
+SHORTEST_SHIFT = 3
+"""Registers in a row that Yosys makes a shift register in look-up tables of, on Xilinx."""
+
+
+def _delayed(t: Terms, name: str, bits: int, cycles: int) -> None:
+    """Bits that wait for so many cycles, without enable and reset."""
+    if t.xilinx and cycles >= SHORTEST_SHIFT:
+        t.logic(f"{name}.shift", bits)
     else:
-        t.logic("soft.bits", lanes * products * a * b)
-        t.logic("soft.rows", lanes * products * (a + b))
-        t.logic("soft.any", lanes * products)
-        t.registers("soft.operands", lanes * products * b + products * a * (1 if shared else lanes))
-        t.registers("soft.product", lanes * products * bits)
-    tree(t, "tree.add" if blocks else "soft.add", lanes, products, bits)
+        t.count(ff=bits * cycles)
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """What is multiplied: result lanes, products of each, and how the activations come."""
+
+    lanes: int
+    products: int
+    shared: bool
+    gated: bool
+
+    def activations(self, groups: int) -> int:
+        """Different activations of an issue, where so many groups of lanes have their own."""
+        return self.products * (1 if self.shared else groups)
+
+
+def _trees(t: Terms, p: Parameters, of: _Operands, blocks: int, widths: tuple[int, int]) -> None:
+    """``fixed_dot_product``: products side by side, then adders."""
+    a, b = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"]
+    bits, read = widths
+    total, lanes = of.lanes * of.products, of.lanes
+    operands = of.activations(lanes) * a
+    if blocks:
+        t.count(dsp=total * blocks)
+        t.logic("tree.products", total)
+        t.both("tree.wide", total * (blocks - 1) * (a + b))
+        if of.gated:
+            t.count(ff=0 if t.xilinx else operands)
+            t.both("tree.gated", operands)
+    else:
+        t.logic("soft.bits", total * a * b)
+        t.logic("soft.rows", total * (a + b))
+        t.logic("soft.any", total)
+        t.count(ff=total * (b + bits) + operands)
+    if blocks == 1 and t.xilinx:
+        # The adder behind each other multiplier takes the first level, with its register.
+        pairs, odd = divmod(of.products, 2)
+        t.logic("tree.inside", lanes * pairs * min(bits + 1, read))
+        if of.products > 1:
+            t.registers("tree.odd", lanes * odd * bits)
+            tree(t, "tree.add", lanes, pairs + odd, min(bits + 1, read), read)
+        return
+    tree(t, "tree.add" if blocks else "soft.add", lanes, of.products, bits, read)
+
+
+def _chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> None:
+    """``fixed_chain_product``: sums run through the multipliers, which lanes may share."""
+    a, b, packed = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"], p["PACKED"]
+    lanes, chains, links = of.lanes, sums.chains, sums.links
+    groups = ceil(lanes / packed)
+    t.count(dsp=of.products * groups)
+    t.logic("chain.groups", groups)
+    # The blocks have two registers before each operand; what waits longer does so beside them.
+    each = chains * (1 if of.shared else groups)
+    t.count(ff=each * a * max(links - (2 if of.gated else 3), 0) + chains * b * lanes * max(links - 3, 0))
+    t.both("chain.wait", each * a * max(links - 3, 0) + chains * b * lanes * max(links - 3, 0))
+    if packed > 1:
+        t.registers("chain.late", chains * groups * b * int(links > 2))
+        t.both("chain.operand", of.products * (lanes - groups) * b)
+        t.both("chain.more", of.products * max(lanes - 2 * groups, 0) * b)
+        t.logic("chain.fields", groups * chains * (packed - 1))
+        if p["LIFT"]:
+            t.both("chain.lack", of.products * a)
+            t.both("chain.lacks", chains * (a + bits_of(links)))
+    tree(t, "chain.tree", lanes, chains, sums.product + bits_of(links), read)
+
+
+def _soft_chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> None:
+    """The same of products that are too narrow for a block."""
+    a, b = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"]
+    total = of.lanes * of.products
+    t.logic("soft.bits", total * a * b)
+    t.logic("soft.rows", total * (a + b))
+    t.logic("soft.any", total)
+    t.count(ff=total * b + of.activations(of.lanes) * a)
+    t.both("soft.chain", total * (sums.product + bits_of(sums.links)))
+    t.both("soft.wait", (sums.links - 1) * sums.chains * (a + b) * of.lanes)
+    tree(t, "chain.tree", of.lanes, sums.chains, sums.product + bits_of(sums.links), read)

@@ -1,0 +1,152 @@
+"""What Yosys maps single modules to: many of them in one run, each as it stands in a design.
+
+Every module is an instance of a top level that does nothing else. Its hierarchy is kept and what is below it becomes
+one piece, as ``mase-hw synth`` does with a design, so that the counts of an instance are those that it has there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mase_hw.emit.netlist import Instance
+from mase_hw.emit.pack_ecp5 import pack
+from mase_hw.emit.render import render_generated
+from mase_hw.opdef import SUPPORT, Generated
+from mase_hw.resources import rtl_root
+from mase_hw.synth.targets import find_target
+from mase_hw.synth.tools import run_yosys
+
+COLUMNS = ("lut", "ff", "dsp", "bram")
+TOP = "batch"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A module to measure.
+
+    Args:
+        instance: The instance, of any netlist.
+        files: What its module needs, dependencies first.
+        memories: Content of memory files by the parameter that takes the path.
+        generated: What makes the module, where it is made for its constants.
+    """
+
+    instance: Instance
+    files: tuple[str, ...]
+    memories: Mapping[str, str]
+    generated: Generated | None = None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Without paths of files."""
+        return {k: v for k, v in self.instance.parameters.items() if k != "MEM_FILE"}
+
+    @property
+    def different(self) -> int | None:
+        """Bits of a ROM's words that differ from each other and are not always the same; None of other modules."""
+        text = self.memories.get("MEM_FILE")
+        if text is None:
+            return None
+        words = [int(word, 16) for word in text.split()]
+        columns = {tuple(word >> bit & 1 for word in words) for bit in range(self.parameters["WIDTH"])}
+        return len({column for column in columns if len(set(column)) > 1})
+
+
+def measure(items: Sequence[Item], family: str, folder: Path) -> list[dict[str, int]]:
+    """Map modules in one run of Yosys.
+
+    Args:
+        items: Modules.
+        family: A target of ``mase-hw synth``.
+        folder: Where to work; emptied.
+
+    Returns:
+        Counts by column, in the order of the items.
+
+    Raises:
+        ToolError: If Yosys fails.
+    """
+    target = find_target(family)
+    shutil.rmtree(folder, ignore_errors=True)
+    files = _write(items, folder)
+    read = [
+        f"read_slang -j 1 --keep-hierarchy --ignore-assertions --top {TOP} {' '.join(files)}",
+        f"hierarchy -check -top {TOP}",
+        f"setattr -mod -set keep_hierarchy 1 {' '.join(f'*${TOP}.u_{number}' for number in range(len(items)))}",
+    ]
+    commands = [*read, *target.mapper.script(TOP, pads=False)]
+    statistics = "tee -q -o statistics.json stat -json"
+    if target.place:
+        run_yosys([*commands, "write_json netlist.json"], folder, "map.log", _quiet)
+        netlist = json.loads((folder / "netlist.json").read_text(encoding="utf-8"))
+        pack(netlist)
+        (folder / "netlist.json").write_text(json.dumps(netlist), encoding="utf-8")
+        run_yosys(["read_json netlist.json", statistics], folder, "pack.log", _quiet)
+    else:
+        run_yosys([*commands, statistics], folder, "map.log", _quiet)
+    modules = json.loads((folder / "statistics.json").read_text(encoding="utf-8"))["modules"]
+    found: dict[int, dict[str, int]] = {}
+    for name, entry in modules.items():
+        instance = re.search(rf"\${TOP}\.u_(\d+)$", name)
+        if instance:
+            counts, _ = target.count(entry["num_cells_by_type"])
+            found[int(instance[1])] = {column: counts[column] for column in COLUMNS}
+    empty = dict.fromkeys(COLUMNS, 0)
+    return [found.get(number, empty) for number in range(len(items))]
+
+
+def _quiet(_: str) -> None:
+    """Nobody is told."""
+
+
+def _write(items: Sequence[Item], folder: Path) -> list[str]:
+    (folder / "mem").mkdir(parents=True)
+    names: list[str] = []
+    for file in dict.fromkeys(file for item in items for file in (*SUPPORT, *item.files)):
+        path = folder / "rtl" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(rtl_root() / file, path)
+        names.append(f"rtl/{file}")
+    for item in items:
+        if item.generated is not None and f"{item.generated.module}.sv" not in names:
+            (folder / f"{item.generated.module}.sv").write_text(render_generated(item.generated), encoding="utf-8")
+            names.append(f"{item.generated.module}.sv")
+    inputs = outputs = 0
+    lines: list[str] = []
+    for number, item in enumerate(items):
+        instance = item.instance
+        parameters: dict[str, Any] = dict(instance.parameters)
+        for name, text in item.memories.items():
+            file = f"mem/{number}_{name}.mem"
+            (folder / file).write_text(text, encoding="ascii")
+            parameters[name] = f'"{file}"'
+        pins = []
+        for port in instance.ports:
+            wide = instance.branches or 1
+            into = port.direction == "in"
+            handshake = wide if not into else 1
+            for pin, bits, driven in (
+                (port.name, port.bits, into),
+                (port.valid, handshake, into),
+                (port.ready, handshake, not into),
+            ):
+                if driven:
+                    pins.append(f".{pin}(i[{inputs}+:{bits}])")
+                    inputs += bits
+                else:
+                    pins.append(f".{pin}(o[{outputs}+:{bits}])")
+                    outputs += bits
+        pins += [f".{name}({value})" for name, value in instance.tied.items()]
+        pins += [f".{name}()" for name in instance.unread]
+        listed = ", ".join(f".{name}({value})" for name, value in parameters.items())
+        lines.append(f"  {instance.module} #({listed}) u_{number} (.clk, .rst, {', '.join(pins)});")
+    head = f"module {TOP} (input logic clk, input logic rst, input logic [{max(inputs, 1) - 1}:0] i, "
+    head += f"output logic [{max(outputs, 1) - 1}:0] o);"
+    (folder / f"{TOP}.sv").write_text("\n".join([head, *lines, "endmodule", ""]), encoding="utf-8")
+    return [*names, f"{TOP}.sv"]

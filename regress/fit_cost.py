@@ -1,0 +1,251 @@
+"""Fits the constants of the cost model, and says how far off it is.
+
+    python regress/fit_cost.py             # what is stale; exit code 1 if the rows give other constants
+    python regress/fit_cost.py --update    # write them
+    python regress/fit_cost.py --errors    # the table of errors on the rows that no constant was fitted to
+
+The rows are in ``regress/cost``, one a module that Yosys has mapped; ``regress/cost/collect.py`` makes them. Of every
+four draws one is held out: no constant is fitted to it. Non-negative least squares of relative errors, over the terms
+of :func:`mase_hw.cost.model.structure_of`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mase_hw.cost.model import ANY, FITTED, STRUCTURES, constants, cost_of, structure_of
+from mase_hw.cost.terms import Terms
+
+ROWS = Path(__file__).with_name("cost")
+CONSTANTS = Path(__file__).parents[1] / "mase_hw" / "cost"
+FAMILIES = sorted(set(FITTED.values()))
+EVERY = 4
+"""One draw of so many is held out."""
+SMALL = 20
+"""Errors of counts below this are told as shares of it: a look-up table more or less is no error of a third."""
+NOISE = 0.03
+"""What is expected of the errors, as a share of the counts: how much rows weigh against what is expected of a unit."""
+EXPECTED: tuple[tuple[str, float, float], ...] = (
+    (r"\.bits$", 1.2, 2.2),
+    (r"\.compare$", 0.3, 0.6),
+    (r"any$", 3.0, 4.0),
+    (r"\.mux$", 0.35, 0.8),
+    (r"\.rows$", 1.0, 2.0),
+    (r"\.shift$", 1.0, 1.0),
+    (r"\.block$", 0.0, 1.0),
+    (r"mac\.first$", 0.0, 1.0),
+    (r"(tree\.add|chain\.tree|soft\.add|mac\.sum|bias_half)$", 1.0, 1.0),
+    (r"(inside|single|_bias|bias_above)$", 0.0, 0.0),
+    (r"soft\.bits$", 1.0, 1.0),
+    (r"(saturate|carry)$", 1.0, 1.0),
+    (r"\.above$", 0.2, 0.4),
+    (r"\.tie$", 0.2, 0.35),
+    (r"\.logic$", 0.2, 0.4),
+    (r"(rounds|negative|ties|\.lanes)$", 0.5, 1.0),
+    (r"", 0.3, 0.4),
+)
+"""Look-up tables of a unit by kind of term, on Xilinx and on ECP5: where the fit begins. The first pattern decides."""
+TOGETHER = (("fixed_linear", "fixed_conv2d"),)
+"""Modules with parts in common, whose units are fitted to the rows of all of them."""
+LOOSE = 0.7
+"""How far a unit may be from what is expected, as a share of it, before it costs as much as an error of ``NOISE``."""
+LEAST = 0.2
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A module that was mapped.
+
+    Args:
+        draw: Kind and seed of the draw it belongs to.
+        rtl: Digest of its sources.
+        counts: Of Yosys, by resource.
+        parameters: Of the module.
+    """
+
+    draw: str
+    rtl: str
+    counts: Mapping[str, int]
+    parameters: Mapping[str, Any]
+
+    @property
+    def held_out(self) -> bool:
+        """Whether no constant is fitted to it."""
+        return int(self.draw.split()[1]) % EVERY == EVERY - 1
+
+
+def read_rows(family: str) -> dict[str, list[Row]]:
+    """All rows of a family, by module."""
+    text = (ROWS / f"{family}.json").read_text(encoding="utf-8")
+    found = {}
+    for module, table in json.loads(text).items():
+        names = table["parameters"]
+        found[module] = [
+            Row(draw, rtl, dict(zip(("lut", "ff", "dsp", "bram"), counts, strict=True)), _named(names, values))
+            for draw, rtl, counts, values in table["rows"]
+        ]
+    return found
+
+
+def _named(names: list[str], values: list[Any]) -> dict[str, Any]:
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def non_negative(matrix: Floats, wanted: Floats) -> Floats:
+    """Least squares with no coefficient below zero (Lawson and Hanson, Solving Least Squares Problems, 1974)."""
+    columns = matrix.shape[1]
+    solution = np.zeros(columns)
+    active = np.zeros(columns, dtype=bool)
+    gram, moment = matrix.T @ matrix, matrix.T @ wanted
+    for _ in range(10 * columns):
+        slope = moment - gram @ solution
+        slope[active] = -np.inf
+        if not columns or slope.max() <= 1e-9:
+            break
+        active[int(slope.argmax())] = True
+        while True:
+            trial = np.zeros(columns)
+            trial[active] = np.linalg.solve(gram[np.ix_(active, active)], moment[active])
+            if trial[active].min() > 0:
+                break
+            falling = active & (trial <= 0)
+            step = min((solution[i] / (solution[i] - trial[i]) for i in np.flatnonzero(falling)), default=0.0)
+            solution = solution + step * (trial - solution)
+            active &= solution > 1e-12
+            solution[~active] = 0
+        solution = trial
+    return solution
+
+
+def expected(name: str, resource: str, family: str) -> float:
+    """What a unit of a term probably takes."""
+    if resource == "ff":
+        return 0.0
+    found = next((xilinx, other) for pattern, xilinx, other in EXPECTED if re.search(pattern, name))
+    return found[family == "ecp5"]
+
+
+def fit(pairs: list[tuple[Row, Terms]], resource: str) -> dict[str, float]:
+    """The cost of a unit of each term: least squares of relative errors, drawn to what is expected of the unit."""
+    names = sorted({name for _, terms in pairs for name in getattr(terms, resource)})
+    if not names:
+        return {}
+    family = pairs[0][1].family
+    matrix = np.array([[getattr(terms, resource).get(name, 0.0) for name in names] for _, terms in pairs])
+    counts = np.array([float(row.counts[resource]) for row, _ in pairs])
+    wanted = counts - np.array([terms.known[resource] for _, terms in pairs])
+    weight = 1 / np.maximum(counts, SMALL)
+    prior = np.array([expected(name, resource, family) for name in names])
+    pull = NOISE / np.maximum(LOOSE * prior, LEAST)
+    stacked = np.vstack([matrix * weight[:, None], np.diag(pull)])
+    solved = non_negative(stacked, np.concatenate([wanted * weight, prior * pull]))
+    return {name: float(f"{value:.4g}") for name, value in zip(names, solved, strict=True) if value > 1e-6}
+
+
+def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
+    """All constants of a family."""
+    pairs = {
+        module: [(row, structure_of(module, row.parameters, family)) for row in rows if not row.held_out]
+        for module, rows in sorted(read_rows(family).items())
+    }
+    groups = [group for group in TOGETHER if any(pairs.get(module) for module in group)]
+    groups += [(module,) for module, rows in pairs.items() if rows and not any(module in group for group in TOGETHER)]
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for group in groups:
+        rows = [pair for module in group for pair in pairs.get(module, [])]
+        units = {resource: fit(rows, resource) for resource in ("lut", "ff")}
+        for module in group:
+            names = {
+                resource: {n for _, terms in pairs.get(module, []) for n in getattr(terms, resource)}
+                for resource in units
+            }
+            found[module] = {
+                resource: {name: unit for name, unit in of.items() if name in names[resource]}
+                for resource, of in units.items()
+            }
+    rest = [pair for module, rows in pairs.items() if module not in STRUCTURES for pair in rows]
+    found[ANY] = {resource: fit(rest, resource) for resource in ("lut", "ff")}
+    return found
+
+
+def text_of(fitted: Mapping[str, Any]) -> str:
+    """As the file is written."""
+    return json.dumps(fitted, indent=1, sort_keys=True) + "\n"
+
+
+def errors(family: str) -> Iterator[tuple[str, dict[str, list[float]], int]]:
+    """By module: relative errors of every resource on the rows held out, and their number."""
+    for module, rows in sorted(read_rows(family).items()):
+        held = [row for row in rows if row.held_out]
+        found: dict[str, list[float]] = defaultdict(list)
+        for row in held:
+            predicted = cost_of(module, row.parameters, family).as_dict()
+            for resource, count in row.counts.items():
+                found[resource].append(abs(predicted[resource] - count) / max(count, SMALL))
+        if held:
+            yield module, found, len(held)
+
+
+def stale() -> list[tuple[str, str]]:
+    """Families and modules with rows whose RTL has changed since, comments and white space aside."""
+    sys.path.insert(0, str(ROWS))
+    from sources import digest_of
+
+    return [
+        (family, module)
+        for family in FAMILIES
+        for module, rows in sorted(read_rows(family).items())
+        if any(row.rtl != digest_of(module) for row in rows)
+    ]
+
+
+def table() -> str:
+    """Errors on what was held out, in percent."""
+    lines = ["| module | family | rows | LUT median | LUT worst | FF median | FF worst | DSP, block RAM |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for family in FAMILIES:
+        for module, found, number in errors(family):
+            cells = [f"{100 * f(found[r]):.1f}" for r in ("lut", "ff") for f in (np.median, max)]
+            wrong = sum(bool(d or b) for d, b in zip(found["dsp"], found["bram"], strict=True))
+            exact = "exact" if not wrong else f"{wrong} not exact"
+            lines.append(f"| `{module}` | {family} | {number} | {' | '.join(cells)} | {exact} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Fit and compare, or write, or tell the errors."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--errors", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.errors:
+        print(table())
+        return 0
+    other = 0
+    for family, module in stale():
+        print(f"{family}: rows of {module} are of other sources (regress/cost/collect.py --stale)")
+    for family in FAMILIES:
+        text, path = text_of(fit_family(family)), CONSTANTS / f"{family}.json"
+        if arguments.update:
+            path.write_text(text, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            print(f"{path.name}: the rows give other constants")
+            other = 1
+    constants.cache_clear()
+    return other
+
+
+if __name__ == "__main__":
+    sys.exit(main())

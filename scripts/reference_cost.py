@@ -1,0 +1,38 @@
+"""What the cost model knows of devices, and how far off it is."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from mase_hw.cost.devices import DEVICES, DSP_KINDS
+
+
+@functools.cache
+def _script() -> ModuleType:
+    """``regress/fit_cost.py``."""
+    path = Path(__file__).parents[1] / "regress" / "fit_cost.py"
+    spec = importlib.util.spec_from_file_location("fit_cost", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def errors() -> str:
+    """Errors by module and family on the rows held out, in percent."""
+    return str(_script().table())
+
+
+def devices() -> str:
+    """Every device and the source of its figures."""
+    rows = ["| device | family | LUT | FF | DSP | block RAM | source |", "|---|---|---|---|---|---|---|"]
+    for d in DEVICES.values():
+        blocks = f"{d.bram:,} of {d.block_bits // 1024} Kbit"
+        logic = f"{d.lut:,} | {d.ff:,} | {d.dsp:,} {DSP_KINDS[d.target]}"
+        rows.append(f"| {d.name} | {d.target} | {logic} | {blocks} | {d.source} |")
+    return "\n".join(rows)

@@ -1,0 +1,60 @@
+"""The constants of the cost model are what its rows give, and its errors are as promised on rows held out."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MEDIAN, WORST = 5.0, 15.0
+"""Percent, of look-up tables and of flip-flops."""
+KEPT = ("fixed_relu", "stream_fork", "fixed_linear", "fixed_conv2d")
+"""Modules whose median is promised; what each reaches is told by ``regress/fit_cost.py --errors``."""
+
+
+@cache
+def script() -> ModuleType:
+    """``regress/fit_cost.py``."""
+    spec = importlib.util.spec_from_file_location("fit_cost", ROOT / "regress" / "fit_cost.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("family", ["ecp5", "xc7"])
+def test_constants_are_what_the_rows_give(family: str) -> None:
+    fit = script()
+    assert (fit.CONSTANTS / f"{family}.json").read_text(encoding="utf-8") == fit.text_of(fit.fit_family(family))
+
+
+@pytest.mark.parametrize("family", ["ecp5", "xc7"])
+def test_errors_on_what_was_held_out(family: str) -> None:
+    found = {module: (errors, number) for module, errors, number in script().errors(family)}
+    for module in KEPT:
+        errors, number = found[module]
+        assert number >= 2
+        assert not any(errors["dsp"]) and not any(errors["bram"]), module
+        for resource in ("lut", "ff"):
+            assert 100 * np.median(errors[resource]) <= MEDIAN, (module, resource)
+
+
+def test_a_count_that_is_off_is_seen() -> None:
+    fit = script()
+    row = fit.read_rows("xc7")["fixed_relu"][0]
+    pairs = [(row, fit.structure_of("fixed_relu", row.parameters, "xc7"))]
+    right = fit.fit(pairs, "lut")
+    row.counts["lut"] += 40
+    assert fit.fit(pairs, "lut") != right
+
+
+@pytest.mark.slow
+def test_no_row_is_of_other_sources() -> None:
+    assert script().stale() == [], "python regress/cost/collect.py --work build/cost --stale"
