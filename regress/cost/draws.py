@@ -250,7 +250,10 @@ def items_of(kind: str, seed: int, family: str) -> list[Item]:
 
 def netlist_items(model: nn.Module, data: Tensor, config: Mapping[str, Any]) -> list[Item]:
     """The modules of a model as the compiler makes them; nothing if it refuses the model."""
-    quiet: Callable[[str], None] = lambda _: None
+
+    def quiet(_: str) -> None:
+        """Nobody is told."""
+
     graph, example = traced(model, data, None, quiet)
     whole = compile_pipeline(example, load_config(config), out=Path("nowhere"), calibration=[torch.cat([data] * 2)])
     steps = Pipeline(whole.steps[: whole.names.index("top") + 1], "draw")
