@@ -21,7 +21,7 @@ class Sums:
         total: Bits of the sum.
         frac: Fraction bits of the sum.
         start: What every chain starts with.
-        half: Whether sums begin with half of the last place that is kept.
+        half: Whether sums begin with half of the LSB that is kept.
         above_bias: Bits of the sum from where a constant meets bits of the bias: they need an adder; else 0.
     """
 

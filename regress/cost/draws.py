@@ -164,7 +164,7 @@ def chain(draw: random.Random) -> Layers:
 
 
 def branches(draw: random.Random) -> Layers:
-    """Two ways from one input that meet again: fork, FIFO, join."""
+    """Reconvergent paths: fork, FIFO, join."""
     size = _size(draw, 64)
     left, right = nn.Linear(size, size), draw.choice((nn.Identity(), nn.ReLU(), nn.Linear(size, size)))
     join = draw.choice(("add", "add", "add", "mul", "cat"))
