@@ -22,8 +22,9 @@ class ScaledUse:
         kind: ``sums``: exact sums of products, at the scale of the products, which are then requantised.
             ``selection``: some of the numbers that it takes, at one scale; the golden is called with the formats of the
             mantissas. ``sum``: an exact sum or difference of two, at a common scale, ``product``: an exact product, and
-            ``total``: exact sums of numbers of one scale; all of them are then requantised. ``clamp``: what it takes
-            between two ends, so that it becomes a requantisation. ``requantisation``: that.
+            ``total``: exact sums of numbers of one scale; all of them are then requantised. ``function``: a table
+            over the codes, whose results are of any format. ``clamp``: what it takes between two ends, so that it
+            becomes a requantisation. ``requantisation``: that.
         wrong: What is wrong with formats of which one is scaled integers, given the attributes, in words that follow
             "takes"; empty if they are right.
         sums: Of ``sums``: the narrowest format of every sum, from formats and shapes.
@@ -35,7 +36,7 @@ class ScaledUse:
             own.
     """
 
-    kind: Literal["sums", "selection", "sum", "product", "total", "clamp", "requantisation"]
+    kind: Literal["sums", "selection", "sum", "product", "total", "function", "clamp", "requantisation"]
     wrong: Callable[[Formats, Mapping[str, Any]], str]
     sums: Callable[[Formats, Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     ends: Callable[[Mapping[str, Any]], Ends] | None = None

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
@@ -82,12 +82,12 @@ def _surrogate(function: Function, a: Arithmetic, x: Tensor) -> Tensor:
     """The float function in units of the output, for the gradient only."""
     source, target = a.formats["data_in_0"], a.formats["data_out_0"]
     # A pole, or an infinite slope, is passed at half a code's distance: its gradient would be infinite.
-    x = x.double()
+    x = x.double() - source.zero_point
     if function.positive:
         x = x.clamp(min=0.5)
     elif not bool(torch.isfinite(function(torch.zeros(1, dtype=torch.float64), a.attributes))):
         x = torch.where(x == 0, x + 0.5, x)
-    result = function(x * source.scale, a.attributes) * math.ldexp(1.0, target.frac_width)
+    result = function(x * source.scale, a.attributes) / target.scale + target.zero_point
     if a.overflow is Overflow.SATURATE:
         result = result.clamp(target.min_mantissa, target.max_mantissa)
     return result
@@ -111,6 +111,14 @@ def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
             )
 
     return check
+
+
+def _tabled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    """Of a function of scaled integers: a table."""
+    if any(fmt.per_channel for fmt in formats.values()):
+        return "one scale for each tensor"
+    wide = formats["data_in_0"].width > TABLE_BITS
+    return f"scaled integers of at most {TABLE_BITS} bits; requantise its input" if wide else ""
 
 
 def _build(name: str) -> Callable[[Request], FunctionParams]:
@@ -218,6 +226,7 @@ def _op(function: Function) -> OpDef:
         attributes=(*function.attributes, *(["inplace"] if any(is_module) else [])),
         golden=golden(name),
         check=_check(name),
+        scaled=ScaledUse("function", _tabled),
         hardware=Hardware(
             module="fixed_function",
             file="ops/fixed_function.sv",

@@ -168,11 +168,11 @@ class Residual(nn.Module):
 
 
 class Sum(nn.Module):
-    """A sum of two scales that a ReLU reads."""
+    """A sum of two scales that a ReLU reads; one is a table's times a number."""
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, 3, 4, 3)`` -> the same."""
-        return torch.relu(x + torch.clamp(x, -0.3, 0.5))
+        return torch.relu(x + functional.hardswish(x) * 0.7)
 
 
 @pytest.mark.parametrize("net", [Sum(), pytest.param(Residual(), marks=pytest.mark.slow)], ids=["sum", "residual"])

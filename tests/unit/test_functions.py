@@ -14,8 +14,9 @@ from mpmath import mp, mpf
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError, UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.nn import Quantized
+from mase_hw.numerics import dequantize, quantize
 from mase_hw.ops._functions import FUNCTIONS
 from mase_hw.ops._lookup import codes, key_of, values
 from mase_hw.ops._piecewise import BUDGET, MAX_SEGMENTS, evaluate, fit
@@ -352,3 +353,35 @@ def test_refused() -> None:
         with pytest.raises(UnsupportedError, match=wrong) as caught:
             check("n", attributes)
         assert caught.value.node == "n"
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "gelu", "silu", "hardswish", "exp", "log"])
+def test_scaled_integers_are_looked_up(name: str) -> None:
+    """Every code of 8 bits with a real scale and a zero point gives the nearest code, in either family."""
+    x = ScaledFormat.make(8, 0.0379, -19)
+    for want in (ScaledFormat.make(8, 0.0213, 77, low=-100), FixedFormat(8, 5)):
+        a = Arithmetic({"data_in_0": x, "data_out_0": want})
+        module = Quantized(default_catalogue()[name], a)
+        got = quantize(module(dequantize(codes(x), x)), want).tolist()
+        for code, found in zip(codes(x).tolist(), got, strict=True):
+            value = mpf(x.scale) * (code + 19)
+            exact = -INFINITY if name == "log" and value <= 0 else ORACLE[name](value)
+            step = exact / mpf(want.scale)
+            nearest = int(mpmath.nint(step)) if mpmath.isfinite(step) else -(10**9)
+            assert found == max(want.min_mantissa, min(want.max_mantissa, nearest + want.zero_point))
+
+
+def test_scaled_integers_wider_than_a_table_are_refused() -> None:
+    wide = ScaledFormat.make(13, 0.01)
+    with pytest.raises(UnsupportedError, match="at most 12 bits"):
+        Quantized(default_catalogue()["tanh"], Arithmetic({"data_in_0": wide, "data_out_0": wide}))
+
+
+def test_scaled_gradients_are_those_of_the_function() -> None:
+    x, y = ScaledFormat.make(8, 0.0379, -19), ScaledFormat.make(8, 0.0213, 77)
+    module = Quantized(default_catalogue()["silu"], Arithmetic({"data_in_0": x, "data_out_0": y}))
+    at = torch.tensor([-1.0, 0.2, 1.0], requires_grad=True)
+    module(at).sum().backward()
+    exact = at.detach().clone().requires_grad_()
+    torch.nn.functional.silu(exact).sum().backward()
+    assert at.grad is not None and exact.grad is not None and torch.allclose(at.grad, exact.grad, atol=0.02)

@@ -82,7 +82,7 @@ def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
             node="; ".join(f"{op}: {', '.join(names)}" for op, names in found.items()),
             field="quantize.*.config.name",
             got="integer",
-            expected="layers, sums, products, clamps, poolings and movements of data, or fixed point",
+            expected="layers, sums, products, tables, clamps, poolings and movements of data, or fixed point",
             remedy='give these nodes name = "fixed", for example with '
             f'overrides.{first}.config.name = "fixed"; casts between the two families are put where they meet',
         )
@@ -108,6 +108,8 @@ def plan_scaled(
         return planner.clamp(operands.inputs[0], attributes)
     if op.scaled.kind == "selection":
         return planner.selection(op, operands.inputs, attributes)
+    if op.scaled.kind == "function":
+        return planner.function(op, operands.inputs[0], attributes)
     if op.scaled.kind == "total":
         return planner.total(op, operands.inputs[0], attributes)
     if op.scaled.kind in ("sum", "product"):
@@ -260,6 +262,13 @@ class _Planner:
         result = exact if kept else self.observed("data_out_0", self._out_width())
         self.decided("data_out_0", exact, "exact, at the scale of its data")
         arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": exact}, attributes)
+        return ScaledPlan(op, arithmetic, {}, self.decisions, result)
+
+    def function(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+        """A table over the codes of the data; its results are rounded once."""
+        data = self.taken("data_in_0", source)
+        result = self.observed("data_out_0", self._out_width())
+        arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": result}, attributes)
         return ScaledPlan(op, arithmetic, {}, self.decisions, result)
 
     def _stored(self, name: str, operands: Operands) -> ScaledFormat:
