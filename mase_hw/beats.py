@@ -49,6 +49,12 @@ def encode(stream: Stream, beats: IntArray) -> bytes:
                 got=f"[{low}, {high}]",
                 expected=f"[{fmt.min_mantissa}, {fmt.max_mantissa}] ({fmt})",
             )
+    if fmt.bipolar:
+        if (beats == 0).any():
+            raise ConfigError(
+                "a mantissa does not fit the format of its stream", node=stream.name, got=0, expected=f"-1 or 1 ({fmt})"
+            )
+        beats = (beats < 0).astype(np.int64)
     if beats.dtype == object or fmt.width > 63:
         size = beat_bytes(stream)
         return b"".join(to_bits(row, fmt.width).to_bytes(size, "little") for row in beats.tolist())
@@ -106,7 +112,7 @@ def decode(stream: Stream, raw: bytes) -> IntArray:
     for start in range(0, count, step):
         bits = np.unpackbits(packed[start : start + step], axis=1, count=stream.bits, bitorder="little")
         result[start : start + step] = bits.reshape(-1, stream.lanes, width).astype(np.int64) @ weights
-    return result
+    return 1 + 2 * result if stream.fmt.bipolar else result
 
 
 def to_words(stream: Stream, beats: IntArray) -> str:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import FormatError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat
 from mase_hw.integer_cast import cast_int, observed_cast
 from mase_hw.observing import cast_observer
 
@@ -207,10 +207,14 @@ def quantize(
         raise FormatError(
             "floats carry at most 53 bits", node=name, field="width", got=fmt.width, expected="at most 53"
         )
-    if not values.dtype.is_floating_point and not isinstance(fmt, ScaledFormat):
+    if not values.dtype.is_floating_point and not isinstance(fmt, ScaledFormat | SignFormat):
         return cast(values, 0, fmt, rounding, overflow)
     if isinstance(fmt, ScaledFormat):
         return _quantize_scaled(values, fmt, rounding, overflow, name)
+    if isinstance(fmt, SignFormat):
+        _refuse_nan(values, name)
+        signs: Tensor = _Signs.apply(values.double(), fmt)  # type: ignore[no-untyped-call]
+        return as_carrier(signs, dtype)
     wide = values.dtype if values.dtype in (torch.float32, torch.float64) else torch.float32
     if not _within_float32(fmt) or fmt.frac_width < 0:  # a negative one could push small values below float32
         wide = torch.float64
@@ -305,6 +309,33 @@ class _Round(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         return grads[0], None
+
+
+class _Signs(torch.autograd.Function):
+    """Binary and ternary numbers; the gradient passes everywhere, since nothing saturates for good."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, fmt: SignFormat) -> Tensor:
+        ctx.frac = fmt.frac_width
+        return signs(x, math.ldexp(fmt.threshold, -fmt.frac_width), fmt)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return grads[0] * math.ldexp(1.0, ctx.frac), None
+
+
+def signs(x: Tensor, limit: float, fmt: SignFormat) -> Tensor:
+    """The mantissas of numbers; same shape and dtype. Binary, 0 becomes 1.
+
+    Args:
+        x: Floats of any shape.
+        limit: What has no larger magnitude becomes 0, if the format has it.
+        fmt: A binary or ternary format.
+    """
+    if fmt.bipolar:
+        return torch.where(x < 0, -1.0, 1.0).to(x.dtype)
+    # In float64, as the limit is.
+    return torch.where(x.double().abs() > limit, torch.sign(x), 0.0).to(x.dtype)
 
 
 def dequantize(mantissa: Tensor, fmt: FixedFormat) -> Tensor:

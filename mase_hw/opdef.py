@@ -305,6 +305,7 @@ class OpDef:
         check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
         exact: The format in which a result needs no cast, from formats and shapes; None if no format is known.
         scaled: How it takes scaled integers; None: it takes none.
+        signs: Parameters that may be binary or ternary.
         exact_inputs: Inputs that are taken as exact as their producer (of an op with ``exact``) can give them.
         inner: What has a format inside the op, that is chosen from observed values.
         remembers: Whether the op has a memory of the hops before, from its attributes. Its golden then takes a batch as
@@ -339,6 +340,7 @@ class OpDef:
     check: Callable[[str, Mapping[str, Any]], None] | None = None
     exact: Callable[[Mapping[str, FixedFormat], Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     scaled: ScaledUse | None = None
+    signs: tuple[str, ...] = ()
     exact_inputs: tuple[str, ...] = ()
     inner: Inner | None = None
     remembers: Callable[[Mapping[str, Any]], bool] | None = None

@@ -108,6 +108,13 @@ def chained() -> Made:
     return net, data, {**config, "hardware": {**config["hardware"], "implementation": {"_0": "chain"}}}
 
 
+def signs(kind: str) -> Made:
+    """The same with binary or ternary weights, which need no multiplier."""
+    net, data, config = packed()
+    named = {"linear": {"config": {"name": kind}}}
+    return net, data, {**config, "quantize": {**config["quantize"], **named}}
+
+
 def unrolled(*sizes: int, bits: int) -> Made:
     """Layers of random weights as shifts and additions, 8 bits in and out, ReLU between them."""
     draw = np.random.default_rng(0)
@@ -141,6 +148,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "linear_64x64_8x8_packed": packed,
     "linear_64x64_8x8_packed_every_code": every_code,
     "linear_64x64_8x8_chain": chained,
+    **{f"linear_64x64_8x8_{kind}": partial(signs, kind) for kind in ("binary", "ternary")},
     "unrolled_16x16": lambda: unrolled(16, 16, bits=8),
     "unrolled_32x32": lambda: unrolled(32, 32, bits=8),
 }

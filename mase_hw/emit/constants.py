@@ -41,6 +41,11 @@ def broadcast_values(graph: MaseGraph, node: fx.Node, port: Stream, values: IntA
 
 
 def valued(meta: MaseMetadata, ports: Iterable[Stream]) -> Iterator[Stream]:
-    """Ports with the formats of a node: its module knows mantissas only, not what they stand for."""
+    """Ports with the formats of a node: its module knows mantissas only, not what they stand for.
+
+    Binary weights that come with two bits each, to fill lanes with 0, keep these.
+    """
     formats = meta.module.arithmetic.formats if isinstance(meta.module, Quantized) else {}
-    return (dataclasses.replace(port, fmt=formats.get(port.name, port.fmt)) for port in ports)
+    for port in ports:
+        fmt = formats.get(port.name, port.fmt)
+        yield dataclasses.replace(port, fmt=fmt if fmt.width == port.fmt.width else port.fmt)

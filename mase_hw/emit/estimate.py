@@ -9,13 +9,14 @@ from typing import Any
 from mase_hw.memories import UNNAMED
 
 BASIS = (
-    "0.75 LUTs and flip-flops per product bit of every multiplier, 100 of each per instance with multipliers, 250 LUTs "
-    "for windows; one LUT per bit of an adder of constants; two flip-flops per bit of a ROM's word; a ROM is in LUTs "
-    "of 64 words by one bit, or in block RAM of 18 Kbit if it has more than 64 words and fills a quarter of a block"
+    "0.75 LUTs and flip-flops per product bit of every multiplier, two per bit of a product with a binary or ternary "
+    "weight, 100 of each per instance with products, 250 LUTs for windows; one LUT per bit of an adder of constants; two "
+    "flip-flops per bit of a ROM's word; a ROM is in LUTs of 64 words by one bit, or in block RAM of 18 Kbit if it has "
+    "more than 64 words and fills a quarter of a block"
 )
 """Fitted to what Yosys made of single layers and of the digits MLP on Xilinx 7; a test holds it to a factor of two."""
 DSP_WIDTHS = (25, 18)
-_PER_BIT, _PER_INSTANCE, _WINDOW = 0.75, 100, 250
+_PER_BIT, _PER_SIGN, _PER_INSTANCE, _WINDOW = 0.75, 2, 100, 250
 BLOCK_BITS = UNNAMED.block.bits
 
 
@@ -32,15 +33,16 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
     dsp = bram = 0
     for instance in manifest["instances"]:
         number, parameters = instance.get("multipliers") or 0, instance["parameters"]
+        signs = 0 if number else _signs(parameters)
         lut += int(parameters.get("ADDER_BITS", 0))
         ff += int(parameters.get("REGISTER_BITS", 0))
-        if not number:
+        if not number + signs:
             continue
         widths = [int(parameters.get(f"{port}_PRECISION_0", 8)) for port in ("DATA_IN_0", "WEIGHT")]
         fits = max(widths) <= max(DSP_WIDTHS) and min(widths) <= min(DSP_WIDTHS)
         dsp += number if fits else 0
         lut += 0 if fits else number * widths[0] * widths[1]
-        logic = number * sum(widths) * _PER_BIT + _PER_INSTANCE
+        logic = number * sum(widths) * _PER_BIT + signs * (widths[0] + 1) * _PER_SIGN + _PER_INSTANCE
         lut += logic + (_WINDOW if any("KERNEL" in name for name in parameters) else 0)
         ff += logic
     for memory in manifest["memories"]:
@@ -56,6 +58,13 @@ def estimate(manifest: dict[str, Any]) -> dict[str, int]:
         bram += blocks
         lut += 0 if blocks else math.ceil(int(fifo["depth"]) / UNNAMED.ram_words) * int(fifo["bits"])
     return {"lut": round(lut), "ff": round(ff), "dsp": dsp, "bram": bram}
+
+
+def _signs(parameters: Mapping[str, Any]) -> int:
+    """Products with binary and ternary weights in a cycle."""
+    few = int(parameters.get("WEIGHT_PRECISION_0", 8)) <= 2 and parameters.get("NARROW") and not parameters.get("CHAIN")
+    lanes = (int(value) for name, value in parameters.items() if name.startswith("WEIGHT_PARALLELISM_DIM_"))
+    return math.prod(lanes) if few and parameters.get("WEIGHT_SIGNED") else 0
 
 
 def memory_blocks(memory: Mapping[str, Any]) -> int:

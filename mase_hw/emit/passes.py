@@ -196,12 +196,13 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
 def _check_codes(instance: Instance, facets: Hardware, port: Stream, values: IntArray) -> None:
     """Refuse a code that the module was chosen without; parameters may have changed since."""
     params = facets.params(**instance.parameters)
-    if port.name in facets.narrow(params) and values.min() <= port.fmt.min_mantissa:
+    lowest = port.fmt.mantissas.min_mantissa
+    if port.name in facets.narrow(params) and values.min() <= lowest:
         raise EmitError(
             "a parameter has the most negative code, which it had not when its module was chosen",
             node=f"{instance.node}.{port.name}",
             got=int(values.min()),
-            expected=f"{port.fmt.min_mantissa + 1} or more",
+            expected=f"{lowest + 1} or more",
             remedy="run add_hardware_metadata_analysis_pass again",
         )
 

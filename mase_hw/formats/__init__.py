@@ -3,7 +3,8 @@
 A format says which numbers exist; how a value is brought into it (rounding, overflow) belongs to the cast. Mantissas
 are integers in both families, and every op computes with mantissas: a *fixed-point* format places the binary point, a
 format of *scaled integers* has a real scale and a zero point, which only matter where tensors of different scales
-meet, and there as an integer multiplier and a shift (:mod:`mase_hw.formats.multipliers`).
+meet, and there as an integer multiplier and a shift (:mod:`mase_hw.formats.multipliers`). Weights of fixed point may
+also be *binary* or *ternary* (:mod:`mase_hw.formats.signs`).
 """
 
 from mase_hw.formats.fixed import (
@@ -16,6 +17,7 @@ from mase_hw.formats.fixed import (
 )
 from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, multipliers, quantize_multiplier
 from mase_hw.formats.scaled import ScaledFormat, steps_of, sum_format
+from mase_hw.formats.signs import SignFormat, of_code, refuse_signs
 from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_scaled
 
 __all__ = [
@@ -28,11 +30,14 @@ __all__ = [
     "Rounding",
     "ScaledFormat",
     "ScaledUse",
+    "SignFormat",
     "any_scaled",
     "format_of_places",
     "multipliers",
+    "of_code",
     "quantize_multiplier",
     "refuse_scaled",
+    "refuse_signs",
     "steps_of",
     "sum_format",
 ]

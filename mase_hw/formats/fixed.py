@@ -129,6 +129,11 @@ class FixedFormat:
         return False
 
     @property
+    def bipolar(self) -> bool:
+        """Whether one bit stands for 1 and -1; only binary numbers do so."""
+        return False
+
+    @property
     def centred(self) -> FixedFormat:
         """The format of mantissas less the zero point."""
         return self

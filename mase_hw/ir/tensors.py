@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import torch
 
 from mase_hw.errors import ConfigError, suggest
-from mase_hw.formats import FixedFormat, ScaledFormat
+from mase_hw.formats import FixedFormat, ScaledFormat, SignFormat
 from mase_hw.ir.view import Record
 
-KNOWN_TYPES = ("fixed", "integer", "float", "NA")
+KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "float", "NA")
 KNOWN_TOOLCHAIN = ("INTERNAL", "EXTERNAL", "HLS")
 KNOWN_STORAGE = ("BRAM", "LUT")
 
@@ -37,16 +37,18 @@ class TensorMetadata(Record):
     Args:
         shape: Sizes, outermost dimension first.
         type: ``"float"``, ``"fixed"`` (integers and booleans are fixed with no fraction), ``"integer"`` for scaled
-            integers, or ``"NA"`` for what is none of these, such as a complex tensor or a plain Python value.
-        precision: ``[width]`` of a float or a scaled integer, ``[width, frac_width]`` of a fixed-point number.
+            integers, ``"binary"`` and ``"ternary"`` for signs times a power of two, or ``"NA"`` for what is none of
+            these, such as a complex tensor or a plain Python value.
+        precision: ``[width]`` of a float or a scaled integer, else ``[width, frac_width]``.
         torch_dtype: Element type of an activation; MASE records none for parameters.
-        signed: Two's complement; only for ``"fixed"`` and ``"integer"``.
+        signed: Two's complement; not of floats.
         value: The tensor, if values are kept, or the Python value of an ``"NA"`` result.
         scale: Weight of the last bit of a scaled integer; a list has one for every channel.
         zero_point: The mantissa of 0 of a scaled integer.
         axis: Dimension of the channels of a scaled integer, where scales or limits differ between them.
         limits: ``[smallest, largest]`` mantissa of a scaled integer whose width would allow others; a list of such
             pairs has one for every channel.
+        threshold: Of a ternary number, in steps: what has no larger magnitude is 0.
     """
 
     required: ClassVar[tuple[str, ...]] = ("shape", "type", "precision")
@@ -61,6 +63,7 @@ class TensorMetadata(Record):
     zero_point: int | None = None
     axis: int | None = None
     limits: list[Any] | None = None
+    threshold: float | None = None
 
     @classmethod
     def coerce(cls, name: str, value: Any) -> Any:
@@ -81,6 +84,9 @@ class TensorMetadata(Record):
         if self.type == "fixed":
             width, frac_width = self.precision
             return FixedFormat(width, frac_width, signed)
+        if self.type in ("binary", "ternary"):
+            width, frac_width = self.precision
+            return SignFormat(width, frac_width, signed, self.threshold or 0.0)
         if self.type != "integer" or self.scale is None:
             return None
         scales = tuple(self.scale) if isinstance(self.scale, list) else (self.scale,)
@@ -92,7 +98,9 @@ class TensorMetadata(Record):
     @fmt.setter
     def fmt(self, fmt: FixedFormat) -> None:
         self.type, self.precision, self.signed = "fixed", fmt.precision, fmt.signed
-        self.scale = self.zero_point = self.axis = self.limits = None
+        self.scale = self.zero_point = self.axis = self.limits = self.threshold = None
+        if isinstance(fmt, SignFormat):
+            self.type, self.threshold = fmt.kind, None if fmt.bipolar else fmt.threshold
         if isinstance(fmt, ScaledFormat):
             self.type, self.zero_point = "integer", fmt.zero_point
             self.scale = list(fmt.scales) if fmt.channels > 1 else fmt.scales[0]

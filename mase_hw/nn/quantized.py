@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled, refuse_signs
 from mase_hw.nn.streaming import CONTINUED, keep, resumed
 from mase_hw.nn.values import OnValues, enter
 from mase_hw.nn.witness import KEPT, Witness
@@ -69,6 +69,7 @@ class Quantized(nn.Module):
             if name not in arithmetic.formats:
                 raise GraphError(f"no format for {name}", node=op.name, field=name)
         refuse_scaled(op.name, op.name, op.scaled, arithmetic.formats, arithmetic.overflow, arithmetic.attributes)
+        refuse_signs(op.name, op.name, op.signs, arithmetic.formats)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""

@@ -8,11 +8,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.opdef import Arithmetic, Case, Request
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._conv_hardware import build
-
-
-def _fmt(text: str) -> FixedFormat:
-    width, frac = text[1:].split(".")
-    return FixedFormat(int(width), int(frac), text[0] == "s")
+from mase_hw.ops.products._linear_cases import fmt
 
 
 def case(
@@ -33,13 +29,13 @@ def case(
 ) -> Case:
     """A case from the shapes of image and weight, lanes in and out, formats (zero point) and attributes."""
     x, w, b, y = formats
-    found = {"data_in_0": _fmt(x), "weight": _fmt(w), "data_out_0": _fmt(y)}
+    found = {"data_in_0": fmt(x), "weight": fmt(w), "data_out_0": fmt(y)}
     if zero:
         fx = found["data_in_0"]
         found["data_in_0"] = ScaledFormat.make(fx.width, 1.0, zero, signed=fx.signed)
     shapes = {"data_in_0": shape, "weight": weight}
     if b:
-        found["bias"], shapes["bias"] = _fmt(b), weight[:1]
+        found["bias"], shapes["bias"] = fmt(b), weight[:1]
     if shift_width:
         found["weight_shift"], shapes["weight_shift"] = FixedFormat(shift_width, 0, signed=False), weight[:1]
     g = geometry_of(attributes, weight[2:])
@@ -91,6 +87,8 @@ def cases_2d() -> Sequence[Case]:
             multiply="packed",
             narrow=True,
         ),
+        case("binary", (1, 4, 4, 5), (6, 4, 3, 3), (2, 3), ("s8.4", "b.3", "s8.5", "s8.1"), padding=1),
+        case("ternary", (1, 3, 4, 4), (4, 3, 3, 2), (2, 3), ("u4.4", "t.3", None, "s6.2"), padding=1, unroll=True),
         case("inputs_first", (1, 5, 2, 3), (7, 5, 1, 1), (2, 3), order="inputs_first"),
         case("inputs_first_images", (2, 4, 2, 2), (6, 4, 1, 1), (1, 3), u4, shift_width=1, order="inputs_first"),
         case("unrolled", (1, 3, 5, 6), (4, 3, 3, 3), (3, 4), padding=1, unroll=True, frames=6),

@@ -14,7 +14,7 @@ from mase_hw.opdef import Arithmetic, Latency, Request
 from mase_hw.ops._conv import geometry_of, padded
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.ops._window import Window, geometry, issue_stages
-from mase_hw.ops.products._multipliers import choose, dot_latency
+from mase_hw.ops.products._multipliers import choose, dot_latency, multiplies, stored, weight_format
 from mase_hw.ops.products._orders import inputs_first
 from mase_hw.streams import Direction, Stream, ceil_div
 
@@ -132,7 +132,8 @@ class ConvParams:
     @property
     def multipliers(self) -> int:
         """Multipliers, which output lanes may share."""
-        return self.products * ceil_div(self.DATA_OUT_0_PARALLELISM_DIM_0, self.PACKED)
+        shared = ceil_div(self.DATA_OUT_0_PARALLELISM_DIM_0, self.PACKED)
+        return self.products * shared if multiplies(self) else 0
 
     @property
     def products(self) -> int:
@@ -239,7 +240,8 @@ def build(r: Request) -> ConvParams:
     p_in, p_out = _lanes(r, (c, c // g.groups), (o, o // g.groups), g.groups)
     unroll = _unroll(r, kernel)
     lane_in = 1 if 1 < g.groups == c == o else p_in
-    bias_format = formats.get("bias", formats["weight"])
+    weight_stored = stored(formats["weight"], (c // g.groups) % lane_in > 0 or o % p_out > 0)
+    bias_format = formats.get("bias", weight_stored)
     shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
     streamed = (o, *kernel, c // g.groups)
     steps = ceil_div(o, p_out) * ceil_div(c // g.groups, lane_in) * math.prod(kernel) // math.prod(unroll)
@@ -248,7 +250,7 @@ def build(r: Request) -> ConvParams:
     return ConvParams(
         **tensor_params("DATA_IN_0", (n, h, w, c), formats["data_in_0"], (p_in,), dims=4),
         DATA_IN_0_ZERO_POINT=formats["data_in_0"].zero_point if padded(r.arithmetic.attributes) else 0,
-        **tensor_params("WEIGHT", streamed, formats["weight"], (lane_in, *unroll, p_out), dims=4),
+        **tensor_params("WEIGHT", streamed, weight_stored, (lane_in, *unroll, p_out), dims=4),
         HAS_BIAS=int("bias" in r.shapes),
         **tensor_params("BIAS", (o,), bias_format, (p_out,), dims=1),
         HAS_WEIGHT_SHIFT=int("weight_shift" in r.shapes),
@@ -292,12 +294,13 @@ def _directions(name: str, pair: tuple[int, int]) -> dict[str, int]:
 def _image(p: ConvParams, prefix: str, direction: Direction, repeat: int = 1) -> Stream:
     """A stream of four dimensions, channels last; the weight counts output channels as images."""
     plain = stream_of(p, prefix, direction, dims=4, repeat=repeat)
+    fmt = weight_format(p) if prefix == "WEIGHT" else plain.fmt
     n, h, w, c = plain.shape
     return Stream(
         plain.name,
         direction,
         plain.shape,
-        plain.fmt,
+        fmt,
         plain.parallelism,
         repeat=repeat,
         layout=Layout.channels_last((n, c, h, w)),
@@ -325,7 +328,7 @@ def arithmetic(p: ConvParams) -> Arithmetic:
     attributes = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation, "groups": p.GROUPS}
     if geometry_of(attributes, window.kernel).out(window.size, window.kernel) != window.out:
         attributes["padding"] = (*window.padding, *window.after)
-    formats = {name: format_of(p, name.upper()) for name in names}
+    formats = {name: format_of(p, name.upper()) for name in names} | {"weight": weight_format(p)}
     return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 
 
@@ -348,4 +351,4 @@ def tied(p: ConvParams) -> Mapping[str, str]:
 
 def work(p: ConvParams) -> int:
     """Products per frame, those with the padding included."""
-    return p.images * p.window.positions * math.prod(_image(p, "WEIGHT", "in").shape)
+    return p.images * p.window.positions * math.prod(_image(p, "WEIGHT", "in").shape) if multiplies(p) else 0

@@ -25,7 +25,7 @@ from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
 from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work
 from mase_hw.ops._scaled import exact_sum, exact_sums
-from mase_hw.ops.products._multipliers import IMPLEMENTATIONS
+from mase_hw.ops.products._multipliers import IMPLEMENTATIONS, narrow
 from mase_hw.ops.products._orders import ORDERS
 
 
@@ -164,6 +164,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
         channel=_channel,
         finest=_finest,
         scaled=ScaledUse("sums", exact_sums, _sums),
+        signs=("weight",),
         check=check,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
@@ -203,7 +204,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             implementations=IMPLEMENTATIONS,
             elsewhere={"unrolled": "unrolled_conv"},
             orders=ORDERS,
-            narrow=lambda p: ("weight",) * p.NARROW,
+            narrow=lambda p: ("weight",) * narrow(p),
             registers_static=True,
             layout="channels_last",
             unrolls=True,

@@ -24,7 +24,15 @@ from mase_hw.opdef import Arithmetic, Hardware, Latency, OneChannel, OpDef, Requ
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.ops.products._linear_cases import cases
-from mase_hw.ops.products._multipliers import IMPLEMENTATIONS, choose, dot_latency
+from mase_hw.ops.products._multipliers import (
+    IMPLEMENTATIONS,
+    choose,
+    dot_latency,
+    multiplies,
+    narrow,
+    stored,
+    weight_format,
+)
 from mase_hw.ops.products._orders import ORDERS, inputs_first
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream, ceil_div
@@ -166,11 +174,13 @@ def _build(r: Request) -> LinearParams:
     formats, shapes = r.arithmetic.formats, r.shapes
     p_in = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
     p_out = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
-    bias_format = formats.get("bias", formats["weight"])
+    filled = shapes["data_in_0"][-1] % p_in > 0 or shapes["data_out_0"][-1] % p_out > 0
+    weight_stored = stored(formats["weight"], filled)
+    bias_format = formats.get("bias", weight_stored)
     shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
     return LinearParams(
         **tensor_params("DATA_IN_0", shapes["data_in_0"], formats["data_in_0"], (p_in,)),
-        **tensor_params("WEIGHT", shapes["weight"], formats["weight"], (p_in, p_out), dims=2),
+        **tensor_params("WEIGHT", shapes["weight"], weight_stored, (p_in, p_out), dims=2),
         HAS_BIAS=int("bias" in shapes),
         **tensor_params("BIAS", shapes["weight"][:1], bias_format, (p_out,), dims=1),
         HAS_WEIGHT_SHIFT=int("weight_shift" in shapes),
@@ -192,7 +202,7 @@ def _ports(p: LinearParams) -> tuple[Stream, ...]:
     weight = stream_of(p, "WEIGHT", "in", dims=2, repeat=p.rows)
     return (
         stream_of(p, "DATA_IN_0", "in"),
-        dataclasses.replace(weight, outer_first=bool(p.INPUTS_FIRST)),
+        dataclasses.replace(weight, fmt=weight_format(p), outer_first=bool(p.INPUTS_FIRST)),
         *bias,
         *shift,
         stream_of(p, "DATA_OUT_0", "out"),
@@ -202,7 +212,7 @@ def _ports(p: LinearParams) -> tuple[Stream, ...]:
 def _arithmetic(p: LinearParams) -> Arithmetic:
     optional = [name for name in ("bias", "weight_shift") if getattr(p, f"HAS_{name.upper()}")]
     names = ["data_in_0", "weight", *optional, "data_out_0"]
-    formats = {name: format_of(p, name.upper()) for name in names}
+    formats = {name: format_of(p, name.upper()) for name in names} | {"weight": weight_format(p)}
     return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
 
 
@@ -231,6 +241,15 @@ def _latency(p: LinearParams) -> Latency:
         queue=max((pipe + tiles) // tiles + 1, 2),
     )
     return Latency.from_steps(steps)
+
+
+def _work(p: LinearParams) -> int:
+    return math.prod(shape_of(p, "DATA_IN_0")) * p.DATA_OUT_0_TENSOR_SIZE_DIM_0 if multiplies(p) else 0
+
+
+def _multipliers(p: LinearParams) -> int:
+    shared = ceil_div(p.DATA_OUT_0_PARALLELISM_DIM_0, p.PACKED)
+    return p.DATA_IN_0_PARALLELISM_DIM_0 * shared if multiplies(p) else 0
 
 
 def _tied(p: LinearParams) -> dict[str, str]:
@@ -262,6 +281,7 @@ OPS = (
         finest=_finest,
         exact=_exact,
         scaled=ScaledUse("sums", exact_sums, _exact),
+        signs=("weight",),
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
             module="fixed_linear",
@@ -289,12 +309,12 @@ OPS = (
             arithmetic=_arithmetic,
             latency=_latency,
             cases=lambda: cases(_build),
-            work=lambda p: math.prod(shape_of(p, "DATA_IN_0")) * p.DATA_OUT_0_TENSOR_SIZE_DIM_0,
-            multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0 * ceil_div(p.DATA_OUT_0_PARALLELISM_DIM_0, p.PACKED),
+            work=_work,
+            multipliers=_multipliers,
             implementations=IMPLEMENTATIONS,
             elsewhere={"unrolled": "unrolled_linear"},
             orders=ORDERS,
-            narrow=lambda p: ("weight",) * p.NARROW,
+            narrow=lambda p: ("weight",) * narrow(p),
             registers_static=True,
             layout="rows",
             permuted=("weight",),

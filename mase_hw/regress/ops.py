@@ -92,6 +92,8 @@ class OpCase:
                     low = -high  # of weights that share a multiplier, the lowest is promised not to occur
                 shape = stream.tensor_shape
                 frames = rng.integers(low, high, (self.case.frames, *shape), dtype=np.int64, endpoint=True)
+                if stream.fmt.bipolar:
+                    frames[frames == 0] = 1
                 corners = np.stack([np.full(shape, value) for value in (low, high)])
                 tensors[stream.name] = np.concatenate([frames, corners])
         return tensors

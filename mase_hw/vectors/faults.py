@@ -21,7 +21,7 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Golden, Memory
 from mase_hw.emit.netlist import Netlist
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, SignFormat, of_code
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
@@ -195,15 +195,16 @@ class Memories:
         """A parameter with one bit of one stored element changed."""
         module = part.module(node)
         fmt, facets = module.arithmetic.formats[fault.parameter], module.op.hardware
+        bits = self._stored[fault.node, fault.parameter].bits
         if facets is None or fault.parameter not in facets.broadcast:
             changed = mantissa.clone().reshape(-1)
-            changed[fault.index] = _flip(int(changed[fault.index]), fmt, fault.bit)
+            changed[fault.index] = _flip(int(changed[fault.index]), fmt, bits, fault.bit)
             return changed.reshape(mantissa.shape)
         # It is stored as often as it does not repeat itself along the stream of the data.
         shape = tuple(self.graph.tensor(node, "data_in_0").shape)
         places = self._places(node, fault, shape)
         changed = torch.broadcast_to(mantissa, shape).clone().reshape(-1)
-        changed[places] = _flip(int(changed[places[0]]), fmt, fault.bit)
+        changed[places] = _flip(int(changed[places[0]]), fmt, bits, fault.bit)
         return changed.reshape(shape).repeat(part.frames, *[1] * (len(shape) - 1))
 
     def _places(self, node: fx.Node, fault: MemoryBit, shape: tuple[int, ...]) -> Tensor:
@@ -299,7 +300,9 @@ def _result(golden: Golden | None, module: Quantized, given: Mapping[str, Tensor
     return golden(for_golden(module.op, module.arithmetic), given)["data_out_0"]
 
 
-def _flip(mantissa: int, fmt: FixedFormat, bit: int) -> int:
-    """The number whose code differs in one bit."""
+def _flip(mantissa: int, fmt: FixedFormat, bits: int, bit: int) -> int:
+    """The number whose code, stored with so many bits, differs in one of them."""
+    if isinstance(fmt, SignFormat):
+        return of_code((int(mantissa < 0) if bits == 1 else mantissa & 3) ^ (1 << bit), bits)
     code = (mantissa & ((1 << fmt.width) - 1)) ^ (1 << bit)
     return code - (1 << fmt.width) if code > fmt.max_mantissa else code

@@ -6,26 +6,30 @@
 // of up to CHAIN products run through the multipliers, and PACKED lanes in a row share them;
 // their vectors `a` must be the same. SPACING is the width of a lane's field, and START is
 // what each chain and lane starts with, LIFT for weights that may be the most negative, and OPERAND
-// the bits of a shared operand (fixed_chain_product). Free running: no enable, no valid.
+// the bits of a shared operand (fixed_chain_product). NARROW says that the most negative code of
+// `b` does not occur (fixed_dot_product). Free running: no enable, no valid.
 //
 // Latency:    2 + $clog2(N) cycles, or with CHAIN that of fixed_chain_product.
 // Throughput: 1 dot product per lane and cycle.
 // Golden:     integer dot products, see `mase_hw/ops/linear.py`.
 module fixed_dot_products #(
-    parameter  int LANES    = 1,
-    parameter  int N        = 1,
-    parameter  int PACKED   = 1,
-    parameter  int CHAIN    = 0,
-    parameter  int SPACING  = 17,
-    parameter  int START    = 0,
-    parameter  int LIFT     = 0,
-    parameter  int OPERAND  = 25,
-    parameter  int A_WIDTH  = 8,
-    parameter  int A_SIGNED = 1,
-    parameter  int B_WIDTH  = 8,
-    parameter  int B_SIGNED = 1,
-    localparam int PWidth   = A_WIDTH + B_WIDTH + ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0),
-    localparam int Grow     = (START > 0 && (A_SIGNED == 0 || B_SIGNED == 0)) ? 1 : 0,
+    parameter int LANES = 1,
+    parameter int N = 1,
+    parameter int PACKED = 1,
+    parameter int CHAIN = 0,
+    parameter int SPACING = 17,
+    parameter int START = 0,
+    parameter int LIFT = 0,
+    parameter int OPERAND = 25,
+    parameter int A_WIDTH = 8,
+    parameter int A_SIGNED = 1,
+    parameter int B_WIDTH = 8,
+    parameter int B_SIGNED = 1,
+    parameter int NARROW = 0,
+    localparam int Signs = (CHAIN == 0 && NARROW != 0 && B_SIGNED != 0 && B_WIDTH <= 2) ? 1 : 0,
+    localparam int PWidth   = A_WIDTH + ((Signs != 0) ? 1 : B_WIDTH) +
+                              ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0),
+    localparam int Grow = (START > 0 && (A_SIGNED == 0 || B_SIGNED == 0)) ? 1 : 0,
     localparam int OutWidth = PWidth + $clog2(N) + Grow
 ) (
     input  logic                                        clk,
@@ -78,7 +82,8 @@ module fixed_dot_products #(
           .A_WIDTH (A_WIDTH),
           .A_SIGNED(A_SIGNED),
           .B_WIDTH (B_WIDTH),
-          .B_SIGNED(B_SIGNED)
+          .B_SIGNED(B_SIGNED),
+          .NARROW  (NARROW)
       ) u_dot (
           .clk     (clk),
           .a       (a[o]),

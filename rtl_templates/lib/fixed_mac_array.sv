@@ -18,7 +18,8 @@
 // to throttle by itself. HELD results fit it at least, where the reader takes them less evenly.
 //
 // PACKED, CHAIN, SPACING and LIFT say how products are added (fixed_dot_products). NARROW says
-// that the most negative weight does not occur, so that more fits into a field.
+// that the most negative weight does not occur, so that more fits into a field; of at most two
+// bits they are then signs, which need no multiplier (fixed_dot_product).
 //
 // Latency:    3 + D cycles from the last issue of a run to its valid output, counting both, where
 //             D is that of fixed_dot_products; one more with HAS_SHIFT.
@@ -112,7 +113,9 @@ module fixed_mac_array #(
   localparam int AccFrac = (BiasFrac > DotFrac) ? BiasFrac : DotFrac;
   localparam int DotShift = AccFrac - DotFrac;
   localparam int BiasShift = AccFrac - BiasFrac;
-  localparam int ProductW = A_WIDTH + B_WIDTH + ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0);
+  localparam bit Signs = CHAIN == 0 && NARROW != 0 && B_SIGNED != 0 && B_WIDTH <= 2;
+  localparam int ProductW = A_WIDTH + (Signs ? 1 : B_WIDTH) +
+                            ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0);
   localparam int AnyUnsigned = (A_SIGNED == 0 || B_SIGNED == 0) ? 1 : 0;
   localparam int MaxShift = (HAS_SHIFT != 0) ? (1 << SHIFT_WIDTH) - 1 : 0;
   localparam int InitW = BIAS_WIDTH + ((BIAS_SIGNED != 0) ? 0 : 1) + BiasShift;
@@ -305,7 +308,8 @@ module fixed_mac_array #(
       .A_WIDTH (A_WIDTH),
       .A_SIGNED(A_SIGNED),
       .B_WIDTH (B_WIDTH),
-      .B_SIGNED(B_SIGNED)
+      .B_SIGNED(B_SIGNED),
+      .NARROW  (NARROW)
   ) u_dots (
       .clk     (clk),
       .a       (act),

@@ -166,6 +166,8 @@ def stimulus(it: Item, seed: int = 0) -> Tensors:
             low = -high
         shape = stream.tensor_shape
         frames = rng.integers(low, high, (it.case.frames, *shape), dtype=np.int64, endpoint=True)
+        if stream.fmt.bipolar:
+            frames[frames == 0] = 1
         if it.case.exhaustive:
             _plant_every_code(it, stream, frames, rng)
         checks = np.indices(shape).sum(axis=0) % 2

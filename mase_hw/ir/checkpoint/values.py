@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.errors import CheckpointError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat
 
 JsonValue = Any
 """What ``json`` can write: None, bool, int, float, str, list, dict with text keys."""
@@ -93,6 +93,8 @@ class ValueWriter:
                 return {"$node": value.name}
             case ScaledFormat():
                 return {"$scaled": [self(v, "format") for v in dataclasses.astuple(value)]}
+            case SignFormat():
+                return {"$signs": [value.width, value.frac_width, value.signed, value.threshold]}
             case FixedFormat():
                 return {"$format": [value.width, value.frac_width, value.signed]}
             case Rounding():
@@ -135,6 +137,7 @@ class ValueReader:
             "$node": nodes.__getitem__,
             "$format": lambda v: FixedFormat(*v),
             "$scaled": lambda v: ScaledFormat(*self._items(v)),
+            "$signs": lambda v: SignFormat(*v),
             "$rounding": lambda v: Rounding.parse(str(v)),
             "$overflow": lambda v: Overflow.parse(str(v)),
             "$finfo": lambda v: torch.finfo(DTYPES[v]),

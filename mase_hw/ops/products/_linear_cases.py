@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, SignFormat
 from mase_hw.opdef import Arithmetic, Case, Request
+
+
+def fmt(text: str) -> FixedFormat:
+    """A format from ``s8.4`` and ``u8.4``; ``b.4`` and ``t.4`` are binary and ternary."""
+    kind, frac = text.split(".")
+    if kind in ("b", "t"):
+        return SignFormat.binary(int(frac)) if kind == "b" else SignFormat.ternary(int(frac))
+    return FixedFormat(int(kind[1:]), int(frac), kind[0] == "s")
 
 
 def cases(build: Callable[[Request], Any]) -> list[Case]:
@@ -25,10 +33,6 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         narrow: bool = False,
         order: str = "",
     ) -> Case:
-        def fmt(text: str) -> FixedFormat:
-            width, frac = text[1:].split(".")
-            return FixedFormat(int(width), int(frac), text[0] == "s")
-
         x, w, b, y = formats
         request = Request(
             name,
@@ -125,5 +129,9 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
             order="inputs_first",
             frames=6,
         ),
+        case("binary", (1, 12), 6, (4, 3), ("s8.4", "b.2", "s8.5", "s8.1")),
+        case("binary_filled", (2, 7), 5, (3, 2), ("u6.4", "b.0", None, "s9.2"), (half_up, Overflow.WRAP)),
+        case("ternary", (1, 10), 7, (4, 3), ("s8.4", "t.2", "s8.5", "s8.1")),
+        case("ternary_inputs_first", (2, 9), 8, (4, 3), ("u8.4", "t.1", None, "s7.0"), order="inputs_first"),
         case("per_channel_rows", (2, 3, 5), 3, (2, 3), ("u8.4", "s5.6", None, "s9.1"), shift_width=2),
     ]

@@ -9,6 +9,8 @@ The fields of up to four products are added before they are taken apart, which i
 sum. The operand is too wide by one only where the most negative weight lies above a negative one: then the weights of
 all fields but the last are lifted, so that they are never negative, and the sums start with what that adds too much.
 `rtl_templates/lib/fixed_chain_product.sv` computes it; here it is decided what fits.
+
+Binary and ternary weights need no multiplier: their products are sums in a tree.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mase_hw.errors import ConfigError, UnsupportedError
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, SignFormat
 from mase_hw.opdef import Request
+from mase_hw.ops._tensors import format_of
 from mase_hw.streams import ceil_div
 
 LONGEST = 4
@@ -85,6 +89,33 @@ class Multiplication:
         """The SystemVerilog parameters."""
         flags = {"NARROW": int(self.narrow), "LIFT": int(self.lift)}
         return {"PACKED": self.packed, "CHAIN": self.chain, "SPACING": self.spacing, **flags}
+
+
+def stored(weight: FixedFormat, filled: bool) -> FixedFormat:
+    """The format in which weights come to the module.
+
+    Args:
+        weight: Their format.
+        filled: Whether some lanes only fill a beat up: their weights are 0, which one bit cannot say.
+    """
+    return FixedFormat(2, weight.frac_width) if weight.bipolar and filled else weight
+
+
+def weight_format(p: Any) -> FixedFormat:
+    """The format of the weights, from the parameters; one bit without its most negative code is binary."""
+    fmt = format_of(p, "WEIGHT")
+    return SignFormat.binary(fmt.frac_width) if p.NARROW and fmt.signed and fmt.width == 1 else fmt
+
+
+def multiplies(p: Any) -> bool:
+    """Whether there are multipliers: weights of -1, 0 and 1 add and subtract in place of it."""
+    signs = p.NARROW and p.WEIGHT_SIGNED and p.WEIGHT_PRECISION_0 <= 2 and not p.CHAIN
+    return not signs
+
+
+def narrow(p: Any) -> bool:
+    """Whether one code of the weights does not occur."""
+    return bool(p.NARROW) and not weight_format(p).bipolar
 
 
 def dot_latency(products: int, chain: int) -> int:
@@ -188,6 +219,19 @@ def choose(r: Request, lanes: int, products: int) -> Multiplication:
             expected=", ".join(IMPLEMENTATIONS),
         )
     formats = r.arithmetic.formats
+    if isinstance(formats["weight"], SignFormat):
+        if asked in ("", "tree"):
+            return Multiplication(narrow=True)
+        raise UnsupportedError(
+            f"{formats['weight'].kind} weights need no multiplier, so there is none to add in or to share",
+            node=r.node,
+            field=f"hardware.implementation.{r.node}",
+            got=asked,
+            expected="tree",
+            remedy="ask for 'tree' or 'unrolled', or leave the choice to the cost",
+        )
+    if formats["weight"].width == 1:
+        r = dataclasses.replace(r, narrow=False)  # one bit has no code to leave out
     layer = _Layer(formats["data_in_0"], formats["weight"], r.narrow, lanes, products, "weight_shift" in r.shapes)
     tree, block = Multiplication(narrow=r.narrow), FAMILIES[r.family]
     chain = dataclasses.replace(tree, chain=min(LONGEST, products))

@@ -116,7 +116,7 @@ def _check_module(graph: MaseGraph, node: fx.Node) -> None:
 def _check_tensor(where: str, tensor: TensorMetadata) -> None:
     if not all(isinstance(size, int) and size >= 0 for size in tensor.shape):
         raise broken(where, "a shape has a size that is not a number", tensor.shape)
-    lengths = {"float": (1,), "fixed": (2,), "integer": (1,), "NA": (0, 1)}[tensor.type]
+    lengths = {"float": (1,), "integer": (1,), "NA": (0, 1)}.get(tensor.type, (2,))
     if len(tensor.precision) not in lengths or not all(isinstance(p, int) for p in tensor.precision):
         raise broken(where, f"precision of type {tensor.type!r} is malformed", tensor.precision)
     try:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, SignFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.nn import Quantized
@@ -42,7 +42,9 @@ class Layer:
         module = graph.meta_of(node).module
         if not isinstance(module, Quantized) or module.mase_op not in LAYERS:
             return None
-        return cls(graph, node, module) if "weight" in module.parameter_names else None
+        if "weight" not in module.parameter_names or isinstance(module.arithmetic.formats["weight"], SignFormat):
+            return None  # signs have no neighbour to round to
+        return cls(graph, node, module)
 
     @property
     def name(self) -> str:

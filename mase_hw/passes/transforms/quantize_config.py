@@ -64,11 +64,12 @@ class NodeConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["fixed", "integer", "NA"] | None = Field(
+    name: Literal["fixed", "integer", "binary", "ternary", "NA"] | None = Field(
         default=None,
         examples=["fixed"],
         description='``"fixed"`` for fixed point, ``"integer"`` for scaled integers (with a fraction width it is fixed '
-        'point too, as in MASE); ``"NA"`` or left out: float',
+        'point too, as in MASE), ``"binary"`` and ``"ternary"`` for fixed point with weights of -1 and 1, or -1, 0 and '
+        '1, times a power of two; ``"NA"`` or left out: float',
     )
     data_in_width: int | None = _width("every data input")
     data_in_frac_width: int | None = _frac("every data input")
@@ -137,7 +138,12 @@ class NodeConfig(BaseModel):
     @property
     def quantised(self) -> bool:
         """Whether the node becomes fixed point or scaled integers."""
-        return self.name in ("fixed", "integer")
+        return self.name in ("fixed", "integer", "binary", "ternary")
+
+    @property
+    def signs(self) -> str:
+        """``"binary"`` or ``"ternary"`` if the weights are to be so, else empty."""
+        return self.name if self.name in ("binary", "ternary") else ""
 
     @property
     def scaled(self) -> bool:

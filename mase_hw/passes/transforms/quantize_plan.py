@@ -34,6 +34,7 @@ from mase_hw.passes.transforms.quantize_operands import (
     sign_is_dropped,
 )
 from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
+from mase_hw.passes.transforms.signs import weights as signs
 
 TRUTH = FixedFormat(1, 0, signed=False)
 """What is true or false."""
@@ -94,6 +95,7 @@ class Planner:
         self.args.check(own, known_tensors(self.graph.catalogue), lambda name: gone(self.graph, name))
         refuse_without_hardware(self.graph, self.args)
         refuse_scaled_nodes(self.graph, self.args)
+        signs.refuse(self.graph, self.args)
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
             if op is None:
@@ -140,7 +142,7 @@ class Planner:
             parameters = op.derive(node.name, parameters, attributes, rank)
         if op.inner is not None:  # the result is a state, which the op multiplies with its weights
             formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
-        weights = self._per_channel(node, op, config, specific, parameters)
+        weights = self._weights(node, op, config, specific, parameters)
         for name in parameters:
             ends = ends_of(parameters[name]) if op.derive is not None else None
             limit = op.finest(name, formats) if op.finest is not None else None
@@ -246,10 +248,13 @@ class Planner:
         reads = [user.op == "output" or (self.graph.is_implicit(user) and self.leaves(user)) for user in node.users]
         return bool(reads) and all(reads)
 
-    def _per_channel(
+    def _weights(
         self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], parameters: dict[str, Tensor]
     ) -> dict[str, tuple[FixedFormat, str]]:
-        """Formats of the weights and their shifts, if every output channel has its own; adds the shifts."""
+        """Formats of weights that are signs, or of weights and shifts where channels have their own, adding these."""
+        if config.signs:
+            frac = signs.checked(node.name, signs.given(self.args, node.name, op.name), config.signs)
+            return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac)}
         asked = "weight_granularity" in specific
         if config.weight_granularity == "tensor" or ("weight" not in parameters and not asked):
             return {}
