@@ -9,14 +9,14 @@ from typing import Any
 from mase_hw.memories import UNNAMED
 
 BASIS = (
-    "0.75 LUTs and flip-flops per product bit of every multiplier, two per bit of a product with a binary or ternary "
-    "weight, 100 of each per instance with products, 250 LUTs for windows; one LUT per bit of an adder of constants; two "
-    "flip-flops per bit of a ROM's word; a ROM is in LUTs of 64 words by one bit, or in block RAM of 18 Kbit if it has "
-    "more than 64 words and fills a quarter of a block"
+    "0.75 LUTs and flip-flops per product bit of every multiplier, 1.5 per bit of a product with a binary or ternary "
+    "weight, 100 of each per instance with products, 250 LUTs for windows; one LUT per bit of an adder of constants; "
+    "two flip-flops per bit of a ROM's word; a ROM is in LUTs of 64 words by one bit, or in block RAM of 18 Kbit if it "
+    "has more than 64 words and fills a quarter of a block"
 )
 """Fitted to what Yosys made of single layers and of the digits MLP on Xilinx 7; a test holds it to a factor of two."""
 DSP_WIDTHS = (25, 18)
-_PER_BIT, _PER_SIGN, _PER_INSTANCE, _WINDOW = 0.75, 2, 100, 250
+_PER_BIT, _PER_SIGN, _PER_INSTANCE, _WINDOW = 0.75, 1.5, 100, 250
 BLOCK_BITS = UNNAMED.block.bits
 
 

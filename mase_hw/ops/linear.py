@@ -290,6 +290,7 @@ OPS = (
                 "lib/fixed_adder_tree.sv",
                 "lib/fixed_dot_product.sv",
                 "lib/fixed_chain_product.sv",
+                "lib/fixed_sign_product.sv",
                 "lib/fixed_dot_products.sv",
                 "lib/fixed_accumulator.sv",
                 "lib/fixed_cast_unit.sv",

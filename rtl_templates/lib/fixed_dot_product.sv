@@ -7,23 +7,16 @@
 // uses it delays its flags by the latency. No bit is ever lost: a product needs
 // A_WIDTH + B_WIDTH bits as a signed number, one more if both are unsigned.
 //
-// NARROW says that the most negative code of `b` does not occur. Two signed bits are then -1, 0
-// or 1, and one bit is 1 (code 0) or -1 (code 1): a product is `a`, nothing, or `a` taken off, so
-// there is no multiplier. The code that does not occur counts as 0.
-//
 // Latency:    2 + $clog2(N) cycles.
 // Throughput: 1 dot product per cycle.
 // Golden:     an integer dot product, see `mase_hw/ops/linear.py`.
 module fixed_dot_product #(
-    parameter int N = 1,
-    parameter int A_WIDTH = 8,
-    parameter int A_SIGNED = 1,
-    parameter int B_WIDTH = 8,
-    parameter int B_SIGNED = 1,
-    parameter int NARROW = 0,
-    localparam int Signs = (NARROW != 0 && B_SIGNED != 0 && B_WIDTH <= 2) ? 1 : 0,
-    localparam int PWidth   = A_WIDTH + ((Signs != 0) ? 1 : B_WIDTH) +
-                              ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0),
+    parameter  int N        = 1,
+    parameter  int A_WIDTH  = 8,
+    parameter  int A_SIGNED = 1,
+    parameter  int B_WIDTH  = 8,
+    parameter  int B_SIGNED = 1,
+    localparam int PWidth   = A_WIDTH + B_WIDTH + ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0),
     localparam int OutWidth = PWidth + $clog2(N)
 ) (
     input  logic                                    clk,
@@ -49,11 +42,6 @@ module fixed_dot_product #(
     );
   end
 
-  if (NARROW < 0 || NARROW > 1) begin : g_bad_narrow
-    // Refuses NARROW=-1; NARROW=2
-    $fatal(1, "fixed_dot_product: NARROW %0d must be 0 or 1", NARROW);
-  end
-
   logic [N-1:0][A_WIDTH-1:0] a_q;
   logic [N-1:0][B_WIDTH-1:0] b_q;
   logic [N-1:0][ PWidth-1:0] product;
@@ -71,26 +59,18 @@ module fixed_dot_product #(
     // The operands as signed numbers; the cast to the product's width extends
     // them by their own sign, which synthesis reduces to the natural multiplier.
     logic signed [PWidth-1:0] a_ext;
+    logic signed [PWidth-1:0] b_ext;
     if (A_SIGNED != 0) begin : g_a_signed
       assign a_ext = PWidth'(signed'(a_q[i]));
     end else begin : g_a_unsigned
       assign a_ext = PWidth'(signed'({1'b0, a_q[i]}));
     end
-    if (Signs != 0) begin : g_signs
-      logic some;
-      logic minus;
-      assign some = B_WIDTH == 1 || b_q[i][0];
-      assign minus = some && b_q[i][B_WIDTH-1];
-      assign product[i] = ((some ? a_ext : '0) ^ {PWidth{minus}}) + PWidth'(minus);
-    end else begin : g_multiplier
-      logic signed [PWidth-1:0] b_ext;
-      if (B_SIGNED != 0) begin : g_b_signed
-        assign b_ext = PWidth'(signed'(b_q[i]));
-      end else begin : g_b_unsigned
-        assign b_ext = PWidth'(signed'({1'b0, b_q[i]}));
-      end
-      assign product[i] = a_ext * b_ext;
+    if (B_SIGNED != 0) begin : g_b_signed
+      assign b_ext = PWidth'(signed'(b_q[i]));
+    end else begin : g_b_unsigned
+      assign b_ext = PWidth'(signed'({1'b0, b_q[i]}));
     end
+    assign product[i] = a_ext * b_ext;
   end
 
   fixed_adder_tree #(

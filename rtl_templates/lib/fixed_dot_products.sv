@@ -7,7 +7,8 @@
 // their vectors `a` must be the same. SPACING is the width of a lane's field, and START is
 // what each chain and lane starts with, LIFT for weights that may be the most negative, and OPERAND
 // the bits of a shared operand (fixed_chain_product). NARROW says that the most negative code of
-// `b` does not occur (fixed_dot_product). Free running: no enable, no valid.
+// `b` does not occur: of at most two signed bits it holds signs then, which need no multiplier
+// (fixed_sign_product), unless there are chains. Free running: no enable, no valid.
 //
 // Latency:    2 + $clog2(N) cycles, or with CHAIN that of fixed_chain_product.
 // Throughput: 1 dot product per lane and cycle.
@@ -75,6 +76,20 @@ module fixed_dot_products #(
       // The lanes that share multipliers have the same activations.
       unread u_unread (.unused(&a[o+:Together]));
     end
+  end else if (Signs != 0) begin : g_signs
+    for (genvar o = 0; o < LANES; o++) begin : g_dot
+      fixed_sign_product #(
+          .N       (N),
+          .A_WIDTH (A_WIDTH),
+          .A_SIGNED(A_SIGNED),
+          .B_WIDTH (B_WIDTH)
+      ) u_dot (
+          .clk     (clk),
+          .a       (a[o]),
+          .b       (b[o]),
+          .out_data(out_data[o])
+      );
+    end
   end else begin : g_trees
     for (genvar o = 0; o < LANES; o++) begin : g_dot
       fixed_dot_product #(
@@ -82,8 +97,7 @@ module fixed_dot_products #(
           .A_WIDTH (A_WIDTH),
           .A_SIGNED(A_SIGNED),
           .B_WIDTH (B_WIDTH),
-          .B_SIGNED(B_SIGNED),
-          .NARROW  (NARROW)
+          .B_SIGNED(B_SIGNED)
       ) u_dot (
           .clk     (clk),
           .a       (a[o]),

@@ -19,7 +19,7 @@
 //
 // PACKED, CHAIN, SPACING and LIFT say how products are added (fixed_dot_products). NARROW says
 // that the most negative weight does not occur, so that more fits into a field; of at most two
-// bits they are then signs, which need no multiplier (fixed_dot_product).
+// bits they are then signs, which need no multiplier (fixed_sign_product).
 //
 // Latency:    3 + D cycles from the last issue of a run to its valid output, counting both, where
 //             D is that of fixed_dot_products; one more with HAS_SHIFT.

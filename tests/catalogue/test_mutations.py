@@ -43,7 +43,7 @@ class Mutation:
 
 RANDOM = Stalls.random(0.2, 0.7)
 CAST, ARRAY, CONTROL = "lib/fixed_cast_unit.sv", "lib/fixed_mac_array.sv", "lib/mac_control.sv"
-CHAIN, SIDES = "lib/fixed_chain_product.sv", "lib/fixed_mac_sides.sv"
+CHAIN, SIDES, SIGNS = "lib/fixed_chain_product.sv", "lib/fixed_mac_sides.sv", "lib/fixed_sign_product.sv"
 
 WRONG = {
     "half_even rounds ties to odd": Mutation(
@@ -95,6 +95,28 @@ WRONG = {
         "lib/fixed_dot_product.sv",
         (("a_ext = PWidth'(signed'({1'b0, a_q[i]}))", "a_ext = PWidth'(signed'(a_q[i]))"),),
     ),
+    "a binary weight of -1 is 1": Mutation(
+        "linear-binary", SIGNS, (("minus_q <= b[i][B_WIDTH-1];", "minus_q <= 1'b0;"),)
+    ),
+    "a ternary weight of 0 is 1": Mutation(
+        "conv2d-ternary", SIGNS, (("B_WIDTH == 1 || b[i][0]", "B_WIDTH <= 2 || b[i][0]"),)
+    ),
+    "an odd one out of a sum of signs changes its own": Mutation(
+        "linear-binary_filled",
+        SIGNS,
+        (
+            (
+                "2*i].sum_q);\n          minus_q <= g_level[k-1].g_sum[2*i].minus_q;",
+                "2*i].sum_q);\n          minus_q <= !g_level[k-1].g_sum[2*i].minus_q;",
+            ),
+        ),
+    ),
+    "a sum of signs borrows nothing": Mutation(
+        "linear-ternary", SIGNS, (("{right ^ {Width{same}}, same}", "{right ^ {Width{same}}, 1'b0}"),)
+    ),
+    "unsigned data with signs is signed": Mutation(
+        "linear-ternary_inputs_first", SIGNS, (("signed'({1'b0, a[i]})", "signed'(a[i])"),)
+    ),
     "sums of a chain start one too low": Mutation(
         "linear-chain_ties", ARRAY, ((".START   (Start),", ".START   ((Start > 0) ? Start - 1 : Start),"),)
     ),
@@ -127,7 +149,12 @@ WRONG = {
                 "      end\n"
                 "      fixed_dot_product #(",
             ),
-            (".b       (b[o])", ".b       (lanes)"),
+            (
+                ".B_SIGNED(B_SIGNED)\n      ) u_dot (\n          .clk     (clk),\n"
+                "          .a       (a[o]),\n          .b       (b[o])",
+                ".B_SIGNED(B_SIGNED)\n      ) u_dot (\n          .clk     (clk),\n"
+                "          .a       (a[o]),\n          .b       (lanes)",
+            ),
         ),
     ),
     "bias of the wrong tile": Mutation(

@@ -80,7 +80,7 @@ def test_codes() -> None:
 
 
 def test_a_wrong_bit_of_a_memory() -> None:
-    """The number whose code differs, as `fixed_dot_product` takes it: of 00, 01, 10, 11 these are 0, 1, 0 and -1."""
+    """The number whose code differs, as `fixed_sign_product` takes it: of 00, 01, 10, 11 these are 0, 1, 0 and -1."""
     assert [of_code(code, 2) for code in range(4)] == [0, 1, 0, -1] and [of_code(code, 1) for code in (0, 1)] == [1, -1]
     binary, ternary = SignFormat.binary(0), SignFormat.ternary(0)
     assert (_flip(1, binary, 1, 0), _flip(-1, binary, 1, 0)) == (-1, 1)
