@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 from torch.export import ExportedProgram
 
-from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.config import CompileConfig, load_config, with_target
 from mase_hw.compiler.quantised_graph import entered, flat_batches, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import Calibration, compile_pipeline
@@ -18,6 +18,7 @@ from mase_hw.emit.bundle import check_target
 from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
+from mase_hw.fit.target import Target, goal
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY
@@ -30,6 +31,7 @@ def compile(
     config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     out: Path | str,
+    target: Target | Mapping[str, Any] | None = None,
     calibration: Calibration = None,
     vectors: Inputs | None = None,
     custom_ops: Mapping[str, Any] | None = None,
@@ -47,6 +49,8 @@ def compile(
             takes them.
         config: Configuration: a dict, a TOML file, or None for 8 bits everywhere.
         out: Folder of the bundle; an older bundle there is replaced, anything else is refused.
+        target: What the design is to reach and may take, such as ``{"device": "xc7z020", "fps": 1000}``, in place of
+            the table ``target`` of the configuration; see :class:`mase_hw.fit.target.Target`.
         calibration: Batches (tensors, tuples or dicts) from which value ranges are observed, or the
             :class:`~mase_hw.passes.CalibrationState` of an earlier calibration of this model; the example if None.
         vectors: Inputs whose results become the bundle's test vectors, as they are. If None, extreme frames and frames
@@ -63,7 +67,9 @@ def compile(
         MaseHwError: Whatever is wrong with the model, the configuration or the folder, before anything is written.
     """
     tell = progress or (lambda _: None)
-    settings = load_config(config)
+    settings = with_target(load_config(config), target)
+    if settings.target.asked:
+        goal(settings.target, settings.hardware.family)  # before anything takes time
     out = _folder(out)
     check_target(out)
     with ordinary():

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mase_hw.documents import parse_toml
 from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.errors import ConfigError
+from mase_hw.fit.target import Target
 from mase_hw.options import commented_toml
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
@@ -67,6 +68,11 @@ class CompileConfig(BaseModel):
     hardware: HardwareArgs = Field(
         default_factory=HardwareArgs, description="arguments of ``add_hardware_metadata_analysis_pass``"
     )
+    target: Target = Field(
+        default_factory=Target,
+        description="what the design is to reach and may take; lanes and implementations that ``hardware`` leaves open "
+        "are then chosen for it",
+    )
     vectors: VectorOptions = Field(
         default_factory=VectorOptions, description="how test vectors are chosen, and how what they show is measured"
     )
@@ -101,6 +107,18 @@ def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -
         except ValueError as error:
             raise ConfigError("the configuration file is not TOML", node=where, got=str(error)) from error
     return _with_eight_bits(validate(where, CompileConfig, config))
+
+
+def with_target(config: CompileConfig, target: Target | Mapping[str, Any] | None) -> CompileConfig:
+    """A configuration with another target; the same if there is none.
+
+    Raises:
+        ConfigError: If a key or value of the target is wrong.
+    """
+    if target is None:
+        return config
+    asked = target if isinstance(target, Target) else validate("target", Target, target)
+    return config.model_copy(update={"target": asked})
 
 
 def default_file() -> str:

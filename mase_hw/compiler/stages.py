@@ -20,6 +20,7 @@ from mase_hw.emit.passes import (
 )
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
+from mase_hw.fit.step import fit_hardware_analysis_pass
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
@@ -179,7 +180,7 @@ def hardware_steps(
     choosing = "choosing test vectors" if vectors is None else "simulating faults on the test vectors"
     return [
         Step("verify", verify_analysis_pass),
-        Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware, "mapping to hardware"),
+        _hardware(settings),
         Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}, "emitting SystemVerilog"),
         Step("rtl", emit_internal_rtl_transform_pass),
         Step("memories", emit_bram_transform_pass),
@@ -187,3 +188,11 @@ def hardware_steps(
         Step("vectors", emit_cocotb_transform_pass),
         Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
     ]
+
+
+def _hardware(settings: CompileConfig) -> Step:
+    """The step that maps to hardware, for a target if one is asked for."""
+    if not settings.target.asked:
+        return Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware, "mapping to hardware")
+    given = {"target": settings.target, "hardware": settings.hardware}
+    return Step("hardware", fit_hardware_analysis_pass, given, "choosing lanes and implementations")

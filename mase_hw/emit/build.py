@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch.fx as fx
 
@@ -235,11 +237,7 @@ class NetlistBuilder:
             "DEPTH": port.beats,
             "MEM_FILE": f'{{MEM_DIR, "/{name}.mem"}}',
         }
-        kept = self.graph.meta_of(node).hardware.interface.get(port.name, {})
-        if "registers" in kept:
-            # No block RAM is read without a clock: nothing need be said of a ROM that is.
-            style = "block" if kept["storage"] == "BRAM" else "logic" if kept["registers"] else "auto"
-            parameters |= {"REGISTERS": kept["registers"], "STYLE": f'"{style}"'}
+        parameters |= kept_where(self.graph.meta_of(node).hardware.interface.get(port.name, {}))
         instance = Instance(self._free(f"u_{name}"), "rom_source", parameters, (out,), node.name, "rom_source")
         self.netlist.instances.append(instance)
         self.netlist.memories[instance.name] = f"{name}.mem"
@@ -342,6 +340,15 @@ class NetlistBuilder:
                 got=f"{other} and {path}",
                 remedy="rename one of them",
             )
+
+
+def kept_where(kept: Mapping[str, Any]) -> dict[str, int | str]:
+    """Parameters of a ROM that say where it is kept, from the metadata; none if that was not chosen."""
+    if "registers" not in kept:
+        return {}
+    # No block RAM is read without a clock: nothing need be said of a ROM that is.
+    style = "block" if kept["storage"] == "BRAM" else "logic" if kept["registers"] else "auto"
+    return {"REGISTERS": kept["registers"], "STYLE": f'"{style}"'}
 
 
 def _boundary(name: str, direction: Direction, layout: Layout, fmt: FixedFormat, lanes: int) -> Stream:

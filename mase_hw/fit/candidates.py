@@ -292,5 +292,5 @@ class Options:
         memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports}
         latency = hardware.latency(params)
         multipliers = hardware.multipliers(params)
-        use = module_price(verilog_params(params), multipliers, memories)
+        use = module_price(hardware.module, verilog_params(params), memories, self.args.family)
         return Candidate(dict(lanes), kernel, implementation, order, latency.interval, use, data, multipliers, latency)

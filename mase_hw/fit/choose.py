@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from mase_hw.cost.resources import RESOURCES
-from mase_hw.emit.estimate import estimate
 from mase_hw.emit.passes import bundle_of, emit_verilog_top_transform_pass
 from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate
-from mase_hw.fit.prices import named
+from mase_hw.fit.prices import design_price, named
 from mase_hw.fit.problem import Numbers
 from mase_hw.fit.space import Candidates, Space
 from mase_hw.fit.target import NOMINAL, Goal
@@ -27,10 +26,10 @@ from mase_hw.passes.analysis.hardware_args import KERNEL, HardwareArgs, Lanes
 SPREAD = 4.0
 """Layers with multipliers are not made more than so many times faster than the interval, unless for the latency."""
 LATENCY_SPREAD = 16.0
-STEP = 1.12
+STEP = 1.15
 """From one interval to the next when the latency is sought."""
-INTERVALS = 16
-BUILT = 5
+INTERVALS = 8
+BUILT = 3
 """Of the choices with the least latency by sums, so many are followed beat by beat."""
 HALVES = 2
 """Divided problems when the latency is sought, where sums of cycles are compared that are no exact latency anyhow."""
@@ -165,8 +164,8 @@ class Chooser:
         found: list[tuple[int, Candidates, Solution]] = []
         interval, last = start, self.goal.interval or 1 << 48
         for _ in range(INTERVALS):
-            candidates = self.space.candidates(interval, LATENCY_SPREAD, tails=True)
-            problem = self.space.problem(candidates, interval, tails=True)
+            candidates = self.space.candidates(interval, LATENCY_SPREAD, pace=start)
+            problem = self.space.problem(candidates, interval, pace=start)
             weights = np.array([0, 0, 0, 0, 1 << 12], dtype=np.int64)
             solution = solve(problem, weights, self._budgets(none), HALVES)
             if isinstance(solution, Solution):
@@ -190,7 +189,7 @@ class Chooser:
         add_hardware_metadata_analysis_pass(self.graph, args)
         emit_verilog_top_transform_pass(self.graph, {})
         manifest = bundle_of(self.graph).manifest
-        return Choice(chosen, solution, args, manifest, {name: estimate(manifest)[name] for name in RESOURCES})
+        return Choice(chosen, solution, args, manifest, design_price(self.graph.meta["netlist"], self.goal.family))
 
     def _over(self, choice: Choice) -> dict[str, int] | None:
         """By how much a built design exceeds the budgets; None if it does not."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mase_hw.catalogue import verilog_params
+from mase_hw.cost.model import cost_of
 from mase_hw.cost.resources import RESOURCES
-from mase_hw.emit.estimate import estimate
+from mase_hw.emit.build import kept_where
+from mase_hw.emit.netlist import Netlist
 from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import Stream
 
@@ -29,43 +31,39 @@ def named(use: Use) -> dict[str, int]:
 
 
 def module_price(
-    parameters: Mapping[str, Any], multipliers: int, memories: Mapping[str, tuple[Stream, Mapping[str, Any]]]
+    module: str,
+    parameters: Mapping[str, Any],
+    memories: Mapping[str, tuple[Stream, Mapping[str, Any]]],
+    family: str,
 ) -> Use:
     """What a module and the memories of its parameters take.
 
     Args:
-        parameters: Of the module.
-        multipliers: That it instantiates.
+        module: Its name.
+        parameters: As they are instantiated.
         memories: Streams of stored parameters, and what the metadata says of where they are kept.
+        family: Of FPGAs.
     """
-    entries = [_memory(stream, kept) for stream, kept in memories.values()]
-    instance = {"parameters": parameters, "multipliers": multipliers}
-    found = estimate({"instances": [instance], "memories": entries, "fifos": []})
-    return np.array([found[name] for name in RESOURCES], dtype=np.int64)
+    found = _cost(module, parameters, family)
+    for stream, kept in memories.values():
+        rom = {"WIDTH": stream.bits, "DEPTH": stream.beats, **kept_where(kept)}
+        found = found + _cost("rom_source", rom, family)
+    return found
 
 
-def _memory(stream: Stream, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry of a memory, as in a manifest."""
-    entry: dict[str, Any] = {"words": stream.beats, "bits": stream.bits}
-    if "registers" in kept:
-        entry |= {"place": "block" if kept["storage"] == "BRAM" else "lut", "registers": kept["registers"]}
-    return entry
+def design_price(netlist: Netlist, family: str) -> dict[str, int]:
+    """What all instances of a netlist take, by resource."""
+    return named(sum((_cost(i.module, i.parameters, family) for i in netlist.instances), nothing()))
 
 
-def connector(have: Stream, want: Stream) -> tuple[Use, int]:
+def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
     """What stands between two streams of the same tensor, and its cycles per frame; nothing if the beats are equal."""
     if have.same_beats(want):
         return nothing(), 0
-    return _repack(RepackParams(have.fmt.width, have.lanes, want.lanes, have.sizes[0], want.sizes[0])), max(
-        have.beats, want.beats
-    )
+    params = RepackParams(have.fmt.width, have.lanes, want.lanes, have.sizes[0], want.sizes[0])
+    return _cost("stream_repack", verilog_params(params), family), max(have.beats, want.beats)
 
 
-@functools.lru_cache(maxsize=4096)
-def _repack(p: RepackParams) -> Use:
-    """A connector has a register for every element that may wait, and a multiplexer before each."""
-    bits = p.WIDTH * (2 * p.OUT_LANES - 1 + p.IN_LANES)
-    use = nothing()
-    use[RESOURCES.index("lut")] = bits
-    use[RESOURCES.index("ff")] = bits
-    return use
+def _cost(module: str, parameters: Mapping[str, Any], family: str) -> Use:
+    found = cost_of(module, parameters, family).as_dict()
+    return np.array([found[name] for name in RESOURCES], dtype=np.int64)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from mase_hw.cost.resources import RESOURCES
 from mase_hw.fit.candidates import Candidate, Options
 from mase_hw.fit.prices import connector
 from mase_hw.fit.problem import Edge, Numbers, Problem
@@ -36,6 +37,7 @@ class Space:
             name: Options(graph, graph.node(name), each, self.args, orders=orders) for name, each in found.items()
         }
         self.links = _links(graph, found)
+        self._tails: dict[tuple[int, int], int] = {}
 
     def fastest(self) -> tuple[int, str]:
         """The fewest cycles per frame that any choice can reach, and the node that needs them."""
@@ -43,44 +45,51 @@ class Space:
         name = max(cycles, key=lambda n: cycles[n])
         return cycles[name], name
 
-    def candidates(self, interval: int, spread: float = math.inf, *, tails: bool = False) -> Candidates:
+    def candidates(self, interval: int, spread: float = math.inf, *, pace: int | None = None) -> Candidates:
         """Candidates of every node for a number of cycles per frame, but for those that others make needless.
 
         Args:
             interval: Cycles per frame.
             spread: As for :meth:`Options.within`.
-            tails: Whether what ends later after its input is worse.
+            pace: Cycles per frame in which beats come where what ends later after its input is worse; None if that is
+                of no account.
         """
         found = {}
         for name, options in self.options.items():
             of = options.within(interval, spread)
-            found[name] = [of[i] for i in _needed(of, _prices(of, interval, tails=tails))]
+            found[name] = [of[i] for i in _needed(of, self._prices(of, pace))]
         return found
 
-    def problem(self, candidates: Candidates, interval: int, *, tails: bool = False) -> Problem:
-        """The choice as numbers: resources, and with ``tails`` the cycles that a node ends after its input."""
-        prices = {name: _prices(of, interval, tails=tails) for name, of in candidates.items()}
-        edges = [self._edge(link, candidates, interval, tails=tails) for link in self.links]
+    def problem(self, candidates: Candidates, interval: int, *, pace: int | None = None) -> Problem:
+        """The choice as numbers: resources, and with a pace the cycles that a node ends after its input."""
+        prices = {name: self._prices(of, pace) for name, of in candidates.items()}
+        edges = [self._edge(link, candidates, interval, pace) for link in self.links]
         return Problem(prices, [edge for edge in edges if edge.prices.any() or not edge.possible.all()])
 
+    def _prices(self, of: Sequence[Candidate], pace: int | None) -> Numbers:
+        rows = [(*each.use, *(() if pace is None else (self._tail(each, pace),))) for each in of]
+        return np.array(rows, dtype=np.int64).reshape(len(of), -1)
+
+    def _tail(self, each: Candidate, pace: int) -> int:
+        """Kept by the object, which the options keep."""
+        key = (id(each), pace)
+        if key not in self._tails:
+            self._tails[key] = each.tail(pace)
+        return self._tails[key]
+
     def _edge(
-        self, link: tuple[tuple[str, str], tuple[str, str]], candidates: Candidates, interval: int, *, tails: bool
+        self, link: tuple[tuple[str, str], tuple[str, str]], candidates: Candidates, interval: int, pace: int | None
     ) -> Edge:
         (giver, result), (reader, argument) = link
         rows, haves = _lanes(candidates[giver], result)
         columns, wants = _lanes(candidates[reader], argument)
-        prices = np.zeros((len(haves), len(wants), 4 + tails), dtype=np.int64)
+        prices = np.zeros((len(haves), len(wants), len(RESOURCES) + (pace is not None)), dtype=np.int64)
         possible = np.zeros((len(haves), len(wants)), dtype=np.bool_)
         for i, have in enumerate(haves):
             for j, want in enumerate(wants):
-                use, cycles = connector(have.ports[result], want.ports[argument])
-                prices[i, j, :4], possible[i, j] = use, cycles <= interval
+                use, cycles = connector(have.ports[result], want.ports[argument], self.args.family)
+                prices[i, j, : len(RESOURCES)], possible[i, j] = use, cycles <= interval
         return Edge((giver, reader), rows, columns, prices, possible)
-
-
-def _prices(of: Sequence[Candidate], interval: int, *, tails: bool) -> Numbers:
-    rows = [(*each.use, *([each.tail(interval)] if tails else [])) for each in of]
-    return np.array(rows, dtype=np.int64).reshape(len(of), -1)
 
 
 def _needed(of: Sequence[Candidate], prices: Numbers) -> list[int]:

@@ -10,13 +10,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from mase_hw.cost.devices import DEVICES, Device
+from mase_hw.cost.model import FITTED
 from mase_hw.cost.resources import RESOURCES
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.passes.base import validate
 
 SLOWEST = 1 / 3600
 """The lowest rate, in frames per second: one frame an hour."""
-ESTIMATED = ("xc7",)
+ESTIMATED = tuple(FITTED)
 """Families whose use of a device is estimated before synthesis."""
 NOMINAL: Mapping[str, int] = {"lut": 53_200, "ff": 106_400, "dsp": 220, "bram": 280}
 """What resources count for that nobody limits: as their shares of a device of this mix, that of an xc7z020."""
@@ -47,6 +48,11 @@ class Target(BaseModel):
         "``interval`` (cycles per frame; the default without one) or ``latency`` (cycles to the last result of one "
         "frame)",
     )
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is asked for."""
+        return bool(self.model_fields_set)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ PASS_NAMES = frozenset(
         "emit_internal_rtl_transform_pass",
         "emit_verilog_top_transform_pass",
         "equalization_transform_pass",
+        "fit_hardware_analysis_pass",
         "fixed_point",
         "fold_batch_norm_transform_pass",
         "fold_constants_transform_pass",
@@ -47,4 +48,4 @@ PASS_NAMES = frozenset(
         "verify_analysis_pass",
     }
 )
-"""What the passes of :mod:`mase_hw.passes`, ``emit`` and ``vectors`` are called, and what else they give."""
+"""What the passes of :mod:`mase_hw.passes`, ``emit``, ``fit`` and ``vectors`` are called, and what else they give."""

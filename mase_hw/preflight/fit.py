@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.config import CompileConfig, load_config, with_target
 from mase_hw.compiler.quantised_graph import Tell
 from mase_hw.emit.reference import Inputs
 from mase_hw.fit.choose import Chooser
@@ -22,7 +22,7 @@ def fit(
     example_inputs: Inputs,
     config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
     *,
-    target: Target | Mapping[str, Any],
+    target: Target | Mapping[str, Any] | None = None,
     calibration: Iterable[Any] | None = None,
     front: bool = True,
     progress: Tell | None = None,
@@ -33,7 +33,8 @@ def fit(
         model: As for :func:`mase_hw.compile`; it is copied and not changed.
         example_inputs: One frame.
         config: The configuration; lanes that it gives are kept.
-        target: What is to be reached; see :class:`mase_hw.fit.target.Target`.
+        target: What is to be reached, in place of the table ``target`` of the configuration; see
+            :class:`mase_hw.fit.target.Target`.
         calibration: Batches from which value ranges are observed.
         front: Whether the least area for other rates is found as well.
         progress: Told what is being done.
@@ -46,12 +47,13 @@ def fit(
         MaseHwError: Whatever ``compile`` would refuse.
     """
     tell = progress or (lambda _: None)
-    settings = load_config(config)
-    wanted = goal(target, settings.hardware.family)
-    settings = settings.model_copy(update={"hardware": settings.hardware.model_copy(update={"family": wanted.family})})
+    settings = with_target(load_config(config), target)
+    wanted = goal(settings.target, settings.hardware.family)
+    hardware = settings.hardware.model_copy(update={"family": wanted.family})
+    settings = settings.model_copy(update={"hardware": hardware, "target": Target()})
     graph = mapped_graph(model, example_inputs, settings, calibration, tell)
     tell("choosing lanes and implementations")
-    chooser = Chooser(graph, settings.hardware, wanted, tell)
+    chooser = Chooser(graph, hardware, wanted, tell)
     choice = chooser.choose()
     around = int(choice.manifest["timing"]["interval"])
     found = [Point(*each) for each in chooser.front(around)] if front else []

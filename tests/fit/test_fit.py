@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw import cli
-from mase_hw.emit.estimate import estimate
+from mase_hw.cost.model import cost_of
 from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.fit.candidates import Options
 from mase_hw.fit.picture import picture
@@ -55,12 +55,29 @@ def at_700() -> Fit:
 
 def test_interval_and_area_are_those_of_the_design(at_700: Fit, tmp_path: Path) -> None:
     model, example = branches()
-    hardware = at_700.choice.args.model_dump(exclude_unset=True)
-    design = mase_hw.compile(model, example, {"hardware": hardware}, out=tmp_path / "made")
+    target = {"interval": 700, "device": "xc7a35t"}
+    design = mase_hw.compile(model, example, target=target, out=tmp_path / "made")
     simulation = design.simulate(torch.randn(4, 2, 5, 5), engine="batch")
     assert simulation.passed and simulation.interval == at_700.interval <= 700
-    assert estimate(design.manifest) == dict(at_700.choice.use)
-    assert design.timing["last"] == at_700.choice.manifest["timing"]["last"]
+    assert design.timing == at_700.choice.manifest["timing"]
+    instances = {i["name"]: i for i in design.manifest["instances"]}
+    used = [cost_of(i["module"], i["parameters"], "xc7").as_dict() for i in instances.values()]
+    assert {name: sum(each[name] for each in used) for name in used[0]} == dict(at_700.choice.use)
+    by_file = tmp_path / "net.toml"
+    by_file.write_text('[target]\ninterval = 700\ndevice = "xc7a35t"\n')
+    again = mase_hw.compile(model, example, by_file, out=tmp_path / "again")
+    assert again.manifest["digest"] == design.manifest["digest"]
+    hardware = at_700.choice.args.model_dump(exclude_unset=True)
+    by_hand = mase_hw.compile(model, example, {"hardware": hardware}, out=tmp_path / "hand")
+    assert by_hand.manifest["instances"] == design.manifest["instances"]
+
+
+def test_a_bad_target_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    model, example = branches()
+    for target in ({"device": "none"}, {"lut": 100, "fps": 10}, {"interval": 3}):
+        with pytest.raises(ConfigError):
+            mase_hw.compile(model, example, target=target, out=tmp_path / "made")
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_folding_by_divisors_is_cheaper(at_700: Fit) -> None:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw.emit
+import mase_hw.fit
 import mase_hw.passes
 import mase_hw.vectors
 from mase_hw.ir import MaseGraph
@@ -195,7 +196,7 @@ def test_a_pipeline_says_which_steps_changed_the_network() -> None:
 
 def all_passes() -> dict[str, GraphPass[Any]]:
     found = {}
-    for package in (mase_hw.passes, mase_hw.emit, mase_hw.vectors):
+    for package in (mase_hw.passes, mase_hw.emit, mase_hw.fit, mase_hw.vectors):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             found |= {v.name: v for v in vars(importlib.import_module(info.name)).values() if isinstance(v, GraphPass)}
     return found

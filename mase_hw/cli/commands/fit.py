@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If the target cannot be met, or something is wrong with the model or the configuration.
     """
-    from mase_hw.compiler.config import load_config
+    from mase_hw.compiler.config import load_config, with_target
     from mase_hw.errors import ConfigError
     from mase_hw.fit.picture import picture
     from mase_hw.fit.target import goal
@@ -51,13 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
     settle(arguments)
     keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise")
     target: dict[str, Any] = {k: value for k in keys if (value := getattr(arguments, k)) is not None}
-    settings = load_config(arguments.config)
-    goal(target, settings.hardware.family)  # before a model is loaded for it
+    settings = with_target(load_config(arguments.config), target or None)
+    goal(settings.target, settings.hardware.family)  # before a model is loaded for it
     spec = load_model(arguments.model)
     with voice(arguments, aside=True) as say:
-        found = fit(
-            spec.model, spec.example_inputs, settings, target=target, calibration=spec.calibration, progress=say
-        )
+        found = fit(spec.model, spec.example_inputs, settings, calibration=spec.calibration, progress=say)
     document = found.to_json()
     if arguments.plot is not None:
         write_picture(arguments.plot, lambda: picture(found))
