@@ -68,7 +68,7 @@ def compile(
     """
     tell = progress or (lambda _: None)
     settings = with_target(load_config(config), target)
-    if settings.target.asked:
+    if target is not None or settings.target.asked:
         goal(settings.target, settings.hardware.family)  # before anything takes time
     out = _folder(out)
     check_target(out)

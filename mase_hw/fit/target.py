@@ -52,7 +52,7 @@ class Target(BaseModel):
     @property
     def asked(self) -> bool:
         """Whether anything is asked for."""
-        return bool(self.model_fields_set)
+        return any(getattr(self, name) is not None for name in type(self).model_fields if name != "mhz")
 
 
 @dataclass(frozen=True)

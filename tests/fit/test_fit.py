@@ -74,7 +74,7 @@ def test_interval_and_area_are_those_of_the_design(at_700: Fit, tmp_path: Path) 
 
 def test_a_bad_target_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     model, example = branches()
-    for target in ({"device": "none"}, {"lut": 100, "fps": 10}, {"interval": 3}):
+    for target in ({}, {"mhz": 50}, {"device": "none"}, {"lut": 100, "fps": 10}, {"interval": 3}):
         with pytest.raises(ConfigError):
             mase_hw.compile(model, example, target=target, out=tmp_path / "made")
     assert not list(tmp_path.iterdir())
