@@ -148,7 +148,7 @@ def all_passes() -> set[str]:
     found = set()
     for file in [
         file
-        for place in ("passes", "emit", "vectors", "partition")
+        for place in ("passes", "emit", "fit", "vectors", "partition")
         for file in (ROOT / "mase_hw" / place).rglob("*.py")
     ]:
         dotted = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
