@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError
-from mase_hw.importers import import_model, is_file_of_model
+from mase_hw.importers import file_of_model, import_model
 from mase_hw.ir.inputs import as_tensor, frame_tensor
 from mase_hw.ir.trace.nested import Nested
 from mase_hw.user_code import user_code
@@ -107,14 +107,15 @@ def load_model(spec: str) -> ModelSpec:
     Args:
         spec: ``path/to/file.py:function`` or ``package.module:function``. The function takes no arguments and returns
             ``(model, example_inputs)``, then optionally calibration batches, test inputs and batches of labelled data,
-            each of them None if there are none. Or a file that :func:`mase_hw.importers.import_model` takes; its
-            example is random.
+            each of them None if there are none. Or a file that :func:`mase_hw.importers.import_model` takes, with
+            the names of its results behind a colon if they are others than those of the file; the example is random.
 
     Raises:
         ConfigError: If the specification, the file or what the function returns is not as said.
     """
-    if is_file_of_model(spec):
-        graph = import_model(spec)
+    file = file_of_model(spec)
+    if file is not None:
+        graph = import_model(file[0], outputs=file[1])
         return ModelSpec(graph.model, graph.example)
     place, _, name = spec.rpartition(":")
     if not place or not name.isidentifier():

@@ -1,5 +1,5 @@
 """Models of other tools as graphs, one file or room a source."""
 
-from mase_hw.importers.load import import_model, is_file_of_model
+from mase_hw.importers.load import file_of_model, import_model
 
-__all__ = ["import_model", "is_file_of_model"]
+__all__ = ["file_of_model", "import_model"]

@@ -23,13 +23,30 @@ SOURCE_NAMES = "imported"
 """Key of ``graph.meta``: by node of the graph, the name of the node in the source."""
 
 
-def is_file_of_model(name: str) -> bool:
-    """Whether the name of a file is one that :func:`import_model` reads."""
-    return Path(name).suffix.lower() in SOURCES
+def file_of_model(spec: str) -> tuple[Path, list[str] | None] | None:
+    """The file that a specification names, and the values behind a colon that are to be its results.
+
+    Args:
+        spec: ``net.onnx``, or ``net.tflite:name,name``; the names are those in the file.
+
+    Returns:
+        None if no file of a model is named.
+    """
+    if Path(spec).suffix.lower() in SOURCES:
+        return Path(spec), None
+    for suffix in SOURCES:
+        file, found, names = spec.partition(f"{suffix}:")
+        if found and file:
+            return Path(f"{file}{suffix}"), names.split(",")
+    return None
 
 
 def import_model(
-    model: Any, *, shapes: Mapping[str, Sequence[int]] | None = None, custom_ops: Mapping[str, Any] | None = None
+    model: Any,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    custom_ops: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> MaseGraph:
     """Take a model of another tool.
 
@@ -41,9 +58,10 @@ def import_model(
             makes, or an ``nn.Module``.
         shapes: Shapes of inputs by name, for one frame, where the file leaves sizes open.
         custom_ops: As for :class:`~mase_hw.ir.MaseGraph`.
+        outputs: Names of values in the file, which become the results: what comes behind them is left to the host.
 
     Raises:
-        ConfigError: If the file cannot be read, or is of no known kind.
+        ConfigError: If the file cannot be read, is of no known kind, or has no such values.
         GraphError: If the file is damaged, or contradicts itself.
         UnsupportedError: If it holds what has no place in the graph; names every node, as the source calls it.
         ToolError: If the package that reads the source is not installed.
@@ -58,7 +76,7 @@ def import_model(
             remedy=f'pip install "mase-hw[{room}]"',
         )
     sizes = None if shapes is None else {str(k): tuple(int(n) for n in v) for k, v in shapes.items()}
-    module, writer = importlib.import_module(f"mase_hw.importers.{room}").load(given, sizes)
+    module, writer = importlib.import_module(f"mase_hw.importers.{room}").load(given, sizes, outputs)
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     graph = MaseGraph(module, custom_ops=custom_ops, share_weights=True)
     drawn = torch.Generator().manual_seed(0)

@@ -8,9 +8,11 @@ import torch
 
 import mase_hw
 from mase_hw.cli import main
+from mase_hw.errors import ConfigError
 from mase_hw.nn import Quantized
 from tests.importers.tflite_compare import compared
-from tests.importers.tflite_files import File
+from tests.importers.tflite_files import File, Value, executed
+from tests.importers.tflite_mlperf import autoencoder, ds_cnn, mobilenet, resnet8
 from tests.importers.tflite_networks import NETWORKS
 
 
@@ -66,11 +68,65 @@ def test_inputs_and_results_in_float() -> None:
     last = f.tensor(y.shape, dtype=np.float32, name="values")
     f.operation("DEQUANTIZE", [y.index], [last])
     f.graph.outputs = [last]
-    graph = mase_hw.import_model(f.data())
-    codes = torch.randint(-128, 128, (5, 6), generator=torch.Generator().manual_seed(0))
-    plain = File(3)
-    z = plain.dense(plain.input(1, 6, scale=0.05, zero=-3), 4)
-    plain.output(z)
-    want = mase_hw.import_model(plain.data()).model((codes + 3) * x.scale)
-    assert want.unique().numel() > 10
-    assert torch.equal(graph.model((codes + 3) * x.scale) * (z.scale / y.scale), want)
+    codes = np.random.default_rng(0).integers(-128, 128, (9, 6))
+    values = ((codes + 3) * x.scale).astype(np.float32)
+    want = np.rint(executed(f.data(), values)["values"][:, 0] / y.scale)
+    with torch.no_grad():
+        found = mase_hw.import_model(f.data()).model(torch.from_numpy(values)).numpy()
+    np.testing.assert_array_equal(np.rint(found / y.scale), want)
+    assert len(np.unique(want)) > 10
+
+
+SMALL = {
+    "resnet8": lambda: resnet8(8, 4),
+    "ds_cnn": lambda: ds_cnn(13, 6, 8, 2),
+}
+WHOLE = {"resnet8": resnet8, "ds_cnn": ds_cnn, "mobilenet": mobilenet, "autoencoder": autoencoder}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_mlperf_tiny(name: str) -> None:
+    """The whole topologies, up to what the host's softmax reads."""
+    file, last = WHOLE[name]()
+    result = compared(file, 3, outputs=[f"t{last.index}"])
+    assert result.differences() == dict.fromkeys(result.found, 0)
+    assert f"t{last.index}" in result.found and all(
+        len(np.unique(v)) > 20 for v in result.wanted.values() if v.size > 99
+    )
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_mlperf_tiny_in_hardware(name: str, tmp_path: Path) -> None:
+    simulated(*SMALL[name](), 3, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet8", "ds_cnn"])
+def test_whole_mlperf_tiny_in_hardware(name: str, tmp_path: Path) -> None:
+    simulated(*WHOLE[name](), 2, tmp_path)
+
+
+def simulated(file: File, last: Value, frames: int, tmp_path: Path) -> None:
+    """From the file through ``compile`` to the simulation of what was emitted, against the reference kernels."""
+    result = compared(file, frames, outputs=[f"t{last.index}"])
+    design = mase_hw.compile(result.graph, result.graph.example, out=tmp_path / "design")
+    made = design.simulate(list(result.inputs.values()), work_dir=tmp_path / "work")
+    assert made.passed and made.result.mismatches == 0 and made.frames == frames
+    assert (made.fill, made.interval) == (design.timing["fill"], design.timing["interval"])
+    codes = np.rint(made.outputs["data_out_0"].numpy() / last.scale) + last.zero
+    np.testing.assert_array_equal(codes, result.wanted[f"t{last.index}"])
+    assert len(np.unique(codes)) > 3
+
+
+def test_results_that_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, last = ds_cnn(13, 6, 8, 1)
+    place = tmp_path / "net.tflite"
+    place.write_bytes(file.data())
+    assert main(["compile", str(place), "--out", str(tmp_path / "out")]) != 0
+    assert "SOFTMAX" in (said := capsys.readouterr().err) and "outputs=[name]" in said
+    assert not (tmp_path / "out").exists()
+    assert main(["compile", f"{place}:t{last.index}", "--out", str(tmp_path / "out")]) == 0
+    two = mase_hw.import_model(place, outputs=["t3", f"t{last.index}"])
+    assert [v.shape for v in two.model(*two.example.values())] == [(1, 7, 3, 8), (1, 12)]
+    with pytest.raises(ConfigError, match="does not compute"):
+        mase_hw.import_model(place, outputs=["t1"])  # a weight

@@ -47,10 +47,10 @@ def frames_of(file: File, frames: int, seed: int = 0) -> list[Any]:
     return given
 
 
-def compared(file: File, frames: int = 24, seed: int = 0) -> Compared:
-    """Run a file both ways on the same integers."""
+def compared(file: File, frames: int = 24, seed: int = 0, outputs: list[str] | None = None) -> Compared:
+    """Run a file both ways on the same integers; with outputs up to these tensors."""
     data, given = file.data(), frames_of(file, frames, seed)
-    graph = mase_hw.import_model(data)
+    graph = mase_hw.import_model(data, outputs=outputs)
     names: dict[str, str] = graph.meta["imported"]
     seen: dict[str, Any] = {}
 

@@ -119,7 +119,8 @@ class File:
             steps = (scales * np.float32(x.scale)).astype(np.float32)
             values = r.integers(-4000, 4000, outputs)
             stored = [self.tensor((outputs,), steps, np.zeros(len(steps)), values, np.int32)]
-        return weight, stored, x.scale * float(scales.mean()) * 73 * 73 * np.sqrt(count) / 45
+        spread = 73 if x.index in self.graph.inputs else 32  # of all codes, and of what is behind an activation
+        return weight, stored, x.scale * float(scales.mean()) * 73 * spread * np.sqrt(count) / 45
 
     def conv(
         self,
@@ -216,6 +217,23 @@ class File:
         shape[axis] = sum(value.shape[axis] for value in values)
         y = self.result(shape, values[0].scale, values[0].zero)
         self.operation("CONCATENATION", [v.index for v in values], [y.index], options, 2)
+        return y
+
+    def mean(self, x: Value, *axes: int, scale: float, keep: bool = False) -> Value:
+        """``MEAN``."""
+        options = schema.ReducerOptionsT()
+        options.keepDims = keep
+        over = {axis % len(x.shape) for axis in axes}
+        y = self.result([1 if i in over else n for i, n in enumerate(x.shape) if keep or i not in over], scale)
+        self.operation("MEAN", [x.index, self.numbers(axes)], [y.index], options, 2)
+        return y
+
+    def pad(self, x: Value, top: int, bottom: int, left: int, right: int) -> Value:
+        """``PAD`` of an image."""
+        n, h, w, c = x.shape
+        y = self.result((n, h + top + bottom, w + left + right, c), x.scale, x.zero)
+        amounts = self.numbers([[0, 0], [top, bottom], [left, right], [0, 0]])
+        self.operation("PAD", [x.index, amounts], [y.index], schema.PadOptionsT(), 2)
         return y
 
     def stored(self, data: Any, scale: float, zero: int = 0) -> Value:

@@ -117,6 +117,26 @@ def side_by_side() -> File:
     return f
 
 
+def averages() -> File:
+    f = File(12)
+    x = f.input(1, 7, 8, 3, scale=0.03, zero=-33)
+    x = f.pool(x, "AVERAGE", (3, 3), (2, 2), same=True)
+    x = f.conv(f.pad(x, 0, 1, 2, 0), 4, (3, 3), same=False)
+    a = f.mean(x, 1, 2, scale=0.6)
+    b = f.mean(x, 1, 2, scale=0.3, keep=True)
+    c = f.pool(f.pool(x, "AVERAGE", (2, 3), (1, 2), activation="relu"), "AVERAGE", (2, 1), (1, 1))
+    f.output(f.dense(a, 3), f.conv(b, 5, (1, 1)), c)
+    return f
+
+
+def means() -> File:
+    """Along other dimensions, and so large a scale that the product is shifted to the left."""
+    f = File(13)
+    x = f.input(1, 3, 5, 4, scale=0.5, zero=21)
+    f.output(f.mean(x, 3, scale=0.4), f.mean(x, 1, scale=0.03, keep=True), f.mean(x, -3, -1, scale=0.2))
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -131,6 +151,8 @@ NETWORKS: dict[str, Callable[[], File]] = {
         residual,
         products,
         side_by_side,
+        averages,
+        means,
     )
 }
 """Networks by name."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
+from mase_hw.importers.cut import needed, refuse_unknown
 from mase_hw.importers.graph import MOST_ELEMENTS, Refused
 
 OPSETS = range(13, 22)
@@ -185,6 +187,17 @@ def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tupl
     nodes = [_node(n, i, folder, versions) for i, n in enumerate(graph.node)]
     inputs = _inputs(graph, stored, shapes or {}, name)
     return Source(name, opset, nodes, stored, inputs, [_text(o.name) for o in graph.output])
+
+
+def up_to(source: Source, outputs: Sequence[str]) -> Source:
+    """What of a graph is computed up to some values, which become its results.
+
+    Raises:
+        ConfigError: If no node gives a value of such a name.
+    """
+    refuse_unknown(outputs, {name for node in source.nodes for name in node.outputs if name})
+    nodes = needed(source.nodes, outputs, lambda node: node.inputs, lambda node: node.outputs)
+    return dataclasses.replace(source, nodes=nodes, outputs=list(outputs))
 
 
 def tensor_of(proto: Any, folder: Path | None) -> Tensor:

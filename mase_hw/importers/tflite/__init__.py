@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,12 @@ from torch import fx
 
 from mase_hw.importers.graph import Writer
 from mase_hw.importers.tflite.convert import convert
-from mase_hw.importers.tflite.source import parse, read
+from mase_hw.importers.tflite.source import parse, read, up_to
 
 
-def load(model: Any, shapes: Mapping[str, tuple[int, ...]] | None) -> tuple[fx.GraphModule, Writer]:
-    """The graph of a file, or of its bytes."""
-    return convert(read(model, shapes) if isinstance(model, Path) else parse(model, "model", shapes))
+def load(
+    model: Any, shapes: Mapping[str, tuple[int, ...]] | None, outputs: Sequence[str] | None
+) -> tuple[fx.GraphModule, Writer]:
+    """The graph of a file, or of its bytes; with outputs, of what is computed up to these tensors."""
+    source = read(model, shapes) if isinstance(model, Path) else parse(model, "model", shapes)
+    return convert(source if outputs is None else up_to(source, outputs))

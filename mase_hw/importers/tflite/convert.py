@@ -30,7 +30,8 @@ RULES: dict[str, Callable[[Step], Value]] = {
 """Operation of the schema -> what writes it."""
 REMEDIES = {
     "CUSTOM": "convert the model with builtin operations only",
-    "SOFTMAX": "take it out of the model: the host computes it from the integers that the hardware gives",
+    "SOFTMAX": "leave it to the host: name the tensor that it reads as a result, import_model(file, outputs=[name]) "
+    "or FILE.tflite:name on the command line",
 }
 
 

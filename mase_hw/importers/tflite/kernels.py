@@ -73,6 +73,27 @@ def twice(ratios: Sequence[float], bound: int) -> tuple[Multipliers, int]:
     return found, min(MULTIPLIER_BITS, found.shift)
 
 
+def averaging(ratio: float, count: int) -> tuple[Multipliers, int]:
+    """What the kernel of MEAN multiplies a sum by, and how many bits its first rounding drops.
+
+    The multiplier of the ratio is divided by the number of elements, with as many bits more as that has, and is cut
+    off, not rounded.
+
+    Args:
+        ratio: Of the scales.
+        count: Elements in a sum.
+
+    Raises:
+        Refused: As :func:`twice`.
+    """
+    found, _ = twice([ratio], 255 * count)
+    exponent = MULTIPLIER_BITS - found.shift
+    more = min(count.bit_length() - 1, 32, MOST_SHIFT + exponent)
+    multiplier, exponent = (found.values[0] << more) // count, exponent - more
+    # A shift to the left comes before the first rounding, which then drops fewer bits.
+    return Multipliers((multiplier,), MULTIPLIER_BITS - exponent), MULTIPLIER_BITS - max(exponent, 0)
+
+
 def once(ratios: Sequence[float], bounds: Sequence[int], want: ScaledFormat) -> Multipliers:
     """Multipliers with as few bits as possible that round half away from zero to what a product in float64 rounds to.
 

@@ -1,15 +1,20 @@
-"""Operations that change no number: reshapes, and conversions between integers and what they stand for."""
+"""Operations of one tensor: reshapes, borders, means, and other scales."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
+from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Rounding, ScaledFormat
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.tflite.kernels import ACTIVATIONS, clamped, twice
-from mase_hw.importers.tflite.step import Step, Value, format_of
+from mase_hw.importers.tflite.kernels import ACTIVATIONS, averaging, clamped, twice
+from mase_hw.importers.tflite.step import TO_FIRST, Step, Value, format_of
+from mase_hw.importers.tflite.windows import MOST_SIDE
+from mase_hw.nn import Quantized
+from mase_hw.passes.transforms.integers.combine import total_of
 
 
 def reshape(s: Step) -> Value:
@@ -47,7 +52,53 @@ def _requantised(s: Step, want: ScaledFormat, ratio: float) -> Value:
     return s.result(s.requantised(x.node, x.fmt, want, found, Rounding.HALF_AWAY, first), want, first=x.first)
 
 
+def pad(s: Step) -> Value:
+    """``PAD``: what stands for 0 around the rows and columns of an image."""
+    x, amounts = s.data(), s.known(1, "the padding", "int32")
+    _same_format(s, x)
+    if len(x.shape) != 4 or amounts.shape != (4, 2) or bool((amounts < 0).any() | amounts[[0, 3]].any()):
+        raise Refused(
+            f"a padding of {amounts.tolist()} of data {list(x.shape)}", "pad the rows and the columns of images only"
+        )
+    (top, bottom), (left, right) = amounts[1:3].tolist()
+    if top + bottom + left + right > MOST_SIDE:
+        raise Refused(f"a padding of {amounts.tolist()}")
+    _, height, width, channels = x.shape
+    module = Quantized(
+        s.catalogue["pad"],
+        Arithmetic({"data_in_0": x.fmt, "data_out_0": x.fmt}, attributes={"pad": (left, right, top, bottom)}),
+    )
+    shape = (1, channels, height + top + bottom, width + left + right)
+    return s.result(s.put(module, [s.channels_first(x)], shape), x.fmt, first=True)
+
+
+def mean(s: Step) -> Value:
+    """``MEAN``: an exact sum, whose requantisation divides as well (``reference_ops::QuantizedMeanOrSum``)."""
+    x, want, dims = s.data(), format_of(s.out), len(s.data().shape)
+    axes = s.known(1, "the list of axes", "int32").reshape(-1).tolist()
+    if any(not -dims <= axis < dims or axis % dims == 0 for axis in axes) or not axes:
+        raise Refused(f"the axes {axes} of data of {dims} dimensions, the first of which is the batch")
+    axes = sorted({axis % dims for axis in axes})
+    keep = bool(s.op.option("KeepDims"))
+    first = dims == 4 and axes == [1, 2]  # then what is left has one order
+    given = s.channels_first(x) if first else s.as_in_file(x)
+    over = tuple(sorted(TO_FIRST.index(axis) for axis in axes)) if first else tuple(axes)
+    size = s.writer.shape(given)
+    count = math.prod(size[d] for d in over)
+    shape = [1 if d in over else n for d, n in enumerate(size) if keep or d not in over]
+    have = total_of(x.fmt, count)
+    module = Quantized(
+        s.catalogue["sum"],
+        Arithmetic({"data_in_0": x.fmt, "data_out_0": have}, attributes={"dim": over, "keepdim": keep}),
+    )
+    made = s.put(module, [given], shape, "sums")
+    found, bits = averaging(x.fmt.scale / want.scale, count)
+    return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, bits), want, first=first and keep)
+
+
 RULES = {
+    "PAD": pad,
+    "MEAN": mean,
     "RESHAPE": reshape,
     "SQUEEZE": reshape,
     "EXPAND_DIMS": reshape,

@@ -7,9 +7,10 @@ lengths of vectors are bounded by the bytes that the file has, so that a damaged
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
+from mase_hw.importers.cut import needed, refuse_unknown
 from mase_hw.importers.graph import MOST_ELEMENTS, Refused
 
 IDENTIFIER = b"TFL3"
@@ -146,6 +148,19 @@ def parse(data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]] | None) 
     _check_numbers(source)
     _check_inputs(source, shapes or {})
     return source
+
+
+def up_to(source: Source, outputs: Sequence[str]) -> Source:
+    """What of a graph is computed up to some tensors, which become its results.
+
+    Raises:
+        ConfigError: If no operation gives a tensor of such a name.
+    """
+    given = {source.tensors[i].name: i for op in source.operators for i in op.outputs}
+    refuse_unknown(outputs, given)
+    results = tuple(given[name] for name in outputs)
+    operators = needed(source.operators, results, lambda op: op.inputs, lambda op: op.outputs)
+    return dataclasses.replace(source, operators=tuple(operators), outputs=results)
 
 
 class _Reader:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Multipliers, Rounding
@@ -60,30 +61,41 @@ def out_sizes(
     return found
 
 
-def max_pool(s: Step) -> Value:
-    """``MAX_POOL_2D``: no pixel outside of the image is the largest."""
-    x = s.data()
-    if len(x.shape) != 4:
-        raise Refused(f"data of the shape {list(x.shape)}, which is no image")
-    want = s.out_format()
-    if (want.scale, want.zero_point) != (x.fmt.scale, x.fmt.zero_point):
-        raise Refused("a scale or a zero point of its result that its data has not")
-    kernel, stride = ((positive(s, f"{name}H{end}"), positive(s, f"{name}W{last}")) for name, end, last in
-                      (("Filter", "eight", "idth"), ("Stride", "", "")))  # fmt: skip
-    pads = window_pads(s, x.shape[1:3], kernel, stride, (1, 1))
-    outs = out_sizes(x.shape[1:3], kernel, stride, (1, 1), pads)
-    ceil = _ceil_mode(x.shape[1:3], outs, kernel, stride, pads)
-    attributes = {"kernel_size": kernel, "stride": stride, "padding": tuple(a for a, _ in pads), "ceil_mode": ceil}
-    given = s.channels_first(x)
-    module = Quantized(
-        s.catalogue["max_pool2d"], Arithmetic({"data_in_0": x.fmt, "data_out_0": x.fmt}, attributes=attributes)
-    )
-    shape = (1, x.shape[3], *outs)
-    same = want.limits == s.out_format(activation=False).limits
-    made = s.put(module, [given], shape, "" if same else "pool")
-    if not same:  # a pool chooses among numbers, it cuts nothing off
-        made = s.requantised(made, x.fmt, want, Multipliers((1,), 0), Rounding.FLOOR)
-    return s.result(made, x.fmt if same else want, first=True)
+def pool(*, average: bool) -> Callable[[Step], Value]:
+    """``MAX_POOL_2D`` or ``AVERAGE_POOL_2D``: no pixel outside of the image counts.
+
+    An average is one of integers as they are, zero points and all, and rounded half away from 0.
+    """
+
+    def rule(s: Step) -> Value:
+        x = s.data()
+        if len(x.shape) != 4:
+            raise Refused(f"data of the shape {list(x.shape)}, which is no image")
+        want = s.out_format()
+        if (want.scale, want.zero_point) != (x.fmt.scale, x.fmt.zero_point):
+            raise Refused("a scale or a zero point of its result that its data has not")
+        kernel, stride = ((positive(s, f"{name}H{end}"), positive(s, f"{name}W{last}")) for name, end, last in
+                          (("Filter", "eight", "idth"), ("Stride", "", "")))  # fmt: skip
+        pads = window_pads(s, x.shape[1:3], kernel, stride, (1, 1))
+        outs = out_sizes(x.shape[1:3], kernel, stride, (1, 1), pads)
+        attributes: dict[str, Any] = {
+            "kernel_size": kernel,
+            "stride": stride,
+            "padding": tuple(before for before, _ in pads),
+            "ceil_mode": _ceil_mode(x.shape[1:3], outs, kernel, stride, pads),
+        }
+        if average:
+            attributes["count_include_pad"] = False
+        arithmetic = Arithmetic({"data_in_0": x.fmt, "data_out_0": x.fmt}, Rounding.HALF_AWAY, attributes=attributes)
+        module = Quantized(s.catalogue["avg_pool2d" if average else "max_pool2d"], arithmetic)
+        shape = (1, x.shape[3], *outs)
+        same = want.limits == s.out_format(activation=False).limits
+        made = s.put(module, [s.channels_first(x)], shape, "" if same else "pool")
+        if not same:  # a pool gives all numbers of its data, it cuts nothing off
+            made = s.requantised(made, x.fmt, want, Multipliers((1,), 0), Rounding.FLOOR)
+        return s.result(made, x.fmt if same else want, first=True)
+
+    return rule
 
 
 def _ceil_mode(sizes: Sequence[int], outs: Sequence[int], kernel: Pair, stride: Pair, pads: Sequence[Pair]) -> bool:
@@ -104,5 +116,5 @@ def _ceil_mode(sizes: Sequence[int], outs: Sequence[int], kernel: Pair, stride: 
     )
 
 
-RULES = {"MAX_POOL_2D": max_pool}
+RULES = {"MAX_POOL_2D": pool(average=False), "AVERAGE_POOL_2D": pool(average=True)}
 """Operation -> what writes it."""
