@@ -20,6 +20,7 @@ from mase_hw.layouts import Layout
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Latency, Request
+from mase_hw.ops._scaled import blocks
 from mase_hw.ops._tensors import DIMS, fold_shape, format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
@@ -316,6 +317,22 @@ def latency(p: CombinedParams) -> Latency:
     """One beat per cycle; a product, and operands that are multiplied, have one register more."""
     beats, pipe = stream_of(p, "DATA_IN_0", "in").beats, 2 if p.OPERATION == MUL or p.multiplied else 1
     return Latency.from_steps(Steps.registered(beats, 2 - p.HAS_CONSTANT, pipe, skid=True))
+
+
+def multipliers(p: CombinedParams) -> int:
+    """Multiplier blocks: one a lane for a product; of a sum, those of the multipliers that are no powers of two."""
+    lanes = p.DATA_IN_0_PARALLELISM_DIM_0
+    if p.OPERATION == MUL:
+        return lanes
+    operands = (
+        (p.DATA_IN_0_PRECISION_0, p.DATA_IN_0_SIGNED, p.DATA_IN_0_ZERO_POINT, p.DATA_IN_0_MULTIPLIER),
+        (p.DATA_IN_1_PRECISION_0, p.DATA_IN_1_SIGNED, p.DATA_IN_1_ZERO_POINT, p.DATA_IN_1_MULTIPLIER),
+    )
+    return lanes * sum(
+        blocks(width + (1 - signed) + int(zero != 0), factor.bit_length() + 1)
+        for width, signed, zero, factor in operands
+        if factor & (factor - 1)
+    )
 
 
 def elements(p: BinaryParams) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,21 @@ from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, steps_of, sum_
 from mase_hw.formats.taken import Ends
 from mase_hw.numerics import magnitude
 from mase_hw.ops._conv import padded
+
+BLOCK = (25, 18)
+"""Bits, signs included, of the operands of a multiplier block (DSP48E1)."""
+
+
+def blocks(first: int, second: int) -> int:
+    """Multiplier blocks of a product, as Yosys counts them for Xilinx 7: a wider operand is cut into unsigned parts.
+
+    Args:
+        first: Bits of an operand, sign included.
+        second: Bits of the other one.
+    """
+    operands = zip((max(first, second), min(first, second)), BLOCK, strict=True)
+    parts = (1 if bits <= room else -((1 - bits) // (room - 1)) for bits, room in operands)
+    return math.prod(parts)
 
 
 def exact_sums(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:

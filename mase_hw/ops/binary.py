@@ -181,7 +181,7 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
             latency=binary.latency,
             cases=cases,
             work=binary.elements if product else lambda _: 0,
-            multipliers=(lambda p: p.DATA_IN_0_PARALLELISM_DIM_0) if product else lambda _: 0,
+            multipliers=binary.multipliers,
             follows_input=True,
             static=(CONSTANT,),
             broadcast=(CONSTANT,),

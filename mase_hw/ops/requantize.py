@@ -36,6 +36,7 @@ from mase_hw.formats import (
 from mase_hw.numerics import carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import streamed_shape
+from mase_hw.ops._scaled import blocks
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
@@ -248,6 +249,14 @@ def _tied(p: RequantizeParams) -> dict[str, str]:
     return {"multiplier_shift": "'0", "multiplier_shift_valid": "1'b0", "multiplier_shift_ready": ""}
 
 
+def _multipliers(p: RequantizeParams) -> int:
+    """Multiplier blocks: a multiplier of 31 bits takes several for each lane, one of a single bit none."""
+    if p.MULTIPLIER_PRECISION_0 == 1:
+        return 0
+    data = p.DATA_IN_0_PRECISION_0 + (1 - p.DATA_IN_0_SIGNED) + int(p.DATA_IN_0_ZERO_POINT != 0)
+    return p.DATA_IN_0_PARALLELISM_DIM_0 * blocks(data, p.MULTIPLIER_PRECISION_0 + 1)
+
+
 def _latency(p: RequantizeParams) -> Latency:
     return Latency.from_steps(Steps.registered(stream_of(p, "DATA_IN_0", "in").beats, pipe=4))
 
@@ -329,7 +338,7 @@ OPS = (
             latency=_latency,
             cases=_cases,
             work=lambda p: math.prod(stream_of(p, "DATA_IN_0", "in").shape),
-            multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0,
+            multipliers=_multipliers,
             follows_input=True,
             static=("multiplier", "multiplier_shift"),
             broadcast=("multiplier", "multiplier_shift"),

@@ -15,6 +15,7 @@ from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
+from mase_hw.opdef import Request
 from mase_hw.passes.transforms.integers.combine import (
     Requantised,
     RoundedSum,
@@ -220,3 +221,33 @@ def test_averages_of_zeros_besides_are_refused() -> None:
             op("avg_pool2d", Arithmetic(dict(zip(names, (x, out), strict=True)), attributes=attributes))
     with pytest.raises(UnsupportedError, match="scaled integers with one scale"):
         op("sum", Arithmetic({"data_in_0": x, "data_out_0": FixedFormat(12, 0)}, attributes={"dim": 1}))
+
+
+@pytest.mark.parametrize(
+    ("data", "multiplier", "found"),
+    [(9, 31, 2), (18, 31, 2), (20, 31, 4), (25, 31, 4), (32, 31, 4), (20, 17, 1), (25, 17, 1), (26, 17, 2),
+     (20, 18, 2), (24, 24, 2), (18, 24, 1), (12, 12, 1), (8, 1, 0)],
+)  # fmt: skip
+def test_multiplier_blocks_are_those_of_synthesis(data: int, multiplier: int, found: int) -> None:
+    """DSP48E1 that Yosys 0.70 (`synth_xilinx -family xc7`) takes for a lane: signed data, unsigned multiplier."""
+    hardware = default_catalogue()["requantize"].hardware
+    assert hardware is not None
+    formats = {
+        "data_in_0": FixedFormat(data, 0),
+        "multiplier": FixedFormat(multiplier, 0, signed=False),
+        "data_out_0": FixedFormat(8, 0),
+    }
+    shapes = {"data_in_0": (1, 6), "multiplier": (1,)}
+    request = Request("r", Arithmetic(formats, attributes={"shift": 9}), shapes, {"data_in_0": (3,)})
+    assert hardware.multipliers(hardware.build(request)) == 3 * found
+
+
+def test_multiplier_blocks_of_sums() -> None:
+    """Of 8 bits and a zero point: two for a multiplier of 31 bits, one for fewer, none for a power of two."""
+    hardware = default_catalogue()["add"].hardware
+    assert hardware is not None
+    x, y, out = ScaledFormat.make(8, 1.0, 5), ScaledFormat.make(8, 1.0), FixedFormat(42, 0)
+    for factors, found in (((1, 1), 0), ((1999999999, 1 << 20), 2), ((100003, 77), 2)):
+        a = Arithmetic({"data_in_0": x, "data_in_1": y, "data_out_0": out}, attributes={"multipliers": factors})
+        request = Request("s", a, dict.fromkeys(("data_in_0", "data_in_1"), (1, 6)), {"data_in_0": (3,)})
+        assert hardware.multipliers(hardware.build(request)) == 3 * found
