@@ -3,7 +3,8 @@
 Budgets couple all nodes, so that no elimination alone decides. Each budget gets a price (a Lagrange multiplier), and
 the cheapest choice under these prices is a bound for every choice within the budgets (M. Fisher, "The Lagrangian
 relaxation method for solving integer programming problems", Management Science 1981). Where the best choice found and
-the best bound differ, the candidates of a node are divided and both halves are solved (branch and bound).
+the best bound differ, the candidates of a node are divided and both halves are solved (branch and bound). What is then
+still open goes to CP-SAT, where it is installed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mase_hw.errors import UnsupportedError
+from mase_hw.fit import cp_sat
 from mase_hw.fit.elimination import cheapest
 from mase_hw.fit.problem import Numbers, Problem
 
@@ -77,6 +80,12 @@ class _Best:
     nearest: Numbers | None = None
     excess: float = float("inf")
 
+    def take(self, chosen: dict[str, int], problem: Problem, weights: Numbers) -> None:
+        """Keep a choice within the budgets if it is better."""
+        total = problem.total(chosen)
+        if total is not None and int(total @ weights) < self.value:
+            self.chosen, self.total, self.value = chosen, total, int(total @ weights)
+
 
 @dataclass(frozen=True)
 class _Half:
@@ -106,7 +115,12 @@ def solve(
     best = _Best()
     search = _Search(problem, weights, budgets, best)
     everything = {name: np.arange(len(prices)) for name, prices in problem.prices.items()}
-    root = search.relaxed(everything, np.zeros(problem.measures, dtype=np.int64))
+    try:
+        root = search.relaxed(everything, np.zeros(problem.measures, dtype=np.int64))
+    except UnsupportedError:
+        if not cp_sat.installed():
+            raise
+        return _by_cp_sat(problem, weights, budgets, best, -(1 << 62))
     if root is None:
         return Impossible(True, best.nearest)
     counter = itertools.count()
@@ -120,9 +134,25 @@ def solve(
             if found is not None and found.bound < best.value:
                 heapq.heappush(heap, (max(found.bound, half.bound), next(counter), found))
     bound = min([best.value, *(entry[0] for entry in heap)])
+    if bound < best.value and halves and cp_sat.installed():
+        return _by_cp_sat(problem, weights, budgets, best, bound)
+    return _answer(best, bound, proven=not heap)
+
+
+def _answer(best: _Best, bound: int, *, proven: bool) -> Solution | Impossible:
+    """What is known at the end; ``proven`` says whether there is none if none was found."""
     if best.chosen is None or best.total is None:
-        return Impossible(not heap, best.nearest)
-    return Solution(best.chosen, best.total, best.value, bound)
+        return Impossible(proven, best.nearest)
+    return Solution(best.chosen, best.total, best.value, min(bound, best.value))
+
+
+def _by_cp_sat(
+    problem: Problem, weights: Numbers, budgets: Mapping[int, int], best: _Best, bound: int
+) -> Solution | Impossible:
+    chosen, proven = cp_sat.solve(problem, weights, budgets, best.chosen)
+    if chosen is not None:
+        best.take(chosen, problem, weights)
+    return _answer(best, bound if proven is None else max(bound, proven), proven=proven is None)
 
 
 class _Search:
@@ -190,12 +220,11 @@ class _Search:
 
     def _note(self, chosen: dict[str, int], total: Numbers, over: Numbers) -> None:
         """Keep a choice that is within the budgets and better, or less beyond them, than any before."""
-        value = int(total @ self.weights)
         excess = float((over / np.maximum(self.most, 1)).max()) if len(over) else 0.0
         if excess < self.best.excess:
             self.best.excess, self.best.nearest = excess, total
-        if (over <= 0).all() and value < self.best.value:
-            self.best.chosen, self.best.total, self.best.value = chosen, total, value
+        if (over <= 0).all():
+            self.best.take(chosen, self.problem, self.weights)
 
     def divided(self, half: _Half) -> list[dict[str, Numbers]]:
         """Both halves of the candidates of one node; nothing if no node has two."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.fit import elimination
+from mase_hw.fit import cp_sat, elimination
 from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import tile_lanes
 from mase_hw.fit.elimination import cheapest
@@ -127,3 +127,30 @@ def test_lanes_are_the_fewest_for_every_number_of_tiles(size: int) -> None:
     expected = [min(n for n in range(1, size + 1) if -(-size // n) == tiles) for tiles in every]
     assert tile_lanes(size) == sorted(expected)
     assert {n for n in range(1, size + 1) if size % n == 0} <= set(tile_lanes(size))
+
+
+def test_cp_sat_finds_the_same() -> None:
+    """Where the extra is installed: the second, independent way to the same optimum."""
+    pytest.importorskip("ortools", reason="needs the extra fit: pip install 'mase-hw[fit]'")
+    for seed in range(40):
+        rng = np.random.default_rng(500 + seed)
+        problem, weights = network(rng), rng.integers(0, 5, MEASURES)
+        budgets = {m: int(rng.integers(60, 300)) for m in range(MEASURES)}
+        chosen, bound = cp_sat.solve(problem, weights, budgets, None)
+        least = exhaustive(problem, weights, budgets)
+        if least is None:
+            assert chosen is None and bound is None
+            continue
+        assert chosen is not None
+        total = problem.total(chosen)
+        assert total is not None and int(total @ weights) == least == bound, seed
+
+
+def test_cp_sat_takes_over_where_tables_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ortools", reason="needs the extra fit: pip install 'mase-hw[fit]'")
+    monkeypatch.setattr(elimination, "LARGEST", 1)
+    problem, weights = network(np.random.default_rng(7)), np.ones(MEASURES, dtype=np.int64)
+    found = solve(problem, weights, {0: 10_000})
+    assert isinstance(found, Solution) and found.proven and found.value == exhaustive(problem, weights, {0: 10_000})
+    none = solve(problem, weights, {0: 60})
+    assert isinstance(none, Impossible) and none.proven and exhaustive(problem, weights, {0: 60}) is None
