@@ -23,6 +23,8 @@ from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.ir.export import frames
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
 
+LONGEST_NAME = 60
+"""Characters of the name of a node."""
 MOST_ELEMENTS = 1 << 26
 """Elements of an input or of a result, beyond which a file is taken for a damaged one: 256 MB of float32."""
 Ref: TypeAlias = Any
@@ -323,8 +325,16 @@ def moved(known: Known, value: Tensor, run: Callable[[Tensor], Tensor]) -> Known
 
 
 def python_name(name: str) -> str:
-    """A name of a source as one that Python takes: ``/layer1/Conv.0`` as ``layer1_Conv_0``."""
-    made = re.sub(r"\W+", "_", name[:200], flags=re.ASCII).strip("_") or "node"
+    """A name of a source as one that Python takes: ``/layer1/Conv.0`` as ``layer1_Conv_0``.
+
+    Of a long one, the last parts of its path that are not too long together: instances in the RTL have these names.
+    """
+    *before, kept = [part for part in re.split(r"[/;]", name) if part] or [""]
+    for part in reversed(before):
+        if len(part) + 1 + len(kept) > LONGEST_NAME:
+            break
+        kept = f"{part}/{kept}"
+    made = re.sub(r"\W+", "_", kept[-LONGEST_NAME:], flags=re.ASCII).strip("_") or "node"
     return f"_{made}" if made[0].isdigit() or keyword.iskeyword(made) else made
 
 

@@ -9,6 +9,7 @@ import torch
 import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError
+from mase_hw.importers.graph import python_name
 from mase_hw.nn import Quantized
 from tests.importers.tflite_compare import compared
 from tests.importers.tflite_files import File, Value, executed
@@ -57,6 +58,22 @@ def test_names_and_formats_of_the_file() -> None:
     modules = {m.label: m.arithmetic.formats for m in graph.model.modules() if isinstance(m, Quantized)}
     assert modules["t3_sums"]["weight"].channels == 4 and modules["t3_sums"]["data_in_0"].zero_point == -7
     assert modules["t3"]["data_out_0"].limits[0][0] == modules["t3"]["data_out_0"].zero_point
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("/layer1/Conv.0", "layer1_Conv_0"),
+        ("a/_b", "a__b"),
+        ("9/1x1", "_9_1x1"),
+        ("//;", "node"),
+        ("lambda", "_lambda"),
+        ("a.long.name.of.a.converter/with.very.many.parts/that.together/are.too.long/for.it/Conv2d_c;3", "that_together_are_too_long_for_it_Conv2d_c_3"),
+        ("x" * 300, "x" * 60),
+    ],
+)  # fmt: skip
+def test_names_of_nodes(source: str, name: str) -> None:
+    assert python_name(source) == name
 
 
 def test_inputs_and_results_in_float() -> None:

@@ -255,6 +255,12 @@ class File:
         self.operation("RESHAPE", [x.index, self.numbers(shape)], [y.index], options)
         return y
 
+    def transpose(self, x: Value, *order: int) -> Value:
+        """``TRANSPOSE``."""
+        y = self.result([x.shape[axis] for axis in order], x.scale, x.zero)
+        self.operation("TRANSPOSE", [x.index, self.numbers(order)], [y.index], schema.TransposeOptionsT(), 2)
+        return y
+
     @staticmethod
     def _window(options: Any, stride: Pair, same: bool, activation: str, dilation: Pair | None) -> None:
         options.padding = schema.Padding.SAME if same else schema.Padding.VALID

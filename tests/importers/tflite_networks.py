@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -137,6 +138,17 @@ def means() -> File:
     return f
 
 
+def orders() -> File:
+    """What converters put around images with their channels first, and orders that are neither."""
+    f = File(14)
+    x = f.input(1, 3, 7, 6, scale=0.03, zero=4)
+    a = f.conv(f.transpose(x, 0, 2, 3, 1), 5, (3, 3), stride=(2, 1))
+    b = f.dense(f.reshape(f.transpose(a, 0, 3, 1, 2), 1, math.prod(a.shape)), 6)
+    c = f.conv(f.transpose(f.transpose(a, 0, 3, 1, 2), 0, 2, 3, 1), 4)
+    f.output(b, c, f.conv(f.transpose(a, 0, 2, 1, 3), 3), f.transpose(a, 0, 3, 1, 2))
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -153,6 +165,7 @@ NETWORKS: dict[str, Callable[[], File]] = {
         side_by_side,
         averages,
         means,
+        orders,
     )
 }
 """Networks by name."""

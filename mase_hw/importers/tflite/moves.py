@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Rounding, ScaledFormat
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.kernels import ACTIVATIONS, averaging, clamped, twice
-from mase_hw.importers.tflite.step import TO_FIRST, Step, Value, format_of
+from mase_hw.importers.tflite.step import TO_FIRST, TO_LAST, Step, Value, format_of
 from mase_hw.importers.tflite.windows import MOST_SIDE
 from mase_hw.nn import Quantized
 from mase_hw.passes.transforms.integers.combine import total_of
@@ -28,6 +29,19 @@ def _same_format(s: Step, x: Value) -> None:
     want = format_of(s.out)
     if (want.scale, want.zero_point) != (x.fmt.scale, x.fmt.zero_point):
         raise Refused("a scale or a zero point of its result that its data has not")
+
+
+def transpose(s: Step) -> Value:
+    """``TRANSPOSE``: between the orders of images nothing moves, it only says which order the data has."""
+    x, order = s.data(), s.known(1, "the permutation", "int32").reshape(-1).tolist()
+    _same_format(s, x)
+    if sorted(order) != list(range(len(x.shape))) or order[0] != 0:
+        raise Refused(f"the permutation {order} of data {list(x.shape)}", "the batch stays where it is")
+    moved = [TO_FIRST.index(axis) for axis in order] if x.first else order
+    if moved == list(TO_LAST):  # channels last of what has them first: the image as PyTorch has it
+        return s.result(x.node, x.fmt, first=True)
+    same = moved == list(range(len(moved)))
+    return s.result(x.node if same else s.writer.call(torch.permute, x.node, tuple(moved)), x.fmt, first=False)
 
 
 def quantize(s: Step) -> Value:
@@ -102,6 +116,7 @@ RULES = {
     "RESHAPE": reshape,
     "SQUEEZE": reshape,
     "EXPAND_DIMS": reshape,
+    "TRANSPOSE": transpose,
     "QUANTIZE": quantize,
     "RELU": relu(1),
     "RELU_N1_TO_1": relu(2),
