@@ -68,10 +68,10 @@ def test_names_and_formats_of_the_file() -> None:
         ("9/1x1", "_9_1x1"),
         ("//;", "node"),
         ("lambda", "_lambda"),
-        ("a.long.name.of.a.converter/with.very.many.parts/that.together/are.too.long/for.it/Conv2d_c;3", "that_together_are_too_long_for_it_Conv2d_c_3"),
+        ("of.a.converter/" * 3 + "here.it.is/Conv2d_c;3", "of_a_converter_of_a_converter_here_it_is_Conv2d_c_3"),
         ("x" * 300, "x" * 60),
     ],
-)  # fmt: skip
+)
 def test_names_of_nodes(source: str, name: str) -> None:
     assert python_name(source) == name
 
