@@ -14,7 +14,9 @@ from torch import nn
 
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.importers.settle import settle
+from mase_hw.importers.torch_export import QuantisedProgram, is_quantised_program
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.export import is_program
 
 SOURCES = {".onnx": "onnx", ".tflite": "tflite"}
@@ -66,6 +68,8 @@ def import_model(
         UnsupportedError: If it holds what has no place in the graph; names every node, as the source calls it.
         ToolError: If the package that reads the source is not installed.
     """
+    if is_program(model) and is_quantised_program(model):
+        return _quantised_program(model, custom_ops)
     if isinstance(model, nn.Module) or is_program(model):
         return MaseGraph(model, custom_ops=custom_ops)
     room, given = _room(model)
@@ -84,6 +88,23 @@ def import_model(
     if writer.markers:
         graph = settle(graph, example, writer.markers, writer.weights, writer.sources, writer.integers)
     graph.meta[SOURCE_NAMES] = dict(writer.sources)
+    graph.example = example
+    return graph
+
+
+def _quantised_program(model: Any, custom_ops: Mapping[str, Any] | None) -> MaseGraph:
+    """A program of ``torch.export`` that was quantised."""
+    made = QuantisedProgram(model, with_custom_ops(None, custom_ops))
+    module = made.run()
+    graph = MaseGraph(module, custom_ops=custom_ops, share_weights=True)
+    drawn = torch.Generator().manual_seed(0)
+    inputs = {n.name: n for n in made.program.graph.nodes if n.op == "placeholder"}
+    example = {
+        str(n.target): _example(inputs[str(n.target)].meta["val"], drawn)
+        for n in module.graph.nodes
+        if n.op == "placeholder"
+    }
+    graph = settle(graph, example, made.markers, made.stored, {}, integers=True)
     graph.example = example
     return graph
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from torch import fx
 
-from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, steps_of
 from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import exact_format
@@ -192,7 +192,7 @@ class Integers:
 
     def _sums(self, node: fx.Node, op: OpDef, marker: Marker | None) -> None:
         parameters = parameters_of(self.graph, node, op)
-        known = {name: self.known.get(f"{node.target}.{name}", Known()) for name in parameters}
+        known = {name: self.known.get(self._path(node, name), Known()) for name in parameters}
         fmt = known["weight"].integers
         if fmt is None:
             raise Refused("its weights are no integers with a scale", "quantise them")
@@ -206,18 +206,47 @@ class Integers:
             None if bias is None else Stored(bias if said.exact is None else said.exact, said.integers),
             None if marker is None else as_scaled(marker.fmt),
             None if marker is None else marker.requantizing,
+            step=self._step_of_reader(node),
         )
 
+    def _step_of_reader(self, node: fx.Node) -> Fraction | None:
+        """The step to which the one reader of a node, a clamp, rounds."""
+        readers = list(node.users)
+        op = self.graph.op_of(readers[0]) if len(readers) == 1 else None
+        if op is None or op.scaled is None or op.scaled.kind != "clamp":
+            return None
+        found = self._marker_behind(readers[0])
+        return None if found is None else steps_of(as_scaled(self.markers[found.name].fmt))[0]
+
+    def _path(self, node: fx.Node, name: str) -> str:
+        """Where a parameter of a layer or of a function is stored."""
+        if node.op == "call_module":
+            return f"{node.target}.{name}"
+        return str(self.graph.sources(node)[name][0].target)
+
     def _behind(self, node: fx.Node) -> Marker | None:
-        """The marker that alone reads a node's result, moved or not: the requantisation at the end of it."""
+        """The marker behind a node, which is taken out: the requantisation at the end of it."""
+        found = self._marker_behind(node)
+        if found is None:
+            return None
+        self.spent[found] = data_inputs(self.graph, found)[0]
+        return self.markers[found.name]
+
+    def _marker_behind(self, node: fx.Node) -> fx.Node | None:
+        """The marker that alone reads a node's result.
+
+        What moves numbers, or takes the largest of them, may stand between: rounding them before gives the same.
+        """
         last = node
         while len(last.users) == 1:
             (last,) = last.users
             if last.name in self.markers:
-                self.spent[last] = data_inputs(self.graph, last)[0]
-                return self.markers[last.name]
-            if not self.graph.is_implicit(last) or last.op == "output":
-                break
+                return last
+            op = self.graph.op_of(last)
+            moves = op is not None and op.scaled is not None and op.scaled.kind == "selection"
+            alone = moves and op is not None and op.name not in _MEANS and len(data_inputs(self.graph, last)) == 1
+            if last.op == "output" or not (self.graph.is_implicit(last) or alone):
+                return None
         return None
 
 

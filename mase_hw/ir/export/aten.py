@@ -70,6 +70,8 @@ REFUSED = {
     "lstm": "a program holds no recurrent layer: pass the model itself, not its export",
     "gru": "a program holds no recurrent layer: pass the model itself, not its export",
     "rnn_tanh": "a program holds no recurrent layer: pass the model itself, not its export",
+    "quantize_per_tensor": "the program is quantised: take it with mase_hw.import_model",
+    "quantize_per_channel": "the program is quantised: take it with mase_hw.import_model",
     "rnn_relu": "a program holds no recurrent layer: pass the model itself, not its export",
 }
 """Operations that no hardware has, and why, or what to do."""

@@ -44,7 +44,7 @@ def import_program(model: ExportedProgram | fx.GraphModule, known: Catalogue) ->
         GraphError: If the graph gives something else than the program.
     """
     program = program_of(model)
-    made = _Import(program, known).run()
+    made = ProgramImport(program, known).run()
     if program.example_inputs is not None:
         args, kwargs = program.example_inputs
         given = {s.arg.name: v for s, v in zip(_inputs(program), pytree.tree_leaves((args, kwargs)), strict=True)}
@@ -69,7 +69,9 @@ def _inputs(program: ExportedProgram) -> list[Any]:
     return [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
 
 
-class _Import:
+class ProgramImport:
+    """Writes the graph of a program, node by node; see :func:`import_program`."""
+
     def __init__(self, program: ExportedProgram, known: Catalogue) -> None:
         self.program = program
         self.known = known
@@ -91,6 +93,11 @@ class _Import:
         self.problems: list[tuple[str, str, str]] = []
 
     def run(self) -> fx.GraphModule:
+        """The graph.
+
+        Raises:
+            UnsupportedError: As :func:`import_program`.
+        """
         self._refuse_writes()
         specs = {s.arg.name: s for s in self.program.graph_signature.input_specs}
         for node in self.program.graph.nodes:

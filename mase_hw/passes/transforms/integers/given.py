@@ -100,6 +100,8 @@ class GivenIntegers:
         bias: Stored | None = None,
         result: FixedFormat | None = None,
         how: Requantizing | None = None,
+        *,
+        step: Fraction | None = None,
     ) -> None:
         """A layer of exact sums, and the requantisation behind it.
 
@@ -110,6 +112,7 @@ class GivenIntegers:
                 else real numbers, for which the sums get as many bits more as they need.
             result: Format behind the requantisation; None leaves the exact sums, at the scale of the products.
             how: The requantisation.
+            step: Without a ``result``, the step of what reads the sums, if that is a requantisation of its own.
         """
         op, operands = self._op(node)
         assert op.scaled is not None and op.scaled.sums is not None and weight.fmt is not None  # the caller looked
@@ -125,22 +128,27 @@ class GivenIntegers:
             bias = Stored(torch.zeros(outputs))  # only to take off what the zero point adds
         if bias is not None:
             bias = _at_products(bias, data, weight.fmt)
-        extra = 0 if bias is None else self._finer(node, op, bias, data, weight.fmt, result)
-        steps = [float(step / 2**extra) for step in steps_of(weight.fmt)]
+        step = step if result is None else steps_of(result)[0]
+        extra = [0] * weight.fmt.channels if bias is None else self._finer(node, op, bias, data, weight.fmt, step)
+        given = steps_of(weight.fmt) * (len(extra) // weight.fmt.channels)
+        finer = [float(each / 2**bits) for each, bits in zip(given, extra, strict=True)]
         formats["weight"] = fmt = ScaledFormat.make(
             weight.fmt.width,
-            steps,
+            finer,
             low=[low for low, _ in weight.fmt.limits],
             high=[high for _, high in weight.fmt.limits],
         )
-        if extra:
-            parameters["weight_shift"] = torch.full((outputs,), extra, dtype=torch.int64)
-            formats["weight_shift"] = FixedFormat(extra.bit_length(), 0, signed=False)
+        shift = torch.tensor(extra * (outputs // len(extra)), dtype=torch.int64)
+        if any(extra):
+            parameters["weight_shift"] = shift
+            formats["weight_shift"] = FixedFormat(max(extra).bit_length(), 0, signed=False)
         if bias is not None:
-            products = [float(steps_of(data)[0] * Fraction(step)) for step in steps]
+            products = [float(steps_of(data)[0] * Fraction(each)) for each in finer]
             codes = _codes(bias.values, products)
             parameters["bias"] = codes * torch.tensor(products, dtype=torch.float64)
-            taken = data.zero_point * quantize(weight.values / 2**extra, fmt).flatten(1).double().sum(1) * 2**extra
+            factor = 2.0 ** shift.double()
+            rows = weight.values.detach().double() / factor.reshape(-1, *[1] * (weight.values.dim() - 1))
+            taken = data.zero_point * quantize(rows, fmt).flatten(1).double().sum(1) * factor
             formats["bias"], _ = of_bias(parameters["bias"], taken, products, MOST_BITS)
         shapes = {name: tuple(value.shape) for name, value in parameters.items()}
         shapes["data_in_0"] = tuple(self.graph.tensor(node, "data_in_0").shape)
@@ -154,23 +162,22 @@ class GivenIntegers:
         bias: Stored,
         data: FixedFormat,
         weight: ScaledFormat,
-        result: FixedFormat | None,
-    ) -> int:
-        """Bits by which the sums are finer than the products, so that a bias of real numbers is one of integers."""
-        products = [step * steps_of(data)[0] for step in steps_of(weight)]
+        step: Fraction | None,
+    ) -> list[int]:
+        """Bits by which sums are finer than products, so that a bias of real numbers is one of integers."""
+        products = [each * steps_of(data)[0] for each in steps_of(weight)]
         exact = bias.values.detach().double().cpu() / torch.tensor([float(p) for p in products], dtype=torch.float64)
         if bool(((exact - exact.round()).abs() <= _SAME * exact.abs().clamp(min=1.0)).all()):
-            return 0
+            return [0] * len(products)
         if "weight_shift" not in op.parameters:
             raise UnsupportedError(
                 f"{op.name} has a bias that is no multiple of its products",
                 node=node.name,
                 remedy="quantise the bias with the scale of the data times that of the weights",
             )
-        if result is None:
-            return _FINER
-        ratio = max(products) / min(steps_of(result))
-        return min(max(math.ceil(math.log2(ratio)) + _FINER, 1), _FINER)
+        if step is None:
+            return [_FINER] * len(products)
+        return [min(max(math.ceil(math.log2(each / step)) + _FINER, 0), _FINER) for each in products]
 
     def requantize(self, node: fx.Node, result: FixedFormat, how: Requantizing | None = None) -> None:
         """A node that only brings its input into another format, such as a clamp, becomes a requantisation."""
