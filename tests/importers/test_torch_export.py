@@ -64,7 +64,7 @@ class Net(nn.Module):
         y = self.through(F.conv2d(x, self.weight("second"), None, 1, 1, 1, 4), 2, -7, -128, 127)
         x = F.max_pool2d(F.relu(x + y), (2, 2))
         x = self.through(x.flatten(1), 3, 0)
-        return self.through(F.linear(x, self.weight("last"), bias), 4, 3, -100, 127)
+        return self.through(F.linear(x, self.weight("last"), bias), 4, 3, -30, 40)
 
 
 def program(net: nn.Module) -> Any:
