@@ -24,9 +24,9 @@ from mase_hw.numerics import magnitude
 from mase_hw.opdef import OpDef
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.integers.given import GivenIntegers, Stored, as_scaled
+from mase_hw.passes.transforms.integers.means import MEANS
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of
 
-_MEANS = ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "mean")
 _BEHIND = "quantise its result, so that the file says its scale"
 
 
@@ -161,16 +161,21 @@ class Integers:
         elif op.scaled.kind == "selection":
             if operands.constant is not None:
                 raise Refused("it has a stored operand", "clamp instead, or leave it to the host")
-            if op.name in _MEANS:
-                raise Refused("it divides numbers whose scale is no power of two", "leave it to the host")
-            self.given.selection(node, want, how)
+            if op.name in MEANS:
+                self.given.mean(node, want, how)
+            else:
+                self.given.selection(node, want, how)
+        elif op.scaled.kind == "function":
+            if want is None:
+                raise Refused("nothing behind it quantises its result", _BEHIND)
+            self.given.function(node, want, how)
         elif op.scaled.kind in ("sum", "product"):
             constant = None if operands.constant is None else self._constant(operands)
             self.given.combination(node, constant, want, how)
         elif op.scaled.kind == "sums":
             self._sums(node, op, marker)
         else:
-            raise Refused("it is no operation of a file")
+            raise Refused("no file says how it is rounded", "leave it to the host")
         if marker is not None:
             self._as_the_file(node, marker)
 
@@ -244,7 +249,7 @@ class Integers:
                 return last
             op = self.graph.op_of(last)
             moves = op is not None and op.scaled is not None and op.scaled.kind == "selection"
-            alone = moves and op is not None and op.name not in _MEANS and len(data_inputs(self.graph, last)) == 1
+            alone = moves and op is not None and op.name not in MEANS and len(data_inputs(self.graph, last)) == 1
             if last.op == "output" or not (self.graph.is_implicit(last) or alone):
                 return None
         return None

@@ -221,6 +221,24 @@ def integers(coarse: bool = False) -> Qdq:
     return n
 
 
+def averages(coarse: bool = False) -> Qdq:
+    """Pools and means: padded, strided, of the whole image; coarse ones of powers of two, which divide exactly."""
+    n = Qdq(10, (1, 3, 9, 8), coarse)
+    n.quantise(0.012, U8(131))
+    n.add("AveragePool", kernel_shape=[2 if coarse else 3, 2], strides=[2, 1], pads=[1, 0, 1, 0], count_include_pad=1)
+    n.quantise(0.01)
+    n.add("AveragePool", kernel_shape=[2, 4 if coarse else 3])
+    n.add("Relu")
+    left = n.quantise(0.006, I8(-128))
+    n.add("GlobalAveragePool")
+    n.quantise(0.004, U8(20))
+    n.add("Mul", n.store(F32(1.5)))
+    n.quantise(0.004)
+    n.add("ReduceMean", n.store(np.asarray([3])), of=left, keepdims=0)
+    n.quantise(0.003)
+    return n
+
+
 NETWORKS = {
     "padded": padded,
     "depthwise": depthwise,
@@ -228,4 +246,5 @@ NETWORKS = {
     "branches": branches,
     "narrow": narrow,
     "integers": integers,
+    "averages": averages,
 }

@@ -48,6 +48,7 @@ def test_any_scale(name: str) -> None:
     assert narrow.max() <= 1 and (narrow > 0).mean() <= 1e-3
 
 
+@pytest.mark.slow
 def test_in_hardware(tmp_path: Path) -> None:
     graph, x, found = graph_and_frames(NETWORKS["padded"](), 3)
     result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(torch.from_numpy(x[:, 0]))

@@ -103,6 +103,7 @@ def test_any_scale() -> None:
     assert off.max() <= 1 and (off > 0).double().mean() <= 1e-2
 
 
+@pytest.mark.slow
 def test_in_hardware(tmp_path: Path) -> None:
     graph = mase_hw.import_model(program(Net()))
     x = torch.randn(2, 3, 7, 6, generator=torch.Generator().manual_seed(2))

@@ -31,13 +31,14 @@ from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, refuse_scaled, steps_of
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.numerics import quantize
 from mase_hw.passes.base import GraphPass, Info, NoArgs
-from mase_hw.passes.transforms.integers.combine import product_of, sum_of
+from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
 from mase_hw.passes.transforms.integers.formats import of_bias
+from mase_hw.passes.transforms.integers.means import sum_in_place_of
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
 from mase_hw.passes.transforms.quantize import DECISIONS, write_plans
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -243,6 +244,31 @@ class GivenIntegers:
         attributes = {**self._attributes(node, operands), **made.attributes}
         self._plan(node, op, dict(made.formats), parameters, operands, attributes, result, how)
 
+    def mean(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
+        """An average: an exact sum, which the requantisation behind it divides and rounds once."""
+        op, operands = self._op(node)
+        attributes = self._attributes(node, operands)
+        data, out = self.data(operands.inputs[0]), self.graph.meta_of(node).common.results["data_out_0"].shape
+        shape = self.graph.tensor(node, "data_in_0").shape
+        name, attributes, count, bordered = sum_in_place_of(op.name, attributes, shape, out, node.name)
+        data = data.centred if bordered else data  # the border is zeros
+        op = self.graph.catalogue[name]
+        formats: dict[str, FixedFormat] = {"data_in_0": data, "data_out_0": total_of(data, count, mean=True)}
+        self._plan(node, op, formats, {}, operands, attributes, result, Requantizing() if how is None else how)
+
+    def function(self, node: fx.Node, result: ScaledFormat, how: Requantizing | None = None) -> None:
+        """A function of one value, as a table over the codes of its input; rounded once.
+
+        Args:
+            node: The node.
+            result: Format of its results.
+            how: Its rounding is that of the table.
+        """
+        op, operands = self._op(node)
+        formats: dict[str, FixedFormat] = {"data_in_0": self.data(operands.inputs[0]), "data_out_0": result}
+        how = Requantizing() if how is None else how
+        self._plan(node, op, formats, {}, operands, self._attributes(node, operands), result, how, how.rounding)
+
     def data(self, source: fx.Node) -> ScaledFormat:
         """The format of an input, as scaled integers."""
         return as_scaled(self.formats[source.name])
@@ -257,11 +283,12 @@ class GivenIntegers:
         attributes: dict[str, Any],
         result: FixedFormat | None,
         how: Requantizing,
+        rounding: Rounding = Rounding.HALF_EVEN,
     ) -> None:
-        refuse_scaled(node.name, op.name, op.scaled, formats, Overflow.SATURATE)
+        refuse_scaled(node.name, op.name, op.scaled, formats, Overflow.SATURATE, attributes)
         made = formats["data_out_0"]
         behind = None if result is None or result == made else result
-        arithmetic = Arithmetic(formats, attributes=attributes)
+        arithmetic = Arithmetic(formats, rounding, attributes=attributes)
         kept = {name: _parameter(value) for name, value in parameters.items()}
         self.plans[node.name] = Plan(node, op, arithmetic, kept, operands.inputs, operands, result=behind)
         self.formats[node.name] = made if behind is None else behind
