@@ -8,10 +8,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mase_hw.cost.connectors import elementwise, plain, relu, stream_fifo, stream_fork, stream_reorder, stream_repack
+from mase_hw.cost.connectors import (
+    binary,
+    elementwise,
+    function,
+    matmul,
+    pieces,
+    plain,
+    relu,
+    stream_fifo,
+    stream_fork,
+    stream_reorder,
+    stream_repack,
+)
 from mase_hw.cost.primitives import rom_source
 from mase_hw.cost.products import conv2d, linear
-from mase_hw.cost.resources import Resources
+from mase_hw.cost.resources import RESOURCES, Resources
 from mase_hw.cost.terms import Structure, Terms
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.memories import FAMILIES
@@ -21,6 +33,10 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_conv2d": conv2d,
     "fixed_relu": relu,
     "fixed_cast": elementwise,
+    "fixed_binary": binary,
+    "fixed_pieces": pieces,
+    "fixed_function": function,
+    "fixed_matmul": matmul,
     "stream_fifo": stream_fifo,
     "stream_fork": stream_fork,
     "stream_repack": stream_repack,
@@ -99,12 +115,11 @@ def _cost(module: str, parameters: tuple[tuple[str, Any], ...], family: str) -> 
     terms = structure_of(module, dict(parameters), family)
     fitted = constants(FITTED[family])
     units = fitted.get(module) or fitted[ANY]
-    sums = {
-        name: terms.known[name] + sum(units[name].get(kind, 0.0) * amount for kind, amount in amounts.items())
-        for name, amounts in (("lut", terms.lut), ("ff", terms.ff))
-    }
-    known = terms.known
-    return Resources(max(round(sums["lut"]), 0), max(round(sums["ff"]), 0), int(known["dsp"]), int(known["bram"]))
+    sums = {}
+    for name in RESOURCES:
+        found = units.get(name, {})
+        sums[name] = terms.known[name] + sum(found.get(k, 0.0) * v for k, v in getattr(terms, name).items())
+    return Resources(**{name: max(round(value), 0) for name, value in sums.items()})
 
 
 @functools.cache

@@ -10,8 +10,10 @@ from mase_hw.memories import FAMILIES
 EMULATED = {True: 8, False: 12}
 """What Yosys adds to the price of LUT RAM for the logic beside it, before it compares that with flip-flops: on Xilinx
 and elsewhere."""
-_ROM_LOGIC = 1 / 16
-"""What Yosys counts a bit of a ROM in logic for, beside 128 to 129 for a block."""
+FORWARDED = {True: 16, False: 0}
+"""The same for block RAM."""
+_ROM_LOGIC = {True: 1 / 64, False: 1 / 16}
+"""What Yosys counts a bit of a ROM in logic for, beside 129 for a block: on Xilinx and elsewhere."""
 
 
 def counter(t: Terms, name: str, count: int) -> None:
@@ -19,7 +21,7 @@ def counter(t: Terms, name: str, count: int) -> None:
     if count > 1:
         bits = bits_of(count - 1) + 1
         t.count(ff=bits)
-        t.logic(f"{name}.bits", bits)
+        _bits(t, name, bits)
         t.logic(f"{name}.any", 1)
 
 
@@ -27,7 +29,7 @@ def ring(t: Terms, name: str, size: int) -> None:
     """A pointer that counts up to any number and begins again."""
     bits = max(bits_of(size), 1)
     t.count(ff=bits)
-    t.logic(f"{name}.bits", bits)
+    _bits(t, name, bits)
     if size & (size - 1):
         t.logic(f"{name}.compare", bits)
 
@@ -36,7 +38,17 @@ def level(t: Terms, name: str, most: int) -> None:
     """A number of occupied places, which goes up and down."""
     bits = bits_of(most + 1)
     t.count(ff=bits)
+    _bits(t, name, bits)
+
+
+CARRIED = 10
+"""Bits from which a counter is mapped with a carry chain on ECP5: below, every bit depends on those before it."""
+
+
+def _bits(t: Terms, name: str, bits: int) -> None:
     t.logic(f"{name}.bits", bits)
+    if not t.xilinx and bits < CARRIED:
+        t.logic(f"{name}.chain", bits * bits)
 
 
 def ram(t: Terms, name: str, words: int, bits: int, registered: bool, banks: int = 1) -> bool:
@@ -64,7 +76,7 @@ def ram(t: Terms, name: str, words: int, bits: int, registered: bool, banks: int
         t.count(ff=banks * (words * bits + (bits if registered else 0)))
         return False
     block = FAMILIES[t.family].block.count(words, bits)
-    if registered and 129 * block < lutram + bits * (rows - 1) / 2:
+    if registered and 129 * block + FORWARDED[t.xilinx] < lutram + bits * (rows - 1) / 2:
         t.count(bram=banks * block)
         # Where a word is written as it is read, logic beside the block sees to what is read.
         t.logic(f"{name}.block", banks * bits)
@@ -181,7 +193,7 @@ def multiplied(t: Terms, a: tuple[int, int], b: tuple[int, int]) -> int:
             return 0
         wide, narrow = max(first, second), min(first, second)
         return ceil(max(wide - 1, 1) / 24) * ceil(max(narrow - 1, 1) / 17)
-    if min(a[0], b[0]) < 2 or a[0] + b[0] < 9:
+    if min(a[0], b[0]) < 2:
         return 0
     return ceil(a[0] / 18) * ceil(b[0] / 18)
 
@@ -205,24 +217,25 @@ def rom_source(t: Terms, p: Parameters) -> None:
     different = min(p["DISTINCT"] if "DISTINCT" in p else _different(words, bits), bits)
     family = FAMILIES[t.family]
     address = max(bits_of(words), 1)
-    t.count(ff=1)
-    if words > 1:
-        t.count(ff=address)
-        t.logic("address", address)
+    if words == 1 or not different:
+        t.count(lut=1, ff=1 + int(registers > 1))
+        return
+    t.count(ff=1 + address)
+    _bits(t, "address", address)
     t.logic("any", 1)
-    block = registers > 0 and different > 0 and _rom_in_block(t, words, different, place)
+    if words & (words - 1):
+        t.logic("last", address)
+    block = registers > 0 and (place == "block" if place != "auto" else rom_in_block(t, words, bits))
     if block:
-        t.count(bram=family.block.count(words, different))
+        t.count(bram=family.block.count(words, bits))
         if registers > 1:
             t.count(ff=1 + (different if t.xilinx else 0))
         return
-    if words > 1:
-        t.logic("table", different * max(1.0, ceil(words / family.rom_words) * 1.0) if words > 4 else 0)
-        t.logic("short", different if words <= 4 else 0)
-        t.logic("more", different * max(0, ceil(words / family.rom_words) - 1))
-        if registers:
-            t.count(ff=registers - 1)
-            t.registers("read", different * registers)
+    rows = ceil(words / family.rom_words)
+    t.logic("short" if words <= 4 else "table", different)
+    t.logic("more", different * (rows - 1))
+    if registers:
+        t.count(ff=registers - 1 + different * registers)
 
 
 def _different(words: int, bits: int) -> int:
@@ -233,8 +246,6 @@ def _different(words: int, bits: int) -> int:
     return round(functions * (1 - (1 - 1 / (functions + 2)) ** bits)) if functions > 0 else 0
 
 
-def _rom_in_block(t: Terms, words: int, bits: int, place: str) -> bool:
-    """Where Yosys puts a ROM that is read with a clock."""
-    if place != "auto":
-        return place == "block"
-    return FAMILIES[t.family].block.count(words, bits) * 129 < words * bits * _ROM_LOGIC
+def rom_in_block(t: Terms, words: int, bits: int) -> bool:
+    """Where Yosys puts a ROM that is read with a clock, if nothing is said of it."""
+    return FAMILIES[t.family].block.count(words, bits) * 129 < words * bits * _ROM_LOGIC[t.xilinx]

@@ -84,6 +84,9 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
     kept = total
     if run == 1 and sums == 1 and 0 < drop < total and rounding in (1, 2):
         kept = total - drop
+        # Where nothing is added below, what is dropped is not kept in the trees either.
+        if products > (2 if t.xilinx else 1) and not chain:
+            t.count(ff=-lanes * max(min(drop - (rounding == 1), bias_shift if p["HAS_BIAS"] else drop), 0))
     blocks = multiplied(t, a, b)
     # Lanes of one product, that share it with no other, add up in the block itself.
     inside = lanes % p["PACKED"] if p["PACKED"] > 1 else lanes
@@ -111,8 +114,9 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
     t.logic("mac.inside", inside * total)
     t.logic("mac.inside_lanes", inside)
     t.count(ff=(lanes - inside) * kept)
-    t.logic("mac.sum", (lanes - inside) * total)
-    t.logic("mac.first" if run > 1 else "mac.single", (lanes - inside) * total)
+    t.logic("mac.turned" if sums > 1 else "mac.sum", (lanes - inside) * total)
+    if sums == 1:
+        t.logic("mac.first" if run > 1 else "mac.single", (lanes - inside) * total)
     if p["HAS_BIAS"]:
         bias = lanes * min(p["BIAS_PRECISION_0"], max(read - bias_shift, 0))
         if gap >= delay:
@@ -230,6 +234,7 @@ def _soft_chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) 
     t.logic("soft.rows", total * (a + b))
     t.logic("soft.any", total)
     t.count(ff=total * b + of.activations(of.lanes) * a)
-    t.both("soft.chain", total * (sums.product + bits_of(sums.links)))
-    t.both("soft.wait", (sums.links - 1) * sums.chains * (a + b) * of.lanes)
+    first, waits = of.lanes * sums.chains, max(sums.links - 1, 0) * max(sums.links - 2, 0) // 2
+    t.count(ff=(total - first) * sums.product + total * (sums.product + 1) + waits * first * (a + b))
+    t.logic("soft.chain", total * (sums.product + 1))
     tree(t, "chain.tree", of.lanes, sums.chains, sums.product + bits_of(sums.links), read)

@@ -21,6 +21,8 @@ class Terms:
         self.known: dict[str, float] = {"lut": 0, "ff": 0, "dsp": 0, "bram": 0}
         self.lut: defaultdict[str, float] = defaultdict(float)
         self.ff: defaultdict[str, float] = defaultdict(float)
+        self.dsp: defaultdict[str, float] = defaultdict(float)
+        self.bram: defaultdict[str, float] = defaultdict(float)
 
     def count(self, *, lut: float = 0, ff: float = 0, dsp: int = 0, bram: int = 0) -> None:
         """Add what is known exactly."""
@@ -36,6 +38,11 @@ class Terms:
         """Add flip-flops of a kind, usually bits."""
         if amount:
             self.ff[name] += amount
+
+    def every(self, name: str, amount: float) -> None:
+        """Add to all resources: of modules whose structure is not known."""
+        for amounts in (self.lut, self.ff, self.dsp, self.bram):
+            amounts[name] += amount
 
     def both(self, name: str, amount: float) -> None:
         """Add logic and registers of a kind."""
