@@ -2,9 +2,12 @@
 
     python regress/cost/collect.py --work build/cost --kinds linear,conv --seeds 0:40    # new draws
     python regress/cost/collect.py --work build/cost --stale                             # rows whose RTL has changed
+    python regress/cost/collect.py --work build/cost --confirm                           # the same, by a sample
 
 A row holds a digest of the sources of its module, without comments and white space. ``--stale`` draws again what has
-rows with another digest, and measures those modules anew. After it, run ``regress/fit_cost.py --update``.
+rows with another digest, and measures those modules anew. ``--confirm`` measures a few of each such module: where all
+have the counts of their rows, the other rows of the module are taken to be as they were, and get the new digest; where
+one has not, nothing is changed and ``--stale`` has to be run. After either, run ``regress/fit_cost.py --update``.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ BATCH = 24
 ENOUGH = 120
 """Rows of a module after which no more are taken, for what every draw has several of."""
 COMMON = ("rom_source", "fixed_relu", "fixed_cast")
+SAMPLE = 6
+"""Rows of a module that ``--confirm`` measures."""
 LARGEST = 2500
 """Look-up tables, by estimate, of the largest module that is taken: what is larger has more of the same."""
 Tables = dict[str, dict[str, Any]]
@@ -112,6 +117,37 @@ def wanted(tables: Tables, family: str, draws: Iterable[str], again: bool) -> It
             yield item, draw
 
 
+def confirm(tables: Tables, family: str, work: Path) -> None:
+    """Measure some rows of each module that has others' sources; all the same, and all of them are as they were."""
+    for module, table in tables.items():
+        old = [row for row in table["rows"] if row[1] != digest_of(module)]
+        sample: list[tuple[Item, Any]] = []
+        for row in old[:: max(1, len(old) // SAMPLE)]:
+            kind, seed = row[0].split()
+            named = {n: v for n, v in zip(table["parameters"], row[3], strict=False) if v is not None}
+            for item in items_of(kind, int(seed), family):
+                found = parameters_of(item)
+                if item.instance.module == module and all(found.get(name) == value for name, value in named.items()):
+                    sample.append((item, row))
+                    break
+        if not sample:
+            if old:
+                print(f"{family}: no draw has {module} as it was", flush=True)
+            continue
+        counts = measure([item for item, _ in sample], family, work)
+        other = [
+            f"{row[0]}: {row[2]}, now {[found[column] for column in COLUMNS]}"
+            for (_, row), found in zip(sample, counts, strict=True)
+            if row[2] != [found[column] for column in COLUMNS]
+        ]
+        if other:
+            print(f"{family}: {module} is not as it was: {'; '.join(other)}", flush=True)
+            continue
+        for row in old:
+            row[1] = digest_of(module)
+        print(f"{family}: {len(sample)} of {len(old)} rows of {module} are as they were", flush=True)
+
+
 def forget(tables: Tables) -> None:
     """Take out rows of modules that no draw has any more."""
     for module, table in tables.items():
@@ -147,11 +183,17 @@ def main() -> int:
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--seeds", default="0:1", help="first and last + 1")
     parser.add_argument("--stale", action="store_true", help="only what has rows of other sources")
+    parser.add_argument("--confirm", action="store_true", help="whether such rows are as they were, by a sample")
     arguments = parser.parse_args()
     first, last = (int(number) for number in arguments.seeds.split(":"))
     kinds, families = arguments.kinds.split(","), arguments.families.split(",")
     paths = {family: arguments.out / f"{family}.json" for family in families}
     tables = {family: read(paths[family]) for family in families}
+    if arguments.confirm:
+        for family in families:
+            confirm(tables[family], family, arguments.work / family)
+            write(paths[family], tables[family])
+        return 0
     pending: dict[str, list[tuple[Item, str]]] = defaultdict(list)
     streams = {
         family: wanted(
