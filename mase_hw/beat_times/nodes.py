@@ -38,12 +38,12 @@ class Reading:
     def __init__(self, times: Times, lows: Sequence[int], highs: Sequence[int], lag: int = 0) -> None:
         self.times, self.lag = times, lag
         self.covers = [times.cover(low, high) for low, high in zip(lows, highs, strict=True)]
-        self.wait = [[ALWAYS] * len(cover) for cover in self.covers]
+        self.wait = [(ALWAYS,) * len(cover) for cover in self.covers]
 
     def until(self, blocks: Sequence[int]) -> Reading:
         """Wait for blocks of the times before the given one only, unless nothing else can be done."""
         self.wait = [
-            [FIRST if piece[0] < end else NEVER for piece in cover]
+            tuple([FIRST if piece[0] < end else NEVER for piece in cover])
             for cover, end in zip(self.covers, blocks, strict=True)
         ]
         return self
@@ -52,14 +52,14 @@ class Reading:
         """Wait for blocks that end before the given beat only, unless nothing else can be done."""
         times = self.times
         self.wait = [
-            [FIRST if _end(times, piece[0]) <= beat else NEVER for piece in cover]
+            tuple([FIRST if _end(times, piece[0]) <= beat else NEVER for piece in cover])
             for cover, beat in zip(self.covers, beats, strict=True)
         ]
         return self
 
     def maybe(self) -> Reading:
         """Wait unless nothing else can be done."""
-        self.wait = [[FIRST] * len(cover) for cover in self.covers]
+        self.wait = [(FIRST,) * len(cover) for cover in self.covers]
         return self
 
     def pieces(self, frame: int, block: int, force: bool) -> tuple[list[Piece], int, int]:
@@ -70,10 +70,19 @@ class Reading:
             Waiting: If something is missing that will come, unless everything waits.
         """
         chunks, base = self.times.chunks, frame * self.times.blocks
+        cover = self.covers[block]
+        if len(cover) == 1:
+            # Most readings; the rest does the same for any number.
+            ((index, start, end),) = cover
+            chunk = chunks[index + base] if index + base >= 0 else None
+            if chunk is not None:
+                pattern, at = chunk
+                last = at + self.lag
+                return [(pattern, start, end, at)], pattern.low + last, pattern.high + last
         found: list[Piece] = []
         low, high = -LONG_AGO, LONG_AGO
         waiting = False
-        for (index, start, end), wait in zip(self.covers[block], self.wait[block], strict=True):
+        for (index, start, end), wait in zip(cover, self.wait[block], strict=True):
             index += base
             chunk = chunks[index] if index >= 0 else None
             if chunk is None:

@@ -132,7 +132,7 @@ class Times:
         """Room for one more frame."""
         self.chunks.extend([None] * self.blocks)
 
-    def cover(self, low: int, high: int) -> list[tuple[int, int, int]]:
+    def cover(self, low: int, high: int) -> tuple[tuple[int, int, int], ...]:
         """The blocks of beats ``low`` to ``high - 1`` of a frame; negative ones are of the frames before.
 
         Returns:
@@ -146,7 +146,8 @@ class Times:
             stop = min(end, beat + high - low)
             pieces.append((frame * self.blocks + block, beat - start, stop - start))
             low += stop - beat
-        return pieces
+        # Of numbers alone, so the garbage collector need not look at it again.
+        return tuple(pieces)
 
     def array(self) -> Cycles:
         """All times; :data:`LONG_AGO` where none is known."""

@@ -102,8 +102,9 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
         bundle.add(f"rtl/{tops[-1].list}", "".join(f"{file}\n" for file in tops[-1].files))
     for file in BENCH:
         bundle.add(f"sim/{file}", (sim_root() / "testbench" / file).read_bytes())
+    files = _checked_files(bundle, ports)
     for top in tops:
-        bench = _bench(bundle, ports, top)
+        bench = _bench(bundle, ports, top, files)
         _render(bundle, f"sim/{bench['name']}.sv", "testbench/testbench.sv.j2", {**context, **bench})
         _render(bundle, f"sim/{bench['name']}.f", "testbench/verilator.f.j2", {**context, **bench})
     manifest["handoff"] = _entry(options, ports, tops)
@@ -179,8 +180,8 @@ def _context(
     }
 
 
-def _bench(bundle: Bundle, ports: list[HandoffPort], top: Top) -> dict[str, Any]:
-    """Figures of the testbench of a top."""
+def _bench(bundle: Bundle, ports: list[HandoffPort], top: Top, files: list[dict[str, Any]]) -> dict[str, Any]:
+    """Figures of the testbench of a top, which looks at these files before anything reads them."""
     manifest = bundle.manifest
     first = next(p for p in ports if not p.into)
     timing, vectors = manifest["timing"], manifest["vectors"]["frames"]
@@ -198,7 +199,7 @@ def _bench(bundle: Bundle, ports: list[HandoffPort], top: Top) -> dict[str, Any]
         "watchdog": 8 * (last + interval) + 512,
         "tail": last + interval + 64,
         "cut": fill + interval + interval // 2 + 1,
-        "files": _checked_files(bundle, ports),
+        "files": files,
         "ports": [
             {
                 "name": p.name,
