@@ -20,8 +20,9 @@ COUNT = 300
 SENSITIVE = {
     "RELU": (0.0587102510035038, -74, 0.05413001775741577, -52),
     "QUANTIZE": (0.09402862191200256, 124, 0.022975319996476173, -3),
+    "LOGISTIC": (0.0016120782820507884, 21, 1 / 256, -128),
 }
-"""Scale and zero point of data and result, for which ratios in float32 and in float64 give different numbers."""
+"""Scale and zero point of data and result, for which float32 and float64 give different numbers."""
 
 
 def at_borders(kind: str, channels: bool, seed: int) -> tuple[File, Any]:
@@ -87,8 +88,8 @@ def test_ties_of_layers_with_exact_ratios() -> None:
     np.testing.assert_array_equal(found, want)
 
 
-def test_precision_of_the_ratio_of_a_relu() -> None:
-    """Scales whose ratio in float64 would give another number: the kernel of RELU divides in float32, QUANTIZE not."""
+def test_precision_of_functions() -> None:
+    """The kernels of RELU and LOGISTIC compute in float32, that of QUANTIZE in float64."""
     codes = np.arange(-128, 128, dtype=np.int8)
     for name, (scale, zero, want, zero_out) in SENSITIVE.items():
         f = File(0)
@@ -99,3 +100,19 @@ def test_precision_of_the_ratio_of_a_relu() -> None:
             values = mase_hw.import_model(f.data()).model(torch.from_numpy((codes - float(zero)) * np.float32(scale)))
         found = np.rint(values.double().numpy().reshape(-1) / y.scale) + zero_out
         np.testing.assert_array_equal(found, expected)
+
+
+def test_precision_of_a_product() -> None:
+    """Scales whose ratio in float64 would give another number for one of all pairs."""
+    codes = np.stack(np.meshgrid(np.arange(-128, 128), np.arange(-128, 128))).reshape(2, 1, -1).astype(np.int8)
+    f = File(0)
+    x = f.input(1, 1 << 16, scale=0.044309210032224655, zero=67)
+    y = f.input(1, 1 << 16, scale=0.025831131264567375, zero=-32)
+    f.graph.tensors[y.index].name = "second"
+    z = f.binary("MUL", x, y, 0.081284299492836, zero=-53)
+    f.output(z)
+    want = executed(f.data(), list(codes))[f"t{z.index}"].reshape(-1)
+    given = [torch.from_numpy((c.astype(np.float64) - v.zero) * v.scale) for c, v in zip(codes, (x, y), strict=True)]
+    with torch.no_grad():
+        values = mase_hw.import_model(f.data()).model(*given)
+    np.testing.assert_array_equal(np.rint(values.double().numpy().reshape(-1) / z.scale) + z.zero, want)

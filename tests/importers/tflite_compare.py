@@ -15,7 +15,7 @@ from torch import fx
 
 import mase_hw
 from mase_hw.ir import MaseGraph
-from tests.importers.tflite_files import File, executed
+from tests.importers.tflite_files import File, Value, executed
 
 PARTS = ("_sums", "_first", "_last", "_rows", "_pool")
 """Ends of the names of nodes that are on the way from one tensor of a file to the next."""
@@ -23,12 +23,14 @@ PARTS = ("_sums", "_first", "_last", "_rows", "_pool")
 
 @dataclass
 class Compared:
-    """Integers of both, by name of the tensor; inputs as values."""
+    """Integers of both, by name of the tensor; inputs as values; names of the results, scales and zero points."""
 
     graph: MaseGraph
     inputs: dict[str, torch.Tensor]
     found: dict[str, Any]
     wanted: dict[str, Any]
+    outputs: list[str]
+    formats: dict[str, Value]
 
     def differences(self) -> dict[str, int]:
         """How many integers differ, of every tensor that both have."""
@@ -76,7 +78,14 @@ def compared(file: File, frames: int = 24, seed: int = 0, outputs: list[str] | N
             continue
         codes = torch.round(seen[tensor.name].double() / _scale(tensor)).numpy() + tensor.quantization.zeroPoint[0]
         found[tensor.name] = codes if codes.shape[1:] == tuple(tensor.shape[1:]) else codes.transpose(0, 2, 3, 1)
-    return Compared(graph, values, found, {name: wanted[name] for name in found})
+    names_of = [t.name for t in file.graph.tensors]
+    formats = {
+        t.name: Value(i, tuple(t.shape), _scale(t), int(t.quantization.zeroPoint[0]))
+        for i, t in enumerate(file.graph.tensors)
+        if t.name in found
+    }
+    results = [names_of[i] for i in file.graph.outputs] if outputs is None else outputs
+    return Compared(graph, values, found, {name: wanted[name] for name in found}, results, formats)
 
 
 def _scale(tensor: Any) -> float:

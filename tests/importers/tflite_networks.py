@@ -149,6 +149,18 @@ def orders() -> File:
     return f
 
 
+def functions() -> File:
+    """Tables, one of them behind an activation; a gate and squeeze-and-excite by hand."""
+    f = File(15)
+    x = f.input(1, 4, 5, 3, scale=0.04, zero=17)
+    x = f.function("QUANTIZE", x, 0.004, 17)
+    a = f.function("HARD_SWISH", f.conv(x, 4, activation="relu6"), 0.025, -100)
+    b = f.function("LOGISTIC", f.function("QUANTIZE", f.conv(a, 4), 0.05, 1), 1 / 256, -128)
+    c = f.function("TANH", f.binary("MUL", a, b, 0.02, zero=-20), 1 / 128, 0)
+    f.output(f.dense(f.mean(c, 1, 2, scale=0.004), 5), f.function("LOGISTIC", x, 1 / 256, -128))
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -166,6 +178,7 @@ NETWORKS: dict[str, Callable[[], File]] = {
         averages,
         means,
         orders,
+        functions,
     )
 }
 """Networks by name."""

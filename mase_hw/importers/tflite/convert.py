@@ -16,7 +16,7 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError
 from mase_hw.importers.graph import Refused, Writer
 from mase_hw.importers.problems import Problems
-from mase_hw.importers.tflite import layers, moves, sums, windows
+from mase_hw.importers.tflite import functions, layers, moves, sums, windows
 from mase_hw.importers.tflite.source import Operator, Source
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.nn import QuantizeInput
@@ -25,6 +25,7 @@ RULES: dict[str, Callable[[Step], Value]] = {
     **layers.RULES,
     **windows.RULES,
     **sums.RULES,
+    **functions.RULES,
     **moves.RULES,
 }
 """Operation of the schema -> what writes it."""
