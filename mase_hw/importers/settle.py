@@ -31,6 +31,8 @@ from mase_hw.passes.transforms.quantize_operands import operands_of, parameters_
 
 _WINDOWS = (F.avg_pool1d, F.avg_pool2d)
 _MEANS = ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
+_ROUNDING = ("prelu",)
+"""Ops whose result has the format of their input, and is rounded to it."""
 _BEHIND = "quantise its result, so that the file says its format"
 
 
@@ -117,7 +119,7 @@ class _Settled:
         if op is None or self.graph.is_implicit(node) or node.name in self.markers or len(node.users) != 1:
             return None
         (user,) = node.users
-        casts = op.exact_out is None and (op.default_out is None or op.non_negative or op.name == "clamp")
+        casts = op.exact_out is None  # the golden of any other casts what is exact
         return user if casts and user.name in self.markers else None
 
     def _node(self, node: fx.Node, op: OpDef, cast: Marker | None) -> None:
@@ -201,10 +203,11 @@ class _Settled:
         if exact is not None:
             return exact(formats, shapes)
         if op.exact_out is not None:
-            found = op.exact_out(formats, shapes["data_in_0"], {})
+            args = self.graph.meta_of(node).common.args
+            found = op.exact_out(formats, shapes["data_in_0"], {k: v for k, v in args.items() if k not in args.tensors})
             if found is not None:
                 return found
-        if op.default_out is not None:
+        if op.default_out is not None and op.name not in _ROUNDING and self._on_grid(node, op, formats):
             fmt = op.default_out(formats)
             drops = op.non_negative and fmt.signed and fmt.width > 1
             return FixedFormat(fmt.width - 1, fmt.frac_width, signed=False) if drops else fmt
@@ -217,6 +220,15 @@ class _Settled:
                 more, fmt = count.bit_length() - 1, formats["data_in_0"]
                 return FixedFormat(fmt.width + more, fmt.frac_width + more, fmt.signed)
         raise Refused("its result is not exact in fixed point, and nothing behind it quantises it", _BEHIND)
+
+    def _on_grid(self, node: fx.Node, op: OpDef, formats: Mapping[str, FixedFormat]) -> bool:
+        """Whether the ends of a clamp are numbers of its input; true of all else."""
+        if op.scaled is None or op.scaled.ends is None:
+            return True
+        args = self.graph.meta_of(node).common.args
+        ends = op.scaled.ends({k: v for k, v in args.items() if k not in args.tensors})
+        steps = [math.ldexp(end, formats["data_in_0"].frac_width) for end in ends if end is not None]
+        return all(step.is_integer() for step in steps)
 
     def _averaged(self, node: fx.Node) -> int:
         """How many elements a pool averages; 0 if that is not the same for all."""

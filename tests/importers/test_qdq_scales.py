@@ -143,3 +143,23 @@ def test_an_input_that_is_quantised_in_two_ways() -> None:
     net.quantise(0.05)
     with pytest.raises(UnsupportedError, match="quantised in two ways"):
         mase_hw.import_model(net.model())
+
+
+@pytest.mark.parametrize("zero", [I8(-37), np.uint8(140)], ids=["signed", "unsigned"])
+def test_a_pool_of_integers_is_one_of_their_values(zero: np.generic) -> None:
+    """The evaluator has no pool of signed integers: the pool of the values stands beside it."""
+    found = []
+    for of_integers in (True, False):
+        net = Qdq(11, (1, 2, 5, 4))
+        net.quantise(0.02, zero)
+        if of_integers:
+            back = net.nodes.pop()
+            net.add("MaxPool", of=back.input[0], kernel_shape=[3, 2], pads=[1, 1, 1, 1])
+            net.add("DequantizeLinear", *back.input[1:])
+        else:
+            net.add("MaxPool", kernel_shape=[3, 2], pads=[1, 1, 1, 1])
+        _, x, values = graph_and_frames(net, 5)
+        found.append(values)
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(found[1], evaluated(net.model(), x))
+    assert len(np.unique(found[0])) > 20

@@ -135,3 +135,36 @@ def test_every_reader_of_exact_values_has_them() -> None:
     exact = x @ weight
     want = exact - exact.round().clamp(-8, 7)
     torch.testing.assert_close(mase_hw.import_model(made.model()).model(x).detach(), want, rtol=0, atol=0)
+
+
+def test_a_cast_behind_what_has_the_format_of_its_input() -> None:
+    """It is the one rounding: a PReLU would round to the format of its input else."""
+    made = Net(9, 1, 3, 4)
+    made.quant(4, 8)
+    slopes = np.array([[0.5], [0.25], [0.125]], np.float32)
+    made.add("PRelu", made.store(slopes))
+    made.quant(1, 4, mode="FLOOR")
+    x = (np.arange(-96, 96).reshape(16, 3, 4) / 16).astype(np.float32)
+    exact = np.where(x < 0, x * slopes, x)
+    want = np.clip(np.floor(exact * 2), -8, 7) / 2
+    np.testing.assert_array_equal(mase_hw.import_model(made.model()).model(torch.from_numpy(x)).detach().numpy(), want)
+
+
+def test_places_are_exact() -> None:
+    made = Net(3, 1, 7)
+    made.quant(4, 8)
+    made.add("ArgMax", axis=1, keepdims=1)
+    made.add("Cast", to=1)
+    made.quant(0, 3, mode="FLOOR")
+    x = made.r.permutation(np.arange(-35, 35) / 16).reshape(10, 7).astype(np.float32)
+    found = mase_hw.import_model(made.model()).model(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_array_equal(found[:, 0], np.minimum(x.argmax(1), 3))
+
+
+def test_what_would_be_rounded_to_the_format_of_its_input() -> None:
+    for kind, *stored in (("PRelu", [0.3]), ("Clip", -0.8, 1.0)):
+        made = Net(12, 1, 4)
+        made.quant(2, 8)
+        made.add(kind, *(made.store(np.float32(v)) for v in stored))
+        made.add("MatMul", made.weight(2, 4, 4, 3))
+        refused(made, "its result is not exact in fixed point")
