@@ -85,13 +85,15 @@ def multipliers(
         exact: Every channel has all bits, as in TensorFlow Lite, and so a shift of its own: the common one less
             ``align``. Else the smaller channels have fewer bits, as many as lie above the last one of the largest, and
             zeros that all have at their end are left out: between formats of fixed point the multiplier is 1.
-        least: With ``exact``, the smallest shift of a channel; a larger ratio has zeros behind its multiplier.
+        least: With ``exact``, the smallest shift of a channel, at least 0; a larger ratio has zeros behind its
+            multiplier, as one of 2**bits and more has in any case: hardware shifts to the right only.
 
     Raises:
         FormatError: As :func:`quantize_multiplier`; a channel whose multiplier would be 0.
     """
     own = [quantize_multiplier(ratio, bits) for ratio in ratios]
     if exact:
+        least = max(least, 0)
         own = [(m << max(0, least - s), max(s, least)) for m, s in own]
         shift = max(s for _, s in own)
         align = tuple(shift - s for _, s in own)
@@ -110,5 +112,7 @@ def multipliers(
             expected="scales of the channels within as many powers of two",
             remedy="give the multipliers more bits, or the weights one scale for the tensor",
         )
-    zeros = min((value & -value).bit_length() - 1 for value in values)
+    if shift < 0:
+        values, shift = tuple(value << -shift for value in values), 0
+    zeros = min(shift, *((value & -value).bit_length() - 1 for value in values))
     return Multipliers(tuple(value >> zeros for value in values), shift - zeros)

@@ -335,3 +335,16 @@ def test_formats_that_do_not_fit_together_are_refused() -> None:
         with pytest.raises(UnsupportedError, match=says) as info:
             Quantized(op, Arithmetic(formats), parameters)
         assert info.value.node == "linear"
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_much_finer_result_is_shifted_by_its_multiplier(exact: bool) -> None:
+    """Hardware shifts to the right only."""
+    have, want = ScaledFormat.make(4, [0.9, 0.7], axis=-1), ScaledFormat.make(16, 0.0007, 3)
+    made = module(have, want, bits=5, exact=exact)
+    assert made.arithmetic.attributes["shift"] == 0
+    factors, aligned = made.get_buffer("multiplier").tolist(), "multiplier_shift" in made.parameter_names
+    shifts = made.get_buffer("multiplier_shift").tolist() if aligned else [0, 0]
+    for factor, shift, scale in zip(factors, shifts, have.scales, strict=True):
+        assert abs(Fraction(factor << shift) / (Fraction(scale) / Fraction(want.scale)) - 1) < Fraction(1, 16)
+    assert run(made, [-8, 7]) == [-8 * (factors[0] << shifts[0]) + 3, 7 * (factors[1] << shifts[1]) + 3]
