@@ -81,10 +81,17 @@ def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) 
         eps = torch.finfo(wanted.dtype).eps if wanted.dtype.is_floating_point else 0.0
         share = max(SHARE, 4 * eps) * float(a.abs().max())
         worst, allowed = float(error.max()), share + max(NOISE, eps) * _reach(module, inputs) + step
+        allowed += _multiplied(module, inputs)
     if not worst <= allowed:
         snr = decibels(float(a.square().sum()), float(error.square().sum()))
         limit = SHARE if exact is not None else ROUGH
         raise _parted(name, module, f"a signal-to-noise ratio of {snr:.1f} dB", f"{-20 * math.log10(limit):.0f} dB")
+
+
+def _multiplied(module: Quantized, inputs: list[Tensor]) -> float:
+    """What the multipliers of a sum of two scales may change: half of their last bit each."""
+    factors = module.arithmetic.attributes.get("multipliers", ())
+    return sum((max(map(abs, _range(x))) / (2 * int(m)) for x, m in zip(inputs, factors, strict=False)), 0.0)
 
 
 def _saturates(module: Quantized) -> bool:
@@ -98,6 +105,8 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
     if not names and formats["data_in_0"].width > FINE:
         return None
     op = module.op
+    if op.scaled is not None and op.scaled.kind == "requantisation":
+        return None  # its multiplier is that of its formats
     inner = () if op.inner is None else op.inner.names(module.arithmetic.attributes)
     # A state begins with what it is given, and has the format of the result.
     ends = [_range(value) for value in (wanted, *(inputs[1:] if op.inner is not None else ()))]

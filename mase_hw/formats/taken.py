@@ -29,7 +29,8 @@ class ScaledUse:
             "takes"; empty if they are right.
         sums: Of ``sums``: the narrowest format of every sum, from formats and shapes.
         ends: Of ``clamp``: the smallest and the largest value, from the attributes.
-        count: Of ``total``: numbers in a sum, from the shape of the data and the attributes.
+        count: Of ``total``, and of an average, which is one with another divisor than that: numbers in a sum, from the
+            shape of the data and the attributes.
         border: Of ``selection``: it puts what stands for 0 around them, and its golden is called with the formats as
             they are.
         at_zero: Whether the zero point of the data must be 0 in hardware, from the attributes: the op has zeros of its

@@ -142,7 +142,15 @@ def _product(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) 
 SUM = ScaledUse("sum", _operands)
 PRODUCT = ScaledUse("product", _product)
 SELECTION = ScaledUse("selection", one_scale)
-AVERAGE = ScaledUse("selection", averages, at_zero=zeros_count)
+
+
+def _window(shape: tuple[int, ...], attributes: Mapping[str, Any]) -> int:
+    """Elements of a window."""
+    kernel = attributes["kernel_size"]
+    return math.prod(kernel) if isinstance(kernel, tuple | list) else int(kernel) ** (len(shape) - 2)
+
+
+AVERAGE = ScaledUse("selection", averages, count=_window, at_zero=zeros_count)
 BORDER = ScaledUse("selection", one_scale, border=True)
 
 

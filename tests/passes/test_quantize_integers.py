@@ -214,3 +214,32 @@ def test_few_bits_on_digits(width: int, keys: dict[str, Any], least: float) -> N
     widths = dict.fromkeys(BITS, width)
     graph, _ = quantize_transform_pass(graph, {**integers(**{**widths, **keys}), "output_width": 16})
     assert accuracy(graph.model, *d.test) >= least
+
+
+@pytest.mark.parametrize("name", ["minimum", "add"])
+def test_few_bits_are_no_tampering(name: str, tmp_path: Any) -> None:
+    """What compares every layer with the float model knows that multipliers are rounded, and are those of formats."""
+    import mase_hw
+
+    class Both(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = getattr(torch, name)(x, torch.relu(x))
+            return y
+
+    x = torch.randn(32, 3, 4, 5, generator=torch.Generator().manual_seed(1))
+    config = {"quantize": integers(data_in_width=5, data_out_width=5, multiplier_width=4)}
+    design = mase_hw.compile(Both(), x[:1], config, out=tmp_path / "design", calibration=[x])
+    with torch.no_grad():
+        wanted, got = Both()(x), design.model(x)
+    assert (wanted - got).square().mean() < 0.01 * wanted.square().mean()
+
+
+def test_an_average_by_another_divisor() -> None:
+    """Is not within the range of its data."""
+    x = torch.randn(64, 2, 4, 4, generator=torch.Generator().manual_seed(0))
+    for divisor, border in ((1, 0), (3, 1)):
+        net = nn.AvgPool2d(2, padding=border, divisor_override=divisor)
+        for affine in (False, True):
+            graph, _ = quantised(net, x, config=integers(data_affine=affine))
+            error = (graph.model(x) - net(x)).square().mean()
+            assert error < 1e-3 * net(x).square().mean()

@@ -94,7 +94,7 @@ def plan_scaled(
     op: OpDef,
     config: NodeConfig,
     operands: Operands,
-    attributes: Mapping[str, object],
+    attributes: Mapping[str, Any],
 ) -> ScaledPlan:
     """Decide the formats of a node whose data is to be scaled integers.
 
@@ -181,8 +181,10 @@ class _Planner:
         width, wide = self.width("data_out_0"), self.around.args.output_width
         return max(width, wide) if wide is not None and self.around.leaves(self.node) else width
 
-    def selection(self, op: OpDef, inputs: list[fx.Node], attributes: Mapping[str, object]) -> ScaledPlan:
+    def selection(self, op: OpDef, inputs: list[fx.Node], attributes: Mapping[str, Any]) -> ScaledPlan:
         """Numbers of the inputs, at one scale."""
+        if attributes.get("divisor_override"):
+            return self.divided(op, inputs[0], attributes)
         if len(inputs) == 1:
             fmt = self.taken("data_in_0", inputs[0])
             reason = "as its input"
@@ -269,6 +271,20 @@ class _Planner:
         data = self.taken("data_in_0", source)
         result = self.observed("data_out_0", self._out_width())
         arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": result}, attributes)
+        return ScaledPlan(op, arithmetic, {}, self.decisions, result)
+
+    def divided(self, op: OpDef, source: fx.Node, attributes: Mapping[str, Any]) -> ScaledPlan:
+        """An average with another divisor, at the scale of its data but not within its range."""
+        assert self.use.count is not None  # the op adds
+        data = self.taken("data_in_0", source)
+        assert isinstance(data, ScaledFormat)  # as it is taken
+        count = self.use.count(tuple(self.around.graph.tensor(self.node, "data_in_0").shape), attributes)
+        more = (count // int(attributes["divisor_override"])).bit_length()
+        wide = ScaledFormat.make(data.width + more, data.scales, signed=data.signed)
+        self.at_zero = False  # of the data, not of the result
+        result = self.observed("data_out_0", self._out_width())
+        self.decided("data_out_0", wide, "as its input, as wide as its sums")
+        arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": wide}, attributes)
         return ScaledPlan(op, arithmetic, {}, self.decisions, result)
 
     def _stored(self, name: str, operands: Operands) -> ScaledFormat:
