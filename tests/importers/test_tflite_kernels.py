@@ -116,3 +116,19 @@ def test_precision_of_a_product() -> None:
     with torch.no_grad():
         values = mase_hw.import_model(f.data()).model(*given)
     np.testing.assert_array_equal(np.rint(values.double().numpy().reshape(-1) / z.scale) + z.zero, want)
+
+
+def test_precision_of_a_mean() -> None:
+    """A sum next to a border, which a multiplier that is rounded, and not cut off, would put beyond it."""
+    f = File(0)
+    x = f.input(1, 7, 7, 2, scale=0.047183066606521606, zero=0)
+    y = f.mean(x, 1, 2, scale=0.043626029044389725)
+    f.output(y)
+    codes = np.full((1, 7, 7, 2), 87, np.int8)
+    codes[0, 0, 0] += 17  # 49 * 87 + 17 is 4280
+    codes[..., 1] *= -1
+    want = executed(f.data(), codes)[f"t{y.index}"].reshape(-1)
+    with torch.no_grad():
+        values = mase_hw.import_model(f.data()).model(torch.from_numpy(codes.astype(np.float64) * x.scale))
+    np.testing.assert_array_equal(np.rint(values.double().numpy().reshape(-1) / y.scale) + y.zero, want)
+    assert (want - y.zero).tolist() == [94, -94]

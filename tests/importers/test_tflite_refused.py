@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tflite
 
 import mase_hw
 from mase_hw.cli import main
@@ -125,6 +126,11 @@ def custom(f: File) -> None:
     f.model.operatorCodes[0].customCode = "os.system"
 
 
+def wide_sums(f: File) -> None:
+    bias = f.graph.tensors[2]
+    f.model.buffers[bias.buffer].data = np.full(5, (1 << 31) - 1000, np.int32).view(np.uint8)
+
+
 def two_graphs(f: File) -> None:
     f.model.subgraphs.append(f.graph)
 
@@ -159,6 +165,7 @@ BAD: dict[str, tuple[Callable[[], File], type[Exception], list[str]]] = {
         UnsupportedError, ["t3", "dimension 3"]),
     "scales that are too far apart": (
         lambda: net(quantisation(3, scale=[1e20])), UnsupportedError, ["t3", "ratio of its scales"]),
+    "sums beyond 32 bits": (lambda: net(wide_sums), UnsupportedError, ["t3", "more than 32 bits hold"]),
     "16 bits": (lambda: net(tensor(3, type=schema.TensorType.INT16)), UnsupportedError, ["t3", "int16"]),
     "a stored tensor of another size": (
         lambda: net(tensor(4, shape=[3, 7])), UnsupportedError, ["t6", "bytes for the shape"]),
@@ -198,6 +205,18 @@ def test_no_file(tmp_path: Path) -> None:
     other.write_bytes(b"PK\3\4 no model at all")
     with pytest.raises(GraphError, match="not a whole TFLite file"):
         mase_hw.import_model(other)
+
+
+@pytest.mark.parametrize("field", [4, 10])
+def test_a_length_beyond_the_file(field: int) -> None:
+    """Of the tensors and of the operations, told before anything of that length is read."""
+    data = net().data()
+    table = tflite.Model.GetRootAs(data, 0).Subgraphs(0)._tab
+    at = table.Vector(table.Offset(field)) - 4
+    assert int.from_bytes(data[at : at + 4], "little") in (2, 7)
+    for length in (len(data) // 4 + 1, 0xFFFFFFFF):
+        with pytest.raises(GraphError, match=f"a vector of {length} elements"):
+            mase_hw.import_model(data[:at] + length.to_bytes(4, "little") + data[at + 4 :])
 
 
 def test_shapes_of_the_file() -> None:
