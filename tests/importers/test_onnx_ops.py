@@ -91,6 +91,15 @@ CASES |= {
     "log_softmax": lambda: one("LogSoftmax", (1, 3, 5), axis=2),
     "mean": lambda: one("ReduceMean", (1, 3, 4, 5), axes=[2, 3]),
     "mean_input": lambda: one("ReduceMean", (1, 3, 4, 5), {"a": ints(-1, -2)}, 18, keepdims=0),
+    "sum_of_nothing": lambda: model(
+        [node("ReduceSum", "x a", "t", noop_with_empty_axes=1), node("Relu", "t")], {"x": (1, 3, 4)}, {"a": ints()}),
+    "group_norm_of_groups": lambda: one("GroupNormalization", (1, 6, 4), {"s": arr(3), "b": arr(3)}, opset=18,
+                                        num_groups=3),
+    "division_of_integers": lambda: model(
+        [node("Div", "a b", "d"), node("Cast", "d", "f", to=1), node("Add", "x f")], {"x": (1, 3)},
+        {"a": ints(-7, 7, 9), "b": ints(2, -2, 4)}),
+    "max_pool_without_one_behind": lambda: one("MaxPool", (1, 2, 6, 4), kernel_shape=[2, 2], strides=[2, 2],
+                                               pads=[0, 0, 1, 1], ceil_mode=1),
     "sum": lambda: one("ReduceSum", (1, 3, 4), {"a": ints(1)}),
     "max": lambda: one("ReduceMax", (1, 3, 4), axes=[1], keepdims=0),
     "min": lambda: one("ReduceMin", (1, 3, 4), axes=[-1]),
