@@ -76,6 +76,8 @@ def compared(file: File, frames: int = 24, seed: int = 0, outputs: list[str] | N
     for tensor in file.graph.tensors:
         if tensor.name not in seen or tensor.buffer:
             continue
+        cube = len(tensor.shape) == 4 and len({*tensor.shape[1:]}) == 1 and tensor.shape[1] > 1
+        assert not cube, f"which order {tensor.name} has is not known"
         codes = torch.round(seen[tensor.name].double() / _scale(tensor)).numpy() + tensor.quantization.zeroPoint[0]
         found[tensor.name] = codes if codes.shape[1:] == tuple(tensor.shape[1:]) else codes.transpose(0, 2, 3, 1)
     names_of = [t.name for t in file.graph.tensors]
