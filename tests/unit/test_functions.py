@@ -385,3 +385,9 @@ def test_scaled_gradients_are_those_of_the_function() -> None:
     exact = at.detach().clone().requires_grad_()
     torch.nn.functional.silu(exact).sum().backward()
     assert at.grad is not None and exact.grad is not None and torch.allclose(at.grad, exact.grad, atol=0.02)
+
+
+def test_addresses_are_those_of_all_bits() -> None:
+    """Whatever numbers the format leaves out."""
+    for fmt in (FixedFormat(3, 0), ScaledFormat.make(3, 0.5, high=1), ScaledFormat.make(3, 0.5, narrow=True)):
+        assert codes(fmt).tolist() == [0, 1, 2, 3, -4, -3, -2, -1]
