@@ -63,6 +63,8 @@ TOGETHER = (("fixed_linear", "fixed_conv2d"),)
 LOOSE = 2.0
 """How far a unit may be from what is expected, as a share of it, before it costs as much as an error of ``NOISE``."""
 LEAST = 1.0
+UNKNOWN = 50.0
+"""The least of a module whose structure is not known: its units stand for whole parts."""
 Floats = NDArray[np.float64]
 
 
@@ -139,7 +141,7 @@ def expected(name: str, resource: str, family: str) -> float:
     return found[family == "ecp5"]
 
 
-def fit(pairs: list[tuple[Row, Terms]], resource: str) -> dict[str, float]:
+def fit(pairs: list[tuple[Row, Terms]], resource: str, least: float = LEAST) -> dict[str, float]:
     """The cost of a unit of each term: least squares of relative errors, drawn to what is expected of the unit."""
     names = sorted({name for _, terms in pairs for name in getattr(terms, resource)})
     if not names:
@@ -150,7 +152,7 @@ def fit(pairs: list[tuple[Row, Terms]], resource: str) -> dict[str, float]:
     wanted = counts - np.array([terms.known[resource] for _, terms in pairs])
     weight = 1 / np.maximum(counts, SMALL)
     prior = np.array([expected(name, resource, family) for name in names])
-    pull = NOISE / np.maximum(LOOSE * prior, LEAST)
+    pull = NOISE / np.maximum(LOOSE * prior, least)
     stacked = np.vstack([matrix * weight[:, None], np.diag(pull)])
     solved = non_negative(stacked, np.concatenate([wanted * weight, prior * pull]))
     return {name: float(f"{value:.4g}") for name, value in zip(names, solved, strict=True) if value > 1e-6}
@@ -167,7 +169,8 @@ def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for group in groups:
         rows = [pair for module in group for pair in pairs.get(module, [])]
-        units = {resource: fit(rows, resource) for resource in RESOURCES}
+        least = LEAST if group[0] in STRUCTURES else UNKNOWN
+        units = {resource: fit(rows, resource, least) for resource in RESOURCES}
         for module in group:
             names = {
                 resource: {n for _, terms in pairs.get(module, []) for n in getattr(terms, resource)}
@@ -178,7 +181,7 @@ def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
                 for resource, of in units.items()
             }
     rest = [pair for module, rows in pairs.items() if module not in STRUCTURES for pair in rows]
-    found[ANY] = {resource: fit(rest, resource) for resource in RESOURCES}
+    found[ANY] = {resource: fit(rest, resource, UNKNOWN) for resource in RESOURCES}
     return found
 
 

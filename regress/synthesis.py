@@ -2,6 +2,7 @@
 
     python regress/synthesis.py --out build/synthesis             # exit code 1 if anything is not as recorded
     python regress/synthesis.py --out build/synthesis --update    # these are the new figures
+    python regress/synthesis.py --predict                         # what the cost model says of the networks beside them
 
 Yosys is deterministic and its version is pinned, so there is no tolerance, in neither direction: a gain that is not
 recorded can be lost again without anybody noticing.
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.cost import Resources, cost_of
 from mase_hw.model_spec import load_model
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
@@ -33,6 +35,7 @@ Made = tuple[nn.Module, Tensor, dict[str, Any]]
 BASELINE = Path(__file__).with_suffix(".json")
 DIGITS = Path(__file__).parents[1] / "examples" / "digits_mlp.toml"
 BLOCKS = Path(__file__).with_name("attention.py")
+IMAGES = ("strided", "separable", "residual")
 KINDS = ("vit", "causal", "llama")
 """Of blocks: each token sees all, those before it, and with rotary positions and shared keys."""
 
@@ -62,6 +65,35 @@ def digits(family: str = "") -> Made:
     folding = tomllib.loads(DIGITS.read_text(encoding="utf-8"))["hardware"]["parallelism"]
     lanes = {f"_{2 * i}": folding[f"fc{i + 1}"] for i in range(3)}
     return net, frames(64), {"hardware": {"parallelism": lanes, "family": family}}
+
+
+class Residual(nn.Module):
+    """A convolution, and what two more make of its result added to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = (nn.Conv2d(i, 8, 3, padding=1) for i in (4, 8, 8))
+        self.last = nn.Linear(8 * 8 * 8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of ten classes."""
+        x = torch.relu(self.first(x))
+        return self.last(torch.flatten(torch.relu(x + self.third(torch.relu(self.second(x)))), 1))
+
+
+def images(kind: str, family: str) -> Made:
+    """A small network on images: strided convolutions, separable ones, or a residual block."""
+    hardware = {"max_parallelism": 4, "family": family}
+    if kind == "residual":
+        return Residual(), frames(4, 8, 8), {"hardware": hardware}
+    if kind == "strided":
+        layers = [nn.Conv2d(1, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU(), nn.Flatten()]
+        return nn.Sequential(*layers, nn.Linear(16 * 7 * 7, 10)), frames(1, 28, 28), {"hardware": hardware}
+    layers = [nn.Conv2d(4, 8, 3, 2, 1), nn.ReLU()]
+    for stride in (1, 2):
+        layers += [nn.Conv2d(8, 8, 3, stride, 1, groups=8), nn.ReLU(), nn.Conv2d(8, 8, 1), nn.ReLU()]
+    net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(8 * 6 * 6, 10))
+    return net, frames(4, 24, 24), {"hardware": hardware}
 
 
 def softmax(size: int) -> Made:
@@ -143,6 +175,8 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "conv_4x8_4x4": lambda: conv(4, 8, 4, 4),
     "digits_mlp": digits,
     "digits_mlp_ecp5": lambda: digits("ecp5"),
+    **{kind: partial(images, kind, "xc7") for kind in IMAGES},
+    **{f"{kind}_ecp5": partial(images, kind, "ecp5") for kind in IMAGES},
     "softmax_64": lambda: softmax(64),
     **{f"{name}_block{target}": partial(block, name) for name in KINDS for target in ("", "_ecp5")},
     "linear_64x64_8x8_packed": packed,
@@ -153,6 +187,12 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "unrolled_32x32": lambda: unrolled(32, 32, bits=8),
 }
 """By name: what, inputs by outputs, lanes in by lanes out; for Xilinx 7 if the name does not end with a target."""
+
+
+NETWORKS = ("digits_mlp", "digits_mlp_ecp5", *IMAGES, *(f"{kind}_ecp5" for kind in IMAGES))
+"""Whole networks whose area is predicted."""
+OFF = {"lut": 5.0, "ff": 2.0, "dsp": 0.0, "bram": 0.0}
+"""How far off a prediction may be, in percent, in either direction."""
 
 
 def target_of(name: str) -> str:
@@ -179,6 +219,35 @@ def figures(design: mase_hw.Design, report: Report) -> dict[str, int]:
     return {"multipliers": asked, **{column: report.total[column] for column in ("lut", "ff", "dsp", "bram")}}
 
 
+def predicted(name: str) -> dict[str, int]:
+    """What the cost model says of a design before synthesis, its ROMs with their contents."""
+    sys.path.insert(0, str(Path(__file__).with_name("cost")))
+    from draws import netlist_items
+
+    torch.manual_seed(0)
+    net, data, config = DESIGNS[name]()
+    family = target_of(name)
+    found = Resources()
+    for item in netlist_items(net.eval(), data[:1], config):
+        different = {} if item.different is None else {"DISTINCT": item.different}
+        found += cost_of(item.instance.module, {**item.parameters, **different}, family)
+    return found.as_dict()
+
+
+def predictions() -> int:
+    """Print what is predicted and what was mapped; whether anything is further off than :data:`OFF` in percent."""
+    known = json.loads(BASELINE.read_text(encoding="utf-8"))
+    far = 0
+    for name in NETWORKS:
+        guess, cells = predicted(name), []
+        for column, most in OFF.items():
+            percent = 100 * (guess[column] - known[name][column]) / max(known[name][column], 1)
+            far += abs(percent) > most
+            cells.append(f"{column} {guess[column]} of {known[name][column]} ({percent:+.1f} %)")
+        print(f"{name}: {', '.join(cells)}", flush=True)
+    return int(far > 0)
+
+
 def verdict_on(found: Mapping[str, int], before: Mapping[str, int]) -> str:
     """What figures are beside the recorded ones: nothing if they are the same."""
     if any(value > before.get(column, value) for column, value in found.items()):
@@ -191,10 +260,13 @@ def verdict_on(found: Mapping[str, int], before: Mapping[str, int]) -> str:
 def main() -> int:
     """Measure, compare, perhaps update."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("build/synthesis"))
+    parser.add_argument("--predict", action="store_true")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("names", nargs="*", help="designs (all)")
     arguments = parser.parse_args()
+    if arguments.predict:
+        return predictions()
     known = json.loads(BASELINE.read_text(encoding="utf-8")) if BASELINE.is_file() else {}
     other = 0
     for name in arguments.names or DESIGNS:

@@ -2,69 +2,40 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from mase_hw.cost import Resources, cost_of
 from mase_hw.memories import UNNAMED
 
+FAMILY = "xc7"
+"""Estimated for where nothing else is said."""
 BASIS = (
-    "0.75 LUTs and flip-flops per product bit of every multiplier, 1.5 per bit of a product with a binary or ternary "
-    "weight, 100 of each per instance with products, 250 LUTs for windows; one LUT per bit of an adder of constants; "
-    "two flip-flops per bit of a ROM's word; a ROM is in LUTs of 64 words by one bit, or in block RAM of 18 Kbit if it "
-    "has more than 64 words and fills a quarter of a block"
+    "the structure of every module (sums, registers, memories) by its parameters, with what a bit of each kind of "
+    "logic takes fitted to what Yosys maps for Xilinx 7; a sum of additions by constants takes one LUT per bit"
 )
-"""Fitted to what Yosys made of single layers and of the digits MLP on Xilinx 7; a test holds it to a factor of two."""
-DSP_WIDTHS = (25, 18)
-_PER_BIT, _PER_SIGN, _PER_INSTANCE, _WINDOW = 0.75, 1.5, 100, 250
+"""Measured on modules and networks that nothing was fitted to; a test holds it to a factor of two on all others."""
 BLOCK_BITS = UNNAMED.block.bits
 
 
-def estimate(manifest: dict[str, Any]) -> dict[str, int]:
-    """Estimate look-up tables (of six inputs), flip-flops, DSP blocks and block RAMs (of 18 Kbit).
+def estimate(manifest: Mapping[str, Any], family: str = FAMILY) -> dict[str, int]:
+    """Estimate look-up tables, flip-flops, DSP blocks and block RAMs (of 18 Kbit).
 
     Args:
-        manifest: Of a bundle; its instances, memories and FIFOs are looked at.
+        manifest: Of a bundle; its instances are looked at.
+        family: A family with a cost model.
 
     Returns:
         ``lut``, ``ff``, ``dsp``, ``bram``.
     """
-    lut = ff = 0.0
-    dsp = bram = 0
-    for instance in manifest["instances"]:
-        number, parameters = instance.get("multipliers") or 0, instance["parameters"]
-        signs = 0 if number else _signs(parameters)
-        lut += int(parameters.get("ADDER_BITS", 0))
-        ff += int(parameters.get("REGISTER_BITS", 0))
-        if not number + signs:
-            continue
-        widths = [int(parameters.get(f"{port}_PRECISION_0", 8)) for port in ("DATA_IN_0", "WEIGHT")]
-        fits = max(widths) <= max(DSP_WIDTHS) and min(widths) <= min(DSP_WIDTHS)
-        dsp += number if fits else 0
-        lut += 0 if fits else number * widths[0] * widths[1]
-        logic = number * sum(widths) * _PER_BIT + signs * (widths[0] + 1) * _PER_SIGN + _PER_INSTANCE
-        lut += logic + (_WINDOW if any("KERNEL" in name for name in parameters) else 0)
-        ff += logic
-    for memory in manifest["memories"]:
-        words, bits = int(memory["words"]), int(memory["bits"])
-        blocks = memory_blocks(memory)
-        bram += blocks
-        different = min(bits, 1 << min(words, 32))  # bits of a short table that are not the same anyhow
-        lut += 0 if blocks else UNNAMED.luts(words, bits)
-        # In a block the first register is the block's.
-        ff += (memory["registers"] - (1 if blocks else 0) if "registers" in memory else 2) * different
-    for fifo in manifest["fifos"]:
-        blocks = block_rams(int(fifo["depth"]), int(fifo["bits"]))
-        bram += blocks
-        lut += 0 if blocks else math.ceil(int(fifo["depth"]) / UNNAMED.ram_words) * int(fifo["bits"])
-    return {"lut": round(lut), "ff": round(ff), "dsp": dsp, "bram": bram}
+    return sum((_cost(instance, family) for instance in manifest["instances"]), Resources()).as_dict()
 
 
-def _signs(parameters: Mapping[str, Any]) -> int:
-    """Products with binary and ternary weights in a cycle."""
-    few = int(parameters.get("WEIGHT_PRECISION_0", 8)) <= 2 and parameters.get("NARROW") and not parameters.get("CHAIN")
-    lanes = (int(value) for name, value in parameters.items() if name.startswith("WEIGHT_PARALLELISM_DIM_"))
-    return math.prod(lanes) if few and parameters.get("WEIGHT_SIGNED") else 0
+def _cost(instance: Mapping[str, Any], family: str) -> Resources:
+    parameters = instance["parameters"]
+    if "ADDER_BITS" in parameters:  # a module that is made for its constants
+        return Resources(int(parameters["ADDER_BITS"]), int(parameters["REGISTER_BITS"]))
+    return cost_of(instance["module"], parameters, family)
 
 
 def memory_blocks(memory: Mapping[str, Any]) -> int:

@@ -52,7 +52,7 @@ QUICK = ("linear_16x8_1x1",)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in ASKED])
 def test_counts(name: str, root: Path, tmp_path: Path) -> None:
     script = regression(root)
-    assert script.DESIGNS.keys() == {*ASKED, *BLOCKS, "softmax_64", "digits_mlp_ecp5"}
+    assert script.DESIGNS.keys() == {*ASKED, *BLOCKS, *script.NETWORKS, "softmax_64"}
     design, report = script.measure(name, tmp_path, replay=name in REPLAYED)
     found = script.figures(design, report)
     assert found["dsp"] == found["multipliers"] == ASKED[name]
