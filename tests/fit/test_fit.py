@@ -63,6 +63,10 @@ def test_interval_and_area_are_those_of_the_design(at_700: Fit, tmp_path: Path) 
     instances = {i["name"]: i for i in design.manifest["instances"]}
     used = [cost_of(i["module"], i["parameters"], "xc7").as_dict() for i in instances.values()]
     assert {name: sum(each[name] for each in used) for name in used[0]} == dict(at_700.choice.use)
+    for node, each in at_700.choice.chosen.items():  # with the memories of its parameters, without what connects it
+        own = [i for i in instances.values() if i["node"] == node and not i["module"].startswith("stream_")]
+        parts = [list(cost_of(i["module"], i["parameters"], "xc7").as_dict().values()) for i in own]
+        assert [sum(column) for column in zip(*parts, strict=True)] == each.use.tolist(), node
     by_file = tmp_path / "net.toml"
     by_file.write_text('[target]\ninterval = 700\ndevice = "xc7a35t"\n')
     again = mase_hw.compile(model, example, by_file, out=tmp_path / "again")
