@@ -15,6 +15,7 @@ import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, UnsupportedError
 from tests.importers.graphs import model, node
+from tests.importers.qdq_networks import branches
 from tests.importers.qonnx_networks import NETWORKS
 from tests.importers.test_qdq import chain
 
@@ -108,6 +109,7 @@ def changed(made: onnx.ModelProto, r: random.Random) -> onnx.ModelProto:
 FILES: dict[str, Callable[[], onnx.ModelProto]] = {
     "float": network,
     "qdq": chain,
+    "qdq_scales": lambda: branches().model(),
     "qonnx": lambda: NETWORKS["functions"]().model(),
 }
 
