@@ -174,6 +174,9 @@ def _repack_cases() -> list[Case]:
         (2, 7, 6, 21),
         (14, 7, 15, 21),
         (4, 5, 3, 3),
+        (4, 2, 8, 16),
+        (4, 2, 10, 20),
+        (2, 4, 8, 16),
     ]
     return [Case(f"{i}to{o}_rows{a}to{b}", RepackParams(5, i, o, a, b), 5) for i, o, a, b in sides]
 

@@ -8,8 +8,8 @@
 // ceil(OUT_SIZE / OUT_LANES) beats, the pad lanes of the last beat zero.
 //
 // Everything moves in units of G elements, G the greatest common divisor of the
-// lane counts and of the row remainders: lane counts that divide each other
-// then need one or two insert positions instead of a full barrel shifter.
+// lane counts and of the row remainders. Where a beat of one side is one unit, those
+// of the other side are kept whole; else units shift, as in a barrel shifter.
 //
 // Cycle model (all values as registered at the start of the cycle, in elements):
 //   count     elements in the buffer                              reset 0
@@ -95,30 +95,35 @@ module stream_repack #(
   localparam int Capacity = InUnits + ReadyMax;
   localparam int CountW = $clog2(Capacity + 1);
 
+  // Units move within the store only where both sides have several and rows end unevenly
+  // within them; else each stays where it was written, and is found there.
+  localparam bit Splits = OutUnits == 1 && (Slack == 0 || InTail == InUnits || InBeats > 1);
+  localparam bit Joins = InUnits == 1 && (OutTail == OutUnits || OutBeats > 1);
+
   logic [ InUnits-1:0][UnitW-1:0] in_units;
   logic [OutUnits-1:0][UnitW-1:0] out_units;
-  logic [Capacity-1:0][UnitW-1:0] store_q;
+  logic [OutUnits-1:0][UnitW-1:0] heads;  // the units that leave next
   logic [  CountW-1:0]            count_q;
   logic [  CountW-1:0]            need;
   logic [  CountW-1:0]            push;
-  logic [  CountW-1:0]            insert_pos;
+  logic [  CountW-1:0]            rest;
   logic                           out_short;
   logic                           in_fire;
   logic                           out_fire;
 
-  assign in_units   = in_data;
-  assign out_data   = out_units;
-  assign in_ready   = count_q <= CountW'(ReadyMax);
-  assign out_valid  = count_q >= need;
-  assign in_fire    = in_valid && in_ready;
-  assign out_fire   = out_valid && out_ready;
-  assign insert_pos = out_fire ? count_q - need : count_q;
+  assign in_units  = in_data;
+  assign out_data  = out_units;
+  assign in_ready  = count_q <= CountW'(ReadyMax);
+  assign out_valid = count_q >= need;
+  assign in_fire   = in_valid && in_ready;
+  assign out_fire  = out_valid && out_ready;
+  assign rest      = out_fire ? count_q - need : count_q;
 
   always_ff @(posedge clk) begin
     if (rst) begin
       count_q <= '0;
     end else begin
-      count_q <= in_fire ? insert_pos + push : insert_pos;
+      count_q <= in_fire ? rest + push : rest;
     end
   end
 
@@ -143,7 +148,9 @@ module stream_repack #(
 
   if (OutTail == OutUnits) begin : g_out_even
     assign out_short = 1'b0;
-    assign need      = CountW'(OutUnits);
+    // Nothing reads it where units do not shift.
+    unread u_unread (.unused(out_short));
+    assign need = CountW'(OutUnits);
   end else begin : g_out_ragged
     localparam int PosW = (OutBeats > 1) ? $clog2(OutBeats) : 1;
     localparam logic [PosW-1:0] PosLast = PosW'(OutBeats - 1);
@@ -161,41 +168,190 @@ module stream_repack #(
 
   for (genvar s = 0; s < OutUnits; s++) begin : g_out
     if (s < OutTail) begin : g_always
-      assign out_units[s] = store_q[s];
+      assign out_units[s] = heads[s];
     end else begin : g_padded
-      assign out_units[s] = out_short ? '0 : store_q[s];
+      assign out_units[s] = out_short ? '0 : heads[s];
     end
   end
 
-  // A beat is accepted only when insert_pos <= ReadyMax.
-  logic [ReadyMax:0] insert_at;
-  for (genvar p = 0; p <= ReadyMax; p++) begin : g_insert
-    assign insert_at[p] = insert_pos == CountW'(p);
-  end
-
-  // Slots at or above the count are don't-care, so a slot may take the input
-  // lane that would land in it whether or not the beat is accepted.
-  for (genvar s = 0; s < Capacity; s++) begin : g_slot
-    localparam int LaneLo = (s > ReadyMax) ? s - ReadyMax : 0;
-    localparam int LaneHi = (s < InUnits) ? s : InUnits - 1;
-    localparam int FromFull = (s + OutUnits < Capacity) ? s + OutUnits : s;
-    localparam int FromTail = (s + OutTail < Capacity) ? s + OutTail : s;
-    logic [UnitW-1:0] kept;
-    logic [UnitW-1:0] slot_next;
-    always_comb begin
-      kept = store_q[s];
-      if (out_fire) begin
-        kept = out_short ? store_q[FromTail] : store_q[FromFull];
+  if (Splits && Slack == 0) begin : g_beat
+    // A beat is accepted when one unit is left at most, which is set aside.
+    localparam int AtW = (InUnits > 1) ? $clog2(InUnits) : 1;
+    logic [InUnits-1:0][UnitW-1:0] beat_q;
+    logic [  UnitW-1:0]            aside_q;
+    logic [    AtW-1:0]            at_q;
+    logic                          set_q;
+    assign heads[0] = set_q ? aside_q : beat_q[at_q];
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        set_q <= 1'b0;
+      end else begin
+        set_q <= (in_fire ? count_q != '0 : set_q) && !out_fire;
       end
-      slot_next = kept;
-      for (int j = LaneLo; j <= LaneHi; j++) begin
-        if (insert_at[s-j]) begin
-          slot_next = in_units[j];
+    end
+    always_ff @(posedge clk) begin
+      if (in_fire) begin
+        beat_q  <= in_units;
+        aside_q <= heads[0];
+        at_q    <= '0;
+      end else if (out_fire && !set_q) begin
+        at_q <= at_q + AtW'(1);
+      end
+    end
+  end else if (Splits) begin : g_split
+    // Beats of the input in a ring; two rows at most hold what is left when one is accepted.
+    localparam int AtW = (InUnits > 1) ? $clog2(InUnits) : 1;
+    logic [InUnits-1:0][UnitW-1:0] mem      [4];
+    logic [        1:0]            wr_q;
+    logic [        1:0]            rd_q;
+    logic [    AtW-1:0]            at_q;
+    logic [InUnits-1:0][UnitW-1:0] beat;
+    logic                          beat_end;
+    assign beat     = mem[rd_q];
+    assign heads[0] = beat[at_q];
+    always_ff @(posedge clk) begin
+      if (in_fire) begin
+        mem[wr_q] <= in_units;
+      end
+    end
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        wr_q <= '0;
+        rd_q <= '0;
+        at_q <= '0;
+      end else begin
+        wr_q <= wr_q + 2'(in_fire);
+        if (out_fire) begin
+          at_q <= beat_end ? '0 : at_q + AtW'(1);
+          rd_q <= rd_q + 2'(beat_end);
+        end
+      end
+    end
+    if (InTail == InUnits) begin : g_even
+      assign beat_end = at_q == AtW'(InUnits - 1);
+    end else begin : g_ragged
+      // Position of the beat that is read in its row.
+      localparam int PosW = $clog2(InBeats);
+      logic [PosW-1:0] pos_q;
+      logic            short_beat;
+      assign short_beat = pos_q == PosW'(InBeats - 1);
+      assign beat_end   = at_q == (short_beat ? AtW'(InTail - 1) : AtW'(InUnits - 1));
+      always_ff @(posedge clk) begin
+        if (rst) begin
+          pos_q <= '0;
+        end else if (out_fire && beat_end) begin
+          pos_q <= short_beat ? '0 : pos_q + PosW'(1);
+        end
+      end
+    end
+  end else if (Joins && Slack == 0 && OutTail == OutUnits && OutUnits > 2) begin : g_fill
+    // One beat fills while the other one is at the output. The narrow units of many lanes cost
+    // registers only; in memories each would have LUTs of its own.
+    localparam int AtW = $clog2(OutUnits);
+    logic [OutUnits-1:0][UnitW-1:0] fill_q;
+    logic [OutUnits-1:0][UnitW-1:0] out_q;
+    logic [     AtW-1:0]            at_q;
+    assign heads = out_q;
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        at_q <= '0;
+      end else if (in_fire) begin
+        at_q <= (at_q == AtW'(OutUnits - 1)) ? '0 : at_q + AtW'(1);
+      end
+    end
+    for (genvar s = 0; s < OutUnits; s++) begin : g_unit
+      always_ff @(posedge clk) begin
+        if (in_fire && at_q == AtW'(s)) begin
+          fill_q[s] <= in_units[0];
+        end
+      end
+    end
+    // The last unit goes to the output at once; with both beats full it waits as the others do.
+    always_ff @(posedge clk) begin
+      if (!out_valid || out_ready) begin
+        out_q <= {in_ready ? in_units[0] : fill_q[OutUnits-1], fill_q[OutUnits-2:0]};
+      end
+    end
+  end else if (Joins) begin : g_join
+    // Beats of the output in a ring, filled unit by unit: two, and with ragged rows four.
+    localparam int RowW = (Slack == 0 && OutTail == OutUnits) ? 1 : 2;
+    localparam int AtW = $clog2(OutUnits);
+    logic [RowW-1:0] wr_q;
+    logic [RowW-1:0] rd_q;
+    logic [ AtW-1:0] at_q;
+    logic            beat_end;
+    for (genvar s = 0; s < OutUnits; s++) begin : g_bank
+      logic [UnitW-1:0] mem[1<<RowW];
+      assign heads[s] = mem[rd_q];
+      always_ff @(posedge clk) begin
+        if (in_fire && at_q == AtW'(s)) begin
+          mem[wr_q] <= in_units[0];
         end
       end
     end
     always_ff @(posedge clk) begin
-      store_q[s] <= slot_next;
+      if (rst) begin
+        wr_q <= '0;
+        rd_q <= '0;
+        at_q <= '0;
+      end else begin
+        rd_q <= rd_q + RowW'(out_fire);
+        if (in_fire) begin
+          at_q <= beat_end ? '0 : at_q + AtW'(1);
+          wr_q <= wr_q + RowW'(beat_end);
+        end
+      end
+    end
+    if (OutTail == OutUnits) begin : g_even
+      assign beat_end = at_q == AtW'(OutUnits - 1);
+    end else begin : g_ragged
+      // Position of the beat that is filled in its row.
+      localparam int PosW = $clog2(OutBeats);
+      logic [PosW-1:0] pos_q;
+      logic            short_beat;
+      assign short_beat = pos_q == PosW'(OutBeats - 1);
+      assign beat_end   = at_q == (short_beat ? AtW'(OutTail - 1) : AtW'(OutUnits - 1));
+      always_ff @(posedge clk) begin
+        if (rst) begin
+          pos_q <= '0;
+        end else if (in_fire && beat_end) begin
+          pos_q <= short_beat ? '0 : pos_q + PosW'(1);
+        end
+      end
+    end
+  end else begin : g_shift
+    // The oldest unit is lowest. A beat is accepted only when rest <= ReadyMax.
+    logic [Capacity-1:0][UnitW-1:0] store_q;
+    logic [  ReadyMax:0]            insert_at;
+    assign heads = store_q[OutUnits-1:0];
+    for (genvar p = 0; p <= ReadyMax; p++) begin : g_insert
+      assign insert_at[p] = rest == CountW'(p);
+    end
+
+    // Slots at or above the count are don't-care, so a slot may take the input
+    // lane that would land in it whether or not the beat is accepted.
+    for (genvar s = 0; s < Capacity; s++) begin : g_slot
+      localparam int LaneLo = (s > ReadyMax) ? s - ReadyMax : 0;
+      localparam int LaneHi = (s < InUnits) ? s : InUnits - 1;
+      localparam int FromFull = (s + OutUnits < Capacity) ? s + OutUnits : s;
+      localparam int FromTail = (s + OutTail < Capacity) ? s + OutTail : s;
+      logic [UnitW-1:0] kept;
+      logic [UnitW-1:0] slot_next;
+      always_comb begin
+        kept = store_q[s];
+        if (out_fire) begin
+          kept = out_short ? store_q[FromTail] : store_q[FromFull];
+        end
+        slot_next = kept;
+        for (int j = LaneLo; j <= LaneHi; j++) begin
+          if (insert_at[s-j]) begin
+            slot_next = in_units[j];
+          end
+        end
+      end
+      always_ff @(posedge clk) begin
+        store_q[s] <= slot_next;
+      end
     end
   end
 

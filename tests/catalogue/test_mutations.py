@@ -190,7 +190,7 @@ WRONG = {
         "linear-inputs_first", "lib/beat_repeat.sv", ((".COUNT(COUNT)", ".COUNT(COUNT + 1)"),)
     ),
     "repack leaves pad lanes": Mutation(
-        "repack-4to3_rows10to10", "lib/stream_repack.sv", (("out_short ? '0 : store_q[s]", "store_q[s]"),)
+        "repack-4to3_rows10to10", "lib/stream_repack.sv", (("out_short ? '0 : heads[s]", "heads[s]"),)
     ),
     "repack sends one unit early": Mutation(
         "repack-1to4_rows8to8", "lib/stream_repack.sv", (("count_q >= need", "count_q >= need - CountW'(1)"),)

@@ -109,11 +109,19 @@ MUTANTS: dict[str, Mutant] = {
     "replay_takes_unasked": of(replay(1, 1), "p_wires", "assign in_ready  = out_ready;", "assign in_ready = 1'b1;"),
     # stream_repack
     "repack_drops_valid": of(RAGGED, "p_valid_stays", "count_q >= need;", "count_q >= need && !in_valid;"),
-    "repack_moves_on": of(RAGGED, "p_data_stays", "if (out_fire) begin\n        kept", "if (out_valid) begin\n kept"),
+    "repack_moves_on": of(RAGGED, "p_data_stays", "if (out_fire) begin\n          kept", "if (out_valid) begin\n kept"),
     "repack_sends_early": of(RAGGED, "p_made", "count_q >= need;", "count_q >= need - CountW'(1);"),
     "repack_waits": of(RAGGED, "p_kept", "count_q >= need;", "count_q > need;"),
     "repack_shifts_a_short_beat_too_far": of(RAGGED, "p_order", "out_short ? store_q[FromTail] :", "1'b0 ? '0 :", 10),
-    "repack_leaves_pad_lanes": of(RAGGED, "p_pad", "out_short ? '0 : store_q[s]", "store_q[s]", 10),
+    "repack_leaves_pad_lanes": of(RAGGED, "p_pad", "out_short ? '0 : heads[s]", "heads[s]", 10),
+    "repack_keeps_no_unit_aside": of(
+        repack(4, 2, 8, 8), "p_order", "heads[0] = set_q ? aside_q : beat_q[at_q];", "heads[0] = beat_q[at_q];", 10
+    ),
+    "repack_ends_short_beats_late": of(repack(4, 2, 6, 12), "p_order", "AtW'(InTail - 1)", "AtW'(InTail)", 10),
+    "repack_fills_the_output_late": of(
+        repack(1, 4, 8, 8), "p_data_stays", "if (!out_valid || out_ready) begin\n        out_q", "begin\n out_q", 12
+    ),
+    "repack_fills_short_beats": of(repack(2, 4, 6, 6), "p_order", "AtW'(OutTail - 1)", "AtW'(OutTail)", 10),
     "repack_holds_less": of(RAGGED, "p_room", "ReadyMax = 2 * OutUnits - 1", "ReadyMax = OutUnits - 1"),
     # rom_source
     "rom_drops_valid": of(

@@ -132,6 +132,8 @@ PROOFS = [
     *(repack(1, 1, 3, 3, 8), repack(1, 4, 8, 8), repack(4, 1, 8, 8), repack(4, 2, 10, 10)),
     *(repack(4, 3, 10, 10, 10), repack(3, 4, 10, 10), repack(7, 2, 7, 7), repack(5, 3, 16, 16)),
     *(repack(3, 3, 5, 7, 10), repack(4, 4, 10, 30), repack(8, 3, 8, 24), repack(2, 7, 6, 21), repack(6, 4, 9, 15)),
+    # Rings of beats: of the input, of the output, ragged or not.
+    *(repack(4, 2, 8, 16), repack(4, 2, 10, 20, 14), repack(2, 4, 8, 16), repack(2, 4, 10, 10, 14)),
     Proof(LOOP, {"MAX": 17}, cover=10),
     Proof(ROW_END, {"MAX_SIZE": 9, "MAX_LANES": 4}, cover=8),
     *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (1, 3)),

@@ -138,8 +138,118 @@ module stream_repack_proof #(
   end
 
   // ---- Invariants. The buffer counts in units of G elements, the oldest lowest.
+  function automatic int gcd(input int a, input int b);
+    return (b == 0) ? a : gcd(b, a % b);
+  endfunction
+  localparam int G = gcd(gcd(IN_LANES, OUT_LANES), gcd(IN_SIZE % IN_LANES, OUT_SIZE % OUT_LANES));
+  localparam int InUnits = IN_LANES / G;
+  localparam int OutUnits = OUT_LANES / G;
+  localparam int InTail = (IN_SIZE - (InBeats - 1) * IN_LANES) / G;
+  localparam int OutTail = (OUT_SIZE - (OutBeats - 1) * OUT_LANES) / G;
+  localparam int Units = Capacity / G;
+  localparam bit Same = IN_SIZE == OUT_SIZE;
+  localparam bit Splits = OutUnits == 1 && (Same || InTail == InUnits || InBeats > 1);
+  localparam bit Joins = InUnits == 1 && (OutTail == OutUnits || OutBeats > 1);
+  logic [Units-1:0][G*WIDTH-1:0] kept;
   logic [Capacity-1:0][WIDTH-1:0] store;
-  assign store = (Capacity * WIDTH)'(dut.store_q);
+  assign store = (Capacity * WIDTH)'(kept);
+
+  // Where the units are that leave in turn, and where the next one comes: after as many as there
+  // are, the reader is where the writer is.
+  if (Splits && Same) begin : g_beat
+    int at;
+    always_comb begin
+      at = int'(dut.g_beat.at_q) - int'(dut.g_beat.set_q);
+      for (int u = 0; u < Units; u++) begin
+        kept[u] = (u == 0 && dut.g_beat.set_q) ? dut.g_beat.aside_q : dut.g_beat.beat_q[at+u];
+      end
+      inv_set : assert (!armed || !dut.g_beat.set_q || (dut.count_q > 1 && dut.g_beat.at_q == '0));
+      inv_beat : assert (!armed || dut.count_q == '0 || at + int'(dut.count_q) <= InUnits);
+    end
+  end else if (Splits) begin : g_split
+    logic [1:0] row;
+    logic meet;
+    int at;
+    int pos;
+    int first;
+    if (InTail == InUnits) begin : g_even
+      assign first = 0;
+    end else begin : g_ragged
+      assign first = int'(dut.g_split.g_ragged.pos_q);
+    end
+    always_comb begin
+      meet = 1'b1;
+      row  = dut.g_split.rd_q;
+      at   = int'(dut.g_split.at_q);
+      pos  = first;
+      inv_at : assert (!armed || (pos < InBeats && at < ((pos == InBeats - 1) ? InTail : InUnits)));
+      for (int u = 0; u <= Units; u++) begin
+        if (u == int'(dut.count_q)) begin
+          meet = row == dut.g_split.wr_q && at == 0 && (InTail == InUnits || pos == int'(in_pos_q));
+        end
+        if (u < Units) begin
+          kept[u] = dut.g_split.mem[row][at];
+        end
+        at++;
+        if (at == ((pos == InBeats - 1) ? InTail : InUnits)) begin
+          at  = 0;
+          row = row + 2'd1;
+          pos = (InTail == InUnits || pos == InBeats - 1) ? 0 : pos + 1;
+        end
+      end
+      inv_split : assert (!armed || meet);
+    end
+  end else if (Joins && Same && OutTail == OutUnits && OutUnits > 2) begin : g_fill
+    always_comb begin
+      kept = {dut.g_fill.fill_q, dut.g_fill.out_q};
+      if (!out_valid) begin
+        kept[OutUnits-1:0] = dut.g_fill.fill_q;
+      end
+      inv_fill : assert (!armed || int'(dut.g_fill.at_q) == int'(dut.count_q) % OutUnits);
+    end
+  end else if (Joins) begin : g_join
+    localparam int Rows = (Same && OutTail == OutUnits) ? 2 : 4;
+    logic [Rows-1:0][OutUnits-1:0][G*WIDTH-1:0] view;
+    logic [$clog2(Rows)-1:0] row;
+    logic meet;
+    int at;
+    int pos;
+    int last;
+    for (genvar s = 0; s < OutUnits; s++) begin : g_bank
+      for (genvar r = 0; r < Rows; r++) begin : g_row
+        assign view[r][s] = dut.g_join.g_bank[s].mem[r];
+      end
+    end
+    if (OutTail == OutUnits) begin : g_even
+      assign last = 0;
+    end else begin : g_ragged
+      assign last = int'(dut.g_join.g_ragged.pos_q);
+    end
+    always_comb begin
+      meet = 1'b1;
+      row  = dut.g_join.rd_q;
+      at   = 0;
+      pos  = int'(out_pos_q);
+      for (int u = 0; u <= Units; u++) begin
+        if (u == int'(dut.count_q)) begin
+          meet = row == dut.g_join.wr_q && at == int'(dut.g_join.at_q) &&
+              (OutTail == OutUnits || pos == last);
+        end
+        if (u < Units) begin
+          kept[u] = view[row][at];
+        end
+        at++;
+        if (at == ((pos == OutBeats - 1) ? OutTail : OutUnits)) begin
+          at  = 0;
+          row = row + 1'b1;
+          pos = (pos == OutBeats - 1) ? 0 : pos + 1;
+        end
+      end
+      inv_join : assert (!armed || meet);
+    end
+  end else begin : g_shift
+    assign kept = dut.g_shift.store_q;
+  end
 
   always_comb begin
     inv_count :
