@@ -196,7 +196,7 @@ WRONG = {
         "repack-1to4_rows8to8", "lib/stream_repack.sv", (("count_q >= need", "count_q >= need - CountW'(1)"),)
     ),
     "repack waits for one unit more": Mutation(
-        "repack-1to4_rows8to8", "lib/stream_repack.sv", (("count_q >= need", "count_q > need"),), kind=HangError
+        "repack-3to4_rows10to10", "lib/stream_repack.sv", (("count_q >= need", "count_q > need"),), kind=HangError
     ),
     "fifo takes one beat too many": Mutation(
         "fifo-w8_d2",
