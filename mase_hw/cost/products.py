@@ -87,7 +87,8 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         # Where nothing is added below, what is dropped is not kept in the trees either.
         if products > (2 if t.xilinx else 1) and not chain:
             t.count(ff=-lanes * max(min(drop - (rounding == 1), bias_shift if p["HAS_BIAS"] else drop), 0))
-    blocks = multiplied(t, a, b)
+    signs = p["NARROW"] and b[1] and b[0] <= 2 and not chain  # weights of -1, 0 and 1 add and subtract
+    blocks = 0 if signs else multiplied(t, a, b)
     # Lanes of one product, that share it with no other, add up in the block itself.
     inside = lanes % p["PACKED"] if p["PACKED"] > 1 else lanes
     if not (t.xilinx and products == 1 and blocks == 1 and sums == 1 and of.start == 0) or inside > 1 < p["PACKED"]:

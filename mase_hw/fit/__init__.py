@@ -1,1 +1,1 @@
-"""The smallest design that meets a target: candidates of every layer, and the choice among them."""
+"""The smallest design that meets a target, by solver."""

@@ -340,6 +340,11 @@ def elements(p: BinaryParams) -> int:
     return math.prod(shape_of(p, "DATA_IN_0"))
 
 
+def work(p: CombinedParams) -> int:
+    """Uses of a multiplier block per frame: of an element as many as its lane has blocks."""
+    return elements(p) * (multipliers(p) // p.DATA_IN_0_PARALLELISM_DIM_0)
+
+
 def truth(formats: Mapping[str, FixedFormat]) -> FixedFormat:
     """One bit without a sign: the format of what is true or false."""
     return FixedFormat(1, 0, signed=False)

@@ -149,7 +149,6 @@ def _comparison_cases(operation: int) -> Callable[[], list[Case]]:
 
 def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods: str, **facets: Any) -> OpDef:
     places = (torch, operator)
-    product = operation == MUL
     return OpDef(
         name=name,
         # What MASE calls them.
@@ -180,7 +179,7 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
             arithmetic=binary.arithmetic,
             latency=binary.latency,
             cases=cases,
-            work=binary.elements if product else lambda _: 0,
+            work=binary.work,
             multipliers=binary.multipliers,
             follows_input=True,
             static=(CONSTANT,),

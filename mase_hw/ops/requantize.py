@@ -257,6 +257,12 @@ def _multipliers(p: RequantizeParams) -> int:
     return p.DATA_IN_0_PARALLELISM_DIM_0 * blocks(data, p.MULTIPLIER_PRECISION_0 + 1)
 
 
+def _work(p: RequantizeParams) -> int:
+    """Uses of a multiplier block per frame."""
+    blocks_of_lane = _multipliers(p) // p.DATA_IN_0_PARALLELISM_DIM_0
+    return math.prod(stream_of(p, "DATA_IN_0", "in").shape) * blocks_of_lane
+
+
 def _latency(p: RequantizeParams) -> Latency:
     return Latency.from_steps(Steps.registered(stream_of(p, "DATA_IN_0", "in").beats, pipe=4))
 
@@ -302,6 +308,7 @@ def _cases() -> list[Case]:
         _case("unsigned_data", (2, 5), 1, made(8, 128, signed=False), made(8, -1), (31, 32), channels=False),
         _case("serial", (1, 3), 1, made(32), made(16, 77), (31, 47)),
         _case("twice", (2, 6), 3, made(32), made(8, 4), (31, 55), away, first=31),
+        _case("twice_ties", (2, 6), 3, made(6), made(5, 4), (3, 5), away, channels=False, first=3),
         _case("twice_channels", (2, 5), 2, made(28), s8, (31, 52), away, first=31, align=3),
         _case("aligned", (2, 4), 2, made(18), made(4, -8), (15, 30), align=2),
         _case("one_bit", (1, 4), 2, made(6), made(1, signed=False), (3, 4)),
@@ -337,7 +344,7 @@ OPS = (
             arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
-            work=lambda p: math.prod(stream_of(p, "DATA_IN_0", "in").shape),
+            work=_work,
             multipliers=_multipliers,
             follows_input=True,
             static=("multiplier", "multiplier_shift"),

@@ -1,4 +1,4 @@
-"""A model split into segments that become hardware and parts that PyTorch runs on the host."""
+"""Segments of hardware, and what PyTorch runs on the host."""
 
 from mase_hw.partition.design import PartitionedDesign, compile_partitioned
 from mase_hw.partition.passes import partition_transform_pass

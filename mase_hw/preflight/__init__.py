@@ -1,1 +1,1 @@
-"""Whether a model becomes hardware, and what it would cost, before anything is written."""
+"""Whether a model becomes hardware, and what it would cost: nothing is written."""

@@ -43,6 +43,7 @@ module fixed_sign_product #(
   for (genvar k = 0; k <= Levels; k++) begin : g_level
     localparam int Width = First + k;
     localparam int Count = (N + (1 << k) - 1) >> k;
+    localparam int Below = (2 * N + (1 << k) - 1) >> k;  // at the level before
 
     for (genvar i = 0; i < Count; i++) begin : g_sum
       logic signed [Width-1:0] sum_q;
@@ -57,7 +58,7 @@ module fixed_sign_product #(
           else if (A_SIGNED != 0) sum_q <= Width'(signed'(a[i]));
           else sum_q <= Width'(signed'({1'b0, a[i]}));
         end
-      end else if (2 * i + 1 < ((N + (1 << (k - 1)) - 1) >> (k - 1))) begin : g_add
+      end else if (2 * i + 1 < Below) begin : g_add
         logic signed [Width-1:0] left;
         logic signed [Width-1:0] right;
         logic same;

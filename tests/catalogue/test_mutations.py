@@ -247,7 +247,7 @@ WRONG = {
         "requantize-uneven_one", "lib/fixed_requantize_slices.sv", (("whole - XW'(IN_ZERO)", "whole"),)
     ),
     "the first rounding is to even": Mutation(
-        "requantize-twice", "lib/fixed_requantize_slices.sv", ((".ROUNDING  (1)", ".ROUNDING  (0)"),)
+        "requantize-twice_ties", "lib/fixed_requantize_slices.sv", ((".ROUNDING  (1)", ".ROUNDING  (0)"),)
     ),
     "the upper limit is that of the width": Mutation(
         "requantize-clamped",

@@ -102,8 +102,12 @@ def test_interval_is_the_work(it: Item) -> None:
     elif work:
         # Lanes that do not divide cost the multipliers of the pad lanes, and nothing else.
         padded = math.prod(s * p for s, p in zip(it.source.tiles, it.source.lane_dims, strict=True))
-        if not it.hardware.follows_input:  # element by element every lane has its multiplier
+        if not it.hardware.follows_input:
             padded *= it.sink.tiles[0] * it.sink.lane_dims[0]
+        else:  # element by element every lane has its multiplier, of several blocks where it multiplies by wide numbers
+            blocks, rest = divmod(multipliers, it.source.lanes)
+            assert not rest and (blocks == 1 or it.op.name in ("add", "sub", "requantize"))
+            padded *= blocks
         assert padded % multipliers == 0 and padded >= work
         # A matrix that serves few vectors may take longer to arrive.
         assert latency.interval == max(padded // multipliers, *(s.frame_beats for s in it.streams))

@@ -36,6 +36,8 @@ ASKED = {
     "linear_64x64_8x8_packed": 32,
     "linear_64x64_8x8_packed_every_code": 32,
     "linear_64x64_8x8_chain": 64,
+    "linear_64x64_8x8_binary": 0,
+    "linear_64x64_8x8_ternary": 0,
     "unrolled_16x16": 0,
     "unrolled_32x32": 0,
 }
