@@ -280,7 +280,9 @@ WRONG = {
         SimulationError,
     ),
     "padding is not zero": Mutation(
-        "conv2d-same_3x3", "lib/sliding_window.sv", (("out_pad ? Border : read_q", "read_q"),)
+        "conv2d-same_3x3",
+        "lib/sliding_window.sv",
+        (("out_pad ? Border : read_q", "(out_pad && 1'b0) ? Border : read_q"),),
     ),
     "a window starts before its last pixel is there": Mutation(
         "conv2d-pointwise_wires",
