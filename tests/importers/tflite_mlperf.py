@@ -5,6 +5,12 @@ from __future__ import annotations
 from tests.importers.tflite_files import File, Value, schema
 
 
+def averaged(f: File, x: Value) -> Value:
+    """The average of an image, for each channel."""
+    size = (x.shape[1], x.shape[2])
+    return f.pool(x, "AVERAGE", size, size)
+
+
 def softmax(f: File, x: Value) -> Value:
     """What ends a classifier."""
     options = schema.SoftmaxOptionsT()
@@ -22,7 +28,7 @@ def resnet8(side: int = 32, width: int = 16, seed: int = 21) -> tuple[File, Valu
         y = f.conv(y, outputs)
         x = x if stage == 0 else f.conv(x, outputs, (1, 1), stride)
         x = f.binary("ADD", x, y, 1.2 * max(x.scale, y.scale), activation="relu", zero=-128)
-    x = f.pool(x, "AVERAGE", x.shape[1:3], x.shape[1:3])  # type: ignore[arg-type]
+    x = averaged(f, x)
     x = f.dense(f.reshape(x, 1, x.shape[3]), 10)
     f.output(softmax(f, x))
     return f, x
@@ -36,7 +42,7 @@ def ds_cnn(height: int = 49, width: int = 10, channels: int = 64, blocks: int = 
     for _ in range(blocks):
         x = f.depthwise(x, activation="relu", zero=-128)
         x = f.conv(x, channels, (1, 1), activation="relu", zero=-128)
-    x = f.pool(x, "AVERAGE", x.shape[1:3], x.shape[1:3])  # type: ignore[arg-type]
+    x = averaged(f, x)
     x = f.dense(f.reshape(x, 1, channels), 12)
     f.output(softmax(f, x))
     return f, x
@@ -50,7 +56,7 @@ def mobilenet(side: int = 96, width: int = 8) -> tuple[File, Value]:
     for outputs, stride in ((2, 1), (4, 2), (4, 1), (8, 2), (8, 1), (16, 2), *[(16, 1)] * 5, (32, 2), (32, 1)):
         x = f.depthwise(x, stride=(stride, stride), activation="relu", zero=-128)
         x = f.conv(x, outputs * width, (1, 1), activation="relu", zero=-128)
-    x = f.pool(x, "AVERAGE", x.shape[1:3], x.shape[1:3])  # type: ignore[arg-type]
+    x = averaged(f, x)
     x = f.dense(f.reshape(x, 1, x.shape[3]), 2)
     f.output(softmax(f, x))
     return f, x
