@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from torch import fx
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.importers.graph import Refused
+from mase_hw.ir import MaseGraph
+from mase_hw.opdef import OpDef
 
 SHOWN = 40
 """Nodes that an error names one by one."""
@@ -49,3 +54,37 @@ class Problems:
             expected="operations that docs/importing.md lists, with constant attributes and static shapes",
             remedy="; ".join(remedies) or "replace the operation in the model",
         )
+
+
+def plan_each(
+    graph: MaseGraph,
+    sources: Mapping[str, str],
+    plan: Callable[[fx.Node, OpDef], None],
+    lost: Callable[[fx.Node], Iterable[str]] = lambda node: (),
+) -> None:
+    """Plan every node that computes, in order of execution; what follows a refused node is passed over.
+
+    Args:
+        graph: The graph.
+        sources: The file's names of nodes.
+        plan: Plans a node, or raises why it cannot be taken.
+        lost: Names of the nodes that a refused node takes with it, besides what reads it.
+
+    Raises:
+        UnsupportedError: Naming every node that cannot be taken.
+    """
+    gone: set[str] = set()
+    problems = Problems("model")
+    for node in list(graph.nodes):
+        op = graph.op_of(node)
+        if op is None or not graph.meta_of(node).common.results.tensors:
+            continue
+        if gone & {node.name, *(n.name for n in node.all_input_nodes)}:
+            gone.add(node.name)
+            continue
+        try:
+            plan(node, op)
+        except Exception as error:
+            gone |= {node.name, *lost(node)}
+            problems.add(sources.get(node.name, node.name), op.name, error)
+    problems.refuse()

@@ -15,12 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, fx
 
 from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
-from mase_hw.errors import MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import covering, exact_format, holds
 from mase_hw.importers.graph import Known, Marker, Refused
-from mase_hw.importers.problems import Problems
+from mase_hw.importers.problems import plan_each
 from mase_hw.importers.settle_integers import Integers
 from mase_hw.ir import MaseGraph
 from mase_hw.opdef import OpDef
@@ -80,30 +79,21 @@ class _Settled:
         self.formats: dict[str, FixedFormat] = {}
         self.entries: dict[str, FixedFormat] = {}
         self.configs: dict[str, NodeConfig] = {}
-        self.gone: set[str] = set()
-        """Nodes that are refused, and what is behind them."""
-        self.problems = Problems("model")
 
     def run(self) -> QuantizeArgs:
         fused = {node.name: self._cast_of(node) for node in self.graph.nodes}
-        for node in list(self.graph.nodes):
-            op = self.graph.op_of(node)
-            if op is None or not self.graph.meta_of(node).common.results.tensors:
-                continue
-            if self.gone & {node.name, *(n.name for n in node.all_input_nodes)}:
-                self.gone.add(node.name)
-                continue
-            try:
-                marker = fused[node.name]
-                self._node(node, op, None if marker is None else self.markers[marker.name])
-                if marker is not None:
-                    self.formats[marker.name] = self.formats[node.name]
-            except (Refused, MaseHwError) as error:
-                self.gone.add(node.name)
-                if marker is not None:
-                    self.gone.add(marker.name)
-                self.problems.add(self.sources.get(node.name, node.name), op.name, error)
-        self.problems.refuse()
+
+        def plan(node: fx.Node, op: OpDef) -> None:
+            marker = fused[node.name]
+            self._node(node, op, None if marker is None else self.markers[marker.name])
+            if marker is not None:
+                self.formats[marker.name] = self.formats[node.name]
+
+        def cast_of(node: fx.Node) -> list[str]:
+            marker = fused[node.name]
+            return [] if marker is None else [marker.name]
+
+        plan_each(self.graph, self.sources, plan, cast_of)
         for node in list(self.graph.nodes):
             marker = fused.get(node.name)
             if marker is not None:

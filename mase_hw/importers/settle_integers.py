@@ -18,13 +18,14 @@ from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import exact_format
 from mase_hw.importers.graph import Known, Marker, Refused
-from mase_hw.importers.problems import Problems
+from mase_hw.importers.problems import plan_each
 from mase_hw.ir import MaseGraph
 from mase_hw.numerics import magnitude
 from mase_hw.opdef import OpDef
 from mase_hw.passes.transforms import _edit as edit
-from mase_hw.passes.transforms.integers.given import GivenIntegers, Stored, as_scaled
+from mase_hw.passes.transforms.integers.given import GivenIntegers, as_scaled
 from mase_hw.passes.transforms.integers.means import MEANS
+from mase_hw.passes.transforms.integers.sums import Stored
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of
 
 _BEHIND = "quantise its result, so that the file says its scale"
@@ -43,8 +44,6 @@ class Integers:
         """Markers that something before them does, and the node whose result they had."""
         self.outside: set[str] = set()
         """Inputs of the model, and the same moved."""
-        self.gone: set[str] = set()
-        self.problems = Problems("model")
 
     def run(self) -> None:
         """Make all plans, and write them.
@@ -52,19 +51,7 @@ class Integers:
         Raises:
             UnsupportedError: Naming every node that cannot be computed so.
         """
-        for node in list(self.graph.nodes):
-            op = self.graph.op_of(node)
-            if op is None or not self.graph.meta_of(node).common.results.tensors:
-                continue
-            if self.gone & {node.name, *(n.name for n in node.all_input_nodes)}:
-                self.gone.add(node.name)
-                continue
-            try:
-                self._node(node, op)
-            except Exception as error:
-                self.gone.add(node.name)
-                self.problems.add(self.sources.get(node.name, node.name), op.name, error)
-        self.problems.refuse()
+        plan_each(self.graph, self.sources, self._node)
         for plan in self.given.plans.values():
             plan.inputs[:] = map(self._kept, plan.inputs)
         for marker, node in self.spent.items():

@@ -300,7 +300,7 @@ def executed(data: bytes, frames: Any) -> dict[str, Any]:
     found: dict[str, list[Any]] = {}
     for frame in zip(*given, strict=True):
         for detail, value in zip(interpreter.get_input_details(), frame, strict=True):
-            interpreter.set_tensor(detail["index"], value[None])
+            interpreter.set_tensor(detail["index"], value.reshape(detail["shape"]))
         interpreter.invoke()
         for detail in interpreter.get_tensor_details():
             try:

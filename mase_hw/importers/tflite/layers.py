@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, fx
 
+from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Rounding, ScaledFormat
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.integers import largest_sums, sums
 from mase_hw.importers.tflite.kernels import once, twice
 from mase_hw.importers.tflite.step import Step, Value, stored_scales
 from mase_hw.importers.tflite.windows import out_sizes, positive, window_pads
+from mase_hw.nn import Quantized
+from mase_hw.numerics import dequantize
+from mase_hw.passes.transforms.integers.sums import Stored, products_of, sums_of
+
+SUM_BITS = 32
+"""Bits of the sums of the kernels."""
 
 
 def conv(s: Step) -> Value:
@@ -51,13 +59,10 @@ def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
     }
     given = s.channels_first(x)
     bias = _bias(s, outputs)
-    layer = sums(s.catalogue["conv2d"], x.fmt, weight, scales, bias, attributes, s.writer.shape(given))
+    bounds = _largest_sums(x.fmt, weight, bias)
     shape = (1, outputs, *out_sizes(x.shape[1:3], weight.shape[2:], stride, dilation, pads))
-    made = s.put(layer, [given], shape, "sums")
-    have = layer.arithmetic.formats["data_out_0"]
-    assert isinstance(have, ScaledFormat)  # as the data is
-    bound = int(largest_sums(x.fmt, weight, bias).max())
-    found, first = twice([x.fmt.scale * scale / want.scale for scale in scales], bound)
+    made, have = _sums(s, "conv2d", given, weight, scales, bias, attributes, shape)
+    found, first = twice([x.fmt.scale * scale / want.scale for scale in scales], max(bounds))
     return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, first), want, first=True)
 
 
@@ -75,15 +80,43 @@ def dense(s: Step) -> Value:
         raise Refused(f"data of the shape {list(x.shape)} for weights of {inner} inputs")
     given = s.rows(x, (*rows, inner))
     scales, bias = stored_scales(s.info(1), 0, outputs, "the weight"), _bias(s, outputs)
-    layer = sums(s.catalogue["linear"], x.fmt, weight, scales, bias, {}, s.writer.shape(given))
-    made = s.put(layer, [given], (*rows, outputs), "sums")
-    have = layer.arithmetic.formats["data_out_0"]
-    assert isinstance(have, ScaledFormat)  # as the data is
-    bounds = largest_sums(x.fmt, weight, bias).tolist()
+    bounds = _largest_sums(x.fmt, weight, bias)
+    made, have = _sums(s, "linear", given, weight, scales, bias, {}, (*rows, outputs))
     found = once(
         [x.fmt.scale * scale / want.scale for scale in scales], bounds if len(scales) > 1 else [max(bounds)], want
     )
     return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY), want, first=False)
+
+
+def _largest_sums(x: ScaledFormat, weight: Tensor, bias: Tensor | None) -> list[int]:
+    """The largest size of a sum of every output, whatever the data is.
+
+    Raises:
+        Refused: If one does not fit the bits that the kernels have.
+    """
+    most = max(x.max_mantissa - x.zero_point, x.zero_point - x.min_mantissa)
+    reach = weight.reshape(weight.shape[0], -1).abs().sum(1) * most
+    bounds: list[int] = (reach if bias is None else reach + bias.abs()).tolist()
+    if max(bounds) >= 1 << (SUM_BITS - 1):
+        raise Refused(f"its sums may reach {max(bounds)}, more than {SUM_BITS} bits hold")
+    return bounds
+
+
+def _sums(
+    s: Step, op: str, given: fx.Node, weight: Tensor, scales: Sequence[float], bias: Tensor | None,
+    attributes: dict[str, Any], shape: Sequence[int],
+) -> tuple[fx.Node, ScaledFormat]:  # fmt: skip
+    """The exact sums of integers as the file stores them, at the scale of the products, and their format."""
+    x, narrow = s.data().fmt, bool((weight > -128).all())  # narrow weights can be packed
+    fmt = ScaledFormat.make(8, scales, narrow=narrow)
+    products = torch.tensor(products_of(x, fmt), dtype=torch.float64)
+    numbers = None if bias is None else bias * products
+    kept = Stored(dequantize(weight.double(), fmt), fmt)
+    made = sums_of(s.catalogue[op], x, kept, numbers, s.writer.shape(given))
+    layer = Quantized(s.catalogue[op], Arithmetic(made.formats, attributes=attributes), made.parameters)
+    have = made.formats["data_out_0"]
+    assert isinstance(have, ScaledFormat)  # as the data is
+    return s.put(layer, [given], shape, "sums"), have
 
 
 def _weight(s: Step, dims: int) -> Tensor:

@@ -163,7 +163,7 @@ def _ranges(
             yield scale, -last - (0 if narrow else 1), last
 
 
-def of_bias(bias: Tensor, folded: Tensor, scales: list[float], limit: int) -> tuple[ScaledFormat, str]:
+def of_bias(bias: Tensor, folded: Tensor, scales: list[float], limit: int) -> ScaledFormat:
     """The format of a bias at the scale of the products, as wide as its integers are.
 
     Args:
@@ -175,6 +175,6 @@ def of_bias(bias: Tensor, folded: Tensor, scales: list[float], limit: int) -> tu
     exact = bias.detach().double().cpu() / torch.tensor(scales, dtype=torch.float64)
     if not bool(torch.isfinite(exact).all()):
         raise FormatError("a bias is not finite", expected="finite numbers")
-    largest = int(max(exact.abs().max(), (exact.round() - folded.cpu()).abs().max())) + 1 if exact.numel() else 1
-    width = min(max(2, largest.bit_length() + 1), limit)
-    return ScaledFormat.make(width, scales), "at the scale of the products, as wide as its integers are"
+    integers = exact.round()
+    largest = int(max(integers.abs().max(), (integers - folded.cpu()).abs().max())) if exact.numel() else 0
+    return ScaledFormat.make(min(max(2, largest.bit_length() + 1), limit), scales)

@@ -21,8 +21,6 @@ The arithmetic is exact: sums of products of integers at the scale of the produc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -34,36 +32,20 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.numerics import quantize
 from mase_hw.passes.base import GraphPass, Info, NoArgs
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
-from mase_hw.passes.transforms.integers.formats import of_bias
 from mase_hw.passes.transforms.integers.means import sum_in_place_of
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
+from mase_hw.passes.transforms.integers.sums import Stored, products_of, sums_of
 from mase_hw.passes.transforms.quantize import DECISIONS, write_plans
 from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of
 from mase_hw.passes.transforms.quantize_plan import Plan
 
-MOST_BITS = 50
-"""Bits of a bias whose values float64 holds."""
 _SAME = 2.0**-20
 """A bias is one of integers if every number is one so nearly: files have its scale, a product, rounded to float32."""
 _FINER = 16
 """A bias of real numbers is kept to within ``2**-(_FINER + 1)`` steps of the result."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A parameter as a source has it.
-
-    Args:
-        values: What the numbers stand for, in float64 where float32 would not give the integers back.
-        fmt: Their format, without a zero point; channels along the first dimension. None for real numbers.
-    """
-
-    values: Tensor
-    fmt: ScaledFormat | None = None
 
 
 class GivenIntegers:
@@ -122,8 +104,6 @@ class GivenIntegers:
         data = self.data(operands.inputs[0])
         if data.zero_point and op.scaled.at_zero(attributes):
             data = data.centred  # the same numbers; the requantisation between them multiplies by 1
-        parameters = {"weight": weight.values}
-        formats: dict[str, FixedFormat] = {"data_in_0": data}
         outputs = weight.values.shape[0]
         if bias is None and data.zero_point:
             bias = Stored(torch.zeros(outputs))  # only to take off what the zero point adds
@@ -132,28 +112,18 @@ class GivenIntegers:
         step = step if result is None else steps_of(result)[0]
         extra = [0] * weight.fmt.channels if bias is None else self._finer(node, op, bias, data, weight.fmt, step)
         given = steps_of(weight.fmt) * (len(extra) // weight.fmt.channels)
-        finer = [float(each / 2**bits) for each, bits in zip(given, extra, strict=True)]
-        formats["weight"] = fmt = ScaledFormat.make(
+        fmt = ScaledFormat.make(
             weight.fmt.width,
-            finer,
+            [float(each / 2**bits) for each, bits in zip(given, extra, strict=True)],
             low=[low for low, _ in weight.fmt.limits],
             high=[high for _, high in weight.fmt.limits],
         )
-        shift = torch.tensor(extra * (outputs // len(extra)), dtype=torch.int64)
-        if any(extra):
-            parameters["weight_shift"] = shift
-            formats["weight_shift"] = FixedFormat(max(extra).bit_length(), 0, signed=False)
-        if bias is not None:
-            products = [float(steps_of(data)[0] * Fraction(each)) for each in finer]
-            codes = _codes(bias.values, products)
-            parameters["bias"] = codes * torch.tensor(products, dtype=torch.float64)
-            factor = 2.0 ** shift.double()
-            rows = weight.values.detach().double() / factor.reshape(-1, *[1] * (weight.values.dim() - 1))
-            taken = data.zero_point * quantize(rows, fmt).flatten(1).double().sum(1) * factor
-            formats["bias"], _ = of_bias(parameters["bias"], taken, products, MOST_BITS)
-        shapes = {name: tuple(value.shape) for name, value in parameters.items()}
-        shapes["data_in_0"] = tuple(self.graph.tensor(node, "data_in_0").shape)
-        formats["data_out_0"] = op.scaled.sums(formats, shapes)
+        shift = torch.tensor(extra * (outputs // len(extra)), dtype=torch.int64) if any(extra) else None
+        products = torch.tensor(products_of(data, fmt), dtype=torch.float64)
+        rounded = None if bias is None else (bias.values.detach().double().cpu() / products).round() * products
+        shape = tuple(self.graph.tensor(node, "data_in_0").shape)
+        made = sums_of(op, data, Stored(weight.values, fmt), rounded, shape, shift=shift)
+        formats, parameters = made.formats, made.parameters
         self._plan(node, op, formats, parameters, operands, attributes, result, how)
 
     def _finer(
@@ -340,18 +310,13 @@ def as_scaled(fmt: FixedFormat) -> ScaledFormat:
 
 def _at_products(bias: Stored, data: ScaledFormat, weight: ScaledFormat) -> Stored:
     """A bias whose scale is that of the products up to rounding: its integers at exactly that scale."""
-    products = torch.tensor([float(step * steps_of(data)[0]) for step in steps_of(weight)], dtype=torch.float64)
+    products = torch.tensor(products_of(data, weight), dtype=torch.float64)
     if bias.fmt is None:
         return bias
     own = torch.tensor(bias.fmt.scales, dtype=torch.float64)
     if not bool(((own / products - 1).abs() <= _SAME).all()):
         return bias
     return Stored((bias.values.detach().double().cpu() / own).round() * products)
-
-
-def _codes(values: Tensor, products: Sequence[float]) -> Tensor:
-    """A bias as integers at the scale of the products."""
-    return (values.detach().double().cpu() / torch.tensor(products, dtype=torch.float64)).round()
 
 
 def _parameter(value: Tensor) -> Tensor:

@@ -12,18 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
 from mase_hw.ir import MaseGraph
-from mase_hw.numerics import quantize
 from mase_hw.ops.requantize import requantization
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
-from mase_hw.passes.transforms.integers.formats import from_statistics, of_bias, of_range, of_weights
+from mase_hw.passes.transforms.integers.formats import from_statistics, of_range, of_weights
+from mase_hw.passes.transforms.integers.sums import Stored, sums_of
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.passes.transforms.quantize_operands import Operands, ends_of, parameters_of
@@ -200,7 +199,6 @@ class _Planner:
 
     def sums(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
         """Exact sums, and the format of what follows them."""
-        assert self.use.sums is not None  # the op has sums
         config, node = self.config, self.node
         data = self.taken("data_in_0", source)
         parameters = parameters_of(self.around.graph, node, op)
@@ -214,19 +212,14 @@ class _Planner:
             narrow=config.weight_narrow,
             method=self._method(),
         )
-        formats: dict[str, FixedFormat] = {"data_in_0": data, "weight": self.decided("weight", fmt, reason)}
-        if "bias" not in parameters and data.zero_point:
-            # Only to take off what the zero point adds.
-            parameters["bias"] = torch.zeros(weight.shape[0], dtype=weight.dtype, device=weight.device)
-        if "bias" in parameters:
-            folded = data.zero_point * quantize(weight.detach(), fmt).flatten(1).double().sum(1)
-            scales = [float(steps_of(data)[0] * step) for step in steps_of(fmt)]
-            limit = config.bias_width or config.bias_width_limit
-            wide, why = of_bias(parameters["bias"], folded, scales, limit)
-            formats["bias"] = self.decided("bias", wide, why)
-        shapes = {name: tuple(value.shape) for name, value in parameters.items()}
-        shapes["data_in_0"] = tuple(self.around.graph.tensor(node, "data_in_0").shape)
-        formats["data_out_0"] = self.use.sums(formats, shapes)
+        self.decided("weight", fmt, reason)
+        assert isinstance(data, ScaledFormat)  # as it is taken
+        limit = config.bias_width or config.bias_width_limit
+        shape = tuple(self.around.graph.tensor(node, "data_in_0").shape)
+        made = sums_of(op, data, Stored(weight, fmt), parameters.get("bias"), shape, limit=limit)
+        formats, parameters = made.formats, made.parameters
+        if "bias" in formats:
+            self.decided("bias", formats["bias"], "at the scale of the products, as wide as its integers are")
         kept = _reader_clamps(self.around, node)
         self.at_zero = False  # of the data, not of the result
         result = formats["data_out_0"] if kept else self.observed("data_out_0", self._out_width())
