@@ -45,6 +45,11 @@ class ScaledUse:
     border: bool = False
     at_zero: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
+    def exact(self, attributes: Mapping[str, Any]) -> bool:
+        """Whether results are exact, so that a requantisation follows."""
+        divided = self.count is not None and bool(attributes.get("divisor_override"))
+        return self.kind in ("sums", "sum", "product", "total") or divided
+
 
 def any_scaled(formats: Formats) -> bool:
     """Whether a tensor has scaled integers."""

@@ -17,7 +17,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.model_spec import load_model
 from mase_hw.passes import CalibrationState
 from mase_hw.passes.evaluation import evaluate_statistic
-from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, search_widths
+from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, search_widths, uniform
 from mase_hw.report.evaluations import EVALUATIONS, evaluations
 from tests.cli.conftest import Place
 
@@ -150,6 +150,29 @@ def test_search_by_noise(place: Place, tmp_path: Path, capfd: Said) -> None:
     assert (tmp_path / "plan.toml").read_text() == theirs.plan.text()
     again = answer(capfd, "evaluate", place.model, "--config", tmp_path / "plan.toml")
     assert again["quantised"] == theirs.score >= 0.85
+
+
+def test_searches_keep_the_family(place: Place, tmp_path: Path, capfd: Said) -> None:
+    """The configuration says scaled integers, per channel: so does the plan, which evaluates as it was found."""
+    pytest.importorskip("optuna")
+    keys = {"name": "integer", "weight_granularity": "channel"}
+    (tmp_path / "c.toml").write_text('[quantize.default.config]\nname = "integer"\nweight_granularity = "channel"\n')
+    spec = load_model(place.model)
+    graph = calibrated_graph(spec.model, spec.example_inputs, calibration=spec.calibration)
+    noise = noise_based_mixed_precision_quantization(
+        graph, {"low": uniform(2, **keys), "high": uniform(8, **keys)}, "accuracy", 0.85, data=spec.labelled
+    )
+    widths = search_widths(graph, "accuracy", data=spec.labelled, base=uniform(8, **keys), widths=(3, 8), trials=2)
+    for plan, words in (
+        (noise.plan, ["--low", 2, "--high", 8]),
+        (widths.choose(target=0.85), ["--method", "widths", "--widths", "3,8", "--trials", 2]),
+    ):
+        file = tmp_path / "plan.toml"
+        answer(capfd, "search", place.model, "--config", tmp_path / "c.toml", "--out", file, "--target", 0.85, *words)
+        assert file.read_text() == plan.text() and 'name = "integer"' in plan.text()
+        again = answer(capfd, "evaluate", place.model, "--config", file)
+        assert again["quantised"] == plan.facts["accuracy"]
+        file.unlink()
 
 
 def test_search_of_widths(place: Place, tmp_path: Path, capfd: Said) -> None:

@@ -28,6 +28,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "another output": {"default": BASE, "relu": rule(data_out_width=5, data_out_frac_width=2, data_out_signed=False)},
     "modes": {"default": BASE, "linear": rule(rounding="floor", overflow="wrap")},
     "fraction widths": {"default": rule(**dict.fromkeys(WIDTHS, 6), weight_frac_width=4), "linear": rule(bias_width=9)},
+    "integers": {"default": {"config": {**BASE["config"], "name": "integer"}}, "relu": rule(data_in_width=6)},
     "overrides": {"by": "regex_name", "default": BASE, ".*": rule(data_in_width=5), "overrides": {"relu": rule()}},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mase_hw.cli._common import (
     OK,
@@ -19,6 +19,9 @@ from mase_hw.cli._common import (
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import Voice, voice
 from mase_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mase_hw.compiler.config import CompileConfig
 
 HELP = "find the bits that every layer needs: a plan, which is a configuration of compile"
 METHODS = ("noise", "widths")
@@ -72,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.kept = lambda: _kept(arguments)
     with voice(arguments, aside=True) as say:
         graph = calibrated_graph(spec.model, spec.example_inputs, settings, calibration=calibration, progress=say)
-        plan, found, text = (_by_noise if arguments.method == "noise" else _widths)(arguments, graph, data, say)
+        search = _by_noise if arguments.method == "noise" else _widths
+        plan, found, text = search(arguments, graph, data, say, settings)
     made = plan.save(arguments.out)
     found = {"method": arguments.method, "criterion": arguments.criterion, **found, "plan": made, "facts": plan.facts}
     return answer(arguments, OK, found, f"{text}\nplan: {made}")
@@ -92,12 +96,25 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError("there is no such folder", field="--out", got=str(arguments.out.parent))
 
 
-def _by_noise(arguments: argparse.Namespace, graph: Any, data: Any, say: Voice) -> tuple[Any, dict[str, Any], str]:
+Found = tuple[Any, dict[str, Any], str]
+
+
+def _uniform(settings: CompileConfig, bits: int) -> dict[str, Any]:
+    """Everything at so many bits; the family, and what else is no width, are those of the default rule."""
+    from mase_hw.passes.mixed_precision import uniform
+    from mase_hw.passes.transforms.quantize_config import given_keys
+
+    default = settings.quantize.default
+    given = {} if default is None else given_keys(default.config)
+    return uniform(bits, **{key: value for key, value in given.items() if value and not key.endswith("_width")})
+
+
+def _by_noise(arguments: argparse.Namespace, graph: Any, data: Any, say: Voice, settings: CompileConfig) -> Found:
     from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization
 
     found = noise_based_mixed_precision_quantization(
         graph,
-        {"low": arguments.low, "high": arguments.high},
+        {"low": _uniform(settings, arguments.low), "high": _uniform(settings, arguments.high)},
         arguments.criterion,
         arguments.target,
         data=data,
@@ -117,7 +134,7 @@ def _by_noise(arguments: argparse.Namespace, graph: Any, data: Any, say: Voice) 
     return found.plan, shown, f"{text}; {arguments.cost} {found.cost['mixed']:,.6g}, all high {found.cost['high']:,.6g}"
 
 
-def _widths(arguments: argparse.Namespace, graph: Any, data: Any, say: Voice) -> tuple[Any, dict[str, Any], str]:
+def _widths(arguments: argparse.Namespace, graph: Any, data: Any, say: Voice, settings: CompileConfig) -> Found:
     from rich.console import Console
 
     from mase_hw.host.progress import counter
@@ -142,6 +159,7 @@ def _widths(arguments: argparse.Namespace, graph: Any, data: Any, say: Voice) ->
         graph,
         arguments.criterion,
         data=data,
+        base=_uniform(settings, 8),
         widths=widths,
         cost=arguments.cost,
         trials=arguments.trials,

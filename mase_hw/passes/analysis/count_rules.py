@@ -132,7 +132,7 @@ _ELEMENTWISE = (
     "reciprocal square abs clamp floor_divide remainder maximum minimum lt le gt ge eq ne and or xor not triu tril"
 )
 _REDUCTIONS = "mean mean_over var std sum cumsum prod diff min max amin amax argmin argmax any all"
-_MOVEMENT = "embedding rearrange getitem setitem cast quantize"
+_MOVEMENT = "embedding rearrange getitem setitem cast quantize requantize"
 _CONSTANTS = "arange range full ones zeros zeros_like empty eye tensor"
 
 WITHOUT_MACS = frozenset(

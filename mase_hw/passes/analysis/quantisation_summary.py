@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.trace.containers import contents
@@ -282,11 +282,16 @@ def _remedy(graph: MaseGraph, name: str, sums: _Sums, parameters: _Parameters) -
     cause = max(causes, key=lambda key: causes[key])
     if cause == "weight":
         width = module.arithmetic.formats["weight"].width
-        finer = "" if "weight_shift" in module.parameter_names else " (or per channel)"
+        finer = " (or per channel)" if _for_the_tensor(module) else ""
         return f"its weights: weight_width = {width + 1}{finer}"
     if cause == "range":
         return f"clipping {sums.clipped / (sums.count or 1):.2%}: data_out_width = {fmt.width + 1} (or min_max)"
     return f"rounding: data_out_width = {fmt.width + 1}"
+
+
+def _for_the_tensor(module: Quantized) -> bool:
+    """Whether the weights have one step."""
+    return "weight_shift" not in module.parameter_names and len(steps_of(module.arithmetic.formats["weight"])) == 1
 
 
 def _share(noise: float, signal: float) -> float:

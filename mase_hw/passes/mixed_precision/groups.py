@@ -27,7 +27,7 @@ def groups_of(graph: MaseGraph, settings: dict[str, Settings], fixed: Iterable[s
     head: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
     for name, each in settings.items():
-        if each.values.get("name") != "fixed":
+        if each.values.get("name") == "NA":
             continue
         producer = _producer(graph, graph.node(name)) if _follows(graph, name, each) else None
         owner = head.get(producer, name) if producer is not None else name

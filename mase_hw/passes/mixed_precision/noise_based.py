@@ -240,7 +240,7 @@ def _settings(
                 remedy="leave it in float (name = 'NA') in both, or in none",
             )
     fixed = {name for name in low if name in custom or low[name] == high[name]}
-    if custom and set(custom) >= {n for n, s in low.items() if s.values.get("name") == "fixed"}:
+    if custom and set(custom) >= {n for n, s in low.items() if s.values.get("name") != "NA"}:
         raise ConfigError(
             "every node has a configuration of its own, so there is nothing to raise",
             field="custom_quantization_configs",

@@ -135,7 +135,9 @@ def _needed(graph: MaseGraph, name: str, settings: Settings) -> tuple[dict[str, 
     op = graph.op_of(graph.node(name))
     without = {key for key in NodeConfig.model_fields if not has_tensor(graph, name, key)}
     values = {k: v for k, v in settings.values.items() if k not in without}
-    if op is None or op.default_out is None:
+    # Of scaled integers, what clamps is a requantisation, with a width of its own.
+    clamps = op is not None and op.scaled is not None and op.scaled.kind == "clamp" and values["name"] == "integer"
+    if op is None or op.default_out is None or clamps:
         return values, set(), without
     out = {key for key in NodeConfig.model_fields if key.startswith("data_out_")}
     if settings.specific & out:
@@ -161,15 +163,19 @@ def _values(config: NodeConfig) -> dict[str, Any]:
             continue
         value = getattr(config, key)
         if key == "name":
-            value = "fixed" if config.quantised else "NA"
+            value = config.name if config.quantised else "NA"
         if value is not None:
             found[key] = value.name.lower() if isinstance(value, IntEnum) else value
     return found
 
 
 def uniform(width: int, **others: Any) -> dict[str, Any]:
-    """Arguments of ``quantize_transform_pass`` with one width for everything; ``others`` are further keys."""
-    config = {"name": "fixed", **dict.fromkeys(WIDTHS, width), **others}
+    """Arguments of ``quantize_transform_pass`` with one width for everything; ``others`` are further keys.
+
+    With ``name="integer"``, for all but biases, which have the bits that their sums need.
+    """
+    widths = [key for key in WIDTHS if others.get("name") != "integer" or key != "bias_width"]
+    config = {"name": "fixed", **dict.fromkeys(widths, width), **others}
     return {"by": "type", "default": {"config": config}}
 
 
@@ -189,14 +195,15 @@ def complete(where: str, given: int | Mapping[str, Any] | QuantizeArgs) -> Quant
     missing = [
         k
         for k in WIDTHS
-        if any(getattr(c, k) is None for c in (config, *(r for r in rules if k in r.model_fields_set)))
+        if (k != "bias_width" or not config.scaled)
+        and any(getattr(c, k) is None for c in (config, *(r for r in rules if k in r.model_fields_set)))
     ]
     if missing or not config.quantised:
         raise ConfigError(
             f"the default of {where} is not complete",
             field="default.config",
             got=f"no {', '.join(missing)}" if missing else f"name = {config.name}",
-            expected="name = 'fixed' and all widths",
+            expected="name = 'fixed' or 'integer', and all widths (of 'integer' all but bias_width)",
             remedy=f"give them, or a number of bits instead of a configuration ({where} = 8)",
         )
     return args

@@ -8,11 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from mase_hw.formats import FixedFormat, SignFormat
+from mase_hw.formats import FixedFormat, ScaledFormat, SignFormat, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.nn import Quantized
 from mase_hw.ops._conv import geometry_of
+from mase_hw.passes.transforms.integers.refit import refit
+from mase_hw.passes.transforms.quantize import configured_for
 
 LAYERS = frozenset({"linear", "conv1d", "conv2d"})
 """Ops that are a product of their input with a stored matrix."""
@@ -65,7 +67,8 @@ class Layer:
         """Distance of neighbouring values of every row, ``(groups, rows, 1)``."""
         outputs = self.weight_shape[0]
         device = self.module.get_parameter("weight").device
-        step = torch.full((outputs,), self.module.arithmetic.formats["weight"].scale, dtype=torch.float64).to(device)
+        steps = [float(step) for step in steps_of(self.module.arithmetic.formats["weight"])]
+        step = torch.tensor(steps, dtype=torch.float64).to(device).expand(outputs)
         if "weight_shift" in self.module.parameter_names:
             step = step * torch.exp2(self.module.get_buffer("weight_shift").double())
         return step.reshape(self.groups, outputs // self.groups, 1)
@@ -104,14 +107,33 @@ class Layer:
     def set_weight(self, mantissas: Tensor) -> None:
         """Replace the weights by values of their grid, given by their mantissas ``(groups, rows, columns)``."""
         self._set("weight", (mantissas * self.steps()).reshape(self.weight_shape))
+        self.refit()
 
     def set_bias(self, value: Tensor) -> bool:
-        """Replace the bias by the nearest values of its format; whether any had to be clipped."""
+        """Replace the bias by the nearest values of its format; whether any had to be clipped.
+
+        Scaled integers: the format gets the bits that it needs, up to those that are configured.
+        """
         fmt = self.module.arithmetic.formats["bias"]
+        if isinstance(fmt, ScaledFormat):
+            return self._set_scaled_bias(value, fmt)
         rounded = torch.round(value * math.ldexp(1.0, fmt.frac_width))
         kept = rounded.clamp(fmt.min_mantissa, fmt.max_mantissa)
         self._set("bias", kept * fmt.scale)
         return bool((kept != rounded).any())
+
+    def _set_scaled_bias(self, value: Tensor, fmt: ScaledFormat) -> bool:
+        steps = value.new_tensor(fmt.scales)
+        self._set("bias", torch.round(value / steps) * steps)
+        self.refit()
+        zero = self.module.arithmetic.formats["data_in_0"].zero_point
+        weights = self.module.mantissa("weight").double().flatten(1).sum(1)
+        wanted = torch.round(self.bias() / steps) - zero * weights
+        return bool((self.module.mantissa("bias").double() != wanted).any())
+
+    def refit(self) -> None:
+        """Of scaled integers, give the bias and the sums the bits that the parameters of now need."""
+        refit(self.graph, self.node, configured_for(self.graph, self.node.name).bias_limit)
 
     def formats(self) -> dict[str, FixedFormat]:
         """Formats by name of the tensor."""

@@ -87,6 +87,9 @@ def _run(graph: MaseGraph, args: RoundingArgs) -> tuple[MaseGraph, Info]:
     if not kept:
         for (module, name), value in before.items():
             module.register_parameter(name, value)
+        for layer in (Layer.of(graph, node) for node in graph.nodes):
+            if layer is not None:
+                layer.refit()
         graph.refresh()
     info: Info = {
         "modified": kept and bool(layers),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, ScaledFormat
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,12 @@ class Problem:
         return self.clipped(torch.round(self.weight / self.step))
 
     def clipped(self, mantissas: Tensor) -> Tensor:
-        """Mantissas within the format."""
-        return mantissas.clamp(self.fmt.min_mantissa, self.fmt.max_mantissa)
+        """Mantissas within the format, or within the limits that a channel has of its own."""
+        limits = self.fmt.limits if isinstance(self.fmt, ScaledFormat) else ()
+        if len(limits) < 2:
+            return mantissas.clamp(self.fmt.min_mantissa, self.fmt.max_mantissa)
+        lows, highs = (mantissas.new_tensor(ends).reshape(self.step.shape) for ends in zip(*limits, strict=True))
+        return mantissas.clamp(lows, highs)
 
     def error(self, mantissas: Tensor) -> Tensor:
         """Mean squared error of every row, ``(groups, rows)``."""

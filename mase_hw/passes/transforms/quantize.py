@@ -14,7 +14,7 @@ from mase_hw.ir.module_paths import vanished
 from mase_hw.nn import Quantized
 from mase_hw.passes.base import graph_pass
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
-from mase_hw.passes.transforms.quantize_config import QuantizeArgs
+from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_operands import (
     hold_constant,
     hold_derived,
@@ -69,6 +69,14 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
     if planner.paths:
         info["paths"] = planner.paths
     return graph, info
+
+
+def configured_for(graph: MaseGraph, node: str) -> NodeConfig:
+    """The keys with which a node of a quantised graph was quantised; none of one that has no record."""
+    merged: dict[str, Any] = {}
+    for _, given in graph.meta.get(DECISIONS, {}).get(node, ({}, []))[1]:
+        merged |= given
+    return NodeConfig(**merged)
 
 
 class Planned(Protocol):

@@ -151,6 +151,11 @@ class NodeConfig(BaseModel):
         given = (value for key, value in self if key.endswith("_frac_width"))
         return self.name == "integer" and all(value is None for value in given)
 
+    @property
+    def bias_limit(self) -> int:
+        """Scaled integers: most bits of a bias."""
+        return self.bias_width or self.bias_width_limit
+
     def of(self, tensor: str) -> tuple[int | None, int | None, bool | None]:
         """Width, fraction width and sign for a tensor (None: open); ``data_in_1`` reads the ``data_in`` keys."""
         group = group_of(tensor)

@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import ConfigError
+from mase_hw.formats import any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.evaluate import evaluate
+from mase_hw.nn import Quantized
 from mase_hw.passes.analysis.noise.pair import arithmetic_of, origins
 from mase_hw.passes.analysis.statistics.batches import batches, empty
 from mase_hw.passes.evaluation.criteria import decibels
@@ -123,11 +125,22 @@ def _partly(exact: MaseGraph, quantised: MaseGraph, members: Sequence[str], orig
     here = {node.name: node for node in made.nodes}
     for name in members:
         node, theirs = here[name], quantised.node(name)
-        made.model.add_submodule(f"quantised_{name}", quantised.model.get_submodule(str(theirs.target)))
+        made.model.add_submodule(f"quantised_{name}", _whole(quantised, theirs, here))
         node.op, node.target = "call_module", f"quantised_{name}"
         node.args, node.kwargs = fx.node.map_arg((theirs.args, theirs.kwargs), lambda n: here[origin[n.name]])
     made.model.recompile()
     return made
+
+
+def _whole(graph: MaseGraph, node: fx.Node, known: Mapping[str, Any]) -> nn.Module:
+    """The module of a node; of exact sums of scaled integers with the requantisation that was put behind them."""
+    module: nn.Module = graph.model.get_submodule(str(node.target))
+    if not isinstance(module, Quantized) or module.op.scaled is None or not any_scaled(module.arithmetic.formats):
+        return module
+    behind = next(iter(node.users), None)
+    if behind is None or behind.name in known or not module.op.scaled.exact(module.arithmetic.attributes):
+        return module
+    return nn.Sequential(module, graph.model.get_submodule(str(behind.target)))
 
 
 def _outputs(graph: MaseGraph, inputs: dict[str, Any]) -> list[Tensor]:

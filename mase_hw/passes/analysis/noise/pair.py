@@ -10,6 +10,9 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
 
+OWN = frozenset({"data_in_0", "data_out_0", "multiplier", "multiplier_shift"})
+"""Tensors of a cast or a requantisation."""
+
 
 def arithmetic_of(graph: MaseGraph, node: fx.Node) -> Arithmetic | None:
     """The arithmetic of a quantised node; None of a node in float."""
@@ -20,8 +23,8 @@ def arithmetic_of(graph: MaseGraph, node: fx.Node) -> Arithmetic | None:
 def origins(exact: MaseGraph, quantised: MaseGraph) -> dict[str, str]:
     """Node of the quantised graph -> node of the float graph whose value it stands for.
 
-    Nodes keep their names. What quantisation inserted (casts, inputs of the hardware) stands for the tensor that enters
-    it.
+    Nodes keep their names. What quantisation inserted (casts, requantisations, inputs of the hardware) stands for the
+    tensor that enters it.
 
     Raises:
         GraphError: If the float graph is quantised, the other is not, or the two do not belong together; names the
@@ -33,7 +36,7 @@ def origins(exact: MaseGraph, quantised: MaseGraph) -> dict[str, str]:
             continue
         arithmetic = arithmetic_of(quantised, node)
         before = [n for n in node.all_input_nodes if n.name in found]
-        if arithmetic is None or set(arithmetic.formats) - {"data_in_0", "data_out_0"} or len(before) != 1:
+        if arithmetic is None or set(arithmetic.formats) - OWN or len(before) != 1:
             raise stranger(node)
         found[node.name] = found[before[0].name]
     if all(arithmetic_of(quantised, node) is None for node in quantised.nodes):

@@ -73,12 +73,12 @@ class NoiseSums:
     def _format(self, fmt: FixedFormat, want: Tensor, got: Tensor) -> None:
         over = want > fmt.max_value + fmt.scale / 2
         under = want < fmt.min_value - fmt.scale / 2
-        if self.overflow is Overflow.SATURATE:
-            over, under = over & (got == fmt.max_value), under & (got == fmt.min_value)
-        self.saturated += int((over | under).sum())
         mantissas = quantize(got, fmt)
-        self.low = min(self.low, int(mantissas.min()))
-        self.high = max(self.high, int(mantissas.max()))
+        if self.overflow is Overflow.SATURATE:
+            over, under = over & (mantissas == fmt.max_mantissa), under & (mantissas == fmt.min_mantissa)
+        self.saturated += int((over | under).sum())
+        self.low = min(self.low, int(mantissas.min()) - fmt.zero_point)
+        self.high = max(self.high, int(mantissas.max()) - fmt.zero_point)
 
     def result(self) -> Noise:
         """The figures of everything taken in."""
@@ -101,5 +101,7 @@ class NoiseSums:
     def _used_bits(self) -> int | None:
         if self.fmt is None:
             return None
+        if self.fmt.zero_point:  # which another format may put elsewhere, so that all codes count
+            return max(1, (self.high - self.low).bit_length())
         bits = max(self.high.bit_length(), (-self.low - 1).bit_length() if self.low < 0 else 0)
         return max(1, bits + int(self.fmt.signed))

@@ -214,9 +214,8 @@ class _Planner:
         )
         self.decided("weight", fmt, reason)
         assert isinstance(data, ScaledFormat)  # as it is taken
-        limit = config.bias_width or config.bias_width_limit
         shape = tuple(self.around.graph.tensor(node, "data_in_0").shape)
-        made = sums_of(op, data, Stored(weight, fmt), parameters.get("bias"), shape, limit=limit)
+        made = sums_of(op, data, Stored(weight, fmt), parameters.get("bias"), shape, limit=config.bias_limit)
         formats, parameters = made.formats, made.parameters
         if "bias" in formats:
             self.decided("bias", formats["bias"], "at the scale of the products, as wide as its integers are")
