@@ -386,5 +386,5 @@ def for_golden(op: OpDef, a: Arithmetic) -> Arithmetic:
 
 def verilog_params(params: Any) -> dict[str, int | str]:
     """The SystemVerilog parameters of a parameter dataclass, in order; booleans become 0 and 1."""
-    values = dataclasses.asdict(params)
-    return {name: int(v) if isinstance(v, bool | int) else v for name, v in values.items()}
+    values = ((field.name, getattr(params, field.name)) for field in dataclasses.fields(params))
+    return {name: int(v) if isinstance(v, bool | int) else v for name, v in values}

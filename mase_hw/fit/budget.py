@@ -10,6 +10,7 @@ still open goes to CP-SAT, where it is installed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 import itertools
 from collections.abc import Mapping
@@ -19,13 +20,15 @@ import numpy as np
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.fit import cp_sat
-from mase_hw.fit.elimination import cheapest
+from mase_hw.fit.elimination import Elimination
 from mase_hw.fit.problem import Numbers, Problem
 
 ROUNDS = 40
 """Changes of the prices of budgets before candidates are divided."""
 FINEST = 1 / 16
 """Share of a full step below which prices are not changed any more."""
+PRICE = 1 << 24
+"""Of a whole budget where nothing else has a price."""
 HALVES = 60
 """Divided problems that are solved before the bound is reported as it is."""
 
@@ -105,7 +108,7 @@ def solve(
 
     Args:
         problem: The choice.
-        weights: Of every measure, not negative.
+        weights: Of every measure, not negative; all 0 if any choice within the budgets will do.
         budgets: Most of a measure, by its number.
         halves: Divided problems that are solved before the bound is reported as it is.
 
@@ -116,7 +119,7 @@ def solve(
     search = _Search(problem, weights, budgets, best)
     everything = {name: np.arange(len(prices)) for name, prices in problem.prices.items()}
     try:
-        root = search.relaxed(everything, np.zeros(problem.measures, dtype=np.int64))
+        root = search.relaxed(everything, search.first)
     except UnsupportedError:
         if not cp_sat.installed():
             raise
@@ -162,17 +165,23 @@ class _Search:
         self.problem, self.weights, self.best = problem, weights, best
         self.at = np.array(sorted(budgets), dtype=np.int64)
         self.most = np.array([budgets[int(i)] for i in self.at], dtype=np.int64)
+        self.first: Numbers = np.zeros(problem.measures, dtype=np.int64)
+        self.unit = 1 << 10
+        if not weights.any():
+            # Any choice within the budgets will do: prices alone say how near one is.
+            self.first[self.at] = PRICE // np.maximum(self.most, 1)
+            self.unit = PRICE >> 4
 
     def relaxed(self, kept: Mapping[str, Numbers], prices: Numbers) -> _Half | None:
         """Follow the prices of budgets upwards to a good bound; None if no choice is within the budgets."""
-        problem = _restricted(self.problem, kept)
+        program = Elimination(_restricted(self.problem, kept))
         top = -(1 << 62)
         scale = 1.0
         within = beyond = None
         steady = 0
         best_prices = prices
         for _ in range(ROUNDS):
-            found = cheapest(problem, self.weights + prices)
+            found = program.cheapest(self.weights + prices)
             if found is None:
                 return None
             chosen = {name: int(kept[name][i]) for name, i in found[0].items()}
@@ -200,7 +209,7 @@ class _Search:
             norm = float(moving @ moving)
             if norm == 0:
                 break
-            aim = self.best.value if self.best.chosen is not None else top + max(abs(top) // 8, 1 << 10)
+            aim = self.best.value if self.best.chosen is not None else top + max(abs(top) // 8, self.unit)
             step = scale * max(aim - bound, 1) / norm
             prices = prices.copy()
             moved = prices[self.at] + step * moving / np.maximum(self.most, 1)
@@ -213,7 +222,7 @@ class _Search:
         """Whether a bound is beyond the most expensive choice, so that none is within the budgets."""
         return self.best.chosen is None and bound > self._most_expensive
 
-    @property
+    @functools.cached_property
     def _most_expensive(self) -> int:
         nodes = sum(int((prices @ self.weights).max()) for prices in self.problem.prices.values())
         return nodes + sum(int((edge.prices @ self.weights).max()) for edge in self.problem.edges)

@@ -17,7 +17,7 @@ import numpy as np
 from torch import fx
 
 from mase_hw.catalogue import Latency, verilog_params
-from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
+from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.fit.prices import Use, module_price
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.add_hardware_metadata import Wanted
@@ -111,6 +111,10 @@ def tile_lanes(size: int) -> list[int]:
         tiles = ceil_div(size, lanes - 1)
 
 
+Made = dict[tuple[Any, ...], Candidate | None]
+"""Candidates by what was chosen for them; None for what cannot be built."""
+
+
 class Options:
     """The candidates of one node, made as they are asked for.
 
@@ -120,14 +124,22 @@ class Options:
         wanted: What it asks of the hardware.
         args: What the user asked of the hardware, with names of nodes.
         orders: Whether orders are tried as well.
+        made: What was made for nodes alike.
     """
 
-    def __init__(self, graph: MaseGraph, node: fx.Node, wanted: Wanted, args: HardwareArgs, *, orders: bool) -> None:
+    def __init__(
+        self,
+        graph: MaseGraph,
+        node: fx.Node,
+        wanted: Wanted,
+        args: HardwareArgs,
+        *,
+        orders: bool,
+        made: Made | None = None,
+    ) -> None:
         self.node, self.wanted, self.args, self.orders = node, wanted, args, orders
         self._arguments = graph.meta_of(node).common.args
-        self._made: dict[tuple[Any, ...], Candidate | None] = {}
-        self.refused: MaseHwError | None = None
-        """Why the last folding that could not be built could not."""
+        self._made: Made = {} if made is None else made
         shapes = {n: s for n, s in wanted.sizes.items() if n.startswith("data_")}
         self.inside = {n: (s or (1,))[-1] for n, s in shapes.items() if n.startswith("data_in_")}
         self.outside = {n: (s or (1,))[-1] for n, s in shapes.items() if n.startswith("data_out_")}
@@ -173,7 +185,9 @@ class Options:
         found = self.within(1 << 62)
         if found:
             return found
-        raise self.refused or UnsupportedError("no folding of this layer can be built", node=self.node.name)
+        for lanes, kernel in self._foldings(1 << 62, math.inf):
+            self._build(lanes, kernel, self._implementations[0], self._orders[0])
+        raise UnsupportedError("no folding of this layer can be built", node=self.node.name)
 
     @property
     def _implementations(self) -> tuple[str, ...]:
@@ -260,8 +274,7 @@ class Options:
         if key not in self._made:
             try:
                 self._made[key] = self._build(lanes, kernel, implementation, order)
-            except (UnsupportedError, ConfigError) as error:
-                self.refused = error
+            except (UnsupportedError, ConfigError):
                 self._made[key] = None
         return self._made[key]
 
@@ -282,13 +295,14 @@ class Options:
             order=order or request.order,
         )
         params = hardware.build(asked)
-        ports = {port.name: port for port in hardware.ports(params)}
+        streams = hardware.ports(params)
+        ports = {port.name: port for port in streams}
         data = {name: port for name, port in ports.items() if name.startswith("data_")}
         if any(port.lane_dims[0] != lanes.get(name) for name, port in data.items()):
             return None
         if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
             return None
-        kept = interface(self.node, self._arguments, hardware, params, self.args)
+        kept = interface(self.node, self._arguments, hardware, streams, self.args)
         memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports}
         latency = hardware.latency(params)
         multipliers = hardware.multipliers(params)

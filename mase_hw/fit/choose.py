@@ -131,10 +131,13 @@ class Chooser:
                 least = value
         return kept
 
-    def _cheapest(self, interval: int, reserve: Mapping[str, int]) -> tuple[Candidates, Solution | Impossible]:
+    def _cheapest(
+        self, interval: int, reserve: Mapping[str, int], weights: Numbers | None = None
+    ) -> tuple[Candidates, Solution | Impossible]:
         candidates = self.space.candidates(interval, SPREAD)
         self._refuse_contradictions(candidates, interval)
-        return candidates, solve(self.space.problem(candidates, interval), self.weights, self._budgets(reserve))
+        problem = self.space.problem(candidates, interval)
+        return candidates, solve(problem, self.weights if weights is None else weights, self._budgets(reserve))
 
     def _budgets(self, reserve: Mapping[str, int]) -> dict[int, int]:
         return {RESOURCES.index(name): most - reserve[name] for name, most in self.goal.budgets.items()}
@@ -143,20 +146,23 @@ class Chooser:
         """The fewest cycles per frame within the budgets, by bisection."""
         low, _ = self.fastest
         high = self.goal.interval or low
-        _, found = self._cheapest(high, reserve)
+        any_will_do = np.zeros_like(self.weights)
+        candidates, found = self._cheapest(high, reserve, any_will_do)
         while isinstance(found, Impossible):
             if self.goal.interval is not None or high > 1 << 40:
                 raise self._too_much(high, found, reserve)
             low, high = high, high * 4
-            _, found = self._cheapest(high, reserve)
-        while low < high:
-            middle = (low + high) // 2
-            candidates, found = self._cheapest(middle, reserve)
-            if isinstance(found, Impossible):
+            candidates, found = self._cheapest(high, reserve, any_will_do)
+        while True:
+            high = max(each.cycles for each in _picked(candidates, found).values())
+            while low < high:
+                middle = (low + high) // 2
+                candidates, found = self._cheapest(middle, reserve, any_will_do)
+                if isinstance(found, Solution):
+                    break
                 low = middle + 1
             else:
-                high = max(each.cycles for each in _picked(candidates, found).values())
-        return high
+                return high
 
     def _lowest_latency(self) -> Choice:
         none = dict.fromkeys(RESOURCES, 0)

@@ -3,11 +3,14 @@
 This is non-serial dynamic programming (U. Bertele and F. Brioschi, "Nonserial Dynamic Programming", 1972): on a chain
 it is the ordinary dynamic programme from one end to the other, and with reconvergent paths a table grows by one
 dimension for each branch that is open. Prices are integers, so the minimum is exact.
+
+What does not depend on the weights (which candidates all neighbours see alike, the order of the nodes) is found once;
+a search over prices then asks many times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,71 +23,118 @@ LARGEST = 1 << 24
 
 
 @dataclass(frozen=True)
-class _Table:
-    """Prices by the candidates of some nodes, a dimension each."""
+class _Step:
+    """Puts the minimum over the candidates of a node in place of all tables with it.
 
-    names: tuple[str, ...]
-    values: Numbers
-
-
-@dataclass(frozen=True)
-class _Eliminated:
-    """The best candidate of a node by those of others."""
+    Args:
+        name: The node.
+        others: The other nodes of these tables.
+        tables: Numbers of the tables, with the order of their dimensions and the shape in which they are added.
+    """
 
     name: str
     others: tuple[str, ...]
-    best: Numbers
+    tables: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
 
 
-def cheapest(problem: Problem, weights: Numbers) -> tuple[dict[str, int], int] | None:
-    """The choice whose weighed sum is least.
+class Elimination:
+    """Finds the cheapest choice of a problem, for any weights.
 
     Args:
         problem: The choice.
-        weights: Of every measure.
-
-    Returns:
-        A candidate of every node, and the sum; None if no choice is possible.
 
     Raises:
         UnsupportedError: If more branches are open at once than tables can hold.
     """
-    tables: list[_Table] = []
-    kept: dict[str, Numbers] = {}
-    signature = _signatures(problem)
-    for name, prices in problem.prices.items():
-        weighed = prices @ weights
-        # Of candidates with the same lanes only the cheapest one can be part of the best choice.
-        order = np.lexsort((weighed, signature[name]))
-        kept[name] = order[np.unique(signature[name][order], return_index=True)[1]]
-        tables.append(_Table((name,), weighed[kept[name]]))
-    for edge in problem.edges:
-        first, second = edge.ends
-        tables.append(_Table(edge.ends, edge.weighed(weights)[np.ix_(kept[first], kept[second])]))
-    sizes = {name: len(of) for name, of in kept.items()}
-    if not all(sizes.values()):
-        return None
-    steps: list[_Eliminated] = []
-    while sizes:
-        name = min(sizes, key=lambda n: _size(tables, n, sizes))
-        if _size(tables, name, sizes) > LARGEST:
-            raise UnsupportedError(
-                "too many branches of the network are open at once for the exact solver",
-                node=name,
-                got=f"a table of {_size(tables, name, sizes)} entries",
-                expected=f"at most {LARGEST}",
-                remedy="install the extra 'fit' (ortools), or choose lanes of some nodes by hand",
-            )
-        tables, step = _eliminate(tables, name)
-        steps.append(step)
-        del sizes[name]
-    total = sum(int(table.values) for table in tables)
-    if total >= INFEASIBLE:
-        return None
-    at: dict[str, int] = {}
-    for step in reversed(steps):
-        at[step.name] = int(step.best[tuple(at[other] for other in step.others)])
-    return {name: int(kept[name][at[name]]) for name in problem.prices}, total
+
+    def __init__(self, problem: Problem) -> None:
+        self.names = list(problem.prices)
+        signatures = _signatures(problem)
+        self._possible = all(len(of) for of in problem.prices.values())
+        if not self._possible:
+            return
+        # Of candidates with the same lanes only the cheapest one can be part of the best choice: they stand together.
+        self._order, self._starts, rows = {}, {}, []
+        sizes: dict[str, int] = {}
+        first = 0
+        self._groups: dict[str, slice] = {}
+        begins: list[Numbers] = []
+        for name, prices in problem.prices.items():
+            order = np.argsort(signatures[name], kind="stable")
+            starts = np.unique(signatures[name][order], return_index=True)[1]
+            self._order[name], self._starts[name] = order, np.append(starts, len(order))
+            rows.append(prices[order])
+            begins.append(starts + first)
+            sizes[name] = len(starts)
+            first += len(order)
+        self._prices, self._begins = np.concatenate(rows), np.concatenate(begins)
+        ends = np.cumsum([0, *sizes.values()])
+        self._groups = {name: slice(ends[i], ends[i + 1]) for i, name in enumerate(self.names)}
+        self._edges = problem.edges
+        self._sides = []
+        for edge in problem.edges:
+            sides = [
+                of[self._order[name][self._starts[name][:-1]]]
+                for name, of in zip(edge.ends, (edge.rows, edge.columns), strict=True)
+            ]
+            self._sides.append(np.ix_(*sides))
+        self._steps = _steps([*((name,) for name in self.names), *(edge.ends for edge in problem.edges)], sizes)
+
+    def cheapest(self, weights: Numbers) -> tuple[dict[str, int], int] | None:
+        """The choice whose weighed sum is least.
+
+        Args:
+            weights: Of every measure.
+
+        Returns:
+            A candidate of every node, and the sum; None if no choice is possible.
+        """
+        if not self._possible:
+            return None
+        own = self._prices @ weights
+        least = np.minimum.reduceat(own, self._begins)
+        tables: list[Numbers | None] = [least[self._groups[name]] for name in self.names]
+        known: dict[tuple[int, int], Numbers] = {}
+        for edge, sides in zip(self._edges, self._sides, strict=True):
+            # Pairs of alike layers share their prices.
+            key = id(edge.prices), id(edge.possible)
+            if key not in known:
+                known[key] = edge.by_lanes(weights)
+            tables.append(known[key][sides])
+        best = []
+        for step in self._steps:
+            whole: Numbers | None = None
+            for number, axes, shape in step.tables:
+                table = tables[number]
+                assert table is not None
+                part = table.transpose(axes).reshape(shape)
+                whole = part if whole is None else whole + part
+                tables[number] = None
+            assert whole is not None
+            best.append(np.asarray(whole.argmin(axis=-1)))
+            tables.append(np.minimum(whole.min(axis=-1), INFEASIBLE))
+        total = sum(int(table) for table in tables if table is not None)
+        if total >= INFEASIBLE:
+            return None
+        at: dict[str, int] = {}
+        for step, choice in zip(reversed(self._steps), reversed(best), strict=True):
+            at[step.name] = int(choice[tuple(at[other] for other in step.others)])
+        return {name: self._candidate(name, at[name], own) for name in self.names}, total
+
+    def _candidate(self, name: str, group: int, own: Numbers) -> int:
+        """The cheapest candidate of those that all neighbours see alike."""
+        low, high = self._starts[name][group], self._starts[name][group + 1]
+        start = int(self._begins[self._groups[name]][group])
+        return int(self._order[name][low + int(own[start : start + high - low].argmin())])
+
+
+def cheapest(problem: Problem, weights: Numbers) -> tuple[dict[str, int], int] | None:
+    """The choice whose weighed sum is least; see :meth:`Elimination.cheapest`.
+
+    Raises:
+        UnsupportedError: If more branches are open at once than tables can hold.
+    """
+    return Elimination(problem).cheapest(weights)
 
 
 def _signatures(problem: Problem) -> dict[str, Numbers]:
@@ -95,36 +145,56 @@ def _signatures(problem: Problem) -> dict[str, Numbers]:
         seen[edge.ends[1]].append(edge.columns)
     found = {}
     for name, prices in problem.prices.items():
-        columns = seen[name] or [np.zeros(len(prices), dtype=np.int64)]
-        found[name] = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        number = np.zeros(len(prices), dtype=np.int64)
+        for lanes in seen[name]:
+            number = number * (int(lanes.max(initial=0)) + 1) + lanes
+            number = np.unique(number, return_inverse=True)[1].reshape(-1)
+        found[name] = number
     return found
 
 
-def _around(tables: Sequence[_Table], name: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(n for table in tables if name in table.names for n in table.names if n != name))
+def _steps(tables: Sequence[tuple[str, ...]], sizes: dict[str, int]) -> list[_Step]:
+    """The order in which nodes are eliminated: always the one whose table is smallest.
+
+    Raises:
+        UnsupportedError: If a table would be too large.
+    """
+    there = dict(enumerate(tables))
+    entries = {name: _entries(_around(there.values(), name), name, sizes) for name in sizes}
+    steps = []
+    while entries:
+        name = min(entries, key=lambda n: entries[n])
+        if entries.pop(name) > LARGEST:
+            others = _around(there.values(), name)
+            raise UnsupportedError(
+                "too many branches of the network are open at once for the exact solver",
+                node=name,
+                got=f"a table of {_entries(others, name, sizes)} entries",
+                expected=f"at most {LARGEST}",
+                remedy="install the extra 'fit' (ortools), or choose lanes of some nodes by hand",
+            )
+        others = _around(there.values(), name)
+        axes = (*others, name)
+        parts = []
+        for number, names in list(there.items()):
+            if name in names:
+                source = tuple(names.index(axis) for axis in axes if axis in names)
+                parts.append((number, source, tuple(sizes[axis] if axis in names else 1 for axis in axes)))
+                del there[number]
+        steps.append(_Step(name, others, tuple(parts)))
+        there[len(tables) + len(steps) - 1] = others
+        for other in others:
+            entries[other] = _entries(_around(there.values(), other), other, sizes)
+    return steps
 
 
-def _size(tables: Sequence[_Table], name: str, sizes: dict[str, int]) -> int:
+def _around(tables: Iterable[tuple[str, ...]], name: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(n for names in tables if name in names for n in names if n != name))
+
+
+def _entries(others: Sequence[str], name: str, sizes: dict[str, int]) -> int:
     """Entries of the table that eliminating a node needs."""
     entries = sizes[name]
-    for other in _around(tables, name):
+    for other in others:
         entries *= sizes[other]
     return entries
-
-
-def _eliminate(tables: Sequence[_Table], name: str) -> tuple[list[_Table], _Eliminated]:
-    """Put the minimum over the candidates of a node in place of all tables with it."""
-    others = _around(tables, name)
-    axes = (*others, name)
-    whole = np.zeros((1,) * len(axes), dtype=np.int64)
-    for table in tables:
-        if name in table.names:
-            source = [table.names.index(axis) for axis in axes if axis in table.names]
-            shape = [1] * len(axes)
-            for i in source:
-                shape[axes.index(table.names[i])] = table.values.shape[i]
-            whole = whole + table.values.transpose(source).reshape(shape)
-    best = np.asarray(whole.argmin(axis=-1), dtype=np.int64)
-    values = np.minimum(whole.min(axis=-1), INFEASIBLE)
-    rest = [table for table in tables if name not in table.names]
-    return [*rest, _Table(others, values)], _Eliminated(name, others, best)

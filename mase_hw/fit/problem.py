@@ -31,10 +31,9 @@ class Edge:
     prices: Numbers
     possible: npt.NDArray[np.bool_]
 
-    def weighed(self, weights: Numbers) -> Numbers:
-        """Prices of pairs of candidates as one number each."""
-        table = np.where(self.possible, self.prices @ weights, INFEASIBLE)
-        return np.asarray(table[self.rows[:, None], self.columns[None, :]], dtype=np.int64)
+    def by_lanes(self, weights: Numbers) -> Numbers:
+        """Prices of pairs of lanes as one number each."""
+        return np.asarray(np.where(self.possible, self.prices @ weights, INFEASIBLE), dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 import numpy as np
 
 from mase_hw.cost.resources import RESOURCES
-from mase_hw.fit.candidates import Candidate, Options
-from mase_hw.fit.prices import connector
+from mase_hw.fit.alike import kind
+from mase_hw.fit.candidates import Candidate, Made, Options
+from mase_hw.fit.prices import Use, connector
 from mase_hw.fit.problem import Edge, Numbers, Problem
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.add_hardware_metadata import wanted
 from mase_hw.passes.analysis.hardware_args import HardwareArgs, with_node_names
+from mase_hw.streams import Stream
 
 Candidates = dict[str, list[Candidate]]
 
@@ -33,17 +36,29 @@ class Space:
     def __init__(self, graph: MaseGraph, args: HardwareArgs, *, orders: bool = False) -> None:
         self.graph, self.args = graph, with_node_names(graph, args)
         found = wanted(graph, args)
+        self.kinds = {name: kind(name, each, self.args) for name, each in found.items()}
+        made: dict[Hashable, Made] = {key: {} for key in self.kinds.values()}
         self.options = {
-            name: Options(graph, graph.node(name), each, self.args, orders=orders) for name, each in found.items()
+            name: Options(graph, graph.node(name), each, self.args, orders=orders, made=made[self.kinds[name]])
+            for name, each in found.items()
         }
         self.links = _links(graph, found)
         self._tails: dict[tuple[int, int], int] = {}
+        self._fastest: tuple[int, str] | None = None
+        self._connectors: dict[tuple[Stream, Stream], tuple[Use, int]] = {}
 
     def fastest(self) -> tuple[int, str]:
         """The fewest cycles per frame that any choice can reach, and the node that needs them."""
-        cycles = {name: options.fastest() for name, options in self.options.items()}
-        name = max(cycles, key=lambda n: cycles[n])
-        return cycles[name], name
+        if self._fastest is None:
+            cycles = {self.kinds[name]: options.fastest() for name, options in self._one_of_a_kind()}
+            name = max(self.options, key=lambda n: cycles[self.kinds[n]])
+            self._fastest = cycles[self.kinds[name]], name
+        return self._fastest
+
+    def _one_of_a_kind(self) -> list[tuple[str, Options]]:
+        """A node for all that are alike, and its options."""
+        examples = {self.kinds[name]: name for name in reversed(self.options)}
+        return [(name, self.options[name]) for name in examples.values()]
 
     def candidates(self, interval: int, spread: float = math.inf, *, pace: int | None = None) -> Candidates:
         """Candidates of every node for a number of cycles per frame, but for those that others make needless.
@@ -55,15 +70,26 @@ class Space:
                 of no account.
         """
         found = {}
-        for name, options in self.options.items():
+        for name, options in self._one_of_a_kind():
             of = options.within(interval, spread)
-            found[name] = [of[i] for i in _needed(of, self._prices(of, pace))]
-        return found
+            found[self.kinds[name]] = [of[i] for i in _needed(of, self._prices(of, pace))]
+        return {name: found[self.kinds[name]] for name in self.options}
 
     def problem(self, candidates: Candidates, interval: int, *, pace: int | None = None) -> Problem:
         """The choice as numbers: resources, and with a pace the cycles that a node ends after its input."""
-        prices = {name: self._prices(of, pace) for name, of in candidates.items()}
-        edges = [self._edge(link, candidates, interval, pace) for link in self.links]
+        each: dict[int, Numbers] = {}
+        for of in candidates.values():
+            if id(of) not in each:
+                each[id(of)] = self._prices(of, pace)
+        prices = {name: each[id(of)] for name, of in candidates.items()}
+        known: dict[tuple[int, str, int, str], Edge] = {}
+        edges = []
+        for link in self.links:
+            (giver, result), (reader, argument) = link
+            key = id(candidates[giver]), result, id(candidates[reader]), argument
+            if key not in known:
+                known[key] = self._edge(link, candidates, interval, pace)
+            edges.append(dataclasses.replace(known[key], ends=(giver, reader)))
         return Problem(prices, [edge for edge in edges if edge.prices.any() or not edge.possible.all()])
 
     def _prices(self, of: Sequence[Candidate], pace: int | None) -> Numbers:
@@ -77,6 +103,12 @@ class Space:
             self._tails[key] = each.tail(pace)
         return self._tails[key]
 
+    def _connector(self, have: Stream, want: Stream) -> tuple[Use, int]:
+        key = have, want
+        if key not in self._connectors:
+            self._connectors[key] = connector(have, want, self.args.family)
+        return self._connectors[key]
+
     def _edge(
         self, link: tuple[tuple[str, str], tuple[str, str]], candidates: Candidates, interval: int, pace: int | None
     ) -> Edge:
@@ -87,7 +119,7 @@ class Space:
         possible = np.zeros((len(haves), len(wants)), dtype=np.bool_)
         for i, have in enumerate(haves):
             for j, want in enumerate(wants):
-                use, cycles = connector(have.ports[result], want.ports[argument], self.args.family)
+                use, cycles = self._connector(have.ports[result], want.ports[argument])
                 prices[i, j, : len(RESOURCES)], possible[i, j] = use, cycles <= interval
         return Edge((giver, reader), rows, columns, prices, possible)
 
@@ -97,12 +129,12 @@ def _needed(of: Sequence[Candidate], prices: Numbers) -> list[int]:
     alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for i, each in enumerate(of):
         alike.setdefault(tuple(sorted(each.lanes.items())), []).append(i)
-    kept = []
+    kept: list[int] = []
     for group in alike.values():
-        for i in group:
-            no_worse = [j for j in group if j != i and (prices[j] <= prices[i]).all()]
-            if not any((prices[j] < prices[i]).any() or j < i for j in no_worse):
-                kept.append(i)
+        own = prices[group]
+        no_worse = (own[:, None] <= own[None]).all(axis=2)
+        better = no_worse & (~no_worse.T | np.triu(np.ones_like(no_worse), 1))
+        kept += np.array(group)[~better.any(axis=0)].tolist()
     return sorted(kept)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -338,9 +339,21 @@ def latency(p: ConvParams) -> Latency:
     # Dot product, shift, accumulator, output FIFO.
     pipe = 2 + dot_latency(p.products, p.CHAIN) + p.HAS_WEIGHT_SHIFT
     if p.INPUTS_FIRST:
-        return Latency.from_steps(inputs_first(p.images * p.window.positions, run, p.out_tiles, pipe))
+        return _in_order(p.images * p.window.positions, run, p.out_tiles, pipe)
     queue = max((pipe + run) // run + 1, 2)
-    return Latency.from_steps(*issue_stages(p.window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue))
+    return _windows(p.window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue)
+
+
+@functools.lru_cache(maxsize=1024)
+def _in_order(rows: int, tiles: int, passes: int, pipe: int) -> Latency:
+    """Kept, as a search over foldings and layers alike ask for the same."""
+    return Latency.from_steps(inputs_first(rows, tiles, passes, pipe))
+
+
+@functools.lru_cache(maxsize=1024)
+def _windows(window: Window, steps: int, depth: int, images: int, results: int, pipe: int, queue: int) -> Latency:
+    """Kept as well."""
+    return Latency.from_steps(*issue_stages(window, steps, depth, images, results, pipe, queue))
 
 
 def tied(p: ConvParams) -> Mapping[str, str]:

@@ -124,37 +124,43 @@ class Window:
         Args:
             steps: Cycles a window takes.
         """
-        # Images in a row, enough of them that the one in the middle stands for all.
-        cycles = max(self.image_beats, self.positions * steps)
-        images = 5 + 2 * (4 * FREE_AFTER // cycles)
-        first = np.repeat(np.arange(images, dtype=np.int64), self.positions) * self.image_beats
-        needs = np.maximum.accumulate(first + np.tile(self.needs, images))
-        frees = first + np.tile(self.frees, images)
-        at = np.arange(len(needs), dtype=np.int64)
-        if self.positions * steps >= self.image_beats:
-            begin = at * steps
-            # The latest a beat may come, one a cycle, so that no window waits: a window that follows may want its own
-            # beats so early that those before them have to hurry.
-            late = np.minimum.accumulate((begin - DELAY - (needs - 1))[::-1])[::-1]
-        else:
-            ready = needs - 1 + DELAY
-            begin = np.maximum.accumulate(ready - at * steps) + at * steps
-            late = np.zeros_like(begin)
-        # Beat b is accepted in cycle b + late[w] if window w is the first to need it. Most are held just before a
-        # window frees its places: all that were accepted by then, less what the window before it has freed.
-        free_from = begin + steps - 1 + FREE_AFTER
-        starts = np.concatenate([[0], needs[:-1]])
-        some = needs > starts
-        opens, ends, late = (starts + late)[some], needs[some], late[some]
-        wanted = np.searchsorted(opens, free_from, side="left") - 1
-        came = np.where(wanted < 0, 0, np.minimum(ends[np.maximum(wanted, 0)], free_from - late[np.maximum(wanted, 0)]))
-        freed = np.concatenate([[0], frees[:-1]])
-        low = images // 2 * self.image_beats
-        high = low + self.image_beats
-        before = np.concatenate([[0], came[:-1]])
-        held = np.minimum(came, high) - freed
-        inside = np.maximum(before, low) < np.minimum(came, high)
-        return max(self.least_depth, int(held[inside].max()))
+        return _depth(self, steps)
+
+
+@functools.lru_cache(maxsize=4096)
+def _depth(window: Window, steps: int) -> int:
+    """See :meth:`Window.depth`; a search over foldings asks for the same again and again."""
+    # Images in a row, enough of them that the one in the middle stands for all.
+    cycles = max(window.image_beats, window.positions * steps)
+    images = 5 + 2 * (4 * FREE_AFTER // cycles)
+    first = np.repeat(np.arange(images, dtype=np.int64), window.positions) * window.image_beats
+    needs = np.maximum.accumulate(first + np.tile(window.needs, images))
+    frees = first + np.tile(window.frees, images)
+    at = np.arange(len(needs), dtype=np.int64)
+    if window.positions * steps >= window.image_beats:
+        begin = at * steps
+        # The latest a beat may come, one a cycle, so that no window waits: a window that follows may want its own
+        # beats so early that those before them have to hurry.
+        late = np.minimum.accumulate((begin - DELAY - (needs - 1))[::-1])[::-1]
+    else:
+        ready = needs - 1 + DELAY
+        begin = np.maximum.accumulate(ready - at * steps) + at * steps
+        late = np.zeros_like(begin)
+    # Beat b is accepted in cycle b + late[w] if window w is the first to need it. Most are held just before a
+    # window frees its places: all that were accepted by then, less what the window before it has freed.
+    free_from = begin + steps - 1 + FREE_AFTER
+    starts = np.concatenate([[0], needs[:-1]])
+    some = needs > starts
+    opens, ends, late = (starts + late)[some], needs[some], late[some]
+    wanted = np.searchsorted(opens, free_from, side="left") - 1
+    came = np.where(wanted < 0, 0, np.minimum(ends[np.maximum(wanted, 0)], free_from - late[np.maximum(wanted, 0)]))
+    freed = np.concatenate([[0], frees[:-1]])
+    low = images // 2 * window.image_beats
+    high = low + window.image_beats
+    before = np.concatenate([[0], came[:-1]])
+    held = np.minimum(came, high) - freed
+    inside = np.maximum(before, low) < np.minimum(came, high)
+    return max(window.least_depth, int(held[inside].max()))
 
 
 def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
@@ -251,4 +257,10 @@ def geometry(params: Any, tiles: int) -> Window:
         (getattr(params, f"{name}_TENSOR_SIZE_DIM_2"), getattr(params, f"{name}_TENSOR_SIZE_DIM_1"))
         for name in ("DATA_IN_0", "DATA_OUT_0")
     )
-    return Window(size, out, pair("KERNEL_SIZE"), pair("STRIDE"), pair("PADDING"), pair("DILATION"), tiles)
+    return _known(Window(size, out, pair("KERNEL_SIZE"), pair("STRIDE"), pair("PADDING"), pair("DILATION"), tiles))
+
+
+@functools.lru_cache(maxsize=1024)
+def _known(window: Window) -> Window:
+    """The same object for the same geometry, which keeps what was computed of it."""
+    return window

@@ -16,6 +16,7 @@ Binary and ternary weights need no multiplier: their products are sums in a tree
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -197,6 +198,12 @@ def _ways(layer: _Layer, block: Block) -> Iterator[Multiplication]:
                     yield way
 
 
+@functools.lru_cache(maxsize=4096)
+def _best(layer: _Layer, block: Block) -> Multiplication | None:
+    """The way to share that costs least; None if nothing can be shared."""
+    return min(_ways(layer, block), key=layer.preference, default=None)
+
+
 def choose(r: Request, lanes: int, products: int) -> Multiplication:
     """How a layer multiplies.
 
@@ -241,7 +248,7 @@ def choose(r: Request, lanes: int, products: int) -> Multiplication:
     nearest = "chain" if chains else "tree"
     if asked == "chain" and chains:
         return chain
-    best = min(_ways(layer, block), key=layer.preference, default=None) if block else None
+    best = _best(layer, block) if block else None
     if best is not None and asked != "chain" and (asked or layer.cost(best) < layer.cost(chain)):
         return best
     if not asked:

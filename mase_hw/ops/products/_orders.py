@@ -22,11 +22,12 @@ def inputs_first(rows: int, tiles: int, passes: int, pipe: int) -> Steps:
         passes: Output beats a vector.
         pipe: Cycles from a step that completes a result to its being valid.
     """
-    row, tile, turn = (axis.reshape(-1) for axis in np.indices((rows, tiles, passes)))
-    return Steps(
-        needs=(row * tiles + tile + 1,),
-        frees=(row * tiles + tile + (turn == passes - 1),),
-        emits=row * passes + np.where(tile == tiles - 1, turn + 1, 0),
+    first = np.arange(rows * tiles, dtype=np.int64) * passes
+    return Steps.at(
+        rows * tiles * passes,
+        needed=(first,),
+        freed=(first + passes - 1,),
+        emitted=(first[tiles - 1 :: tiles, None] + np.arange(passes, dtype=np.int64)).reshape(-1),
         # The register of beat_repeat.
         delay=(1,),
         room=(1,),

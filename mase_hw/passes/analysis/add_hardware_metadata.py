@@ -128,7 +128,7 @@ class _Mapper:
         self.lanes[node.name] = next(s.lane_dims[:1] for s in hardware.ports(params) if s.name == "data_out_0")
         self.found[node.name] = {
             "is_implicit": False,
-            "interface": interface(node, common.args, hardware, params, self.args),
+            "interface": interface(node, common.args, hardware, hardware.ports(params), self.args),
             "toolchain": hardware.toolchain,
             "module": hardware.module,
             "device_id": self.args.device_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import fx, nn
@@ -12,6 +12,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.memories import FAMILIES, UNNAMED, Family
 from mase_hw.nn import Quantized
 from mase_hw.passes.analysis.hardware_args import UNROLLED, HardwareArgs
+from mase_hw.streams import Stream
 
 ADDER_LEVELS = 3
 """Additions between two registers of an unrolled layer if nothing is said."""
@@ -36,7 +37,7 @@ def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: 
 
 
 def interface(
-    node: fx.Node, arguments: Mapping[str, Any], hardware: Hardware, params: Any, args: HardwareArgs
+    node: fx.Node, arguments: Mapping[str, Any], hardware: Hardware, ports: Sequence[Stream], args: HardwareArgs
 ) -> dict[str, dict[str, Any]]:
     """What feeds every argument that is not an activation, as MASE lists it.
 
@@ -46,7 +47,7 @@ def interface(
         UnsupportedError: If a parameter is to be kept in large RAM.
     """
     found: dict[str, dict[str, Any]] = {name: {} for name in arguments if not name.startswith("data_in_")}
-    ports = {port.name: port for port in hardware.ports(params)}
+    streams = {port.name: port for port in ports}
     for name in found:
         if name not in hardware.static:
             continue
@@ -54,8 +55,8 @@ def interface(
         asked = args.memory.get(f"{node.name}.{name}")
         family = FAMILIES.get(args.family, UNNAMED)
         chooses = bool(args.family) and family.behind > 0
-        if name in ports and (asked or chooses):
-            port = ports[name]
+        if name in streams and (asked or chooses):
+            port = streams[name]
             place = asked or family.place(port.beats, port.bits, args.block_cost)
             if place == "ultra":
                 raise _no_contents(f"{node.name}.{name}", args.family, family)
