@@ -1,7 +1,8 @@
 """Windows of pooling along one dimension: which positions they have, and when each is complete.
 
 An image is pooled along its columns, then along its rows; for a maximum and for a sum that is the same as pooling
-both at once. This is the model of ``lib/window_reduce.sv``, from which the ops take shapes, counts and timing.
+both at once. This is the model of ``lib/window_reduce.sv``, and of ``lib/window_max.sv`` for windows that lie apart,
+from which the ops take shapes, counts and timing.
 """
 
 from __future__ import annotations
@@ -51,6 +52,28 @@ class Windows:
     def wires(self) -> bool:
         """Whether every window is the one position it stands at."""
         return self.out == self.size if self.adaptive else self.span == 1 and self.stride == 1
+
+    @property
+    def apart(self) -> bool:
+        """Whether no position is in two windows, and those of a window follow each other."""
+        if self.adaptive:
+            return self.size % self.out == 0
+        return (self.out == 1 or self.stride >= self.kernel) and (self.dilation == 1 or self.kernel == 1)
+
+    @property
+    def indices(self) -> int:
+        """Windows that lie apart, one included that the sequence cuts off behind the last one."""
+        beyond = not self.adaptive and self.out > 1 and self.size + self.padding > self.out * self.stride
+        return self.out + int(beyond)
+
+    @property
+    def even(self) -> bool:
+        """Whether windows of two positions or more, all of them whole, follow each other from end to end."""
+        if self.adaptive:
+            return self.out < self.size
+        return (
+            1 < self.kernel <= self.size and not self.padding and (self.out == 1 or self.out * self.stride == self.size)
+        )
 
     def positions(self, o: int) -> range:
         """Positions of a window inside the sequence."""
@@ -219,6 +242,50 @@ def schedule(windows: tuple[Windows, Windows], images: int, tiles: int) -> list[
     """
     rows, columns = windows
     return [*columns.schedule(tiles, images * rows.size), *rows.schedule(tiles * columns.out, images)]
+
+
+MOST_KEPT = 64
+"""Beats of a row of windows that ``window_max`` keeps at most: a LUT RAM has no more without multiplexers."""
+
+
+def at_once(windows: tuple[Windows, Windows], tiles: int) -> bool:
+    """Whether the maximum over both directions is taken in one step, by ``window_max``.
+
+    Args:
+        windows: Along rows and columns of the image.
+        tiles: Beats per pixel.
+    """
+    rows, columns = windows
+    places = 1 << (columns.indices - 1).bit_length() << (tiles - 1).bit_length()
+    return rows.apart and columns.apart and places <= MOST_KEPT
+
+
+def schedule_at_once(windows: tuple[Windows, Windows], images: int, tiles: int) -> Steps:
+    """The stage of ``window_max``: a beat that ends a window waits until the register before the output is free.
+
+    Args:
+        windows: Along rows and columns of the image.
+        images: Images per frame.
+        tiles: Beats per pixel.
+    """
+    rows, columns = windows
+    down, across = (np.isin(np.arange(along.size), along.ends) for along in windows)
+    pixels = np.tile(np.outer(down, across).reshape(-1), images)
+    emitted = np.flatnonzero(np.repeat(pixels, tiles))
+    each = np.arange(images * rows.size * columns.size * tiles, dtype=np.int64)
+    # Where no two beats in a row end a window, ready comes from the register alone.
+    rare = tiles == 1 and columns.even
+    return Steps.at(
+        len(each),
+        needed=(each,),
+        freed=(each,),
+        emitted=emitted,
+        delay=(0,),
+        room=(0,),
+        pipe=1,
+        queue=1,
+        queue_lag=int(rare),
+    )
 
 
 def window_params(windows: tuple[Windows, Windows]) -> dict[str, int]:

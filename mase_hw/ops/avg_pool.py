@@ -310,6 +310,7 @@ def _op(
             file="ops/fixed_avg_pool2d.sv",
             dependence_files=(
                 "lib/image_check.sv",
+                "lib/window_check.sv",
                 "lib/window_reduce.sv",
                 "lib/window_pool.sv",
                 "lib/fixed_cast_unit.sv",

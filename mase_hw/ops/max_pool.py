@@ -119,9 +119,14 @@ def _arithmetic(p: MaxPoolParams) -> Arithmetic:
 
 @functools.cache
 def _latency(p: MaxPoolParams) -> Latency:
-    stages = pooling.schedule(pooling.windows_of(p), p.DATA_IN_0_TENSOR_SIZE_DIM_3, tiles_of(p, "DATA_IN_0"))
-    beats = image_ports(p)[1].beats
-    return Latency.from_steps(*stages, Steps.queued(beats, 2))
+    windows, images, tiles = pooling.windows_of(p), p.DATA_IN_0_TENSOR_SIZE_DIM_3, tiles_of(p, "DATA_IN_0")
+    cast_after = Steps.queued(image_ports(p)[1].beats, 2)
+    if not pooling.at_once(windows, tiles):
+        return Latency.from_steps(*pooling.schedule(windows, images, tiles), cast_after)
+    stage = pooling.schedule_at_once(windows, images, tiles)
+    if format_of(p, "DATA_IN_0") == format_of(p, "DATA_OUT_0"):
+        return Latency.from_steps(stage)
+    return Latency.from_steps(stage, cast_after)
 
 
 S8 = FixedFormat(8, 4)
@@ -150,6 +155,10 @@ def _cases_2d() -> Sequence[Case]:
         _case("larger_than_the_image", (1, 4, 3, 4), 2, kernel_size=(4, 2), stride=1, padding=(2, 1)),
         _case("gaps", (1, 1, 8, 7), 1, formats=(u4, u4), kernel_size=2, stride=3),
         _case("dilated", (1, 2, 9, 8), 2, kernel_size=(3, 2), stride=(1, 2), padding=(1, 0), dilation=(2, 3)),
+        _case("halves", (1, 8, 6, 8), 8, kernel_size=2),
+        _case("halves_in_tiles", (2, 5, 4, 5), 2, kernel_size=2),
+        _case("cut_off", (1, 3, 7, 8), 2, kernel_size=3, padding=1, ceil_mode=True),
+        _case("deep", (1, 5, 2, 66), 2, frames=3, kernel_size=2),
         _case("cast", (2, 3, 4, 6), 3, 2, (wide, narrow), (Rounding.FLOOR, Overflow.WRAP), kernel_size=(1, 2)),
     ]
 
@@ -157,13 +166,16 @@ def _cases_2d() -> Sequence[Case]:
 def _cases_1d() -> Sequence[Case]:
     u4, s2 = FixedFormat(4, 2, False), FixedFormat(2, 0)
     return [
-        _case("pairs", (1, 4, 1, 9), 2, 1, (u4, u4), kernel_size=2),
-        _case("overlapping", (1, 3, 1, 8), 1, 1, (s2, s2), kernel_size=4, stride=2, padding=2, ceil_mode=True),
+        _case("pairs", (1, 4, 1, 9), 2, 1, (s2, s2), kernel_size=2),
+        _case("overlapping", (1, 3, 1, 8), 1, 1, (u4, u4), kernel_size=4, stride=2, padding=2, ceil_mode=True),
     ]
 
 
 def _cases_adaptive() -> Sequence[Case]:
-    return [_case("does_not_divide", (1, 2, 5, 7), 2, output_size=(3, 5))]
+    return [
+        _case("does_not_divide", (1, 2, 5, 7), 2, output_size=(3, 5)),
+        _case("whole", (1, 2, 3, 2), 2, output_size=1),
+    ]
 
 
 def _cases_adaptive_1d() -> Sequence[Case]:
@@ -187,6 +199,10 @@ def _op(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> 
             file="ops/fixed_max_pool2d.sv",
             dependence_files=(
                 "lib/image_check.sv",
+                "lib/loop_counter.sv",
+                "lib/window_check.sv",
+                "lib/window_place.sv",
+                "lib/window_max.sv",
                 "lib/window_reduce.sv",
                 "lib/window_pool.sv",
                 "lib/fixed_cast_unit.sv",

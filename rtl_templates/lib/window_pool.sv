@@ -46,37 +46,23 @@ module window_pool #(
     input  logic                            out_ready
 );
 
-  // Windows of a dimension, as PyTorch counts them.
-  function automatic int windows(int size, int kernel, int stride, int padding, int dilation);
-    int room;
-    int found;
-    room  = size + 2 * padding - dilation * (kernel - 1) - 1;
-    found = ((CEIL_MODE != 0) ? (room + stride - 1) / stride : room / stride) + 1;
-    if (CEIL_MODE != 0 && (found - 1) * stride >= size + padding) begin
-      return found - 1;
-    end
-    return found;
-  endfunction
-
-  if (KERNEL_W < 1 || KERNEL_H < 1 || STRIDE_W < 1 || STRIDE_H < 1 || PAD_W < 0 || PAD_H < 0 ||
-      DILATION_W < 1 || DILATION_H < 1) begin : g_bad_window
-    // Refuses KERNEL_*=0; STRIDE_*=0; PAD_*=-1; DILATION_*=0
-    $fatal(1, "window_pool: a kernel, stride or dilation is below 1, or a padding below 0");
-  end else if (ADAPTIVE == 0) begin : g_counted
-    localparam int Columns = windows(IN_W, KERNEL_W, STRIDE_W, PAD_W, DILATION_W);
-    localparam int Rows = windows(IN_H, KERNEL_H, STRIDE_H, PAD_H, DILATION_H);
-    if (OUT_W != Columns || OUT_H != Rows) begin : g_bad_out
-      // Refuses OUT_W=2; OUT_H=2
-      $fatal(
-          1,
-          "window_pool: OUT_W, OUT_H are %0d, %0d, windows make %0d, %0d",
-          OUT_W,
-          OUT_H,
-          Columns,
-          Rows
-      );
-    end
-  end
+  window_check #(
+      .NAME      ("window_pool"),
+      .IN_W      (IN_W),
+      .IN_H      (IN_H),
+      .OUT_W     (OUT_W),
+      .OUT_H     (OUT_H),
+      .KERNEL_W  (KERNEL_W),
+      .KERNEL_H  (KERNEL_H),
+      .STRIDE_W  (STRIDE_W),
+      .STRIDE_H  (STRIDE_H),
+      .PAD_W     (PAD_W),
+      .PAD_H     (PAD_H),
+      .DILATION_W(DILATION_W),
+      .DILATION_H(DILATION_H),
+      .CEIL_MODE (CEIL_MODE),
+      .ADAPTIVE  (ADAPTIVE)
+  ) u_check ();
 
   logic [LANES-1:0][ACROSS_WIDTH-1:0] across;
   logic                               across_valid;

@@ -4,11 +4,14 @@
 //
 // The image streams channels-last (dimension 0 is channels, 1 columns, 2 rows,
 // 3 images). Windows are as in PyTorch: KERNEL_SIZE, STRIDE, PADDING, DILATION
-// of columns (_0) and rows (_1), CEIL_MODE; or those of adaptive pooling. Rows
-// are pooled first, then columns, so what is kept is one pooled row for each of
-// the windows that overlap vertically. Padding never wins. Pad lanes stay zero.
+// of columns (_0) and rows (_1), CEIL_MODE; or those of adaptive pooling. Where
+// windows overlap, or a row of windows has more than 64 beats, rows are pooled
+// first, then columns, so what is kept is one pooled row for each of the windows
+// that overlap vertically. Other windows are pooled at once, in a memory of one
+// row of windows. Padding never wins. Pad lanes stay zero.
 //
-// Latency:    from the last beat of a window 1 cycle for each of the two
+// Latency:    from the last beat of a window that is pooled at once 1 cycle, and 1
+//             for a cast to another format; of any other 1 for each of the two
 //             directions that is pooled, and 1 for the output.
 // Throughput: 1 beat per cycle on the side that has more of them.
 // Golden:     `mase_hw/ops/max_pool.py`.
@@ -81,43 +84,97 @@ module fixed_max_pool2d #(
   localparam int Width = DATA_IN_0_PRECISION_0;
   localparam int Tiles = (DATA_IN_0_TENSOR_SIZE_DIM_0 + Lanes - 1) / Lanes;
 
+
+  // Whether no position of a dimension is in two windows.
+  function automatic bit apart(int size, int out, int kernel, int stride, int dilation);
+    if (ADAPTIVE != 0) begin
+      return size % out == 0;
+    end
+    return (out == 1 || stride >= kernel) && (dilation == 1 || kernel == 1);
+  endfunction
+
+  localparam int InW = DATA_IN_0_TENSOR_SIZE_DIM_1;
+  localparam int InH = DATA_IN_0_TENSOR_SIZE_DIM_2;
+  localparam int OutW = DATA_OUT_0_TENSOR_SIZE_DIM_1;
+  localparam int OutH = DATA_OUT_0_TENSOR_SIZE_DIM_2;
+  // What lies behind the last column of windows has a place as well.
+  localparam bit Beyond = ADAPTIVE == 0 && OutW > 1 && InW + PADDING_0 > OutW * STRIDE_0;
+  localparam int Places = (1 << $clog2(OutW + (Beyond ? 1 : 0))) << $clog2(Tiles);
+  localparam bit Apart = Places <= 64 && apart(
+      InW, OutW, KERNEL_SIZE_0, STRIDE_0, DILATION_0
+  ) && apart(
+      InH, OutH, KERNEL_SIZE_1, STRIDE_1, DILATION_1
+  );
+  localparam bit Same = DATA_IN_0_PRECISION_0 == DATA_OUT_0_PRECISION_0 &&
+      DATA_IN_0_PRECISION_1 == DATA_OUT_0_PRECISION_1 && DATA_IN_0_SIGNED == DATA_OUT_0_SIGNED;
+
   logic [Lanes-1:0][Width-1:0] pooled;
   logic pooled_valid;
   logic pooled_ready;
   logic [Lanes-1:0][DATA_OUT_0_PRECISION_0-1:0] result;
 
-  window_pool #(
-      .LANES       (Lanes),
-      .IN_WIDTH    (Width),
-      .ACROSS_WIDTH(Width),
-      .OUT_WIDTH   (Width),
-      .SIGNED      (DATA_IN_0_SIGNED),
-      .SUM         (0),
-      .TILES       (Tiles),
-      .IN_W        (DATA_IN_0_TENSOR_SIZE_DIM_1),
-      .IN_H        (DATA_IN_0_TENSOR_SIZE_DIM_2),
-      .OUT_W       (DATA_OUT_0_TENSOR_SIZE_DIM_1),
-      .OUT_H       (DATA_OUT_0_TENSOR_SIZE_DIM_2),
-      .KERNEL_W    (KERNEL_SIZE_0),
-      .KERNEL_H    (KERNEL_SIZE_1),
-      .STRIDE_W    (STRIDE_0),
-      .STRIDE_H    (STRIDE_1),
-      .PAD_W       (PADDING_0),
-      .PAD_H       (PADDING_1),
-      .DILATION_W  (DILATION_0),
-      .DILATION_H  (DILATION_1),
-      .CEIL_MODE   (CEIL_MODE),
-      .ADAPTIVE    (ADAPTIVE)
-  ) u_pool (
-      .clk      (clk),
-      .rst      (rst),
-      .in_data  (data_in_0),
-      .in_valid (data_in_0_valid),
-      .in_ready (data_in_0_ready),
-      .out_data (pooled),
-      .out_valid(pooled_valid),
-      .out_ready(pooled_ready)
-  );
+  if (Apart) begin : g_apart
+    window_max #(
+        .LANES    (Lanes),
+        .WIDTH    (Width),
+        .SIGNED   (DATA_IN_0_SIGNED),
+        .TILES    (Tiles),
+        .IN_W     (InW),
+        .IN_H     (InH),
+        .OUT_W    (OutW),
+        .OUT_H    (OutH),
+        .KERNEL_W (KERNEL_SIZE_0),
+        .KERNEL_H (KERNEL_SIZE_1),
+        .STRIDE_W (STRIDE_0),
+        .STRIDE_H (STRIDE_1),
+        .PAD_W    (PADDING_0),
+        .PAD_H    (PADDING_1),
+        .CEIL_MODE(CEIL_MODE),
+        .ADAPTIVE (ADAPTIVE)
+    ) u_pool (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (data_in_0),
+        .in_valid (data_in_0_valid),
+        .in_ready (data_in_0_ready),
+        .out_data (pooled),
+        .out_valid(pooled_valid),
+        .out_ready(pooled_ready)
+    );
+  end else begin : g_overlapping
+    window_pool #(
+        .LANES       (Lanes),
+        .IN_WIDTH    (Width),
+        .ACROSS_WIDTH(Width),
+        .OUT_WIDTH   (Width),
+        .SIGNED      (DATA_IN_0_SIGNED),
+        .SUM         (0),
+        .TILES       (Tiles),
+        .IN_W        (InW),
+        .IN_H        (InH),
+        .OUT_W       (OutW),
+        .OUT_H       (OutH),
+        .KERNEL_W    (KERNEL_SIZE_0),
+        .KERNEL_H    (KERNEL_SIZE_1),
+        .STRIDE_W    (STRIDE_0),
+        .STRIDE_H    (STRIDE_1),
+        .PAD_W       (PADDING_0),
+        .PAD_H       (PADDING_1),
+        .DILATION_W  (DILATION_0),
+        .DILATION_H  (DILATION_1),
+        .CEIL_MODE   (CEIL_MODE),
+        .ADAPTIVE    (ADAPTIVE)
+    ) u_pool (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (data_in_0),
+        .in_valid (data_in_0_valid),
+        .in_ready (data_in_0_ready),
+        .out_data (pooled),
+        .out_valid(pooled_valid),
+        .out_ready(pooled_ready)
+    );
+  end
 
   for (genvar i = 0; i < Lanes; i++) begin : g_lane
     fixed_cast_unit #(
@@ -135,17 +192,24 @@ module fixed_max_pool2d #(
     );
   end
 
-  skid_buffer #(
-      .WIDTH(Lanes * DATA_OUT_0_PRECISION_0)
-  ) u_out (
-      .clk      (clk),
-      .rst      (rst),
-      .in_data  (result),
-      .in_valid (pooled_valid),
-      .in_ready (pooled_ready),
-      .out_data (data_out_0),
-      .out_valid(data_out_0_valid),
-      .out_ready(data_out_0_ready)
-  );
+  if (Apart && Same) begin : g_same
+    // The cast is wires, and a register is before it.
+    assign data_out_0       = result;
+    assign data_out_0_valid = pooled_valid;
+    assign pooled_ready     = data_out_0_ready;
+  end else begin : g_cast
+    skid_buffer #(
+        .WIDTH(Lanes * DATA_OUT_0_PRECISION_0)
+    ) u_out (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (result),
+        .in_valid (pooled_valid),
+        .in_ready (pooled_ready),
+        .out_data (data_out_0),
+        .out_valid(data_out_0_valid),
+        .out_ready(data_out_0_ready)
+    );
+  end
 
 endmodule

@@ -13,6 +13,7 @@ from .harness import check_timing, item
 from .test_mutations import Mutation, play_mutated, some
 
 REDUCE, DIVIDE = "lib/window_reduce.sv", "lib/fixed_divide_unit.sv"
+APART, PLACE = "lib/window_max.sv", "lib/window_place.sv"
 
 WRONG = {
     "a window begins before the image": Mutation(
@@ -20,6 +21,16 @@ WRONG = {
     ),
     "maximum of bit patterns": Mutation(
         "max_pool2d-resnet", REDUCE, (("(signed'(part[i]) > signed'(x[i]))", "(part[i] > x[i])"),)
+    ),
+    "largest bit pattern of windows apart": Mutation(
+        "max_pool2d-halves_in_tiles", APART, (("signed'(in_data[i]) > signed'(kept[i])", "in_data[i] > kept[i]"),)
+    ),
+    "what lies between two windows is kept": Mutation("max_pool2d-gaps", APART, (("= step && member_x", "= step && (member_x || !emits)"),)),
+    "a window in the padding goes on with the row before": Mutation(
+        "max_pool2d-cut_off", PLACE, (("== PhaseW'(PADDING) && index", "== '0 && index"),)
+    ),
+    "a window that is cut off has no end": Mutation(
+        "max_pool2d-cut_off", PLACE, (("(KERNEL - 1) || last;", "(KERNEL - 1);"),)
     ),
     "the waiting window is the one before": Mutation(
         "max_pool2d-five", REDUCE, (("(Edge + 1 + t) % Slots", "(Edge + t) % Slots"),)
@@ -49,6 +60,15 @@ WRONG = {
 def test_a_wrong_design_fails(name: str, tools: BuildTools, cache: Path, tmp_path: Path) -> None:
     with pytest.raises(WRONG[name].kind):
         play_mutated(WRONG[name], tools, cache, tmp_path).raise_on_failure()
+
+
+def test_a_register_that_waits_fails(tools: BuildTools, cache: Path, tmp_path: Path) -> None:
+    """Where two beats in a row end windows, the second one is taken in the cycle in which the first one leaves."""
+    mutation = Mutation("max_pool2d-halves_in_tiles", APART, (("(!Rare && out_ready)", "(Rare && out_ready)"),))
+    result = play_mutated(mutation, tools, cache, tmp_path)
+    assert result.raise_on_failure().passed
+    with pytest.raises(AssertionError, match="output intervals"):
+        check_timing(item(mutation.case), result)
 
 
 def test_a_slow_design_fails(tools: BuildTools, cache: Path, tmp_path: Path) -> None:
