@@ -212,7 +212,7 @@ def solve(
     for index, times in enumerate(entered):
         if times is not None:
             pick = block.picked[index]
-            bounds[block.need_at[index]] = (times if pick is None else times[pick]) + steps.delay[index]
+            bounds[block.need_at[index]] = (times if pick is None else times.take(pick)) + steps.delay[index]
     for index, times in enumerate(taken):
         if times is not None:
             bounds[block.emit_at[index]] = times + steps.queue_lag if steps.queue[index] else times
@@ -220,10 +220,13 @@ def solve(
     run[0] = before
     np.subtract(bounds, block.event_steps, out=run[1:])
     np.maximum.accumulate(run, out=run)
-    free = [run[at] + at_step for at, at_step in zip(block.free_at, block.free_steps, strict=True)]
-    offered = [
-        run[at] + (at_step + pipe) for at, at_step, pipe in zip(block.query, block.emit_steps, steps.pipe, strict=True)
-    ]
+    free = [run.take(at) for at in block.free_at]
+    for times, at_step in zip(free, block.free_steps, strict=True):
+        times += at_step
+    offered = [run.take(at) for at in block.query]
+    for times, at_step, pipe in zip(offered, block.emit_steps, steps.pipe, strict=True):
+        times += at_step
+        times += pipe
     return free, offered, int(run[-1]) + block.span
 
 

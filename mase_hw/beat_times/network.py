@@ -9,7 +9,7 @@ import numpy as np
 
 from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, plan, step_cuts, unit
 from mase_hw.beat_times.nodes import Latest, Reading, Run
-from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Evenly, Solved, Times
+from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Evenly, Solved, Times, any_later
 from mase_hw.beat_times.solver import Solver
 from mase_hw.beat_times.waiting import Waits, waits
 from mase_hw.steps import Steps
@@ -156,11 +156,21 @@ class BeatNetwork:
                     chunk = pattern, base + start + low
                 else:
                     chunk = self._solved.chunk(np.asarray(given[start + low : start + high], np.int64))
-                self._solver.write(times, frame * times.blocks + block, chunk)
-        if not self._solver.repeat():
-            # Every evaluation of a block that changes anything settles at least one more beat somewhere.
-            self._solver.settle(100 + 4 * sum(edge.beats for edge in self.edges))
+                self._solver.give(times, block, chunk)
+        # Every evaluation of a block that changes anything settles at least one more beat somewhere.
+        self._solver.solve(100 + 4 * sum(edge.beats for edge in self.edges))
         self.frames += 1
+
+    def held(self, offered: int, taken: int, cycles: int = 0) -> bool:
+        """Whether any beat, in the frames solved so far, is taken more than so many cycles after it was offered.
+
+        Args:
+            offered: The edge on which it is offered.
+            taken: The edge on which it is taken, the same or one behind it with as many beats.
+            cycles: How many.
+        """
+        came, went = self.edges[offered].offers, self.edges[taken].takes
+        return came is not None and went is not None and any_later(went, came, cycles)
 
     def waits(self, number: int) -> Waits:
         """When a module worked and what it waited for, in all frames solved so far.

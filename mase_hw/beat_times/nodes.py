@@ -141,26 +141,34 @@ class Latest:
         out = self.outs[0]
         if out.cuts[block] == out.cuts[block + 1]:
             return [None]
-        reads = [(*reading.pieces(frame, block, force), reading.lag) for reading in self.readings]
-        latest = max(range(len(reads)), key=lambda index: reads[index][1])
-        # What is over before the latest begins decides nothing.
-        kept = [read for index, read in enumerate(reads) if index == latest or read[2] > reads[latest][1]]
+        reads = []
+        start = None
+        for reading in self.readings:
+            found, low, high = reading.pieces(frame, block, force)
+            reads.append((found, low, high, reading.lag))
+            start = low if start is None else max(start, low)
+        kept = reads
+        if len(reads) > 1:
+            # What is over before the latest begins decides nothing.
+            latest = next(index for index, read in enumerate(reads) if read[1] == start)
+            kept = [read for index, read in enumerate(reads) if index == latest or read[2] > reads[latest][1]]
         pieces, _, _, lag = kept[0]
         if len(kept) == 1 and len(pieces) == 1 and not self.rising:
-            pattern, start, end, at = pieces[0]
+            pattern, first, end, at = pieces[0]
             if pattern is None:
                 raise Absent
-            if start == 0 and end == len(pattern.times):
+            if first == 0 and end == len(pattern.times):
                 return [(pattern, at + lag)]
         reference = next((p[3] for read in kept for p in read[0] if p[0] is not None), None)
         if reference is None:
             raise Absent
-        key: list[object] = [self.rising]
+        operands: list[object] = [self.rising]
         for found, _, _, more in kept:
-            key.append(more)
-            for pattern, start, end, at in found:
-                key += (pattern and pattern.number, start, end, at - reference)
-        known = solved.results.get(tuple(key))
+            operands.append(more)
+            for pattern, first, end, at in found:
+                operands += (pattern and pattern.number, first, end, at - reference)
+        key = tuple(operands)
+        known = solved.results.get(key)
         if known is None:
             times = array(kept[0][0], reference) + kept[0][3]
             for found, _, _, more in kept[1:]:
@@ -168,7 +176,7 @@ class Latest:
             if self.rising:
                 index = np.arange(len(times))
                 times = np.maximum.accumulate(times - index) + index
-            known = solved.results[tuple(key)] = solved.chunk(times)
+            known = solved.results[key] = solved.chunk(times)
         return [(known[0], known[1] + reference)]
 
 
@@ -205,8 +213,13 @@ class Run:
     def evaluate(self, frame: int, block: int, force: bool, solved: Solved) -> list[Chunk | None]:
         """The events of a block; see :meth:`Reading.pieces` for what is raised."""
         part, steps = self.plan.blocks[block], self.steps
-        (((ready, _, _, before),), _, _) = self.carry.pieces(frame, block, force)
-        floor = before if ready is not None and before > REAL else LONG_AGO
+        before = frame * self.blocks + block - 1
+        floor = LONG_AGO
+        if before >= 0:
+            ready = self.carry.times.chunks[before]
+            if ready is None:
+                raise Absent
+            floor = ready[1] if ready[1] > REAL else LONG_AGO
         enters = [reading.pieces(frame, block, force) for reading in self.entered]
         takes = [None if reading is None else reading.pieces(frame, block, force) for reading in self.taken]
         follows = floor > LONG_AGO
@@ -233,19 +246,20 @@ class Run:
             for index, take in enumerate(takes)
         ]
         reference = floor if floor > REAL else self._reference(into)
-        key: list[object] = [part.number, follows]
+        operands: list[object] = [part.number, follows]
         for found in (*into, *out):
             if found is None:
-                key.append(None)
+                operands.append(None)
                 continue
-            key.append(len(found))
+            operands.append(len(found))
             for pattern, start, end, at in found:
-                key += (pattern and pattern.number, start, end, at - reference)
-        known = solved.results.get(tuple(key))
+                operands += (pattern and pattern.number, start, end, at - reference)
+        key = tuple(operands)
+        known = solved.results.get(key)
         if known is None:
             arrays = [[None if p is None else array(p, reference) for p in of] for of in (into, out)]
             free, offered, then = solve(part, steps, 0 if follows else LONG_AGO, *arrays)
-            known = solved.results[tuple(key)] = (
+            known = solved.results[key] = (
                 [solved.chunk(times) if len(times) else None for times in (*free, *offered)],
                 then,
             )

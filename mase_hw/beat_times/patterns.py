@@ -24,16 +24,17 @@ class Pattern:
 
     Args:
         times: One per beat, the least of them 0; :data:`LONG_AGO` for a beat without a time.
+        low: The least of all, with those.
+        high: The latest.
     """
 
     __slots__ = ("high", "low", "number", "times")
     _numbers = itertools.count()
 
-    def __init__(self, times: npt.NDArray[Any]) -> None:
-        self.times = times
+    def __init__(self, times: npt.NDArray[Any], low: int, high: int) -> None:
+        self.times, self.low, self.high = times, low, high
         self.number = next(self._numbers)
         """No other pattern has it: what is kept by numbers costs the garbage collector nothing."""
-        self.low, self.high = int(times.min()), int(times.max())
 
 
 class Evenly:
@@ -68,7 +69,7 @@ class Solved:
         """By schedule and cuts: how a module is cut into blocks."""
         self.blocks: dict[tuple[object, ...], Any] = {}
         """By what they do: blocks of modules."""
-        self.point = Pattern(np.zeros(1, np.int32))
+        self.point = Pattern(np.zeros(1, np.int32), 0, 0)
 
     def chunk(self, times: Cycles) -> Chunk:
         """The block of such times, at least one.
@@ -76,14 +77,16 @@ class Solved:
         Args:
             times: Cycles; values far below 0 stand for :data:`LONG_AGO`.
         """
-        low = int(times.min())
+        low, high = int(times.min()), int(times.max())
+        least = 0
         if low > REAL:
             times = times - low
         else:
             real = times > REAL
-            low = int(times[real].min()) if real.any() else 0
+            least, low = LONG_AGO, int(times[real].min()) if real.any() else 0
             times = np.where(real, times - low, LONG_AGO)
-        small = int(times.max()) < 1 << 31 and int(times.min()) == 0
+        high = high - low if high > REAL else LONG_AGO
+        small = high < 1 << 31 and not least
         data = (times.astype(np.int32) if small else times).tobytes()
         pattern = self._patterns.get((small, data))
         if pattern is None:
@@ -92,7 +95,7 @@ class Solved:
                 self._patterns.clear()
                 self.results.clear()
                 self._bytes = len(data)
-            pattern = Pattern(np.frombuffer(data, np.int32 if small else np.int64))
+            pattern = Pattern(np.frombuffer(data, np.int32 if small else np.int64), least, high)
             self._patterns[small, data] = pattern
         return pattern, low
 
@@ -120,8 +123,9 @@ class Times:
         self.cuts = list(cuts)
         self.blocks = len(self.cuts) - 1
         self.chunks: list[Chunk | None] = []
-        self.readers: list[list[tuple[int, int]]] = [[] for _ in range(self.blocks)]
-        """Of every block of a frame: the nodes that read it, and the block of theirs, counted from the same frame."""
+        self.readers: list[list[tuple[int, bool]]] = [[] for _ in range(self.blocks)]
+        """Of every block of a frame: the blocks of nodes that read it in the same frame, by number, and whether they
+        cannot do without it."""
 
     @property
     def beats(self) -> int:
@@ -184,6 +188,32 @@ class Times:
             if a[1] - b[1] != distance or not alike(a[0], b[0]):
                 return None
         return distance
+
+
+def any_later(times: Times, others: Times, lag: int) -> bool:
+    """Whether any beat comes more than so many cycles after the same beat of others.
+
+    Args:
+        times: All of them known.
+        others: The same number of beats, all known.
+        lag: Cycles.
+    """
+    if times.cuts != others.cuts:
+        return bool((times.array() > others.array() + lag).any())
+    seen = set()
+    for a, b in zip(times.chunks, others.chunks, strict=True):
+        if a is None or b is None:
+            continue  # without beats
+        pair = a[0].number, b[0].number, a[1] - b[1]
+        if pair in seen:
+            continue
+        seen.add(pair)
+        if a[0] is b[0] and a[0].low > REAL:
+            if a[1] - b[1] > lag:
+                return True
+        elif (_absolute(a) > _absolute(b) + lag).any():
+            return True
+    return False
 
 
 def _absolute(chunk: Chunk) -> Cycles:

@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from mase_hw.beat_times.nodes import Absent, Latest, Run, Waiting
-from mase_hw.beat_times.patterns import Chunk, Solved, Times, alike, same
+from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Run, Waiting
+from mase_hw.beat_times.patterns import REAL, Chunk, Solved, Times, alike, same
 from mase_hw.errors import CatalogueError
+
+FEW = 0.25
+"""Evaluations for every block up to which a frame is solved from the one before."""
 
 
 class Solver:
     """Evaluates blocks until nothing changes, the earliest first.
 
     A block is evaluated when all is known that cannot depend on it; where every block waits for another one, as
-    between a fork and a join, the earliest goes ahead with what is known and is evaluated again later.
+    between a fork and a join, the earliest goes ahead with what is known and is evaluated again later. A block of a
+    node has one number among the blocks of all nodes.
     """
 
     def __init__(self, nodes: Sequence[Latest | Run], solved: Solved, given: Sequence[Times]) -> None:
         self.nodes, self.solved = nodes, solved
         self.frame = -1
-        self.copied = False
-        self.heap: list[tuple[int, int, int]] = []
-        self.queued: dict[tuple[int, int], int] = {}
-        self.waiting: dict[tuple[int, int], int] = {}
-        self.forced: list[tuple[int, tuple[int, int]]] = []
+        self.places = [(node, block) for node in nodes for block in range(node.blocks)]
+        self.heap: list[tuple[int, int]] = []
+        self.queued: dict[int, int] = {}
+        self.waiting: dict[int, int] = {}
+        self.forced: list[tuple[int, int]] = []
         """Those that wait, the earliest first; with some that no longer do."""
-        self.later: dict[tuple[int, int], int] = {}
         times = {id(t): t for node in nodes for t in (*node.outs, *(r.times for r in node.readings))}
         self.times = list(times.values())
-        for number, node in enumerate(nodes):
+        self.wanted = [0] * len(self.places)
+        """Of every block: how many others of the same frame it cannot do without."""
+        self.missing: list[int] = []
+        """Of every block of the frame: how many of them are not known."""
+        earlier: dict[tuple[int, int], tuple[Times, int, list[int]]] = {}
+        start = 0
+        for node in nodes:
             for reading in node.readings:
-                for block, cover in enumerate(reading.covers):
-                    for index, _, _ in cover:
-                        back, at = divmod(index, reading.times.blocks)
-                        reading.times.readers[at].append((number, block - back * node.blocks))
+                for number, (cover, wait) in enumerate(zip(reading.covers, reading.wait, strict=True), start):
+                    for (index, _, _), waits in zip(cover, wait, strict=True):
+                        if index < 0:
+                            key = id(reading.times), index
+                            earlier.setdefault(key, (reading.times, index, []))[2].append(number)
+                            continue
+                        reading.times.readers[index].append((number, waits == ALWAYS))
+                        self.wanted[number] += waits == ALWAYS
+            start += node.blocks
+        self.earlier = list(earlier.values())
+        """Blocks of earlier frames, counted from this one, and who reads them."""
         self._divide(given)
 
     def _divide(self, given: Sequence[Times]) -> None:
@@ -51,35 +67,50 @@ class Solver:
                 above[top(id(times))] = top(id(node.outs[0]))
         fixed = {id(times) for times in given}
         self.part = {times: top(times) for times in above}
+        self.given = [times for times in self.times if id(times) in fixed]
         self.follow = [times for times in self.times if id(times) not in fixed]
         self.told = [node for node in self.nodes if any(id(r.times) in fixed for r in node.readings)]
-        earlier = {
-            (id(r.times), index): (r.times, index)
-            for node in self.nodes
-            for r in node.readings
-            for cover in r.covers
-            for index, _, _ in cover
-            if index < 0
-        }
-        self.earlier = list(earlier.values())
 
     def begin(self, frame: int) -> None:
-        """Begin a frame."""
+        """Begin a frame, of which nothing is known."""
         self.frame = frame
         for times in self.times:
             times.grow()
-        later, self.later = self.later, {}
-        for (number, block), time in later.items():
-            self._push(number, block, time)
-        if not frame:
-            self._push_all()
 
-    def _push_all(self) -> None:
-        for number, node in enumerate(self.nodes):
-            for block in range(node.blocks):
-                self._push(number, block + self.frame * node.blocks, 0)
+    def give(self, times: Times, block: int, chunk: Chunk) -> None:
+        """Say what is given from outside for this frame."""
+        times.chunks[self.frame * times.blocks + block] = chunk
 
-    def repeat(self) -> bool:
+    def solve(self, limit: int) -> None:
+        """Find all times of the frame.
+
+        Args:
+            limit: Evaluations of a block after which the network will never come to an end.
+
+        Raises:
+            CatalogueError: If the network stops before the end of the frame.
+        """
+        if self._repeat() or self._resume(limit):
+            return
+        self._forget()
+        self.missing = list(self.wanted)
+        for times in self.given:
+            for chunk, readers in zip(times.chunks[-times.blocks :], times.readers, strict=True):
+                if chunk is not None:
+                    for number, wanted in readers:
+                        self.missing[number] -= wanted
+        for number, missing in enumerate(self.missing):
+            if not missing:
+                self._push(number, 0)
+        self._settle(limit)
+
+    def _forget(self) -> None:
+        """Nothing of this frame is known but what is given."""
+        self.heap, self.queued = [], {}
+        for times in self.follow:
+            times.chunks[-times.blocks :] = [None] * times.blocks
+
+    def _repeat(self) -> bool:
         """Take the frame before, later by some cycles, if that solves this one.
 
         It does if all that this frame reads of earlier ones is what the frame before read, that much later, and what
@@ -89,19 +120,12 @@ class Solver:
             Whether it was taken.
         """
         distances = self._distances()
-        done = distances is not None and self._copy(distances)
-        if done:
-            self.heap, self.queued = [], {}
-        elif self.copied:
-            # What followed from the frames that were copied was not noted.
-            self._push_all()
-        self.copied = done
-        return done
+        return distances is not None and self._copy(distances)
 
     def _distances(self) -> dict[int, int] | None:
         """Of every part, how much later what this frame reads of earlier ones is; None if that has no answer."""
         distances: dict[int, int] = {}
-        for times, index in self.earlier:
+        for times, index, _ in self.earlier:
             late = self.frame * times.blocks + index
             early = late - times.blocks
             if early < 0:
@@ -116,75 +140,129 @@ class Solver:
 
     def _copy(self, distances: dict[int, int]) -> bool:
         for times in self.follow:
-            start, distance = self.frame * times.blocks, distances[self.part[id(times)]]
-            for index in range(start, start + times.blocks):
-                chunk = times.chunks[index - times.blocks]
-                times.chunks[index] = chunk and (chunk[0], chunk[1] + distance)
+            distance = distances[self.part[id(times)]]
+            before = times.chunks[-2 * times.blocks : -times.blocks]
+            times.chunks[-times.blocks :] = [c and (c[0], c[1] + distance) for c in before]
         for node in self.told:
             for block in range(node.blocks):
                 index = self.frame * node.blocks + block
                 found = node.evaluate(self.frame, block, True, self.solved)
                 if not all(same(chunk, out.chunks[index]) for out, chunk in zip(node.outs, found, strict=True)):
-                    for times in self.follow:
-                        times.chunks[-times.blocks :] = [None] * times.blocks
                     return False
         return True
 
-    def write(self, times: Times, index: int, chunk: Chunk) -> None:
-        """Set a block of times."""
-        if same(times.chunks[index], chunk):
-            return
-        times.chunks[index] = chunk
-        frame, block = divmod(index, times.blocks)
-        for number, reader in times.readers[block]:
-            self._push(number, reader + frame * self.nodes[number].blocks, chunk[1])
+    def _resume(self, limit: int) -> bool:
+        """Begin with the frame before, later by as much as this one is at least, and look only at what differs.
 
-    def _push(self, number: int, block: int, time: int) -> None:
-        key = number, block
-        if block >= (self.frame + 1) * self.nodes[number].blocks:
-            self.later[key] = min(time, self.later.get(key, time))
-            return
-        before = self.queued.get(key)
-        if before is None or time < before:
-            self.queued[key] = time
-            heapq.heappush(self.heap, (time, number, block))
+        If all that this frame reads of earlier ones, and all that was given from outside, comes at least so many
+        cycles after what the frame before read, so does every event: the equations are monotonic. So the iteration
+        from below may begin there; where no event waits for itself there is one solution only, and any beginning leads
+        to it. Where frames are held up for longer it would take many small steps, and is left.
 
-    def settle(self, limit: int) -> None:
-        """Evaluate until nothing changes.
-
-        Args:
-            limit: Evaluations of a block after which the network will never come to an end.
+        Returns:
+            Whether the frame is solved.
         """
-        counts: dict[tuple[int, int], int] = {}
+        least = self._least()
+        if least is None:
+            return False
+        self.missing = [0] * len(self.places)
+        self._forget()
+        for times in self.follow:
+            distance = least[self.part[id(times)]]
+            before = times.chunks[-2 * times.blocks : -times.blocks]
+            times.chunks[-times.blocks :] = [_later(chunk, distance) for chunk in before]
+        for times, index, readers in self._before():
+            early = index - times.blocks
+            distance = least[self.part[id(times)]]
+            if early < 0 or not same(times.chunks[index], _later(times.chunks[early], distance)):
+                for number in readers:
+                    self._push(number, 0)
+        return self._settle(limit, int(FEW * len(self.places)))
+
+    def _before(self) -> Iterator[tuple[Times, int, list[int]]]:
+        """Blocks that this frame reads of earlier ones, and that are given for it; and who reads them."""
+        for times, back, readers in self.earlier:
+            if (index := self.frame * times.blocks + back) >= 0:
+                yield times, index, readers
+        for times in self.given:
+            for block, of in enumerate(times.readers):
+                yield times, self.frame * times.blocks + block, [number for number, _ in of]
+
+    def _least(self) -> dict[int, int] | None:
+        """Of every part, by how much everything is later than in the frame before at least; None if nothing says so."""
+        least: dict[int, int] = {}
+        for times, index, _ in self._before():
+            early = index - times.blocks
+            b = times.chunks[early] if early >= 0 else None
+            if b is None or b[1] <= REAL:
+                continue  # the frame before did not wait for it
+            a = times.chunks[index]
+            if a is None or a[1] <= REAL or min(a[0].low, b[0].low) <= REAL:
+                return None
+            apart = a[1] - b[1] + (0 if a[0] is b[0] else int((a[0].times - b[0].times).min()))
+            part = self.part[id(times)]
+            least[part] = min(apart, least.get(part, apart))
+        return least if self.frame and all(part in least for part in self.part.values()) else None
+
+    def _push(self, number: int, time: int) -> None:
+        before = self.queued.get(number)
+        if before is None or time < before:
+            self.queued[number] = time
+            heapq.heappush(self.heap, (time, number))
+
+    def _settle(self, limit: int, most: int | None = None) -> bool:
+        """Evaluate until nothing changes, or so many blocks at most; whether nothing changes."""
+        counts = [0] * len(self.places)
+        done = 0
         while True:
             force = not self.heap
             if force:
                 if not self.waiting:
                     self.forced.clear()
-                    return
-                time, key = heapq.heappop(self.forced)
-                if self.waiting.get(key) != time:
+                    return True
+                time, number = heapq.heappop(self.forced)
+                if self.waiting.get(number) != time:
                     continue
             else:
-                time, *at = heapq.heappop(self.heap)
-                key = at[0], at[1]
-                if self.queued.get(key) != time:
+                time, number = heapq.heappop(self.heap)
+                if self.queued.get(number) != time:
                     continue
-                del self.queued[key]
-            self.waiting.pop(key, None)
-            node = self.nodes[key[0]]
-            frame, block = divmod(key[1], node.blocks)
+                del self.queued[number]
+            self.waiting.pop(number, None)
+            node, block = self.places[number]
             try:
-                chunks = node.evaluate(frame, block, force, self.solved)
+                chunks = node.evaluate(self.frame, block, force, self.solved)
             except Absent:
                 continue
             except Waiting:
-                self.waiting[key] = time
-                heapq.heappush(self.forced, (time, key))
+                self.waiting[number] = time
+                heapq.heappush(self.forced, (time, number))
                 continue
-            counts[key] = counts.get(key, 0) + 1
-            if counts[key] > limit:
+            done += 1
+            if most is not None and done > most:
+                return False
+            counts[number] += 1
+            if counts[number] > limit:
                 raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {self.frame}")
             for times, chunk in zip(node.outs, chunks, strict=True):
                 if chunk is not None:
-                    self.write(times, key[1], chunk)
+                    self._write(times, block, chunk)
+
+    def _write(self, times: Times, block: int, chunk: Chunk) -> None:
+        """Set a block of times of this frame."""
+        index = self.frame * times.blocks + block
+        before = times.chunks[index]
+        if before is not None and before[1] == chunk[1] and (before[0] is chunk[0] or alike(before[0], chunk[0])):
+            return
+        times.chunks[index] = chunk
+        missing = self.missing
+        for number, wanted in times.readers[block]:
+            if wanted and before is None:
+                missing[number] -= 1
+            if not missing[number]:
+                self._push(number, chunk[1])
+
+
+def _later(chunk: Chunk | None, distance: int) -> Chunk | None:
+    """The same block so many cycles later."""
+    return chunk and (chunk[0], chunk[1] + distance if chunk[1] > REAL else chunk[1])

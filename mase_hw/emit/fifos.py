@@ -266,12 +266,13 @@ def _most_held(
     """Most beats that stand in each FIFO; with no delay of its own, only whether any beat waits."""
     depths = {}
     for pin in pins:
-        came, went = network.edges[edges[timeline.into[pin]]].offered, network.edges[edges[pin]].taken
+        before, behind = edges[timeline.into[pin]], edges[pin]
         if pin in real:
+            came, went = network.edges[before].offered, network.edges[behind].taken
             gone = np.searchsorted(went, came, "left")
             depths[pin] = int((np.arange(len(came)) - gone).max()) + 1
         else:
-            depths[pin] = int((went > came).any())
+            depths[pin] = int(network.held(before, behind))
     return depths
 
 

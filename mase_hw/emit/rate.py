@@ -58,8 +58,9 @@ class RateSearch:
             return {}
         found = {}
         for pin in self.pins:
-            came, went = network.edges[edges[self.timeline.into[pin]]].offered, network.edges[edges[pin]].taken
-            if (went > came + 1).any():
+            before, behind = edges[self.timeline.into[pin]], edges[pin]
+            if network.held(before, behind, 1):
+                came, went = network.edges[before].offered, network.edges[behind].taken
                 found[pin] = int((np.arange(len(came)) - np.searchsorted(went, came, "left")).max()) + 1
         return found
 
@@ -109,12 +110,13 @@ class RateSearch:
 
         Trials that fail take many times longer than others, so it comes down in steps that hardly ever fail.
         """
-        low, high, step = -1, depths[pin], 1
+        most = depths[pin]
+        low, high, step = -1, most, 1
         while high - low > 1:
             middle = max(high - step, (low + high) // 2)
             trial = {p: d for p, d in (depths | {pin: middle}).items() if d}
             if self.holds(trial):
-                high, step = middle, 2 * step if low < 0 else max((middle - low) // 32, 1)
+                high, step = middle, 1 + (most - middle) // 4 if low < 0 else max((middle - low) // 32, 1)
             else:
                 low, step = middle, max((high - middle) // 32, 1)
         return high

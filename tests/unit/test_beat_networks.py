@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved, blocks
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Evenly, Solved, blocks, solver
 from mase_hw.beat_times.solver import Solver
 from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
@@ -24,6 +24,14 @@ def _source(beats: int, given: Cycles | None, network: AnyNetwork) -> None:
     network.source(beats, given)
 
 
+def _paced(beats: int, interval: int, network: AnyNetwork) -> None:
+    """Beats that come evenly; the plain equations get them one by one, of more frames than are solved."""
+    if isinstance(network, BeatNetwork):
+        network.source(beats, Evenly(beats, interval))
+    else:
+        network.source(beats, np.array([n * interval // beats for n in range(beats * FRAMES)]))
+
+
 def _sink(edge: int, given: Cycles | None, network: AnyNetwork) -> None:
     network.sink(edge, given)
 
@@ -34,10 +42,11 @@ class Recipe:
     Args:
         seed: Of everything about it.
         given: Whether times of inputs and outputs may be given.
+        paced: Whether frames come evenly.
     """
 
-    def __init__(self, seed: int, given: bool = True) -> None:
-        self.given = given
+    def __init__(self, seed: int, given: bool = True, paced: bool = False) -> None:
+        self.given, self.paced = given, paced
         self.random = np.random.default_rng(seed)
         self.calls: list[Callable[[BeatNetwork | beat_reference.BeatNetwork], object]] = []
         self.beats: list[int] = []
@@ -68,10 +77,11 @@ class Recipe:
 
     def _grow(self) -> None:
         unit = self.between(1, 4)
+        interval = self.between(8 * unit, 50 * unit) if self.paced else 0
         for _ in range(self.between(1, 2)):
             beats = unit * self.between(1, 8)
             given = self.times(beats, 1.5) if self.given and self.chance(0.25) else None
-            self.calls.append(partial(_source, beats, given))
+            self.calls.append(partial(_paced, beats, interval) if self.paced else partial(_source, beats, given))
             self._edge(beats)
         for _ in range(self.between(1, 6)):
             self._stage()
@@ -183,19 +193,25 @@ def outcome(network: BeatNetwork | beat_reference.BeatNetwork, recipe: Recipe) -
     ]
 
 
+def counted(monkeypatch: pytest.MonkeyPatch, way: str) -> list[bool]:
+    """What a way of solving a frame from the one before says from now on: whether it did."""
+    answers: list[bool] = []
+    original = getattr(Solver, way)
+
+    def called(self: Solver, *args: int) -> bool:
+        answers.append(original(self, *args))
+        return answers[-1]
+
+    monkeypatch.setattr(Solver, way, called)
+    return answers
+
+
 @pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in range(2, 8))])
 def test_random_networks(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a beat and of some, results kept from network to network or not; deadlocks are the same."""
     monkeypatch.setattr(blocks, "LEAST_BEATS", (1, 4)[part % 2])
     monkeypatch.setattr(blocks, "FINE_BEATS", (1, 4)[part % 2])
-    copies = []
-    repeat = Solver.repeat
-
-    def counted(solver: Solver) -> bool:
-        copies.append(repeat(solver))
-        return copies[-1]
-
-    monkeypatch.setattr(Solver, "repeat", counted)
+    copies = counted(monkeypatch, "_repeat")
     solved = Solved()
     stopped = 0
     for seed in range(part * 25, part * 25 + 25):
@@ -204,6 +220,29 @@ def test_random_networks(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
         stopped += isinstance(expected, str)
     assert 0 < stopped < 13, "of deadlocks there should be some"
     assert sum(copies) > 5, "of frames like the one before as well"
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 10))])
+def test_random_networks_of_paced_frames(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames that are solved from the one before, as often as it can be done or seldom, are those of the equations."""
+    monkeypatch.setattr(blocks, "LEAST_BEATS", (1, 4)[part % 2])
+    resumed = counted(monkeypatch, "_resume")
+    for seed in range(2000 + part * 12, 2012 + part * 12):
+        build = partial(Recipe, seed, given=seed % 4 == 0, paced=True)
+        expected = outcome(beat_reference.BeatNetwork(), build())
+        for few in (100.0, 0.25):
+            monkeypatch.setattr(solver, "FEW", few)
+            assert outcome(BeatNetwork(), build()) == expected, f"seed {seed}, {few} evaluations a block"
+    assert 10 < sum(resumed) < len(resumed), "some frames should be solved so, some anew"
+
+
+def test_beats_come_evenly_forever() -> None:
+    """In plain integers, of frames farther away than any network is followed."""
+    for beats, interval in ((1, 1), (7, 100), (802_816, 169_096_440), (3, 2)):
+        for frame in (0, 1, 39, 40, 41, 80, 1000, 12_345):
+            start = frame * beats
+            found = Evenly(beats, interval)[start : start + 5]
+            assert found.tolist() == [beat * interval // beats for beat in range(start, start + 5)]
 
 
 def test_settling_agrees() -> None:
