@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import torch
 from torch import Tensor
 
@@ -97,3 +100,17 @@ def observed_cast(
     low, high = m < -((-fmt.min_mantissa) >> left), m > (fmt.max_mantissa >> left)
     result, _ = cast_int(m, -left, fmt, rounding, overflow)
     return observer.fitted(result, m << min(left, 63), low, high, fmt, overflow)
+
+
+def rounded(value: Fraction, rounding: Rounding) -> int:
+    """An exact number as an integer."""
+    if rounding is Rounding.HALF_EVEN:
+        return round(value)
+    if rounding is Rounding.FLOOR:
+        return math.floor(value)
+    if rounding is Rounding.TRUNC:
+        return math.trunc(value)
+    if rounding is Rounding.HALF_UP:
+        return math.floor(value + Fraction(1, 2))
+    away = math.floor(abs(value) + Fraction(1, 2))
+    return away if value >= 0 else -away

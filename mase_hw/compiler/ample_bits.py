@@ -17,6 +17,7 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.nn import Quantized
+from mase_hw.ops._lookup import CODES
 from mase_hw.passes.evaluation.criteria import decibels
 
 WEIGHT_BITS = (24, 16)
@@ -105,8 +106,9 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
     if not names and formats["data_in_0"].width > FINE:
         return None
     op = module.op
-    if op.scaled is not None and op.scaled.kind == "requantisation":
-        return None  # its multiplier is that of its formats
+    requantises = op.scaled is not None and op.scaled.kind == "requantisation"
+    if requantises or CODES in module.arithmetic.attributes:
+        return None  # its multiplier, or its table, is that of its formats
     inner = () if op.inner is None else op.inner.names(module.arithmetic.attributes)
     # A state begins with what it is given, and has the format of the result.
     ends = [_range(value) for value in (wanted, *(inputs[1:] if op.inner is not None else ()))]

@@ -12,6 +12,9 @@ from mase_hw.formats.scaled import ScaledFormat
 
 Formats = Mapping[str, FixedFormat]
 Ends = tuple[float | None, float | None]
+Kind = Literal[
+    "sums", "selection", "sum", "product", "total", "function", "pieces", "slopes", "clamp", "requantisation"
+]
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,9 @@ class ScaledUse:
             ``selection``: some of the numbers that it takes, at one scale; the golden is called with the formats of the
             mantissas. ``sum``: an exact sum or difference of two, at a common scale, ``product``: an exact product, and
             ``total``: exact sums of numbers of one scale; all of them are then requantised. ``function``: a table
-            over the codes, whose results are of any format. ``clamp``: what it takes between two ends, so that it
+            over the codes, whose results are of any format. ``pieces``: a function of straight pieces: a table, or,
+            beyond what a table takes, exact pieces that are then requantised. ``slopes``: the data or its product with
+            a parameter, exact, and requantised. ``clamp``: what it takes between two ends, so that it
             becomes a requantisation. ``requantisation``: that.
         wrong: What is wrong with formats of which one is scaled integers, given the attributes, in words that follow
             "takes"; empty if they are right.
@@ -37,7 +42,7 @@ class ScaledUse:
             own.
     """
 
-    kind: Literal["sums", "selection", "sum", "product", "total", "function", "clamp", "requantisation"]
+    kind: Kind
     wrong: Callable[[Formats, Mapping[str, Any]], str]
     sums: Callable[[Formats, Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     ends: Callable[[Mapping[str, Any]], Ends] | None = None

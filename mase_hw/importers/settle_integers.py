@@ -19,6 +19,7 @@ from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import exact_format
 from mase_hw.importers.graph import Known, Marker, Refused
 from mase_hw.importers.problems import plan_each
+from mase_hw.integer_cast import rounded
 from mase_hw.ir import MaseGraph
 from mase_hw.numerics import magnitude
 from mase_hw.opdef import OpDef
@@ -152,13 +153,15 @@ class Integers:
                 self.given.mean(node, want, how)
             else:
                 self.given.selection(node, want, how)
-        elif op.scaled.kind == "function":
+        elif op.scaled.kind in ("function", "pieces"):
             if want is None:
                 raise Refused("nothing behind it quantises its result", _BEHIND)
             self.given.function(node, want, how)
         elif op.scaled.kind in ("sum", "product"):
             constant = None if operands.constant is None else self._constant(operands)
             self.given.combination(node, constant, want, how)
+        elif op.scaled.kind == "slopes":
+            self.given.slopes(node, parameters_of(self.graph, node, op)["weight"], want, how)
         elif op.scaled.kind == "sums":
             self._sums(node, op, marker)
         else:
@@ -279,17 +282,3 @@ def _limited(fmt: ScaledFormat, ends: Ends, rounding: Rounding) -> ScaledFormat:
     bottom = first if low is None else min(max(first, low), last)
     top = last if high is None else max(min(last, high), bottom)
     return dataclasses.replace(fmt, lows=(bottom,), highs=(top,))
-
-
-def rounded(value: Fraction, rounding: Rounding) -> int:
-    """An exact number as an integer."""
-    if rounding is Rounding.HALF_EVEN:
-        return round(value)
-    if rounding is Rounding.FLOOR:
-        return math.floor(value)
-    if rounding is Rounding.TRUNC:
-        return math.trunc(value)
-    if rounding is Rounding.HALF_UP:
-        return math.floor(value + Fraction(1, 2))
-    away = math.floor(abs(value) + Fraction(1, 2))
-    return away if value >= 0 else -away

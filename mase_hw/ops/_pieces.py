@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from mase_hw.errors import FormatError
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, ScaledFormat, steps_of
 from mase_hw.numerics import magnitude
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops import _comparisons as comparisons
@@ -29,6 +29,9 @@ Pair = tuple[float, float]
 """Slope and offset."""
 EXACT_BITS = 24
 """A constant of up to so many bits is not rounded."""
+SLOPE_BITS = 30
+"""Bits of the largest constant of scaled integers."""
+_MOST = (1 << SLOPE_BITS) - 1
 GUARD = 7
 """The rounding of a constant moves the result by at most 2**-GUARD / 2 of its LSB."""
 
@@ -139,6 +142,7 @@ class Constants:
         slope_frac: Fraction bits of the slopes.
         offsets: With ``offset_frac`` fraction bits.
         offset_frac: Fraction bits of the offsets.
+        out_frac: Of scaled integers, fraction bits with which the result is one of its integers.
     """
 
     low: int
@@ -147,6 +151,7 @@ class Constants:
     slope_frac: int
     offsets: tuple[int, ...]
     offset_frac: int
+    out_frac: int = 0
 
 
 def constants(name: str, a: Arithmetic) -> Constants:
@@ -165,12 +170,21 @@ def _constants(name: str, given: tuple[tuple[str, Any], ...], source: FixedForma
     pairs = (shape.first, shape.middle, shape.last)
     if any(math.isnan(v) for v in (shape.low, shape.high)) or not all(math.isfinite(v) for p in pairs for v in p):
         raise FormatError(f"{name} has a constant that is not finite", got=dict(given))
-    tolerance = Fraction(2) ** -(target.frac_width + GUARD)
-    reach = magnitude(source) * Fraction(2) ** -source.frac_width
-    slopes, slope_frac = _integers([slope for slope, _ in pairs], tolerance / reach)
-    offsets, offset_frac = _integers([offset for _, offset in pairs], tolerance)
+    last_bits = 0
+    if isinstance(target, ScaledFormat):
+        (step,), (unit,) = steps_of(source), steps_of(target)
+        slopes, down = _in_units([Fraction(slope) * step / unit for slope, _ in pairs])
+        offsets, offset_down = _in_units([Fraction(offset) / unit for _, offset in pairs])
+        last_bits = max(down, offset_down)
+        slope_frac, offset_frac = last_bits - down, last_bits - offset_down
+    else:
+        tolerance = Fraction(2) ** -(target.frac_width + GUARD)
+        reach = magnitude(source) * Fraction(2) ** -source.frac_width
+        slopes, slope_frac = _integers([slope for slope, _ in pairs], tolerance / reach)
+        offsets, offset_frac = _integers([offset for _, offset in pairs], tolerance)
     low = _code(shape.low, source, above=shape.closed)
-    found = Constants(low, _code(shape.high, source, above=True), slopes, slope_frac, offsets, offset_frac)
+    high = _code(shape.high, source, above=True)
+    found = Constants(low, high, slopes, slope_frac, offsets, offset_frac, last_bits)
     large = any(abs(v) >= 1 << 30 for v in (*slopes, *offsets))
     if large or any(not -(1 << 31) <= v < 1 << 31 for v in (found.low, found.high)):
         raise FormatError(
@@ -179,6 +193,13 @@ def _constants(name: str, given: tuple[tuple[str, Any], ...], source: FixedForma
             remedy="use narrower formats",
         )
     return found
+
+
+def _in_units(values: list[Fraction]) -> tuple[tuple[int, ...], int]:
+    """Integers that stand for values as well as the bits of a constant allow, and how many low bits are left out."""
+    largest = max(abs(v) for v in values)
+    down = max(0, int(largest).bit_length() - SLOPE_BITS)
+    return tuple(min(max(round(v / 2**down), -_MOST), _MOST) for v in values), down
 
 
 def _integers(values: list[float], tolerance: Fraction) -> tuple[tuple[int, ...], int]:
@@ -196,6 +217,6 @@ def _code(value: float, fmt: FixedFormat, *, above: bool) -> int:
     """The first code whose value is at least, or above, ``value``; one beyond the format if there is none."""
     if math.isinf(value):
         return fmt.max_mantissa + 1 if value > 0 else fmt.min_mantissa
-    exact = Fraction(value) * Fraction(2) ** fmt.frac_width
+    exact = Fraction(value) / steps_of(fmt)[0]
     code = math.floor(exact) + 1 if above else math.ceil(exact)
     return min(max(code, fmt.min_mantissa), fmt.max_mantissa + 1)

@@ -129,6 +129,14 @@ def _operands(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any])
     return ""
 
 
+def exact_result(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    """Of an op whose exact result is requantised: scaled integers in and out, neither with a zero point."""
+    x, out = formats["data_in_0"], formats["data_out_0"]
+    if not (isinstance(x, ScaledFormat) and isinstance(out, ScaledFormat)) or x.per_channel or out.per_channel:
+        return "scaled integers with one scale for each tensor"
+    return "data and results without a zero point; requantise them" if x.zero_point or out.zero_point else ""
+
+
 def _product(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
     """Of a product besides: the result at the product of the scales."""
     wrong = _operands(formats, attributes)

@@ -21,8 +21,8 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
-from mase_hw.ops._functions import BY_NAME, FUNCTIONS, Function
-from mase_hw.ops._lookup import TABLE_BITS, entries, key_of, look_up, memory
+from mase_hw.ops._functions import BY_NAME, FUNCTIONS, TABLE, Function
+from mase_hw.ops._lookup import CODES, TABLE_BITS, Key, entries, key_of, look_up, memory
 from mase_hw.ops._piecewise import evaluate, fit
 from mase_hw.ops._tensors import stream_of
 from mase_hw.steps import Steps
@@ -55,7 +55,8 @@ def golden(name: str) -> Golden:
         narrow = a.formats["data_in_0"].width <= TABLE_BITS
         out = as_carrier(look_up(key, mantissas) if narrow else evaluate(key, mantissas), dtype)
         if x.requires_grad and out.dtype.is_floating_point:
-            out = straight_through(out, _surrogate(BY_NAME[name], a, x))
+            smooth = _slopes(key, x) if name == TABLE.name else _surrogate(BY_NAME[name], a, x)
+            out = straight_through(out, smooth)
         return {"data_out_0": out}
 
     return compute
@@ -91,6 +92,15 @@ def _surrogate(function: Function, a: Arithmetic, x: Tensor) -> Tensor:
     if a.overflow is Overflow.SATURATE:
         result = result.clamp(target.min_mantissa, target.max_mantissa)
     return result
+
+
+def _slopes(key: Key, x: Tensor) -> Tensor:
+    """A table as a function with the slope between its neighbouring codes, for the gradient only."""
+    source, at = key[2], x.detach()
+    low, high = (look_up(key, at + d) for d in (-1, 1))
+    inside = (at > source.min_mantissa) & (at < source.max_mantissa)
+    slope = torch.where(inside, (high - low).to(torch.float64) / 2, torch.zeros((), dtype=torch.float64))
+    return slope * (x.double() - at)
 
 
 def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
@@ -207,6 +217,7 @@ def _cases(name: str) -> Callable[[], list[Case]]:
             "softplus": {"beta": 2.0},
             "inverse_power": {"scale": 0.5, "offset": 1.5, "exponent": 0.6},
             "pow": {"exponent": 3},
+            "table": {CODES: tuple((37 * code + 11) % 256 - 128 for code in range(256))},
         }
         plain = case("table", (4, 67), 4, S8, S8, attributes=special.get(name))
         return [plain, *(case(*more) for more in MORE.get(name, ()))]
@@ -250,4 +261,4 @@ def _op(function: Function) -> OpDef:
     )
 
 
-OPS = tuple(_op(function) for function in FUNCTIONS)
+OPS = tuple(_op(function) for function in (*FUNCTIONS, TABLE))

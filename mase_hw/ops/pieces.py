@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.formats.taken import Ends
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._pieces import BY_NAME, PIECES, Constants, Pieces, constants
-from mase_hw.ops._scaled import clamp
+from mase_hw.ops._scaled import clamp, exact_result
 from mase_hw.ops._tensors import stream_of
 from mase_hw.steps import Steps
 
@@ -47,14 +47,15 @@ def golden(name: str) -> Golden:
         x, source, target = t["data_in_0"], a.formats["data_in_0"], a.formats["data_out_0"]
         c = constants(name, a)
         frac = max(source.frac_width + c.slope_frac, c.offset_frac)
+        kept = frac - c.out_frac
         slopes = [s << (frac - source.frac_width - c.slope_frac) for s in c.slopes]
         offsets = [o << (frac - c.offset_frac) for o in c.offsets]
         bound = max(magnitude(source) * abs(s) + abs(o) for s, o in zip(slopes, offsets, strict=True))
         dtype = carrier(max(bound, magnitude(source)), name=name)
         m = as_carrier(x, dtype)
-        out = cast(_straight(m, c, slopes, offsets), frac, target, a.rounding, a.overflow)
+        out = cast(_straight(m, c, slopes, offsets), kept, target, a.rounding, a.overflow)
         if dtype == torch.int64 and out.dtype != torch.int64 and x.requires_grad:
-            rough = _straight(x.double(), c, slopes, offsets) * math.ldexp(1.0, target.frac_width - frac)
+            rough = _straight(x.double(), c, slopes, offsets) * math.ldexp(1.0, target.frac_width - kept)
             if a.overflow is Overflow.SATURATE:
                 rough = rough.clamp(target.min_mantissa, target.max_mantissa)
             out = straight_through(out, rough)
@@ -108,8 +109,9 @@ def _build(name: str) -> Callable[[Request], PiecesParams]:
         except FormatError as error:
             error.node = error.node or r.node
             raise
+        common = dataclasses.asdict(elementwise.build(r))
         return PiecesParams(
-            **dataclasses.asdict(elementwise.build(r)),
+            **common | {"DATA_OUT_0_PRECISION_1": common["DATA_OUT_0_PRECISION_1"] + c.out_frac},
             LOW=c.low,
             HIGH=c.high,
             **{f"SLOPE_{i}": slope for i, slope in enumerate(c.slopes)},
@@ -193,6 +195,16 @@ _ENDS: dict[str, Callable[[Mapping[str, Any]], Ends]] = {
 """Of those that are clamps: the ends."""
 
 
+_STRAIGHT = ("leaky_relu", "threshold", "hardshrink", "softshrink", "hardsigmoid")
+"""Those that scaled integers have besides; the others are comparisons."""
+
+
+def _scaled(name: str) -> ScaledUse | None:
+    if name in _ENDS:
+        return clamp(_ENDS[name])
+    return ScaledUse("pieces", exact_result) if name in _STRAIGHT else None
+
+
 def _op(function: Pieces) -> OpDef:
     name, targets = function.name, function.targets
     is_module = [isinstance(t, type) and issubclass(t, nn.Module) for t in targets]
@@ -206,7 +218,7 @@ def _op(function: Pieces) -> OpDef:
         golden=golden(name),
         on_values=_on_values(name) if name in ("hardtanh", "relu6") else None,
         check=_check(name),
-        scaled=clamp(_ENDS[name]) if name in _ENDS else None,
+        scaled=_scaled(name),
         default_out=_always(function.result),
         hardware=Hardware(
             module="fixed_pieces",

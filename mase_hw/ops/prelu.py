@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse, steps_of
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._elementwise import FILES
+from mase_hw.ops._scaled import exact_result, same_step
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
@@ -59,7 +61,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     up, down = max(0, factor.frac_width), max(0, -factor.frac_width)
     bound = max(magnitude(source) << up, (magnitude(source) * magnitude(factor)) << down)
     dtype = carrier(bound)
-    frac = source.frac_width + up
+    frac = 0 if isinstance(target, ScaledFormat) else source.frac_width + up  # exact, at the finer of both scales
     if w.numel() > 1:
         w = w.reshape(-1, *[1] * (x.dim() - 2))
     out = cast(_either(as_carrier(x, dtype), as_carrier(w, dtype), up, down), frac, target, a.rounding, a.overflow)
@@ -73,6 +75,30 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _either(x: Tensor, w: Tensor, up: int, down: int) -> Tensor:
     return torch.where(x >= 0, x * (1 << up), x * w * (1 << down))
+
+
+def exact_slopes(x: ScaledFormat, weight: FixedFormat) -> ScaledFormat:
+    """The format in which every result is exact, for data of one scale and weights in fixed point."""
+    up, down = max(0, weight.frac_width), max(0, -weight.frac_width)
+    bound = max(magnitude(x) << up, (magnitude(x) * magnitude(weight)) << down)
+    return ScaledFormat.make(bound.bit_length() + 1, steps_of(x)[0] / 2**up)
+
+
+def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    wrong, x, weight = exact_result(formats, attributes), formats["data_in_0"], formats["weight"]
+    if wrong or isinstance(weight, ScaledFormat) or not isinstance(x, ScaledFormat):
+        return wrong or "weights in fixed point"
+    exact, out = exact_slopes(x, weight), formats["data_out_0"]
+    fits = same_step(exact, out) and out.width >= exact.width
+    return "" if fits else f"a result as exact as {exact}; requantise it"
+
+
+def _in_hardware(formats: Mapping[str, FixedFormat]) -> FixedFormat:
+    """The format of the result, with the fraction bits that scaled integers are finer than their data."""
+    out = formats["data_out_0"]
+    if not isinstance(out, ScaledFormat):
+        return out
+    return FixedFormat(out.width, max(0, formats["weight"].frac_width), out.signed)
 
 
 def _build(r: Request) -> PreluParams:
@@ -92,7 +118,7 @@ def _build(r: Request) -> PreluParams:
     return PreluParams(
         **tensor_params("DATA_IN_0", streamed, formats["data_in_0"], (lanes,)),
         **tensor_params("WEIGHT", (size,), formats["weight"], (width,), dims=1),
-        **tensor_params("DATA_OUT_0", streamed, formats["data_out_0"], (lanes,)),
+        **tensor_params("DATA_OUT_0", streamed, _in_hardware(formats), (lanes,)),
         ROUNDING=int(r.arithmetic.rounding),
         OVERFLOW=int(r.arithmetic.overflow),
     )
@@ -157,6 +183,7 @@ OPS = (
         golden=golden,
         formats=("data_in_0", "weight", "data_out_0"),
         default_out=lambda formats: formats["data_in_0"],
+        scaled=ScaledUse("slopes", _scaled),
         hardware=Hardware(
             module="fixed_prelu",
             file="ops/fixed_prelu.sv",

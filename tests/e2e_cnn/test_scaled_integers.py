@@ -175,6 +175,44 @@ class Sum(nn.Module):
         return torch.relu(x + functional.hardswish(x) * 0.7)
 
 
+class Pieces(nn.Module):
+    """Straight pieces on wide data and on narrow, and slopes of every channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(7)
+        self.first = nn.Conv2d(3, 3, 1)
+        self.slopes = nn.PReLU(3)
+        self.wide = nn.LeakyReLU(0.1)
+        self.narrow = nn.Hardsigmoid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, 3, 4, 3)`` -> the same."""
+        x = self.slopes(self.first(x))
+        return self.wide(x) + self.narrow(x)
+
+
+@pytest.mark.slow
+def test_straight_pieces(tmp_path: Path) -> None:
+    x = torch.randn(40, 3, 4, 3, generator=torch.Generator().manual_seed(3))
+    config = configuration(data_affine=True)
+    keys = {"name": "integer", "data_affine": True, "data_out_width": 14}
+    wide = {"config": {**keys, "data_in_width": 14}}
+    config |= {"hardware": {}}
+    config["quantize"]["overrides"] = {
+        "slopes": {"config": {**keys, "data_in_width": 8, "weight_width": 8}},
+        "wide": wide,
+    }
+    design = mase_hw.compile(Pieces().eval(), x[:1], config, out=tmp_path / "design", calibration=[x])
+    instances = {instance["module"] for instance in design.manifest["instances"]}
+    assert instances >= {"fixed_pieces", "fixed_prelu", "fixed_function", "fixed_requantize"}
+    for stalls in (0.0, 0.4):
+        run = design.simulate(torch.cat([x[:5], 3 * x[:2]]), stalls=stalls, seed=2, work_dir=tmp_path / "work")
+        assert run.passed and run.result.mismatches == 0 and run.frames == 7
+        if not stalls:
+            assert (run.fill, run.interval) == (design.timing["fill"], design.timing["interval"])
+
+
 @pytest.mark.parametrize("net", [Sum(), pytest.param(Residual(), marks=pytest.mark.slow)], ids=["sum", "residual"])
 def test_operands_of_several_scales(net: nn.Module, tmp_path: Path) -> None:
     """With zero points, in hardware; near the float model."""

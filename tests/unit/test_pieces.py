@@ -308,7 +308,7 @@ class Weighted(nn.Module):
 def test_forms_cover_every_op() -> None:
     names = {op.name for op in default_catalogue() if op.hardware and op.hardware.module in MODULES}
     # What only a pass makes has no form.
-    assert names == set(FORMS) | {"inverse_power"}
+    assert names == set(FORMS) | {"inverse_power", "table"}
     assert annotated(Call(nn.ReLU6()), torch.ones(3)) is not None
 
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import nn
 
+from mase_hw import import_model
 from mase_hw.catalogue import Arithmetic, default_catalogue
-from mase_hw.errors import FormatError
+from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import Rounding, ScaledFormat, quantize_multiplier
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
@@ -20,6 +21,7 @@ from mase_hw.ops._lookup import codes
 from mase_hw.ops.requantize import requantization
 from mase_hw.passes.transforms.integers.combine import Requantised, RoundedSum, product_of, total_of
 from mase_hw.passes.transforms.integers.hard_swish import hard_swish_codes
+from tests.importers.tflite_files import File, executed, schema
 from tests.unit.lite import reference
 
 RNG = np.random.default_rng(0)
@@ -115,6 +117,47 @@ def test_a_function(name: str) -> None:
             table = Arithmetic(a.formats, attributes={"codes": hard_swish_codes(x, want)})
             assert (given(made(op, table), want, (codes(x).numpy(), x)) == expected).all()
     assert (differ > 0) == (name == "HARD_SWISH")
+
+
+def sloped(name: str, x: ScaledFormat, want: ScaledFormat, slope: float, fine: ScaledFormat) -> tuple[Any, Any]:
+    """Every code, as an operation with a slope and as the kernel computes it."""
+    f = File()
+    given = f.input(1, 256, scale=x.scale, zero=x.zero_point)
+    if name == "LEAKY_RELU":
+        options = schema.LeakyReluOptionsT()
+        options.alpha = slope
+        f.output(f.function(name, given, want.scale, want.zero_point, options))
+    else:
+        stored = f.stored([int(quantize(torch.tensor(slope), fine))], fine.scale, fine.zero_point)
+        y = f.result((1, 256), want.scale, want.zero_point)
+        f.operation(name, [given.index, stored.index], [y.index])
+        f.output(y)
+    graph = import_model(f.data())
+    assert [m.op.name for m in graph.model.modules() if isinstance(m, Quantized)] == ["table"]
+    found = graph.model(dequantize(torch.tensor(ALL, dtype=torch.float64)[None], x))
+    place = f"t{len(f.graph.tensors) - 1}"
+    return quantize(found, want).numpy().astype(int), executed(f.data(), ALL[None, None])[place][0]
+
+
+@pytest.mark.parametrize("name", ["LEAKY_RELU", "PRELU"])
+def test_slopes(name: str) -> None:
+    """Every code of several scales, with slopes within and beyond 1, and with ties."""
+    cases = [(drawn(), drawn(), float(RNG.uniform(-1, 1.5))) for _ in range(6)] + [(HALVES[1], HALVES[0], 0.25)]
+    for x, want, slope in cases:
+        fine = ScaledFormat.make(8, float(np.float32(abs(slope) / 77)), int(RNG.integers(-50, 50)))
+        got, expected = sloped(name, x, want, slope, fine)
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_several_slopes_are_refused() -> None:
+    f = File()
+    x = f.input(1, 4, 4, 2)
+    y = f.result((1, 4, 4, 2), 0.02, 0)
+    f.operation("PRELU", [x.index, f.stored([[[3, 4]]], 0.1).index], [y.index])
+    f.output(y)
+    with pytest.raises(UnsupportedError, match="2 different slopes") as info:
+        import_model(f.data())
+    assert "--partition" in str(info.value)
 
 
 def test_tables_that_do_not_fit_are_refused() -> None:

@@ -6,6 +6,7 @@ float32, so that the table does not depend on the mathematical library of a mach
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import ScaledFormat
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.tflite.kernels import round_away
+from mase_hw.importers.tflite.kernels import round_away, scaled_value
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.nn import Quantized
 from mase_hw.ops._lookup import CODES, codes
@@ -60,6 +61,45 @@ def hard_swish(s: Step) -> Value:
     return _tabled(s, "hardswish", want, hard_swish_codes(s.data().fmt, want))
 
 
+def leaky_relu(s: Step) -> Value:
+    """``LEAKY_RELU``: two multipliers, each rounded twice; the kernel computes their ratios in float32."""
+    x, want = s.data().fmt, format_of(s.out)
+    alpha, scale = np.float32(_finite(s.op.number("Alpha"))), np.float32(x.scale)
+    negative = float(scale * alpha / np.float32(want.scale))
+    return _tabled(s, "table", want, _sloped(x, want, lambda code: scaled_value(code, negative)))
+
+
+def _finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise Refused(f"a slope of {number}", "give it a slope that is a number")
+    return number
+
+
+def prelu(s: Step) -> Value:
+    """``PRELU`` with one slope, an integer: negative numbers are multiplied by it first, exactly."""
+    x, want, info = s.data().fmt, format_of(s.out), s.info(1)
+    slopes = set(s.known(1, "the slope", "int8").reshape(-1).tolist())
+    if len(slopes) != 1 or len(info.scales) != 1:
+        raise Refused(
+            f"{len(slopes)} different slopes, each of which its kernel rounds twice",
+            "leave it to the host (--partition), or train it with one slope",
+        )
+    slope = slopes.pop() - info.zeros[0]
+    negative = float(np.float32(x.scale) * np.float32(info.scales[0]) / np.float32(want.scale))
+    return _tabled(s, "table", want, _sloped(x, want, lambda code: scaled_value(code * slope, negative)))
+
+
+def _sloped(x: ScaledFormat, want: ScaledFormat, negative: Callable[[int], int]) -> tuple[int, ...]:
+    """The result for every code: brought to the other scale from 0 on, and what a kernel makes of it below."""
+    positive = float(np.float32(x.scale) / np.float32(want.scale))
+
+    def one(code: int) -> int:
+        found = scaled_value(code, positive) if code >= 0 else negative(code)
+        return max(want.min_mantissa, min(want.max_mantissa, found + want.zero_point))
+
+    return tuple(one(int(code) - x.zero_point) for code in codes(x))
+
+
 def _tabled(s: Step, op: str, want: ScaledFormat, table: Sequence[int]) -> Value:
     x = s.data()
     arithmetic = Arithmetic({"data_in_0": x.fmt, "data_out_0": want}, attributes={CODES: tuple(table)})
@@ -71,5 +111,7 @@ RULES = {
     "LOGISTIC": nearest("sigmoid", _logistic, 1 / 256, -128),
     "TANH": nearest("tanh", _tanh, 1 / 128, 0),
     "HARD_SWISH": hard_swish,
+    "LEAKY_RELU": leaky_relu,
+    "PRELU": prelu,
 }
 """Operation -> what writes it."""

@@ -73,6 +73,25 @@ def twice(ratios: Sequence[float], bound: int) -> tuple[Multipliers, int]:
     return found, min(MULTIPLIER_BITS, found.shift)
 
 
+def scaled_value(value: int, ratio: float) -> int:
+    """``MultiplyByQuantizedMultiplier`` of one number: rounded twice, ties up and then away from 0.
+
+    Args:
+        value: What is multiplied.
+        ratio: As the kernel computes it.
+    """
+    if not ratio:
+        return 0
+    multiplier, shift = quantize_multiplier(abs(ratio))
+    multiplier = multiplier if ratio > 0 else -multiplier
+    exponent = MULTIPLIER_BITS - shift
+    half = 1 << (MULTIPLIER_BITS - 1)
+    high = ((value << max(exponent, 0)) * multiplier + half) >> MULTIPLIER_BITS
+    down = max(-exponent, 0)
+    rest, threshold = high & ((1 << down) - 1), ((1 << down) - 1 >> 1) + (high < 0)
+    return (high >> down) + (rest > threshold)
+
+
 def averaging(ratio: float, count: int) -> tuple[Multipliers, int]:
     """What the kernel of MEAN multiplies a sum by, and how many bits its first rounding drops.
 

@@ -43,6 +43,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "MulOptions": ("FusedActivationFunction",),
     "ConcatenationOptions": ("Axis", "FusedActivationFunction"),
     "ReducerOptions": ("KeepDims",),
+    "LeakyReluOptions": ("Alpha",),
 }  # fmt: skip
 """Settings of operations that are read, by table of the schema."""
 _DAMAGED = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
@@ -90,7 +91,7 @@ class Operator:
     operation: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    options: Mapping[str, int] | None = field(default_factory=dict)
+    options: Mapping[str, float] | None = field(default_factory=dict)
 
     def option(self, name: str) -> int:
         """A setting.
@@ -98,6 +99,10 @@ class Operator:
         Raises:
             Refused: If the file does not have it.
         """
+        return int(self.number(name))
+
+    def number(self, name: str) -> float:
+        """A setting that may be a real number; as :meth:`option`."""
         if self.options is None or name not in self.options:
             raise Refused(f"its settings, such as {name}, are missing")
         return self.options[name]
@@ -293,14 +298,14 @@ class _Reader:
         name = tensors[outputs[0]].name if outputs and 0 <= outputs[0] < len(tensors) else "without a result"
         return Operator(name, kinds[table.OpcodeIndex()], inputs, outputs, self.options(table))
 
-    def options(self, table: Any) -> dict[str, int] | None:
+    def options(self, table: Any) -> dict[str, float] | None:
         names = {value: key for key, value in vars(self.schema.BuiltinOptions).items() if isinstance(value, int)}
         kind, place = names.get(table.BuiltinOptionsType(), ""), table.BuiltinOptions()
         if kind not in OPTIONS or place is None:
             return {}
         found = getattr(self.schema, kind)()
         found.Init(place.Bytes, place.Pos)
-        return {name: int(getattr(found, name)()) for name in OPTIONS[kind]}
+        return {name: getattr(found, name)() for name in OPTIONS[kind]}
 
 
 def _check_numbers(source: Source) -> None:

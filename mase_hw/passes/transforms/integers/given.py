@@ -35,6 +35,7 @@ from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import GraphPass, Info, NoArgs
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
 from mase_hw.passes.transforms.integers.means import sum_in_place_of
+from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
 from mase_hw.passes.transforms.integers.sums import Stored, products_of, sums_of
 from mase_hw.passes.transforms.quantize import DECISIONS, write_plans
@@ -44,6 +45,8 @@ from mase_hw.passes.transforms.quantize_plan import Plan
 
 _SAME = 2.0**-20
 """A bias is one of integers if every number is one so nearly: files have its scale, a product, rounded to float32."""
+SLOPE_BITS = 24
+"""Bits of the slopes of a PReLU that a source has as real numbers."""
 _FINER = 16
 """A bias of real numbers is kept to within ``2**-(_FINER + 1)`` steps of the result."""
 
@@ -229,15 +232,38 @@ class GivenIntegers:
     def function(self, node: fx.Node, result: ScaledFormat, how: Requantizing | None = None) -> None:
         """A function of one value, as a table over the codes of its input; rounded once.
 
+        Straight pieces of wide data are exact, and the requantisation behind them rounds.
+
         Args:
             node: The node.
             result: Format of its results.
             how: Its rounding is that of the table.
         """
         op, operands = self._op(node)
-        formats: dict[str, FixedFormat] = {"data_in_0": self.data(operands.inputs[0]), "data_out_0": result}
+        data, attributes = self.data(operands.inputs[0]), self._attributes(node, operands)
+        formats: dict[str, FixedFormat] = {"data_in_0": data, "data_out_0": result}
         how = Requantizing() if how is None else how
-        self._plan(node, op, formats, {}, operands, self._attributes(node, operands), result, how, how.rounding)
+        assert op.scaled is not None  # the caller looked
+        if op.scaled.kind == "pieces":
+            op, made = in_pieces(self.graph.catalogue, op, attributes, data, result, how.rounding)
+            formats, attributes = dict(made.formats), dict(made.attributes)
+        self._plan(node, op, formats, {}, operands, attributes, result, how, how.rounding)
+
+    def slopes(
+        self, node: fx.Node, weight: Tensor, result: FixedFormat | None = None, how: Requantizing | None = None
+    ) -> None:
+        """A PReLU, exact but for its slopes, and the requantisation behind it.
+
+        Args:
+            node: The node.
+            weight: Its slopes, which are kept with :data:`SLOPE_BITS` bits.
+            result: Format behind the requantisation; None leaves the exact numbers.
+            how: The requantisation.
+        """
+        op, operands = self._op(node)
+        formats = slopes_of(self.data(operands.inputs[0]), weight, SLOPE_BITS)
+        attributes, how = self._attributes(node, operands), Requantizing() if how is None else how
+        self._plan(node, op, formats, {"weight": weight}, operands, attributes, result, how)
 
     def data(self, source: fx.Node) -> ScaledFormat:
         """The format of an input, as scaled integers."""

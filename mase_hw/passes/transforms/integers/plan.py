@@ -22,6 +22,7 @@ from mase_hw.ops.requantize import requantization
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
 from mase_hw.passes.transforms.integers.formats import from_statistics, of_range, of_weights
+from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of
 from mase_hw.passes.transforms.integers.sums import Stored, sums_of
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -109,6 +110,10 @@ def plan_scaled(
         return planner.selection(op, operands.inputs, attributes)
     if op.scaled.kind == "function":
         return planner.function(op, operands.inputs[0], attributes)
+    if op.scaled.kind == "pieces":
+        return planner.pieces(op, operands.inputs[0], attributes)
+    if op.scaled.kind == "slopes":
+        return planner.slopes(op, operands.inputs[0], attributes)
     if op.scaled.kind == "total":
         return planner.total(op, operands.inputs[0], attributes)
     if op.scaled.kind in ("sum", "product"):
@@ -200,7 +205,7 @@ class _Planner:
     def sums(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
         """Exact sums, and the format of what follows them."""
         config, node = self.config, self.node
-        data = self.taken("data_in_0", source)
+        data = self._data(source)
         parameters = parameters_of(self.around.graph, node, op)
         weight = parameters["weight"]
         fmt, reason = of_weights(
@@ -213,7 +218,6 @@ class _Planner:
             method=self._method(),
         )
         self.decided("weight", fmt, reason)
-        assert isinstance(data, ScaledFormat)  # as it is taken
         shape = tuple(self.around.graph.tensor(node, "data_in_0").shape)
         made = sums_of(op, data, Stored(weight, fmt), parameters.get("bias"), shape, limit=config.bias_limit)
         formats, parameters = made.formats, made.parameters
@@ -248,8 +252,7 @@ class _Planner:
     def total(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
         """Exact sums of numbers of one scale, and the format of what follows them."""
         assert self.use.count is not None  # the op adds
-        data = self.taken("data_in_0", source)
-        assert isinstance(data, ScaledFormat)  # as it is taken
+        data = self._data(source)
         count = self.use.count(tuple(self.around.graph.tensor(self.node, "data_in_0").shape), attributes)
         kept = _reader_clamps(self.around, self.node)
         exact = total_of(data, count)
@@ -265,11 +268,36 @@ class _Planner:
         arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": result}, attributes)
         return ScaledPlan(op, arithmetic, {}, self.decisions, result)
 
+    def pieces(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+        """Straight pieces: a table over the codes of the data, or exact ones that a requantisation follows."""
+        data, result = self._data(source), self.observed("data_out_0", self._out_width())
+        made = in_pieces(self.around.graph.catalogue, op, attributes, data, result, self.config.rounding)
+        for name, fmt in made[1].formats.items():
+            if fmt != self.decisions[name].fmt:
+                why = "the same, less the zero point" if name == "data_in_0" else "exact, as fine as its constants"
+                self.decided(name, fmt, why)
+        return ScaledPlan(*made, {}, self.decisions, result)
+
+    def slopes(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+        """The data or its product with a slope, exact, and the format of what follows."""
+        parameters = parameters_of(self.around.graph, self.node, op)
+        formats = slopes_of(self._data(source), parameters["weight"], self.width("weight"))
+        kept = _reader_clamps(self.around, self.node)
+        result = formats["data_out_0"] if kept else self.observed("data_out_0", self._out_width())
+        reasons = ("as its input, without a zero point", "as its largest slope needs", "exact, at the finer scale")
+        for (name, fmt), reason in zip(formats.items(), reasons, strict=True):
+            self.decided(name, fmt, reason)
+        return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
+
+    def _data(self, source: fx.Node) -> ScaledFormat:
+        data = self.taken("data_in_0", source)
+        assert isinstance(data, ScaledFormat)  # as it is taken
+        return data
+
     def divided(self, op: OpDef, source: fx.Node, attributes: Mapping[str, Any]) -> ScaledPlan:
         """An average with another divisor, at the scale of its data but not within its range."""
         assert self.use.count is not None  # the op adds
-        data = self.taken("data_in_0", source)
-        assert isinstance(data, ScaledFormat)  # as it is taken
+        data = self._data(source)
         count = self.use.count(tuple(self.around.graph.tensor(self.node, "data_in_0").shape), attributes)
         more = (count // int(attributes["divisor_override"])).bit_length()
         wide = ScaledFormat.make(data.width + more, data.scales, signed=data.signed)

@@ -1,0 +1,139 @@
+"""Functions of straight pieces on scaled integers: tables, or exact pieces and the requantisation behind them.
+
+Up to :data:`~mase_hw.ops._lookup.TABLE_BITS` bits a function is a table of the codes nearest to its exact values: they
+are computed with fractions, so that every tie is one. Of wider data each piece is an integer slope and an integer
+offset, with up to :data:`~mase_hw.ops._pieces.SLOPE_BITS` bits; their result is exact and is rounded once, behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mase_hw.catalogue import Arithmetic, Catalogue, OpDef
+from mase_hw.errors import FormatError
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, steps_of
+from mase_hw.integer_cast import rounded
+from mase_hw.numerics import magnitude
+from mase_hw.ops._lookup import CODES, TABLE_BITS, codes
+from mase_hw.ops._pieces import BY_NAME, SLOPE_BITS, constants
+from mase_hw.ops.prelu import exact_slopes
+from mase_hw.passes.transforms.integers.combine import WIDEST
+
+FINEST = 24
+"""Most fraction bits of the weights of a PReLU."""
+
+
+def piece_codes(
+    name: str, attributes: Mapping[str, Any], x: ScaledFormat, y: ScaledFormat, rounding: Rounding = Rounding.HALF_EVEN
+) -> tuple[int, ...]:
+    """The code nearest to the exact value of a function, for every code of its argument, by the bits of the code.
+
+    Args:
+        name: Of the function, one of :data:`~mase_hw.ops._pieces.PIECES`.
+        attributes: Of the function.
+        x: Format of the argument, with one scale.
+        y: Format of the result, with one scale.
+        rounding: Of the value; the zero point is added to the rounded one.
+    """
+    function = BY_NAME[name]
+    shape = function.shape(**function.given(attributes))
+    (step,), (unit,) = steps_of(x), steps_of(y)
+    low, high = y.limits[0]
+
+    def one(code: int) -> int:
+        value = (code - x.zero_point) * step
+        below = value <= shape.low if shape.closed else value < shape.low
+        slope, offset = shape.first if below else shape.last if value > shape.high else shape.middle
+        exact = Fraction(slope) * value + Fraction(offset)
+        return max(low, min(high, rounded(exact / unit, rounding) + y.zero_point))
+
+    return tuple(one(int(code)) for code in codes(x))
+
+
+def exact_pieces(name: str, attributes: Mapping[str, Any], x: ScaledFormat, step: Fraction) -> ScaledFormat:
+    """The format of exact results: finer than ``step`` by a power of two, as fine as their bits allow.
+
+    Args:
+        name: As of :func:`piece_codes`, as are the attributes.
+        attributes: Likewise.
+        x: Format of the data, without a zero point.
+        step: Of the result of the requantisation.
+
+    Raises:
+        FormatError: If the results do not fit in steps of the requantisation.
+    """
+    function = BY_NAME[name]
+    shape = function.shape(**function.given(attributes))
+    reach = magnitude(x) * steps_of(x)[0]
+    pairs = (shape.first, shape.middle, shape.last)
+    largest = max(abs(Fraction(slope)) * reach + abs(Fraction(offset)) for slope, offset in pairs) / step
+    finer = min(SLOPE_BITS, WIDEST - 2 - int(largest).bit_length())
+    if finer < 0:
+        raise FormatError(
+            f"{name} has results that are too large for their scale",
+            got=f"{float(largest):.6g} steps",
+            expected=f"less than 2**{WIDEST - 2}",
+            remedy="give the result a larger scale",
+        )
+    unit = step / 2**finer
+    formats: dict[str, FixedFormat] = {"data_in_0": x, "data_out_0": ScaledFormat.make(2, unit)}
+    c = constants(name, Arithmetic(formats, attributes=attributes))
+    bound = max(
+        (magnitude(x) * abs(slope) << c.out_frac - c.slope_frac) + (abs(offset) << c.out_frac - c.offset_frac)
+        for slope, offset in zip(c.slopes, c.offsets, strict=True)
+    )
+    return ScaledFormat.make(bound.bit_length() + 1, unit)
+
+
+def in_pieces(
+    catalogue: Catalogue,
+    op: OpDef,
+    attributes: Mapping[str, Any],
+    x: ScaledFormat,
+    y: ScaledFormat,
+    rounding: Rounding,
+) -> tuple[OpDef, Arithmetic]:
+    """The op that stands for a function of straight pieces, and its arithmetic; its result may need a requantisation.
+
+    Args:
+        catalogue: The ops.
+        op: The function.
+        attributes: Of it.
+        x: Format of the data; what reads wide data with a zero point takes the same less it.
+        y: Format of what follows, with one scale.
+        rounding: Of a table.
+    """
+    if x.width <= TABLE_BITS:
+        table = piece_codes(op.name, attributes, x, y, rounding)
+        return catalogue["table"], Arithmetic({"data_in_0": x, "data_out_0": y}, rounding, attributes={CODES: table})
+    x = x.centred
+    exact = exact_pieces(op.name, attributes, x, steps_of(y)[0])
+    return op, Arithmetic({"data_in_0": x, "data_out_0": exact}, attributes=dict(attributes))
+
+
+def slopes_of(x: ScaledFormat, weight: Tensor, width: int) -> dict[str, FixedFormat]:
+    """The formats of a PReLU with an exact result.
+
+    Args:
+        x: Format of the data; the op takes the same less a zero point.
+        weight: Slopes of negative data.
+        width: Bits of the slopes, which are in fixed point.
+
+    Raises:
+        FormatError: If a slope is not finite.
+    """
+    values = weight.detach().double().cpu()
+    if not bool(torch.isfinite(values).all()):
+        raise FormatError("a weight is not finite", expected="finite numbers")
+    most = Fraction(float(values.abs().max())) if values.numel() else Fraction(0)
+    last = (1 << (width - 1)) - 1
+    frac = next(
+        (f for f in range(FINEST, -31, -1) if rounded(most * Fraction(2) ** f, Rounding.HALF_EVEN) <= last), -30
+    )
+    fmt = FixedFormat(width, min(frac, FINEST))
+    return {"data_in_0": x.centred, "weight": fmt, "data_out_0": exact_slopes(x.centred, fmt)}
