@@ -135,7 +135,8 @@ def read(request: pytest.FixtureRequest, yosys: Yosys, shared: Path) -> Callable
     """Exit code and log of commands on the cases of an op; several ops share a run, unless it fails."""
     given = (getattr(test, "callspec", None) for test in request.session.items)
     chosen = {spec.params["op"].name for spec in given if spec and isinstance(spec.params.get("op"), OpDef)}
-    each = {"slang": HARDWARE_OPS, "gates": [it.op for it in SMALLEST.values()]}
+    smallest = [it.op for it in SMALLEST.values()]
+    each = {"slang": HARDWARE_OPS, "gates": smallest, "abc": smallest}
 
     def run(kind: str, op: OpDef) -> tuple[int, str]:
         script, ops = SCRIPTS[kind], [op for op in each[kind] if op.name in chosen]
@@ -160,11 +161,11 @@ def _every_case(op: OpDef) -> str:
     return yosys_script([it for it in ITEMS if it.op is op], commands)
 
 
-def _to_gates(op: OpDef) -> str:
+def _to_gates(op: OpDef, flag: str = " -noabc") -> str:
     smallest = SMALLEST[hardware_of(op).module]
     # Nothing but gates is left, flip-flops among them.
     checks = f"check -assert; {NO_LATCH}; select -assert-any t:$_*DFF*; select -assert-none t:* t:$_* %d"
-    return yosys_script([smallest], f"synth -top {smallest.hardware.module}; {checks}")
+    return yosys_script([smallest], f"synth{flag} -top {smallest.hardware.module}; {checks}")
 
 
 def _size(it: Item) -> int:
@@ -175,7 +176,7 @@ def _size(it: Item) -> int:
 
 SMALLEST = {it.hardware.module: it for it in sorted(ITEMS, key=_size, reverse=True)}
 """The smallest case of every module."""
-SCRIPTS = {"slang": _every_case, "gates": _to_gates}
+SCRIPTS = {"slang": _every_case, "gates": _to_gates, "abc": functools.partial(_to_gates, flag="")}
 
 
 @every_op
@@ -190,10 +191,30 @@ def test_slang(op: OpDef, read: Callable[[str, OpDef], tuple[int, str]]) -> None
             assert own.count(line) == 1, re.findall(r"(?i)^.*warning.*$", own, re.MULTILINE)
 
 
-@pytest.mark.parametrize("op", [it.op for it in SMALLEST.values()], ids=lambda op: hardware_of(op).module)
+every_module = pytest.mark.parametrize("op", [it.op for it in SMALLEST.values()], ids=lambda op: hardware_of(op).module)
+
+
+@every_module
 def test_synthesis(op: OpDef, read: Callable[[str, OpDef], tuple[int, str]]) -> None:
-    """The smallest case of every module, down to gates."""
+    """The smallest case of every module, down to gates.
+
+    Without ABC, which makes fewer gates of them, knows nothing of what was written, and takes three quarters of the
+    time; ``tests/synth`` goes through it with whole designs.
+    """
     code, log = read("gates", op)
+    assert code == 0, log[-3000:]
+    _, _, own = log.partition(f"==== {SMALLEST[hardware_of(op).module].id} ====\n")
+    own = own.partition("\n==== end")[0]
+    # Twice in ``synth``, once as one of the checks.
+    assert own.count("Executing CHECK pass") == 3 and "Executing TECHMAP pass" in own, own[-3000:]
+    assert own.count("Found and reported 0 problems.") == 3, own[-3000:]
+
+
+@pytest.mark.slow
+@every_module
+def test_synthesis_with_abc(op: OpDef, read: Callable[[str, OpDef], tuple[int, str]]) -> None:
+    """The same with ABC."""
+    code, log = read("abc", op)
     # What Yosys prints after ABC is lost; its exit code is not.
     assert code == 0 and "Executing ABC pass" in log, log[-3000:]
 

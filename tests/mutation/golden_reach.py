@@ -72,8 +72,14 @@ def clear_caches() -> None:
         cached.cache_clear()
 
 
+def _objects() -> list[Any]:
+    """Every object, those as well that the tests took out of the search for garbage."""
+    gc.unfreeze()
+    return gc.get_objects()
+
+
 def _cached() -> list[Any]:
-    cached = [found for found in gc.get_objects() if type(found) is functools._lru_cache_wrapper]
+    cached = [found for found in _objects() if type(found) is functools._lru_cache_wrapper]
     return [found for found in cached if _file(found.__wrapped__) in _FILES]
 
 
@@ -87,7 +93,7 @@ class Patches:
     def __init__(self) -> None:
         self._functions: dict[tuple[str, str, int], list[FunctionType]] = {}
         # By type, not by isinstance: that would wake objects that load modules when they are looked at.
-        for found in gc.get_objects():
+        for found in _objects():
             if _file(found) in _FILES:
                 self._functions.setdefault(_key(found.__code__), []).append(found)
         self._caches = _cached()
