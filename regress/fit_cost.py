@@ -5,7 +5,7 @@
     python regress/fit_cost.py --errors    # the table of errors on the rows that no constant was fitted to
 
 The rows are in ``regress/cost``, one a module that Yosys has mapped; ``regress/cost/collect.py`` makes them. Of every
-four draws one is held out: no constant is fitted to it. Non-negative least squares of relative errors, over the terms
+four draws one is held out: no constant is fitted to it. Non-negative least squares of weighted errors, over the terms
 of :func:`mase_hw.cost.model.structure_of`.
 """
 
@@ -35,6 +35,9 @@ EVERY = 4
 """One draw of so many is held out."""
 SMALL = 20
 """Errors of counts below this are told as shares of it: a look-up table more or less is no error of a third."""
+TYPICAL = 200
+"""What the errors of a count grow with is its root, as of many bits that are mapped a little better or worse by chance;
+of this count they are ``NOISE``."""
 NOISE = 0.02
 """What is expected of the errors, as a share of the counts: how much rows weigh against what is expected of a unit."""
 EXPECTED: tuple[tuple[str, float, float], ...] = (
@@ -47,8 +50,9 @@ EXPECTED: tuple[tuple[str, float, float], ...] = (
     (r"\.shift$", 1.0, 1.0),
     (r"\.block$", 0.0, 1.0),
     (r"mac\.first$", 0.0, 1.0),
-    (r"(tree\.add|chain\.tree|soft\.add|mac\.sum|bias_half)$", 1.0, 1.0),
-    (r"(inside|single|_bias|bias_above)$", 0.0, 0.0),
+    (r"^(slots|found|aside)$", 1.0, 1.0),
+    (r"(tree\.add|chain\.tree|soft\.add|mac\.sum|mac\.biased|bias_half)$", 1.0, 1.0),
+    (r"(inside|alone|_bias|bias_above)$", 0.0, 0.0),
     (r"soft\.bits$", 1.0, 1.0),
     (r"(saturate|carry)$", 1.0, 1.0),
     (r"\.above$", 0.2, 0.4),
@@ -142,7 +146,7 @@ def expected(name: str, resource: str, family: str) -> float:
 
 
 def fit(pairs: list[tuple[Row, Terms]], resource: str, least: float = LEAST) -> dict[str, float]:
-    """The cost of a unit of each term: least squares of relative errors, drawn to what is expected of the unit."""
+    """The cost of a unit of each term: least squares of weighted errors, drawn to what is expected of the unit."""
     names = sorted({name for _, terms in pairs for name in getattr(terms, resource)})
     if not names:
         return {}
@@ -150,7 +154,7 @@ def fit(pairs: list[tuple[Row, Terms]], resource: str, least: float = LEAST) -> 
     matrix = np.array([[getattr(terms, resource).get(name, 0.0) for name in names] for _, terms in pairs])
     counts = np.array([float(row.counts[resource]) for row, _ in pairs])
     wanted = counts - np.array([terms.known[resource] for _, terms in pairs])
-    weight = 1 / np.maximum(counts, SMALL)
+    weight = 1 / np.sqrt(np.maximum(counts, SMALL) * TYPICAL)
     prior = np.array([expected(name, resource, family) for name in names])
     pull = NOISE / np.maximum(LOOSE * prior, least)
     stacked = np.vstack([matrix * weight[:, None], np.diag(pull)])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import ceil, gcd, prod
 
-from mase_hw.cost.primitives import cast, cast_bits, fifo, multiplied, ram, rom_in_block
+from mase_hw.cost.primitives import blocks_of, cast, cast_bits, chosen, fifo, level, multiplied, ram
 from mase_hw.cost.terms import Parameters, Terms, bits_of
-from mase_hw.memories import FAMILIES
 
 
 def stream_fifo(t: Terms, p: Parameters) -> None:
@@ -21,28 +20,82 @@ def stream_fork(t: Terms, p: Parameters) -> None:
 
 
 def stream_repack(t: Terms, p: Parameters) -> None:
-    """A ``stream_repack``."""
+    """A ``stream_repack``: beats of one side that are kept whole, or units that shift."""
     taken, given = p["IN_LANES"], p["OUT_LANES"]
     in_rest, out_rest = p["IN_SIZE"] % taken, p["OUT_SIZE"] % given
     unit = gcd(gcd(taken, given), gcd(in_rest, out_rest))
     ins, outs = taken // unit, given // unit
-    ready = 2 * outs - 1 + (0 if p["IN_SIZE"] == p["OUT_SIZE"] else ins)
-    capacity = ins + ready
+    in_tail, out_tail = (in_rest or taken) // unit, (out_rest or given) // unit
+    in_beats, out_beats = ceil(p["IN_SIZE"] / taken), ceil(p["OUT_SIZE"] / given)
+    slack = 0 if p["IN_SIZE"] == p["OUT_SIZE"] else ins
+    ready = 2 * outs - 1 + slack
     bits = unit * p["WIDTH"]
-    in_tail = (in_rest or taken) // unit
-    out_tail = (out_rest or given) // unit
+    splits = outs == 1 and (slack == 0 or in_tail == ins or in_beats > 1)
+    joins = ins == 1 and (out_tail == outs or out_beats > 1)
     t.logic("any", 1)
-    t.both("count", bits_of(capacity + 1))
-    t.both("store", capacity * bits)
-    t.logic("insert", sum(min(s, ins - 1) - max(s - ready, 0) + 1 for s in range(capacity)) * bits)
-    t.logic("at", ready + 1)
-    t.logic("shift", max(capacity - min(outs, out_tail), 0) * bits)
-    if in_tail != ins:
-        t.both("in_ragged", bits_of(ceil(p["IN_SIZE"] / taken)) + 1)
-    if out_tail != outs:
-        t.both("out_ragged", bits_of(ceil(p["OUT_SIZE"] / given)) + 1)
-        t.logic("out_padded", (outs - out_tail) * bits)
-        t.logic("out_two", max(capacity - out_tail, 0) * bits)
+    level(t, "count", ins + ready)
+    for name, tail, units, beats in (("in", in_tail, ins, in_beats), ("out", out_tail, outs, out_beats)):
+        if tail != units and beats > 1:
+            t.count(ff=bits_of(beats))
+            t.logic(f"{name}_ragged.bits", bits_of(beats))
+    t.logic("padded", (outs - out_tail) * bits if out_beats > 1 else 0)
+    if splits and slack == 0:
+        t.count(ff=(ins + 1) * bits + 1)
+        if t.xilinx or ins < 4:
+            t.logic("aside", bits)
+            t.logic("found", chosen(t, ins) * bits)
+        else:
+            t.logic("found", WITH_ASIDE * ceil(ins / 8) * bits)
+        _at(t, ins)
+    elif splits:
+        t.count(ff=4)
+        t.logic("rows", 1)
+        ram(t, "split.ram", 4, ins * bits, False)
+        t.logic("found", chosen(t, ins) * bits)
+        _at(t, ins)
+    elif joins and slack == 0 and out_tail == outs > 2:
+        t.count(ff=2 * outs * bits)
+        _at(t, outs)
+        t.logic("filled", outs)
+        t.count(lut=bits)
+    elif joins:
+        row = 1 if slack == 0 and out_tail == outs else 2
+        t.count(ff=row)  # that of the reads is the register that Yosys makes for the memory
+        t.logic("rows", 1)
+        _at(t, outs)
+        t.logic("filled", outs)
+        ram(t, "join.ram", 1 << row, bits, False, outs)
+    else:
+        _shifted(t, (ins, outs, out_tail if out_beats > 1 else outs), ready, bits)
+    for name, tail, units, beats in (("in", in_tail, ins, in_beats), ("out", out_tail, outs, out_beats)):
+        whole = splits and slack if name == "in" else joins
+        if whole and tail != units and beats > 1:
+            t.count(ff=bits_of(beats))
+            t.logic(f"{name}_ragged.bits", bits_of(beats))
+
+
+WITH_ASIDE = 9
+"""Look-up tables on ECP5 of one of four to eight bits or of the one set aside: two levels of wide ones."""
+
+
+def _at(t: Terms, units: int) -> None:
+    """The number of a unit in its beat, which counts up."""
+    t.count(ff=bits_of(units))
+    t.logic("at.bits", bits_of(units))
+    t.logic("at.compare", bits_of(units) if units & (units - 1) else 0)
+
+
+def _shifted(t: Terms, units: tuple[int, int, int], ready: int, bits: int) -> None:
+    """Units of the input go behind those that are there, units of the output leave from below."""
+    ins, outs, tail = units
+    capacity = ins + ready
+    t.count(ff=capacity * bits)
+    for slot in range(capacity):
+        lanes = min(slot, ins - 1) - max(slot - ready, 0) + 1
+        places = 1 + int(slot + outs < capacity) + int(tail != outs and slot + tail < capacity)
+        t.logic("slots", chosen(t, lanes + places) * bits)
+        t.logic("choices", lanes + places - 1)
+    t.logic("insert_at", ready + 1)
 
 
 def stream_reorder(t: Terms, p: Parameters) -> None:
@@ -104,50 +157,29 @@ def binary(t: Terms, p: Parameters) -> None:
         t.logic("product" if blocks else "soft.bits", lanes * (1 if blocks else bits[0] * bits[1]))
     elif p["OPERATION"] < 3:
         t.logic("sum", lanes * exact)
+        _scaled(t, p, lanes)
     else:
         t.logic("compare", lanes * exact)
     cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
 
 
-def pieces(t: Terms, p: Parameters) -> None:
-    """A ``fixed_pieces``: a multiplier and an addition a lane."""
-    lanes = p["DATA_OUT_0_PARALLELISM_DIM_0"]
-    t.count(dsp=lanes, ff=2)
-    t.logic("any", 1)
-    t.both("out", lanes * p["DATA_OUT_0_PRECISION_0"])
-    t.both("in", lanes * p["DATA_IN_0_PRECISION_0"])
-    t.both("lanes", lanes)
-
-
-def function(t: Terms, p: Parameters) -> None:
-    """A ``fixed_function``: a table for each lane, or segments."""
-    if p["SEGMENTS"]:
-        plain(t, p)
+def _scaled(t: Terms, p: Parameters, lanes: int) -> None:
+    """Operands of different scales: each times a constant, in registers of their own."""
+    factors = [p.get(f"DATA_IN_{i}_MULTIPLIER", 1) for i in range(2)]
+    if factors == [1, 1]:
         return
-    lanes, taken, given = (
-        p["DATA_OUT_0_PARALLELISM_DIM_0"],
-        p["DATA_IN_0_PRECISION_0"],
-        p["DATA_OUT_0_PRECISION_0"],
-    )
-    words = 1 << taken
-    t.logic("any", 1)
     t.count(ff=1)
-    if rom_in_block(t, words, given):
-        t.count(bram=lanes * FAMILIES[t.family].block.count(words, given))
-        return
-    t.registers("out", lanes * given)
-    t.logic("table", lanes * given * max(words / FAMILIES[t.family].rom_words, 1))
-    t.logic("lanes", lanes)
-
-
-def matmul(t: Terms, p: Parameters) -> None:
-    """A ``fixed_matmul``: as any layer, with a multiplier for each pair of lanes."""
-    plain(t, p)
-    t.dsp.clear()
-    pairs = p["DATA_IN_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PARALLELISM_DIM_0"]
-    ports = ("DATA_IN_0", "DATA_IN_1")
-    t.count(dsp=pairs * multiplied(t, *((p[f"{port}_PRECISION_0"], p[f"{port}_SIGNED"]) for port in ports)))
-    t.both("pairs", pairs * (p["DATA_IN_0_PRECISION_0"] + p["DATA_IN_1_PRECISION_0"]))
+    for i, factor in enumerate(factors):
+        width = p[f"DATA_IN_{i}_PRECISION_0"] + (0 if p[f"DATA_IN_{i}_SIGNED"] else 1)
+        width += int(p[f"DATA_IN_{i}_ZERO_POINT"] != 0)
+        wide = width + bits_of(factor)
+        plain = factor & (factor - 1) == 0
+        blocks = 0 if plain else blocks_of(t, width, factor.bit_length() + 1, wide)
+        t.count(dsp=lanes * blocks)
+        # Blocks of Xilinx have the register of their product, but not that of the parts below the last.
+        t.count(ff=lanes * (17 * (blocks - 1) if t.xilinx and blocks else wide))
+        t.logic("scaled.parts", lanes * max(blocks - 1, 0) * wide)
+        t.logic("scaled.soft", 0 if blocks or plain else lanes * width * factor.bit_length())
 
 
 def plain(t: Terms, p: Parameters) -> None:

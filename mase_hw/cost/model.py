@@ -11,9 +11,6 @@ from typing import Any
 from mase_hw.cost.connectors import (
     binary,
     elementwise,
-    function,
-    matmul,
-    pieces,
     plain,
     relu,
     stream_fifo,
@@ -21,9 +18,12 @@ from mase_hw.cost.connectors import (
     stream_reorder,
     stream_repack,
 )
+from mase_hw.cost.functions import function, pieces, requantize
+from mase_hw.cost.matrices import matmul
 from mase_hw.cost.primitives import rom_source
 from mase_hw.cost.products import conv2d, linear
 from mase_hw.cost.resources import RESOURCES, Resources
+from mase_hw.cost.rows import normalize, softmax
 from mase_hw.cost.terms import Structure, Terms
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.memories import FAMILIES
@@ -37,6 +37,9 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_pieces": pieces,
     "fixed_function": function,
     "fixed_matmul": matmul,
+    "fixed_normalize": normalize,
+    "fixed_softmax": softmax,
+    "fixed_requantize": requantize,
     "stream_fifo": stream_fifo,
     "stream_fork": stream_fork,
     "stream_repack": stream_repack,

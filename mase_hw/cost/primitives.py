@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, prod
 
 from mase_hw.cost.terms import Parameters, Terms, bits_of
 from mase_hw.memories import FAMILIES
 
-EMULATED = {True: 8, False: 12}
-"""What Yosys adds to the price of LUT RAM for the logic beside it, before it compares that with flip-flops: on Xilinx
-and elsewhere."""
-FORWARDED = {True: 16, False: 0}
-"""The same for block RAM."""
+EMULATED = 8
+"""What Yosys adds to the price of LUT RAM for the logic beside it, before it compares that with flip-flops."""
+FORWARDED = {True: 16, False: 11}
+"""The same for block RAM, on Xilinx and elsewhere."""
 _ROM_LOGIC = {True: 1 / 64, False: 1 / 16}
 """What Yosys counts a bit of a ROM in logic for, beside 129 for a block: on Xilinx and elsewhere."""
 
@@ -51,6 +50,11 @@ def _bits(t: Terms, name: str, bits: int) -> None:
         t.logic(f"{name}.chain", bits * bits)
 
 
+def chosen(t: Terms, ways: int) -> int:
+    """Look-up tables of a bit that comes from one of so many places: one for four on Xilinx, one for two elsewhere."""
+    return ceil((ways - 1) / 3) if t.xilinx else ways - 1
+
+
 def ram(t: Terms, name: str, words: int, bits: int, registered: bool, banks: int = 1) -> bool:
     """A memory with one port that writes and one that reads, or several that are written with the same word.
 
@@ -71,7 +75,7 @@ def ram(t: Terms, name: str, words: int, bits: int, registered: bool, banks: int
     if not registered:
         t.count(ff=address)  # Yosys takes the address for a register of the memory, and makes one of its own
     lutram = _lutram_cost(t, bits, wide, rows)
-    if words * bits <= lutram + EMULATED[t.xilinx]:
+    if words * bits <= lutram + EMULATED:
         t.logic(f"{name}.logic", banks * words * bits)
         t.count(ff=banks * (words * bits + (bits if registered else 0)))
         return False
@@ -99,7 +103,7 @@ def _lutram(t: Terms, words: int) -> tuple[int, int, int]:
 def _lutram_cost(t: Terms, bits: int, wide: int, rows: int) -> float:
     whole, rest = divmod(bits, wide)
     if not t.xilinx:
-        return rows * (4 * whole + (1 + 3 * rest / wide if rest else 0))
+        return rows * 4 * ceil(bits / wide) + (rows - 1) / 2
     return rows * (8 * whole + (1 + 7 * rest / wide if rest else 0))
 
 
@@ -113,10 +117,11 @@ def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
     if depth <= 32:
         ram(t, f"{name}.ram", depth, bits, False)
     else:
-        ram(t, f"{name}.ram", depth, bits, True)
+        blocks = ram(t, f"{name}.ram", depth, bits, True)
         t.logic(f"{name}.past", bits)
         t.logic(f"{name}.ahead", bits_of(depth))
-        t.count(ff=bits + 1)
+        # What is kept beside a block of ECP5 is one of the words that wait here already.
+        t.count(ff=1 if blocks and not t.xilinx else bits + 1)
 
 
 def replay(t: Terms, name: str, bits: int, length: int, repeats: int) -> None:
@@ -189,13 +194,34 @@ def multiplied(t: Terms, a: tuple[int, int], b: tuple[int, int]) -> int:
     """Multiplier blocks of one product, from width and sign of its operands; 0 if it is in logic."""
     first, second = (width + (0 if signed else 1) for width, signed in (a, b))
     if t.xilinx:
-        if min(first, second) < 2 or a[0] + b[0] < 9:
-            return 0
-        wide, narrow = max(first, second), min(first, second)
-        return ceil(max(wide - 1, 1) / 24) * ceil(max(narrow - 1, 1) / 17)
-    if min(a[0], b[0]) < 2:
+        return blocks_of(t, first, second, a[0] + b[0])
+    return blocks_of(t, a[0], b[0], a[0] + b[0])
+
+
+_BLOCK = {True: (25, 18, 17, 9), False: (18, 18, 18, 0)}
+"""Widest operands of a multiplier block, bits of a part where an operand is wider (without the sign that Xilinx's
+need), and bits of the smallest product that a block is taken for: on Xilinx and elsewhere."""
+
+
+def blocks_of(t: Terms, first: int, second: int, out: int) -> int:
+    """Multiplier blocks of one product, as Yosys's ``mul2dsp.v`` cuts it into parts.
+
+    Args:
+        t: Whose family counts.
+        first: Bits of an operand, with a sign on Xilinx.
+        second: Bits of the other one.
+        out: Bits of the product that are read.
+    """
+    widest, narrower, part, least = _BLOCK[t.xilinx]
+    first, second = max(min(first, out), min(second, out)), min(min(first, out), min(second, out))
+    if second < 2 or out < least:
         return 0
-    return ceil(a[0] / 18) * ceil(b[0] / 18)
+    # A last part of one bit is in logic.
+    return prod(
+        cut + (1 if width - cut * part >= 2 else 0)
+        for width, most in ((first, widest), (second, narrower))
+        for cut in (max(width - most + part - 1, 0) // part,)
+    )
 
 
 def tree(t: Terms, name: str, lanes: int, terms: int, bits: int, read: int) -> None:
@@ -236,6 +262,24 @@ def rom_source(t: Terms, p: Parameters) -> None:
     t.logic("more", different * (rows - 1))
     if registers:
         t.count(ff=registers - 1 + different * registers)
+
+
+def rom(t: Terms, name: str, words: int, bits: int, lanes: int) -> None:
+    """Tables that are read into a register, each in a block or in look-up tables.
+
+    Args:
+        t: Where they are added.
+        name: Of their terms.
+        words: Of each.
+        bits: Of a word.
+        lanes: How many.
+    """
+    family = FAMILIES[t.family]
+    if rom_in_block(t, words, bits):
+        t.count(bram=lanes * family.block.count(words, bits))
+        return
+    t.registers(f"{name}.out", lanes * bits)
+    t.logic(f"{name}.rom", lanes * bits * max(words / family.rom_words, 1 / 2))
 
 
 def _different(words: int, bits: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from mase_hw.cost.primitives import cast, counter, fifo, level, multiplied, ram, replay, ring, tree
-from mase_hw.cost.sums import Sums, sums_of
+from mase_hw.cost.sums import Sums, of_signs, sums_of
 from mase_hw.cost.terms import Parameters, Terms, bits_of
 from mase_hw.cost.windows import parallel_window, sliding_window
 
@@ -87,7 +87,7 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         # Where nothing is added below, what is dropped is not kept in the trees either.
         if products > (2 if t.xilinx else 1) and not chain:
             t.count(ff=-lanes * max(min(drop - (rounding == 1), bias_shift if p["HAS_BIAS"] else drop), 0))
-    signs = p["NARROW"] and b[1] and b[0] <= 2 and not chain  # weights of -1, 0 and 1 add and subtract
+    signs = of_signs(p)
     blocks = 0 if signs else multiplied(t, a, b)
     # Lanes of one product, that share it with no other, add up in the block itself.
     inside = lanes % p["PACKED"] if p["PACKED"] > 1 else lanes
@@ -109,15 +109,21 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         _chains(t, p, operands, of, read)
     elif chain:
         _soft_chains(t, p, operands, of, read)
+    elif signs:
+        _signs(t, p, operands, min(of.product + bits_of(products), read))
     else:
         _trees(t, p, operands, blocks, (min(of.product, read), read))
 
     t.logic("mac.inside", inside * total)
     t.logic("mac.inside_lanes", inside)
     t.count(ff=(lanes - inside) * kept)
-    t.logic("mac.turned" if sums > 1 else "mac.sum", (lanes - inside) * total)
-    if sums == 1:
-        t.logic("mac.first" if run > 1 else "mac.single", (lanes - inside) * total)
+    if sums > 1:
+        t.logic("mac.turned", (lanes - inside) * total)
+    elif run > 1:
+        t.logic("mac.sum", (lanes - inside) * total)
+        t.logic("mac.first", (lanes - inside) * total)
+    else:
+        t.logic("mac.biased" if p["HAS_BIAS"] else "mac.alone", (lanes - inside) * total)
     if p["HAS_BIAS"]:
         bias = lanes * min(p["BIAS_PRECISION_0"], max(read - bias_shift, 0))
         if gap >= delay:
@@ -128,7 +134,10 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
             t.logic("mac.late_bias", bias)
         t.logic("mac.bias_lanes", lanes)
         t.logic("mac.bias_above", lanes * max(total - start, 0))
-        t.logic("mac.bias_half", lanes * max(of.above_bias - (of.total - total), 0))
+        t.logic(
+            "mac.bias_half" if run > 1 or sums > 1 else "mac.lone.bias_half",
+            lanes * max(of.above_bias - (of.total - total), 0),
+        )
     if p["HAS_WEIGHT_SHIFT"]:
         t.count(ff=lanes * min(of.term, read))
         t.logic("mac.shift", lanes * of.term * p["WEIGHT_SHIFT_PRECISION_0"])
@@ -203,6 +212,28 @@ def _trees(t: Terms, p: Parameters, of: _Operands, blocks: int, widths: tuple[in
             tree(t, "tree.add", lanes, pairs + odd, min(bits + 1, read), read)
         return
     tree(t, "tree.add" if blocks else "soft.add", lanes, of.products, bits, read)
+
+
+def _signs(t: Terms, p: Parameters, of: _Operands, read: int) -> None:
+    """``fixed_sign_product``: activations are added or subtracted, and the sum may be negated at last."""
+    a, first = p["DATA_IN_0_PRECISION_0"], p["DATA_IN_0_PRECISION_0"] + (0 if p["DATA_IN_0_SIGNED"] else 1)
+    lanes, count = of.lanes, of.products
+    if p["WEIGHT_PRECISION_0"] == 1 and of.shared:
+        t.count(ff=count * a)
+    else:
+        t.count(ff=lanes * count * a)
+        t.logic("signs.some", lanes * count)
+    t.count(ff=lanes * count)
+    width, held = first, a
+    while count > 1:
+        pairs, odd = divmod(count, 2)
+        width += 1
+        t.logic("signs.add", lanes * pairs * min(width, read))
+        t.logic("signs.same", lanes * pairs)
+        t.count(ff=lanes * (pairs * (min(width, read) + 1) + odd * (min(held, read) + 1)))
+        count, held = pairs + odd, width
+    t.logic("signs.minus", lanes * read)
+    t.count(ff=lanes * read)
 
 
 def _chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> None:

@@ -37,6 +37,11 @@ class Sums:
     above_bias: int
 
 
+def of_signs(p: Parameters) -> bool:
+    """Whether weights of -1, 0 and 1 add and subtract, which needs no multiplier."""
+    return bool(p["NARROW"]) and bool(p["WEIGHT_SIGNED"]) and p["WEIGHT_PRECISION_0"] <= 2 and not p["CHAIN"]
+
+
 def sums_of(p: Parameters, products: int, run: int) -> Sums:
     """Compute them.
 
@@ -45,7 +50,7 @@ def sums_of(p: Parameters, products: int, run: int) -> Sums:
         products: Of a lane and issue.
         run: Issues of a result.
     """
-    a, b = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"]
+    a, b = p["DATA_IN_0_PRECISION_0"], 1 if of_signs(p) else p["WEIGHT_PRECISION_0"]
     signed = p["DATA_IN_0_SIGNED"], p["WEIGHT_SIGNED"]
     chain, shifts = p["CHAIN"], p["HAS_WEIGHT_SHIFT"]
     chains = ceil(products / chain) if chain else 1

@@ -96,8 +96,10 @@ def stale(tables: Tables) -> set[str]:
     return {row[0] for module, table in tables.items() for row in table["rows"] if row[1] != digest_of(module)}
 
 
-def wanted(tables: Tables, family: str, draws: Iterable[str], again: bool) -> Iterator[tuple[Item, str]]:
-    """What is to be measured, a module once."""
+def wanted(
+    tables: Tables, family: str, draws: Iterable[str], again: bool, only: frozenset[str]
+) -> Iterator[tuple[Item, str]]:
+    """What is to be measured, a module once; of those named, if any are."""
     have = known(tables)
     of_stale = {module for module, table in tables.items() if any(r[1] != digest_of(module) for r in table["rows"])}
     number = {module: len(table["rows"]) for module, table in tables.items()}
@@ -105,7 +107,7 @@ def wanted(tables: Tables, family: str, draws: Iterable[str], again: bool) -> It
         kind, seed = draw.split()
         for item in items_of(kind, int(seed), family):
             module = item.instance.module
-            if item.generated is not None or (again and module not in of_stale):
+            if item.generated is not None or (again and module not in of_stale) or (only and module not in only):
                 continue
             identity = (module, json.dumps(parameters_of(item), sort_keys=True))
             if identity in have or cost_of(module, item.parameters, family).lut > LARGEST:
@@ -182,6 +184,7 @@ def main() -> int:
     parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--seeds", default="0:1", help="first and last + 1")
+    parser.add_argument("--modules", default="", help="only these (all)")
     parser.add_argument("--stale", action="store_true", help="only what has rows of other sources")
     parser.add_argument("--confirm", action="store_true", help="whether such rows are as they were, by a sample")
     arguments = parser.parse_args()
@@ -203,6 +206,7 @@ def main() -> int:
             if arguments.stale
             else [f"{k} {s}" for s in range(first, last) for k in kinds],
             arguments.stale,
+            frozenset(filter(None, arguments.modules.split(","))),
         )
         for family in families
     }

@@ -212,9 +212,55 @@ def others(draw: random.Random) -> Layers:
     return layer, data, {"max_parallelism": draw.choice((1, 2, 4, 8))}
 
 
-KINDS: Mapping[str, Callable[[random.Random], Layers]] = {
-    kind.__name__: kind for kind in (linear, conv, depthwise, pool, chain, branches, residual, rows, others)
-}
+def narrow(draw: random.Random) -> Layers:
+    """A linear layer with weights of one or two bits, most of them signs."""
+    layer, data, hardware = linear(draw)
+    kind = draw.choice(("binary", "ternary", "fixed"))
+    config = {"name": kind} if kind != "fixed" else {}
+    hardware.pop("order", None)
+    return layer, data, {**hardware, "quantize": {"linear": {"config": config}} if config else {"weight_width": 2}}
+
+
+def integers(draw: random.Random) -> Layers:
+    """Layers of scaled integers, and what brings their results to other scales."""
+    width = draw.choice((8, 8, 8, draw.randint(4, 12)))
+    config = {
+        "name": "integer",
+        **dict.fromkeys(("data_in_width", "weight_width", "data_out_width"), width),
+        "weight_granularity": draw.choice(("tensor", "channel")),
+        "data_affine": draw.random() < 0.5,
+    }
+    layer, data, hardware = draw.choice((branches, residual, linear))(draw)
+    return layer, data, {**hardware, "quantize": {"by": "type", "default": {"config": config}}}
+
+
+def products(draw: random.Random) -> Layers:
+    """Rows times rows, and the softmax of what comes of it."""
+    size, tokens = max(2, _size(draw, 32)), draw.randint(2, 12)
+    layer: nn.Module = Product(size, max(1, _size(draw, size)))
+    if draw.random() < 0.4:
+        layer = nn.Sequential(layer, nn.Softmax(-1))
+    return layer, torch.rand(1, tokens, size) * 2 - 1, {"max_parallelism": draw.choice((1, 1, 2, 4, 8))}
+
+
+def reductions(draw: random.Random) -> Layers:
+    """Sums, means and extremes along a dimension."""
+    size, tokens = max(2, _size(draw, 48)), draw.randint(2, 12)
+    layer = Last(draw.choice((torch.mean, torch.sum, torch.amax)), draw.choice((1, 2)))
+    return layer, torch.rand(1, tokens, size) * 2 - 1, {"max_parallelism": draw.choice((1, 2, 4, 8))}
+
+
+def recurrent(draw: random.Random) -> Layers:
+    """A recurrent layer."""
+    size, inner = max(2, _size(draw, 16)), draw.randint(2, 12)
+    layer = draw.choice((nn.GRU, nn.LSTM, nn.RNN))(size, inner, batch_first=True)
+    return layer, torch.rand(1, draw.randint(2, 8), size) * 2 - 1, {"max_parallelism": draw.choice((1, 2, 4))}
+
+
+USUAL = (linear, conv, depthwise, pool, chain, branches, residual, rows, others)
+"""What the first draws were made of, in the order that they were."""
+SPECIAL = (narrow, integers, products, reductions, recurrent)
+KINDS: Mapping[str, Callable[[random.Random], Layers]] = {kind.__name__: kind for kind in (*USUAL, *SPECIAL)}
 """Every kind of draw."""
 
 
@@ -245,7 +291,19 @@ def items_of(kind: str, seed: int, family: str) -> list[Item]:
         ways["overflow"] = "wrap"
     quantize = {"by": "type", "default": {"config": {"name": "fixed", **widths, **ways}}}
     quantize["output_width"] = widths["data_out_width"]
+    _choose(quantize, hardware.pop("quantize", {}))
     return netlist_items(model.eval(), data, {"quantize": quantize, "hardware": hardware})
+
+
+def _choose(quantize: dict[str, Any], chosen: dict[str, Any]) -> None:
+    """What a kind of draw has to say of the numbers: a width of all layers, or parts of the table."""
+    if "weight_width" in chosen:
+        quantize["default"]["config"] |= chosen
+    elif "by" in chosen:
+        quantize.clear()
+        quantize |= chosen
+    else:
+        quantize |= chosen
 
 
 def netlist_items(model: nn.Module, data: Tensor, config: Mapping[str, Any]) -> list[Item]:

@@ -3,9 +3,11 @@
 import pytest
 
 from mase_hw.cost import Resources, cost_of, unsupported
+from mase_hw.cost.primitives import blocks_of
+from mase_hw.cost.terms import Terms
 from mase_hw.errors import ConfigError
 from mase_hw.opdef import verilog_params
-from mase_hw.ops import linear
+from mase_hw.ops import linear, requantize
 
 FAMILIES = ("xc7", "xcup", "ecp5")
 
@@ -35,3 +37,45 @@ def test_a_family_without_a_model_is_refused_with_the_reason() -> None:
         cost_of("stream_fork", {"WIDTH": 8, "N": 2}, "ice40")
     with pytest.raises(ConfigError, match="no family 'xc8'"):
         cost_of("stream_fork", {"WIDTH": 8, "N": 2}, "xc8")
+
+
+@pytest.mark.parametrize(
+    ("family", "first", "second", "out", "blocks"),
+    [
+        ("xc7", 25, 18, 43, 1),
+        ("xc7", 18, 25, 43, 1),
+        ("xc7", 26, 18, 44, 2),  # 17 bits with a zero above, and 9
+        ("xc7", 25, 19, 44, 2),
+        ("xc7", 42, 18, 60, 2),
+        ("xc7", 43, 18, 61, 3),
+        ("xc7", 27, 27, 54, 4),
+        ("xc7", 4, 4, 8, 0),
+        ("xc7", 5, 4, 9, 1),
+        ("xc7", 30, 30, 16, 1),  # what is not read is not multiplied
+        ("xc7", 9, 1, 10, 0),
+        ("ecp5", 18, 18, 36, 1),
+        ("ecp5", 19, 18, 37, 1),  # the bit above is in logic
+        ("ecp5", 20, 18, 38, 2),
+        ("ecp5", 36, 36, 72, 4),
+        ("ecp5", 2, 2, 4, 1),
+        ("ecp5", 9, 1, 10, 0),
+    ],
+)
+def test_blocks_of_a_product_are_those_of_the_techmap(
+    family: str, first: int, second: int, out: int, blocks: int
+) -> None:
+    """By hand from Yosys's mul2dsp.v with the widths of ``synth_xilinx`` (25 by 18, signed) and ``synth_ecp5`` (18)."""
+    assert blocks_of(Terms(family), first, second, out) == blocks
+
+
+@pytest.mark.parametrize(("bits", "blocks"), [(31, 2), (24, 1), (7, 1)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_products_of_a_requantisation_are_counted(family: str, bits: int, blocks: int) -> None:
+    """A multiplier of 31 bits, with a sign, is cut in two; ECP5 has 18 bits a part, so that 25 are two as well."""
+    facets = requantize.OPS[0].hardware
+    assert facets is not None
+    plain = verilog_params(facets.cases()[0].params)
+    lanes = plain["DATA_OUT_0_PARALLELISM_DIM_0"]
+    case = plain | {"DATA_IN_0_PRECISION_0": 8, "DATA_IN_0_SIGNED": 1, "MULTIPLIER_PRECISION_0": bits}
+    expected = 2 if family == "ecp5" and bits == 24 else blocks
+    assert cost_of(facets.module, case, family).dsp == lanes * expected

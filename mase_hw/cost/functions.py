@@ -1,0 +1,230 @@
+"""Functions of single elements: tables, segments, straight pieces, and divisions by constants."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from mase_hw.cost.primitives import blocks_of, cast, cast_bits, counter, rom
+from mase_hw.cost.terms import Parameters, Terms, bits_of
+
+
+def constant_product(t: Terms, name: str, width: int, constant: int, lanes: int) -> int:
+    """Products with a constant: blocks of one of them, or the adders of its bits; wires for a power of two.
+
+    Args:
+        t: Where they are added.
+        name: Of their terms.
+        width: Bits of the other operand, with its sign.
+        constant: Any positive number.
+        lanes: How many.
+    """
+    if constant & (constant - 1) == 0:
+        return 0
+    bits = constant.bit_length() + 1
+    blocks = blocks_of(t, width, bits, width + bits)
+    if not blocks:
+        t.logic(f"{name}.soft", lanes * width * bits)
+    t.count(dsp=lanes * blocks)
+    return blocks
+
+
+def pipeline(t: Terms, name: str, stages: int) -> None:
+    """Flags beside data that move where a later one is empty."""
+    t.count(ff=stages)
+    t.logic(f"{name}.stages", stages)
+
+
+def row_end(t: Terms, name: str, size: int, lanes: int) -> None:
+    """A ``row_end``: a counter of beats, where the last one of a row has pad lanes."""
+    if size % lanes:
+        counter(t, name, ceil(size / lanes))
+
+
+def piecewise(t: Terms, p: Parameters, taken: int, signed: int, lanes: int) -> None:
+    """``fixed_piecewise`` units: two tables and a quadratic; the cast of the result is another's.
+
+    Args:
+        t: Where they are added.
+        p: Parameters of a layer that has them.
+        taken: Bits of what they take.
+        signed: Whether it is signed.
+        lanes: How many.
+    """
+    magnitude = taken - signed
+    length = bits_of(magnitude + 1)
+    address, step = max(bits_of(p["SEGMENTS"]), 1), p["STEP_WIDTH"]
+    left = bits_of(step + 1)
+    c0, c1, c2 = p["C0_WIDTH"], p["C1_WIDTH"], p["C2_WIDTH"]
+    inner = max(c1, c2) + 1
+    total = max(inner + step + 1, c0 + step) + 1
+    t.count(dsp=lanes * blocks_of(t, c2, step + 1, c2 + step + 1))
+    t.count(dsp=lanes * blocks_of(t, inner, step + 1, inner + step + 1))
+    t.both("piecewise.lanes", lanes)
+    t.logic("piecewise.length", lanes * magnitude)
+    t.count(ff=lanes * (2 * magnitude + length + signed + address + step))
+    octaves = 1 << (length + signed)
+    t.registers("piecewise.octave", lanes * (address + left))
+    for words, bits, name in ((octaves, address + left, "octave"), (p["SEGMENTS"], c0 + c1 + c2, "table")):
+        rom(t, f"piecewise.{name}", words, bits, lanes)
+    t.logic("piecewise.shift", lanes * (step + address) * left)
+    t.logic("piecewise.base", lanes * address)
+    t.logic("piecewise.inner", lanes * inner)
+    t.logic("piecewise.sum", lanes * total)
+    t.registers("piecewise.t", lanes * step)
+    t.registers("piecewise.c0", lanes * c0)
+    t.registers("piecewise.c1", lanes * c1)
+    t.registers("piecewise.inner", lanes * inner)
+
+
+def function(t: Terms, p: Parameters) -> None:
+    """A ``fixed_function``: a table for each lane, or segments."""
+    lanes, size = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["DATA_IN_0_TENSOR_SIZE_DIM_0"]
+    taken, given = p["DATA_IN_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_0"]
+    t.logic("any", 1)
+    row_end(t, "row_end", size, lanes)
+    ragged = (lanes - size % lanes) if size % lanes else 0
+    t.logic("padded", ragged * given)
+    t.logic("lanes", lanes)
+    if not p["SEGMENTS"]:
+        t.count(ff=1 + int(ragged > 0))
+        rom(t, "table", 1 << taken, given, lanes)
+        return
+    pipeline(t, "pipeline", 8)
+    t.count(ff=8 if ragged else 0)
+    piecewise(t, p, taken, p["DATA_IN_0_SIGNED"], lanes)
+    inner = max(p["C1_WIDTH"], p["C2_WIDTH"]) + 1
+    step = p["STEP_WIDTH"]
+    exact = (max(inner + step + 1, p["C0_WIDTH"] + step) + 1, p["COEFFICIENT_FRAC"] + step, 1)
+    result = (given, p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
+    t.count(ff=lanes * cast_bits(exact, result, p["ROUNDING"]))
+    cast(t, "cast", lanes, exact, result, (p["ROUNDING"], p["OVERFLOW"]))
+
+
+def pieces(t: Terms, p: Parameters) -> None:
+    """A ``fixed_pieces``: a multiplier, an addition and a cast a lane."""
+    lanes, size = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["DATA_IN_0_TENSOR_SIZE_DIM_0"]
+    width = p["DATA_IN_0_PRECISION_0"] + (0 if p["DATA_IN_0_SIGNED"] else 1)
+    slopes, offsets = ([abs(p[f"{name}_{i}"]) for i in range(3)] for name in ("SLOPE", "OFFSET"))
+    slope, offset = max(slopes).bit_length() + 1, max(offsets).bit_length() + 1
+    product_frac = p["DATA_IN_0_PRECISION_1"] + p["SLOPE_FRAC"]
+    frac = max(product_frac, p["OFFSET_FRAC"])
+    exact = max(width + slope + frac - product_frac, offset + frac - p["OFFSET_FRAC"]) + 1
+    ragged = (lanes - size % lanes) if size % lanes else 0
+    blocks = blocks_of(t, width, slope, width + slope)
+    t.count(dsp=lanes * blocks, ff=2)
+    t.logic("any", 1)
+    row_end(t, "row_end", size, lanes)
+    drop, out = frac - p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_PRECISION_0"]
+    signed, least = p["DATA_IN_0_SIGNED"], -(1 << (width - 1)) if p["DATA_IN_0_SIGNED"] else 0
+    most = least + (1 << p["DATA_IN_0_PRECISION_0"])
+    limits = [limit for limit in {p["LOW"], p["HIGH"]} if least < limit < most]
+    taken = (exact, frac, 1)
+    if not limits and not signed and p["SLOPE_1"] > 0 and p["OFFSET_1"] >= 0:
+        # One piece with numbers that are not negative: what is above its largest is not computed.
+        largest = (p["SLOPE_1"] * (most - 1) << frac - product_frac) + (p["OFFSET_1"] << frac - p["OFFSET_FRAC"])
+        exact = largest.bit_length()
+        taken = (exact, frac, 0)
+    elif not max(offsets):
+        exact -= 1
+    # Bits that no rounding reads are not kept, nor those that wrap away.
+    low = min(frac - product_frac, frac - p["OFFSET_FRAC"]) if max(offsets) else frac - product_frac
+    low = max(low, drop - int(p["ROUNDING"] == 1) if p["ROUNDING"] in (1, 2) else 0)
+    kept = max((min(exact, out + drop) if p["OVERFLOW"] else exact) - low, 1)
+    # A block of Xilinx adds, and has the register behind it, but not one with a reset.
+    t.count(ff=(ragged if t.xilinx and blocks else lanes) * kept)
+    t.logic("compare", lanes * width * sum(limit != 0 for limit in limits))
+    t.logic("chosen", lanes * len(limits))
+    t.logic("sum", lanes * kept if max(offsets) else 0)
+    t.logic("soft", 0 if blocks else lanes * width * slope)
+    t.logic("padded", ragged * kept)
+    t.logic("lanes", lanes)
+    given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
+    t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"]))
+    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
+
+
+def divide(
+    t: Terms,
+    lanes: int,
+    taken: tuple[int, int],
+    given: tuple[int, int, int],
+    divisors: tuple[tuple[int, int], tuple[int, int]],
+    way: tuple[int, int],
+) -> None:
+    """``fixed_divide_unit``: products with a reciprocal, and what is left decides the rounding.
+
+    Args:
+        t: Where they are added.
+        lanes: How many.
+        taken: Bits and fraction bits of a signed number.
+        given: Bits, fraction bits and sign of the result.
+        divisors: Of rows and columns: the least factor of a divisor, and how many there are.
+        way: Codes of rounding and overflow.
+    """
+    width, frac = taken
+    change = frac - given[1]
+    grow, drop = max(-change, 0), min(max(change, 0), width + 1)
+    mag = (width if width > drop else drop + 1) + grow
+    whole = mag - drop
+    (row, rows), (column, columns) = divisors
+    least, most = row * column, (row + rows - 1) * (column + columns - 1)
+    kinds = rows * columns
+    div = bits_of(most + 1)
+    scale = whole + bits_of(most)
+    reciprocal = (((1 << scale) + least - 1) // least).bit_length()
+    plain = kinds == 1 and least & (least - 1) == 0
+    t.count(ff=lanes * 2)
+    t.registers("divide.operands", lanes * mag)
+    t.registers("divide.kept", lanes * mag)
+    t.registers("divide.value", lanes * (whole + 1))
+    t.logic("divide.size", lanes * width)
+    t.logic("divide.value", lanes * whole)
+    t.logic("divide.rest", lanes * (min(drop + bits_of(most), width) if way[0] != 3 else 0))
+    if not plain:
+        head = int(t.xilinx)
+        blocks = blocks_of(t, whole + head, reciprocal + head, whole + reciprocal)
+        t.registers("divide.quotient", lanes * whole)
+        bits = min(div, whole) if whole < div else div
+        rest = blocks_of(t, bits + head, div + head, div)
+        t.count(dsp=lanes * (blocks + rest))
+        t.logic("divide.left", lanes * div)
+        t.logic("divide.soft", lanes * ((0 if blocks else whole * reciprocal) + (0 if rest else div * div)))
+        t.logic("divide.compare", lanes * (div + drop))
+    if kinds > 1:
+        t.both("divide.kinds", lanes * (2 * div + reciprocal))
+    cast(t, "cast", lanes, (whole + 2, given[1], 1), given, (way[0], way[1]))
+
+
+def requantize(t: Terms, p: Parameters) -> None:
+    """A ``fixed_requantize``: a product with a number that comes with the data, shifted, rounded, limited."""
+    lanes, size = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["DATA_IN_0_TENSOR_SIZE_DIM_0"]
+    width = p["DATA_IN_0_PRECISION_0"] + (0 if p["DATA_IN_0_SIGNED"] else 1) + int(p["DATA_IN_0_ZERO_POINT"] != 0)
+    factor, out = p["MULTIPLIER_PRECISION_0"], p["DATA_OUT_0_PRECISION_0"]
+    product = width + factor
+    first = product if not p["FIRST"] else max(product - p["FIRST"] + 1, 2)
+    align = p["MULTIPLIER_SHIFT_PRECISION_0"] if p["HAS_MULTIPLIER_SHIFT"] else 0
+    aligned = first + ((1 << align) - 1 if align else 0)
+    zero = p["DATA_OUT_0_ZERO_POINT"] != 0
+    blocks = blocks_of(t, width, factor + 1, product)
+    t.count(dsp=lanes * blocks, ff=4)
+    t.logic("any", 1)
+    t.logic("lanes", lanes)
+    row_end(t, "row_end", size, lanes)
+    t.logic("zero_in", lanes * width if p["DATA_IN_0_ZERO_POINT"] else 0)
+    t.registers("operands", lanes * width)
+    t.registers("factors", factor * (lanes if p["MULTIPLIER_TENSOR_SIZE_DIM_0"] > 1 else 1))
+    t.registers("product", lanes * product)
+    t.logic("parts", lanes * max(blocks - 1, 0) * product)
+    t.logic("soft", 0 if blocks else lanes * width * factor)
+    t.registers("aligned", lanes * aligned)
+    t.logic("align", lanes * aligned * align)
+    t.registers("align", 2 * lanes * align)
+    if p["FIRST"]:
+        cast(t, "first", lanes, (product, p["FIRST"], 1), (first, 0, 1), (1, 0))
+    centred = (out + int(zero), 0, 1 if zero else p["DATA_OUT_0_SIGNED"])
+    cast(t, "cast", lanes, (aligned, p["SHIFT"] - p["FIRST"], 1), centred, (p["ROUNDING"], 0))
+    t.logic("zero_out", lanes * (out + 3) if zero else 0)
+    lowest = -(1 << (out - 1)) if p["DATA_OUT_0_SIGNED"] else 0
+    limits = int(p["DATA_OUT_0_LOW"] > lowest) + int(p["DATA_OUT_0_HIGH"] < lowest + (1 << out) - 1)
+    t.logic("limits", lanes * out * (max(limits, 2 * zero)))
+    t.count(ff=lanes * out)

@@ -1,0 +1,225 @@
+"""Layers that look at whole rows: normalisation, and what it shares with others."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from mase_hw.cost.functions import constant_product, piecewise, pipeline, row_end
+from mase_hw.cost.primitives import blocks_of, cast, cast_bits, counter, fifo, level, ram, ring, rom, tree
+from mase_hw.cost.terms import Parameters, Terms, bits_of
+
+
+def moments(t: Terms, width: int, lanes: int, loops: tuple[int, int, int], sums: tuple[int, int]) -> None:
+    """A ``row_moments``: sum and sum of squares of rows that may come in turns.
+
+    Args:
+        t: Where it is added.
+        width: Bits of an element.
+        lanes: Elements of a beat.
+        loops: Beats of a row in turn, rows in turns, positions.
+        sums: Bits of the sum, 0 without, and of the sum of squares.
+    """
+    inner, groups, positions = loops
+    levels = bits_of(lanes)
+    counter(t, "moments.loop", inner)
+    counter(t, "moments.loop", positions)
+    t.logic("moments.any", 1)
+    t.count(ff=int(inner > 1) + int(positions > 1) + 2 + levels)
+    t.both("moments.flags", levels + 1)
+    t.both("moments.group", bits_of(groups) * (levels + 2) if groups > 1 else 0)
+    blocks = blocks_of(t, width, width, 2 * width)
+    t.count(dsp=lanes * blocks)
+    t.both("moments.soft", 0 if blocks else lanes * width * width)
+    t.registers("moments.squares", lanes * (2 * width - 1))
+    tree(t, "moments.tree", 1, lanes, 2 * width, 64)
+    kept = [sums[1]]
+    if sums[0]:
+        t.registers("moments.values", lanes * width)
+        tree(t, "moments.tree", 1, lanes, width, 64)
+        kept.append(sums[0])
+    for bits in kept:
+        t.logic("moments.add", bits)
+        t.count(ff=bits)
+        if groups > 1:
+            ram(t, "moments.ram", groups, bits, False)
+        else:
+            t.count(ff=bits)
+
+
+def normalize(t: Terms, p: Parameters) -> None:
+    """A ``fixed_normalize``."""
+    channels, positions = p["DATA_IN_0_TENSOR_SIZE_DIM_0"], p["DATA_IN_0_TENSOR_SIZE_DIM_1"]
+    lanes, groups = p["DATA_IN_0_PARALLELISM_DIM_0"], p["GROUPS"]
+    share, tiles = channels // groups, ceil(channels / lanes)
+    units = 1 if groups == 1 or share >= lanes else lanes // share
+    each = lanes // units
+    turns = 1 if groups == 1 else groups if units == 1 else tiles
+    inner, size = tiles // turns, share * positions
+    depth = (positions - 1) * tiles + inner + 15 + bits_of(each)
+    width = p["DATA_IN_0_PRECISION_0"] + (0 if p["DATA_IN_0_SIGNED"] else 1)
+    sums = width + bits_of(size) + bits_of(lanes)
+    squares = 2 * width + bits_of(size) + bits_of(lanes)
+    radicand, scale = p["RADICAND_WIDTH"], p["SCALE_FRAC"] + 2
+    half = (radicand - p["RADICAND_FRAC"]) // 2
+    shift = bits_of(radicand // 2)
+    note = sums + shift + scale
+    t.logic("any", 1)
+    for _ in range(units):
+        moments(t, width, each, (inner, turns, positions), (sums if p["CENTRE"] else 0, squares))
+        _scale(t, p, (size, sums, squares), (radicand, scale, shift))
+    counter(t, "all_in", positions * tiles)
+    fifo(t, "rows", lanes * width + 1, depth)
+    if turns == 1:
+        fifo(t, "notes", units * note, ceil(depth / (positions * tiles)))
+    else:
+        slots = ((depth + positions * tiles - 2) // (positions * tiles) + 1) * turns
+        ram(t, "slots.ram", slots, units * note, False)
+        ring(t, "slots.write", slots)
+        ring(t, "slots.base", slots)
+        ring(t, "slots.group", turns)
+        level(t, "slots.fresh", slots)
+        counter(t, "slots.inner", inner)
+        t.count(ff=1)
+        t.logic("slots.any", 1)
+    row_end(t, "row_end", channels, lanes)
+    pipeline(t, "pipeline", 5)
+    _rescale(t, p, width, (size, sums), (half, shift, scale))
+
+
+def _scale(t: Terms, p: Parameters, sums: tuple[int, int, int], root: tuple[int, int, int]) -> None:
+    """A ``row_scale``: the variance, and one over its root."""
+    size, bits, squares = sums
+    radicand, scale, shift = root
+    if not p["CENTRE"]:
+        bits = 0
+    sized = bits_of(size + 1) + 1
+    moment = max(squares + sized, 2 * bits)
+    constant_product(t, "scale.times", squares, size, 1)
+    if bits:
+        t.count(dsp=blocks_of(t, bits, bits, 2 * bits))
+        t.logic("scale.moment", moment)
+        t.both("scale.sums", bits * (1 if t.xilinx else 12))
+    t.registers("scale.moment", moment)
+    t.logic("scale.epsilon", radicand)
+    t.logic("scale.pairs", radicand)
+    t.logic("scale.shift", scale * shift)
+    t.count(ff=2 * radicand + scale + 12)
+    t.both("scale.shifts", shift * (1 if t.xilinx else 10))
+    piecewise(t, p, scale, 0, 1)
+    t.logic("scale.out", scale)
+    t.count(ff=scale)
+
+
+def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: tuple[int, int, int]) -> None:
+    """``fixed_rescale`` units: each element less the mean, times the scale and its weight."""
+    lanes = p["DATA_IN_0_PARALLELISM_DIM_0"]
+    (size, bits), (half, shift, scale) = sums, root
+    sized = bits_of(size + 1) + 1
+    centred = half + (bits_of(size) + 1) // 2 + 1
+    short = centred - p["DROP"]
+    if not p["CENTRE"]:
+        bits = 0
+    full = max(width + sized, bits) + 1
+    blocks = constant_product(t, "rescale.times", width, size, lanes)
+    t.both("rescale.centred", lanes * min(full, centred) * (0 if blocks and t.xilinx else 1))
+    t.logic("rescale.shift", lanes * short * shift)
+    scaled = short + scale
+    t.count(dsp=lanes * blocks_of(t, short, scale + 1, scaled))
+    frac = p["SCALE_FRAC"] + half - p["DROP"]
+    t.registers("rescale.short", lanes * short)
+    t.registers("rescale.scaled", lanes * scaled)
+    if p["HAS_WEIGHT"]:
+        weight = p["WEIGHT_PRECISION_0"] + 1
+        t.count(dsp=lanes * blocks_of(t, scaled, weight, scaled + weight))
+        scaled += weight
+        frac += p["WEIGHT_PRECISION_1"]
+        t.registers("rescale.weight", lanes * p["WEIGHT_PRECISION_0"])
+    t.registers("rescale.weighted", lanes * scaled)
+    t.both("rescale.zero", 4 if p["DATA_IN_0_TENSOR_SIZE_DIM_0"] % lanes else 0)
+    exact = scaled
+    finest = max(frac, p["BIAS_PRECISION_1"]) if p["HAS_BIAS"] else frac
+    if p["HAS_BIAS"]:
+        t.registers("rescale.bias", lanes * p["BIAS_PRECISION_0"])
+        exact = max(scaled + finest - frac, p["BIAS_PRECISION_0"] + 1 + finest - p["BIAS_PRECISION_1"]) + 1
+        t.logic("rescale.bias", lanes * exact)
+    given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
+    taken = (exact, finest, 1)
+    t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"]))
+    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
+
+
+def row_fifo(t: Terms, name: str, bits: int, depth: int, length: int, note: int) -> None:
+    """A ``row_fifo`` of rows that do not come in turns: beats, and a note for each row."""
+    fifo(t, f"{name}.data", bits + 1, depth)
+    fifo(t, f"{name}.notes", note, ceil(depth / length))
+
+
+def softmax(t: Terms, p: Parameters) -> None:
+    """A ``fixed_softmax``, its logarithm and the one of the smallest."""
+    lanes, size = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_TENSOR_SIZE_DIM_0"]
+    width, tiles, log = p["DATA_IN_0_PRECISION_0"], ceil(size / lanes), p["FUNCTION"] == 2
+    exp, sums = p["EXP_FRAC"] + 1, p["EXP_FRAC"] + bits_of(size + 1)
+    total = exp + 1 + bits_of(lanes) + bits_of(tiles)
+    ragged = lanes if size % lanes else 0
+    t.logic("any", 1)
+    row_loop(t, "row_end", tiles)
+    t.logic("best.lanes", (lanes - 1) * width)
+    t.logic("best.width", width)
+    t.count(ff=2 * width + 3)
+    row_fifo(t, "queue", lanes * width, tiles + 2, tiles, width)
+    t.logic("distance", lanes * width)
+    stages = 3 if p["FINE_WIDTH"] else 2
+    pipeline(t, "pipeline", stages)
+    t.count(ff=stages)
+    _exponent(t, p, width, lanes)
+    t.logic("padded", ragged * exp)
+    levels = bits_of(lanes)
+    tree(t, "sum.tree", 1, lanes, exp, 64)
+    t.count(ff=2 * levels + 2 + total)
+    t.logic("sum.add", total)
+    row_fifo(
+        t, "wait", lanes * (width if log else exp), tiles + 2 + levels + 8 * log, tiles, p["LOG_WIDTH"] if log else sums
+    )
+    given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
+    way = (p["ROUNDING"], p["OVERFLOW"])
+    if log:
+        frac = max(p["DATA_IN_0_PRECISION_1"], p["LOG_FRAC"])
+        exact = max(width + frac - p["DATA_IN_0_PRECISION_1"], p["LOG_WIDTH"] + frac - p["LOG_FRAC"]) + 2
+        t.count(ff=8 + lanes * stages * width + p["LOG_WIDTH"])
+        piecewise(t, p, sums, 0, 1)
+        t.logic("log.sum", 2 * lanes * exact)
+        taken = (exact, frac, 1)
+        t.count(ff=1)
+    else:
+        frac = max(p["DATA_OUT_0_PRECISION_1"], 0) + 1
+        pipeline(t, "share", frac + 2)
+        t.count(ff=(frac + 1) * sums + lanes * ((frac + 1) * (sums + 1) + frac * (frac + 1) // 2))
+        t.logic("share.step", lanes * (frac + 1) * (sums + 2))
+        t.logic("share.left", lanes * sums)
+        taken = (frac + 2, frac + 1, 0)
+    t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"]))
+    cast(t, "cast", lanes, taken, given, way)
+
+
+def row_loop(t: Terms, name: str, tiles: int) -> None:
+    """A ``row_end`` whose flag is always read."""
+    counter(t, name, tiles)
+
+
+def _exponent(t: Terms, p: Parameters, width: int, lanes: int) -> None:
+    """``fixed_exponent`` units: a table, or the product of two."""
+    index, fine, exp = p["INDEX_WIDTH"], p["FINE_WIDTH"], p["EXP_FRAC"] + 1
+    t.count(ff=lanes * (index + (2 if index < width else 0)))
+    t.logic("exponent.far", lanes * max(width - index, 0))
+    if not fine:
+        rom(t, "exponent.table", 1 << index, exp, lanes)
+        t.logic("exponent.none", lanes * exp if index < width else 0)
+        return
+    factor = p["FACTOR_FRAC"] + 1
+    rom(t, "exponent.coarse", 1 << (index - fine), factor, lanes)
+    rom(t, "exponent.fine", 1 << fine, factor, lanes)
+    blocks = blocks_of(t, factor + t.xilinx, factor + t.xilinx, 2 * factor)
+    t.count(dsp=lanes * blocks)
+    t.registers("exponent.product", lanes * exp)
+    t.logic("exponent.rounds", lanes * exp)
+    t.logic("exponent.soft", 0 if blocks else lanes * factor * factor)
