@@ -82,6 +82,12 @@ def _compiled(network: str, lanes: int, seconds: float, picture: int = 224, quic
 
 
 BENCHMARKS = (
+    Benchmark(
+        "machine",
+        "-m benchmarks.machine",
+        "",
+        (Figure("this machine: times the reference, for a fixed loop", r"machine: ([\d.]+)"),),
+    ),
     *(_compiled("resnet18", lanes, 10) for lanes in (16, 4, 1)),
     *(_compiled("mobilenet_v2", lanes, 10) for lanes in (16, 1)),
     _compiled("resnet50", 16, 20),

@@ -4,6 +4,7 @@
     python -m benchmarks.compile_time resnet50 --picture 224 --lanes 16
 
 Every design is compiled in a process of its own. Seconds are of the processor, so that another load does not count.
+The first line says how fast the machine is now (``machine.py``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import mase_hw
+from benchmarks import machine
 from benchmarks.large_networks import NETWORKS, made
 
 SHOWN = 8
@@ -93,6 +95,7 @@ def main() -> None:
     if args.json:
         print(json.dumps(one(args.network, args.picture, args.lanes)))
         return
+    print(machine.line())
     for name in [args.network] if args.network else NETWORKS:
         picture = args.picture if args.network or name != "conv_chain" else 32
         result = apart(name, picture, args.lanes)
