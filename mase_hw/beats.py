@@ -12,6 +12,8 @@ from mase_hw.streams import IntArray, Stream, from_bits, to_bits
 
 _CHUNK_BITS = 1 << 25
 """Bits expanded to bytes at a time; bounds the memory of the conversion."""
+_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
+"""Of every byte: whether it stands between words."""
 
 
 def beat_bytes(stream: Stream) -> int:
@@ -145,3 +147,10 @@ def from_words(stream: Stream, text: str) -> IntArray:
     if spare.any():
         raise ValueError(f"{words[int(spare.nonzero()[0][0])]} has more than {stream.bits} bits")
     return decode(stream, raw[:, ::-1].tobytes())
+
+
+def count_words(text: bytes) -> int:
+    """Words of a memory file; none of them is made, as a large layer has millions."""
+    blank = _BLANK[np.frombuffer(text, np.uint8)]
+    behind_blanks = int(np.count_nonzero(blank[:-1] & ~blank[1:]))
+    return behind_blanks + int(len(blank) > 0 and not blank[0])

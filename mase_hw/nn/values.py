@@ -177,7 +177,9 @@ def operands(
         weight = weight * factor.double().reshape(-1, *[1] * (weight.dim() - 1))
     frac = product_frac = fx.frac_width + fw.frac_width
     # In float64: what is beyond its 53 bits is beyond float32 anyway.
-    bound = weight.abs().flatten(1).sum(1) * magnitude(fx)
+    own = weight.abs()
+    own = own.flatten(2).sum(2) if own.dim() > 2 else own
+    bound = own.flatten(1).sum(1) * magnitude(fx)
     if bias is not None:
         fb = a.formats["bias"]
         frac = max(frac, fb.frac_width)
@@ -191,7 +193,6 @@ def operands(
     saturates = last is not None and max(-last.low, last.high) <= EXACT_FLOAT32 * unit
     if not split or not saturates:
         return None
-    own = weight.abs().flatten(2).sum(2) if weight.dim() > 2 else weight.abs()
     reach = own * (magnitude(fx) * math.ldexp(1.0, frac - product_frac))
     used = None if bias is None else bias.double().abs() * math.ldexp(1.0, frac)
     ranges = ranges_within(reach, EXACT_FLOAT32, used)

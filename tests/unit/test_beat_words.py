@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from mase_hw.beats import encode, from_words, to_words
+from mase_hw.beats import count_words, encode, from_words, to_words
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.streams import Stream, to_bits
@@ -51,3 +51,10 @@ def test_the_order_in_memory_does_not_matter(width: int) -> None:
     ]
     size = (4 * width + 7) // 8
     assert encode(stream, turned) == b"".join(row.to_bytes(size, "little") for row in rows)
+
+
+def test_words_are_counted_as_python_splits_them() -> None:
+    numbers = random.Random(0)
+    texts = [bytes(numbers.choices(b"0a \n\t\r\v\f", k=length)) for length in range(40) for _ in range(10)]
+    assert [count_words(text) for text in texts] == [len(text.split()) for text in texts]
+    assert count_words(bytes(range(256))) == len(bytes(range(256)).split())

@@ -12,6 +12,7 @@ import jinja2
 from pydantic import Field
 
 from mase_hw._version import __version__
+from mase_hw.beats import count_words
 from mase_hw.emit import pack_ecp5
 from mase_hw.emit.bundle import Bundle
 from mase_hw.emit.handoff.options import HandoffOptions
@@ -226,7 +227,7 @@ def _checked_files(bundle: Bundle, ports: list[HandoffPort]) -> list[dict[str, A
     ]
     for file in sorted({entry["file"] for entry in memories}):
         content = bundle.read(file)
-        words, crc = len(content.split()), f"{zlib.crc32(content.replace(bytes([13]), b'')):08x}"
+        words, crc = count_words(content), f"{zlib.crc32(content.replace(bytes([13]), b'')):08x}"
         found.append({"folder": "{MEM_DIR", "file": file.removeprefix("mem/"), "words": words, "crc": crc})
     return [entry | {"name": f"file_{index}"} for index, entry in enumerate(found)]
 
