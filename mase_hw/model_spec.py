@@ -101,7 +101,7 @@ class ModelSpec:
         return frame_tensor(as_tensor(value, self.model, None, where), where)
 
 
-def load_model(spec: str) -> ModelSpec:
+def load_model(spec: str, host: bool = False) -> ModelSpec:
     """Import the function a specification names and call it, or import the model of another tool.
 
     Args:
@@ -109,13 +109,14 @@ def load_model(spec: str) -> ModelSpec:
             ``(model, example_inputs)``, then optionally calibration batches, test inputs and batches of labelled data,
             each of them None if there are none. Or a file that :func:`mase_hw.importers.import_model` takes, with
             the names of its results behind a colon if they are others than those of the file; the example is random.
+        host: As for :func:`mase_hw.importers.import_model`.
 
     Raises:
         ConfigError: If the specification, the file or what the function returns is not as said.
     """
     file = file_of_model(spec)
     if file is not None:
-        graph = import_model(file[0], outputs=file[1])
+        graph = import_model(file[0], outputs=file[1], host=host)
         return ModelSpec(graph.model, graph.example)
     place, _, name = spec.rpartition(":")
     if not place or not name.isidentifier():

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from mase_hw.errors import ConfigError, ToolError
+from mase_hw.importers.around import settle_around
 from mase_hw.importers.settle import settle
 from mase_hw.importers.torch_export import QuantisedProgram, is_quantised_program
 from mase_hw.ir import MaseGraph
@@ -49,6 +50,7 @@ def import_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     custom_ops: Mapping[str, Any] | None = None,
     outputs: Sequence[str] | None = None,
+    host: bool = False,
 ) -> MaseGraph:
     """Take a model of another tool.
 
@@ -61,6 +63,8 @@ def import_model(
         shapes: Shapes of inputs by name, for one frame, where the file leaves sizes open.
         custom_ops: As for :class:`~mase_hw.ir.MaseGraph`.
         outputs: Names of values in the file, which become the results: what comes behind them is left to the host.
+        host: Of a file that is quantised, what hardware does not have becomes nodes for the host, where the importer
+            knows them, and :func:`mase_hw.compile_partitioned` makes hardware of the rest; else they are refused.
 
     Raises:
         ConfigError: If the file cannot be read, is of no known kind, or has no such values.
@@ -80,12 +84,14 @@ def import_model(
             remedy=f'pip install "mase-hw[{room}]"',
         )
     sizes = None if shapes is None else {str(k): tuple(int(n) for n in v) for k, v in shapes.items()}
-    module, writer = importlib.import_module(f"mase_hw.importers.{room}").load(given, sizes, outputs)
+    module, writer = importlib.import_module(f"mase_hw.importers.{room}").load(given, sizes, outputs, host)
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     graph = MaseGraph(module, custom_ops=custom_ops, share_weights=True)
     drawn = torch.Generator().manual_seed(0)
     example = {str(n.target): _example(writer.like(n), drawn) for n in inputs}
-    if writer.markers:
+    if writer.markers and host:
+        graph = settle_around(graph, example, writer)
+    elif writer.markers:
         graph = settle(graph, example, writer.markers, writer.weights, writer.sources, writer.integers)
     graph.meta[SOURCE_NAMES] = dict(writer.sources)
     graph.example = example

@@ -16,6 +16,12 @@ SHOWN = 40
 """Nodes that an error names one by one."""
 
 
+class NodesRefused(UnsupportedError):
+    """The error of :class:`Problems`; ``places`` has the reason by name of the node in the graph, as far as known."""
+
+    places: dict[str, str]
+
+
 @dataclass
 class Problems:
     """The nodes of a source that cannot be taken.
@@ -23,13 +29,17 @@ class Problems:
     Args:
         source: What the file is, for the message.
         found: The node, its operation, the reason and the remedy.
+        places: The reason by name of the node in the graph.
     """
 
     source: str
     found: list[tuple[str, str, str, str | None]] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
 
-    def add(self, node: str, operation: str, error: Exception) -> None:
+    def add(self, node: str, operation: str, error: Exception, place: str | None = None) -> None:
         """Note why a node cannot be taken; anything but :class:`Refused` is what a damaged file makes torch say."""
+        if place is not None:
+            self.places[place] = error.why if isinstance(error, Refused) else str(error).splitlines()[0]
         if isinstance(error, Refused):
             self.found.append((node, operation, error.why, error.remedy))
         else:
@@ -41,19 +51,21 @@ class Problems:
         """Raise one error for all.
 
         Raises:
-            UnsupportedError: Names every node, as the source calls it, its operation and the reason.
+            NodesRefused: Names every node, as the source calls it, its operation and the reason.
         """
         if not self.found:
             return
         lines = [f"{node[:120]} ({operation[:60]}): {why}" for node, operation, why, _ in self.found]
         more = [f"... and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
         remedies = dict.fromkeys(remedy for *_, remedy in self.found if remedy)
-        raise UnsupportedError(
+        error = NodesRefused(
             f"{len(lines)} node(s) of the {self.source} cannot be taken:\n  " + "\n  ".join(lines[:SHOWN] + more),
             node="; ".join(node[:120] for node, *_ in self.found[:SHOWN]),
             expected="operations that docs/importing.md lists, with constant attributes and static shapes",
             remedy="; ".join(remedies) or "replace the operation in the model",
         )
+        error.places = dict(self.places)
+        raise error
 
 
 def plan_each(
@@ -71,7 +83,7 @@ def plan_each(
         lost: Names of the nodes that a refused node takes with it, besides what reads it.
 
     Raises:
-        UnsupportedError: Naming every node that cannot be taken.
+        NodesRefused: Naming every node that cannot be taken.
     """
     gone: set[str] = set()
     problems = Problems("model")
@@ -86,5 +98,5 @@ def plan_each(
             plan(node, op)
         except Exception as error:
             gone |= {node.name, *lost(node)}
-            problems.add(sources.get(node.name, node.name), op.name, error)
+            problems.add(sources.get(node.name, node.name), op.name, error, node.name)
     problems.refuse()

@@ -133,7 +133,8 @@ class Integers:
         if op.scaled is None:
             raise Refused(
                 "hardware has it in fixed point only, and its numbers have scales that are no powers of two",
-                "quantise what it reads and gives with scales that are powers of two, or leave it to the host",
+                "quantise what it reads and gives with scales that are powers of two, or leave it to the host: ask for "
+                "a partition (import_model(file, host=True), compile --partition)",
             )
         marker = self._behind(node)
         want = None if marker is None else as_scaled(marker.fmt)

@@ -196,3 +196,19 @@ def _shape(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"({', '.join(_shape(v) for v in value)})"
     return repr(value)
+
+
+def values_of(model: fx.GraphModule, example: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of every node on an example, by its name.
+
+    Raises:
+        GraphError: If a node cannot be evaluated.
+    """
+    found: dict[str, Any] = {}
+
+    def keep(node: fx.Node, value: Any) -> None:
+        found[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
+
+    inputs = {node.name: example[str(node.target)] for node in model.graph.nodes if node.op == "placeholder"}
+    evaluate(model, inputs, keep)
+    return found

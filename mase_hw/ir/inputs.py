@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.ir.annotated import AnnotatedGraph
+from mase_hw.nn.on_host import OnHost
 from mase_hw.ops._no_hardware import reasons
 
 STRUCTURAL = {
@@ -40,6 +41,14 @@ def refuse_unknown(graph: AnnotatedGraph) -> None:
 
 def unknown_error(graph: AnnotatedGraph, unknown: Sequence[fx.Node]) -> UnsupportedError:
     """What is said of nodes that the catalogue does not have."""
+    on_host = {n.name: m for n in unknown if isinstance(m := graph.modules.get(str(n.target)), OnHost)}
+    if on_host:
+        return UnsupportedError(
+            f"{len(on_host)} node(s) of the model are for the host",
+            node="; ".join(on_host),
+            got="; ".join(dict.fromkeys(module.reason for module in on_host.values())),
+            remedy="leave them there with mase_hw.compile_partitioned, or --partition on the command line",
+        )
     names = [op.name for op in graph.catalogue if op.mase_type]
     first = _target(graph, unknown[0])
     similar = difflib.get_close_matches(first.rsplit(".", 1)[-1].lower(), names, n=3)

@@ -21,8 +21,8 @@ from mase_hw.design.simulation import Simulation
 from mase_hw.errors import EmitError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.surroundings import ordinary
+from mase_hw.ir.parts import HARDWARE, Part
 from mase_hw.partition.passes import PARTS, partition_transform_pass
-from mase_hw.partition.split import HARDWARE, Part
 
 FILE = "partition.json"
 """In the folder of a partitioned design: what runs where, and why."""

@@ -10,12 +10,13 @@ from pydantic import Field
 
 from mase_hw.compiler.quantised_graph import name_inputs
 from mase_hw.compiler.quantised_model import is_quantised
-from mase_hw.errors import ConfigError, GraphError, UnsupportedError, suggest
+from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.ir import MaseGraph
-from mase_hw.partition.split import HARDWARE, Part, joined, places, split
+from mase_hw.ir.evaluate import values_of
+from mase_hw.ir.parts import HARDWARE, Part, joined, places, split
+from mase_hw.partition.quantised import entered, with_entries
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.preflight.check import check
-from mase_hw.preflight.cut import values_of
 
 PARTS = "partition"
 """Key of ``graph.meta``: the parts of the graph."""
@@ -39,8 +40,11 @@ def partition_transform_pass(graph: MaseGraph, args: PartitionArgs) -> tuple[Mas
     What the catalogue cannot do, as :func:`mase_hw.check` finds it, is on the host, and what the user wants there. A
     segment is what lies between: all nodes of the same place that need no result of the other place in between.
 
+    Of a graph that is quantised, nodes that are :class:`~mase_hw.nn.on_host.OnHost` are on the host, as
+    ``import_model(file, host=True)`` gives it; every segment has the formats of the graph.
+
     Args:
-        graph: A float graph.
+        graph: A float graph, or one that is quantised.
         args: The arguments.
 
     Returns:
@@ -50,19 +54,54 @@ def partition_transform_pass(graph: MaseGraph, args: PartitionArgs) -> tuple[Mas
     Raises:
         ConfigError: If a name is that of no node, or a node is wanted in both places.
         UnsupportedError: If a node that is wanted in hardware cannot be, or nothing can.
-        GraphError: If the graph is quantised already.
     """
-    if is_quantised(graph.model):
-        raise GraphError(
-            "a partition divides a float graph, and this one is quantised",
-            remedy="partition the float graph; each segment is quantised by itself",
-        )
     names = [n.name for n in graph.nodes if n.op.startswith("call_")]
     wanted = _matching(names, args.host, "host")
     only = None if args.hardware is None else _matching(names, args.hardware, "hardware")
     both = wanted & (only or set())
     if both:
         raise ConfigError("a node in two places", field="hardware", got=sorted(both), remedy="take it out of one list")
+    if is_quantised(graph.model):
+        model, reasons, free, shared = with_entries(graph)
+    else:
+        model, shared = graph.model, frozenset[str]()
+        reasons, free = _looked_at(graph, args)
+    impossible = {name: why for name, why in reasons.items() if only is not None and name in only}
+    if impossible:
+        raise UnsupportedError(
+            "nodes that are wanted in hardware cannot be:\n  "
+            + "\n  ".join(f"{name}: {why}" for name, why in impossible.items()),
+            node=", ".join(impossible),
+            remedy="leave them on the host",
+        )
+    reasons |= {name: "wanted on the host" for name in names if name in wanted - reasons.keys() - shared}
+    if only is not None:
+        left = [name for name in names if name not in only | reasons.keys() | shared]
+        reasons |= dict.fromkeys(left, "not among those wanted in hardware")
+    host = places(model, values_of(model, name_inputs(graph, args.example)), reasons)
+    parts, moved = split(model, host, free, shared)
+    host |= moved
+    if not any(part.where == HARDWARE for part in parts):
+        raise UnsupportedError(
+            "nothing of the model is left for the hardware:\n  " + "\n  ".join(f"{n}: {w}" for n, w in host.items()),
+            node=", ".join(host),
+            remedy="run the model in PyTorch",
+        )
+    if shared:
+        parts = entered(model, parts)
+    made = MaseGraph(joined(model, parts), share_weights=True, catalogue=graph.catalogue)
+    made.example = graph.example
+    made.meta[PARTS] = parts
+    info: Info = {
+        "modified": True,
+        "parts": [_described(part) for part in parts],
+        "host": {n.name: host[n.name] for n in model.graph.nodes if n.name in host},
+    }
+    return made, info
+
+
+def _looked_at(graph: MaseGraph, args: PartitionArgs) -> tuple[dict[str, str], frozenset[str]]:
+    """Of a float graph: why nodes cannot be hardware, and the names of those that compute nothing."""
     found = check(graph, args.example, args.config)
     reasons = {layer.name: layer.detail for layer in found.layers if layer.status in ("refused", "unknown")}
     problems = {problem.node: problem.message for problem in found.problems if problem.node}
@@ -73,37 +112,7 @@ def partition_transform_pass(graph: MaseGraph, args: PartitionArgs) -> tuple[Mas
             node=", ".join(filter(None, problems)) or None,
             remedy="mend that first",
         )
-    impossible = {name: why for name, why in reasons.items() if only is not None and name in only}
-    if impossible:
-        raise UnsupportedError(
-            "nodes that are wanted in hardware cannot be:\n  "
-            + "\n  ".join(f"{name}: {why}" for name, why in impossible.items()),
-            node=", ".join(impossible),
-            remedy="leave them on the host",
-        )
-    reasons |= {name: "wanted on the host" for name in names if name in wanted}
-    if only is not None:
-        reasons |= {name: "not among those wanted in hardware" for name in names if name not in only | reasons.keys()}
-    values = values_of(graph.model, name_inputs(graph, args.example))
-    host = places(graph.model, values, reasons)
-    free = frozenset(layer.name for layer in found.layers if layer.status == "free")
-    parts, moved = split(graph.model, host, free)
-    host |= moved
-    if not any(part.where == HARDWARE for part in parts):
-        raise UnsupportedError(
-            "nothing of the model is left for the hardware:\n  " + "\n  ".join(f"{n}: {w}" for n, w in host.items()),
-            node=", ".join(host),
-            remedy="run the model in PyTorch",
-        )
-    made = MaseGraph(joined(graph.model, parts), share_weights=True, catalogue=graph.catalogue)
-    made.example = graph.example
-    made.meta[PARTS] = parts
-    info: Info = {
-        "modified": True,
-        "parts": [_described(part) for part in parts],
-        "host": {name: host[name] for name in names if name in host},
-    }
-    return made, info
+    return reasons, frozenset(layer.name for layer in found.layers if layer.status == "free")
 
 
 def _described(part: Part) -> dict[str, Any]:

@@ -20,11 +20,12 @@ from mase_hw.emit.passes import bundle_of
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.evaluate import values_of
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import unknown_error, unknown_nodes
 from mase_hw.passes.pipeline import Pipeline
 from mase_hw.preflight.budget import needs
-from mase_hw.preflight.cut import Values, values_of, without
+from mase_hw.preflight.cut import Values, without
 from mase_hw.preflight.layers import Traced, layers, origin, traced_layers
 from mase_hw.preflight.result import Check, Problem
 

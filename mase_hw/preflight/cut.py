@@ -10,25 +10,7 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from mase_hw.ir.evaluate import evaluate
-
 Values = dict[str, Any]
-
-
-def values_of(model: fx.GraphModule, example: Mapping[str, Any]) -> Values:
-    """The value of every node on an example, by its name.
-
-    Raises:
-        GraphError: If a node cannot be evaluated.
-    """
-    found: Values = {}
-
-    def keep(node: fx.Node, value: Any) -> None:
-        found[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
-
-    inputs = {node.name: example[str(node.target)] for node in model.graph.nodes if node.op == "placeholder"}
-    evaluate(model, inputs, keep)
-    return found
 
 
 def without(
@@ -41,7 +23,7 @@ def without(
     Args:
         model: The traced model; not changed.
         example: Its inputs, by what ``forward`` calls them.
-        values: See :func:`values_of`.
+        values: See :func:`mase_hw.ir.evaluate.values_of`.
         refused: Names of nodes.
 
     Returns:

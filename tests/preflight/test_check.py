@@ -15,7 +15,8 @@ import mase_hw
 from mase_hw import cli
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError
-from mase_hw.preflight.cut import values_of, without
+from mase_hw.ir.evaluate import values_of
+from mase_hw.preflight.cut import without
 from mase_hw.preflight.result import Check
 
 MODEL = """

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         need_matplotlib()
     before = _digest(arguments.out)
     arguments.kept = lambda: _kept(arguments.out, before)
-    spec = load_model(arguments.model)
+    spec = load_model(arguments.model, host=arguments.partition)
     if arguments.partition:
         with voice(arguments) as say:
             return partitioned.run(arguments, settings, spec, say)

@@ -14,9 +14,12 @@ from mase_hw.importers.onnx.source import parse, read, up_to
 
 
 def load(
-    model: Any, shapes: Mapping[str, tuple[int, ...]] | None, outputs: Sequence[str] | None
+    model: Any, shapes: Mapping[str, tuple[int, ...]] | None, outputs: Sequence[str] | None, host: bool
 ) -> tuple[fx.GraphModule, Writer]:
-    """The graph of a file, of its bytes, or of a ``ModelProto``; with outputs, of what is computed up to these."""
+    """The graph of a file, of its bytes, or of a ``ModelProto``; with outputs, of what is computed up to these.
+
+    Where values are rounded decides what is for the ``host``: :mod:`mase_hw.importers.around` finds it.
+    """
     if isinstance(model, Path):
         source = read(model, shapes)
     else:

@@ -34,6 +34,10 @@ def convert(source: Source) -> tuple[fx.GraphModule, Writer]:
     return made.module(), made.writer
 
 
+def _unknown(node: Node) -> Refused:
+    return Refused(f"no such operation is known{f' in {node.domain[:60]}' if node.domain else ''}")
+
+
 class _Conversion:
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -57,7 +61,11 @@ class _Conversion:
                 )
             inputs = [self.values[name] if name else None for name in node.inputs]
             results: list[Any] = [_GONE] * len(node.outputs)
-            if not any(value is _GONE for value in inputs):
+            if any(value is _GONE for value in inputs):
+                # What is behind is not looked at, but for what is refused in any case.
+                if node.operation not in DOMAINS.get(node.domain, {}):
+                    self.problems.add(node.name, node.operation, _unknown(node))
+            else:
                 self.writer.source = node.name
                 try:
                     results = self._results(node, inputs)
@@ -72,7 +80,7 @@ class _Conversion:
         step.refuse_control()
         rule = DOMAINS.get(node.domain, {}).get(node.operation)
         if rule is None:
-            raise Refused(f"no such operation is known{f' in {node.domain[:60]}' if node.domain else ''}")
+            raise _unknown(node)
         of_codes = [s for s in map(self.writer.codes_of, inputs) if s is not None]
         if of_codes and node.operation == "Clip":
             rule = quantisers.clip

@@ -6,7 +6,7 @@ are rounded. Values outside are what integers stand for, ``scale * (integer - ze
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError
 from mase_hw.importers.graph import Refused, Writer
 from mase_hw.importers.problems import Problems
-from mase_hw.importers.tflite import functions, layers, moves, sums, windows
+from mase_hw.importers.tflite import functions, host, layers, moves, sums, windows
 from mase_hw.importers.tflite.source import Operator, Source
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.nn import QuantizeInput
@@ -31,26 +31,34 @@ RULES: dict[str, Callable[[Step], Value]] = {
 """Operation of the schema -> what writes it."""
 REMEDIES = {
     "CUSTOM": "convert the model with builtin operations only",
-    "SOFTMAX": "leave it to the host: name the tensor that it reads as a result, import_model(file, outputs=[name]) "
-    "or FILE.tflite:name on the command line",
+    "SOFTMAX": "leave it to the host: ask for a partition (import_model(file, host=True), compile --partition), or "
+    "name the tensor that it reads as a result, import_model(file, outputs=[name]) or FILE.tflite:name",
 }
 
 
-def convert(source: Source) -> tuple[fx.GraphModule, Writer]:
+def convert(source: Source, on_host: bool = False) -> tuple[fx.GraphModule, Writer]:
     """The graph of a file.
+
+    Args:
+        source: The file.
+        on_host: Whether what hardware does not have becomes nodes for the host, as far as these are known.
 
     Raises:
         UnsupportedError: Names every operation that no rule takes, by its first result, and why.
         GraphError: If an operation reads what is not there, or a result is missing.
     """
-    made = _Conversion(source)
+    made = _Conversion(source, {**RULES, **host.RULES} if on_host else RULES)
     made.run()
     return made.module(), made.writer
 
 
+def _unknown(op: Operator) -> Refused:
+    return Refused("no such operation is known", REMEDIES.get(op.operation.split()[0]))
+
+
 class _Conversion:
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, source: Source, rules: Mapping[str, Callable[[Step], Value]]) -> None:
+        self.source, self.rules = source, rules
         self.writer = Writer("Imported")
         self.catalogue = default_catalogue()
         self.problems = Problems("TFLite model")
@@ -98,6 +106,9 @@ class _Conversion:
                 remedy="the file is damaged, or its operations are not in order",
             )
         if self.gone & set(op.inputs):
+            # What is behind is not looked at, but for what is refused in any case.
+            if op.operation not in {**self.rules, "QUANTIZE": None, "DEQUANTIZE": None}:
+                self.problems.add(op.name, op.operation, _unknown(op))
             self.gone.update(op.outputs)
             return
         if not op.outputs or (known | set(self.source.inputs)) & set(op.outputs):
@@ -122,9 +133,9 @@ class _Conversion:
             raise Refused("it computes in float", "quantise the whole model to int8")
         if op.operation == "DEQUANTIZE":
             return step.data()
-        rule = RULES.get(op.operation)
+        rule = self.rules.get(op.operation)
         if rule is None:
-            raise Refused("no such operation is known", REMEDIES.get(op.operation.split()[0]))
+            raise _unknown(op)
         return rule(step)
 
     def module(self) -> fx.GraphModule:

@@ -82,7 +82,7 @@ def prelu(s: Step) -> Value:
     if len(slopes) != 1 or len(info.scales) != 1:
         raise Refused(
             f"{len(slopes)} different slopes, each of which its kernel rounds twice",
-            "leave it to the host (--partition), or train it with one slope",
+            "train it with one slope",
         )
     slope = slopes.pop() - info.zeros[0]
     negative = float(np.float32(x.scale) * np.float32(info.scales[0]) / np.float32(want.scale))

@@ -44,6 +44,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "ConcatenationOptions": ("Axis", "FusedActivationFunction"),
     "ReducerOptions": ("KeepDims",),
     "LeakyReluOptions": ("Alpha",),
+    "SoftmaxOptions": ("Beta",),
 }  # fmt: skip
 """Settings of operations that are read, by table of the schema."""
 _DAMAGED = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
@@ -94,7 +95,7 @@ class Operator:
     options: Mapping[str, float] | None = field(default_factory=dict)
 
     def option(self, name: str) -> int:
-        """A setting.
+        """A setting that is an integer.
 
         Raises:
             Refused: If the file does not have it.

@@ -8,6 +8,9 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
+from mase_hw.formats import FixedFormat
+from mase_hw.nn import Quantized, QuantizeInput
+
 HARDWARE, HOST = "hardware", "host"
 
 
@@ -85,38 +88,43 @@ def places(model: fx.GraphModule, values: Mapping[str, Any], reasons: Mapping[st
     return host
 
 
-def split(model: fx.GraphModule, host: Mapping[str, str], free: frozenset[str]) -> tuple[list[Part], dict[str, str]]:
+def split(
+    model: fx.GraphModule, host: Mapping[str, str], free: frozenset[str], shared: frozenset[str] = frozenset()
+) -> tuple[list[Part], dict[str, str]]:
     """Divide a model into parts that run one after the other.
 
     Args:
         model: The traced model.
         host: Nodes on the host.
         free: Nodes that compute nothing: a segment of nothing else stays on the host.
+        shared: Nodes of one input that run in every part that reads them; no result of the model is one.
 
     Returns:
         The parts, and the nodes that were moved to the host because they are alone, with the reason.
     """
     moved: dict[str, str] = {}
     while True:
-        groups = _levels(model, {*host, *moved})
+        groups = _levels(model, {*host, *moved}, shared)
         idle = [g for (_, where), g in groups.items() if where == HARDWARE and all(n.name in free for n in g)]
         if not idle:
             break
         moved |= {n.name: "nothing beside it is in hardware" for group in idle for n in group}
     parts = []
     for index, ((_, where), nodes) in enumerate(sorted(groups.items())):
-        parts.append(_part(model, f"{where}_{index}", where, nodes))
+        parts.append(_part(model, f"{where}_{index}", where, nodes, shared))
     return parts, moved
 
 
-def _levels(model: fx.GraphModule, host: set[str]) -> dict[tuple[int, str], list[fx.Node]]:
+def _levels(model: fx.GraphModule, host: set[str], shared: frozenset[str]) -> dict[tuple[int, str], list[fx.Node]]:
     """Nodes by how often a value has changed places on the way to them, and where they run."""
     level: dict[fx.Node, int] = {}
     groups: dict[tuple[int, str], list[fx.Node]] = {}
     for node in _computing(model):
+        if node.name in shared:
+            continue
         where = HOST if node.name in host else HARDWARE
         found = 0
-        for source in node.all_input_nodes:
+        for source in _sources(node, shared):
             if source in level:
                 other = HOST if source.name in host else HARDWARE
                 found = max(found, level[source] + (other != where))
@@ -125,14 +133,24 @@ def _levels(model: fx.GraphModule, host: set[str]) -> dict[tuple[int, str], list
     return groups
 
 
-def _part(model: fx.GraphModule, name: str, where: str, nodes: list[fx.Node]) -> Part:
+def _sources(node: fx.Node, shared: frozenset[str]) -> list[fx.Node]:
+    """What a node reads, seen through what every part has for itself."""
+    found: list[fx.Node] = []
+    for source in node.all_input_nodes:
+        found += _sources(source, shared) if source.name in shared else [source]
+    return found
+
+
+def _part(model: fx.GraphModule, name: str, where: str, nodes: list[fx.Node], shared: frozenset[str]) -> Part:
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     inputs: list[str] = []
     inside = set(nodes)
+    read = {n for node in nodes for n in node.all_input_nodes if n.name in shared}
+    nodes = [n for n in model.graph.nodes if n in inside or n in read]
     for node in nodes:
         for source in node.all_input_nodes:
-            if source in inside or source in made:
+            if source in inside or source in read or source in made:
                 continue
             if source.op == "get_attr":
                 made[source] = graph.node_copy(source)
@@ -147,12 +165,14 @@ def _part(model: fx.GraphModule, name: str, where: str, nodes: list[fx.Node]) ->
             made[source] = graph.placeholder(source.name)
     for node in nodes:
         made[node] = graph.node_copy(node, lambda n: made[n])
-    outputs = [n for n in nodes if any(user not in inside for user in n.users)]
+    own = inside | {n for n in read if all(user in inside for user in n.users)}
+    outputs = [n for n in nodes if n in inside and any(user not in own for user in n.users)]
     results = [made[n] for n in outputs]
     graph.output(results[0] if len(results) == 1 else tuple(results))
     module = fx.GraphModule(model, graph, name)
     module.delete_all_unused_submodules()
-    return Part(name, where, tuple(n.name for n in nodes), tuple(inputs), tuple(n.name for n in outputs), module.eval())
+    named = (tuple(n.name for n in nodes if n in inside), tuple(inputs), tuple(n.name for n in outputs))
+    return Part(name, where, *named, module.eval())
 
 
 def _computing(model: fx.GraphModule) -> Iterator[fx.Node]:
@@ -185,3 +205,17 @@ def joined(model: fx.GraphModule, parts: list[Part]) -> fx.GraphModule:
 
 def _taken(values: Any, index: int) -> Any:
     return values[index]
+
+
+def formats_of(model: fx.GraphModule) -> dict[str, FixedFormat | None]:
+    """The format of what every node gives, by its name; None of floats."""
+    modules, found = dict(model.named_modules()), dict[str, FixedFormat | None]()
+    for node in model.graph.nodes:
+        module = modules.get(str(node.target)) if node.op == "call_module" else None
+        if isinstance(module, Quantized | QuantizeInput):
+            found[node.name] = module.arithmetic.formats["data_out_0"]
+        elif module is not None or not node.op.startswith("call_"):
+            found[node.name] = None
+        else:
+            found[node.name] = next((found[n.name] for n in node.all_input_nodes), None)
+    return found
