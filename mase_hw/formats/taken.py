@@ -13,7 +13,7 @@ from mase_hw.formats.scaled import ScaledFormat
 Formats = Mapping[str, FixedFormat]
 Ends = tuple[float | None, float | None]
 Kind = Literal[
-    "sums", "selection", "sum", "product", "total", "function", "pieces", "slopes", "clamp", "requantisation"
+    "sums", "selection", "sum", "product", "total", "function", "pieces", "slopes", "shares", "clamp", "requantisation"
 ]
 
 
@@ -28,8 +28,8 @@ class ScaledUse:
             ``total``: exact sums of numbers of one scale; all of them are then requantised. ``function``: a table
             over the codes, whose results are of any format. ``pieces``: a function of straight pieces: a table, or,
             beyond what a table takes, exact pieces that are then requantised. ``slopes``: the data or its product with
-            a parameter, exact, and requantised. ``clamp``: what it takes between two ends, so that it
-            becomes a requantisation. ``requantisation``: that.
+            a parameter, exact, and requantised. ``shares``: shares of 1 at a scale that is a power of two.
+            ``clamp``: what it takes between two ends, so that it becomes a requantisation. ``requantisation``: that.
         wrong: What is wrong with formats of which one is scaled integers, given the attributes, in words that follow
             "takes"; empty if they are right.
         sums: Of ``sums``: the narrowest format of every sum, from formats and shapes.

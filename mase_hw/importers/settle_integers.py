@@ -158,6 +158,10 @@ class Integers:
             if want is None:
                 raise Refused("nothing behind it quantises its result", _BEHIND)
             self.given.function(node, want, how)
+        elif op.scaled.kind == "shares":
+            if want is None:
+                raise Refused("nothing behind it quantises its result", _BEHIND)
+            self.given.shares(node, want, how)
         elif op.scaled.kind in ("sum", "product"):
             constant = None if operands.constant is None else self._constant(operands)
             self.given.combination(node, constant, want, how)

@@ -176,7 +176,7 @@ class Sum(nn.Module):
 
 
 class Pieces(nn.Module):
-    """Straight pieces on wide data and on narrow, and slopes of every channel."""
+    """Straight pieces on wide data and on narrow, slopes of every channel, and shares of 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Pieces(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """``(N, 3, 4, 3)`` -> the same."""
         x = self.slopes(self.first(x))
-        return self.wide(x) + self.narrow(x)
+        return torch.softmax(self.wide(x) + self.narrow(x), 1)
 
 
 @pytest.mark.slow
@@ -205,7 +205,7 @@ def test_straight_pieces(tmp_path: Path) -> None:
     }
     design = mase_hw.compile(Pieces().eval(), x[:1], config, out=tmp_path / "design", calibration=[x])
     instances = {instance["module"] for instance in design.manifest["instances"]}
-    assert instances >= {"fixed_pieces", "fixed_prelu", "fixed_function", "fixed_requantize"}
+    assert instances >= {"fixed_pieces", "fixed_prelu", "fixed_function", "fixed_requantize", "fixed_softmax"}
     for stalls in (0.0, 0.4):
         run = design.simulate(torch.cat([x[:5], 3 * x[:2]]), stalls=stalls, seed=2, work_dir=tmp_path / "work")
         assert run.passed and run.result.mismatches == 0 and run.frames == 7

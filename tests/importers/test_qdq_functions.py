@@ -39,3 +39,25 @@ def test_straight_pieces(operation: str, attributes: dict[str, float], op: str) 
     wide = evaluated(in_float64(net.model()), x.astype(np.float64))
     np.testing.assert_array_equal(np.rint((found - wide) / net.scale), np.zeros_like(found))
     assert len(np.unique(wide)) > 25
+
+
+@pytest.mark.parametrize(("scale", "zero"), [(2.0**-8, I8(-128)), (1 / 255, np.uint8(0))], ids=["int8", "uint8"])
+def test_softmax(scale: float, zero: np.generic) -> None:
+    """At most one code from the evaluator, which rounds float32, and mostly none."""
+    net = Qdq(8, (1, 10))
+    net.quantise(0.05, I8(9))
+    net.add("Softmax", axis=-1)
+    names = net.store(np.float32(scale)), net.store(zero)
+    net.add("QuantizeLinear", *names)
+    net.add("DequantizeLinear", *names)
+    x = (np.random.default_rng(2).standard_normal((300, 1, 10)) * 2).astype(np.float32)
+    graph = mase_hw.import_model(net.model())
+    with torch.no_grad():
+        found = graph.model(torch.from_numpy(x[:, 0])).double().numpy()
+    steps = np.abs(np.rint((found - evaluated(net.model(), x)) / scale))
+    assert steps.max() <= 1 and (steps > 0).mean() < 0.1
+    assert len(np.unique(found)) > 50
+    with pytest.raises(mase_hw.MaseHwError, match="nothing behind it quantises its result"):
+        del net.nodes[-2:]
+        net.last = net.nodes[-1].output[0]
+        mase_hw.import_model(net.model())

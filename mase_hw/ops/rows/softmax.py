@@ -16,6 +16,9 @@ cast to the nearest number the result differs by at most 1 LSB from the exact on
 **Scale.** ``softmax(scale * x)`` has ``exp(-scale * d)`` in its tables, which are rounded in the same way: neither a
 multiplier nor another error, so ``1 / sqrt(size)`` of an attention costs nothing.
 
+**Scaled integers.** A distance of codes times their scale is one of values, so that scale is another factor in the
+tables. The result has a scale that is a power of two; a requantisation behind it gives any other.
+
 **Order.** ``e`` falls with ``d``, a quotient rises with ``e``, and a cast keeps the order: of two elements of a row
 the larger one never gets the smaller result (for softmin, the larger one), and the maximum always has the largest.
 """
@@ -31,7 +34,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
@@ -108,11 +111,30 @@ def log_softmax_rows(input: Tensor, size: int) -> Tensor:
 FLOAT = {SOFTMAX: functional.softmax, SOFTMIN: functional.softmin, LOG: functional.log_softmax}
 
 
+def result_format(a: Arithmetic) -> FixedFormat:
+    """The format of the result in fixed point, which scaled integers at a power of two without a zero point are."""
+    fmt = a.formats["data_out_0"]
+    if not isinstance(fmt, ScaledFormat):
+        return fmt
+    return FixedFormat(fmt.width, 1 - math.frexp(fmt.scale)[1], fmt.signed)
+
+
+def _shares(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    x, out = formats["data_in_0"], formats["data_out_0"]
+    if x.per_channel or out.per_channel:
+        return "one scale for each tensor"
+    if isinstance(out, ScaledFormat) and (out.zero_point or out.lows or out.highs or math.frexp(out.scale)[0] != 0.5):
+        return "a result of a scale that is a power of two, without a zero point and limits; requantise it"
+    return ""
+
+
 def exponentials(a: Arithmetic, size: int, function: int) -> Exponent:
     """The table of exp for rows of ``size`` elements."""
-    source, target = a.formats["data_in_0"], a.formats["data_out_0"]
+    source, target = a.formats["data_in_0"], result_format(a)
     frac = max(target.frac_width, 0) + (size - 1).bit_length() + int(function == LOG)
     scale = float(a.attributes.get("scale", 1.0))
+    if isinstance(source, ScaledFormat):
+        scale *= source.scale  # a distance of codes is one of values: the zero point falls out
     plan = exponent(source.width, source.frac_width, frac, scale)
     # Half an LSB off in a table, 5/8 of one in a product.
     return exponent(source.width, source.frac_width, frac + 1, scale) if plan.fine else plan
@@ -131,7 +153,7 @@ def golden(function: int) -> Golden:
     """``data_in_0`` of any shape -> ``data_out_0`` of the same shape; rows along ``dim``, or the last dimension."""
 
     def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        target, dim = a.formats["data_out_0"], along(a.attributes, t["data_in_0"].ndim)
+        target, dim = result_format(a), along(a.attributes, t["data_in_0"].ndim)
         dtype = carrier(magnitude(target))
         if symbolic(t["data_in_0"]):
             return {"data_out_0": as_carrier(t["data_in_0"], dtype)}
@@ -144,7 +166,7 @@ def golden(function: int) -> Golden:
 
 
 def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
-    source, target, size = a.formats["data_in_0"], a.formats["data_out_0"], x.shape[dim] if x.ndim else 1
+    source, target, size = a.formats["data_in_0"], result_format(a), x.shape[dim] if x.ndim else 1
     distance = x - x.amin(dim, keepdim=True) if function == SOFTMIN else x.amax(dim, keepdim=True) - x
     plan = exponentials(a, size, function)
     terms = evaluate(plan, distance)
@@ -164,7 +186,7 @@ def gradient_of(
     function: int, a: Arithmetic, x: Tensor, dim: int, given: Callable[[Tensor], Tensor] = lambda v: v
 ) -> Tensor:
     """The float function of what ``given`` makes of the values, in units of the output, for the gradient only."""
-    target = a.formats["data_out_0"]
+    target = result_format(a)
     scale = a.formats["data_in_0"].scale * float(a.attributes.get("scale", 1.0))
     smooth: Tensor = FLOAT[function](given(x.double() * scale), dim)
     smooth = smooth * math.ldexp(1.0, target.frac_width)
@@ -189,7 +211,7 @@ def _build(function: int) -> Callable[[Request], SoftmaxParams]:
             )
         return SoftmaxParams(
             **tensor_params("DATA_IN_0", (rows, size), a.formats["data_in_0"], (lanes,)),
-            **tensor_params("DATA_OUT_0", (rows, size), a.formats["data_out_0"], (lanes,)),
+            **tensor_params("DATA_OUT_0", (rows, size), result_format(a), (lanes,)),
             ROUNDING=int(a.rounding),
             OVERFLOW=int(a.overflow),
             FUNCTION=function,
@@ -287,6 +309,7 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
         attributes=("dim", "size"),
         golden=golden(function),
         relayout=relayout,
+        scaled=None if function == LOG else ScaledUse("shares", _shares),
         hardware=Hardware(
             module="fixed_softmax",
             file="ops/fixed_softmax.sv",

@@ -37,6 +37,7 @@ from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total
 from mase_hw.passes.transforms.integers.means import sum_in_place_of
 from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
+from mase_hw.passes.transforms.integers.shares import shares_for
 from mase_hw.passes.transforms.integers.sums import Stored, products_of, sums_of
 from mase_hw.passes.transforms.quantize import DECISIONS, write_plans
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -248,6 +249,21 @@ class GivenIntegers:
             op, made = in_pieces(self.graph.catalogue, op, attributes, data, result, how.rounding)
             formats, attributes = dict(made.formats), dict(made.attributes)
         self._plan(node, op, formats, {}, operands, attributes, result, how, how.rounding)
+
+    def shares(self, node: fx.Node, result: ScaledFormat, how: Requantizing | None = None) -> None:
+        """A softmax; see :mod:`mase_hw.passes.transforms.integers.shares` for its roundings.
+
+        Args:
+            node: The node.
+            result: Format of its results.
+            how: The requantisation behind it, if there is one; else its rounding is that of the quotient.
+        """
+        op, operands = self._op(node)
+        how = Requantizing() if how is None else how
+        exact, once = shares_for(result)
+        formats: dict[str, FixedFormat] = {"data_in_0": self.data(operands.inputs[0]), "data_out_0": exact}
+        rounding = how.rounding if once else Rounding.HALF_EVEN
+        self._plan(node, op, formats, {}, operands, self._attributes(node, operands), result, how, rounding)
 
     def slopes(
         self, node: fx.Node, weight: Tensor, result: FixedFormat | None = None, how: Requantizing | None = None

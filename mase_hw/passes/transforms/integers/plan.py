@@ -23,6 +23,7 @@ from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
 from mase_hw.passes.transforms.integers.formats import from_statistics, of_range, of_weights
 from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of
+from mase_hw.passes.transforms.integers.shares import shares_of
 from mase_hw.passes.transforms.integers.sums import Stored, sums_of
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -112,6 +113,8 @@ def plan_scaled(
         return planner.function(op, operands.inputs[0], attributes)
     if op.scaled.kind == "pieces":
         return planner.pieces(op, operands.inputs[0], attributes)
+    if op.scaled.kind == "shares":
+        return planner.shares(op, operands.inputs[0], attributes)
     if op.scaled.kind == "slopes":
         return planner.slopes(op, operands.inputs[0], attributes)
     if op.scaled.kind == "total":
@@ -288,6 +291,14 @@ class _Planner:
         for (name, fmt), reason in zip(formats.items(), reasons, strict=True):
             self.decided(name, fmt, reason)
         return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
+
+    def shares(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+        """Shares of 1, which need no range."""
+        data, width = self._data(source), self._out_width()
+        fmt = shares_of(width, bool(self.config.of("data_out_0")[2]) and width > 1)
+        self.decided("data_out_0", fmt, "shares of 1")
+        arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": fmt}, attributes)
+        return ScaledPlan(op, arithmetic, {}, self.decisions, fmt)
 
     def _data(self, source: fx.Node) -> ScaledFormat:
         data = self.taken("data_in_0", source)
