@@ -25,7 +25,9 @@ WRONG = {
     "largest bit pattern of windows apart": Mutation(
         "max_pool2d-halves_in_tiles", APART, (("signed'(in_data[i]) > signed'(kept[i])", "in_data[i] > kept[i]"),)
     ),
-    "what lies between two windows is kept": Mutation("max_pool2d-gaps", APART, (("= step && member_x", "= step && (member_x || !emits)"),)),
+    "what lies between two windows is kept": Mutation(
+        "max_pool2d-gaps", APART, (("= step && member_x", "= step && (member_x || !emits)"),)
+    ),
     "a window in the padding goes on with the row before": Mutation(
         "max_pool2d-cut_off", PLACE, (("== PhaseW'(PADDING) && index", "== '0 && index"),)
     ),
