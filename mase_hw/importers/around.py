@@ -21,7 +21,7 @@ from mase_hw.importers.settle import settle
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import values_of
 from mase_hw.ir.inputs import unknown_nodes
-from mase_hw.ir.parts import HARDWARE, Part, formats_of, places, split
+from mase_hw.ir.parts import HARDWARE, Part, copied, formats_of, places, split
 from mase_hw.nn import QuantizeInput
 from mase_hw.nn.on_host import HostGraph
 from mase_hw.ops.arithmetic.copy import passed_on
@@ -81,7 +81,7 @@ class _Around:
             if part.where != HARDWARE:
                 continue
             markers = dict(self.writer.markers)
-            module = _copied(part.module)
+            module = copied(part.module, "Segment")
             for node in [n for n in module.graph.nodes if n.op == "placeholder" and n.name in formats]:
                 with module.graph.inserting_after(node):
                     again = module.graph.create_node("call_function", passed_on, (node,), name=f"{node.name}_again")
@@ -160,13 +160,6 @@ def _places(error: MaseHwError, model: fx.GraphModule) -> dict[str, str]:
     return {n.name: error.message.splitlines()[0] for n in model.graph.nodes if n.name in named}
 
 
-def _copied(module: fx.GraphModule) -> fx.GraphModule:
-    """The same modules, and a graph of its own."""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    return fx.GraphModule(module, graph, "Segment").eval()
-
-
 def _results(graph: fx.Graph) -> list[fx.Node]:
     """What a graph gives, in order."""
     (last,) = (n for n in graph.nodes if n.op == "output")
@@ -178,7 +171,11 @@ def _alone(module: fx.GraphModule, node: fx.Node) -> fx.GraphModule:
     """A node as a model of its own."""
     graph, made = fx.Graph(), dict[fx.Node, fx.Node]()
     for source in sorted(node.all_input_nodes, key=lambda n: n.op == "get_attr"):
-        made[source] = graph.node_copy(source) if source.op == "get_attr" else graph.placeholder(source.name)
+        made[source] = (
+            graph.node_copy(source)
+            if source.op == "get_attr"
+            else graph.create_node("placeholder", source.name, name=source.name)
+        )
     graph.output(graph.node_copy(node, lambda n: made[n]))
     found = fx.GraphModule(module, graph, "OnHost")
     found.delete_all_unused_submodules()

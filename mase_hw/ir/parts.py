@@ -153,7 +153,7 @@ def _part(model: fx.GraphModule, name: str, where: str, nodes: list[fx.Node], sh
             if source in inside or source in read or source in made:
                 continue
             if source.op == "get_attr":
-                made[source] = graph.node_copy(source)
+                made[source] = _again(graph, source, made)
             else:
                 inputs.append(source.name)
     whole = {n.name: n for n in model.graph.nodes}
@@ -162,9 +162,9 @@ def _part(model: fx.GraphModule, name: str, where: str, nodes: list[fx.Node], sh
     for source_name in inputs:
         source = whole[source_name]
         with graph.inserting_before(first) if first is not None else graph.inserting_after():
-            made[source] = graph.placeholder(source.name)
+            made[source] = graph.create_node("placeholder", source.name, name=source.name)
     for node in nodes:
-        made[node] = graph.node_copy(node, lambda n: made[n])
+        made[node] = _again(graph, node, made)
     own = inside | {n for n in read if all(user in inside for user in n.users)}
     outputs = [n for n in nodes if n in inside and any(user not in own for user in n.users)]
     results = [made[n] for n in outputs]
@@ -173,6 +173,23 @@ def _part(model: fx.GraphModule, name: str, where: str, nodes: list[fx.Node], sh
     module.delete_all_unused_submodules()
     named = (tuple(n.name for n in nodes if n in inside), tuple(inputs), tuple(n.name for n in outputs))
     return Part(name, where, *named, module.eval())
+
+
+def _again(graph: fx.Graph, node: fx.Node, made: Mapping[fx.Node, fx.Node]) -> fx.Node:
+    """A node in another graph, of the same name: a copy of fx's own drops the number at its end."""
+    args: Any = fx.node.map_arg(node.args, made.__getitem__)
+    kwargs: Any = fx.node.map_arg(node.kwargs, made.__getitem__)
+    found = graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+    found.meta = dict(node.meta)
+    return found
+
+
+def copied(model: fx.GraphModule, title: str) -> fx.GraphModule:
+    """The same modules in a graph of its own, with the same names."""
+    graph, made = fx.Graph(), dict[fx.Node, fx.Node]()
+    for node in model.graph.nodes:
+        made[node] = _again(graph, node, made)
+    return fx.GraphModule(model, graph, title).eval()
 
 
 def _computing(model: fx.GraphModule) -> Iterator[fx.Node]:

@@ -13,7 +13,7 @@ from torch import fx
 
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.parts import HARDWARE, Part, formats_of
+from mase_hw.ir.parts import HARDWARE, Part, copied, formats_of
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.nn.on_host import OnHost
 
@@ -28,9 +28,7 @@ def with_entries(graph: MaseGraph) -> tuple[fx.GraphModule, dict[str, str], froz
     Raises:
         GraphError: If a node is neither quantised nor for the host.
     """
-    copied = fx.Graph()
-    copied.output(copied.graph_copy(graph.fx_graph, {}))
-    model = fx.GraphModule(graph.model, copied, "Quantised")
+    model = copied(graph.model, "Quantised")
     modules = dict(model.named_modules())
     formats, reasons = formats_of(model), dict[str, str]()
     free, shared = set(), set()

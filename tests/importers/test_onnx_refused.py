@@ -17,6 +17,7 @@ from mase_hw.errors import ConfigError, GraphError, MaseHwError, UnsupportedErro
 from tests.importers.graphs import model, node
 from tests.importers.qdq_networks import branches
 from tests.importers.qonnx_networks import NETWORKS
+from tests.importers.qoperator_networks import layers, residual
 from tests.importers.test_qdq import chain
 
 MUTATIONS = 220
@@ -26,6 +27,7 @@ MUTATIONS = 220
 KINDS = (
     "Conv", "Gemm", "Concat", "Split", "Slice", "Gather", "Expand", "Resize", "Pad", "Range", "ConstantOfShape",
     "Squeeze", "BatchNormalization", "If", "Transpose", "QuantizeLinear", "DequantizeLinear", "QLinearConv",
+    "QGemm", "QLinearAdd", "QLinearConcat", "QLinearAveragePool", "QLinearSigmoid", "ConvInteger", "MatMulInteger",
 )  # fmt: skip
 
 
@@ -58,9 +60,9 @@ def network() -> onnx.ModelProto:
     )
 
 
-def take(made: Any) -> None:
+def take(made: Any, host: bool = False) -> None:
     """Import it, and run what was imported."""
-    graph = mase_hw.import_model(made)
+    graph = mase_hw.import_model(made, host=host)
     graph.model(*graph.example.values())
 
 
@@ -111,21 +113,24 @@ FILES: dict[str, Callable[[], onnx.ModelProto]] = {
     "qdq": chain,
     "qdq_scales": lambda: branches().model(),
     "qonnx": lambda: NETWORKS["functions"]().model(),
+    "qoperator": lambda: onnx.ModelProto.FromString(residual()),
+    "host": lambda: onnx.ModelProto.FromString(layers()),
 }
 
 
 @pytest.mark.parametrize("part", range(2))
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow) if k == "qoperator" else k for k in FILES])
 def test_mutations(kind: str, part: int) -> None:
     """A mutated file gives a graph that runs, or an error of this package."""
     whole = FILES[kind]()
     data, r = whole.SerializeToString(), random.Random(part)
-    take(whole)
+    host = kind == "host"
+    take(whole, host)
     refused = 0
     for _ in range(MUTATIONS // 2):
         mutated: Any = damaged(data, r) if part else changed(onnx.ModelProto.FromString(data), r)
         try:
-            take(mutated)
+            take(mutated, host)
         except MaseHwError as error:
             assert str(error)
             refused += 1

@@ -16,6 +16,7 @@ from mase_hw.cli import main
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, UnsupportedError
 from tests.importers.test_onnx_refused import damaged
 from tests.importers.tflite_files import File, schema
+from tests.importers.tflite_mlperf import softmax
 from tests.importers.tflite_networks import NETWORKS
 
 MUTATIONS = 70
@@ -25,9 +26,9 @@ OPERATIONS = [*range(5), 9, 14, 17, 18, 19, 22, 25, 32, 34, 40, 41, 114, 117, 20
 """Numbers of operations, most of which are taken."""
 
 
-def take(data: bytes) -> None:
+def take(data: bytes, host: bool = False) -> None:
     """Import it, and run what was imported."""
-    graph = mase_hw.import_model(data)
+    graph = mase_hw.import_model(data, host=host)
     graph.model(*graph.example.values())
 
 
@@ -70,20 +71,26 @@ def changed(file: File, r: random.Random) -> bytes:
     return file.data()
 
 
+def softmaxes() -> File:
+    """Operations for the host, in the middle and at the end."""
+    f = File(16)
+    x = f.dense(f.input(1, 6, scale=0.02, zero=3), 5)
+    f.output(softmax(f, f.dense(f.binary("MUL", x, softmax(f, x), 0.01), 4)))
+    return f
+
+
 @pytest.mark.parametrize("kind", ["bytes", "numbers", "values"])
-@pytest.mark.parametrize("name", ["strides", "averages", "functions"])
+@pytest.mark.parametrize("name", ["strides", "averages", "functions", "softmaxes"])
 def test_mutations(name: str, kind: str) -> None:
     """A mutated file gives a graph that runs, or an error of this package."""
-    data, r = NETWORKS[name]().data(), random.Random(kind)
-    take(data)
+    made, host = NETWORKS.get(name, softmaxes), name == "softmaxes"
+    data, r = made().data(), random.Random(kind)
+    take(data, host)
     refused = 0
     for _ in range(MUTATIONS):
-        if kind == "values":
-            mutated = changed(NETWORKS[name](), r)
-        else:
-            mutated = damaged(data, r) if kind == "bytes" else wild(data, r)
+        mutated = changed(made(), r) if kind == "values" else damaged(data, r) if kind == "bytes" else wild(data, r)
         try:
-            take(mutated)
+            take(mutated, host)
         except MaseHwError as error:
             assert str(error)
             refused += 1

@@ -9,15 +9,20 @@ from torch import Tensor, fx
 
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.importers.graph import Ref, Refused, Writer
-from mase_hw.importers.onnx import functions, layers, pools, qonnx, quantisers, shapes
+from mase_hw.importers.onnx import functions, layers, pools, qonnx, quantisers, runtime, shapes
 from mase_hw.importers.onnx.source import Node, Source
 from mase_hw.importers.onnx.step import Step
 from mase_hw.importers.problems import Problems
 
-RULES: dict[str, Any] = {**functions.RULES, **layers.RULES, **pools.RULES, **shapes.RULES, **quantisers.RULES}
+RULES: dict[str, Any] = {
+    name: rule for room in (functions, layers, pools, shapes, quantisers, runtime) for name, rule in room.RULES.items()
+}
 """Operation of ONNX' own domain -> what writes it."""
-DOMAINS = {"": RULES, "com.microsoft": quantisers.MICROSOFT} | dict.fromkeys(qonnx.DOMAINS, qonnx.RULES)
+_MICROSOFT = {**quantisers.MICROSOFT, **runtime.MICROSOFT}
+DOMAINS = {"": RULES, "com.microsoft": _MICROSOFT} | dict.fromkeys(qonnx.DOMAINS, qonnx.RULES)
 """Domain -> its operations."""
+_OF_CODES = {*quantisers.RULES, *runtime.RULES, *_MICROSOFT, *quantisers.MOVES}
+"""Operations that read quantised integers."""
 _GONE = object()
 """The result of a node that is refused."""
 
@@ -84,7 +89,9 @@ class _Conversion:
         of_codes = [s for s in map(self.writer.codes_of, inputs) if s is not None]
         if of_codes and node.operation == "Clip":
             rule = quantisers.clip
-        elif of_codes and node.operation not in (*quantisers.RULES, *quantisers.MICROSOFT, *quantisers.MOVES):
+        elif of_codes and node.operation == "Cast":
+            rule = runtime.numbers
+        elif of_codes and node.operation not in _OF_CODES:
             raise Refused("it computes with quantised integers", "put a DequantizeLinear before it")
         found = rule(step)
         node.refuse_unread()

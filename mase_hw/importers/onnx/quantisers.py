@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -42,6 +41,21 @@ def quantize_linear(s: Step) -> Ref:
     if isinstance(x, Tensor):
         return _stored(s, x, scale)
     return _rounded(s, x, scale, 2)
+
+
+def rounded_to(s: Step, x: Ref, index: int) -> Ref:
+    """Data as integers, whose scale and zero point are an input and the one behind it."""
+    return _rounded(s, x, s.known(index, "a scale"), index + 1)
+
+
+def stored_values(s: Step, x: Tensor, index: int, axis: int = 0) -> Tensor:
+    """What stored integers stand for, whose scale and zero point are the inputs behind them."""
+    return _values(s, x, s.known(index + 1, "a scale"), s.maybe_known(index + 2, "the zero point"), axis)
+
+
+def values_of_integers(x: Tensor, scale: Tensor, zero: Tensor | None, axis: int, s: Step) -> Tensor:
+    """What stored integers stand for, with this scale and these zero points."""
+    return _values(s, x, scale, zero, axis)
 
 
 def _rounded(s: Step, x: Ref, scale: Tensor, index: int) -> Ref:
@@ -106,7 +120,7 @@ def _along_values(x: Tensor, values: Tensor, axis: int) -> Tensor:
     return values.reshape([-1 if i == axis % x.dim() else 1 for i in range(x.dim())])
 
 
-def _data(s: Step, index: int) -> Ref:
+def data_of(s: Step, index: int) -> Ref:
     """The values of integers, whose scale and zero point are the inputs behind them."""
     scale = s.known(index + 1, "a scale")
     if scale.numel() != 1:
@@ -117,7 +131,7 @@ def _data(s: Step, index: int) -> Ref:
 
 def qlinear_conv(s: Step) -> Ref:
     """``QLinearConv``: a convolution between two dequantisations and a quantisation."""
-    x, weight = _data(s, 0), s.known(3, "the weight")
+    x, weight = data_of(s, 0), s.known(3, "the weight")
     w_scale = s.known(4, "a scale")
     values = _values(s, weight, w_scale, s.maybe_known(5, "the zero point"), 0)
     bias = s.maybe_known(8, "the bias")
@@ -126,17 +140,17 @@ def qlinear_conv(s: Step) -> Ref:
         exact = bias.double() * products
         bias = s.writer.note(exact.float(), Known(exact=exact))
     made = layers.conv(Step(s.node, [x, values, bias], s.writer, s.opset, s.readers))
-    return _rounded(s, made, s.known(6, "a scale"), 7)
+    return rounded_to(s, made, 6)
 
 
 def qlinear_matmul(s: Step) -> Ref:
     """``QLinearMatMul`` with a stored matrix, likewise."""
-    x, weight = _data(s, 0), s.known(3, "the second operand")
+    x, weight = data_of(s, 0), s.known(3, "the second operand")
     if weight.dim() != 2:
         raise Refused(f"a product with stored numbers of the shape {list(weight.shape)}")
     values = _values(s, weight, s.known(4, "a scale"), s.maybe_known(5, "the zero point"), 1)
     made = layers.matmul(Step(s.node, [x, values], s.writer, s.opset, s.readers))
-    return _rounded(s, made, s.known(6, "a scale"), 7)
+    return rounded_to(s, made, 6)
 
 
 def clip(s: Step) -> Ref:
@@ -172,21 +186,6 @@ def clip(s: Step) -> Ref:
     return s.writer.codes(s.call(torch.clamp, x, low * step, high * step), known)
 
 
-def combined(function: Callable[..., Tensor]) -> Callable[[Step], Ref]:
-    """``QLinearAdd`` and ``QLinearMul``: two dequantisations, the operation and a quantisation."""
-
-    def rule(s: Step) -> Ref:
-        operands = [
-            _values(s, x, s.known(i + 1, "a scale"), s.maybe_known(i + 2, "the zero point"), 0)
-            if isinstance(x := s.any(i), Tensor)
-            else _data(s, i)
-            for i in (0, 3)
-        ]
-        return _rounded(s, s.call(function, *operands), s.known(6, "a scale"), 7)
-
-    return rule
-
-
 def dynamic(s: Step) -> Ref:
     """``DynamicQuantizeLinear`` is refused: its scale is computed from the data."""
     raise Refused(
@@ -206,8 +205,6 @@ RULES = {
 MICROSOFT = {
     "QuantizeLinear": quantize_linear,
     "DequantizeLinear": dequantize_linear,
-    "QLinearAdd": combined(torch.add),
-    "QLinearMul": combined(torch.mul),
 }
 """Operation of ONNX Runtime's own domain -> what writes it."""
 MOVES = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "MaxPool"})

@@ -39,7 +39,7 @@ class Softmax(OnHost):
 
     def __init__(self, given: ScaledFormat, want: ScaledFormat, beta: float) -> None:
         super().__init__(
-            "hardware has no SOFTMAX of scaled integers; the host gives the integers of the reference kernel, exactly"
+            "hardware divides otherwise than the kernel of SOFTMAX; the host gives the kernel's integers, exactly"
         )
         self.given, self.want, self.beta = given, want, beta
         real = min(beta * float(np.float32(given.scale)) * (1 << (31 - INTEGER_BITS)), _ONE * 1.0)
