@@ -304,6 +304,7 @@ class NetlistBuilder:
             "repack",
         )
         self._insert(instance, end)
+        self._file("lib/loop_counter.sv")
         self._file("lib/stream_repack.sv")
         self.netlist.nets.append(Net(name, end, Pin(instance.name, "in_data"), have))
         repacked = dataclasses.replace(want, name="out_data", direction="out", layout=have.layout)

@@ -133,6 +133,7 @@ def _structural(
     ports: Callable[..., tuple[Stream, ...]],
     latency: Callable[..., Latency],
     cases: Callable[[], list[Case]],
+    parts: tuple[str, ...] = (),
     **facets: Any,
 ) -> OpDef:
     return OpDef(
@@ -142,7 +143,7 @@ def _structural(
         hardware=Hardware(
             module=module,
             file=f"lib/{module}.sv",
-            dependence_files=(),
+            dependence_files=parts,
             params=params,
             build=_not_requested,
             ports=ports,
@@ -185,5 +186,7 @@ OPS = (
     _structural("skid_buffer", "skid_buffer", BufferParams, _plain_ports, _skid, _buffer_cases),
     _structural("register_slice", "register_slice", BufferParams, _plain_ports, _sliced, _buffer_cases),
     _structural("fifo", "stream_fifo", FifoParams, _plain_ports, _queued, _fifo_cases, tied=lambda _: {"count": ""}),
-    _structural("repack", "stream_repack", RepackParams, repack_ports, repack_latency, _repack_cases),
+    _structural(
+        "repack", "stream_repack", RepackParams, repack_ports, repack_latency, _repack_cases, ("lib/loop_counter.sv",)
+    ),
 )

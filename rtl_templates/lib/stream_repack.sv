@@ -127,23 +127,20 @@ module stream_repack #(
     end
   end
 
-  // Row position of each side, kept only where the last beat is a shorter one.
+  // Which beats end a row, counted only on a side where the last beat is a shorter one.
   if (InTail == InUnits) begin : g_in_even
     assign push = CountW'(InUnits);
   end else begin : g_in_ragged
-    localparam int PosW = (InBeats > 1) ? $clog2(InBeats) : 1;
-    localparam logic [PosW-1:0] PosLast = PosW'(InBeats - 1);
-    logic [PosW-1:0] in_pos_q;
-    logic            in_short;
-    assign in_short = in_pos_q == PosLast;
-    assign push     = in_short ? CountW'(InTail) : CountW'(InUnits);
-    always_ff @(posedge clk) begin
-      if (rst) begin
-        in_pos_q <= '0;
-      end else if (in_fire) begin
-        in_pos_q <= in_short ? '0 : in_pos_q + PosW'(1);
-      end
-    end
+    logic in_short;
+    assign push = in_short ? CountW'(InTail) : CountW'(InUnits);
+    loop_counter #(
+        .COUNT(InBeats)
+    ) u_pos (
+        .clk (clk),
+        .rst (rst),
+        .step(in_fire),
+        .last(in_short)
+    );
   end
 
   if (OutTail == OutUnits) begin : g_out_even
@@ -152,18 +149,15 @@ module stream_repack #(
     unread u_unread (.unused(out_short));
     assign need = CountW'(OutUnits);
   end else begin : g_out_ragged
-    localparam int PosW = (OutBeats > 1) ? $clog2(OutBeats) : 1;
-    localparam logic [PosW-1:0] PosLast = PosW'(OutBeats - 1);
-    logic [PosW-1:0] out_pos_q;
-    assign out_short = out_pos_q == PosLast;
-    assign need      = out_short ? CountW'(OutTail) : CountW'(OutUnits);
-    always_ff @(posedge clk) begin
-      if (rst) begin
-        out_pos_q <= '0;
-      end else if (out_fire) begin
-        out_pos_q <= out_short ? '0 : out_pos_q + PosW'(1);
-      end
-    end
+    assign need = out_short ? CountW'(OutTail) : CountW'(OutUnits);
+    loop_counter #(
+        .COUNT(OutBeats)
+    ) u_pos (
+        .clk (clk),
+        .rst (rst),
+        .step(out_fire),
+        .last(out_short)
+    );
   end
 
   for (genvar s = 0; s < OutUnits; s++) begin : g_out
@@ -230,19 +224,17 @@ module stream_repack #(
     if (InTail == InUnits) begin : g_even
       assign beat_end = at_q == AtW'(InUnits - 1);
     end else begin : g_ragged
-      // Position of the beat that is read in its row.
-      localparam int PosW = $clog2(InBeats);
-      logic [PosW-1:0] pos_q;
-      logic            short_beat;
-      assign short_beat = pos_q == PosW'(InBeats - 1);
-      assign beat_end   = at_q == (short_beat ? AtW'(InTail - 1) : AtW'(InUnits - 1));
-      always_ff @(posedge clk) begin
-        if (rst) begin
-          pos_q <= '0;
-        end else if (out_fire && beat_end) begin
-          pos_q <= short_beat ? '0 : pos_q + PosW'(1);
-        end
-      end
+      // Whether the beat that is read is the last one of its row.
+      logic short_beat;
+      assign beat_end = at_q == (short_beat ? AtW'(InTail - 1) : AtW'(InUnits - 1));
+      loop_counter #(
+          .COUNT(InBeats)
+      ) u_pos (
+          .clk (clk),
+          .rst (rst),
+          .step(out_fire && beat_end),
+          .last(short_beat)
+      );
     end
   end else if (Joins && Slack == 0 && OutTail == OutUnits && OutUnits > 2) begin : g_fill
     // One beat fills while the other one is at the output. The narrow units of many lanes cost
@@ -305,19 +297,17 @@ module stream_repack #(
     if (OutTail == OutUnits) begin : g_even
       assign beat_end = at_q == AtW'(OutUnits - 1);
     end else begin : g_ragged
-      // Position of the beat that is filled in its row.
-      localparam int PosW = $clog2(OutBeats);
-      logic [PosW-1:0] pos_q;
-      logic            short_beat;
-      assign short_beat = pos_q == PosW'(OutBeats - 1);
-      assign beat_end   = at_q == (short_beat ? AtW'(OutTail - 1) : AtW'(OutUnits - 1));
-      always_ff @(posedge clk) begin
-        if (rst) begin
-          pos_q <= '0;
-        end else if (in_fire && beat_end) begin
-          pos_q <= short_beat ? '0 : pos_q + PosW'(1);
-        end
-      end
+      // Whether the beat that is filled is the last one of its row.
+      logic short_beat;
+      assign beat_end = at_q == (short_beat ? AtW'(OutTail - 1) : AtW'(OutUnits - 1));
+      loop_counter #(
+          .COUNT(OutBeats)
+      ) u_pos (
+          .clk (clk),
+          .rst (rst),
+          .step(in_fire && beat_end),
+          .last(short_beat)
+      );
     end
   end else begin : g_shift
     // The oldest unit is lowest. A beat is accepted only when rest <= ReadyMax.

@@ -17,6 +17,7 @@ from mase_hw.simulate.result import SimResult
 
 from .benches import FOLDER, MAX_CYCLES, SEED, WATCHDOG, Bench, placed
 from .conftest import Builder, Yosys
+from .elaborate import with_parts
 from .primitives import BENCHES, rom
 
 
@@ -78,7 +79,8 @@ def test_registers_cut_paths(top: str, yosys: Yosys) -> None:
     if module == "rom_source":
         # Unlike simulators, synthesis reads the memory; below the folder that Yosys runs in.
         top += f' -GMEM_FILE="{(FOLDER / "one_word.mem").relative_to(rtl_root().parent)}"'
-    files = " ".join(f"{rtl_root().name}/{file}" for file in (*SUPPORT, f"lib/{module}.sv"))
+    parts = dict.fromkeys((*SUPPORT, *with_parts(rtl_root(), f"{module}.sv")))
+    files = " ".join(f"{rtl_root().name}/{file}" for file in parts)
     read = f"read_slang -j 1 --ignore-assertions --top {top} {files}"
     cut = "proc; flatten; opt_clean; delete t:$*ff* t:$mem*"
     inputs = ["clk", "rst", "in_data", "in_valid", "out_ready"]
