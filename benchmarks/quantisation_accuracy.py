@@ -2,10 +2,12 @@
 
     python benchmarks/quantisation_accuracy.py            # about ten minutes on one core
     python benchmarks/quantisation_accuracy.py --quick    # one seed, two widths, a short training
+    python benchmarks/quantisation_accuracy.py --methods integers    # rows with this word alone, and float
 
 The networks are those of the examples (``digits_mlp.py``: 40 epochs, ``digits_cnn.py``: 15), trained from every seed;
 1,437 images to calibrate and train on, 360 held out. Everything has the bits of the row, the pixels and the first and
-the last layer included, but biases and logits have 16 (in the rows ``all``: as few as everything else). What is shown
+the last layer included, but biases and logits have 16 (in the rows ``all``: as few as everything else; biases of scaled
+integers have the bits that their sums need). What is shown
 is the mean over the seeds, each seed in brackets, and the seconds a network takes, calibration included.
 """
 
@@ -55,6 +57,14 @@ def configuration(bits: int, last: str, **tables: Any) -> dict[str, Any]:
     return {"quantize": {"default": {"config": keys}, "overrides": overrides}, **tables}
 
 
+def integers(bits: int, last: str, keys: dict[str, Any], **tables: Any) -> dict[str, Any]:
+    """The same with scaled integers, of which no width of biases is given."""
+    made = configuration(bits, last, **tables)
+    own = {k: v for k, v in made["quantize"]["default"]["config"].items() if k != "bias_width"}
+    made["quantize"]["default"]["config"] = {**own, "name": "integer", **keys}
+    return made
+
+
 def per_channel(config: dict[str, Any], layers: list[str]) -> dict[str, Any]:
     """A fraction width for every output channel of the weights."""
     made = copy.deepcopy(config)
@@ -73,15 +83,23 @@ def ours(net: nn.Module, data: digits_mlp.Digits, config: dict[str, Any]) -> Mod
 
 
 def trained(net: nn.Module, data: digits_mlp.Digits, config: dict[str, Any], epochs: int) -> Model:
-    """Learned steps for some epochs from the float network on, powers of two for the last three fifths of them."""
+    """Learned steps for some epochs from the float network on; of fixed point powers of two for the last three fifths.
+
+    Scales of scaled integers, which stay real, are learned to the end, at a tenth of the rate.
+    """
     calibration = list(data.train_images.split(256))
     model = prepare(net, data.test_images[:1], config, calibration=calibration)
     torch.manual_seed(0)
-    optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=RATE)
+    real = config["quantize"]["default"]["config"]["name"] == "integer"
+    groups = [
+        {"params": model.weights(), "lr": RATE},
+        {"params": model.steps(), "lr": RATE / 10 if real else RATE},
+    ]
+    optimiser = torch.optim.Adam(groups)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     model.train()
     for epoch in range(epochs):
-        if epoch == epochs * ROUND_AT // EPOCHS:
+        if epoch == epochs * ROUND_AT // EPOCHS and not real:
             model.round_steps()
         for batch in torch.randperm(len(data.train_images)).split(64):
             optimiser.zero_grad()
@@ -196,8 +214,23 @@ def methods(
             net, data, per_channel(rounded(method="gptq", bias_correction="empirical"), layers)
         ),
     }
+    channels = {"weight_granularity": "channel"}
+    affine_data = {**channels, "data_affine": True}
+    refined = {"rounding": {"method": "gptq", "bias_correction": "empirical"}}
+    found |= {
+        "integers, per tensor": lambda: ours(net, data, integers(bits, last, {})),
+        "integers, per channel": lambda: ours(net, data, integers(bits, last, channels)),
+        "integers, per channel, affine": lambda: ours(
+            net, data, integers(bits, last, {**affine_data, "weight_affine": True})
+        ),
+        "integers, gptq, bias empirical": lambda: ours(net, data, integers(bits, last, channels, **refined)),
+        "integers, adaround, bias empirical": lambda: ours(
+            net, data, integers(bits, last, channels, rounding={"method": "adaround", "bias_correction": "empirical"})
+        ),
+    }
     if bits <= 4:
         found[f"trained {epochs} epochs"] = lambda: trained(net, data, mse, epochs)
+        found[f"integers, trained {epochs} epochs"] = lambda: trained(net, data, integers(bits, last, channels), epochs)
     return found
 
 
@@ -208,6 +241,7 @@ def main() -> int:
     parser.add_argument("--bits", type=int, nargs="+", default=[2, 3, 4, 8])
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--quick", action="store_true", help="one seed, 3 and 8 bits, a short training")
+    parser.add_argument("--methods", default="", metavar="WORD", help="rows with this word, and float")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
@@ -221,6 +255,8 @@ def main() -> int:
             print(f"\n{name}, {bits} bits{'':30} accuracy   seeds 0 to {seeds - 1}      seconds")
             rows = [methods(net, data, bits, last, arguments.quick) for net in nets]
             for method in rows[0]:
+                if method != "float" and arguments.methods not in method:
+                    continue
                 started, scores = time.perf_counter(), []
                 for row in rows:
                     model = row[method]()

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError, MaseHwError
-from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.formats import FixedFormat, Overflow, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.ops._lookup import CODES
 from mase_hw.passes.evaluation.criteria import decibels
+from mase_hw.passes.transforms.integers.sums import Stored, sums_of
 
 WEIGHT_BITS = (24, 16)
 """Bits of every parameter; fewer where the exact sums would not fit otherwise."""
@@ -109,6 +110,8 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
     requantises = op.scaled is not None and op.scaled.kind == "requantisation"
     if requantises or CODES in module.arithmetic.attributes:
         return None  # its multiplier, or its table, is that of its formats
+    if op.scaled is not None and op.scaled.kind == "sums" and isinstance(formats["data_in_0"], ScaledFormat):
+        return _with_fine_weights(module, formats["data_in_0"], inputs)
     inner = () if op.inner is None else op.inner.names(module.arithmetic.attributes)
     # A state begins with what it is given, and has the format of the result.
     ends = [_range(value) for value in (wanted, *(inputs[1:] if op.inner is not None else ()))]
@@ -126,6 +129,25 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
             parameters = {name: getattr(module, name) for name in module.parameter_names}
             with torch.no_grad():
                 return Quantized(module.op, arithmetic, parameters).in_mantissas(inputs)
+        except MaseHwError:
+            continue
+    return None
+
+
+def _with_fine_weights(module: Quantized, data: ScaledFormat, inputs: list[Tensor]) -> Tensor | None:
+    """The same of a layer of scaled integers, whose sums are exact at the scale of its products."""
+    if "weight_shift" in module.parameter_names:
+        return None
+    weight = module.get_parameter("weight").detach()
+    bias = module.get_parameter("bias").detach() if "bias" in module.parameter_names else None
+    peaks = [float(peak) or 1.0 for peak in weight.float().flatten(1).abs().amax(1)]
+    for bits in WEIGHT_BITS:
+        try:
+            fine = ScaledFormat.make(bits, [math.ldexp(peak, 2 - bits) for peak in peaks])
+            made = sums_of(module.op, data, Stored(weight, fine), bias, tuple(inputs[0].shape))
+            arithmetic = dataclasses.replace(module.arithmetic, formats=made.formats)
+            with torch.no_grad():
+                return Quantized(module.op, arithmetic, made.parameters).in_mantissas(inputs)
         except MaseHwError:
             continue
     return None

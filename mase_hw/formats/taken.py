@@ -53,7 +53,7 @@ class ScaledUse:
     def exact(self, attributes: Mapping[str, Any]) -> bool:
         """Whether results are exact, so that a requantisation follows."""
         divided = self.count is not None and bool(attributes.get("divisor_override"))
-        return self.kind in ("sums", "sum", "product", "total") or divided
+        return self.kind in ("sums", "sum", "product", "total", "pieces", "slopes") or divided
 
 
 def any_scaled(formats: Formats) -> bool:

@@ -11,38 +11,54 @@ from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.compiler.float_nodes import FloatNode
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, any_scaled
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import describe
 from mase_hw.ir.copies import copy_graph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.calibration.frames import KEPT
 from mase_hw.passes.transforms.quantize import DECISIONS
 from mase_hw.passes.transforms.quantize_formats import Decision
+from mase_hw.training.freeze import frozen_integers
+from mase_hw.training.integers import Function, Grid, LearnedIntegers, grid_of
 from mase_hw.training.layers import Learned
+from mase_hw.training.learned_scale import LearnedScale
 from mase_hw.training.learned_step import LearnedStep
+from mase_hw.training.shared_grids import leaders
 
 
 class TrainingModel(nn.Module):
     """A network whose values are on grids with learned steps; see :func:`mase_hw.training.prepare`.
 
-    It takes and gives what the float model does, and trains in an ordinary loop. Towards the end of the training call
-    :meth:`round_steps`, then train on for a while: steps are powers of two from there on, and what the model computes
-    is what hardware will compute (for ops that are exact in float32). :meth:`freeze` gives the quantised graph.
+    It takes and gives what the float model does, and trains in an ordinary loop. With fixed point, call
+    :meth:`round_steps` towards the end of the training, then train on for a while: steps are powers of two from there
+    on, and what the model computes is what hardware will compute (for ops that are exact in float32). With scaled
+    integers there is nothing to round: scales stay real, and are frozen as they are. :meth:`freeze` gives the quantised
+    graph.
 
     Args:
         graph: The quantised graph to begin with.
         floats: The nodes of the float graph by name.
         stored: By node, the nodes that are its parameters, and the name of each.
+        functions: Of nodes in whose place another op stands with scaled integers: op and attributes.
+        learn_zero_points: Learn the zero points of scaled integers as well.
     """
 
     def __init__(
-        self, graph: MaseGraph, floats: Mapping[str, FloatNode], stored: Mapping[str, Mapping[str, str]]
+        self,
+        graph: MaseGraph,
+        floats: Mapping[str, FloatNode],
+        stored: Mapping[str, Mapping[str, str]],
+        functions: Mapping[str, Function] | None = None,
+        *,
+        learn_zero_points: bool = False,
     ) -> None:
         super().__init__()
         self._graph = [graph]
         self.nodes = nn.ModuleDict()
         """What takes the place of every quantised node, by its name."""
-        grids: dict[fx.Node, LearnedStep] = {}
+        grids: dict[fx.Node, Grid | None] = {}
+        leader, common = leaders(graph), dict[fx.Node, Grid]()
         shared: dict[int, nn.Parameter] = {}
         modules: dict[str, nn.Module] = {}
         copied = fx.Graph()
@@ -51,9 +67,28 @@ class TrainingModel(nn.Module):
             module = graph.meta_of(node).module
             sources = node.all_input_nodes
             if isinstance(module, QuantizeInput):
-                self.nodes[node.name] = grids[node] = LearnedStep(module.arithmetic.formats["data_out_0"])
+                fmt = module.arithmetic.formats["data_out_0"]
+                grid = common.get(leader[node]) or grid_of(fmt, learn_zero=learn_zero_points)
+                self.nodes[node.name] = grids[node] = common[leader[node]] = grid
+            elif isinstance(module, Quantized) and any_scaled(module.arithmetic.formats):
+                integers = LearnedIntegers(
+                    module,
+                    floats.get(node.name),
+                    [_origin(arg, floats) for arg in node.args if isinstance(arg, fx.Node)],
+                    stored.get(node.name, {}),
+                    _trained(module, shared),
+                    before=grids[sources[0]] if sources[0] in grids else _entry(module),
+                    enters=sources[0] not in grids,
+                    out=common.get(leader[node]),
+                    function=(functions or {}).get(node.name),
+                    learn_zero=learn_zero_points,
+                )
+                self.nodes[node.name], grids[node] = integers, integers.grid()
+                if integers.out is not None:
+                    common[leader[node]] = integers.out
             elif isinstance(module, Quantized):
                 before = grids[sources[0]] if sources[0] in grids else _entry(module)
+                assert isinstance(before, LearnedStep)  # between the families is a cast
                 origins = [_origin(arg, floats) for arg in node.args if isinstance(arg, fx.Node)]
                 trained = _trained(module, shared)
                 learned = Learned(module, floats.get(node.name), origins, stored.get(node.name, {}), trained, before)
@@ -107,7 +142,8 @@ class TrainingModel(nn.Module):
 
     def steps(self) -> list[nn.Parameter]:
         """The steps that are learned, for an optimiser that gives them a rate of their own."""
-        return [m.step for m in self.modules() if isinstance(m, LearnedStep) and m.learned]
+        found = [m.step for m in self.modules() if isinstance(m, LearnedStep) and m.learned]
+        return found + [p for m in self.modules() if isinstance(m, LearnedScale) for p in m.parameters_learned()]
 
     def weights(self) -> list[nn.Parameter]:
         """All other parameters, each once."""
@@ -115,10 +151,15 @@ class TrainingModel(nn.Module):
         return [p for p in self.parameters() if id(p) not in steps and p.requires_grad]
 
     def round_steps(self) -> None:
-        """Round every step to a power of two and stop learning it; train on for the weights to follow."""
+        """Round every step to a power of two and stop learning it; train on for the weights to follow.
+
+        Scales of scaled integers stay as they are, and are learned no more.
+        """
         for module in self.modules():
             if isinstance(module, LearnedStep):
                 module.round_step()
+            elif isinstance(module, LearnedScale):
+                module.settle()
         for learned in self.nodes.values():
             if isinstance(learned, Learned) and "bias" in learned.steps and "weight" in learned.steps:
                 entered = learned.entered[0].format()
@@ -136,7 +177,7 @@ class TrainingModel(nn.Module):
             FormatError: If a step is not positive any more, or a parameter is NaN.
         """
         for module in self.modules():
-            if isinstance(module, LearnedStep):
+            if isinstance(module, LearnedStep | LearnedScale):
                 module.format()
         old = self._graph[0]
         graph = copy_graph(old)
@@ -145,12 +186,16 @@ class TrainingModel(nn.Module):
         for node in graph.nodes:
             trained = known.get(node.name)
             sources = node.all_input_nodes
-            if isinstance(trained, LearnedStep):
+            if isinstance(trained, LearnedStep | LearnedScale):
                 formats[node.name] = trained.format()
                 name = str(getattr(graph.meta_of(node).module, "input_name", node.name))
                 _replace(graph, node, QuantizeInput(formats[node.name], name))
-            elif isinstance(trained, Learned):
-                module = _frozen(trained, [formats.get(source.name) for source in sources])
+            elif isinstance(trained, Learned | LearnedIntegers):
+                given = [formats.get(source.name) for source in sources]
+                if isinstance(trained, Learned):
+                    module = _frozen(trained, given)
+                else:
+                    module = frozen_integers(graph, node, trained, given, self._behind(node))
                 _replace(graph, node, module)
                 formats[node.name] = module.arithmetic.formats["data_out_0"]
                 if node.name in decided:
@@ -164,10 +209,18 @@ class TrainingModel(nn.Module):
         graph.refresh()
         return graph
 
+    def _behind(self, node: fx.Node) -> FixedFormat | None:
+        """Format of the requantisation that reads a node alone, unless it is a clamp."""
+        users = list(node.users)
+        reader = dict(self.nodes.items()).get(users[0].name) if len(users) == 1 else None
+        if not isinstance(reader, LearnedIntegers) or reader.ends is not None or reader.out is None:
+            return None
+        return reader.out.format()
 
-def _entry(module: Quantized) -> LearnedStep:
+
+def _entry(module: Quantized) -> Grid:
     """The grid of an input that comes from a node in float."""
-    return LearnedStep(module.arithmetic.formats["data_in_0"])
+    return grid_of(module.arithmetic.formats["data_in_0"])
 
 
 def _origin(node: fx.Node, floats: Mapping[str, FloatNode]) -> str:
@@ -223,7 +276,11 @@ def _replace(graph: MaseGraph, node: fx.Node, module: nn.Module) -> None:
     if not isinstance(module, Quantized):
         return
     args = graph.meta_of(node).common.args
+    if "bias" in args.tensors and "bias" in module.op.parameters and "bias" not in module.parameter_names:
+        del args["bias"]  # it only took off what a zero point added
     for name in module.parameter_names:
+        if name not in args:
+            args[name] = describe(getattr(module, name).detach()).as_parameter()
         if name in args.tensors and name in module.arithmetic.formats:
             args.tensors[name].fmt = module.arithmetic.formats[name]
             args.tensors[name].value = None

@@ -20,6 +20,7 @@ from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.statistics.batches import batches
 from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Step
+from mase_hw.training.integers import Function
 from mase_hw.training.model import TrainingModel
 
 
@@ -30,12 +31,13 @@ def prepare(
     *,
     calibration: Iterable[Any],
     custom_ops: Mapping[str, Any] | None = None,
+    learn_zero_points: bool = False,
 ) -> TrainingModel:
     """Make a float model trainable in low precision.
 
     The model is traced, simplified and quantised as :func:`mase_hw.compile` does with the same configuration; widths,
-    signs, casts and modes are those of that quantisation. Only the steps are learned, from the first batch of the
-    calibration data on.
+    signs, casts and modes are those of that quantisation. Only the steps are learned: of fixed point from the first
+    batch of the calibration data on, of scaled integers from the scales that calibration chose.
 
     Args:
         model: A float model, or a float graph; not changed.
@@ -43,6 +45,8 @@ def prepare(
         config: As for ``compile``; the table ``rounding`` does not matter here.
         calibration: Batches, as for ``compile``.
         custom_ops: A user's own ops.
+        learn_zero_points: Learn the zero points that activations of scaled integers have, as LSQ+ does; else they stay
+            as calibration chose them.
 
     Returns:
         A module to be trained in an ordinary loop.
@@ -63,6 +67,7 @@ def prepare(
     data = list(calibration)
     floats: dict[str, FloatNode] = {}
     stored: dict[str, dict[str, str]] = {}
+    functions: dict[str, Function] = {}
 
     def keep(graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
         for node in graph.nodes:
@@ -71,6 +76,9 @@ def prepare(
                 floats[node.name] = FloatNode.of(graph, node)
             sources = graph.sources(node) if op is not None else {}
             parameters = {name: source for name, (source, _) in sources.items() if op and name in op.parameters}
+            if op is not None and op.scaled is not None and op.scaled.kind in ("clamp", "pieces"):
+                args = graph.meta_of(node).common.args
+                functions[node.name] = (op, {k: v for k, v in args.items() if k not in args.tensors})
             stored[node.name] = {source.name: name for name, source in parameters.items()}
         return graph, {"modified": False}
 
@@ -83,7 +91,7 @@ def prepare(
         pipeline = pipeline.without(*({"float", "rounding"} & set(pipeline.names)))
         pipeline = pipeline.inserted(Step("keep", keep, {}), before=QUANTIZE)
         graph = run_on_model(pipeline, graph, model, dummy, _silent)
-    made = TrainingModel(graph, floats, stored)
+    made = TrainingModel(graph, floats, stored, functions, learn_zero_points=learn_zero_points)
     for _, inputs in batches(graph, data):
         made.begin(inputs)
         break
