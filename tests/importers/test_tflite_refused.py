@@ -151,6 +151,13 @@ def in_float() -> File:
     return f
 
 
+def of_other_ranks() -> File:
+    f = File(3)
+    x = f.input(1, 4, scale=0.03)
+    f.output(f.binary("ADD", f.dense(x, 4), f.reshape(x, 1, 1, 4), 0.5))
+    return f
+
+
 # Tensors of net: 0 the input, 1 weight, 2 bias, 3 result of the convolution, 4 weight, 5 bias, 6 result.
 BAD: dict[str, tuple[Callable[[], File], type[Exception], list[str]]] = {
     "unknown operations, all at once": (
@@ -177,6 +184,7 @@ BAD: dict[str, tuple[Callable[[], File], type[Exception], list[str]]] = {
     "a stored tensor of another size": (
         lambda: net(tensor(4, shape=[3, 7])), UnsupportedError, ["t6", "bytes for the shape"]),
     "a result of another size": (lambda: net(tensor(3, shape=[1, 5, 4, 6])), UnsupportedError, ["t3", "[1, 5, 4, 6]"]),
+    "operands of two ranks": (of_other_ranks, UnsupportedError, ["t6", "[1, 4] and [1, 1, 4]", "repeat the smaller"]),
     "a state": (lambda: net(tensor(3, isVariable=True)), UnsupportedError, ["t3", "a state"]),
     "a weight that is data": (
         lambda: net(lambda f: f.graph.operators[1].inputs.__setitem__(1, 3)), UnsupportedError,

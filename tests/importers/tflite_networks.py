@@ -161,6 +161,17 @@ def functions() -> File:
     return f
 
 
+def excited() -> File:
+    """Squeeze-and-excite: one number for every channel, and rows and columns of a picture."""
+    f = File(16)
+    x = f.conv(f.input(1, 5, 6, 3, scale=0.03, zero=-9), 4)
+    y = f.function("LOGISTIC", f.conv(f.mean(x, 1, 2, scale=0.3, keep=True), 4, (1, 1)), 1 / 256, -128)
+    a = f.binary("MUL", x, y, 0.7 * x.scale)
+    b = f.binary("ADD", f.mean(x, 1, scale=0.4, keep=True), a, 1.1, activation="relu")
+    f.output(f.conv(f.binary("SUB", b, f.mean(a, 2, scale=0.2, keep=True), 1.3), 3))
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -179,6 +190,7 @@ NETWORKS: dict[str, Callable[[], File]] = {
         means,
         orders,
         functions,
+        excited,
     )
 }
 """Networks by name."""

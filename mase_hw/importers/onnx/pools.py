@@ -54,7 +54,10 @@ def max_pool(s: Step) -> Ref:
         if all(a >= b for a, b in zip(sizes, wanted, strict=True)):
             made = s.call(_MAX[dims], s.data(), *whole)
             return made if sizes == tuple(wanted) else s.call(operator.getitem, made, _first(wanted))
-    raise Refused(f"a padding of {pads} around windows of {kernel}")
+    raise Refused(
+        f"a padding of {pads} around windows of {kernel}",
+        "pad both sides alike: use a kernel of odd size, or a stride above 1",
+    )
 
 
 def _first(sizes: list[int]) -> tuple[slice, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, magnitude
 from mase_hw.ops._binary import CONSTANT
 from mase_hw.ops.concat import MOST
+from mase_hw.ops.movement._places import Places
 from mase_hw.passes.transforms.integers.combine import RoundedSum, product_of
 
 
@@ -25,7 +27,7 @@ def added(*, subtract: bool) -> Callable[[Step], Value]:
 
     def rule(s: Step) -> Value:
         x, y, constant, reversed_ = _operands(s)
-        first, nodes = _alike(s, [x] if constant is not None else [x, s.data(1)])
+        first, nodes = _operands_alike(s, [x] if constant is not None else [x, s.data(1)])
         want = s.out_format()
         codes = None if constant is None else _broadcast(constant, first)
         made = RoundedSum(x.fmt, y, want, subtract=subtract, constant=codes, reversed=reversed_)
@@ -43,7 +45,7 @@ def added(*, subtract: bool) -> Callable[[Step], Value]:
 def multiplied(s: Step) -> Value:
     """``MUL``: the exact product is rounded twice; the kernel computes the ratio of the scales in float32."""
     x, y, constant, _ = _operands(s)
-    first, nodes = _alike(s, [x] if constant is not None else [x, s.data(1)])
+    first, nodes = _operands_alike(s, [x] if constant is not None else [x, s.data(1)])
     want = s.out_format()
     arithmetic = product_of(x.fmt, y, constant=constant is not None)
     parameters = {} if constant is None else {CONSTANT: dequantize(_broadcast(constant, first).double(), y)}
@@ -62,7 +64,7 @@ def _operands(s: Step) -> tuple[Value, ScaledFormat, Tensor | None, bool]:
         raise Refused("both operands are stored", "convert the model with constants folded")
     if not stored:
         x, y = s.data(0), s.data(1)
-        if x.shape != y.shape:
+        if x.shape != y.shape and not (len(x.shape) == len(y.shape) and _met(x.shape, y.shape) in (x.shape, y.shape)):
             raise Refused(
                 f"operands of the shapes {list(x.shape)} and {list(y.shape)}",
                 "repeat the smaller one in the model, so that both have one shape",
@@ -70,6 +72,30 @@ def _operands(s: Step) -> tuple[Value, ScaledFormat, Tensor | None, bool]:
         return x, y.fmt, None, False
     (index,) = stored
     return s.data(1 - index), format_of(s.info(index)), s.known(index, "an operand", "int8"), index == 0
+
+
+def _met(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...] | None:
+    """The shape in which two shapes of as many dimensions meet; None if they do not."""
+    if any(a != b and 1 not in (a, b) for a, b in zip(one, other, strict=True)):
+        return None
+    return tuple(max(pair) for pair in zip(one, other, strict=True))
+
+
+def _operands_alike(s: Step, values: list[Value]) -> tuple[bool, list[fx.Node]]:
+    """As :func:`_alike`, and of one shape: what is smaller is repeated, as integers."""
+    first, nodes = _alike(s, values)
+    shape = tuple(max(sizes) for sizes in zip(*map(s.writer.shape, nodes), strict=True))
+    found = []
+    for value, node, part in zip(values, nodes, ("one_expanded", "other_expanded"), strict=False):
+        have = s.writer.shape(node)
+        if have != shape:
+            index = torch.arange(math.prod(have)).reshape(have).expand(shape).reshape(-1)
+            places = Places.of(index.numpy(), math.prod(have))
+            formats = {"data_in_0": value.fmt, "data_out_0": value.fmt}
+            arithmetic = Arithmetic(formats, attributes={"shape": shape, **places.to_dict()})
+            node = s.put(Quantized(s.catalogue["rearrange"], arithmetic), [node], shape, part)
+        found.append(node)
+    return first, found
 
 
 def _alike(s: Step, values: list[Value]) -> tuple[bool, list[fx.Node]]:
