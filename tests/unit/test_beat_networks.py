@@ -236,6 +236,26 @@ def test_random_networks_of_paced_frames(part: int, monkeypatch: pytest.MonkeyPa
     assert 10 < sum(resumed) < len(resumed), "some frames should be solved so, some anew"
 
 
+def test_whether_beats_are_held() -> None:
+    """Block by block as from all times, on one edge and on two with as many beats."""
+    found = []
+    for seed in range(3000, 3012):
+        network = BeatNetwork()
+        Recipe(seed).build(network)
+        try:
+            for _ in range(3):
+                network.advance()
+        except CatalogueError:
+            continue
+        for a, before in enumerate(network.edges):
+            for b, behind in enumerate(network.edges[a:], a):
+                if before.beats == behind.beats:
+                    for cycles in (0, 1, 5):
+                        found.append(bool((behind.taken > before.offered + cycles).any()))
+                        assert network.held(a, b, cycles) == found[-1], f"seed {seed}, {a} to {b}, {cycles}"
+    assert 20 < sum(found) < len(found) - 20
+
+
 def test_beats_come_evenly_forever() -> None:
     """In plain integers, of frames farther away than any network is followed."""
     for beats, interval in ((1, 1), (7, 100), (802_816, 169_096_440), (3, 2)):
