@@ -21,6 +21,10 @@ os.environ.setdefault("YOWASP_CACHE_DIR", str(Path(sys.prefix) / "cache" / "yowa
 # Verilator's runtime is compiled once for all tests of all processes, not once for the caches of each.
 os.environ.setdefault("MASE_HW_RUNTIME", str(Path(sys.prefix) / "cache" / "mase_hw"))
 
+# Several processes build simulators side by side already: one compiler each reads the headers of a model once.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("MASE_HW_COMPILERS", "1")
+
 # The same examples in every run: a failure in CI is a failure here.
 settings.register_profile("mase_hw", deadline=None, derandomize=True, database=None)
 settings.load_profile("mase_hw")
@@ -28,6 +32,15 @@ settings.load_profile("mase_hw")
 ROOT = Path(__file__).resolve().parent.parent
 GARBAGE = 20_000
 """Objects that are made before some are looked at; the 700 of Python mean thousands of searches a minute."""
+LONGEST = (
+    "tests/docs/test_examples.py",
+    "tests/docs/test_tutorials.py",
+    "tests/handoff/test_axis.py",
+    "tests/handoff/test_fusesoc.py",
+    "tests/hygiene/test_style.py",
+    "tests/passes/test_digits_vit.py",
+)
+"""Files with tests of 8 seconds and more: one of them at the end would have a core to itself."""
 NAME = 40
 """Characters of a test's name in that of its folder."""
 COLLECTED = pytest.StashKey[set[str]]()
@@ -56,8 +69,9 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Remember what there is before any of it is deselected."""
+    """Remember what there is before any of it is deselected; begin with what takes longest."""
     config.stash[COLLECTED] = {item.nodeid for item in items}
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -55,11 +55,10 @@ LARGE: dict[str, Network] = {
 }
 
 
-def compiled(network: Network, attention: str, tokens: int, path: Path) -> Any:
+def compiled(network: Network, attention: str, tokens: int, path: Path, layers: int = 2) -> Any:
     batches = [network.example(4, tokens), network.example(8, tokens)]
-    return mase_hw.compile(
-        network.build(attention), network.example(1, tokens), OWN_FRAMES, out=path, calibration=batches
-    )
+    model = network.build(attention, layers)
+    return mase_hw.compile(model, network.example(1, tokens), OWN_FRAMES, out=path, calibration=batches)
 
 
 def assert_equal(design: Any, inputs: dict[str, Any]) -> None:
@@ -81,9 +80,19 @@ def assert_equal(design: Any, inputs: dict[str, Any]) -> None:
     ("name", "attention"),
     [("bert-classifier", "sdpa"), ("vit", "sdpa"), ("gpt2", "eager"), ("opt", "sdpa"), ("llama", "eager")],
 )
-def test_a_small_model(name: str, attention: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("layers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_small_model(name: str, attention: str, layers: int, tmp_path: Path) -> None:
+    """Every kind of layer of each model; that a layer may follow another is what ``test_two_layers`` shows of one."""
+    assert_small(name, attention, layers, tmp_path)
+
+
+def test_two_layers(tmp_path: Path) -> None:
+    assert_small("gpt2", "sdpa", 2, tmp_path)
+
+
+def assert_small(name: str, attention: str, layers: int, tmp_path: Path) -> None:
     network = NETWORKS[name]
-    design = compiled(network, attention, 8, tmp_path / "d")
+    design = compiled(network, attention, 8, tmp_path / "d", layers)
     masks = {s.name: str(s.fmt) for s in design.streams.values() if s.direction == "in"}
     if "attention_mask" in network.inputs and name != "opt":  # which counts its positions by it
         assert masks["data_in_1"] == "u1.0"

@@ -30,7 +30,7 @@ def banned(root: Path) -> dict[str, str]:
         for phrase in re.findall(r"(?:[^,{]|\{[^}]*\})+", left):
             parts = re.split(r"\{([^}]*)\}", phrase.strip())
             choices = [part.split(",") if i % 2 else [part] for i, part in enumerate(parts)]
-            found |= {"".join(words): right for words in itertools.product(*choices)}
+            found |= {"".join(words).lower(): right for words in itertools.product(*choices)}
     return found
 
 
@@ -57,10 +57,13 @@ def python_texts(content: str) -> Iterator[tuple[int, str]]:
 
 
 def pattern(phrases: Iterable[str]) -> re.Pattern[str]:
-    """Phrases as they may stand in a text: in any case, over the end of a line, not inside a longer word."""
+    """Phrases as they may stand in a text of small letters: over the end of a line, not inside a longer word.
+
+    Small letters, because Python compares hundreds of choices in any case ten times as slowly.
+    """
     between = r"(?:[ \t]+|[ \t]*\n[ \t#*/]*)"
     any_of = "|".join(between.join(map(re.escape, phrase.split())) for phrase in sorted(phrases, key=len, reverse=True))
-    return re.compile(rf"(?<![\w-])(?:{any_of})(?![\w-])", re.IGNORECASE)
+    return re.compile(rf"(?<![\w-])(?:{any_of})(?![\w-])")
 
 
 def test_no_banned_phrase(root: Path) -> None:
@@ -72,7 +75,7 @@ def test_no_banned_phrase(root: Path) -> None:
         if name in SKIPPED or path.suffix not in PROSE | SLASHES | {".py"}:
             continue
         for line, text in texts(path, path.read_text(encoding="utf-8")):
-            for match in rule.finditer(text):
+            for match in rule.finditer(text.lower()):
                 at = line + text.count("\n", 0, match.start())
                 said = " ".join(re.sub(r"[#*/]", " ", match[0]).lower().split())
                 found.append(f"{name}:{at}: {said!r}; say: {phrases[said]}")
@@ -100,7 +103,7 @@ def test_the_table_is_read(root: Path) -> None:
     ],
 )
 def test_a_phrase_is_seen(root: Path, name: str, text: str) -> None:
-    assert any(pattern(banned(root)).search(part) for _, part in texts(Path(name), text))
+    assert any(pattern(banned(root)).search(part.lower()) for _, part in texts(Path(name), text))
 
 
 @pytest.mark.parametrize(
@@ -115,4 +118,4 @@ def test_a_phrase_is_seen(root: Path, name: str, text: str) -> None:
     ],
 )
 def test_code_is_not_prose(root: Path, name: str, text: str) -> None:
-    assert not any(pattern(banned(root)).search(part) for _, part in texts(Path(name), text))
+    assert not any(pattern(banned(root)).search(part.lower()) for _, part in texts(Path(name), text))

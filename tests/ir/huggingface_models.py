@@ -22,9 +22,10 @@ class Network:
     config: Callable[[], Any]
     inputs: tuple[str, ...]
 
-    def build(self, attention: str = "eager") -> nn.Module:
+    def build(self, attention: str = "eager", layers: int = 2) -> nn.Module:
         torch.manual_seed(5)
         config = self.config()
+        config.num_hidden_layers = layers
         config._attn_implementation = attention
         model: nn.Module = self.model(config)
         return model.eval()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -11,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError, EmitError, SimulationError, ToolError
-from mase_hw.simulate.build.simulator import LONG_RUN, PATIENT_RUN, SHORT_RUN
+from mase_hw.simulate.build.simulator import COCOTB, LONG_RUN, PATIENT_RUN, SHORT_RUN, _units
+from mase_hw.simulate.build.tools import compilers
 from mase_hw.simulate.engines.batch.build import build as build_batch
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
 from tests.sim.conftest import RTL, slice_dut
@@ -132,3 +135,23 @@ def test_short_runs_are_not_optimised_for(tools: BuildTools, work: Path, tmp_pat
     alone = tmp_path / "f"
     fresh = build_batch(slice_dut(), alone / "w", cache_dir=alone / "cache", tools=tools, cycles=SHORT_RUN + 1)
     assert fresh.identity == middle.identity, "built as the run deserves where there is none"
+
+
+def test_as_many_compilers_as_the_variable_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MASE_HW_COMPILERS", raising=False)
+    assert compilers() == os.cpu_count()
+    monkeypatch.setenv("MASE_HW_COMPILERS", "3")
+    assert compilers() == 3
+    for wrong in ("0", "-1", "many", "1.5"):
+        monkeypatch.setenv("MASE_HW_COMPILERS", wrong)
+        with pytest.raises(ConfigError, match="no number of compilers") as caught:
+            compilers()
+        assert caught.value.field == "MASE_HW_COMPILERS" and wrong in str(caught.value)
+
+
+def test_one_compiler_makes_one_unit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.cpp").write_text(" " * 500_000)
+    listing = {"classes_fast": [str(tmp_path / f"{name}.cpp") for name in "abc"]}
+    flavour = dataclasses.replace(COCOTB, optimise="-O0")
+    assert [len(_units(tmp_path, listing, flavour, (), False, workers)) for workers in (1, 3)] == [1, 3]

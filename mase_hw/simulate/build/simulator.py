@@ -25,7 +25,7 @@ from mase_hw.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
 from mase_hw.simulate.build.runtime_cache import Runtime, runtime
 from mase_hw.simulate.build.snapshot import Copies, Snapshot, take
-from mase_hw.simulate.build.tools import BuildTools, find_build_tools, first_errors, run_tool
+from mase_hw.simulate.build.tools import BuildTools, compilers, find_build_tools, first_errors, run_tool
 from mase_hw.simulate.dut import Dut
 
 FLAGS = (
@@ -148,7 +148,7 @@ def build(
         waves: Make a simulator that can write FST.
         cache_dir: The build cache; ``runtime-cache`` beside ``build_dir`` by default.
         tools: From :func:`find_build_tools`; looked up if missing.
-        jobs: Compilers to run at a time; the number of cores by default.
+        jobs: Compilers to run at a time; see :func:`compilers`.
         flavour: What kind of simulator; its level of optimisation is the highest.
         cycles: About how many will be simulated. The C++ compiler takes most of the time of a build, so a short run is
             over sooner with a slower simulator; a faster one that is there already is taken, and so is a slower one
@@ -269,7 +269,7 @@ def _build(
     try:
         copies = given.write(model)
         listing = _verilate(dut, model, tools, flavour, waves, log, copies)
-        workers = jobs or os.cpu_count() or 1
+        workers = jobs or compilers()
         units = _units(model, listing, flavour, copies.main, waves, workers)
         flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in copies.folders), "-Winvalid-pch"]
         with ThreadPoolExecutor(max_workers=workers) as pool:

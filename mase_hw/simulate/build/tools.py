@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mase_hw.errors import ToolError
+from mase_hw.errors import ConfigError, ToolError
 from mase_hw.host import tool_checks
 from mase_hw.host.toolchain import require, verilator_env
 
@@ -231,3 +231,28 @@ def first_errors(output: str, count: int = 5) -> str:
         if hits:
             return "\n    ".join(hits[:count])
     return "\n    ".join(lines[-count:]) or "(no output)"
+
+
+COMPILERS = "MASE_HW_COMPILERS"
+"""Variable with the number of C++ compilers of a build. Every one of them reads the headers of the model, a third of a
+second each, so one is the least work where other builds keep the other cores busy."""
+
+
+def compilers() -> int:
+    """How many C++ compilers a build runs at a time, unless its caller says.
+
+    Raises:
+        ConfigError: If the variable has no such number.
+    """
+    given = os.environ.get(COMPILERS)
+    if not given:
+        return os.cpu_count() or 1
+    if not given.isdecimal() or not int(given):
+        raise ConfigError(
+            "this is no number of compilers",
+            field=COMPILERS,
+            got=repr(given),
+            expected="1 or more",
+            remedy="leave the variable out for one a core",
+        )
+    return int(given)
