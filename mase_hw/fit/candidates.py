@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 from torch import fx
 
-from mase_hw.catalogue import Latency, verilog_params
+from mase_hw.catalogue import Hardware, Latency, verilog_params
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.fit.prices import Use, module_price
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.add_hardware_metadata import Wanted
-from mase_hw.passes.analysis.hardware_args import KERNEL, HardwareArgs, lane_dims
-from mase_hw.passes.analysis.hardware_choices import interface
+from mase_hw.passes.analysis.hardware_args import KERNEL, UNROLLED, HardwareArgs, lane_dims
+from mase_hw.passes.analysis.hardware_choices import asked_of, interface
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import Stream, ceil_div
 
 IMPLEMENTATIONS = ("tree", "chain", "packed")
-"""Those that are tried; ``unrolled`` layers are chosen by hand, as finding their additions takes long."""
+"""Those that are tried of every layer; ``unrolled`` is another one of the smallest."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,7 @@ class Options:
         args: What the user asked of the hardware, with names of nodes.
         orders: Whether orders are tried as well.
         made: What was made for nodes alike.
+        unrolls: Whether the layer may become additions of its constants.
     """
 
     def __init__(
@@ -136,8 +137,10 @@ class Options:
         *,
         orders: bool,
         made: Made | None = None,
+        unrolls: bool = False,
     ) -> None:
-        self.node, self.wanted, self.args, self.orders = node, wanted, args, orders
+        self.node, self.wanted, self.args, self.orders, self.unrolls = node, wanted, args, orders, unrolls
+        self._graph = graph
         self._arguments = graph.meta_of(node).common.args
         self._made: Made = {} if made is None else made
         shapes = {n: s for n, s in wanted.sizes.items() if n.startswith("data_")}
@@ -165,7 +168,8 @@ class Options:
                 if made is not None and made.cycles <= interval:
                     key = (*sorted(made.lanes.items()), made.kernel, made.implementation, made.order)
                     found.setdefault(key, made)
-        return list(found.values())
+        alone = self._unrolled()
+        return [*found.values(), *([alone] if alone is not None and alone.cycles <= interval else [])]
 
     def fastest(self) -> int:
         """The fewest cycles per frame of any candidate.
@@ -176,7 +180,7 @@ class Options:
         most = {**self.inside, **self.outside}
         lanes = {name: self._limited(name, [size])[-1] for name, size in most.items()}
         options = [self._candidate(lanes, k, i, "") for k in self._kernels() for i in self._implementations]
-        cycles = [each.cycles for each in options if each is not None]
+        cycles = [each.cycles for each in (*options, self._unrolled()) if each is not None]
         if cycles:
             return min(cycles)
         return min(each.cycles for each in self._any())
@@ -278,6 +282,20 @@ class Options:
                 self._made[key] = None
         return self._made[key]
 
+    def _unrolled(self) -> Candidate | None:
+        """The layer as additions of its constants; None if it is too large, or another one is asked for."""
+        if not self.unrolls or self._given or self._bound or self._implementations != IMPLEMENTATIONS:
+            return None
+        return self._candidate({**self.inside, **self.outside}, None, UNROLLED, "")
+
+    def _as_unrolled(self) -> tuple[Hardware, dict[str, Any]]:
+        """The facets of the unrolled layer, and what they are asked for."""
+        other = self._graph.catalogue[self.wanted.hardware.elsewhere[UNROLLED]].hardware
+        assert other is not None
+        asked = self.args.model_copy(update={"implementation": {self.node.name: UNROLLED}, "order": {}})
+        module = self._graph.meta_of(self.node).module
+        return other, asked_of(self.node, self.wanted.hardware, module, asked)
+
     def _build(
         self, lanes: Mapping[str, int], kernel: tuple[int, int] | None, implementation: str, order: str
     ) -> Candidate | None:
@@ -287,13 +305,13 @@ class Options:
         if kernel is not None:
             parallelism["weight"] = (1, kernel[1], kernel[0], 1)
             chosen.add(KERNEL)
-        asked = dataclasses.replace(
-            request,
-            parallelism=parallelism,
-            chosen=frozenset(chosen),
-            implementation=implementation or request.implementation,
-            order=order or request.order,
-        )
+        more: dict[str, Any] = {
+            "implementation": implementation or request.implementation,
+            "order": order or request.order,
+        }
+        if implementation == UNROLLED and self.wanted.hardware.elsewhere:
+            hardware, more = self._as_unrolled()
+        asked = dataclasses.replace(request, parallelism=parallelism, chosen=frozenset(chosen), **more)
         params = hardware.build(asked)
         streams = hardware.ports(params)
         ports = {port.name: port for port in streams}
@@ -305,6 +323,6 @@ class Options:
         kept = interface(self.node, self._arguments, hardware, streams, self.args)
         memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports}
         latency = hardware.latency(params)
-        multipliers = hardware.multipliers(params)
+        multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)
         use = module_price(hardware.module, verilog_params(params), memories, self.args.family)
         return Candidate(dict(lanes), kernel, implementation, order, latency.interval, use, data, multipliers, latency)

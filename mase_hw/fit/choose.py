@@ -15,6 +15,7 @@ from mase_hw.emit.passes import bundle_of, emit_verilog_top_transform_pass
 from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate
+from mase_hw.fit.latency import Latency
 from mase_hw.fit.prices import design_price, named
 from mase_hw.fit.problem import Numbers
 from mase_hw.fit.space import Candidates, Space
@@ -26,13 +27,10 @@ from mase_hw.passes.analysis.hardware_args import KERNEL, HardwareArgs, Lanes
 SPREAD = 4.0
 """Layers with multipliers are not made more than so many times faster than the interval, unless for the latency."""
 LATENCY_SPREAD = 16.0
-STEP = 1.15
-"""From one interval to the next when the latency is sought."""
-INTERVALS = 8
-BUILT = 3
-"""Of the choices with the least latency by sums, so many are followed beat by beat."""
-HALVES = 2
-"""Divided problems when the latency is sought, where sums of cycles are compared that are no exact latency anyhow."""
+SLOWER = 1.6
+"""How many times slower than the fastest design within the budgets a layer may be where the latency is sought."""
+BEGINNINGS = (1.0, 1.2, 1.45)
+"""Intervals, as multiples of the shortest one, at which the search for the latency begins."""
 ATTEMPTS = 4
 Tell = Callable[[str], object]
 
@@ -72,7 +70,7 @@ class Chooser:
     def __init__(self, graph: MaseGraph, args: HardwareArgs, goal: Goal, tell: Tell = lambda _: None) -> None:
         self.goal, self.graph, self.tell = goal, graph, tell
         self.args = args.model_copy(update={"family": goal.family})
-        self.space = Space(graph, self.args, orders=goal.minimise == "latency")
+        self.space = Space(graph, self.args, orders=goal.minimise == "latency", unrolled=goal.unrolled)
         self.weights = np.array(
             [(1 << 24) // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES], dtype=np.int64
         )
@@ -105,12 +103,7 @@ class Chooser:
                 return choice
             for name, number in over.items():
                 reserve[name] += number
-        raise ConfigError(
-            "what stands between the layers takes more than the budgets leave",
-            field="target",
-            got=", ".join(f"{number} {name} too many" for name, number in (over or {}).items() if number),
-            remedy="raise the budgets, or lower the rate",
-        )
+        raise self._between(over)
 
     def front(self, around: int) -> list[tuple[int, dict[str, int]]]:
         """Cycles per frame and the least area for them, without budgets, from a sixteenth to 16 times a number."""
@@ -155,38 +148,50 @@ class Chooser:
             candidates, found = self._cheapest(high, reserve, any_will_do)
         while True:
             high = max(each.cycles for each in _picked(candidates, found).values())
-            while low < high:
-                middle = (low + high) // 2
-                candidates, found = self._cheapest(middle, reserve, any_will_do)
+            # Nothing changes between the cycles of one candidate and of the next one.
+            steps = [n for n in self.space.intervals(high, SPREAD) if low <= n < high]
+            while steps:
+                at = len(steps) // 2
+                candidates, found = self._cheapest(steps[at], reserve, any_will_do)
                 if isinstance(found, Solution):
                     break
-                low = middle + 1
+                low, steps = steps[at] + 1, steps[at + 1 :]
             else:
                 return high
 
     def _lowest_latency(self) -> Choice:
-        none = dict.fromkeys(RESOURCES, 0)
-        start = self._least_interval(none) if self.goal.budgets else self.fastest[0]
-        found: list[tuple[int, Candidates, Solution]] = []
-        interval, last = start, self.goal.interval or 1 << 48
-        for _ in range(INTERVALS):
-            candidates = self.space.candidates(interval, LATENCY_SPREAD, pace=start)
-            problem = self.space.problem(candidates, interval, pace=start)
-            weights = np.array([0, 0, 0, 0, 1 << 12], dtype=np.int64)
-            solution = solve(problem, weights, self._budgets(none), HALVES)
-            if isinstance(solution, Solution):
-                found.append((interval + int(solution.total[-1]), candidates, solution))
-            if interval >= last:
-                break
-            interval = min(int(interval * STEP) + 1, last)
-        best: Choice | None = None
-        for _, candidates, solution in sorted(found, key=lambda each: each[0])[:BUILT]:
+        reserve = dict.fromkeys(RESOURCES, 0)
+        least = self._least_interval(reserve) if self.goal.budgets else self.fastest[0]
+        most = self.goal.interval or int(least * SLOWER)
+        candidates = self.space.candidates(most, LATENCY_SPREAD, pace=least)
+        for _ in range(ATTEMPTS):
+            found = Latency(self.space, candidates, most, self._budgets(reserve), self.weights, least)
+            solution = found.sought(self._beginnings(candidates, least, most, reserve))
+            if solution is None:
+                raise self._too_much(least, Impossible(False, None), reserve)
             choice = self._built(candidates, solution)
-            if self._over(choice) is None and (best is None or _last(choice) < _last(best)):
-                best = choice
-        if best is None:
-            raise self._too_much(start, Impossible(False, None), none)
-        return best
+            if (over := self._over(choice)) is None:
+                return choice
+            for name, number in over.items():
+                reserve[name] += number
+        raise self._between(over)
+
+    def _beginnings(
+        self, candidates: Candidates, least: int, most: int, reserve: Mapping[str, int]
+    ) -> list[dict[str, int]]:
+        """Choices of least area at some intervals, in numbers of the candidates."""
+        found = []
+        for slower in BEGINNINGS:
+            of, solution = self._cheapest(min(int(least * slower), most), reserve)
+            if isinstance(solution, Solution):
+                numbers = {}
+                for name, at in solution.chosen.items():
+                    wanted = of[name][at]
+                    alike = [i for i, c in enumerate(candidates[name]) if c.lanes == wanted.lanes]
+                    same = [i for i in alike if candidates[name][i] is wanted]
+                    numbers[name] = (same or alike or [0])[0]
+                found.append(numbers)
+        return found
 
     def _built(self, candidates: Candidates, solution: Solution) -> Choice:
         """The netlist of a choice, and what all of it takes."""
@@ -196,6 +201,14 @@ class Chooser:
         emit_verilog_top_transform_pass(self.graph, {})
         manifest = bundle_of(self.graph).manifest
         return Choice(chosen, solution, args, manifest, design_price(self.graph.meta["netlist"], self.goal.family))
+
+    def _between(self, over: Mapping[str, int] | None) -> ConfigError:
+        return ConfigError(
+            "what stands between the layers takes more than the budgets leave",
+            field="target",
+            got=", ".join(f"{number} {name} too many" for name, number in (over or {}).items() if number),
+            remedy="raise the budgets, or lower the rate",
+        )
 
     def _over(self, choice: Choice) -> dict[str, int] | None:
         """By how much a built design exceeds the budgets; None if it does not."""
@@ -260,10 +273,6 @@ class Chooser:
         taken = named(total[: len(RESOURCES)])
         over = [f"{taken[name]} {name}" for name, most in self.goal.budgets.items() if taken[name] > most]
         return f", which takes {' and '.join(over)}" if over else ""
-
-
-def _last(choice: Choice) -> int:
-    return int(choice.manifest["timing"]["last"])
 
 
 def _picked(candidates: Candidates, solution: Solution) -> dict[str, Candidate]:

@@ -152,7 +152,7 @@ class Fit:
             said.append(f"  {name.upper()}: {number}{share}")
         if self.goal.budgets:
             said.append(f"what limits it is {self.limit.upper()}")
-        what = {"area": "area", "interval": "interval", "latency": "sum of latencies"}[self.goal.minimise]
+        what = {"area": "area", "interval": "interval", "latency": "latency"}[self.goal.minimise]
         if solution.proven:
             said.append(f"proven: by the estimates no choice of lanes and implementations has less {what}")
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from mase_hw.fit.candidates import Candidate, Made, Options
 from mase_hw.fit.prices import Use, connector
 from mase_hw.fit.problem import Edge, Numbers, Problem
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.add_hardware_metadata import wanted
-from mase_hw.passes.analysis.hardware_args import HardwareArgs, with_node_names
+from mase_hw.passes.analysis.add_hardware_metadata import Wanted, wanted
+from mase_hw.passes.analysis.hardware_args import UNROLLED, HardwareArgs, with_node_names
 from mase_hw.streams import Stream
 
 Candidates = dict[str, list[Candidate]]
@@ -28,18 +28,28 @@ class Space:
         graph: Quantised, with common metadata.
         args: What the user asked of the hardware, which stays as it is.
         orders: Whether orders of layers are tried.
+        unrolled: Weights, of all layers together, that may become additions.
 
     Raises:
         MaseHwError: As the hardware metadata pass.
     """
 
-    def __init__(self, graph: MaseGraph, args: HardwareArgs, *, orders: bool = False) -> None:
+    def __init__(self, graph: MaseGraph, args: HardwareArgs, *, orders: bool = False, unrolled: int = 0) -> None:
         self.graph, self.args = graph, with_node_names(graph, args)
         found = wanted(graph, args)
-        self.kinds = {name: kind(name, each, self.args) for name, each in found.items()}
+        small = _small(found, unrolled)
+        self.kinds = {name: name if name in small else kind(name, each, self.args) for name, each in found.items()}
         made: dict[Hashable, Made] = {key: {} for key in self.kinds.values()}
         self.options = {
-            name: Options(graph, graph.node(name), each, self.args, orders=orders, made=made[self.kinds[name]])
+            name: Options(
+                graph,
+                graph.node(name),
+                each,
+                self.args,
+                orders=orders,
+                made=made[self.kinds[name]],
+                unrolls=name in small,
+            )
             for name, each in found.items()
         }
         self.links = _links(graph, found)
@@ -75,12 +85,17 @@ class Space:
             found[self.kinds[name]] = [of[i] for i in _needed(of, self._prices(of, pace))]
         return {name: found[self.kinds[name]] for name in self.options}
 
-    def problem(self, candidates: Candidates, interval: int, *, pace: int | None = None) -> Problem:
-        """The choice as numbers: resources, and with a pace the cycles that a node ends after its input."""
+    def intervals(self, most: int, spread: float) -> list[int]:
+        """Cycles per frame of candidates, in rising order, all from an interval down to a part of it, some below."""
+        found = {c.cycles for _, options in self._one_of_a_kind() for c in options.within(most, spread)}
+        return sorted({*found, int(most / spread)})
+
+    def problem(self, candidates: Candidates, interval: int) -> Problem:
+        """The choice as numbers: resources."""
         each: dict[int, Numbers] = {}
         for of in candidates.values():
             if id(of) not in each:
-                each[id(of)] = self._prices(of, pace)
+                each[id(of)] = self._prices(of, None)
         prices = {name: each[id(of)] for name, of in candidates.items()}
         known: dict[tuple[int, str, int, str], Edge] = {}
         edges = []
@@ -88,12 +103,12 @@ class Space:
             (giver, result), (reader, argument) = link
             key = id(candidates[giver]), result, id(candidates[reader]), argument
             if key not in known:
-                known[key] = self._edge(link, candidates, interval, pace)
+                known[key] = self._edge(link, candidates, interval)
             edges.append(dataclasses.replace(known[key], ends=(giver, reader)))
         return Problem(prices, [edge for edge in edges if edge.prices.any() or not edge.possible.all()])
 
     def _prices(self, of: Sequence[Candidate], pace: int | None) -> Numbers:
-        rows = [(*each.use, *(() if pace is None else (self._tail(each, pace),))) for each in of]
+        rows = [(*each.use, *(() if pace is None else (each.cycles, self._tail(each, pace)))) for each in of]
         return np.array(rows, dtype=np.int64).reshape(len(of), -1)
 
     def _tail(self, each: Candidate, pace: int) -> int:
@@ -109,19 +124,33 @@ class Space:
             self._connectors[key] = connector(have, want, self.args.family)
         return self._connectors[key]
 
-    def _edge(
-        self, link: tuple[tuple[str, str], tuple[str, str]], candidates: Candidates, interval: int, pace: int | None
-    ) -> Edge:
+    def _edge(self, link: tuple[tuple[str, str], tuple[str, str]], candidates: Candidates, interval: int) -> Edge:
         (giver, result), (reader, argument) = link
         rows, haves = _lanes(candidates[giver], result)
         columns, wants = _lanes(candidates[reader], argument)
-        prices = np.zeros((len(haves), len(wants), len(RESOURCES) + (pace is not None)), dtype=np.int64)
+        prices = np.zeros((len(haves), len(wants), len(RESOURCES)), dtype=np.int64)
         possible = np.zeros((len(haves), len(wants)), dtype=np.bool_)
         for i, have in enumerate(haves):
             for j, want in enumerate(wants):
                 use, cycles = self._connector(have.ports[result], want.ports[argument])
-                prices[i, j, : len(RESOURCES)], possible[i, j] = use, cycles <= interval
+                prices[i, j], possible[i, j] = use, cycles <= interval
         return Edge((giver, reader), rows, columns, prices, possible)
+
+
+def _small(found: Mapping[str, Wanted], left: int) -> set[str]:
+    """The smallest layers that can become additions of their constants, as many as are found in reasonable time."""
+    weights = {
+        name: math.prod(each.request.shapes["weight"])
+        for name, each in found.items()
+        if UNROLLED in each.hardware.elsewhere
+    }
+    small: set[str] = set()
+    for name in sorted(weights, key=lambda n: weights[n]):
+        if math.prod(found[name].request.shapes["weight"][2:]) > 1 or weights[name] > left:
+            continue
+        small.add(name)
+        left -= weights[name]
+    return small
 
 
 def _needed(of: Sequence[Candidate], prices: Numbers) -> list[int]:

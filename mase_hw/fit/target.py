@@ -48,11 +48,18 @@ class Target(BaseModel):
         "``interval`` (cycles per frame; the default without one) or ``latency`` (cycles to the last result of one "
         "frame)",
     )
+    unrolled: StrictInt = Field(
+        default=256,
+        description="weights, of all layers together, that may become additions in place of multipliers, the smallest "
+        "layers first; 0 for none; finding the additions of 1,000 weights takes some twenty seconds",
+    )
 
     @property
     def asked(self) -> bool:
         """Whether anything is asked for."""
-        return any(getattr(self, name) is not None for name in type(self).model_fields if name != "mhz")
+        return any(
+            getattr(self, name) is not None for name in type(self).model_fields if name not in ("mhz", "unrolled")
+        )
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Goal:
         minimise: What is to be least.
         mhz: Frequency of the clock.
         device: Its name; None if there are only numbers.
+        unrolled: Weights, of all layers together, that may become additions.
     """
 
     interval: int | None
@@ -74,6 +82,7 @@ class Goal:
     minimise: Minimise
     mhz: float
     device: str | None = None
+    unrolled: int = 256
 
     def fps(self, interval: int) -> float:
         """Frames per second at a number of cycles per frame."""
@@ -133,7 +142,7 @@ def goal(target: Target | Mapping[str, Any], family: str) -> Goal:
             expected=f"at most {asked.mhz * 1e6:.0f}, one frame a cycle",
         )
     default: Minimise = "interval" if interval is None else "area"
-    return Goal(interval, budgets, wanted, asked.minimise or default, asked.mhz, device)
+    return Goal(interval, budgets, wanted, asked.minimise or default, asked.mhz, device, asked.unrolled)
 
 
 def _validated(target: Mapping[str, Any]) -> Target:
@@ -163,6 +172,10 @@ def _check_numbers(asked: Target) -> None:
     if asked.interval is not None and not 1 <= asked.interval <= 1 << 48:
         raise ConfigError(
             "no number of cycles per frame", field="target.interval", got=asked.interval, expected="1 to 2^48"
+        )
+    if asked.unrolled < 0:
+        raise ConfigError(
+            "no number of weights", field="target.unrolled", got=asked.unrolled, expected="0 or more; 0 for none"
         )
     for name in RESOURCES:
         number = getattr(asked, name)

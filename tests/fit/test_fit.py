@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from mase_hw import cli
 from mase_hw.cost.model import cost_of
 from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.fit.candidates import Options
+from mase_hw.fit.frame import Frame
 from mase_hw.fit.picture import picture
 from mase_hw.fit.result import Fit
 from mase_hw.passes.analysis.add_hardware_metadata import wanted
@@ -118,11 +120,29 @@ def test_a_budget_binds() -> None:
     assert f"{tight.interval} cycles per frame" in str(error.value.remedy)
 
 
+def test_the_first_frame_is_followed_beat_by_beat(at_700: Fit) -> None:
+    """Without FIFOs and with room everywhere, so no later than in the design; alone, exactly as the facet says."""
+    links = [(("first", "data_out_0"), ("relu", "data_in_0"))]
+    chosen = at_700.choice.chosen
+    last, path = Frame(["first", "relu"], links).last(chosen)
+    entered = np.arange(chosen["first"].ports["data_in_0"].beats)
+    gone = chosen["first"].latency.departures(entered)
+    have, want = chosen["first"].ports["data_out_0"], chosen["relu"].ports["data_in_0"]
+    if have.same_beats(want):
+        assert last == int(chosen["relu"].latency.departures(gone)[-1])
+    assert [visit.node for visit in path] == ["relu", "first"]
+    for name, each in chosen.items():
+        ports = [p for p in each.ports if p.startswith("data_in_")]
+        alone, _ = Frame([name], []).last({name: each})
+        assert alone == int(each.latency.departures(*(np.arange(each.ports[p].beats) for p in ports))[-1]), name
+
+
 def test_the_latency_is_no_longer_than_at_the_shortest_interval() -> None:
     target = {"dsp": 30, "lut": 50_000}
-    short, low = chosen(target), chosen({**target, "minimise": "latency"})
+    short, low = chosen(target), chosen({**target, "minimise": "latency", "unrolled": 0})
     assert low.choice.manifest["timing"]["last"] <= short.choice.manifest["timing"]["last"]
     assert low.choice.use["dsp"] <= 30
+    assert low.choice.solution.bound <= low.choice.solution.value <= low.choice.manifest["timing"]["last"]
 
 
 def test_what_is_given_by_hand_stays() -> None:
