@@ -3,6 +3,7 @@
     python regress/fit_cost.py             # what is stale; exit code 1 if the rows give other constants
     python regress/fit_cost.py --update    # write them
     python regress/fit_cost.py --errors    # the table of errors on the rows that no constant was fitted to
+    python regress/fit_cost.py --unseen    # the same of the draws that were made once all structures were written
 
 The rows are in ``regress/cost``, one a module that Yosys has mapped; ``regress/cost/collect.py`` makes them. Of every
 four draws one is held out: no constant is fitted to it. Non-negative least squares of weighted errors, over the terms
@@ -16,7 +17,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from mase_hw.cost.model import ANY, FITTED, STRUCTURES, constants, cost_of, stru
 from mase_hw.cost.terms import Terms
 
 ROWS = Path(__file__).with_name("cost")
+UNSEEN = ROWS / "unseen"
+"""Rows of draws that neither a constant was fitted to nor a structure written after."""
 CONSTANTS = Path(__file__).parents[1] / "mase_hw" / "cost"
 FAMILIES = sorted(set(FITTED.values()))
 EVERY = 4
@@ -94,9 +97,9 @@ class Row:
         return int(self.draw.split()[1]) % EVERY == EVERY - 1
 
 
-def read_rows(family: str) -> dict[str, list[Row]]:
+def read_rows(family: str, folder: Path = ROWS) -> dict[str, list[Row]]:
     """All rows of a family, by module."""
-    text = (ROWS / f"{family}.json").read_text(encoding="utf-8")
+    text = (folder / f"{family}.json").read_text(encoding="utf-8")
     found = {}
     for module, table in json.loads(text).items():
         names = table["parameters"]
@@ -194,17 +197,36 @@ def text_of(fitted: Mapping[str, Any]) -> str:
     return json.dumps(fitted, indent=1, sort_keys=True) + "\n"
 
 
-def errors(family: str) -> Iterator[tuple[str, dict[str, list[float]], int]]:
-    """By module: relative errors of every resource on the rows held out, and their number."""
-    for module, rows in sorted(read_rows(family).items()):
-        held = [row for row in rows if row.held_out]
+def held_out(family: str) -> dict[str, list[Row]]:
+    """By module: the rows of every fourth draw."""
+    return {module: [row for row in rows if row.held_out] for module, rows in read_rows(family).items()}
+
+
+def unseen(family: str) -> dict[str, list[Row]]:
+    """By module: rows of draws made later, without modules that a constant was fitted to by chance."""
+    seen = {
+        (module, json.dumps(row.parameters, sort_keys=True))
+        for module, rows in read_rows(family).items()
+        for row in rows
+    }
+    return {
+        module: [row for row in rows if (module, json.dumps(row.parameters, sort_keys=True)) not in seen]
+        for module, rows in read_rows(family, UNSEEN).items()
+    }
+
+
+def errors(
+    family: str, of: Callable[[str], dict[str, list[Row]]] = held_out
+) -> Iterator[tuple[str, dict[str, list[float]], int]]:
+    """By module: relative errors of every resource, and the number of rows."""
+    for module, rows in sorted(of(family).items()):
         found: dict[str, list[float]] = defaultdict(list)
-        for row in held:
+        for row in rows:
             predicted = cost_of(module, row.parameters, family).as_dict()
             for resource, count in row.counts.items():
                 found[resource].append(abs(predicted[resource] - count) / max(count, SMALL))
-        if held:
-            yield module, found, len(held)
+        if rows:
+            yield module, found, len(rows)
 
 
 def stale() -> list[tuple[str, str]]:
@@ -215,22 +237,31 @@ def stale() -> list[tuple[str, str]]:
     return [
         (family, module)
         for family in FAMILIES
-        for module, rows in sorted(read_rows(family).items())
+        for folder in (ROWS, UNSEEN)
+        for module, rows in sorted(read_rows(family, folder).items())
         if any(row.rtl != digest_of(module) for row in rows)
     ]
 
 
-def table() -> str:
+def table(of: Callable[[str], dict[str, list[Row]]] = held_out) -> str:
     """Errors on what was held out, in percent."""
     lines = ["| module | family | rows | LUT median | LUT worst | FF median | FF worst | DSP, block RAM |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for family in FAMILIES:
-        for module, found, number in errors(family):
-            cells = [f"{100 * f(found[r]):.1f}" for r in ("lut", "ff") for f in (np.median, max)]
-            wrong = sum(bool(d or b) for d, b in zip(found["dsp"], found["bram"], strict=True))
-            exact = "exact" if not wrong else f"{wrong} not exact"
-            lines.append(f"| `{module}` | {family} | {number} | {' | '.join(cells)} | {exact} |")
+        whole: dict[str, list[float]] = defaultdict(list)
+        for module, found, number in errors(family, of):
+            lines.append(_line(f"`{module}`", family, found, number))
+            for resource, values in found.items():
+                whole[resource] += values
+        lines.append(_line("all", family, whole, len(whole["lut"])))
     return "\n".join(lines)
+
+
+def _line(name: str, family: str, found: Mapping[str, list[float]], number: int) -> str:
+    cells = [f"{100 * f(found[r]):.1f}" for r in ("lut", "ff") for f in (np.median, max)]
+    wrong = sum(bool(d or b) for d, b in zip(found["dsp"], found["bram"], strict=True))
+    exact = "exact" if not wrong else f"{wrong} not exact"
+    return f"| {name} | {family} | {number} | {' | '.join(cells)} | {exact} |"
 
 
 def main() -> int:
@@ -238,9 +269,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--errors", action="store_true")
+    parser.add_argument("--unseen", action="store_true")
     arguments = parser.parse_args()
-    if arguments.errors:
-        print(table())
+    if arguments.errors or arguments.unseen:
+        print(table(unseen if arguments.unseen else held_out))
         return 0
     other = 0
     for family, module in stale():

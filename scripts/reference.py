@@ -47,6 +47,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "rooms": reference_code.rooms,
     "modules": reference_rtl.modules,
     "area_errors": reference_cost.errors,
+    "area_unseen": reference_cost.unseen,
     "devices": reference_cost.devices,
 }
 """What can be generated: each gets the words behind it and returns Markdown."""

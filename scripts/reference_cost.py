@@ -28,6 +28,11 @@ def errors() -> str:
     return str(_script().table())
 
 
+def unseen() -> str:
+    """The same of the draws that were made once all structures were written."""
+    return str(_script().table(_script().unseen))
+
+
 def devices() -> str:
     """Every device and the source of its figures."""
     rows = ["| device | family | LUT | FF | DSP | block RAM | source |", "|---|---|---|---|---|---|---|"]

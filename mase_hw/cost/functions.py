@@ -171,28 +171,37 @@ def divide(
     kinds = rows * columns
     div = bits_of(most + 1)
     scale = whole + bits_of(most)
-    reciprocal = (((1 << scale) + least - 1) // least).bit_length()
-    plain = kinds == 1 and least & (least - 1) == 0
     t.count(ff=lanes * 2)
-    t.registers("divide.operands", lanes * mag)
-    t.registers("divide.kept", lanes * mag)
+    t.registers("divide.operands", lanes * (mag - grow))
+    t.registers("divide.kept", lanes * (mag - grow))
     t.registers("divide.value", lanes * (whole + 1))
     t.logic("divide.size", lanes * width)
     t.logic("divide.value", lanes * whole)
     t.logic("divide.rest", lanes * (min(drop + bits_of(most), width) if way[0] != 3 else 0))
-    if not plain:
+    if kinds > 1 or least & (least - 1):
+        # Zeros at the end of an operand need no multiplier, and a divisor of ones only is a negation.
         head = int(t.xilinx)
-        blocks = blocks_of(t, whole + head, reciprocal + head, whole + reciprocal)
+        inverse = ((1 << scale) + least - 1) // least
+        low = 0 if kinds > 1 else _zeros(inverse)
+        bits, short = inverse.bit_length() - low, whole - grow
+        blocks = blocks_of(t, short + head, bits + head, short + bits)
         t.registers("divide.quotient", lanes * whole)
-        bits = min(div, whole) if whole < div else div
-        rest = blocks_of(t, bits + head, div + head, div)
+        low = 0 if kinds > 1 else _zeros(least)
+        rest = blocks_of(t, min(div, whole) + head, div - low + head, div - low)
+        if kinds == 1 and least == (1 << div) - 1:
+            rest = 0
         t.count(dsp=lanes * (blocks + rest))
         t.logic("divide.left", lanes * div)
-        t.logic("divide.soft", lanes * ((0 if blocks else whole * reciprocal) + (0 if rest else div * div)))
+        t.logic("divide.soft", lanes * ((0 if blocks else short * bits) + (0 if rest else div * (div - low))))
         t.logic("divide.compare", lanes * (div + drop))
     if kinds > 1:
-        t.both("divide.kinds", lanes * (2 * div + reciprocal))
+        t.both("divide.kinds", lanes * (2 * div + inverse.bit_length()))
     cast(t, "cast", lanes, (whole + 2, given[1], 1), given, (way[0], way[1]))
+
+
+def _zeros(number: int) -> int:
+    """Zeros at the end of a binary number."""
+    return (number & -number).bit_length() - 1
 
 
 def requantize(t: Terms, p: Parameters) -> None:

@@ -20,6 +20,7 @@ from mase_hw.cost.connectors import (
 )
 from mase_hw.cost.functions import function, pieces, requantize
 from mase_hw.cost.matrices import matmul
+from mase_hw.cost.pools import avg_pool2d, concat, max_pool2d, reduce
 from mase_hw.cost.primitives import rom_source
 from mase_hw.cost.products import conv2d, linear
 from mase_hw.cost.resources import RESOURCES, Resources
@@ -40,6 +41,10 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_normalize": normalize,
     "fixed_softmax": softmax,
     "fixed_requantize": requantize,
+    "fixed_avg_pool2d": avg_pool2d,
+    "fixed_max_pool2d": max_pool2d,
+    "fixed_reduce": reduce,
+    "fixed_concat": concat,
     "stream_fifo": stream_fifo,
     "stream_fork": stream_fork,
     "stream_repack": stream_repack,

@@ -55,7 +55,9 @@ def chosen(t: Terms, ways: int) -> int:
     return ceil((ways - 1) / 3) if t.xilinx else ways - 1
 
 
-def ram(t: Terms, name: str, words: int, bits: int, registered: bool, banks: int = 1) -> bool:
+def ram(
+    t: Terms, name: str, words: int, bits: int, registered: bool, banks: int = 1, *, forwarded: bool = True
+) -> bool:
     """A memory with one port that writes and one that reads, or several that are written with the same word.
 
     Args:
@@ -65,6 +67,7 @@ def ram(t: Terms, name: str, words: int, bits: int, registered: bool, banks: int
         bits: Of a word.
         registered: Whether what is read goes into a register first, as in a block RAM.
         banks: How many.
+        forwarded: Whether a word may be written as it is read.
 
     Returns:
         Whether it is in block RAM.
@@ -80,7 +83,7 @@ def ram(t: Terms, name: str, words: int, bits: int, registered: bool, banks: int
         t.count(ff=banks * (words * bits + (bits if registered else 0)))
         return False
     block = FAMILIES[t.family].block.count(words, bits)
-    if registered and 129 * block + FORWARDED[t.xilinx] < lutram + bits * (rows - 1) / 2:
+    if registered and 129 * block + FORWARDED[t.xilinx] * forwarded < lutram + bits * (rows - 1) / 2:
         t.count(bram=banks * block)
         # Where a word is written as it is read, logic beside the block sees to what is read.
         t.logic(f"{name}.block", banks * bits)
