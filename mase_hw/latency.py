@@ -55,6 +55,11 @@ class Latency:
         return cls(interval, departures, first.beats_in[0], tuple(stages))
 
     @property
+    def gap(self) -> int:
+        """Cycles at least between two beats of ``data_out_0`` where nothing stalled: those of the slowest stage."""
+        return max((_gap(steps) for steps in self.steps), default=1)
+
+    @property
     def fill(self) -> int:
         """Cycles from the first input beat accepted to the first output beat valid, one beat per cycle everywhere."""
         if not self.steps:
@@ -79,3 +84,9 @@ def _first_frame(stages: Sequence[Steps], offered: Sequence[Cycles]) -> Cycles:
     edges = _place(network, offered, stages)
     network.advance()
     return network.edges[edges[0]].offered
+
+
+def _gap(steps: Steps) -> int:
+    """Steps at least between two that complete a beat, of one frame or of two that follow each other."""
+    at = steps.emit_steps[0]
+    return int(np.diff(at, append=at[0] + steps.steps).min())

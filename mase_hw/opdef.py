@@ -166,6 +166,8 @@ class Hardware:
         implementations: What a configuration may ask of the op; empty if there is only one way.
         orders: Orders of its work that a configuration may ask for; empty if there is only one.
         narrow: Parameters of whose codes the module takes all but the most negative one, from the parameters.
+        shares: Its multipliers may take the lanes of a beat one after the other: without configured lanes it has as few
+            as keep up with the beats of what comes before.
         registers_static: Every beat of a parameter goes into registers as it is taken: its memory needs none behind it.
         elsewhere: Of some of the implementations: the op whose hardware facets they are, in place of these.
         generated: Of a module that is made for its constants: node name, parameters, and the arithmetic as for
@@ -198,6 +200,7 @@ class Hardware:
     implementations: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
     narrow: Callable[[Any], tuple[str, ...]] = lambda _: ()
+    shares: bool = False
     registers_static: bool = False
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     generated: Callable[[str, Any, Arithmetic], Generated] | None = None

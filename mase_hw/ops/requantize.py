@@ -347,6 +347,7 @@ OPS = (
             work=_work,
             multipliers=_multipliers,
             follows_input=True,
+            shares=True,
             static=("multiplier", "multiplier_shift"),
             broadcast=("multiplier", "multiplier_shift"),
             tied=_tied,

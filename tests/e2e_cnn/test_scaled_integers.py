@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import mase_hw
+from mase_hw.cost import cost_of
 from mase_hw.formats import ScaledFormat
 from mase_hw.nn import Quantized
 
@@ -237,3 +238,60 @@ def test_operands_of_several_scales(net: nn.Module, tmp_path: Path) -> None:
         f.scale for m in modules for n, f in m.arithmetic.formats.items() if n.startswith("data") and f.width < 9
     )
     assert (wanted - got).square().mean().sqrt() < step
+
+
+class Pooled(nn.Module):
+    """A convolution whose beats come every nine cycles, or with fewer lanes oftener, and what reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.first = nn.Conv2d(4, 8, 3, padding=1)
+        self.pool = nn.MaxPool2d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, 4, 4, 4)`` -> ``(N, 8, 2, 2)``."""
+        return self.pool(self.first(x))
+
+
+def pooled(folder: Path, lanes: int, share: bool) -> mase_hw.Design:
+    x = torch.randn(20, 4, 4, 4, generator=torch.Generator().manual_seed(1))
+    config = configuration(weight_granularity="channel")
+    config["hardware"] = {
+        "parallelism": {"first": {"data_in_0": 4, "data_out_0": lanes}},
+        "max_parallelism": 8,
+        "share_requantisers": share,
+    }
+    return mase_hw.compile(Pooled().eval(), x[:1], config, out=folder, calibration=[x])
+
+
+def lanes_and_multipliers(design: mase_hw.Design) -> tuple[int, int]:
+    """Lanes of the one requantiser, and its multiplier blocks by the estimate."""
+    (instance,) = (i for i in design.manifest["instances"] if i["module"] == "fixed_requantize")
+    parameters = instance["parameters"]
+    return parameters["DATA_IN_0_PARALLELISM_DIM_0"], int(cost_of("fixed_requantize", parameters, "xc7").dsp)
+
+
+def test_a_requantiser_is_shared_where_beats_come_slowly(tmp_path: Path) -> None:
+    """Eight lanes every nine cycles take one multiplier; the interval stays, and it can be turned off."""
+    shared, whole = (pooled(tmp_path / str(share), 8, share) for share in (True, False))
+    (few, blocks), (many, more) = lanes_and_multipliers(shared), lanes_and_multipliers(whole)
+    assert (few, many) == (1, 8) and more == 8 * blocks
+    assert shared.timing["interval"] == whole.timing["interval"] == 16 * 9
+    assert 0 < shared.timing["fill"] - whole.timing["fill"] <= 8 + 2
+
+
+@pytest.mark.slow
+def test_a_shared_requantiser_in_hardware(tmp_path: Path) -> None:
+    """The same bits, in exactly the cycles of the model of timing."""
+    results = []
+    x = 2 * torch.randn(5, 4, 4, 4, generator=torch.Generator().manual_seed(6))
+    for share in (True, False):
+        design = pooled(tmp_path / str(share), 8, share)
+        for stalls in (0.0, 0.4):
+            run = design.simulate(x, stalls=stalls, seed=3, work_dir=tmp_path / "work")
+            assert run.passed and run.result.mismatches == 0 and run.frames == 5
+            if not stalls:
+                assert (run.fill, run.interval) == (design.timing["fill"], design.timing["interval"])
+        results.append(run.outputs["data_out_0"])
+    assert torch.equal(*results)

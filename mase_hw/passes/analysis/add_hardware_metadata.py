@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from mase_hw.layouts import Layout
 from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
 from mase_hw.passes.analysis.hardware_args import check_places, lane_dims, raise_together, with_node_names
 from mase_hw.passes.analysis.hardware_choices import asked_of, interface
-from mase_hw.passes.analysis.hardware_lanes import check_given, chosen_lanes
+from mase_hw.passes.analysis.hardware_lanes import check_given, chosen_lanes, fewer_lanes
 from mase_hw.passes.analysis.hardware_orders import Orders, recorded, streamed
 from mase_hw.passes.base import graph_pass
 
@@ -49,6 +50,8 @@ class _Mapper:
         self.most = lane_dims(args.max_parallelism, "max_parallelism")[0]
         self.lanes: dict[str, tuple[int, ...]] = {}
         """Lanes of every node's result, by node name."""
+        self.gaps: dict[str, int] = {}
+        """Cycles at least between two beats of every node's result."""
         self.orders = Orders(graph)
         self.found: dict[str, dict[str, Any]] = {}
         self.wanted: dict[str, Wanted] = {}
@@ -79,6 +82,7 @@ class _Mapper:
         for producer in node.all_input_nodes:
             if producer.name in self.lanes:
                 self.lanes[node.name] = self.lanes[producer.name]
+                self.gaps[node.name] = self.gaps[producer.name]
                 break
         source = next(iter(self.graph.sources(node).values()), None)
         moves = bool(self.graph.meta_of(node).common.results.tensors) and node.op != "output"
@@ -123,9 +127,13 @@ class _Mapper:
         self.wanted[node.name] = Wanted(hardware, request, sizes, layouts)
         params = hardware.build(request)
         check_given(node.name, chosen, hardware.ports(params))
-        latency = hardware.latency(params)
         # An op may take fewer lanes than offered, where they have to divide.
         self.lanes[node.name] = next(s.lane_dims[:1] for s in hardware.ports(params) if s.name == "data_out_0")
+        if hardware.shares and not chosen and self.args.share_requantisers and hardware.multipliers(params):
+            # What follows has the lanes of a whole beat again: it may have more beats, or several such inputs.
+            params = self._shared(node, hardware, request, params)
+        latency = hardware.latency(params)
+        self.gaps[node.name] = latency.gap
         self.found[node.name] = {
             "is_implicit": False,
             "interface": interface(node, common.args, hardware, hardware.ports(params), self.args),
@@ -140,6 +148,21 @@ class _Mapper:
             **self._fifo_depths(node),
             **recorded(layouts),
         }
+
+    def _shared(self, node: fx.Node, hardware: Hardware, request: Request, params: Any) -> Any:
+        """The parameters with as few lanes as keep up with what comes before; the lanes of an output stay."""
+        lanes, size = self.lanes[node.name][0], request.stream_shapes["data_in_0"][-1]
+        gap = min((self.gaps.get(n.name, 1) for n in node.all_input_nodes), default=1)
+        few = fewer_lanes(lanes, size, gap)
+        if few == lanes or any(n.name in self.lanes and self.lanes[n.name][0] != lanes for n in node.all_input_nodes):
+            return params
+        if self._leaves(node):
+            return params
+        return hardware.build(dataclasses.replace(request, parallelism=dict.fromkeys(request.parallelism, (few,))))
+
+    def _leaves(self, node: fx.Node) -> bool:
+        """Whether a result of the model is this node's, perhaps in another shape."""
+        return any(u.op == "output" or (self.graph.is_implicit(u) and self._leaves(u)) for u in node.users)
 
     def _facets(self, node: fx.Node, own: Hardware) -> Hardware:
         """The hardware facets of the implementation that was asked for."""

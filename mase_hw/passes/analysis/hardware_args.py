@@ -41,6 +41,12 @@ class HardwareArgs(BaseModel):
         description="depth of the FIFO before a data input, by ``node.tensor``, instead of the computed depth; 0 for "
         "none; a depth with which the design would deadlock is refused",
     )
+    share_requantisers: bool = Field(
+        default=True,
+        description="whether a requantisation with multipliers behind a layer whose beats come every few cycles takes "
+        "their lanes one after the other, with as few multipliers as that needs; the rate stays, and the first result "
+        "comes a few cycles later; of nodes under ``parallelism`` the lanes are as given",
+    )
     rate_fifos: bool = Field(
         default=True,
         description="whether FIFOs are put on plain streams too where a design would be slower than its slowest stage, "

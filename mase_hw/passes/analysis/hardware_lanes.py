@@ -52,6 +52,19 @@ def chosen_lanes(
     return lanes
 
 
+def fewer_lanes(lanes: int, size: int, gap: int) -> int:
+    """The fewest lanes with which a beat takes no longer than the next one needs to come.
+
+    Args:
+        lanes: Of a beat.
+        size: Elements along the innermost dimension; a beat with lanes left over is kept as it is.
+        gap: Cycles between two beats.
+    """
+    if size % lanes:
+        return lanes
+    return next(few for few in range(1, lanes + 1) if lanes % few == 0 and lanes // few <= gap)
+
+
 def _following(
     node: str,
     chosen: Mapping[str, Lanes],
