@@ -56,12 +56,12 @@ def test_a_gap_needs_a_reason_and_a_reason_a_gap() -> None:
 
 
 def test_what_is_computed_during_elaboration_never_runs() -> None:
-    inside = place("window_pool", "if (CEIL_MODE != 0 &&")
-    after = place("window_pool", "if (KERNEL_W < 1")
+    inside = place("window_check", "if (CEIL_MODE != 0 &&")
+    after = place("window_check", "if (KERNEL_W < 1")
     data = place("window_reduce", "both[i] = (part[i] > x[i])")  # in a function that makes a beat
     counts = {
-        Point("window_pool", "branch", inside, 1, "if"): 0,
-        Point("window_pool", "branch", after, 1, "if"): 0,
+        Point("window_check", "branch", inside, 1, "if"): 0,
+        Point("window_check", "branch", after, 1, "if"): 0,
         Point("window_reduce", "branch", data, 1, "if"): 0,
     }
     assert [gap.reason for gap in gaps(Coverage(counts), {})] == [CONSTANT, "", ""]

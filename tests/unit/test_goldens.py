@@ -139,6 +139,13 @@ def windows(a: Arithmetic, t: Inputs) -> Values:
     return cast(np.concatenate(places), a, "out_data")
 
 
+def looked_up(a: Arithmetic, t: Inputs) -> Values:
+    """The code that stands at the bits of each code; nothing is rounded."""
+    fmt, codes = a.formats["data_in_0"], a.attributes["codes"]
+    places = [int(x * 2**fmt.frac_width) % 2**fmt.width for x in t["data_in_0"].reshape(-1)]
+    return np.array([codes[place] for place in places], dtype=object)
+
+
 def rearranged(a: Arithmetic, t: Inputs) -> Values:
     """Loop by loop: blocks, passes over each, runs of the table, elements of a run, repetitions of an element."""
     p, x, places = a.attributes, t["data_in_0"].reshape(-1), []
@@ -171,6 +178,7 @@ ORACLES: dict[str, Callable[[Arithmetic, Inputs], Values]] = {
     "cat": cat,
     "cat_part": cat,
     "rearrange": rearranged,
+    "table": looked_up,
     "slice": range_of,
     "pad": pad,
     "interpolate": enlarged,

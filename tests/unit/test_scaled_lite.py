@@ -157,7 +157,7 @@ def test_several_slopes_are_refused() -> None:
     f.output(y)
     with pytest.raises(UnsupportedError, match="2 different slopes") as info:
         import_model(f.data())
-    assert "--partition" in str(info.value)
+    assert "train it with one slope" in str(info.value)
 
 
 def test_tables_that_do_not_fit_are_refused() -> None:
