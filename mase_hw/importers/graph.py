@@ -151,15 +151,29 @@ class Writer:
         """A call of a method of the first argument, likewise."""
         return self._emit("call_method", name, args, kwargs)
 
-    def layer(self, module: nn.Module, x: Ref) -> Ref:
-        """A layer on one tensor; at the name of the source's node."""
+    def layer(self, module: nn.Module, x: Ref, *more: Ref, like: Callable[[int], Any] | None = None) -> Ref:
+        """A layer, at the name of the source's node.
+
+        Args:
+            module: The layer.
+            x: Its first input, a tensor.
+            more: Its other inputs.
+            like: What it gives for a number of frames, on the meta device; None to compute it.
+        """
         module.eval()
         if not isinstance(x, fx.Node):
             with torch.no_grad():
                 return module(x)
         path = self._free(python_name(self.source))
         self.root.add_module(path, module)
-        return self._made(self.graph.call_module(path, (x,)), (x,), lambda given: _on_meta(module, given[0]))
+        leaves, spec = pytree.tree_flatten((x, *more))
+
+        def run(given: Sequence[Any]) -> Any:
+            if like is not None:
+                return like(given[0].shape[0])
+            return _on_meta(module, pytree.tree_unflatten(list(given), spec))
+
+        return self._made(self.graph.call_module(path, (x, *more)), leaves, run)
 
     def computed(self, module: nn.Module, inputs: Sequence[fx.Node], shape: Sequence[int]) -> fx.Node:
         """A module on several tensors whose result has a known shape for one frame, the frames' dimension first."""
@@ -351,9 +365,9 @@ def _meta(values: Any) -> Any:
     return pytree.tree_map(lambda v: v.to("meta") if isinstance(v, Tensor) else v, values)
 
 
-def _on_meta(module: nn.Module, x: Tensor) -> Any:
+def _on_meta(module: nn.Module, given: tuple[Any, ...]) -> Any:
     state = {name: value.to("meta") for name, value in module.state_dict(keep_vars=True).items()}
-    return torch.func.functional_call(module, state, (x,))
+    return torch.func.functional_call(module, state, given)
 
 
 def _small(result: Any) -> None:

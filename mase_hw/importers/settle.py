@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, fx
 
 from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
+from mase_hw.errors import MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import covering, exact_format, holds
 from mase_hw.importers.graph import Known, Marker, Refused
-from mase_hw.importers.problems import plan_each
+from mase_hw.importers.problems import NodesRefused, plan_each
 from mase_hw.importers.settle_integers import Integers
 from mase_hw.ir import MaseGraph
 from mase_hw.opdef import OpDef
@@ -65,7 +66,17 @@ def settle(
         Integers(graph, markers, weights, sources).run()
         return graph
     made = _Settled(graph, markers, weights, sources)
-    args = made.run()
+    try:
+        args = made.run()
+    except NodesRefused as error:
+        if set(error.places) != made.finer:
+            raise
+        # Sums of scaled integers can be finer than their products; the scales stay powers of two.
+        try:
+            Integers(graph, markers, weights, sources).run()
+        except MaseHwError:
+            raise error from None
+        return graph
     quantised, _ = quantize_transform_pass(graph, args)
     return quantised
 
@@ -79,6 +90,8 @@ class _Settled:
         self.formats: dict[str, FixedFormat] = {}
         self.entries: dict[str, FixedFormat] = {}
         self.configs: dict[str, NodeConfig] = {}
+        self.finer: set[str] = set()
+        """Nodes whose only fault is a bias that is finer than their products."""
 
     def run(self) -> QuantizeArgs:
         fused = {node.name: self._cast_of(node) for node in self.graph.nodes}
@@ -134,6 +147,7 @@ class _Settled:
             fmt = formats[name] = self._parameter(node, name, value)
             limit = op.finest(name, formats) if op.finest is not None else None
             if limit is not None and fmt.frac_width > limit:
+                self.finer |= {node.name} if name == "bias" else set()
                 raise Refused(
                     f"its {name} has {fmt.frac_width} fraction bits, and its products have {limit}",
                     f"quantise the {name} with the scale of the products",

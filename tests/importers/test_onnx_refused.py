@@ -18,6 +18,7 @@ from tests.importers.graphs import model, node
 from tests.importers.qdq_networks import branches
 from tests.importers.qonnx_networks import NETWORKS
 from tests.importers.qoperator_networks import layers, residual
+from tests.importers.test_onnx_recurrent import CASES as RECURRENT
 from tests.importers.test_qdq import chain
 
 MUTATIONS = 220
@@ -28,6 +29,7 @@ KINDS = (
     "Conv", "Gemm", "Concat", "Split", "Slice", "Gather", "Expand", "Resize", "Pad", "Range", "ConstantOfShape",
     "Squeeze", "BatchNormalization", "If", "Transpose", "QuantizeLinear", "DequantizeLinear", "QLinearConv",
     "QGemm", "QLinearAdd", "QLinearConcat", "QLinearAveragePool", "QLinearSigmoid", "ConvInteger", "MatMulInteger",
+    "LSTM", "GRU", "Einsum", "TopK", "Tile", "LRN", "CumSum", "OneHot", "Trilu", "LpPool", "Col2Im", "GatherElements",
 )  # fmt: skip
 
 
@@ -114,6 +116,7 @@ FILES: dict[str, Callable[[], onnx.ModelProto]] = {
     "qdq_scales": lambda: branches().model(),
     "qonnx": lambda: NETWORKS["functions"]().model(),
     "qoperator": lambda: onnx.ModelProto.FromString(residual()),
+    "recurrent": lambda: RECURRENT["lengths"](),
     "host": lambda: onnx.ModelProto.FromString(layers()),
 }
 

@@ -117,11 +117,32 @@ def test_what_no_quantisation_makes_exact() -> None:
     made = net()
     made.add("MatMul", made.weight(2, 4, 4, 3))
     made.add("Add", made.store(np.full(3, 0.3, np.float32)))
+    made.quant(2, 8)
+    made.add("Sigmoid")
+    made.quant(6, 8)
+    made.add("LpNormalization")  # in fixed point only, where the bias cannot be
+    made.quant(4, 8)
     refused(made, "products have 6", "quantise the bias")
     made = Net(7, 1, 4)
     made.add("Relu")
     made.quant(3, 8)
     refused(made, "before that is quantised")
+
+
+def test_a_bias_of_floats() -> None:
+    """Scales that are powers of two and a bias that nothing quantises: its own sums, rounded once."""
+    made = net()
+    made.add("MatMul", made.weight(2, 4, 4, 3))
+    bias = np.array([0.3, -1.7, 0.001], np.float32)
+    made.add("Add", made.store(bias))
+    made.quant(2, 8)
+    graph = mase_hw.import_model(made.model())
+    x = np.random.default_rng(0).integers(-128, 128, (400, 4)) / 16
+    codes = np.rint(made.stored["t4"].astype(np.float64) * 4).clip(-7, 7)
+    want = (np.rint((x @ (codes / 4) + bias.astype(np.float64)) * 4) / 4).clip(-32, 31.75)
+    found = graph.model(torch.from_numpy(x.astype(np.float32))).detach().numpy()
+    np.testing.assert_array_equal(found, want)
+    assert len(np.unique(want)) > 50
 
 
 def test_every_reader_of_exact_values_has_them() -> None:

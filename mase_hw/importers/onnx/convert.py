@@ -9,14 +9,27 @@ from torch import Tensor, fx
 
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.importers.graph import Ref, Refused, Writer
-from mase_hw.importers.onnx import functions, layers, pools, qonnx, quantisers, runtime, shapes
+from mase_hw.importers.onnx import (
+    einsum,
+    functions,
+    known,
+    layers,
+    pools,
+    qonnx,
+    quantisers,
+    recurrent,
+    reductions,
+    runtime,
+    shapes,
+)
 from mase_hw.importers.onnx.source import Node, Source
 from mase_hw.importers.onnx.step import Step
 from mase_hw.importers.problems import Problems
 
-RULES: dict[str, Any] = {
-    name: rule for room in (functions, layers, pools, shapes, quantisers, runtime) for name, rule in room.RULES.items()
-}
+_ROOMS: tuple[Any, ...] = (
+    functions, reductions, layers, recurrent, einsum, pools, shapes, known, quantisers, runtime
+)  # fmt: skip
+RULES: dict[str, Any] = {name: rule for room in _ROOMS for name, rule in room.RULES.items()}
 """Operation of ONNX' own domain -> what writes it."""
 _MICROSOFT = {**quantisers.MICROSOFT, **runtime.MICROSOFT}
 DOMAINS = {"": RULES, "com.microsoft": _MICROSOFT} | dict.fromkeys(qonnx.DOMAINS, qonnx.RULES)

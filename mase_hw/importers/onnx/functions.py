@@ -1,4 +1,4 @@
-"""Operations of ONNX that work element by element, or over rows."""
+"""Operations of ONNX that work element by element."""
 
 from __future__ import annotations
 
@@ -105,44 +105,12 @@ def _gelu(s: Step) -> Ref:
     return s.call(F.gelu, s.data(), approximate=kind)
 
 
-def _softmax(function: Any) -> Rule:
-    def rule(s: Step) -> Ref:
-        axis = s.axis(s.node.get("axis", -1), len(s.shape()))
-        s.frame_axis(axis)
-        return s.call(function, s.data(), axis)
-
-    return rule
-
-
-def _reduce(function: Any, since: int, many: bool = True) -> Rule:
-    def rule(s: Step) -> Ref:
-        dims = len(s.shape())
-        axes, keep = s.axes("axes", 1, since, dims), bool(s.node.get("keepdims", 1))
-        if s.node.get("noop_with_empty_axes", 0) and not axes:
-            return s.data()
-        axes = axes or list(range(dims))
-        for axis in axes:
-            s.frame_axis(axis)
-        return s.call(function, s.data(), tuple(axes), keepdim=keep)
-
-    return rule
-
-
-def _l2(s: Step) -> Ref:
-    dims = len(s.shape())
-    axes, keep = s.axes("axes", 1, 18, dims), bool(s.node.get("keepdims", 1))
-    s.node.fixed("noop_with_empty_axes", 0)
-    return s.call(torch.linalg.vector_norm, s.data(), 2, tuple(axes or range(dims)), keep)
-
-
-def _place(function: Any) -> Rule:
-    def rule(s: Step) -> Ref:
-        s.node.fixed("select_last_index", 0)
-        axis = s.axis(s.node.get("axis", 0), len(s.shape()))
-        s.frame_axis(axis)
-        return s.call(function, s.data(), axis, bool(s.node.get("keepdims", 1)))
-
-    return rule
+def _shrink(s: Step) -> Ref:
+    """``Shrink`` to what PyTorch calls soft or hard."""
+    end, bias = s.node.get("lambd", 0.5), s.node.get("bias", 0.0)
+    if end < 0 or bias not in (0.0, end):
+        raise Refused(f"lambd {end:g} with a bias of {bias:g}", "use a bias of 0, or of lambd")
+    return s.call(F.softshrink if bias else F.hardshrink, s.data(), end)
 
 
 def _where(s: Step) -> Ref:
@@ -196,6 +164,7 @@ RULES: dict[str, Rule] = {
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
     "ThresholdedRelu": _threshold,
+    "Shrink": _shrink,
     "Clip": _clip,
     "Dropout": _dropout,
     "Cast": _cast,
@@ -211,18 +180,10 @@ RULES: dict[str, Rule] = {
     "GreaterOrEqual": _binary(torch.ge),
     "And": _binary(torch.logical_and),
     "Or": _binary(torch.logical_or),
+    "Xor": _binary(torch.logical_xor),
     "Max": _several(torch.maximum),
     "Min": _several(torch.minimum),
     "Sum": _several(torch.add),
-    "Softmax": _softmax(F.softmax),
-    "LogSoftmax": _softmax(F.log_softmax),
-    "ReduceMean": _reduce(torch.mean, 18),
-    "ReduceSum": _reduce(torch.sum, 13),
-    "ReduceMax": _reduce(torch.amax, 18),
-    "ReduceMin": _reduce(torch.amin, 18),
-    "ReduceL2": _l2,
-    "ArgMax": _place(torch.argmax),
-    "ArgMin": _place(torch.argmin),
     "Where": _where,
 }  # fmt: skip
 """Operation -> what writes it."""

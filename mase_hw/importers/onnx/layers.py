@@ -99,7 +99,7 @@ def gemm(s: Step) -> Ref:
         bias = s.call(torch.reshape, bias, (-1,))
         if bias.numel() != weight.shape[0]:
             bias = bias.expand(weight.shape[0]).clone()
-    return _linear(s, weight, bias)
+    return linear(s, weight, bias)
 
 
 def matmul(s: Step) -> Ref:
@@ -109,10 +109,11 @@ def matmul(s: Step) -> Ref:
         return s.call(torch.matmul, s.data(0), s.data(1))
     if len(s.shape()) < 2:
         raise Refused("a product with data of one dimension")
-    return _linear(s, s.call(torch.permute, second, (1, 0)), None)
+    return linear(s, s.call(torch.permute, second, (1, 0)), None)
 
 
-def _linear(s: Step, weight: Tensor, bias: Tensor | None) -> Ref:
+def linear(s: Step, weight: Tensor, bias: Tensor | None) -> Ref:
+    """A linear layer on the first input, with a weight of shape ``(out, in)``."""
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, **_META)
     return s.layer(layer, weight=weight, bias=bias)
 
@@ -120,7 +121,8 @@ def _linear(s: Step, weight: Tensor, bias: Tensor | None) -> Ref:
 def batch_norm(s: Step) -> Ref:
     """``BatchNormalization`` with the statistics that are stored."""
     s.node.get("momentum", 0.9)
-    if s.node.get("training_mode", 0):
+    several = s.opset < 14 and any(s.node.outputs[1:])  # which means training there
+    if s.node.get("training_mode", 0) or several:
         raise Refused("a batch normalisation in training", "export the model in evaluation mode")
     names = ("weight", "bias", "running_mean", "running_var")
     given = {name: s.known(i, f"the {name}") for i, name in enumerate(names, 1)}

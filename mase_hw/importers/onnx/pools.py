@@ -14,8 +14,10 @@ from mase_hw.importers.onnx.step import Step, padded_window, window
 
 _MAX: dict[int, Any] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _MEAN: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
-_ONE_MAX: dict[int, Any] = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d}
-_ONE_MEAN: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d}
+_ONE_MAX: dict[int, Any] = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}
+_ONE_MEAN: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+_POWER: dict[int, Any] = {1: F.lp_pool1d, 2: F.lp_pool2d, 3: F.lp_pool3d}
+_LINEAR = {1: "linear", 2: "bilinear"}
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
@@ -73,15 +75,41 @@ def average_pool(s: Step) -> Ref:
     if dims not in _MEAN or any(d != 1 for d in dilation):
         raise Refused(f"a window over data {list(s.shape())}, dilated by {dilation}")
     wanted = _sizes(s, kernel, stride, dilation, pads)
-    x, padding = s.data(), tuple(a for a, _ in pads)
+    x, padding, shares = s.data(), tuple(a for a, _ in pads), None
     if any(a != b for a, b in pads):
+        border = [p for pair in reversed(pads) for p in pair]
         if not counted:
-            raise Refused(f"a padding of {pads} that does not count", "pad both sides alike, or set count_include_pad")
-        x, padding = s.call(F.pad, x, [p for pair in reversed(pads) for p in pair]), (0,) * dims
+            ones = F.pad(torch.ones(1, 1, *s.shape()[2:]), border)
+            shares = 1 / _MEAN[dims](ones, tuple(kernel), tuple(stride), 0, ceil)
+        x, padding, counted = s.call(F.pad, x, border), (0,) * dims, True
     made = s.call(_MEAN[dims], x, tuple(kernel), tuple(stride), padding, ceil, counted)
     if tuple(s.writer.shape(made)[2:]) != tuple(wanted):
         raise Refused(f"sizes {wanted} with ceil_mode, which torch rounds otherwise")
-    return made
+    return made if shares is None else s.call(torch.mul, made, shares)
+
+
+def power_pool(s: Step) -> Ref:
+    """``LpPool`` of squares, without a border."""
+    dims = len(s.shape()) - 2
+    kernel, stride, dilation = window(s.node, dims)
+    pads = padded_window(s.shape()[2:], kernel, stride, dilation, s.node)
+    s.node.fixed("p", 2)
+    s.node.fixed("ceil_mode", 0)
+    if dims not in _POWER or any(d != 1 for d in dilation) or any(map(any, pads)):
+        raise Refused(f"a window over data {list(s.shape())}, dilated by {dilation} and with a border of {pads}")
+    return s.call(_POWER[dims], s.data(), 2.0, tuple(kernel), tuple(stride))
+
+
+def columns_to_image(s: Step) -> Ref:
+    """``Col2Im`` of pictures."""
+    size, block = s.numbers(1, "the size"), s.numbers(2, "the size of a block")
+    stride, dilation = s.node.ints("strides", [1, 1]), s.node.ints("dilations", [1, 1])
+    pads = s.node.ints("pads", [0] * 4)
+    if any(len(v) != 2 for v in (size, block, stride, dilation)) or len(pads) != 4 or pads[:2] != pads[2:]:
+        raise Refused(f"blocks of {block} in {size} with a border of {pads}", "pad both sides of pictures alike")
+    if any(not 0 < n < 1 << 16 for v in (size, block, stride, dilation) for n in v) or min(pads) < 0:
+        raise Refused(f"blocks of {block} in {size} by {stride}")
+    return s.call(F.fold, s.data(), tuple(size), tuple(block), tuple(dilation), tuple(pads[:2]), tuple(stride))
 
 
 def global_pool(kinds: dict[int, Any]) -> Any:
@@ -121,20 +149,28 @@ def pad(s: Step) -> Ref:
 def resize(s: Step) -> Ref:
     """``Resize`` by whole factors to the nearest, or linearly; the places are compared with those that torch takes."""
     shape = s.shape()
-    if s.node.get("antialias", 0) or s.node.get("axes", None) is not None or len(shape) != 4:
-        raise Refused("a resize with antialias or axes, or of data that are no picture")
+    dims = len(shape) - 2
+    if s.node.get("antialias", 0) or dims not in _LINEAR:
+        raise Refused("a resize with antialias, or of data that are no picture")
+    axes = s.node.maybe_ints("axes")
+    axes = list(range(len(shape))) if axes is None else [s.axis(a, len(shape)) for a in axes]
     for unused, default in (("cubic_coeff_a", -0.75), ("exclude_outside", 0), ("extrapolation_value", 0.0)):
         s.node.get(unused, default)
     s.node.fixed("keep_aspect_ratio_policy", "stretch")
     mode, nearest = s.node.get("mode", "nearest"), s.node.get("nearest_mode", "round_prefer_floor")
     way = s.node.get("coordinate_transformation_mode", "half_pixel")
     if s.has(3):
-        sizes = s.numbers(3, "the sizes")
+        given: list[float] = [float(n) for n in s.numbers(3, "the sizes")]
+    else:
+        given = [float(v) for v in s.known(2, "the scales").reshape(-1).tolist()]
+    if len(given) != len(axes) or any(not 0 < v < 1 << 16 for v in given):
+        raise Refused(f"sizes or scales {given}")
+    places = dict(zip(axes, given, strict=True))
+    if s.has(3):
+        sizes = [int(places.get(i, n)) for i, n in enumerate(shape)]
         scales = [b / a for a, b in zip(shape, sizes, strict=True)]
     else:
-        scales = [float(v) for v in s.known(2, "the scales").reshape(-1).tolist()]
-        if len(scales) != 4 or any(not 0 < v < 1 << 16 for v in scales):
-            raise Refused(f"scales of {scales}")
+        scales = [places.get(i, 1.0) for i in range(len(shape))]
         sizes = [math.floor(n * v) for n, v in zip(shape, scales, strict=True)]
     if sizes[:2] != list(shape[:2]) or any(n < 1 or n > 1 << 16 for n in sizes):
         raise Refused(f"a resize of {list(shape)} to {sizes}")
@@ -149,7 +185,7 @@ def resize(s: Step) -> Ref:
     whole = all(abs(have * scale - want) < 1e-3 for have, want, scale in zip(shape, sizes, scales, strict=True))
     if mode != "linear" or corners is None or single or not whole:
         raise Refused(f"a resize in the mode {mode!r:.40} with the places of {way!r:.40}")
-    return s.call(F.interpolate, s.data(), tuple(sizes[2:]), None, "bilinear", align_corners=corners)
+    return s.call(F.interpolate, s.data(), tuple(sizes[2:]), None, _LINEAR[dims], align_corners=corners)
 
 
 def _nearest(i: int, have: int, want: int, scale: float, way: str, rounding: str) -> int:
@@ -178,6 +214,8 @@ RULES = {
     "AveragePool": average_pool,
     "GlobalAveragePool": global_pool(_ONE_MEAN),
     "GlobalMaxPool": global_pool(_ONE_MAX),
+    "LpPool": power_pool,
+    "Col2Im": columns_to_image,
     "Pad": pad,
     "Resize": resize,
 }
