@@ -76,21 +76,18 @@ def assert_equal(design: Any, inputs: dict[str, Any]) -> None:
             assert torch.equal(found.argmax(-1), scores.argmax(-1))
 
 
+SMALL = [("bert-classifier", "sdpa"), ("vit", "sdpa"), ("gpt2", "eager"), ("opt", "sdpa"), ("llama", "eager")]
+
+
 @pytest.mark.parametrize(
-    ("name", "attention"),
-    [("bert-classifier", "sdpa"), ("vit", "sdpa"), ("gpt2", "eager"), ("opt", "sdpa"), ("llama", "eager")],
+    ("name", "attention", "layers"),
+    [
+        *((name, attention, 2 if name == "gpt2" else 1) for name, attention in SMALL),
+        *(pytest.param(*each, 2, marks=pytest.mark.slow) for each in (*SMALL, ("gpt2", "sdpa")) if each != SMALL[2]),
+    ],
 )
-@pytest.mark.parametrize("layers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_small_model(name: str, attention: str, layers: int, tmp_path: Path) -> None:
-    """Every kind of layer of each model; that a layer may follow another is what ``test_two_layers`` shows of one."""
-    assert_small(name, attention, layers, tmp_path)
-
-
-def test_two_layers(tmp_path: Path) -> None:
-    assert_small("gpt2", "sdpa", 2, tmp_path)
-
-
-def assert_small(name: str, attention: str, layers: int, tmp_path: Path) -> None:
+    """Every kind of layer of each model; of one of them two layers, so that one follows another."""
     network = NETWORKS[name]
     design = compiled(network, attention, 8, tmp_path / "d", layers)
     masks = {s.name: str(s.fmt) for s in design.streams.values() if s.direction == "in"}
@@ -134,6 +131,6 @@ def test_bad_inputs_are_refused_before_anything_is_written(
 
 def test_a_sequence_of_another_length_is_refused(tmp_path: Path) -> None:
     network = NETWORKS["gpt2-ids"]
-    design = compiled(network, "sdpa", 8, tmp_path / "d")
+    design = compiled(network, "sdpa", 8, tmp_path / "d", layers=1)
     with pytest.raises(MaseHwError, match="input_ids"):
         design.simulate(network.example(2, 9))

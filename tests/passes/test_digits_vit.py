@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from mase_hw.passes.analysis.noise import noise_analysis_pass
 from mase_hw.passes.explanation import explain, explained
 from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization
 from tests.passes.digits import ROOT, Digits, accuracy, digits_vit
-from tests.unit.pipeline import WIDTHS, rule
+from tests.unit.pipeline import OWN_FRAMES, WIDTHS, rule
 
 WORK = 2 * (4 * 16 * 32 * 32 + 2 * 16 * 32 * 64 + 2 * 16 * 16 * 32) + 16 * 4 * 32 + 32 * 10
 """Products of an image: projections, the MLP, both products of an attention; patches and scores."""
@@ -51,7 +52,7 @@ def test_the_example(frames: int, tmp_path: Path) -> None:
     design = mase_hw.compile(
         d.net,
         images[:1],
-        ROOT / "examples" / "digits_vit.toml",
+        tomllib.loads((ROOT / "examples" / "digits_vit.toml").read_text(encoding="utf-8")) | OWN_FRAMES,
         out=tmp_path / "vit",
         calibration=list(d.train[0].split(256)),
     )

@@ -22,10 +22,10 @@ from pathlib import Path
 from mase_hw.errors import ToolError
 from mase_hw.host.disk import full_disk, not_written
 from mase_hw.resources import sim_root
+from mase_hw.simulate.build import headers
 from mase_hw.simulate.build.cache import file_hash
 from mase_hw.simulate.build.tools import BuildTools, first_errors, run_tool
 
-_HEADERS = ("verilated.h", "verilated_vpi.h", "verilated_dpi.h", "verilated_config.h")
 _HEADER_FIRST = ("verilated_vpi.cpp", "verilated_dpi.cpp", "verilated_threads.cpp")
 """Sources that are mostly headers: these wait for the precompiled one. ``verilated.cpp`` needs its own macros first."""
 VARIABLE = "MASE_HW_RUNTIME"
@@ -98,9 +98,17 @@ class Runtime:
             ToolError: If the compiler fails.
         """
         header = self.folder / "runtime.h"
+        make = functools.partial(self._make, "runtime.h.gch", ["-x", "c++-header", str(header)])
         if not header.is_file():
-            _write_atomic(header, "".join(f'#include "{name}"\n' for name in _HEADERS).encode())
-        self._make("runtime.h.gch", ["-x", "c++-header", str(header)])
+            functions = (self.tools.include / "verilated_funcs.h").read_text(encoding="utf-8")
+            _write_atomic(self.folder / headers.FUNCTIONS, headers.without_queues(functions).encode())
+            _write_atomic(header, headers.TEXT.encode())
+        try:
+            make()
+        except ToolError:
+            # Another Verilator may need what was left out; if not that, the compiler says again what is wrong.
+            _write_atomic(header, headers.WHOLE.encode())
+            make()
         return header
 
     def _make(self, name: str, arguments: Sequence[str]) -> Path:
@@ -185,7 +193,7 @@ def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -
     # Verilator's ``VM_*`` macros are not given: the runtime ignores them, and a precompiled header is only valid
     # for the macros it was made with. The model's units define them, so that all builds share one runtime.
     flags = (optimise, STANDARD, "-DVERILATOR=1", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}")
-    key = hashlib.sha256("\0".join([tools.fingerprint, *flags]).encode()).hexdigest()[:20]
+    key = hashlib.sha256("\0".join([tools.fingerprint, *flags, headers.TEXT]).encode()).hexdigest()[:20]
     folder = _home(cache_dir) / f"runtime-{key}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

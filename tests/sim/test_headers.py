@@ -1,0 +1,69 @@
+"""The header that units share: without what no design uses, and not in the way of a design that does use it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mase_hw.simulate.build import headers
+from mase_hw.simulate.build.runtime_cache import runtime
+from mase_hw.simulate.engines.cocotb.engine import BuildTools, Dut, build
+from tests.sim.conftest import RTL, slice_dut
+from tests.sim.test_engine import play
+
+QUEUE = """
+  // A queue that is packed: what is not in the shared header.
+  byte unsigned kept[$];
+  logic [31:0] packed_again;
+  initial begin
+    for (int i = 0; i < 4; i++) kept.push_back(8'(i + 1));
+    packed_again = {>>{kept}};
+    if (packed_again != 32'h01020304) $fatal(1, "packed as %h", packed_again);
+  end
+endmodule
+"""
+
+
+def test_only_functions_of_queues_are_left_out(tools: BuildTools) -> None:
+    whole = (tools.include / "verilated_funcs.h").read_text(encoding="utf-8")
+    left = headers.without_queues(whole)
+    functions = re.compile(r"^static inline .*?\b(\w+)\(([^{;]*)\)[^{;()]*\{", re.MULTILINE)
+    before, after = functions.findall(whole), functions.findall(left)
+    gone = list(before)
+    for each in after:
+        gone.remove(each)
+    assert len(gone) >= 10 and len(after) > 200
+    assert all("VlQueue<" in parameters for _, parameters in gone)
+    # What goes away is what one of them begins with to what it ends with.
+    assert len(whole.splitlines()) - len(left.splitlines()) < 20 * len(gone)
+    for begin, end in (("{", "}"), ("#if", "#endif")):
+        assert whole.count(begin) - left.count(begin) == whole.count(end) - left.count(end)
+
+
+def test_a_design_with_a_queue(tools: BuildTools, work: Path, tmp_path: Path) -> None:
+    base = slice_dut()
+    source = tmp_path / "faulty_slice.sv"
+    text = (RTL / "faulty_slice.sv").read_text()
+    body, end, rest = text.rpartition("endmodule\n")
+    assert end and not rest.strip()
+    source.write_text(body + QUEUE)
+    built = build(Dut(base.top, (source,), base.parameters, base.streams), tmp_path / "b", cache_dir=work, tools=tools)
+    assert play(built, tmp_path / "run").passed
+    log = (tmp_path / "b" / "build.log").read_text()
+    assert "VL_PACK_" in "".join(p.read_text() for p in (tmp_path / "b" / "model").glob("*.cpp"))
+    assert "-include" not in log
+    plain = build(base, tmp_path / "plain", cache_dir=work, tools=tools)
+    assert "runtime.h" in (plain.folder / "build.log").read_text()
+
+
+def test_a_header_that_lacks_something_is_made_whole(
+    tools: BuildTools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it may be with another version of Verilator."""
+    monkeypatch.setenv("MASE_HW_RUNTIME", "")
+    monkeypatch.setattr(headers, "without_queues", lambda text: "#error too little is left\n")
+    monkeypatch.setattr(headers, "WHOLE", '#include "verilated_config.h"\n')  # compiling all of them takes seconds
+    header = runtime(tools, tmp_path / "cache", waves=False, optimise="-O0").header()
+    assert header.read_text() == headers.WHOLE and header.with_name("runtime.h.gch").is_file()
