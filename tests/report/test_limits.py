@@ -74,7 +74,7 @@ def with_all_lanes(built: Built, names: list[str]) -> int:
         return 1 << 40
 
 
-@pytest.mark.parametrize("designs", [20, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("designs", [10, pytest.param(50, marks=pytest.mark.slow)])
 def test_the_named_stage_is_the_limiter(designs: int) -> None:
     alone = 0
     for seed in range(designs):

@@ -16,6 +16,8 @@ Of equal errors the smaller mean squared error wins, then the finer step that cl
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ import numpy as np
 from mase_hw.errors import FormatError
 from mase_hw.formats import MAX_FRAC, FixedFormat
 from mase_hw.passes.analysis.calibration.entropy import Symmetric
-from mase_hw.passes.analysis.calibration.histogram import Floats, Histogram, Points
+from mase_hw.passes.analysis.calibration.histogram import Histogram, Points
 
 CRITERIA = ("range", "mse", "entropy")
 
@@ -107,7 +109,7 @@ def choose_format(
         )
     if signed is None and smallest >= 0:
         return _of_either_sign(points, low, high, width, criterion)
-    return _best(points, low, high, width, signed is not False, criterion)
+    return _best(_Seen.of(points), low, high, width, signed is not False, criterion)
 
 
 def _of_either_sign(points: Points | None, low: float, high: float, width: int, criterion: str) -> Choice:
@@ -117,7 +119,7 @@ def _of_either_sign(points: Points | None, low: float, high: float, width: int, 
     and others, so its error is never larger. A divergence says nothing about numbers that are the same but for a sign
     bit; with ``entropy`` the squared errors at the step of the format without a sign are compared.
     """
-    plain, plus = (_best(points, low, high, width, sign, criterion) for sign in (False, True))
+    plain, plus = (_best(_Seen.of(points), low, high, width, sign, criterion) for sign in (False, True))
     if criterion == "entropy" and points is not None and points.values.size:
         same = FixedFormat(width, plain.fmt.frac_width, signed=True)
         better = mean_squared_error(points, plain.fmt)[0] < mean_squared_error(points, same)[0]
@@ -126,7 +128,31 @@ def _of_either_sign(points: Points | None, low: float, high: float, width: int, 
     return plain if errors[0] < errors[1] else plus
 
 
-def _best(points: Points | None, low: float, high: float, width: int, signed: bool, criterion: str) -> Choice:
+class _Seen:
+    """Points that are equal to others of the same numbers, for remembering what was chosen for them.
+
+    Searches quantise one graph many times at a few widths, from the same statistics every time.
+    """
+
+    def __init__(self, points: Points) -> None:
+        self.points = points
+        numbers = (points.values, points.counts, np.float64(points.spread))
+        self._digest = b"".join(hashlib.sha256(part.tobytes()).digest() for part in numbers)
+
+    @classmethod
+    def of(cls, points: Points | None) -> _Seen | None:
+        return None if points is None else cls(points)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Seen) and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+
+@functools.lru_cache(maxsize=512)
+def _best(seen: _Seen | None, low: float, high: float, width: int, signed: bool, criterion: str) -> Choice:
+    points = None if seen is None else seen.points
     cover = FixedFormat.covering(low, high, width, signed)
     if criterion == "range" or points is None or not points.values.size or low == high == 0:
         fracs = range(cover.frac_width - 2, cover.frac_width + 4)
@@ -176,21 +202,16 @@ def _candidate(points: Points | None, fmt: FixedFormat, low: float, high: float,
     return Candidate(fmt, fmt.scale / 2 if fits else math.inf, mse, clipped)
 
 
-def _codes(points: Points, fmt: FixedFormat) -> tuple[Floats, Floats]:
-    """Every point in steps of the format, and the mantissa it gets."""
-    steps = points.values * math.ldexp(1.0, fmt.frac_width)
-    return steps, np.clip(np.rint(steps), fmt.min_mantissa, fmt.max_mantissa)
-
-
 def mean_squared_error(points: Points, fmt: FixedFormat) -> tuple[float, float]:
     """Mean squared error of a format on a distribution, and the share of values it clips.
 
     A histogram does not show where in its bin a value lies: for steps no wider than a bin, rounding errors are taken
     as uniform, ``step**2 / 12``.
     """
-    steps, codes = _codes(points, fmt)
-    errors = (steps - codes) ** 2
-    clipped = (np.rint(steps) < fmt.min_mantissa) | (np.rint(steps) > fmt.max_mantissa)
+    steps = points.values * math.ldexp(1.0, fmt.frac_width)
+    rounded = np.rint(steps)
+    codes = np.clip(rounded, fmt.min_mantissa, fmt.max_mantissa)
+    errors, clipped = (steps - codes) ** 2, codes != rounded
     if points.spread and fmt.scale <= points.spread:
         errors[~clipped & (points.values != 0)] = 1 / 12
     total = points.counts.sum()
