@@ -122,6 +122,12 @@ def packed() -> Made:
     return net, data, {"quantize": int8, "hardware": {**config["hardware"], "family": "xc7"}}
 
 
+def in_tables() -> Made:
+    """The same with its weights in look-up tables, which the cost would not choose."""
+    net, data, config = packed()
+    return net, data, {**config, "hardware": {**config["hardware"], "memory": {"_0.weight": "lut"}}}
+
+
 def every_code() -> Made:
     """The same with the worst weights and data: the most negative code, the highest, both in turns, and random ones."""
     net, _, config = packed()
@@ -180,6 +186,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "softmax_64": lambda: softmax(64),
     **{f"{name}_block{target}": partial(block, name) for name in KINDS for target in ("", "_ecp5")},
     "linear_64x64_8x8_packed": packed,
+    "linear_64x64_8x8_packed_in_tables": in_tables,
     "linear_64x64_8x8_packed_every_code": every_code,
     "linear_64x64_8x8_chain": chained,
     **{f"linear_64x64_8x8_{kind}": partial(signs, kind) for kind in ("binary", "ternary")},

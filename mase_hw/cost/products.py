@@ -245,8 +245,16 @@ def _chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> No
     t.logic("chain.groups", groups)
     # The blocks have two registers before each operand; what waits longer does so beside them.
     each = chains * (1 if of.shared else groups)
-    t.count(ff=each * a * max(links - (2 if of.gated else 3), 0) + chains * b * lanes * max(links - 3, 0))
-    t.both("chain.wait", each * a * max(links - 3, 0) + chains * b * lanes * max(links - 3, 0))
+    stages = range(1, sums.stages + 1)
+    ones = [1 if links == sums.stages or s == 1 else min(2, links - 2 * s + 3) for s in stages]
+    late = sum(n * max(s - 3, 0) for s, n in zip(stages, ones, strict=True))
+    gated = late + sum(ones[2:3]) if of.gated else late
+    t.count(ff=each * a * gated + chains * b * lanes * late)
+    t.both("chain.wait", each * a * late + chains * b * lanes * late)
+    if sums.over:
+        shared = chains * (lanes - groups)
+        t.both("chain.over", shared)
+        t.logic("chain.signs", shared * links)
     if packed > 1:
         t.registers("chain.late", chains * groups * b * int(links > 2))
         t.both("chain.operand", of.products * (lanes - groups) * b)

@@ -16,6 +16,8 @@ class Sums:
         product: Bits of a product.
         links: Products of a chain; 1 without chains.
         chains: Chains of a lane; 1 without.
+        stages: Cycles of a chain.
+        over: Whether the sum of a chain has a bit more than its field.
         delay: Cycles from the issue to the term.
         term: Bits of what is added up.
         total: Bits of the sum.
@@ -28,6 +30,8 @@ class Sums:
     product: int
     links: int
     chains: int
+    stages: int
+    over: bool
     delay: int
     term: int
     total: int
@@ -55,7 +59,8 @@ def sums_of(p: Parameters, products: int, run: int) -> Sums:
     chain, shifts = p["CHAIN"], p["HAS_WEIGHT_SHIFT"]
     chains = ceil(products / chain) if chain else 1
     links = ceil(products / chains) if chain else 1
-    delay = (links + 1 + bits_of(chains) if chain else 2 + bits_of(products)) + shifts
+    stages = links if links <= 4 else 1 + links // 2
+    delay = (stages + 1 + bits_of(chains) if chain else 2 + bits_of(products)) + shifts
     product = a + b + (0 if any(signed) else 1)
     any_unsigned = 0 if all(signed) else 1
     dot_frac = p["DATA_IN_0_PRECISION_1"] + p["WEIGHT_PRECISION_1"]
@@ -69,11 +74,12 @@ def sums_of(p: Parameters, products: int, run: int) -> Sums:
     plain = product + bits_of(products) + dot_shift + most_shift + bits_of(run)
     can_half = p["ROUNDING"] <= 1 and 0 < drop < plain - 1 and drop < 62
     half_bit = 1 << (drop - 1) if can_half else 0
-    most, starts = 0, run * chains
+    most, starts, over = 0, run * chains, False
     start, half = 0, can_half
     mask = ((1 << plain_bias) - 1) << bias_shift
     if chain:
         low, high, first, last = _room(p, product, links, run, shifts)
+        over = p["PACKED"] > 1 and high - low >= 1 << p["SPACING"]
         most = starts * max(high, -low) << dot_shift
         for_half = _start(half_bit, starts, dot_shift, first, last)
         left = half_bit - (starts * for_half << dot_shift)
@@ -90,7 +96,7 @@ def sums_of(p: Parameters, products: int, run: int) -> Sums:
     offset = (half_bit if half else 0) - (start * starts << dot_shift)
     meets = offset & mask if p["HAS_BIAS"] else 0
     above = total - ((meets & -meets).bit_length() - 1) if meets else 0
-    return Sums(product, links, chains, delay, term, total, frac, start, half, above)
+    return Sums(product, links, chains, stages, over, delay, term, total, frac, start, half, above)
 
 
 def _room(p: Parameters, product: int, links: int, run: int, shifts: int) -> tuple[int, int, int, int]:
@@ -102,11 +108,13 @@ def _room(p: Parameters, product: int, links: int, run: int, shifts: int) -> tup
     weight_low = -weight_high - 1 + p["NARROW"] if b_signed else 0
     high = links * max(act_low * weight_low, act_high * weight_high)
     low = links * min(act_low * weight_high, act_high * weight_low)
-    field = (1 << (spacing - 1)) - 1
+    over = p["PACKED"] > 1 and high - low >= 1 << spacing
+    field = (1 << (spacing - 1 + over)) - 1
     room = (1 << (30 if product > 32 else product - 2)) - 1
     above = field - high if p["PACKED"] > 1 and field - high < room else room
     rest = (1 << (b - 1)) - 1
-    first = 0 if not lift and above >= 0 else -field - 1 - (links * act_high * (-rest - 1) if lift else low)
+    spare = int(over and p["PACKED"] > 2)
+    first = 0 if not lift and above >= 0 else -field - 1 + spare - (links * act_high * (-rest - 1) if lift else low)
     last = first if shifts else first + rest if lift and first + rest < above else above
     return low, high, first, last
 

@@ -289,6 +289,7 @@ OPS = (
             dependence_files=(
                 "lib/fixed_adder_tree.sv",
                 "lib/fixed_dot_product.sv",
+                "lib/fixed_carry_tree.sv",
                 "lib/fixed_chain_product.sv",
                 "lib/fixed_sign_product.sv",
                 "lib/fixed_dot_products.sv",

@@ -8,6 +8,8 @@
 // several chains meet in an adder tree. An operand waits as many cycles as its
 // multiplier is late, first in the registers that the blocks have inside: the
 // first of a chain has no product register, so that the second waits for nothing.
+// In chains of more than four products all but the first are added two a cycle, so that
+// no operand waits longer than the blocks have registers for, or two cycles more.
 //
 // The LANES vectors share their multipliers: with the weights w_l one operand is
 // the sum of w_l << (l * SPACING), and the sum of a chain is that of all lanes, each in
@@ -15,18 +17,23 @@
 // then never is negative: no field borrows from the next one. START is added to the
 // sum of each chain and lane besides, which costs nothing here.
 //
+// With OVER the sum of a field has a bit more than the field, and starts with no half: the next
+// field has its sign, -1 or 0, added. The lowest bit of the next sum is also that of the products'
+// lowest bits, added without carries; where the two differ the sign is -1. The sum of
+// a lane is then out_data + out_carry: one more makes up for the sign of the field below.
+//
 // The most negative weight above a negative one makes an operand that is a bit too wide. With
 // LIFT the weights of all lanes but the last count 2^(B_WIDTH-1) more, and are never negative; a
 // sum starts with 2^(B_WIDTH-1) times the sum of what the activations lack to the highest one,
 // which takes the same from all fields up to a constant, and START makes up for that: START less
-// this constant must have B_WIDTH-1 bits, which then lie below the sum.
+// this constant must have B_WIDTH-1 bits, which then lie below the sum (with OVER, of two lanes only).
 //
 // Whoever instantiates it guarantees that the operand fits into OPERAND_WIDTH bits
 // and each sum of a chain into its field; `mase_hw/ops/products/_multipliers.py` says when.
 // Free running: no enable, no valid.
 //
-// Latency:    L + 1 + $clog2(C) cycles, where C = ceil(N / CHAIN) chains have up to
-//             L = ceil(N / C) products.
+// Latency:    S + 1 + $clog2(C) cycles, where C = ceil(N / CHAIN) chains have up to
+//             L = ceil(N / C) products in S stages: L up to four of them, else 1 + ceil((L - 1) / 2).
 // Throughput: 1 dot product per lane and cycle.
 // Golden:     an integer dot product, see `mase_hw/ops/linear.py`.
 module fixed_chain_product #(
@@ -36,6 +43,7 @@ module fixed_chain_product #(
     parameter  int SPACING       = 17,
     parameter  int START         = 0,
     parameter  int LIFT          = 0,
+    parameter  int OVER          = 0,
     parameter  int OPERAND_WIDTH = 25,
     parameter  int A_WIDTH       = 8,
     parameter  int A_SIGNED      = 1,
@@ -48,7 +56,8 @@ module fixed_chain_product #(
     input  logic                                        clk,
     input  logic [    N-1:0][ A_WIDTH-1:0]              a,
     input  logic [LANES-1:0][       N-1:0][B_WIDTH-1:0] b,
-    output logic [LANES-1:0][OutWidth-1:0]              out_data
+    output logic [LANES-1:0][OutWidth-1:0]              out_data,
+    output logic [LANES-1:0]                            out_carry
 );
 
   if (N < 1 || LANES < 1 || CHAIN < 1) begin : g_bad_size
@@ -65,7 +74,7 @@ module fixed_chain_product #(
         1, "fixed_chain_product: A_SIGNED %0d and B_SIGNED %0d must be 0 or 1", A_SIGNED, B_SIGNED
     );
   end
-  if (LANES > 1 && (SPACING < PWidth - 1 || OPERAND_WIDTH < B_WIDTH + (LANES - 1) * SPACING))
+  if (LANES > 1 && (SPACING < PWidth - 1 - OVER || OPERAND_WIDTH < B_WIDTH + (LANES - 1) * SPACING))
   begin : g_bad_spacing
     // Refuses LANES=2, SPACING=14; LANES=2, SPACING=18
     $fatal(
@@ -80,11 +89,17 @@ module fixed_chain_product #(
 
   localparam int Chains = (N + CHAIN - 1) / CHAIN;
   localparam int Length = (N + Chains - 1) / Chains;
+  // Products that are added in a cycle, after the first one of a chain, and cycles of a chain.
+  localparam int Step = (Length > 4) ? 2 : 1;
+  function automatic int stage_of(int product);
+    stage_of = 1 + (product + Step - 2) / Step;
+  endfunction
+  localparam int Stages = stage_of(Length);
   // With LIFT: what all weights but the last lane's count more, the highest activation, what START
   // is more than the constant, and bits of the sum of what activations lack.
   localparam int Lifted = (LIFT != 0) ? 1 << (B_WIDTH - 1) : 0;
   localparam int Highest = (1 << (A_WIDTH - A_SIGNED)) - 1;
-  localparam int Rest = START + (1 << (SPACING - 1)) - Lifted * Length * Highest;
+  localparam int Rest = START + (1 << (SPACING - 1 + OVER)) - Lifted * Length * Highest;
   localparam int LackW = A_WIDTH + $clog2(Length);
   if (LIFT < 0 || LIFT > 1 || (LIFT == 1 && (LANES < 2 || B_SIGNED == 0))) begin : g_bad_lift
     // Refuses LIFT=-1; LIFT=2; LIFT=1; LIFT=1, LANES=2, B_SIGNED=0
@@ -94,9 +109,17 @@ module fixed_chain_product #(
     // Refuses LIFT=1, LANES=2, OPERAND_WIDTH=33; takes LIFT=1, LANES=2, SPACING=15, START=-128
     $fatal(1, "fixed_chain_product: START %0d is %0d more than LIFT allows", START, Rest);
   end
-  // What a chain gives: no more than a field where there are any.
+  if (OVER < 0 || OVER > 1 || (OVER == 1 && (LANES < 2 || (LIFT == 1 && LANES > 2))))
+  begin : g_bad_over
+    // Refuses OVER=-1; OVER=2; OVER=1; OVER=1, LIFT=1, LANES=3, SPACING=15, OPERAND_WIDTH=48; takes
+    // OVER=1, LANES=3, SPACING=15, OPERAND_WIDTH=48
+    $fatal(1, "fixed_chain_product: OVER %0d needs 2 lanes up, 2 with LIFT", OVER);
+  end
+  // What a chain gives: no more than a field where there are any; with OVER the last lane has room
+  // for the sign of the one below.
   localparam int WholeW = PWidth + $clog2(Length) + Grow;
-  localparam int LastW = (LANES > 1 && SPACING < WholeW) ? SPACING : WholeW;
+  localparam int OverW = (WholeW > SPACING + 1) ? WholeW : SPACING + 2;
+  localparam int LastW = (OVER != 0) ? OverW : (LANES > 1 && SPACING < WholeW) ? SPACING : WholeW;
   localparam int SumW = (LANES - 1) * SPACING + LastW;
   localparam int OpW = (LANES > 1) ? OPERAND_WIDTH : B_WIDTH + ((B_SIGNED != 0) ? 0 : 1);
   localparam int ActW = A_WIDTH + ((A_SIGNED != 0) ? 0 : 1);
@@ -113,14 +136,16 @@ module fixed_chain_product #(
   endfunction
 
   // What the sum of a chain starts with.
+  localparam longint Half = (OVER != 0) ? 0 : 64'sd1 <<< (SPACING - 1);
   function automatic logic [SumW-1:0] first_sum();
     first_sum = SumW'(START) << ((LANES - 1) * SPACING);
     for (int l = 0; l < LANES - 1; l++) begin
-      first_sum = first_sum + ((SumW'(64'd1 << (SPACING - 1)) + SumW'(START)) << (l * SPACING));
+      first_sum = first_sum + ((SumW'(Half) + SumW'(START)) << (l * SPACING));
     end
   endfunction
 
   logic [LANES-1:0][Chains-1:0][LastW-1:0] part;
+  logic [LANES-1:0][Chains-1:0] carry;
 
   for (genvar c = 0; c < Chains; c++) begin : g_chain
     localparam int First = c * Length;
@@ -131,10 +156,12 @@ module fixed_chain_product #(
     for (genvar i = 0; i <= Length; i++) begin : g_place
       if (i == Length - Count && LIFT != 0) begin : g_lifted
         // The sum waits as long as the operands and the product that it meets.
-        logic [A_WIDTH-1:0]            below;
-        logic [  LackW-1:0]            lack;
-        logic [        i:0][LackW-1:0] lack_q;
-        logic [   SumW-1:0]            start;
+        localparam int Late = stage_of(i + 1);
+        logic [              A_WIDTH-1:0]            below;
+        logic [                LackW-1:0]            lack;
+        logic [                 Late-1:0][LackW-1:0] lack_q;
+        logic [                 SumW-1:0]            start;
+        logic [LackW+B_WIDTH-1+SPACING:0]            field;
         always_comb begin
           below = '0;
           lack  = LackW'(Highest * (Length - Count));
@@ -145,15 +172,18 @@ module fixed_chain_product #(
             lack = lack + LackW'(below);
           end
         end
-        if (i == 0) begin : g_next
+        if (Late == 1) begin : g_next
           always_ff @(posedge clk) lack_q <= lack;
         end else begin : g_late
-          always_ff @(posedge clk) lack_q <= {lack_q[i-1:0], lack};
+          always_ff @(posedge clk) lack_q <= {lack_q[Late-2:0], lack};
         end
+        // One of two constants is above a field that is over.
+        assign field = (LackW + B_WIDTH + SPACING)'({lack_q[Late-1], (B_WIDTH - 1)'(Rest)});
+        unread u_unread_field (.unused(&field));
         always_comb begin
-          start = SumW'(START) << ((LANES - 1) * SPACING);
+          start = SumW'(START - ((OVER == 0 || field[SPACING]) ? 0 : 1)) << ((LANES - 1) * SPACING);
           for (int l = 0; l < LANES - 1; l++) begin
-            start[l*SPACING+:SPACING] = SPACING'({lack_q[i], (B_WIDTH - 1)'(Rest)});
+            start[l*SPACING+:SPACING] = field[SPACING-1:0];
           end
         end
         assign sum[i] = start;
@@ -162,12 +192,13 @@ module fixed_chain_product #(
       end else begin : g_product
         localparam int At = First + i - 1 - (Length - Count);
         // Registers before the multiplier, and whether there is one behind it.
-        localparam int Wait = (i > 1) ? i - 1 : 1;
+        localparam int Stage = stage_of(i);
+        localparam int Wait = (Stage > 1) ? Stage - 1 : 1;
         logic signed [ProductW-1:0] x;
         logic signed [ProductW-1:0] w;
         logic signed [ProductW-1:0] product;
         localparam int Width = sum_width(i - (Length - Count));
-        logic signed [Width-1:0] sum_q;
+        logic signed [Width-1:0] added;
 
         logic [Wait-1:0][A_WIDTH-1:0] a_q;
         if (Wait == 1) begin : g_next_a
@@ -220,41 +251,82 @@ module fixed_chain_product #(
         always_ff @(posedge clk) operand_q <= operand;
         assign w = ProductW'(operand_q);
 
-        if (i > 1) begin : g_product_register
+        if (Stage > 1) begin : g_product_register
           always_ff @(posedge clk) product <= x * w;
         end else begin : g_no_register
           assign product = x * w;
         end
-        always_ff @(posedge clk) sum_q <= Width'(signed'(sum[i-1])) + Width'(product);
-        assign sum[i] = SumW'(sum_q);
+        assign added = Width'(signed'(sum[i-1])) + Width'(product);
+        if (i == Length || stage_of(i + 1) > Stage) begin : g_stage
+          logic signed [Width-1:0] sum_q;
+          always_ff @(posedge clk) sum_q <= added;
+          assign sum[i] = SumW'(sum_q);
+        end else begin : g_within
+          assign sum[i] = SumW'(added);
+        end
       end
     end
 
-    // The fields apart; the lower ones lie half a field too high.
+    // The fields apart; the lower ones lie half a field too high, or have their sign in the next one.
     for (genvar l = 0; l < LANES; l++) begin : g_field
       if (l == LANES - 1) begin : g_last
         assign part[l][c] = sum[Length][SumW-1:SumW-LastW];
       end else begin : g_low
-        logic signed [SPACING-1:0] field;
-        assign field = {
-          !sum[Length][l*SPACING+SPACING-1], sum[Length][l*SPACING+SPACING-2:l*SPACING]
-        };
-        assign part[l][c] = LastW'(field);
+        logic signed [SPACING:0] field;
+        logic                    top;
+        assign field = {top, sum[Length][l*SPACING+:SPACING]};
         unread u_unread (.unused(&field));
+        if (OVER == 0) begin : g_half
+          assign top = !sum[Length][l*SPACING+SPACING-1];
+          assign part[l][c] = LastW'(signed'({top, field[SPACING-2:0]}));
+          assign carry[l+1][c] = 1'b0;
+        end else begin : g_sign
+          // The lowest bit of the next lane's sum, with what it starts with.
+          logic            lowest;
+          logic [Stages:0] lowest_q;
+          always_comb begin
+            lowest = START[0];
+            for (int n = First; n < First + Count; n++) begin
+              lowest = lowest ^ (a[n][0] & b[l+1][n][0]);
+            end
+          end
+          always_ff @(posedge clk) lowest_q <= {lowest_q[Stages-1:0], lowest};
+          assign top = sum[Length][(l+1)*SPACING] ^ lowest_q[Stages];
+          assign part[l][c] = LastW'(field);
+          assign carry[l+1][c] = top;
+        end
       end
     end
+    assign carry[0][c] = 1'b0;
   end
 
   for (genvar l = 0; l < LANES; l++) begin : g_out
     logic signed [LastW+$clog2(Chains)-1:0] total;
-    fixed_adder_tree #(
-        .N    (Chains),
-        .WIDTH(LastW)
-    ) u_tree (
-        .clk     (clk),
-        .in_data (part[l]),
-        .out_data(total)
-    );
+    if (OVER == 0 || l == 0) begin : g_sum
+      unread u_unread_carry (.unused(&carry[l]));
+      assign out_carry[l] = 1'b0;
+      fixed_adder_tree #(
+          .N    (Chains),
+          .WIDTH(LastW)
+      ) u_tree (
+          .clk     (clk),
+          .in_data (part[l]),
+          .out_data(total)
+      );
+    end else begin : g_carry
+      fixed_carry_tree #(
+          .N    (Chains),
+          .WIDTH(LastW)
+      ) u_tree (
+          .clk      (clk),
+          .in_data  (part[l]),
+          .in_carry (carry[l]),
+          .out_data (total),
+          .out_carry(out_carry[l])
+      );
+    end
+    // The room for a sign may be a bit more than any sum needs.
+    unread u_unread_total (.unused(&total));
     assign out_data[l] = OutWidth'(total);
   end
 

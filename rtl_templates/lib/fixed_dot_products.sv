@@ -5,8 +5,9 @@
 // Without CHAIN each lane has multipliers of its own and a tree of adders. With it the sums
 // of up to CHAIN products run through the multipliers, and PACKED lanes in a row share them;
 // their vectors `a` must be the same. SPACING is the width of a lane's field, and START is
-// what each chain and lane starts with, LIFT for weights that may be the most negative, and OPERAND
-// the bits of a shared operand (fixed_chain_product). NARROW says that the most negative code of
+// what each chain and lane starts with, LIFT for weights that may be the most negative, OVER for
+// sums that have a bit more than a field, and OPERAND the bits of a shared operand: the dot product
+// of a lane is out_data + out_carry (fixed_chain_product). NARROW says that the most negative code of
 // `b` does not occur: of at most two signed bits it holds signs then, which need no multiplier
 // (fixed_sign_product), unless there are chains. Free running: no enable, no valid.
 //
@@ -21,6 +22,7 @@ module fixed_dot_products #(
     parameter int SPACING = 17,
     parameter int START = 0,
     parameter int LIFT = 0,
+    parameter int OVER = 0,
     parameter int OPERAND = 25,
     parameter int A_WIDTH = 8,
     parameter int A_SIGNED = 1,
@@ -36,7 +38,8 @@ module fixed_dot_products #(
     input  logic                                        clk,
     input  logic [LANES-1:0][       N-1:0][A_WIDTH-1:0] a,
     input  logic [LANES-1:0][       N-1:0][B_WIDTH-1:0] b,
-    output logic [LANES-1:0][OutWidth-1:0]              out_data
+    output logic [LANES-1:0][OutWidth-1:0]              out_data,
+    output logic [LANES-1:0]                            out_carry
 );
 
   if (LANES < 1 || N < 1) begin : g_bad_size
@@ -62,21 +65,24 @@ module fixed_dot_products #(
           .SPACING      (SPACING),
           .START        (START),
           .LIFT         ((Together > 1) ? LIFT : 0),
+          .OVER         ((Together > 1) ? OVER : 0),
           .OPERAND_WIDTH(OPERAND),
           .A_WIDTH      (A_WIDTH),
           .A_SIGNED     (A_SIGNED),
           .B_WIDTH      (B_WIDTH),
           .B_SIGNED     (B_SIGNED)
       ) u_dot (
-          .clk     (clk),
-          .a       (a[o]),
-          .b       (b[o+:Together]),
-          .out_data(out_data[o+:Together])
+          .clk      (clk),
+          .a        (a[o]),
+          .b        (b[o+:Together]),
+          .out_data (out_data[o+:Together]),
+          .out_carry(out_carry[o+:Together])
       );
       // The lanes that share multipliers have the same activations.
       unread u_unread (.unused(&a[o+:Together]));
     end
   end else if (Signs != 0) begin : g_signs
+    assign out_carry = '0;
     for (genvar o = 0; o < LANES; o++) begin : g_dot
       fixed_sign_product #(
           .N       (N),
@@ -91,6 +97,7 @@ module fixed_dot_products #(
       );
     end
   end else begin : g_trees
+    assign out_carry = '0;
     for (genvar o = 0; o < LANES; o++) begin : g_dot
       fixed_dot_product #(
           .N       (N),

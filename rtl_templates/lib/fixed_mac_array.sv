@@ -98,7 +98,8 @@ module fixed_mac_array #(
   // Cycles from the issue to the dot product: operand and product registers, tree; or chains.
   localparam int Chains = (CHAIN > 0) ? (N + CHAIN - 1) / CHAIN : 1;
   localparam int Links = (CHAIN > 0) ? (N + Chains - 1) / Chains : 1;  // of a chain
-  localparam int DotLatency = (CHAIN > 0) ? Links + 1 + $clog2(Chains) : 2 + $clog2(N);
+  localparam int Stages = (Links > 4) ? 1 + Links / 2 : Links;  // of its cycles
+  localparam int DotLatency = (CHAIN > 0) ? Stages + 1 + $clog2(Chains) : 2 + $clog2(N);
   localparam int TermLatency = DotLatency + HAS_SHIFT;  // the shifted term is registered
   localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and FIFO
   // A slot is taken for Pipe + 1 cycles, and one is wanted every Gap cycles.
@@ -139,11 +140,15 @@ module fixed_mac_array #(
                                       ActLow * WeightLow : ActHigh * WeightHigh);
   localparam longint Low = longint'(Links) * ((ActLow * WeightHigh < ActHigh * WeightLow) ?
                                      ActLow * WeightHigh : ActHigh * WeightLow);
-  localparam longint FieldHigh = (64'sd1 <<< (SPACING - 1)) - 1;
+  // A sum may have a bit more than its field; one between others then has to hold the sign of the
+  // field below as well.
+  localparam int Over = (PACKED > 1 && High - Low >= (64'sd1 <<< SPACING)) ? 1 : 0;
+  localparam longint Spare = (Over != 0 && PACKED > 2) ? 1 : 0;
+  localparam longint FieldHigh = (64'sd1 <<< (SPACING - 1 + Over)) - 1;
   localparam longint Room = (64'sd1 <<< ((ProductW > 32) ? 30 : ProductW - 2)) - 1;
   localparam longint Above = (PACKED > 1 && FieldHigh - High < Room) ? FieldHigh - High : Room;
   localparam longint Rest = (64'sd1 <<< (B_WIDTH - 1)) - 1;  // fixed_chain_product
-  localparam longint StartLow = (LIFT == 0 && Above >= 0) ? 0 : -FieldHigh - 1 -
+  localparam longint StartLow = (LIFT == 0 && Above >= 0) ? 0 : -FieldHigh - 1 + Spare -
                                 ((LIFT != 0) ? longint'(Links) * ActHigh * (-Rest - 1) : Low);
   localparam longint StartHigh = (CHAIN == 0 || HAS_SHIFT != 0 || SHORTEST != RUN) ? StartLow :
                                  (LIFT != 0 && StartLow + Rest < Above) ? StartLow + Rest : Above;
@@ -166,10 +171,11 @@ module fixed_mac_array #(
   localparam longint ForNone = (StartLow == 0) ? 0 : start_of(0);
   localparam int Start = int'((CHAIN == 0) ? 0 : Half ? ForHalf : ForNone);
   localparam int ChainW = ProductW + $clog2(Links);
-  if (PACKED > 1 && (High + longint'(Start) > FieldHigh || Low + longint'(Start) < -FieldHigh - 1 ||
-      (LIFT != 0 && SPACING > ChainW))) begin : g_bad_spacing
-    // Refuses PACKED=2, CHAIN=1, SPACING=14; PACKED=2, CHAIN=1, LIFT=1; takes PACKED=2, CHAIN=1,
-    // LIFT=1, SPACING=16
+  if (PACKED > 1 && (High + longint'(Start) > FieldHigh ||
+      Low + longint'(Start) < -FieldHigh - 1 + Spare || (LIFT != 0 && SPACING > ChainW)))
+  begin : g_bad_spacing
+    // Refuses PACKED=2, CHAIN=1, SPACING=13; PACKED=2, CHAIN=1, LIFT=1; takes PACKED=2, CHAIN=1,
+    // LIFT=1, SPACING=16; takes PACKED=2, CHAIN=1, SPACING=14
     $fatal(1, "fixed_mac_array: sums %0d to %0d do not fit SPACING %0d", Low, High, SPACING);
   end
   if (NARROW < 0 || NARROW > 1 || LIFT < 0 || LIFT > 1 || LIFT > CHAIN || SPACING < 1)
@@ -180,6 +186,11 @@ module fixed_mac_array #(
   if (Start != 0 && (HAS_SHIFT != 0 || SHORTEST != RUN)) begin : g_bad_start
     // Refuses PACKED=2, CHAIN=1, SPACING=15, HAS_SHIFT=1
     $fatal(1, "fixed_mac_array: with shifts or short runs SPACING %0d is too small", SPACING);
+  end
+
+  if (Over != 0 && HAS_SHIFT != 0) begin : g_bad_over
+    // Refuses PACKED=2, CHAIN=1, SPACING=14, HAS_SHIFT=1
+    $fatal(1, "fixed_mac_array: with shifts no sum may be over its field of SPACING %0d", SPACING);
   end
 
   localparam int Grow = (Start > 0) ? AnyUnsigned : 0;
@@ -280,6 +291,7 @@ module fixed_mac_array #(
 
   // ---- The dot products, and for each lane an accumulator and a cast.
   logic [LANES-1:0][     DotW-1:0] dots;
+  logic [LANES-1:0]                carries;
   logic [LANES-1:0]                sum_valid;
   logic [LANES-1:0][OUT_WIDTH-1:0] result;
   logic [LANES-1:0][     AccW-1:0] sums;
@@ -304,6 +316,7 @@ module fixed_mac_array #(
       .SPACING (SPACING),
       .START   (Start),
       .LIFT    (LIFT),
+      .OVER    (Over),
       .OPERAND (OperandW),
       .A_WIDTH (A_WIDTH),
       .A_SIGNED(A_SIGNED),
@@ -311,10 +324,11 @@ module fixed_mac_array #(
       .B_SIGNED(B_SIGNED),
       .NARROW  (NARROW)
   ) u_dots (
-      .clk     (clk),
-      .a       (act),
-      .b       (weight),
-      .out_data(dots)
+      .clk      (clk),
+      .a        (act),
+      .b        (weight),
+      .out_data (dots),
+      .out_carry(carries)
   );
 
   for (genvar o = 0; o < LANES; o++) begin : g_out
@@ -327,6 +341,7 @@ module fixed_mac_array #(
         .ACC_WIDTH  (AccW),
         .ACC_FRAC   (AccFrac),
         .HALF       (int'(Half)),
+        .CARRY      ((o % PACKED > 0) ? Over : 0),
         .OUT_WIDTH  (OUT_WIDTH),
         .OUT_FRAC   (OUT_FRAC),
         .OUT_SIGNED (OUT_SIGNED),
@@ -336,6 +351,7 @@ module fixed_mac_array #(
         .clk      (clk),
         .rst      (rst),
         .dot      (dots[o]),
+        .carry    (carries[o]),
         .shift    (term_shift[o]),
         .in_valid (valid_q[TermLatency-1]),
         .in_first (first_pipe_q[TermLatency-1]),

@@ -4,7 +4,8 @@
 //
 // A dot product counts 2^DOT_SHIFT times, and with HAS_SHIFT 2^shift times more: the shifted
 // term has a register, and the flags come with it, one cycle after the dot product. Terms have
-// TERM_WIDTH bits, sums ACC_WIDTH bits with ACC_FRAC of fraction: both are exact.
+// TERM_WIDTH bits, sums ACC_WIDTH bits with ACC_FRAC of fraction: both are exact. With CARRY, which
+// excludes HAS_SHIFT, a dot product is `dot` and `carry`, 0 or 1, together.
 //
 // HALF says that half an output LSB is in the sum already. To round half up only the fraction
 // is dropped; to round half to even, what lay on a tie (no fraction is left) loses its last bit.
@@ -23,6 +24,7 @@ module fixed_mac_lane #(
     parameter int ACC_WIDTH   = 8,
     parameter int ACC_FRAC    = 0,
     parameter int HALF        = 0,
+    parameter int CARRY       = 0,
     parameter int OUT_WIDTH   = 8,
     parameter int OUT_FRAC    = 0,
     parameter int OUT_SIGNED  = 1,
@@ -32,6 +34,7 @@ module fixed_mac_lane #(
     input  logic                   clk,
     input  logic                   rst,
     input  logic [  DOT_WIDTH-1:0] dot,
+    input  logic                   carry,
     input  logic [SHIFT_WIDTH-1:0] shift,
     input  logic                   in_valid,
     input  logic                   in_first,
@@ -62,30 +65,57 @@ module fixed_mac_lane #(
     $fatal(1, "fixed_mac_lane: HALF %0d with ROUNDING %0d, %0d bits dropped", HALF, ROUNDING, Drop);
   end
 
+  if (CARRY < 0 || CARRY > 1 || (CARRY == 1 && HAS_SHIFT != 0)) begin : g_bad_carry
+    // Refuses CARRY=-1; CARRY=2; CARRY=1, HAS_SHIFT=1; takes CARRY=1
+    $fatal(1, "fixed_mac_lane: CARRY %0d with HAS_SHIFT %0d", CARRY, HAS_SHIFT);
+  end
+
   logic signed [TERM_WIDTH-1:0] term;
 
   if (HAS_SHIFT == 0) begin : g_fixed_term
     unread u_unread (.unused(&shift));
-    assign term = TERM_WIDTH'(signed'(dot)) <<< DOT_SHIFT;
+    // Ones below the dot product let the carry through to it.
+    localparam logic [DOT_SHIFT:0] Below = {(DOT_SHIFT + 1) {1'b1}};
+    assign term = (TERM_WIDTH'(signed'(dot)) <<< DOT_SHIFT) |
+                  ((CARRY != 0 && carry) ? TERM_WIDTH'(Below >> 1) : '0);
   end else begin : g_shifted_term
     always_ff @(posedge clk) begin
       term <= (TERM_WIDTH'(signed'(dot)) <<< DOT_SHIFT) <<< shift;
     end
   end
 
+  // With a bit below each operand, of which the first one is set, that of the others becomes the carry.
+  logic signed [TERM_WIDTH+CARRY-1:0] operand;
+  logic signed [ ACC_WIDTH+CARRY-1:0] start;
+  logic signed [ ACC_WIDTH+CARRY-1:0] earlier;
+  logic signed [ ACC_WIDTH+CARRY-1:0] after;
+
+  if (CARRY == 0) begin : g_plain
+    unread u_unread_carry (.unused(carry));
+    assign operand = term;
+    assign start   = signed'(init);
+    assign earlier = signed'(so_far);
+  end else begin : g_carry
+    unread u_unread_low (.unused(after[0]));
+    assign operand = {term, 1'b1};
+    assign start   = {init, carry};
+    assign earlier = {so_far, carry};
+  end
+  assign sum = after[ACC_WIDTH+CARRY-1:CARRY];
+
   fixed_accumulator #(
-      .IN_WIDTH (TERM_WIDTH),
-      .ACC_WIDTH(ACC_WIDTH)
+      .IN_WIDTH (TERM_WIDTH + CARRY),
+      .ACC_WIDTH(ACC_WIDTH + CARRY)
   ) u_acc (
       .clk      (clk),
       .rst      (rst),
-      .in_data  (term),
+      .in_data  (operand),
       .in_valid (in_valid),
       .in_first (in_first),
       .in_last  (in_last),
-      .init     (signed'(init)),
-      .so_far   (signed'(so_far)),
-      .out_data (sum),
+      .init     (start),
+      .so_far   (earlier),
+      .out_data (after),
       .out_valid(out_valid)
   );
 

@@ -52,6 +52,7 @@ module replay_buffer #(
     localparam int PtrW = $clog2(Depth);
     localparam int CountW = $clog2(Depth + 1);
     localparam int PassW = $clog2(REPEATS);
+    localparam bit Wraps = Depth == 1 << PtrW;  // pointers come round by themselves
     localparam logic [PtrW-1:0] PtrLast = PtrW'(Depth - 1);
     localparam logic [PtrW-1:0] LowLast = PtrW'(LEN - 1);
     localparam logic [PtrW-1:0] HighFirst = PtrW'(LEN);
@@ -59,9 +60,9 @@ module replay_buffer #(
     logic [ WIDTH-1:0] mem                                                   [Depth];
     logic [  PtrW-1:0] wr_ptr_q;
     logic [  PtrW-1:0] rd_ptr_q;
+    logic [  PtrW-1:0] rd_ptr_d;
     logic              high_q;  // the vector being read is in the upper half
     logic [ PassW-1:0] pass_q;
-    logic [CountW-1:0] unread_q;  // written, not yet read in a first pass
     logic [CountW-1:0] used_q;  // written, not yet read in a last pass
     logic              first_pass;
     logic              last_pass;
@@ -69,18 +70,31 @@ module replay_buffer #(
     logic              move;
     logic              write;
     logic              read;
-    logic              take;
     logic              release_slot;
 
-    assign first_pass   = pass_q == '0;
-    assign last_pass    = pass_q == PassW'(REPEATS - 1);
-    assign vector_end   = rd_ptr_q == (high_q ? PtrLast : LowLast);
-    assign in_ready     = used_q != CountW'(Depth);
-    assign move         = !out_valid || out_ready;
-    assign write        = in_valid && in_ready;
-    assign read         = move && (!first_pass || (unread_q != '0));
-    assign take         = read && first_pass;
+    assign first_pass = pass_q == '0;
+    assign last_pass = pass_q == PassW'(REPEATS - 1);
+    assign vector_end   = Wraps ? (rd_ptr_q | HighFirst) == PtrLast :
+                                  rd_ptr_q == (high_q ? PtrLast : LowLast);
+    assign in_ready = used_q != CountW'(Depth);
+    assign move = !out_valid || out_ready;
+    assign write = in_valid && in_ready;
+    // In a first pass the reader stands where the writer does if nothing is unread, or if all places
+    // are used, which they cannot be by beats that were read: there are fewer of these.
+    assign read = move && (!first_pass || (rd_ptr_q != wr_ptr_q) || !in_ready);
     assign release_slot = read && last_pass;
+
+    always_comb begin
+      rd_ptr_d = rd_ptr_q + PtrW'(1);
+      if (Wraps) begin
+        // The top bit is the half that is read next.
+        rd_ptr_d[PtrW-1] = high_q ^ (vector_end && last_pass);
+      end else if (vector_end && !last_pass) begin
+        rd_ptr_d = high_q ? HighFirst : '0;
+      end else if (rd_ptr_q == PtrLast) begin
+        rd_ptr_d = '0;
+      end
+    end
 
     always_ff @(posedge clk) begin
       if (rst) begin
@@ -88,28 +102,18 @@ module replay_buffer #(
         rd_ptr_q  <= '0;
         high_q    <= 1'b0;
         pass_q    <= '0;
-        unread_q  <= '0;
         used_q    <= '0;
         out_valid <= 1'b0;
       end else begin
         if (write) begin
-          wr_ptr_q <= (wr_ptr_q == PtrLast) ? '0 : wr_ptr_q + PtrW'(1);
+          wr_ptr_q <= (!Wraps && wr_ptr_q == PtrLast) ? '0 : wr_ptr_q + PtrW'(1);
         end
         if (read) begin
-          if (vector_end && !last_pass) begin
-            rd_ptr_q <= high_q ? HighFirst : '0;
-          end else begin
-            rd_ptr_q <= (rd_ptr_q == PtrLast) ? '0 : rd_ptr_q + PtrW'(1);
-          end
+          rd_ptr_q <= rd_ptr_d;
           if (vector_end) begin
             pass_q <= last_pass ? '0 : pass_q + PassW'(1);
             high_q <= high_q ^ last_pass;
           end
-        end
-        if (write && !take) begin
-          unread_q <= unread_q + CountW'(1);
-        end else if (take && !write) begin
-          unread_q <= unread_q - CountW'(1);
         end
         if (write && !release_slot) begin
           used_q <= used_q + CountW'(1);
@@ -135,11 +139,11 @@ module replay_buffer #(
     end
 
     invariant #(
-        .MESSAGE("more beats unread than used, or more used than there are")
+        .MESSAGE("more beats used than there are")
     ) u_slots (
         .clk   (clk),
         .rst   (rst),
-        .broken(unread_q > used_q || int'(used_q) > Depth)
+        .broken(int'(used_q) > Depth)
     );
   end
 

@@ -73,13 +73,16 @@ module rom_source #(
   // of an address, but not past an inverter: there the complement of the address is counted.
   localparam bit Down = REGISTERS == 0;
 
+  // A counter of all addresses comes round by itself.
+  localparam bit Wraps = DEPTH == 1 << AddrW;
+
   assign addr = Down ? ~count_q : count_q;
 
   always_ff @(posedge clk) begin
     if (rst) begin
       count_q <= {AddrW{Down}};
     end else if (step) begin
-      if (addr == AddrLast) begin
+      if (!Wraps && addr == AddrLast) begin
         count_q <= {AddrW{Down}};
       end else begin
         count_q <= Down ? count_q - AddrW'(1) : count_q + AddrW'(1);

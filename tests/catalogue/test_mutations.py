@@ -137,6 +137,30 @@ WRONG = {
         CHAIN,
         (("others |= OpW'(Lifted) << (l * SPACING)", "others += OpW'(Lifted) << ((l + 1) * SPACING)"),),
     ),
+    "the sign of a field is not taken off the next one": Mutation(
+        "linear-packed_over_two", CHAIN, (("assign carry[l+1][c] = top;", "assign carry[l+1][c] = 1'b0;"),)
+    ),
+    "the sign of a field is told by its own products": Mutation(
+        "linear-packed_over_fields", CHAIN, (("b[l+1][n][0]", "b[l][n][0]"),)
+    ),
+    "lifted weights never reach the next field": Mutation(
+        "linear-packed_over_lifted", CHAIN, (("field[SPACING]) ? 0 : 1", "1'b1) ? 0 : 1"),)
+    ),
+    "two chains have one carry": Mutation(
+        "linear-packed_over_two",
+        "lib/fixed_carry_tree.sv",
+        (
+            (
+                "carry <= g_level[k-1].g_value[2*i+1].carry",
+                "carry <= g_level[k-1].g_value[2*i+1].carry && g_level[k-1].g_value[2*i].carry",
+            ),
+        ),
+    ),
+    "a finer bias stops the carry": Mutation(
+        "linear-packed_over_lifted",
+        "lib/fixed_mac_lane.sv",
+        (("(CARRY != 0 && carry) ? TERM_WIDTH'(Below >> 1)", "(CARRY > 1) ? TERM_WIDTH'(Below >> 1)"),),
+    ),
     "weight lanes are pi * PO + po": Mutation(
         "linear-even_fold",
         "lib/fixed_dot_products.sv",

@@ -102,9 +102,15 @@ MUTANTS: dict[str, Mutant] = {
     # replay_buffer
     "replay_drops_valid": of(TWICE, "p_valid_stays", "if (move) begin\n          out_valid <=", "begin\n out_valid <="),
     "replay_reads_on": of(TWICE, "p_data_stays", "if (move) begin\n        out_data <=", "begin\n out_data <="),
-    "replay_reads_before_the_writer": of(TWICE, "p_made", "(!first_pass || (unread_q != '0))", "1'b1"),
-    "replay_keeps_the_last": of(TWICE, "p_kept", "(unread_q != '0)", "(unread_q > CountW'(1))"),
-    "replay_starts_over_in_the_lower_half": of(replay(1, 2), "p_order", "high_q ? HighFirst : '0;", "'0;", 9),
+    "replay_reads_before_the_writer": of(
+        TWICE, "p_made", "(!first_pass || (rd_ptr_q != wr_ptr_q) || !in_ready)", "1'b1"
+    ),
+    "replay_keeps_the_last": of(TWICE, "p_kept", "(rd_ptr_q != wr_ptr_q)", "(wr_ptr_q - rd_ptr_q > PtrW'(1))"),
+    "replay_takes_full_for_empty": of(
+        TWICE, "p_kept", "(rd_ptr_q != wr_ptr_q) || !in_ready", "(rd_ptr_q != wr_ptr_q)", 14
+    ),
+    "replay_starts_over_in_the_lower_half": of(replay(1, 2), "p_order", "= high_q ^ (vector_end", "= (vector_end", 9),
+    "replay_of_three_starts_over_in_the_lower_half": of(replay(3, 2), "p_order", "high_q ? HighFirst : '0;", "'0;", 18),
     "replay_holds_one_vector": of(TWICE, "p_room", "used_q != CountW'(Depth)", "used_q < CountW'(LEN)"),
     "replay_takes_unasked": of(replay(1, 1), "p_wires", "assign in_ready  = out_ready;", "assign in_ready = 1'b1;"),
     # stream_repack

@@ -25,7 +25,8 @@ DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
 MAC = Harness(
     "fixed_mac_array",
     needs=(
-        *("fixed_adder_tree", "fixed_dot_product", "fixed_chain_product", "fixed_sign_product", "fixed_dot_products"),
+        *("fixed_adder_tree", "fixed_carry_tree", "fixed_dot_product", "fixed_chain_product", "fixed_sign_product"),
+        "fixed_dot_products",
         *("fixed_accumulator", "fixed_cast_unit", "fixed_mac_lane", "fixed_mac_sides", "loop_counter"),
         *("mac_control", "partial_sums", "stream_fifo"),
     ),

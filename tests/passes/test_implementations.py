@@ -41,7 +41,7 @@ def test_configured(tmp_path: Path) -> None:
     chosen = {"implementation": {"_0": "chain"}, "memory": {"_0.weight": "block"}}
     design = compiled(tmp_path / "b", {"family": "xc7", **chosen})
     instances = {entry["module"]: entry["parameters"] for entry in design.manifest["instances"]}
-    assert (instances["fixed_linear"]["PACKED"], instances["fixed_linear"]["CHAIN"]) == (1, 4)
+    assert (instances["fixed_linear"]["PACKED"], instances["fixed_linear"]["CHAIN"]) == (1, 8)
     places = {m["instance"]: (m["place"], m["registers"]) for m in design.manifest["memories"]}
     assert places == {"u__0_weight": ("block", 1), "u__0_bias": ("lut", 0)}
 
@@ -80,8 +80,8 @@ def test_refused(tmp_path: Path, hardware: dict[str, Any], kind: type[Exception]
     assert field in str(caught.value) and not (tmp_path / "b").exists()
 
 
-@pytest.mark.parametrize(("family", "lift"), [("xc7", 1), ("xcup", 0)])
-def test_the_most_negative_weight(tmp_path: Path, family: str, lift: int) -> None:
+@pytest.mark.parametrize(("family", "lift", "spacing"), [("xc7", 1, 17), ("xcup", 0, 18)])
+def test_the_most_negative_weight(tmp_path: Path, family: str, lift: int, spacing: int) -> None:
     """It takes no block more: where operands have 25 bits weights are lifted, where they have 27 they need not be."""
     net = nn.Sequential(nn.Linear(8, 4))
     with torch.no_grad():
@@ -89,7 +89,7 @@ def test_the_most_negative_weight(tmp_path: Path, family: str, lift: int) -> Non
     design = compiled(tmp_path / "b", {"family": family}, net)
     (layer,) = (entry for entry in design.manifest["instances"] if entry["module"] == "fixed_linear")
     found = {name: layer["parameters"][name] for name in ("PACKED", "CHAIN", "SPACING", "NARROW", "LIFT")}
-    assert found == {"PACKED": 2, "CHAIN": 4, "SPACING": 17, "NARROW": 0, "LIFT": lift}
+    assert found == {"PACKED": 2, "CHAIN": 8, "SPACING": spacing, "NARROW": 0, "LIFT": lift}
     assert layer["multipliers"] == 16 and design.simulate().passed
 
 

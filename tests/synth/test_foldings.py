@@ -34,6 +34,7 @@ ASKED = {
     "conv_4x8_4x4": 16,
     "digits_mlp": 104,
     "linear_64x64_8x8_packed": 32,
+    "linear_64x64_8x8_packed_in_tables": 32,
     "linear_64x64_8x8_packed_every_code": 32,
     "linear_64x64_8x8_chain": 64,
     "linear_64x64_8x8_binary": 0,

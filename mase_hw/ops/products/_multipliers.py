@@ -5,9 +5,11 @@ their weights make one operand, and one product holds all of theirs, a field eac
 
     (w1 * 2**S + w0) * x == w1 * x * 2**S + w0 * x
 
-The fields of up to four products are added before they are taken apart, which is exact as long as each field holds its
-sum. The operand is too wide by one only where the most negative weight lies above a negative one: then the weights of
-all fields but the last are lifted, so that they are never negative, and the sums start with what that adds too much.
+The fields of several products are added before they are taken apart, which is exact as long as each field holds its
+sum. It may have one bit more than its field: the next field has it added, but the lowest bit of what the next field
+should hold is known from the lowest bits of its products, and so is what was added. The operand is too wide by one only
+where the most negative weight lies above a negative one: then the weights of all fields but the last are lifted, so
+that they are never negative, and the sums start with what that adds too much.
 `rtl_templates/lib/fixed_chain_product.sv` computes it; here it is decided what fits.
 
 Binary and ternary weights need no multiplier: their products are sums in a tree.
@@ -28,8 +30,10 @@ from mase_hw.opdef import Request
 from mase_hw.ops._tensors import format_of
 from mase_hw.streams import ceil_div
 
-LONGEST = 4
+LONGEST = 8
 """Products of a chain: each further one costs registers that delay its operands."""
+SINGLE = 4
+"""Products of a chain up to which each takes a cycle of its own; in longer ones all but the first are added in twos."""
 MOST = 4
 """Lanes that share a multiplier."""
 DSP_COST = 200
@@ -124,7 +128,12 @@ def dot_latency(products: int, chain: int) -> int:
     if not chain:
         return 2 + (products - 1).bit_length()
     chains = ceil_div(products, chain)
-    return ceil_div(products, chains) + 1 + (chains - 1).bit_length()
+    return stages(ceil_div(products, chains)) + 1 + (chains - 1).bit_length()
+
+
+def stages(length: int) -> int:
+    """Cycles of a chain of so many products."""
+    return length if length <= SINGLE else 1 + length // 2
 
 
 @dataclass(frozen=True)
@@ -164,15 +173,31 @@ class _Layer:
 
     def holds(self, m: Multiplication) -> bool:
         """Whether the sum of a chain fits into its field with some start besides the half of the field."""
-        length = ceil_div(self.products, ceil_div(self.products, m.chain))
-        ends = [w * x for w in self.weights for x in (self.act.min_mantissa, self.act.max_mantissa)]
-        half = 1 << (m.spacing - 1)
-        first, last = -half - length * min(ends), half - 1 - length * max(ends)
+        length, ends = self.length(m), self.ends
+        over = self.over(m)
+        if over and (self.shifts or (m.lift and m.packed > 2)):
+            return False
+        half = 1 << (m.spacing - 1 + over)
+        # A field between others has to hold the sign of the one below as well.
+        first, last = -half + (over and m.packed > 2) - length * min(ends), half - 1 - length * max(ends)
         if m.lift:
             # Lifted sums begin at the bottom of their field, exactly.
             return last >= first and m.spacing <= self.weight.width + self.act.width + (length - 1).bit_length()
         # Shifts afterwards would change what is taken off again.
         return first <= 0 <= last or (first <= last < 0 and not self.shifts)
+
+    @property
+    def ends(self) -> list[int]:
+        """Products among which are the least and the greatest."""
+        return [w * x for w in self.weights for x in (self.act.min_mantissa, self.act.max_mantissa)]
+
+    def length(self, m: Multiplication) -> int:
+        """Products of a chain."""
+        return ceil_div(self.products, ceil_div(self.products, m.chain))
+
+    def over(self, m: Multiplication) -> bool:
+        """Whether the sums of a chain do not fit their fields, wherever they start, so that they have a bit more."""
+        return m.packed > 1 and self.length(m) * (max(self.ends) - min(self.ends)) >= 1 << m.spacing
 
     def preference(self, m: Multiplication) -> tuple[int, ...]:
         """Cost first, then the simpler and the narrower."""
@@ -184,7 +209,10 @@ class _Layer:
         chains = ceil_div(self.products, m.chain)
         bits = m.spacing if m.packed > 1 else self.weight.width + self.act.width + 2
         lacking = (self.products - chains) * (self.act.width + 1) if m.lift else 0
-        return blocks * DSP_COST + self.lanes * (chains - 1) * bits + lacking
+        shared = (m.packed - 1) * ceil_div(self.lanes, m.packed)
+        # The lowest bits of three products are a look-up table; then there are the sign, its delay and two carries.
+        signs = shared * chains * (ceil_div(self.length(m), 3) + 4) if self.over(m) else 0
+        return blocks * DSP_COST + self.lanes * (chains - 1) * bits + lacking + signs
 
 
 def _ways(layer: _Layer, block: Block) -> Iterator[Multiplication]:

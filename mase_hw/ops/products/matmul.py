@@ -237,6 +237,7 @@ OPS = (
                 "lib/matrix_buffer.sv",
                 "lib/fixed_adder_tree.sv",
                 "lib/fixed_dot_product.sv",
+                "lib/fixed_carry_tree.sv",
                 "lib/fixed_chain_product.sv",
                 "lib/fixed_dot_products.sv",
                 "lib/fixed_accumulator.sv",
