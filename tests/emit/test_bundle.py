@@ -27,7 +27,7 @@ from mase_hw.emit.read_bundle import read_manifest
 from mase_hw.errors import EmitError, PassOrderError
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 from tests.emit.bundles import CONFIG, content, emit, rewrite
-from tests.unit.pipeline import MLP, inputs, mapped, seeded
+from tests.unit.pipeline import MLP, Functional, inputs, mapped, seeded
 
 
 def test_what_is_in_it(emitted: Path) -> None:
@@ -70,17 +70,17 @@ mase_hw.compile(seeded(Functional), inputs(2, 3, 4), out=Path(sys.argv[1]) / "fu
 
 
 def test_same_bytes_in_every_process(emitted: Path, tmp_path: Path, root: Path) -> None:
-    """Other processes, other hash seeds, other folders and working directories, another time zone."""
+    """Another process, another hash seed, other folders and working directories, another time zone."""
     emit(tmp_path / "0" / "again")
     assert content(tmp_path / "0" / "again") == content(emitted)
     assert content(emit(tmp_path / "0" / "again").path) == content(emitted), "on top of an older bundle"
-    for seed in ("1", "4242"):
-        out = tmp_path / seed
-        out.mkdir()
-        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root), "TZ": f"UTC{seed[0]}"}
-        subprocess.run([sys.executable, "-c", SCRIPT, str(out)], cwd=out, env=env, check=True)
-        assert content(out / "mlp") == content(emitted)
-    assert content(tmp_path / "1" / "functional") == content(tmp_path / "4242" / "functional")
+    out = tmp_path / "other"
+    out.mkdir()
+    env = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": str(root), "TZ": "UTC4"}
+    subprocess.run([sys.executable, "-c", SCRIPT, str(out)], cwd=out, env=env, check=True)
+    assert content(out / "mlp") == content(emitted)
+    mase_hw.compile(seeded(Functional), inputs(2, 3, 4), out=tmp_path / "functional")
+    assert content(out / "functional") == content(tmp_path / "functional")
 
 
 def test_compile_is_the_passes_in_order(emitted: Path, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from mase_hw.simulate.engines.cocotb.engine import BuildTools, Dut, build
 from tests.sim.conftest import RTL, slice_dut
 from tests.sim.test_engine import play
 
-QUEUE = """
-  // A queue that is packed: what is not in the shared header.
+DYNAMIC = """
+  // A dynamic array that is packed: what is not in the shared header.
   byte unsigned kept[$];
   logic [31:0] packed_again;
   initial begin
@@ -26,9 +26,9 @@ endmodule
 """
 
 
-def test_only_functions_of_queues_are_left_out(tools: BuildTools) -> None:
+def test_only_functions_of_dynamic_arrays_are_left_out(tools: BuildTools) -> None:
     whole = (tools.include / "verilated_funcs.h").read_text(encoding="utf-8")
-    left = headers.without_queues(whole)
+    left = headers.without_dynamic_arrays(whole)
     functions = re.compile(r"^static inline .*?\b(\w+)\(([^{;]*)\)[^{;()]*\{", re.MULTILINE)
     before, after = functions.findall(whole), functions.findall(left)
     gone = list(before)
@@ -42,13 +42,13 @@ def test_only_functions_of_queues_are_left_out(tools: BuildTools) -> None:
         assert whole.count(begin) - left.count(begin) == whole.count(end) - left.count(end)
 
 
-def test_a_design_with_a_queue(tools: BuildTools, work: Path, tmp_path: Path) -> None:
+def test_a_design_with_a_dynamic_array(tools: BuildTools, work: Path, tmp_path: Path) -> None:
     base = slice_dut()
     source = tmp_path / "faulty_slice.sv"
     text = (RTL / "faulty_slice.sv").read_text()
     body, end, rest = text.rpartition("endmodule\n")
     assert end and not rest.strip()
-    source.write_text(body + QUEUE)
+    source.write_text(body + DYNAMIC)
     built = build(Dut(base.top, (source,), base.parameters, base.streams), tmp_path / "b", cache_dir=work, tools=tools)
     assert play(built, tmp_path / "run").passed
     log = (tmp_path / "b" / "build.log").read_text()
@@ -63,7 +63,7 @@ def test_a_header_that_lacks_something_is_made_whole(
 ) -> None:
     """As it may be with another version of Verilator."""
     monkeypatch.setenv("MASE_HW_RUNTIME", "")
-    monkeypatch.setattr(headers, "without_queues", lambda text: "#error too little is left\n")
+    monkeypatch.setattr(headers, "without_dynamic_arrays", lambda text: "#error too little is left\n")
     monkeypatch.setattr(headers, "WHOLE", '#include "verilated_config.h"\n')  # compiling all of them takes seconds
     header = runtime(tools, tmp_path / "cache", waves=False, optimise="-O0").header()
     assert header.read_text() == headers.WHOLE and header.with_name("runtime.h.gch").is_file()

@@ -101,7 +101,7 @@ class Runtime:
         make = functools.partial(self._make, "runtime.h.gch", ["-x", "c++-header", str(header)])
         if not header.is_file():
             functions = (self.tools.include / "verilated_funcs.h").read_text(encoding="utf-8")
-            _write_atomic(self.folder / headers.FUNCTIONS, headers.without_queues(functions).encode())
+            _write_atomic(self.folder / headers.FUNCTIONS, headers.without_dynamic_arrays(functions).encode())
             _write_atomic(header, headers.TEXT.encode())
         try:
             make()

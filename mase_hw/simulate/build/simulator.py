@@ -23,7 +23,7 @@ from mase_hw.errors import SimulationError, ToolError
 from mase_hw.host.disk import emptied, full_disk, not_written
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
-from mase_hw.simulate.build.headers import has_queues
+from mase_hw.simulate.build.headers import has_dynamic_arrays
 from mase_hw.simulate.build.runtime_cache import Runtime, runtime
 from mase_hw.simulate.build.snapshot import Copies, Snapshot, take
 from mase_hw.simulate.build.tools import BuildTools, compilers, find_build_tools, first_errors, run_tool
@@ -280,9 +280,9 @@ def _build(
             if flavour.driver:
                 macros = _macros(waves, flavour.coverage)
                 fixed.append(pool.submit(library.driver, copies.driver, copies.folders, macros))
-            # With queues it would not compile: it includes the whole header by itself.
+            # With dynamic arrays it would not compile: it includes the whole header by itself.
             written = [Path(name) for kind in _KINDS for name in listing.get(kind, [])]
-            include = [] if has_queues([*written, *model.glob("*.h")]) else ["-include", str(header.result())]
+            include = [] if has_dynamic_arrays([*written, *model.glob("*.h")]) else ["-include", str(header.result())]
             compiled = [pool.submit(_compile, [*tools.compiler, *flags, *include], unit, tools) for unit in units]
             objects = []
             for unit in compiled:
