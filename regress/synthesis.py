@@ -236,8 +236,7 @@ def predicted(name: str) -> dict[str, int]:
     family = target_of(name)
     found = Resources()
     for item in netlist_items(net.eval(), data[:1], config):
-        different = {} if item.different is None else {"DISTINCT": item.different}
-        found += cost_of(item.instance.module, {**item.parameters, **different}, family)
+        found += cost_of(item.instance.module, {**item.parameters, **item.contents(family)}, family)
     return found.as_dict()
 
 

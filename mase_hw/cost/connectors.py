@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import ceil, gcd, prod
 
-from mase_hw.cost.primitives import blocks_of, cast, cast_bits, chosen, fifo, level, multiplied, ram
+from mase_hw.cost.casts import SOFT, cast, cast_bits
+from mase_hw.cost.primitives import blocks_of, chosen, fifo, level, multiplied, ram
 from mase_hw.cost.terms import Parameters, Terms, bits_of
 
 
@@ -32,38 +33,33 @@ def stream_repack(t: Terms, p: Parameters) -> None:
     bits = unit * p["WIDTH"]
     splits = outs == 1 and (slack == 0 or in_tail == ins or in_beats > 1)
     joins = ins == 1 and (out_tail == outs or out_beats > 1)
-    t.logic("any", 1)
-    level(t, "count", ins + ready)
+    kind = _kind(splits, joins, slack == 0, out_tail == outs > 2)
+    t.logic(f"{kind}.any", 1)
+    level(t, f"{kind}.count", ins + ready)
     for name, tail, units, beats in (("in", in_tail, ins, in_beats), ("out", out_tail, outs, out_beats)):
         if tail != units and beats > 1:
             t.count(ff=bits_of(beats))
             t.logic(f"{name}_ragged.bits", bits_of(beats))
+            t.logic(f"{name}_ragged.any", 1)
     t.logic("padded", (outs - out_tail) * bits if out_beats > 1 else 0)
-    if splits and slack == 0:
-        t.count(ff=(ins + 1) * bits + 1)
-        if t.xilinx or ins < 4:
-            t.logic("aside", bits)
-            t.logic("found", chosen(t, ins) * bits)
-        else:
-            t.logic("found", WITH_ASIDE * ceil(ins / 8) * bits)
-        _at(t, ins)
-    elif splits:
+    if kind == "beat":
+        t.count(ff=(ins + 1) * bits + 1, lut=bits * _found(t, ins))
+        _at(t, kind, ins)
+    elif kind == "split":
         t.count(ff=4)
-        t.logic("rows", 1)
         ram(t, "split.ram", 4, ins * bits, False)
-        t.logic("found", chosen(t, ins) * bits)
-        _at(t, ins)
-    elif joins and slack == 0 and out_tail == outs > 2:
-        t.count(ff=2 * outs * bits)
-        _at(t, outs)
-        t.logic("filled", outs)
-        t.count(lut=bits)
-    elif joins:
+        t.logic("split.found", chosen(t, ins) * bits)
+        _at(t, kind, ins)
+    elif kind == "fill":
+        t.count(ff=2 * outs * bits, lut=bits)
+        _at(t, kind, outs)
+        t.logic("fill.filled", outs)
+    elif kind == "join":
         row = 1 if slack == 0 and out_tail == outs else 2
         t.count(ff=row)  # that of the reads is the register that Yosys makes for the memory
-        t.logic("rows", 1)
-        _at(t, outs)
-        t.logic("filled", outs)
+        t.logic("join.rows", row)
+        _at(t, kind, outs)
+        t.logic("join.filled", outs)
         ram(t, "join.ram", 1 << row, bits, False, outs)
     else:
         _shifted(t, (ins, outs, out_tail if out_beats > 1 else outs), ready, bits)
@@ -74,15 +70,32 @@ def stream_repack(t: Terms, p: Parameters) -> None:
             t.logic(f"{name}_ragged.bits", bits_of(beats))
 
 
-WITH_ASIDE = 9
-"""Look-up tables on ECP5 of one of four to eight bits or of the one set aside: two levels of wide ones."""
+def _kind(splits: bool, joins: bool, even: bool, whole: bool) -> str:
+    """How beats become others, by the names of the module's generated blocks."""
+    if splits:
+        return "beat" if even else "split"
+    if joins:
+        return "fill" if even and whole else "join"
+    return "shift"
 
 
-def _at(t: Terms, units: int) -> None:
+_WITH_ASIDE = {True: (0, 1, 1, 2, 2, 2), False: (0, 1, 2, 8, 9, 8, 7, 9, 9)}
+"""Look-up tables of a bit of one of so many units, or of the one set aside, on Xilinx and on ECP5."""
+
+
+def _found(t: Terms, units: int) -> int:
+    """The same of any number of units."""
+    known = _WITH_ASIDE[t.xilinx]
+    if units < len(known):
+        return known[units]
+    return chosen(t, units) + 1 if t.xilinx else known[-1] * ceil(units / 8)
+
+
+def _at(t: Terms, kind: str, units: int) -> None:
     """The number of a unit in its beat, which counts up."""
     t.count(ff=bits_of(units))
-    t.logic("at.bits", bits_of(units))
-    t.logic("at.compare", bits_of(units) if units & (units - 1) else 0)
+    t.logic(f"{kind}.at.bits", bits_of(units))
+    t.logic(f"{kind}.at.compare", bits_of(units) if units & (units - 1) else 0)
 
 
 def _shifted(t: Terms, units: tuple[int, int, int], ready: int, bits: int) -> None:
@@ -93,19 +106,30 @@ def _shifted(t: Terms, units: tuple[int, int, int], ready: int, bits: int) -> No
     for slot in range(capacity):
         lanes = min(slot, ins - 1) - max(slot - ready, 0) + 1
         places = 1 + int(slot + outs < capacity) + int(tail != outs and slot + tail < capacity)
-        t.logic("slots", chosen(t, lanes + places) * bits)
-        t.logic("choices", lanes + places - 1)
+        ways = lanes + places
+        # On ECP5 the choice is made in the largest functions there are, whose inputs come late.
+        t.logic("slots", bits * (chosen(t, ways) if t.xilinx else min(1 << (ways - 1), 8)))
+        t.logic("choices", ways - 1)
     t.logic("insert_at", ready + 1)
 
 
 def stream_reorder(t: Terms, p: Parameters) -> None:
     """A ``stream_reorder``: two buffers in turns, and the counters of an address."""
     bits = p["WIDTH"]
-    words = prod(v for k, v in p.items() if k.startswith("SIZE_"))
+    sizes = [p[f"SIZE_{i}"] for i in range(6)]
+    address = max(bits_of(prod(sizes)), 1)
+    digits = [bits_of(size) for size in sizes if size > 1]
+    t.count(ff=sum(digits) + 2 * address + 5)
     t.logic("any", 1)
-    t.both("address", bits_of(words))
-    t.both("out", bits)
-    ram(t, "ram", 2 * words, bits, True)
+    t.logic("address", address)
+    t.logic("digits", sum(digits))
+    t.logic("moves", (len(digits) - 1) * address)
+    last = max((i for i, size in enumerate(sizes) if size > 1), default=0)
+    for size, step in [(size, p[f"STEP_{i}"]) for i, size in enumerate(sizes)][:last]:
+        # A product of two constants, which Yosys maps before it computes it.
+        first, second = (size - 1).bit_length(), step.bit_length()
+        t.count(dsp=blocks_of(t, first, second, first + second))
+    ram(t, "ram", 2 << address, bits, True, forwarded=False)
 
 
 def elementwise(t: Terms, p: Parameters) -> None:
@@ -129,38 +153,50 @@ def relu(t: Terms, p: Parameters) -> None:
 def _cast_slice(t: Terms, p: Parameters, lanes: int, taken: tuple[int, int, int]) -> None:
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     t.logic("any", 1)
-    t.count(ff=1 + lanes * cast_bits(taken, given, p["ROUNDING"]))
+    t.count(ff=1 + lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
     cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
 
 
 def binary(t: Terms, p: Parameters) -> None:
     """A ``fixed_binary``: two streams joined, computed with, cast, and a skid buffer."""
-    lanes = p["DATA_OUT_0_PARALLELISM_DIM_0"]
-    bits, fracs = [], []
+    lanes, operation = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["OPERATION"]
+    product = operation == 3
+    bits, fracs, signs = [], [], []
     for port in ("DATA_IN_0", "DATA_IN_1"):
-        signs = (0 if p[f"{port}_SIGNED"] else 1) + int(p.get(f"{port}_ZERO_POINT", 0) != 0)
-        bits.append(p[f"{port}_PRECISION_0"] + signs + bits_of(p.get(f"{port}_MULTIPLIER", 1)))
+        centred = int(p.get(f"{port}_ZERO_POINT", 0) != 0)
+        t.logic("centred", lanes * (p[f"{port}_PRECISION_0"] + 1) * centred)
+        bits.append(p[f"{port}_PRECISION_0"] + centred + bits_of(p.get(f"{port}_MULTIPLIER", 1)))
         fracs.append(p[f"{port}_PRECISION_1"])
-    product = p["OPERATION"] == 3
+        signs.append(int(bool(p[f"{port}_SIGNED"]) or centred))
+    # Sums and products of numbers without sign have none either.
+    signed = int(any(signs) or operation not in (0, 3))
+    bits = [b + (signed and 1 - s) for b, s in zip(bits, signs, strict=True)]
     exact = sum(bits) if product else max(b + max(fracs) - f for b, f in zip(bits, fracs, strict=True)) + 1
-    taken = (exact, sum(fracs) if product else max(fracs), 1)
+    taken = (exact, sum(fracs) if product else max(fracs), signed)
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
-    kept = lanes * cast_bits(taken, given, p["ROUNDING"])
+    way = (p["ROUNDING"], p["OVERFLOW"])
     t.logic("any", 1)
-    t.count(ff=2 + 2 * kept)
-    t.logic("skid", kept)
+    t.count(ff=2 + 2 * lanes * cast_bits(taken, given, *way))
     if product:
         blocks = multiplied(
             t, *((p[f"{port}_PRECISION_0"], p[f"{port}_SIGNED"]) for port in ("DATA_IN_0", "DATA_IN_1"))
         )
-        t.count(ff=1 + (0 if t.xilinx and blocks else lanes * exact), dsp=lanes * blocks)
+        # Bits that no rounding reads are not kept.
+        drop = max(taken[1] - given[1], 0)
+        kept = exact - (min(max(drop - int(way[0] == 1), 0), exact) if way[0] in (1, 2) else 0)
+        kept -= max(exact - drop - given[0], 0) if way[1] else 0
+        t.count(ff=1 + (0 if t.xilinx and blocks else lanes * kept), dsp=lanes * blocks)
         t.logic("product" if blocks else "soft.bits", lanes * (1 if blocks else bits[0] * bits[1]))
-    elif p["OPERATION"] < 3:
-        t.logic("sum", lanes * exact)
+    elif operation < 3:
+        apart = abs(fracs[0] - fracs[1])
+        added = max(exact - apart - int(apart > 0 and t.xilinx), 1)
+        if way[1]:
+            added = min(added, max(given[0] + taken[1] - given[1] - apart, 1))
+        t.logic("sum" if added > SOFT[t.xilinx] else "soft.sum", lanes * (added if t.xilinx else 2 * ceil(added / 2)))
         _scaled(t, p, lanes)
     else:
         t.logic("compare", lanes * exact)
-    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
+    cast(t, "cast", lanes, taken, given, way, held=True, summed=not product)
 
 
 def _scaled(t: Terms, p: Parameters, lanes: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from math import ceil
 
-from mase_hw.cost.primitives import blocks_of, cast, cast_bits, counter, rom
+from mase_hw.cost.casts import cast, cast_bits
+from mase_hw.cost.primitives import blocks_of, counter, random_luts, rom, rom_in_block
 from mase_hw.cost.terms import Parameters, Terms, bits_of
+from mase_hw.memories import FAMILIES
 
 
 def constant_product(t: Terms, name: str, width: int, constant: int, lanes: int) -> int:
@@ -87,7 +89,7 @@ def function(t: Terms, p: Parameters) -> None:
     t.logic("lanes", lanes)
     if not p["SEGMENTS"]:
         t.count(ff=1 + int(ragged > 0))
-        rom(t, "table", 1 << taken, given, lanes)
+        _table(t, p, taken, given, lanes)
         return
     pipeline(t, "pipeline", 8)
     t.count(ff=8 if ragged else 0)
@@ -96,8 +98,23 @@ def function(t: Terms, p: Parameters) -> None:
     step = p["STEP_WIDTH"]
     exact = (max(inner + step + 1, p["C0_WIDTH"] + step) + 1, p["COEFFICIENT_FRAC"] + step, 1)
     result = (given, p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
-    t.count(ff=lanes * cast_bits(exact, result, p["ROUNDING"]))
+    t.count(ff=lanes * cast_bits(exact, result, p["ROUNDING"], p["OVERFLOW"]))
     cast(t, "cast", lanes, exact, result, (p["ROUNDING"], p["OVERFLOW"]))
+
+
+SMOOTH = 0.85
+"""Look-up tables of a bit of a function that people use, as a share of those of a random one."""
+
+
+def _table(t: Terms, p: Parameters, taken: int, given: int, lanes: int) -> None:
+    """A table of all results for each lane, with its contents if they are known."""
+    words, different = 1 << taken, p.get("DISTINCT", given)
+    if rom_in_block(t, words, given):
+        t.count(bram=lanes * FAMILIES[t.family].block.count(words, given))
+        return
+    t.count(ff=lanes * different)
+    luts = p["TABLE_LUTS"] if "TABLE_LUTS" in p else SMOOTH * different * random_luts(t, words)
+    t.logic("table", lanes * luts)
 
 
 def pieces(t: Terms, p: Parameters) -> None:
@@ -118,14 +135,14 @@ def pieces(t: Terms, p: Parameters) -> None:
     signed, least = p["DATA_IN_0_SIGNED"], -(1 << (width - 1)) if p["DATA_IN_0_SIGNED"] else 0
     most = least + (1 << p["DATA_IN_0_PRECISION_0"])
     limits = [limit for limit in {p["LOW"], p["HIGH"]} if least < limit < most]
-    taken = (exact, frac, 1)
+    negative = 1
     if not limits and not signed and p["SLOPE_1"] > 0 and p["OFFSET_1"] >= 0:
         # One piece with numbers that are not negative: what is above its largest is not computed.
         largest = (p["SLOPE_1"] * (most - 1) << frac - product_frac) + (p["OFFSET_1"] << frac - p["OFFSET_FRAC"])
-        exact = largest.bit_length()
-        taken = (exact, frac, 0)
+        exact, negative = largest.bit_length(), 0
     elif not max(offsets):
         exact -= 1
+    taken = (exact, frac, negative)
     # Bits that no rounding reads are not kept, nor those that wrap away.
     low = min(frac - product_frac, frac - p["OFFSET_FRAC"]) if max(offsets) else frac - product_frac
     low = max(low, drop - int(p["ROUNDING"] == 1) if p["ROUNDING"] in (1, 2) else 0)
@@ -139,7 +156,7 @@ def pieces(t: Terms, p: Parameters) -> None:
     t.logic("padded", ragged * kept)
     t.logic("lanes", lanes)
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
-    t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"]))
+    t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
     cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
 
 
@@ -171,32 +188,39 @@ def divide(
     kinds = rows * columns
     div = bits_of(most + 1)
     scale = whole + bits_of(most)
-    t.count(ff=lanes * 2)
-    t.registers("divide.operands", lanes * (mag - grow))
-    t.registers("divide.kept", lanes * (mag - grow))
-    t.registers("divide.value", lanes * (whole + 1))
+    inverse = ((1 << scale) + least - 1) // least
+    # What is multiplied has no bit that a constant reciprocal cannot reach, and only the last ones of a rest count.
+    quotient = whole if kinds > 1 else max(whole + inverse.bit_length() - scale, 1)
+    value = min(whole + 2, given[0]) if way[1] else whole + 2
+    rest = drop + div - grow
+    if kinds == 1 and least & (least - 1) == 0:
+        # A shift: what is left over has none of the bits of the quotient.
+        quotient, rest = max(whole - max(div - 1, grow), 0), rest - 1
+    t.count(ff=lanes * (2 + mag - grow + min(mag - grow, max(rest, 0)) + value))
+    if (kinds == 1 and least & (least - 1) == 0) or not blocks_of(t, whole, inverse.bit_length(), whole + scale):
+        t.count(ff=lanes * quotient)
     t.logic("divide.size", lanes * width)
     t.logic("divide.value", lanes * whole)
     t.logic("divide.rest", lanes * (min(drop + bits_of(most), width) if way[0] != 3 else 0))
     if kinds > 1 or least & (least - 1):
         # Zeros at the end of an operand need no multiplier, and a divisor of ones only is a negation.
         head = int(t.xilinx)
-        inverse = ((1 << scale) + least - 1) // least
         low = 0 if kinds > 1 else _zeros(inverse)
         bits, short = inverse.bit_length() - low, whole - grow
         blocks = blocks_of(t, short + head, bits + head, short + bits)
-        t.registers("divide.quotient", lanes * whole)
+        if blocks and not t.xilinx:
+            t.registers("divide.quotient", lanes * quotient)
         low = 0 if kinds > 1 else _zeros(least)
-        rest = blocks_of(t, min(div, whole) + head, div - low + head, div - low)
+        remains = blocks_of(t, min(div, whole) + head, div - low + head, div - low)
         if kinds == 1 and least == (1 << div) - 1:
-            rest = 0
-        t.count(dsp=lanes * (blocks + rest))
+            remains = 0
+        t.count(dsp=lanes * (blocks + remains))
         t.logic("divide.left", lanes * div)
-        t.logic("divide.soft", lanes * ((0 if blocks else short * bits) + (0 if rest else div * (div - low))))
+        t.logic("divide.soft", lanes * ((0 if blocks else short * bits) + (0 if remains else div * (div - low))))
         t.logic("divide.compare", lanes * (div + drop))
     if kinds > 1:
         t.both("divide.kinds", lanes * (2 * div + inverse.bit_length()))
-    cast(t, "cast", lanes, (whole + 2, given[1], 1), given, (way[0], way[1]))
+    cast(t, "cast", lanes, (whole + 2, given[1], 1), given, (way[0], way[1]), held=True)
 
 
 def _zeros(number: int) -> int:
@@ -220,18 +244,27 @@ def requantize(t: Terms, p: Parameters) -> None:
     t.logic("lanes", lanes)
     row_end(t, "row_end", size, lanes)
     t.logic("zero_in", lanes * width if p["DATA_IN_0_ZERO_POINT"] else 0)
-    t.registers("operands", lanes * width)
-    t.registers("factors", factor * (lanes if p["MULTIPLIER_TENSOR_SIZE_DIM_0"] > 1 else 1))
-    t.registers("product", lanes * product)
+    # Blocks of Xilinx have the registers of their operands, and of a product as far as one has the whole sum of parts.
+    inside = t.xilinx and blocks > 0
+    if not inside:
+        t.registers("operands", lanes * width)
+        t.registers("factors", factor * (lanes if p["MULTIPLIER_TENSOR_SIZE_DIM_0"] > 1 else 1))
+    if inside:
+        t.count(ff=lanes * (17 * (blocks - 1) if blocks < 4 else product))
+    else:
+        t.registers("product", lanes * product)
     t.logic("parts", lanes * max(blocks - 1, 0) * product)
     t.logic("soft", 0 if blocks else lanes * width * factor)
-    t.registers("aligned", lanes * aligned)
+    if inside:
+        t.count(ff=lanes * aligned)
+    else:
+        t.registers("aligned", lanes * aligned)
     t.logic("align", lanes * aligned * align)
     t.registers("align", 2 * lanes * align)
     if p["FIRST"]:
         cast(t, "first", lanes, (product, p["FIRST"], 1), (first, 0, 1), (1, 0))
     centred = (out + int(zero), 0, 1 if zero else p["DATA_OUT_0_SIGNED"])
-    cast(t, "cast", lanes, (aligned, p["SHIFT"] - p["FIRST"], 1), centred, (p["ROUNDING"], 0))
+    cast(t, "cast", lanes, (aligned, p["SHIFT"] - p["FIRST"], 1), centred, (p["ROUNDING"], 0), relaxed=True)
     t.logic("zero_out", lanes * (out + 3) if zero else 0)
     lowest = -(1 << (out - 1)) if p["DATA_OUT_0_SIGNED"] else 0
     limits = int(p["DATA_OUT_0_LOW"] > lowest) + int(p["DATA_OUT_0_HIGH"] < lowest + (1 << out) - 1)

@@ -20,6 +20,7 @@ from mase_hw.cost.connectors import (
 )
 from mase_hw.cost.functions import function, pieces, requantize
 from mase_hw.cost.matrices import matmul
+from mase_hw.cost.movement import cut, prelu, upsample_nearest, zero_pad2d
 from mase_hw.cost.pools import avg_pool2d, concat, max_pool2d, reduce
 from mase_hw.cost.primitives import rom_source
 from mase_hw.cost.products import conv2d, linear
@@ -45,6 +46,10 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_max_pool2d": max_pool2d,
     "fixed_reduce": reduce,
     "fixed_concat": concat,
+    "fixed_slice": cut,
+    "fixed_prelu": prelu,
+    "fixed_zero_pad2d": zero_pad2d,
+    "fixed_upsample_nearest": upsample_nearest,
     "stream_fifo": stream_fifo,
     "stream_fork": stream_fork,
     "stream_repack": stream_repack,
@@ -122,7 +127,7 @@ def _cost(module: str, parameters: tuple[tuple[str, Any], ...], family: str) -> 
     find_family(family)
     terms = structure_of(module, dict(parameters), family)
     fitted = constants(FITTED[family])
-    units = fitted.get(module) or fitted[ANY]
+    units = fitted.get(module) or ({} if module in STRUCTURES else fitted[ANY])
     sums = {}
     for name in RESOURCES:
         found = units.get(name, {})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
+from mase_hw.cost.casts import cast, cast_bits
 from mase_hw.cost.functions import divide, pipeline
-from mase_hw.cost.primitives import cast, cast_bits, chosen, counter, ram
+from mase_hw.cost.primitives import chosen, counter, ram
 from mase_hw.cost.terms import Parameters, Terms, bits_of
 from mase_hw.cost.windows import Axis, axis
 
@@ -50,7 +51,7 @@ def windows(t: Terms, of: Axis, beat: tuple[int, int], inner: int, adaptive: boo
         t.count(ff=int(slots > 1))
     else:
         distance = bits_of(of.pad + span + slots * of.stride + 1) + 1
-        t.registers("window.distance", slots * distance)
+        t.count(ff=slots * distance)
         t.logic("window.distance", slots * distance)
         t.logic("window.taps", slots * of.kernel)
     t.logic("window.sum" if total else "window.largest", slots * wide)
@@ -149,9 +150,8 @@ def max_pool2d(t: Terms, p: Parameters) -> None:
     taken = (width, p["DATA_IN_0_PRECISION_1"], p["DATA_IN_0_SIGNED"])
     if apart and taken == given:
         return
-    t.count(ff=1 + lanes * cast_bits(taken, given, p["ROUNDING"]))
-    t.logic("slice", 1)
-    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
+    skid(t, lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
+    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]), held=True)
 
 
 def _place(t: Terms, of: Axis, adaptive: bool) -> None:
@@ -186,7 +186,7 @@ def reduce(t: Terms, p: Parameters) -> None:
     held = outs * ((acc if inner and sums else p["DATA_IN_0_PRECISION_0"]) + where)
     turns = beats1 > 1 or reduced2 > 1
     t.logic("any", 1)
-    for loop in (kept0, beats1, kept1, reduced2):
+    for loop in (kept0, beats1, *((kept1, reduced2) if reduced2 > 1 else ())):
         counter(t, "loop", loop)
     t.count(ff=int(beats1 > 1) + int(reduced2 > 1) + (bits_of(depth) if turns else 0) + where)
     t.logic("address", 2 * bits_of(depth))
@@ -211,8 +211,8 @@ def reduce(t: Terms, p: Parameters) -> None:
         skid(t, outs * given[0])
     else:
         taken = (where + 1, 0, 1) if place else (acc, p["DATA_IN_0_PRECISION_1"], 1)
-        cast(t, "cast", outs, taken, given, way)
-        skid(t, outs * cast_bits(taken, given, p["ROUNDING"]))
+        cast(t, "cast", outs, taken, given, way, held=True, relaxed=True)
+        skid(t, outs * cast_bits(taken, given, *way))
 
 
 def concat(t: Terms, p: Parameters) -> None:
@@ -222,12 +222,16 @@ def concat(t: Terms, p: Parameters) -> None:
     t.logic("any", 1)
     t.count(ff=p["INPUTS"])
     t.logic("inputs", p["INPUTS"])
-    widest = 0
+    widest = beats = 0
     for i in range(p["INPUTS"]):
         sizes = [p[f"DATA_IN_{i}_TENSOR_SIZE_DIM_{d}"] for d in range(2)]
+        beats = max(beats, sizes[1] * ceil(sizes[0] / lanes))
         counter(t, "loop", sizes[1] * ceil(sizes[0] / lanes))
         taken = tuple(p[f"DATA_IN_{i}_{name}"] for name in ("PRECISION_0", "PRECISION_1", "SIGNED"))
         cast(t, "cast", lanes, (taken[0], taken[1], taken[2]), given, (p["ROUNDING"], p["OVERFLOW"]))
-        widest = max(widest, cast_bits((taken[0], taken[1], taken[2]), given, p["ROUNDING"]))
-    t.logic("chosen", lanes * given[0] * chosen(t, p["INPUTS"]))
-    skid(t, lanes * widest)
+        widest = max(widest, cast_bits((taken[0], taken[1], taken[2]), given, p["ROUNDING"], p["OVERFLOW"]))
+    # A bit of the output comes from any input or from the skid buffer. On ECP5 functions of more inputs take the end
+    # of a short counter in, and more look-up tables.
+    near = beats <= 8 or (lanes > 1 and beats < 16)
+    t.count(ff=2 * lanes * widest + 2, lut=lanes * widest * (2 if t.xilinx else 5 if near else 3))
+    t.logic("chosen", lanes * given[0] * (chosen(t, p["INPUTS"]) - 1))

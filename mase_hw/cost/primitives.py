@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
+from mase_hw.cost.casts import WIDEST, wide
 from mase_hw.cost.terms import Parameters, Terms, bits_of
 from mase_hw.memories import FAMILIES
 
@@ -50,6 +51,19 @@ def _bits(t: Terms, name: str, bits: int) -> None:
         t.logic(f"{name}.chain", bits * bits)
 
 
+_COUNTED = (0, 0, 0, 2, 5, 6, 8, 10, 10, 12, 14, 15)
+"""Look-up tables of a counter that begins again after any number, by its bits, on Xilinx."""
+_UNCARRIED = (0, 0, 1, 2, 3, 10, 11, 15, 23, 41)
+"""The same on ECP5, of bits below :data:`CARRIED`."""
+
+
+def counted(t: Terms, bits: int) -> int:
+    """Look-up tables of a counter that begins again after any number."""
+    if t.xilinx:
+        return _COUNTED[bits] if bits < len(_COUNTED) else bits + 5
+    return _UNCARRIED[bits] if bits < CARRIED else 2 * ceil(bits / 2) + bits + 1
+
+
 def chosen(t: Terms, ways: int) -> int:
     """Look-up tables of a bit that comes from one of so many places: one for four on Xilinx, one for two elsewhere."""
     return ceil((ways - 1) / 3) if t.xilinx else ways - 1
@@ -87,7 +101,7 @@ def ram(
         t.count(bram=banks * block)
         # Where a word is written as it is read, logic beside the block sees to what is read.
         t.logic(f"{name}.block", banks * bits)
-        if not t.xilinx:
+        if not t.xilinx and forwarded:
             t.count(ff=2 * bits + address + 2 * banks)
         return True
     t.count(lut=banks * ceil(bits / wide) * rows * luts, ff=banks * bits if registered else 0)
@@ -140,57 +154,6 @@ def replay(t: Terms, name: str, bits: int, length: int, repeats: int) -> None:
     t.logic(f"{name}.pass", bits_of(repeats))
     for number in ("unread", "used"):
         level(t, f"{name}.{number}", 2 * length)
-
-
-def cast_bits(taken: tuple[int, int, int], given: tuple[int, int, int], rounding: int) -> int:
-    """Bits of a result that differ from each other: not those that are always zero, nor copies of the sign.
-
-    Args:
-        taken: Width, fraction width and sign of what is cast.
-        given: The same of the result.
-        rounding: Its code.
-    """
-    width, frac, signed = taken
-    out, out_frac, out_signed = given
-    drop = frac - out_frac
-    if drop <= 0:
-        room = out + drop - (1 if out_signed and not signed else 0)
-        return max(min(room, width if out_signed else width - signed), 0)
-    whole = max(width - drop, 0) + (0 if rounding == 2 else 1) + (0 if signed else 1)
-    return min(out, whole if out_signed else whole - 1) - (1 if out_signed and not signed and whole > out - 1 else 0)
-
-
-def cast(
-    t: Terms, name: str, lanes: int, taken: tuple[int, int, int], given: tuple[int, int, int], way: tuple[int, int]
-) -> None:
-    """Units that round and saturate.
-
-    Args:
-        t: Where they are added.
-        name: Of their terms.
-        lanes: How many.
-        taken: Width, fraction width and sign of what they take.
-        given: The same of what they give.
-        way: Codes of rounding and overflow.
-    """
-    width, frac, signed = taken
-    out, out_frac, out_signed = given
-    rounding, overflow = way
-    drop = frac - out_frac
-    whole = width + (0 if signed else 1) - drop
-    rounds = drop > 0 and rounding != 2
-    if rounds:
-        carried = max(min(whole + 1, out if overflow else whole + 1), 0)
-        t.logic(f"{name}.carry", lanes * (carried if t.xilinx else 2 * ceil(carried / 2)))
-        t.logic(f"{name}.rounds", lanes)
-        if rounding != 1:
-            t.logic(f"{name}.tie", lanes * min(drop, width))
-    if overflow == 0:
-        above = whole + (1 if rounds else 0) - out - (0 if signed else 1) + (0 if out_signed else 1)
-        if above > 0:
-            t.logic(f"{name}.saturate", lanes * out)
-            t.logic(f"{name}.above", lanes * above)
-            t.logic(f"{name}.lanes", lanes)
 
 
 def multiplied(t: Terms, a: tuple[int, int], b: tuple[int, int]) -> int:
@@ -250,21 +213,29 @@ def rom_source(t: Terms, p: Parameters) -> None:
         t.count(lut=1, ff=1 + int(registers > 1))
         return
     t.count(ff=1 + address)
-    _bits(t, "address", address)
     t.logic("any", 1)
-    if words & (words - 1):
-        t.logic("last", address)
+    t.count(lut=counted(t, address))
+    t.logic("direct", address if registers == 0 and t.xilinx else 0)
     block = registers > 0 and (place == "block" if place != "auto" else rom_in_block(t, words, bits))
     if block:
         t.count(bram=family.block.count(words, bits))
         if registers > 1:
             t.count(ff=1 + (different if t.xilinx else 0))
         return
-    rows = ceil(words / family.rom_words)
-    t.logic("short" if words <= 4 else "table", different)
-    t.logic("more", different * (rows - 1))
+    t.logic("table", p["TABLE_LUTS"] if "TABLE_LUTS" in p else different * random_luts(t, words))
     if registers:
         t.count(ff=registers - 1 + different * registers)
+
+
+def random_luts(t: Terms, words: int) -> float:
+    """Look-up tables of one bit of so many random words; of few it is often a bit of the address."""
+    address, most = bits_of(words), WIDEST[t.xilinx]
+    if words <= 4:
+        return 1 / 2
+    if address <= most:
+        return min(wide(t.xilinx, address), ceil(words / FAMILIES[t.family].rom_words))
+    parts = ceil(words / (1 << most))
+    return parts * wide(t.xilinx, most) + (ceil((parts - 1) / 3) if t.xilinx else parts - 1)
 
 
 def rom(t: Terms, name: str, words: int, bits: int, lanes: int) -> None:
@@ -281,7 +252,7 @@ def rom(t: Terms, name: str, words: int, bits: int, lanes: int) -> None:
     if rom_in_block(t, words, bits):
         t.count(bram=lanes * family.block.count(words, bits))
         return
-    t.registers(f"{name}.out", lanes * bits)
+    t.count(ff=lanes * bits)
     t.logic(f"{name}.rom", lanes * bits * max(words / family.rom_words, 1 / 2))
 
 

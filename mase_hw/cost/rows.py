@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
+from mase_hw.cost.casts import cast, cast_bits
 from mase_hw.cost.functions import constant_product, piecewise, pipeline, row_end
-from mase_hw.cost.primitives import blocks_of, cast, cast_bits, counter, fifo, level, ram, ring, rom, tree
+from mase_hw.cost.primitives import blocks_of, counter, fifo, level, ram, ring, rom, tree
 from mase_hw.cost.terms import Parameters, Terms, bits_of
 
 
@@ -144,8 +145,8 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: t
         t.logic("rescale.bias", lanes * exact)
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     taken = (exact, finest, 1)
-    t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"]))
-    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
+    t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
+    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]), relaxed=True)
 
 
 def row_fifo(t: Terms, name: str, bits: int, depth: int, length: int, note: int) -> None:
@@ -194,10 +195,13 @@ def softmax(t: Terms, p: Parameters) -> None:
         frac = max(p["DATA_OUT_0_PRECISION_1"], 0) + 1
         pipeline(t, "share", frac + 2)
         t.count(ff=(frac + 1) * sums + lanes * ((frac + 1) * (sums + 1) + frac * (frac + 1) // 2))
+        # Rounding half up reads a bit of the last rest only, and floor none: neither what leads to it.
+        unread = {1: 1, 2: 2}.get(p["ROUNDING"], 0)
+        t.count(ff=-unread * (sums + lanes * sums) - (lanes if unread == 2 else 0))
         t.logic("share.step", lanes * (frac + 1) * (sums + 2))
         t.logic("share.left", lanes * sums)
         taken = (frac + 2, frac + 1, 0)
-    t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"]))
+    t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
     cast(t, "cast", lanes, taken, given, way)
 
 

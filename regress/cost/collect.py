@@ -58,9 +58,9 @@ def write(path: Path, tables: Tables) -> None:
     path.write_text(f"{{{','.join(parts)}\n}}\n", encoding="utf-8")
 
 
-def parameters_of(item: Item) -> dict[str, Any]:
-    """Those of the instance, and of a ROM how many bits of its words differ."""
-    return {**item.parameters, **({} if item.different is None else {"DISTINCT": item.different})}
+def parameters_of(item: Item, family: str) -> dict[str, Any]:
+    """Those of the instance, and of a ROM what its words are like."""
+    return {**item.parameters, **item.contents(family)}
 
 
 def values_of(table: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[Any]:
@@ -69,10 +69,10 @@ def values_of(table: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[A
     return [parameters.get(name) for name in table["parameters"]]
 
 
-def add(tables: Tables, item: Item, draw: str, counts: Mapping[str, int]) -> None:
+def add(tables: Tables, item: Item, family: str, draw: str, counts: Mapping[str, int]) -> None:
     """Add a row, in place of one of the same module."""
     table = tables.setdefault(item.instance.module, {"parameters": [], "rows": []})
-    values = values_of(table, parameters_of(item))
+    values = values_of(table, parameters_of(item, family))
     rows = table["rows"]
     for row in rows:
         row[3] += [None] * (len(values) - len(row[3]))
@@ -109,7 +109,7 @@ def wanted(
             module = item.instance.module
             if item.generated is not None or (again and module not in of_stale) or (only and module not in only):
                 continue
-            identity = (module, json.dumps(parameters_of(item), sort_keys=True))
+            identity = (module, json.dumps(parameters_of(item, family), sort_keys=True))
             if identity in have or cost_of(module, item.parameters, family).lut > LARGEST:
                 continue
             if not again and module in COMMON and number.get(module, 0) >= ENOUGH:
@@ -128,7 +128,7 @@ def confirm(tables: Tables, family: str, work: Path) -> None:
             kind, seed = row[0].split()
             named = {n: v for n, v in zip(table["parameters"], row[3], strict=False) if v is not None}
             for item in items_of(kind, int(seed), family):
-                found = parameters_of(item)
+                found = parameters_of(item, family)
                 if item.instance.module == module and all(found.get(name) == value for name, value in named.items()):
                     sample.append((item, row))
                     break
@@ -171,7 +171,7 @@ def run(batch: list[tuple[Item, str]], family: str, tables: Tables, work: Path, 
         run(batch[half:], family, tables, work, path)
         return
     for (item, draw), found in zip(batch, counts, strict=True):
-        add(tables, item, draw, found)
+        add(tables, item, family, draw, found)
     write(path, tables)
     print(f"{family}: {len(batch)} modules, {sum(len(t['rows']) for t in tables.values())} rows", flush=True)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mase_hw.cost.contents import parameters_of
 from mase_hw.emit.netlist import Instance
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.emit.render import render_generated
@@ -47,15 +48,16 @@ class Item:
         """Without paths of files."""
         return {k: v for k, v in self.instance.parameters.items() if k != "MEM_FILE"}
 
-    @property
-    def different(self) -> int | None:
-        """Bits of a ROM's words that differ from each other and are not always the same; None of other modules."""
-        text = self.memories.get("MEM_FILE")
-        if text is None:
-            return None
-        words = [int(word, 16) for word in text.split()]
-        columns = {tuple(word >> bit & 1 for word in words) for bit in range(self.parameters["WIDTH"])}
-        return len({column for column in columns if len(set(column)) > 1})
+    def contents(self, family: str) -> dict[str, int]:
+        """What the cost model of a family takes of the words of a ROM or of a table; nothing of other modules."""
+        parameters = self.parameters
+        if "MEM_FILE" in self.memories:
+            text, bits = self.memories["MEM_FILE"], parameters["WIDTH"]
+        elif self.instance.module == "fixed_function" and not parameters["SEGMENTS"]:
+            text, bits = self.memories["TABLE_FILE"], parameters["DATA_OUT_0_PRECISION_0"]
+        else:
+            return {}
+        return parameters_of([int(word, 16) for word in text.split()], bits, family)
 
 
 def measure(items: Sequence[Item], family: str, folder: Path) -> list[dict[str, int]]:

@@ -14,21 +14,30 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MEDIAN, WORST = 5.0, 15.0
 """Percent, of look-up tables and of flip-flops."""
-KEPT = ("fixed_relu", "stream_fork", "fixed_linear", "fixed_conv2d")
+KEPT = (
+    "fixed_relu",
+    "stream_fork",
+    "fixed_linear",
+    "fixed_conv2d",
+    "fixed_binary",
+    "fixed_cast",
+    "rom_source",
+    "stream_fifo",
+)
 """Modules whose median is promised; what each reaches is told by ``regress/fit_cost.py --errors``."""
-
+MOST = {"lut": 0.85, "ff": 0.98}
+"""The share of unseen modules that is within ``WORST``."""
+UNWRITTEN = "fixed_recurrent"
+"""Has no structure: the model guesses."""
 UNSEEN = 200
-"""Layers and connectors at least, of draws that were made once the structures were written."""
-
-BLOCKS_OFF = 1
-"""Of these, modules of a kind with other block RAMs than expected: a line buffer of 1,308 words of 48 bits, of whose
-last bits Yosys makes LUT RAM."""
+"""Modules at least, of draws that nobody looked at before the structures were settled."""
 
 
 @cache
 def script(name: str = "fit_cost") -> ModuleType:
     """A script in ``regress``."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "regress" / f"{name}.py")
+    sys.path.insert(0, str(ROOT / "regress" / "cost"))
+    spec = importlib.util.spec_from_file_location(name.replace("/", "_"), ROOT / "regress" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -48,23 +57,34 @@ def test_errors_on_what_was_held_out(family: str) -> None:
     for module in KEPT:
         errors, number = found[module]
         assert number >= 2
-        assert not any(errors["dsp"]) and not any(errors["bram"]), module
         for resource in ("lut", "ff"):
             assert 100 * np.median(errors[resource]) <= MEDIAN, (module, resource)
 
 
 @pytest.mark.parametrize("family", ["ecp5", "xc7"])
 def test_errors_on_draws_that_were_made_last(family: str) -> None:
-    """None of them is among the draws that constants are fitted to, and layers of products keep what is promised."""
+    """None of them is among the draws that constants are fitted to."""
     fit = script()
     fitted = {row.draw for rows in fit.read_rows(family).values() for row in rows}
     unseen = [row for rows in fit.read_rows(family, fit.UNSEEN).values() for row in rows]
-    assert len(unseen) >= UNSEEN and not fitted & {row.draw for row in unseen}
+    assert not fitted & {row.draw for row in unseen}
     found = {module: errors for module, errors, _ in fit.errors(family, fit.unseen)}
-    for module in ("fixed_linear", "fixed_conv2d"):
-        assert not any(found[module]["dsp"]) and sum(map(bool, found[module]["bram"])) <= BLOCKS_OFF, module
-        for resource in ("lut", "ff"):
-            assert 100 * np.median(found[module][resource]) <= MEDIAN, (module, resource)
+    assert sum(len(errors["lut"]) for errors in found.values()) >= UNSEEN
+    for resource, most in MOST.items():
+        assert 100 * np.median([e for errors in found.values() for e in errors[resource]]) <= MEDIAN
+        known = np.array([e for module, errors in found.items() if module != UNWRITTEN for e in errors[resource]])
+        assert (100 * known <= WORST).mean() >= most, resource
+    for resource in ("dsp", "bram"):
+        assert not any(e for module, errors in found.items() if module != UNWRITTEN for e in errors[resource]), resource
+
+
+@pytest.mark.parametrize("family", ["ecp5", "xc7"])
+def test_casts_are_those_that_were_mapped_one_by_one(family: str) -> None:
+    """Half of them to a look-up table or two, nine of ten within a tenth."""
+    found = np.abs(script("cost/casts").errors(family))
+    assert len(found) == 180
+    assert 100 * np.median(found) <= MEDIAN
+    assert np.quantile(found, 0.9) <= 0.1
 
 
 def test_a_count_that_is_off_is_seen() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from mase_hw.cost import Resources, cost_of, unsupported
+from mase_hw.cost.contents import parameters_of
 from mase_hw.cost.primitives import blocks_of
 from mase_hw.cost.terms import Terms
 from mase_hw.errors import ConfigError
@@ -79,3 +80,35 @@ def test_products_of_a_requantisation_are_counted(family: str, bits: int, blocks
     case = plain | {"DATA_IN_0_PRECISION_0": 8, "DATA_IN_0_SIGNED": 1, "MULTIPLIER_PRECISION_0": bits}
     expected = 2 if family == "ecp5" and bits == 24 else blocks
     assert cost_of(facets.module, case, family).dsp == lanes * expected
+
+
+@pytest.mark.parametrize(
+    ("words", "bits", "family", "expected"),
+    [
+        ([5, 5, 5], 3, "xc7", (0, 0)),  # always the same
+        ([0, 1, 2, 3], 2, "xc7", (2, 0)),  # the address
+        ([3, 2, 1, 0], 2, "xc7", (2, 2)),  # the address inverted
+        ([0, 3, 0, 0], 2, "ecp5", (1, 1)),  # twice the same bit, of two of the address
+        ([0, 0, 0, 1], 1, "xc7", (1, 1)),
+        ([n == 63 for n in range(64)], 1, "xc7", (1, 1)),  # six inputs are one look-up table
+        ([n == 63 for n in range(64)], 1, "ecp5", (1, 4)),  # and four with the multiplexers beside them
+        ([n == 127 for n in range(128)], 1, "xc7", (1, 2)),
+        ([n == 255 for n in range(256)], 1, "ecp5", (1, 9)),  # a half that is zero, the other of seven inputs, a choice
+        ([n & 1 for n in range(256)], 1, "ecp5", (1, 0)),
+        ([0, 1, 1], 1, "xc7", (1, 1)),  # what is above the last word is anything: 0, 1, 1, 1 is an or
+    ],
+)
+def test_what_is_known_of_a_table(words: list[int], bits: int, family: str, expected: tuple[int, int]) -> None:
+    """By hand: look-up tables have six inputs on Xilinx, four on ECP5, and multiplexers beside them up to 8 and 7."""
+    found = parameters_of([int(word) for word in words], bits, family)
+    assert (found["DISTINCT"], found["TABLE_LUTS"]) == expected
+
+
+def test_a_long_table_is_in_blocks_and_its_look_up_tables_are_not_counted() -> None:
+    assert "TABLE_LUTS" not in parameters_of([n & 255 for n in range(2048)], 8, "xc7")
+
+
+def test_contents_change_the_cost_of_a_table() -> None:
+    rom = {"WIDTH": 16, "DEPTH": 64, "REGISTERS": 2}
+    same = cost_of("rom_source", rom | {"DISTINCT": 1, "TABLE_LUTS": 1}, "xc7")
+    assert same.lut < cost_of("rom_source", rom, "xc7").lut and same.ff < cost_of("rom_source", rom, "xc7").ff

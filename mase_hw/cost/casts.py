@@ -1,0 +1,196 @@
+"""Units that round and saturate: which bits they give, and the look-up tables that they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from mase_hw.cost.terms import Terms
+
+_EVEN, _FLOOR, _ZERO = 0, 2, 3
+WIDEST = {True: 8, False: 7}
+"""Inputs of the largest function that is made of look-up tables and the multiplexers beside them, on Xilinx and not."""
+_OF_ONE = {True: 6, False: 4}
+SOFT = {True: 2, False: 4}
+"""Bits of an adder up to which it has no carry chain."""
+_RIPPLE = (0, 1, 2, 4, 8)
+"""Look-up tables of an incrementer without one on ECP5, by its bits."""
+_TIE = {True: (0, 1, 1, 1, 1, 1, 2, 3, 2, 3, 3, 4, 4), False: (0, 1, 1, 1, 2, 4, 5, 9, 5, 8, 10, 10, 11)}
+"""Those that find whether exactly half is dropped, by the bits that are dropped."""
+_LIMIT = {True: (0, 1, 1, 1, 1, 2, 2, 2), False: (0, 1, 2, 3, 3, 4, 5, 8)}
+"""Those that set all bits of a register whose number has no sign, by the bits above it."""
+
+
+def wide(xilinx: bool, inputs: int) -> int:
+    """Look-up tables of a function of so many bits; on its way is at most the largest one."""
+    return 1 << max(min(inputs, WIDEST[xilinx]) - _OF_ONE[xilinx], 0)
+
+
+def adder(t: Terms, bits: int) -> int:
+    """Look-up tables of an incrementer: a carry chain of two bits a cell on ECP5, of carries alone on Xilinx."""
+    if t.xilinx:
+        return 0
+    return 2 * ceil(bits / 2) if bits > SOFT[False] else _RIPPLE[max(bits, 0)]
+
+
+def cast_bits(taken: tuple[int, int, int], given: tuple[int, int, int], rounding: int, overflow: int = 1) -> int:
+    """Bits of a result that differ from each other: not those that are always zero, nor copies of the sign.
+
+    Args:
+        taken: Width, fraction width and sign of what is cast.
+        given: The same of the result.
+        rounding: Its code.
+        overflow: Its code.
+    """
+    width, frac, signed = taken
+    out, out_frac, out_signed = given
+    drop = frac - out_frac
+    if drop <= 0:
+        room = out + drop - (1 if out_signed and not signed else 0)
+        bits = max(min(room, width if out_signed else width - signed), 0)
+        if out_signed and not signed and overflow == 0 and drop == 0 and width > out:
+            return out
+        # The lowest are zero, or ones together where the number is too large.
+        return bits + int(overflow == 0 and drop < 0 and _Cast(taken, given, (rounding, overflow)).above > 1)
+    whole = max(width - drop, 0) + (0 if rounding == _FLOOR else 1) + (0 if signed else 1)
+    if out_signed and not signed and overflow == 0 and whole > out + 1:
+        return out  # the sign is zero, but comes out of the same function as the others
+    return min(out, whole if out_signed else whole - 1) - (1 if out_signed and not signed and whole > out - 1 else 0)
+
+
+@dataclass(frozen=True)
+class _Cast:
+    """A cast: what is taken and given (width, fraction width, sign), codes of rounding and overflow."""
+
+    taken: tuple[int, int, int]
+    given: tuple[int, int, int]
+    way: tuple[int, int]
+
+    @property
+    def drop(self) -> int:
+        """Bits below the result."""
+        return self.taken[1] - self.given[1]
+
+    @property
+    def rounds(self) -> bool:
+        """Whether one may be added."""
+        return self.drop > 0 and self.way[0] != _FLOOR
+
+    @property
+    def rounded(self) -> int:
+        """Bits of what is rounded, with a sign."""
+        extended = self.taken[0] + (0 if self.taken[2] else 1)
+        return max(extended - self.drop, 1) + int(self.rounds)
+
+    @property
+    def kept(self) -> int:
+        """Bits of the result that differ from each other."""
+        return cast_bits(self.taken, self.given, *self.way)
+
+    @property
+    def above(self) -> int:
+        """Its bits from the sign of the result upwards, which agree where it fits; a result without sign has one."""
+        return self.rounded - self.given[0] + int(self.given[2])
+
+
+def cast(
+    t: Terms,
+    name: str,
+    lanes: int,
+    taken: tuple[int, int, int],
+    given: tuple[int, int, int],
+    way: tuple[int, int],
+    *,
+    held: bool = False,
+    summed: bool = False,
+    relaxed: bool = False,
+) -> None:
+    """Units that round and saturate.
+
+    Args:
+        t: Where they are added.
+        name: Of a term for what is not known of them.
+        lanes: How many.
+        taken: Width, fraction width and sign of what they take.
+        given: The same of what they give.
+        way: Codes of rounding and overflow.
+        held: Whether the result may wait in a skid buffer, which is chosen from in the same look-up tables.
+        summed: Whether what they take comes from an adder and not from a register.
+        relaxed: Whether other paths of the module are longer, so that the fewest look-up tables count.
+    """
+    of = _Cast(taken, given, way)
+    luts = 0
+    if of.rounds:
+        bits = min(of.rounded - (0 if taken[2] else 1), given[0] if way[1] else of.rounded)
+        luts += adder(t, bits)
+        if t.xilinx and bits > SOFT[True] and (of.above != 2 or way[1]):
+            luts += 1
+        if way[0] in (_EVEN, _ZERO):
+            tie = _TIE[t.xilinx]
+            luts += tie[min(of.drop, taken[0], len(tie) - 1)]
+    if way[1] == 0 and not taken[2]:
+        luts += _unsigned(t, of, held)
+    elif way[1] == 0 and (of.above > 1 or not given[2]):
+        luts += _compact(t, of) if relaxed else _saturated(t, of, held, of.rounds or summed)
+    elif held:
+        luts += of.kept
+    t.count(lut=lanes * luts)
+    t.logic(f"{name}.lanes", lanes if luts else 0)
+
+
+def _unsigned(t: Terms, of: _Cast, held: bool) -> int:
+    """A number without sign that is too large sets all bits of a register, or is chosen from like others."""
+    above = max(of.above - 1, 0)
+    table = _LIMIT[t.xilinx]
+    if not held or not above:
+        return table[min(above, len(table) - 1)] + (of.kept if held else 0)
+    out = min(of.given[0] - int(of.given[2]), of.kept)
+    inputs = above + 3
+    return out * (wide(t.xilinx, inputs if inputs <= WIDEST[t.xilinx] else 4) + wide(t.xilinx, above + 1))
+
+
+def _compact(t: Terms, of: _Cast) -> int:
+    """Whether the number fits in look-up tables of its own, and a bit of the result in one with that and the sign."""
+    most = _OF_ONE[t.xilinx]
+    above = max(of.above, 0) + int(not of.given[2])
+    found = 0 if above < most else 1 + ceil(max(above - most, 0) / (most - 2))
+    return of.kept + found
+
+
+def _saturated(t: Terms, of: _Cast, held: bool, late: bool) -> int:
+    """Every bit is a function of itself and of those above the result, as far as one cell has the inputs.
+
+    Args:
+        t: Whose family counts.
+        of: The cast.
+        held: Whether a skid buffer is behind it: two inputs more, and the function once more before it.
+        late: Whether the bits come from a carry chain, so that the fewest levels count.
+    """
+    out, x = of.kept, t.xilinx
+    if not of.given[2]:
+        above = max(of.above, 0)
+        per, top = above + 1, above + 1
+    else:
+        above = of.above
+        per, top = above + 1, above
+
+    def each(more: int) -> int:
+        return (out - 1) * wide(x, per + more) + wide(x, top + more)
+
+    if not held:
+        if x:
+            return out + (0 if above <= 5 else 2 if above <= 7 else 5)
+        if above == 7 and not late:
+            return 2 * out
+        return each(0) + max(3 * (above - 6), 0)
+    if per + 2 <= _OF_ONE[x] or (per + 2 <= WIDEST[x] and (late or not x)):
+        return each(2) + (out if x else each(0))
+    if x:
+        if above == 7 and late:
+            return 5 * out
+        return 2 * out + (1 if above <= 6 else 2 if not late else 5)
+    if above in (5, 7):
+        return 3 * out + wide(x, above)
+    if above in (6, 8):
+        return (out - 1) * 8 + 4 + out + 3 * (above - 6)
+    return 3 * out + ((23 if late else 10) if above == 9 else 38 if late else 13)
