@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from mase_hw.catalogue import Catalogue
 from mase_hw.compiler.config import CompileConfig, load_config
 from mase_hw.compiler.faithful import beside_model
+from mase_hw.compiler.quantised_model import TAKEN, decided_before, is_quantised, quantised_pipeline, refuse_quantised
 from mase_hw.compiler.stages import CALIBRATE, Calibration, Config, quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError, GraphError
@@ -31,6 +32,7 @@ from mase_hw.ir.inputs import as_tensor, frame_tensor, unknown_error, unknown_no
 from mase_hw.ir.trace.nested import Nested, flat_model
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.pipeline import Pipeline, Step
+from mase_hw.passes.transforms.quantize import DECISIONS
 
 Tell = Callable[[str], object]
 
@@ -43,7 +45,7 @@ def quantised_graph(
     custom_ops: Mapping[str, Any] | None,
     tell: Tell,
 ) -> MaseGraph:
-    """Trace, simplify, calibrate and quantise a model.
+    """Trace, simplify, calibrate and quantise a model; one that is quantised is taken as it is.
 
     Args:
         model: As for :func:`mase_hw.compile`, as are all others.
@@ -61,6 +63,12 @@ def quantised_graph(
     with ordinary():
         graph, dummy = traced(model, example_inputs, custom_ops, tell)
         graph.nested = nested
+        if is_quantised(model):
+            steps = quantised_pipeline(model, dummy, settings, out="nowhere")
+            steps = Pipeline(steps.steps[: steps.names.index(TAKEN) + 1], "quantised")
+            graph = steps.run(graph, on_step=saying(tell, steps)).graph
+            graph.meta.setdefault(DECISIONS, decided_before(graph))
+            return graph
         return run_on_model(quantise_pipeline(dummy, settings, calibration=calibration), graph, model, dummy, tell)
 
 
@@ -89,6 +97,7 @@ def calibrated_graph(
         MaseHwError: Whatever is wrong with the model, the configuration or the data; the state is as it was then.
     """
     tell, settings = progress or (lambda _: None), load_config(config)
+    refuse_quantised(model)
     model, example_inputs, nested = entered(model, example_inputs, custom_ops)
     with ordinary():
         graph, dummy = traced(model, example_inputs, custom_ops, tell)

@@ -24,7 +24,10 @@ from mase_hw.passes.analysis.statistics.batches import batches
 from mase_hw.passes.base import GraphPass, Info, NoArgs
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.transforms.quantize import DECISIONS
+from mase_hw.passes.transforms.quantize_formats import Decision
 
+TAKEN = "quantised"
+"""Step that takes the model as it is."""
 QUANTISED = ("quantize_transform_pass", "fixed_point")
 
 
@@ -33,6 +36,32 @@ def is_quantised(model: nn.Module | MaseGraph) -> bool:
     module = model.model if isinstance(model, MaseGraph) else model
     found = module.modules() if isinstance(module, nn.Module) else ()
     return any(isinstance(each, Quantized | QuantizeInput) for each in found)
+
+
+def refuse_quantised(model: Any) -> None:
+    """Refuse a model of which there is no float model beside it.
+
+    Raises:
+        ConfigError: If it is quantised.
+    """
+    if is_quantised(model):
+        raise ConfigError(
+            "the model is quantised already, and there is no float model to compare it with",
+            field="MODEL",
+            expected="a model in float",
+            remedy="compile and check take it as it is, explain shows its formats; compare it where it was quantised",
+        )
+
+
+def decided_before(graph: MaseGraph) -> dict[str, Any]:
+    """The formats of a graph that came quantised, as :data:`DECISIONS` has them."""
+    found: dict[str, Any] = {}
+    for node in graph.nodes:
+        module = graph.meta_of(node).module
+        if isinstance(module, Quantized):
+            formats = module.arithmetic.formats.items()
+            found[node.name] = ({name: Decision(fmt, "the model came with it") for name, fmt in formats}, [])
+    return found
 
 
 def quantised_pipeline(
@@ -76,7 +105,7 @@ def quantised_pipeline(
     steps = [
         Step("init", init_metadata_analysis_pass),
         Step(COMMON, add_common_metadata_analysis_pass, {"dummy_in": dict(example), "add_value": False}),
-        Step("quantised", take, None, "taking the quantised model as it is"),
+        Step(TAKEN, take, None, "taking the quantised model as it is"),
     ]
     return Pipeline([*steps, *hardware_steps(example, config, out=out, vectors=vectors)], "compile")
 

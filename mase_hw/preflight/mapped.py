@@ -8,7 +8,8 @@ from typing import Any
 from torch import nn
 
 from mase_hw.compiler.config import CompileConfig
-from mase_hw.compiler.quantised_graph import Tell, run_on_model, traced
+from mase_hw.compiler.quantised_graph import Tell, run_on_model, saying, traced
+from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.ir import MaseGraph
@@ -41,6 +42,13 @@ def mapped_graph(
     """
     with ordinary():
         graph, example = traced(model, example_inputs, None, tell)
-        steps = compile_pipeline(example, settings, out="nowhere", calibration=calibration)
-        steps = Pipeline(steps.steps[: steps.names.index(_HARDWARE) + 1], "draw")
+        if is_quantised(model):
+            steps = _until_hardware(quantised_pipeline(model, example, settings, out="nowhere"))
+            return steps.run(graph, on_step=saying(tell, steps)).graph
+        steps = _until_hardware(compile_pipeline(example, settings, out="nowhere", calibration=calibration))
         return run_on_model(steps, graph, model, example, tell)
+
+
+def _until_hardware(steps: Pipeline) -> Pipeline:
+    """The steps up to the modules and lanes."""
+    return Pipeline(steps.steps[: steps.names.index(_HARDWARE) + 1], "draw")

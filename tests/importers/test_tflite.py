@@ -8,6 +8,7 @@ import torch
 
 import mase_hw
 from mase_hw.cli import main
+from mase_hw.compiler.quantised_graph import calibrated_graph
 from mase_hw.errors import ConfigError
 from mase_hw.importers.graph import python_name
 from mase_hw.nn import Quantized
@@ -68,6 +69,28 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     file.write_bytes(NETWORKS["dense"]().data())
     assert main(["compile", str(file), "--out", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "manifest.json").is_file()
+
+
+def test_commands_take_what_is_quantised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Formats with their scales; lanes for a device; a picture; and noise, of which there is nothing to say."""
+    file = tmp_path / "net.tflite"
+    file.write_bytes(NETWORKS["dense"]().data())
+    graph = mase_hw.import_model(file)
+    modules = {m.label: m.arithmetic.formats for m in graph.model.modules() if isinstance(m, Quantized)}
+    assert main(["explain", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert modules and all(f"{n}: {fmt}," in said for formats in modules.values() for n, fmt in formats.items())
+    assert "zero " in said and all(f"\n{node}\n" in f"\n{said}" for node in modules)
+    assert main(["explain", str(file), "none"]) != 0
+    assert main(["draw", str(file), "--out", str(tmp_path / "net.svg")]) == 0
+    assert (tmp_path / "net.svg").is_file()
+    assert main(["fit", str(file), "--device", "xc7z020", "--interval", "4000"]) == 0
+    capsys.readouterr()
+    assert main(["noise", str(file)]) != 0
+    assert "the model is quantised already" in capsys.readouterr().err
+    batches = [torch.zeros(2, *next(iter(graph.example.values())).shape[1:])]
+    with pytest.raises(ConfigError, match="quantised already"):
+        calibrated_graph(graph.model, graph.example, calibration=batches)
 
 
 def test_names_and_formats_of_the_file() -> None:

@@ -29,11 +29,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     from mase_hw.compiler.config import load_config
     from mase_hw.compiler.quantised_graph import quantised_graph
+    from mase_hw.compiler.quantised_model import refuse_quantised
     from mase_hw.model_spec import load_model
     from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
 
     settle(arguments)
     settings, spec = load_config(arguments.config), load_model(arguments.model)
+    refuse_quantised(spec.model)
     calibration = calibration_of(arguments, spec.calibration)
     with voice(arguments, aside=True) as say:
         graph = quantised_graph(spec.model, spec.example_inputs, settings, calibration, None, say)
