@@ -84,7 +84,7 @@ def measured(name: str, minimise: str, extra: bool) -> dict[str, Any]:
         "netlist": building,
         "interval": timing["interval"],
         "last": timing["last"],
-        "proven": choice.solution.proven,
+        "proven": choice.proven,
     }
 
 

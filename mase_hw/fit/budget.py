@@ -21,16 +21,21 @@ import numpy as np
 from mase_hw.errors import UnsupportedError
 from mase_hw.fit import cp_sat
 from mase_hw.fit.elimination import Elimination
+from mase_hw.fit.labels import TooManyError, below, restricted
 from mase_hw.fit.problem import Numbers, Problem
 
-ROUNDS = 40
-"""Changes of the prices of budgets before candidates are divided."""
-FINEST = 1 / 16
-"""Share of a full step below which prices are not changed any more."""
+ROUNDS, FINEST = 120, 1 / 1024
+"""Changes of the prices of budgets before candidates are divided, and the share of a full step that ends them."""
+ROUNDS_OF_HALVES, FINEST_OF_HALVES = 40, 1 / 16
+"""The same where candidates were divided: prices begin with good ones."""
 PRICE = 1 << 24
 """Of a whole budget where nothing else has a price."""
+FIRST = 8
+"""Divided problems that are solved before all choices are looked at, where any one within the budgets will do."""
 HALVES = 60
 """Divided problems that are solved before the bound is reported as it is."""
+SHARES = (1 / 256, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)
+"""Of the gap, in which all choices are looked at before the next one."""
 
 
 @dataclass(frozen=True)
@@ -126,17 +131,24 @@ def solve(
         return _by_cp_sat(problem, weights, budgets, best, -(1 << 62))
     if root is None:
         return Impossible(True, best.nearest)
+    if halves and root.bound < best.value and not search.any_will_do:
+        left = search.closed(root)
+        if left is None:
+            return _answer(best, best.value, proven=True)
+        root = left
     counter = itertools.count()
     heap = [(root.bound, next(counter), root)]
     solved = 0
-    while heap and heap[0][0] < best.value and solved < halves:
+    while heap and heap[0][0] < best.value and solved < halves and not search.satisfied:
+        if solved == FIRST and search.any_will_do and search.closed(root) is None:
+            return _answer(best, best.value, proven=True)
         half = heapq.heappop(heap)[2]
         for kept in search.divided(half):
             solved += 1
             found = search.relaxed(kept, half.prices)
             if found is not None and found.bound < best.value:
                 heapq.heappush(heap, (max(found.bound, half.bound), next(counter), found))
-    bound = min([best.value, *(entry[0] for entry in heap)])
+    bound = best.value if search.satisfied else min([best.value, *(entry[0] for entry in heap)])
     if bound < best.value and halves and cp_sat.installed():
         return _by_cp_sat(problem, weights, budgets, best, bound)
     return _answer(best, bound, proven=not heap)
@@ -167,20 +179,27 @@ class _Search:
         self.most = np.array([budgets[int(i)] for i in self.at], dtype=np.int64)
         self.first: Numbers = np.zeros(problem.measures, dtype=np.int64)
         self.unit = 1 << 10
-        if not weights.any():
+        self.any_will_do = not weights.any()
+        if self.any_will_do:
             # Any choice within the budgets will do: prices alone say how near one is.
             self.first[self.at] = PRICE // np.maximum(self.most, 1)
             self.unit = PRICE >> 4
 
+    @property
+    def satisfied(self) -> bool:
+        """Whether a choice is found where each one within the budgets is as good as every other."""
+        return self.any_will_do and self.best.chosen is not None
+
     def relaxed(self, kept: Mapping[str, Numbers], prices: Numbers) -> _Half | None:
         """Follow the prices of budgets upwards to a good bound; None if no choice is within the budgets."""
-        program = Elimination(_restricted(self.problem, kept))
+        program = Elimination(restricted(self.problem, kept))
         top = -(1 << 62)
         scale = 1.0
         within = beyond = None
         steady = 0
         best_prices = prices
-        for _ in range(ROUNDS):
+        rounds, finest = (ROUNDS, FINEST) if prices is self.first else (ROUNDS_OF_HALVES, FINEST_OF_HALVES)
+        for _ in range(rounds):
             found = program.cheapest(self.weights + prices)
             if found is None:
                 return None
@@ -200,9 +219,9 @@ class _Search:
                 steady += 1
                 if steady == 3:
                     scale, steady = scale / 2, 0
-                    if scale < FINEST:
+                    if scale < finest:
                         break
-            if top >= self.best.value or not len(self.at) or self._hopeless(top):
+            if top >= self.best.value or not len(self.at) or self._hopeless(top) or self.satisfied:
                 break
             share = over / np.maximum(self.most, 1)
             moving = np.where((prices[self.at] == 0) & (share <= 0), 0.0, share)
@@ -217,6 +236,28 @@ class _Search:
         if self._hopeless(top):
             return None
         return _Half(kept, best_prices, top, within, beyond)
+
+    def closed(self, root: _Half) -> _Half | None:
+        """Look at all choices that are little above the bound, then at more; None if no better one is left.
+
+        Only the best choice decides how far that has to go, not how good the one is that is known.
+        """
+        if self.satisfied:
+            return None
+        budgets = {int(m): int(most) for m, most in zip(self.at, self.most, strict=True)}
+        known = self.best.chosen is not None
+        above = self.best.value if known else root.bound + max(abs(root.bound) // 8, self.unit)
+        aims = [1] if self.any_will_do else [root.bound + int((above - root.bound) * share) for share in SHARES]
+        for aim in sorted({max(aim, root.bound + 1) for aim in aims}):
+            try:
+                found = below(self.problem, self.weights, budgets, root.prices, aim)
+            except TooManyError:
+                return root
+            if found is not None:
+                self.best.take(found, self.problem, self.weights)
+                return None
+            root = dataclasses.replace(root, bound=aim)
+        return None if known or self.any_will_do else root
 
     def _hopeless(self, bound: int) -> bool:
         """Whether a bound is beyond the most expensive choice, so that none is within the budgets."""
@@ -266,13 +307,3 @@ class _Search:
             if ends[name][0] != ends[name][1]:
                 return name
         return max(several, key=lambda n: float(np.ptp(self._shares(n, half.kept[n]))))
-
-
-def _restricted(problem: Problem, kept: Mapping[str, Numbers]) -> Problem:
-    """The problem with some candidates of every node."""
-    prices = {name: of[kept[name]] for name, of in problem.prices.items()}
-    edges = [
-        dataclasses.replace(edge, rows=edge.rows[kept[edge.ends[0]]], columns=edge.columns[kept[edge.ends[1]]])
-        for edge in problem.edges
-    ]
-    return Problem(prices, edges)

@@ -32,6 +32,8 @@ SLOWER = 1.6
 BEGINNINGS = (1.0, 1.2, 1.45)
 """Intervals, as multiples of the shortest one, at which the search for the latency begins."""
 ATTEMPTS = 4
+ANY_RATE = 1 << 40
+"""Cycles per frame that are slower than any layer."""
 Tell = Callable[[str], object]
 
 
@@ -45,6 +47,8 @@ class Choice:
         args: The same as arguments of the hardware metadata pass.
         manifest: Of the netlist that follows.
         use: What the whole design takes, FIFOs included.
+        open_interval: The fewest cycles per frame that were not proven to be impossible, though nothing was found;
+            None if there are none below those of the choice, or they are not what is to be least.
     """
 
     chosen: Mapping[str, Candidate]
@@ -52,6 +56,19 @@ class Choice:
     args: HardwareArgs
     manifest: Mapping[str, Any]
     use: Mapping[str, int]
+    open_interval: int | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether no choice is better by the estimates."""
+        return self.solution.proven and self.open_interval is None
+
+    @property
+    def gap(self) -> float:
+        """By how much a better choice could be better at most, as a share of the bound."""
+        if self.open_interval is None:
+            return self.solution.gap
+        return float(self.manifest["timing"]["interval"]) / self.open_interval - 1
 
 
 class Chooser:
@@ -70,6 +87,7 @@ class Chooser:
     def __init__(self, graph: MaseGraph, args: HardwareArgs, goal: Goal, tell: Tell = lambda _: None) -> None:
         self.goal, self.graph, self.tell = goal, graph, tell
         self.args = args.model_copy(update={"family": goal.family})
+        self._open: int | None = None
         self.space = Space(graph, self.args, orders=goal.minimise == "latency", unrolled=goal.unrolled)
         self.weights = np.array(
             [(1 << 24) // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES], dtype=np.int64
@@ -93,16 +111,17 @@ class Chooser:
         reserve = dict.fromkeys(RESOURCES, 0)
         for _ in range(ATTEMPTS):
             interval = self.goal.interval
-            if self.goal.minimise == "interval" or interval is None:
+            if self.goal.minimise == "interval":
                 interval = self._least_interval(reserve)
+            elif interval is None:
+                interval = ANY_RATE
             candidates, solution = self._cheapest(interval, reserve)
             if isinstance(solution, Impossible):
                 raise self._too_much(interval, solution, reserve)
             choice = self._built(candidates, solution)
             if (over := self._over(choice)) is None:
                 return choice
-            for name, number in over.items():
-                reserve[name] += number
+            self._keep_back(reserve, over, choice)
         raise self._between(over)
 
     def front(self, around: int) -> list[tuple[int, dict[str, int]]]:
@@ -138,12 +157,14 @@ class Chooser:
     def _least_interval(self, reserve: Mapping[str, int]) -> int:
         """The fewest cycles per frame within the budgets, by bisection."""
         low, _ = self.fastest
+        self._open = None
         high = self.goal.interval or low
         any_will_do = np.zeros_like(self.weights)
         candidates, found = self._cheapest(high, reserve, any_will_do)
         while isinstance(found, Impossible):
-            if self.goal.interval is not None or high > 1 << 40:
+            if self.goal.interval is not None or high >= ANY_RATE:
                 raise self._too_much(high, found, reserve)
+            self._note_open(high, found)
             low, high = high, high * 4
             candidates, found = self._cheapest(high, reserve, any_will_do)
         while True:
@@ -155,9 +176,14 @@ class Chooser:
                 candidates, found = self._cheapest(steps[at], reserve, any_will_do)
                 if isinstance(found, Solution):
                     break
+                self._note_open(steps[at], found)
                 low, steps = steps[at] + 1, steps[at + 1 :]
             else:
                 return high
+
+    def _note_open(self, interval: int, found: Impossible) -> None:
+        if not found.proven:
+            self._open = interval if self._open is None else min(self._open, interval)
 
     def _lowest_latency(self) -> Choice:
         reserve = dict.fromkeys(RESOURCES, 0)
@@ -172,8 +198,7 @@ class Chooser:
             choice = self._built(candidates, solution)
             if (over := self._over(choice)) is None:
                 return choice
-            for name, number in over.items():
-                reserve[name] += number
+            self._keep_back(reserve, over, choice)
         raise self._between(over)
 
     def _beginnings(
@@ -200,7 +225,8 @@ class Chooser:
         add_hardware_metadata_analysis_pass(self.graph, args)
         emit_verilog_top_transform_pass(self.graph, {})
         manifest = bundle_of(self.graph).manifest
-        return Choice(chosen, solution, args, manifest, design_price(self.graph.meta["netlist"], self.goal.family))
+        use = design_price(self.graph.meta["netlist"], self.goal.family)
+        return Choice(chosen, solution, args, manifest, use, self._open if self.goal.minimise == "interval" else None)
 
     def _between(self, over: Mapping[str, int] | None) -> ConfigError:
         return ConfigError(
@@ -214,6 +240,13 @@ class Chooser:
         """By how much a built design exceeds the budgets; None if it does not."""
         over = {name: max(choice.use[name] - most, 0) for name, most in self.goal.budgets.items()}
         return {**dict.fromkeys(RESOURCES, 0), **over} if any(over.values()) else None
+
+    def _keep_back(self, reserve: dict[str, int], over: Mapping[str, int], choice: Choice) -> None:
+        """Leave room for what the estimates of single layers do not know, FIFOs above all, as in the last design."""
+        for number, name in enumerate(RESOURCES):
+            if over[name]:
+                unknown = choice.use[name] - int(choice.solution.total[number])
+                reserve[name] = max(reserve[name] + 1, unknown)
 
     def _refuse_contradictions(self, candidates: Candidates, interval: int) -> None:
         for name, of in candidates.items():
@@ -264,7 +297,7 @@ class Chooser:
             if found.proven
             else "no design within the budgets was found that meets the target",
             field="target",
-            got=f"{interval} cycles per frame{nearest}",
+            got=f"{'any rate' if interval >= ANY_RATE else f'{interval} cycles per frame'}{nearest}",
             expected=", ".join(f"{most} {name}" for name, most in self.goal.budgets.items()),
             remedy=remedy,
         )

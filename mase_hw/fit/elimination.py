@@ -10,7 +10,7 @@ a search over prices then asks many times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,23 @@ class _Step:
     name: str
     others: tuple[str, ...]
     tables: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What an elimination says of all choices, not only of the cheapest.
+
+    Args:
+        total: The least weighed sum.
+        wholes: Of every step, the least sum of all that is eliminated by then, by its other nodes and its own.
+        outside: Of every step, the least that the rest adds, by its other nodes.
+        least: Of every node and candidate, the least sum of a choice with it.
+    """
+
+    total: int
+    wholes: list[Numbers]
+    outside: list[Numbers]
+    least: dict[str, Numbers]
 
 
 class Elimination:
@@ -78,7 +95,7 @@ class Elimination:
                 for name, of in zip(edge.ends, (edge.rows, edge.columns), strict=True)
             ]
             self._sides.append(np.ix_(*sides))
-        self._steps = _steps([*((name,) for name in self.names), *(edge.ends for edge in problem.edges)], sizes)
+        self.steps = _steps([*((name,) for name in self.names), *(edge.ends for edge in problem.edges)], sizes)
 
     def cheapest(self, weights: Numbers) -> tuple[dict[str, int], int] | None:
         """The choice whose weighed sum is least.
@@ -92,6 +109,21 @@ class Elimination:
         if not self._possible:
             return None
         own = self._prices @ weights
+        best = []
+
+        def keep(whole: Numbers) -> None:
+            best.append(np.asarray(whole.argmin(axis=-1)))
+
+        total = self._forward(own, weights, keep)
+        if total >= INFEASIBLE:
+            return None
+        at: dict[str, int] = {}
+        for step, choice in zip(reversed(self.steps), reversed(best), strict=True):
+            at[step.name] = int(choice[tuple(at[other] for other in step.others)])
+        return {name: self._candidate(name, at[name], own) for name in self.names}, total
+
+    def _forward(self, own: Numbers, weights: Numbers, keep: Callable[[Numbers], None]) -> int:
+        """Eliminate all nodes, and keep the sums of every step; the least sum of all."""
         least = np.minimum.reduceat(own, self._begins)
         tables: list[Numbers | None] = [least[self._groups[name]] for name in self.names]
         known: dict[tuple[int, int], Numbers] = {}
@@ -101,8 +133,7 @@ class Elimination:
             if key not in known:
                 known[key] = edge.by_lanes(weights)
             tables.append(known[key][sides])
-        best = []
-        for step in self._steps:
+        for step in self.steps:
             whole: Numbers | None = None
             for number, axes, shape in step.tables:
                 table = tables[number]
@@ -111,15 +142,59 @@ class Elimination:
                 whole = part if whole is None else whole + part
                 tables[number] = None
             assert whole is not None
-            best.append(np.asarray(whole.argmin(axis=-1)))
+            keep(whole)
             tables.append(np.minimum(whole.min(axis=-1), INFEASIBLE))
-        total = sum(int(table) for table in tables if table is not None)
+        return sum(int(table) for table in tables if table is not None)
+
+    def messages(self, weights: Numbers) -> Messages | None:
+        """The least weighed sums of choices with each candidate, and of the two sides of every step.
+
+        Args:
+            weights: Of every measure.
+
+        Returns:
+            The sums; None if no choice is possible.
+        """
+        if not self._possible:
+            return None
+        own = self._prices @ weights
+        wholes: list[Numbers] = []
+        total = self._forward(own, weights, wholes.append)
         if total >= INFEASIBLE:
             return None
-        at: dict[str, int] = {}
-        for step, choice in zip(reversed(self._steps), reversed(best), strict=True):
-            at[step.name] = int(choice[tuple(at[other] for other in step.others)])
-        return {name: self._candidate(name, at[name], own) for name in self.names}, total
+        first = len(self.names) + len(self._edges)
+        readers = {table: number for number, step in enumerate(self.steps) for table, _, _ in step.tables}
+        outside: list[Numbers] = [np.zeros((), dtype=np.int64)] * len(self.steps)
+        least: dict[str, Numbers] = {}
+        for number in reversed(range(len(self.steps))):
+            step, inside = self.steps[number], wholes[number].min(axis=-1)
+            reader = readers.get(first + number)
+            if reader is None:
+                rest: Numbers = np.asarray(total - inside)
+            else:
+                axes = (*self.steps[reader].others, self.steps[reader].name)
+                both = wholes[reader] + outside[reader][..., None]
+                both = both.min(axis=tuple(i for i, axis in enumerate(axes) if axis not in step.others))
+                left = [axis for axis in axes if axis in step.others]
+                both = both.transpose([left.index(axis) for axis in step.others])
+                rest = np.where((both >= INFEASIBLE) | (inside >= INFEASIBLE), INFEASIBLE, both - inside)
+            outside[number] = rest
+            groups = (wholes[number] + rest[..., None]).min(axis=tuple(range(len(step.others))))
+            least[step.name] = self._of_candidates(step.name, groups, own)
+        return Messages(total, wholes, outside, least)
+
+    def alike(self, name: str, group: int) -> Numbers:
+        """The candidates of a node that all neighbours see as they see that one."""
+        return self._order[name][self._starts[name][group] : self._starts[name][group + 1]]
+
+    def _of_candidates(self, name: str, groups: Numbers, own: Numbers) -> Numbers:
+        """Of every candidate, the sum of its group and what it takes more than the cheapest of it."""
+        begins = self._begins[self._groups[name]]
+        sizes = np.diff(self._starts[name])
+        rows = own[begins[0] : begins[0] + int(sizes.sum())]
+        found = np.empty(len(rows), dtype=np.int64)
+        found[self._order[name]] = rows + np.repeat(groups - np.minimum.reduceat(rows, begins - begins[0]), sizes)
+        return found
 
     def _candidate(self, name: str, group: int, own: Numbers) -> int:
         """The cheapest candidate of those that all neighbours see alike."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,9 +47,14 @@ def module_price(
     """
     found = _cost(module, parameters, family)
     for stream, kept in memories.values():
-        rom = {"WIDTH": stream.bits, "DEPTH": stream.beats, **kept_where(kept)}
-        found = found + _cost("rom_source", rom, family)
+        found = found + _memory(stream.bits, stream.beats, tuple(kept_where(kept).items()), family)
     return found
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _memory(width: int, depth: int, kept: tuple[tuple[str, Any], ...], family: str) -> Use:
+    """What a memory takes; many candidates have the same ones. Not to be changed by who gets it."""
+    return _cost("rom_source", {"WIDTH": width, "DEPTH": depth, **dict(kept)}, family)
 
 
 def design_price(netlist: Netlist, family: str) -> dict[str, int]:

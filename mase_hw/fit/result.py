@@ -80,7 +80,7 @@ class Fit:
 
     def to_json(self) -> dict[str, Any]:
         """JSON types; the same model and target give the same."""
-        timing, solution = self.choice.manifest["timing"], self.choice.solution
+        timing = self.choice.manifest["timing"]
         return {
             "device": self.goal.device,
             "family": self.goal.family,
@@ -96,8 +96,8 @@ class Fit:
             "budgets": dict(self.goal.budgets),
             "shares": {name: self.goal.share(name, self.choice.use[name]) for name in self.goal.budgets},
             "limit": self.limit,
-            "proven": solution.proven,
-            "gap": solution.gap,
+            "proven": self.choice.proven,
+            "gap": self.choice.gap,
             "front": [
                 {"interval": p.interval, "fps": self.goal.fps(p.interval), **p.use, "limit": self._largest(p.use)}
                 for p in self.front
@@ -138,7 +138,7 @@ class Fit:
         return table
 
     def _sentences(self) -> list[str]:
-        timing, solution = self.choice.manifest["timing"], self.choice.solution
+        timing = self.choice.manifest["timing"]
         said = [
             "",
             f"{self.interval} cycles per frame, {self.goal.fps(self.interval):.6g} frames per second at "
@@ -153,10 +153,10 @@ class Fit:
         if self.goal.budgets:
             said.append(f"what limits it is {self.limit.upper()}")
         what = {"area": "area", "interval": "interval", "latency": "latency"}[self.goal.minimise]
-        if solution.proven:
+        if self.choice.proven:
             said.append(f"proven: by the estimates no choice of lanes and implementations has less {what}")
         else:
-            said.append(f"by the estimates no choice has {solution.gap:.2%} less {what}; not proven to be the best")
+            said.append(f"by the estimates no choice has {self.choice.gap:.2%} less {what}; not proven to be the best")
         return said
 
     def _front_table(self) -> Table:

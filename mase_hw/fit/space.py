@@ -56,6 +56,8 @@ class Space:
         self._tails: dict[tuple[int, int], int] = {}
         self._fastest: tuple[int, str] | None = None
         self._connectors: dict[tuple[Stream, Stream], tuple[Use, int]] = {}
+        self._candidates: dict[tuple[int, float, int | None], Candidates] = {}
+        self._problems: dict[tuple[int, int], tuple[Candidates, Problem]] = {}
 
     def fastest(self) -> tuple[int, str]:
         """The fewest cycles per frame that any choice can reach, and the node that needs them."""
@@ -79,11 +81,14 @@ class Space:
             pace: Cycles per frame in which beats come where what ends later after its input is worse; None if that is
                 of no account.
         """
-        found = {}
-        for name, options in self._one_of_a_kind():
-            of = options.within(interval, spread)
-            found[self.kinds[name]] = [of[i] for i in _needed(of, self._prices(of, pace))]
-        return {name: found[self.kinds[name]] for name in self.options}
+        key = interval, spread, pace
+        if key not in self._candidates:
+            found = {}
+            for name, options in self._one_of_a_kind():
+                of = options.within(interval, spread)
+                found[self.kinds[name]] = [of[i] for i in _needed(of, self._prices(of, pace))]
+            self._candidates[key] = {name: found[self.kinds[name]] for name in self.options}
+        return self._candidates[key]
 
     def intervals(self, most: int, spread: float) -> list[int]:
         """Cycles per frame of candidates, in rising order, all from an interval down to a part of it, some below."""
@@ -91,7 +96,17 @@ class Space:
         return sorted({*found, int(most / spread)})
 
     def problem(self, candidates: Candidates, interval: int) -> Problem:
-        """The choice as numbers: resources."""
+        """The choice as numbers: resources.
+
+        The same candidates are asked about with several budgets, so the problem of each is kept, with them: no other
+        object has their ``id`` then.
+        """
+        key = id(candidates), interval
+        if key not in self._problems:
+            self._problems[key] = candidates, self._problem(candidates, interval)
+        return self._problems[key][1]
+
+    def _problem(self, candidates: Candidates, interval: int) -> Problem:
         each: dict[int, Numbers] = {}
         for of in candidates.values():
             if id(of) not in each:

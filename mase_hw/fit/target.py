@@ -44,14 +44,14 @@ class Target(BaseModel):
     minimise: Minimise | None = Field(
         default=None,
         examples=["latency"],
-        description="what is least: ``area`` (the shares of the device, added up; the default with a rate), "
-        "``interval`` (cycles per frame; the default without one) or ``latency`` (cycles to the last result of one "
-        "frame)",
+        description="what is least: ``area`` (the shares of the device, added up, at the rate that is asked for or at "
+        "any; the default with a rate), ``interval`` (cycles per frame; the default without one) or ``latency`` "
+        "(cycles to the last result of one frame)",
     )
     unrolled: StrictInt = Field(
         default=256,
         description="weights, of all layers together, that may become additions in place of multipliers, the smallest "
-        "layers first; 0 for none; finding the additions of 1,000 weights takes some twenty seconds",
+        "layers first; 0 for none; finding the additions of 1,000 weights takes up to seven seconds",
     )
 
     @property

@@ -145,6 +145,12 @@ def test_the_latency_is_no_longer_than_at_the_shortest_interval() -> None:
     assert low.choice.solution.bound <= low.choice.solution.value <= low.choice.manifest["timing"]["last"]
 
 
+def test_the_least_area_without_a_rate_is_that_of_the_slowest_design(at_700: Fit) -> None:
+    slow = chosen({"device": "xc7a35t", "minimise": "area"})
+    assert slow.choice.proven and slow.interval > at_700.interval
+    assert slow.choice.solution.value < at_700.choice.solution.value
+
+
 def test_what_is_given_by_hand_stays() -> None:
     found = chosen({"interval": 4000}, {"parallelism": {"second": {"data_in_0": 3, "kernel": [3, 3]}}})
     assert found.choice.chosen["second"].lanes["data_in_0"] == 3 and found.choice.chosen["second"].kernel == (3, 3)
@@ -169,7 +175,9 @@ def test_what_is_given_by_hand_stays() -> None:
         ({}, {}, ("neither how fast",)),
         ({"speed": 3}, {}, ("speed",)),
         ({"interval": 20}, {}, ("no design is as fast", "25 or more", "4e+06")),
-        ({"lut": 100}, {}, ("no design within the budgets", "lut")),
+        ({"lut": 100}, {}, ("no design within the budgets", "any rate, which takes", "lut")),
+        ({"fps": -5}, {}, ("no rate of frames", "one frame an hour")),
+        ({"fps": 10, "mhz": float("nan")}, {}, ("no frequency of a clock",)),
         (
             {"interval": 700},
             {"parallelism": {"second": {"data_in_0": 1, "data_out_0": 1, "kernel": [1, 1]}}},

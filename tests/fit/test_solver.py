@@ -13,6 +13,7 @@ from mase_hw.fit import cp_sat, elimination
 from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import tile_lanes
 from mase_hw.fit.elimination import cheapest
+from mase_hw.fit.labels import TooManyError, below
 from mase_hw.fit.problem import Edge, Problem
 
 MEASURES = 3
@@ -71,6 +72,46 @@ def test_the_solver_equals_exhaustive_search() -> None:
         assert all(found.total[m] <= most for m, most in budgets.items())
         seen["within"] += 1
     assert min(seen.values()) > 15, seen
+
+
+def test_counting_what_is_left_equals_exhaustive_search() -> None:
+    """With any prices of budgets, and whatever is known already: only how much is looked at depends on them."""
+    seen = {"better": 0, "none": 0}
+    for seed in range(120):
+        rng = np.random.default_rng(2000 + seed)
+        problem, weights = network(rng), rng.integers(0, 5, MEASURES)
+        free = cheapest(problem, weights)
+        total = None if free is None else problem.total(free[0])
+        if total is None:
+            continue
+        budgets = {m: int(total[m] * rng.uniform(0.7, 1.4)) for m in range(MEASURES) if rng.random() < 0.7}
+        least = exhaustive(problem, weights, budgets)
+        value = int(total @ weights) + 1 if least is None else least + int(rng.integers(-1, 30))
+        found = below(problem, weights, budgets, rng.integers(0, 4, MEASURES), value)
+        if least is None or least >= value:
+            assert found is None, seed
+            seen["none"] += 1
+            continue
+        assert found is not None and set(found) == set(problem.prices), seed
+        total = problem.total(found)
+        assert total is not None and int(total @ weights) == least, seed
+        assert all(total[m] <= most for m, most in budgets.items()), seed
+        seen["better"] += 1
+    assert min(seen.values()) > 20, seen
+
+
+def test_layers_that_are_alike_are_counted_together() -> None:
+    """40 alike nodes with two candidates each: 2^40 choices, of which 41 sums differ."""
+    names = [f"n{i}" for i in range(40)]
+    prices = np.array([[30, 1], [10, 4]])
+    problem = Problem({name: prices for name in names}, [])
+    found = solve(problem, np.array([1, 0]), {1: 79})
+    assert isinstance(found, Solution) and found.proven
+    assert found.value == 27 * 30 + 13 * 10 and found.total.tolist() == [940, 79]
+    with pytest.raises(TooManyError):
+        rng = np.random.default_rng(0)
+        unlike = Problem({name: rng.integers(1, 10**6, (8, 3)) for name in names}, [])
+        below(unlike, np.array([1, 0, 0]), {1: 10**7, 2: 10**7}, np.zeros(3, dtype=np.int64), 10**9)
 
 
 def test_a_bound_holds_when_the_search_is_cut_short() -> None:

@@ -215,6 +215,12 @@ class _Layer:
         return blocks * DSP_COST + self.lanes * (chains - 1) * bits + lacking + signs
 
 
+@functools.lru_cache(maxsize=4096)
+def _shared(layer: _Layer, block: Block) -> tuple[Multiplication, ...]:
+    """The same, kept: layers with other lanes and products ask it again."""
+    return tuple(_ways(layer, block))
+
+
 def _ways(layer: _Layer, block: Block) -> Iterator[Multiplication]:
     """What lanes can share."""
     lifts = (False, True) if layer.weight.signed and not (layer.narrow or layer.shifts) else (False,)
@@ -229,7 +235,11 @@ def _ways(layer: _Layer, block: Block) -> Iterator[Multiplication]:
 @functools.lru_cache(maxsize=4096)
 def _best(layer: _Layer, block: Block) -> Multiplication | None:
     """The way to share that costs least; None if nothing can be shared."""
-    return min(_ways(layer, block), key=layer.preference, default=None)
+    # No more than MOST lanes share a multiplier, and of this many products chains of every length have that length.
+    alike = dataclasses.replace(
+        layer, lanes=min(layer.lanes, MOST), products=min(layer.products, LONGEST * (LONGEST - 1) + 1)
+    )
+    return min(_shared(alike, block), key=layer.preference, default=None)
 
 
 def choose(r: Request, lanes: int, products: int) -> Multiplication:
