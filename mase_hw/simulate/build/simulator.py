@@ -63,6 +63,8 @@ class Flavour:
         folders: Where headers lie that ``main`` or the prologue includes.
         generated: C++ files that are written beside the model and compiled before ``main``, by name.
         prologue: First lines of every unit, from the folder of the generated model.
+        rewrite: Changes the generated C++ in the folder of the model, before it is compiled.
+        recipe: Names what ``rewrite`` does, for the identity: another recipe is another simulator.
         driver: C++ files that are the same for every design, ``main`` among them if it is not above; compiled once and
             kept with the runtime.
         unit_bytes: C++ that is compiled as one unit: parsing headers is paid once a unit, but units compile in
@@ -80,6 +82,8 @@ class Flavour:
     folders: tuple[Path, ...] = ()
     generated: tuple[tuple[str, str], ...] = ()
     prologue: Callable[[Path], str] = lambda model: ""
+    rewrite: Callable[[Path], object] = lambda model: None
+    recipe: str = ""
     driver: tuple[Path, ...] = ()
     unit_bytes: int = 400_000
     coverage: bool = False
@@ -221,7 +225,7 @@ def identity_of(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour, give
     facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.flags, *flavour.link(tools), flavour.optimise]
     facts += [f"{waves=}", f"{flavour.coverage=}", f"{flavour.strict=}", flavour.rules(dut), dut.top, *dut.ports]
     facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
-    facts += [text for file in flavour.generated for text in file]
+    facts += [flavour.recipe, *(text for file in flavour.generated for text in file)]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
     given.feed(digest)
@@ -270,6 +274,7 @@ def _build(
     try:
         copies = given.write(model)
         listing = _verilate(dut, model, tools, flavour, waves, log, copies)
+        flavour.rewrite(model)
         workers = jobs or compilers()
         units = _units(model, listing, flavour, copies.main, waves, workers)
         flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in copies.folders), "-Winvalid-pch"]

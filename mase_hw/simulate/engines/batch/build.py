@@ -17,6 +17,7 @@ from mase_hw.simulate.build.simulator import Built, Flavour
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.coverage import FLAGS as COVERAGE_FLAGS
 from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.batch.products import RECIPE, vectorise
 from mase_hw.simulate.exercise.watch import ADDED
 from mase_hw.streams import Stream
 
@@ -79,6 +80,8 @@ def build(
         folders=(sim_root() / "batch",),
         generated=(("glue.cpp", _glue(dut, probes, levels)),),
         prologue=lambda model: _prologue(dut, model),
+        rewrite=vectorise,
+        recipe=RECIPE,
         unit_bytes=800_000,
         coverage=coverage,
         strict=not foreign,
@@ -106,7 +109,7 @@ def _prologue(dut: Dut, model: Path) -> str:
                 expected=f"{stream.lanes} lanes of {stream.fmt.width} bits",
             )
     direct = has_plain_eval((model / "Vtop.cpp").read_text(encoding="utf-8"))
-    return f'#define BATCH_DIRECT {int(direct)}\n#include "extend.h"\n'
+    return f'#define BATCH_DIRECT {int(direct)}\n#include "extend.h"\n#include "products.h"\n'
 
 
 def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str]) -> str:
