@@ -22,6 +22,7 @@ from mase_hw.ir.export import is_program
 
 SOURCES = {".onnx": "onnx", ".tflite": "tflite"}
 """Suffix of a file -> the room that reads it, and the optional extra that it needs."""
+_PICKLED = "load it with torch.export.load if you trust it, which may run code of the file, and give the program"
 SOURCE_NAMES = "imported"
 """Key of ``graph.meta``: by node of the graph, the name of the node in the source."""
 
@@ -130,6 +131,7 @@ def _room(model: Any) -> tuple[str, Any]:
         field="model",
         got=f"{model!r:.200}" if isinstance(model, str | os.PathLike) else type(model).__name__,
         expected=f"a file ({', '.join(SOURCES)}), its bytes, a ModelProto, a program of torch.export or an nn.Module",
+        remedy=_PICKLED if str(model).lower().endswith((".pt2", ".pt", ".pth")) else None,
     )
 
 

@@ -256,5 +256,7 @@ def test_no_file(tmp_path: Path) -> None:
         mase_hw.import_model(tmp_path / "folder.onnx")
     with pytest.raises(ConfigError, match="can be imported"):
         mase_hw.import_model("net.pb")
+    with pytest.raises(ConfigError, match=r"torch\.export\.load if you trust it"):
+        mase_hw.import_model(tmp_path / "net.pt2")
     with pytest.raises(GraphError, match="not a whole ONNX file"):
         mase_hw.import_model(b"")
