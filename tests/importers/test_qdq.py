@@ -150,7 +150,7 @@ def small(**stored: Any) -> onnx.ModelProto:
         ),
         (
             lambda: model(
-                [node("QuantizeLinear", "x s z", "q"), node("Cast", "q", "f", "read", to=1), node("Relu", "f")],
+                [node("QuantizeLinear", "x s z", "q"), node("Abs", "q", "f", "read"), node("Cast", "f", "y", to=1)],
                 {"x": (1, 3)},
                 {"s": scale(4), "z": I8(0)},
             ),
