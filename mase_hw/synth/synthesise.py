@@ -19,8 +19,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mase_hw.cost import unsupported
 from mase_hw.cost.devices import Device
 from mase_hw.design.design import Design
+from mase_hw.emit.estimate import estimate
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
@@ -127,13 +129,19 @@ class _Run:
         files = [*self.manifest["rtl"], *(entry["file"] for entry in self.manifest["memories"])]
         self.sources = {file: design.path / file for file in files}
 
+    def expected(self, asked: Elaborated) -> dict[str, int]:
+        """What the cost model says where the family has one; else what the word-level design asks for."""
+        if not unsupported(self.target.name):
+            return estimate(self.manifest, self.target.name)
+        return asked.estimate(self.target)
+
     def all(self, device: Device | None, replaying: bool, placing: bool, mhz: float, seed: int) -> Report:
         self.work.mkdir(parents=True, exist_ok=True)
         asked = self.elaborate()
         warnings = check_elaborated(asked, self.manifest, self.target)
-        estimate = asked.estimate(self.target)
+        expected = self.expected(asked)
         if device is not None:
-            check_capacity(estimate, device, "estimated before mapping", ESTIMATE_MARGIN)
+            check_capacity(expected, device, "estimated before mapping", ESTIMATE_MARGIN)
         log = self.map()
         rows = read_statistics(self.work / "statistics.json", self.manifest, self.target, asked)
         memories = read_memories(log, self.top, asked)
@@ -143,7 +151,7 @@ class _Run:
             warnings += check_capacity(use, device, "counted after mapping")
         played = self.replay(_cell_types(self.work / "statistics.json"), warnings) if replaying else None
         placed = self.place(device, mhz, seed) if placing and device is not None else None
-        report = Report(self.top, self.target.name, self.tools, rows, use, estimate, memories, warnings, played, placed)
+        report = Report(self.top, self.target.name, self.tools, rows, use, expected, memories, warnings, played, placed)
         write_json(self.work / "report.json", report.to_json())
         (self.work / "report.txt").write_text(report.text() + "\n", encoding="utf-8")
         return report
