@@ -183,14 +183,10 @@ module fixed_mac_array #(
     // Refuses NARROW=-1; NARROW=2; LIFT=-1; LIFT=2; LIFT=1; SPACING=0; takes SPACING=1
     $fatal(1, "fixed_mac_array: NARROW %0d, LIFT %0d, SPACING %0d", NARROW, LIFT, SPACING);
   end
-  if (Start != 0 && (HAS_SHIFT != 0 || SHORTEST != RUN)) begin : g_bad_start
-    // Refuses PACKED=2, CHAIN=1, SPACING=15, HAS_SHIFT=1
+  if ((Start != 0 && (HAS_SHIFT != 0 || SHORTEST != RUN)) || (Over != 0 && HAS_SHIFT != 0))
+  begin : g_bad_start
+    // Refuses PACKED=2, CHAIN=1, SPACING=15, HAS_SHIFT=1; PACKED=2, CHAIN=1, SPACING=14, HAS_SHIFT=1
     $fatal(1, "fixed_mac_array: with shifts or short runs SPACING %0d is too small", SPACING);
-  end
-
-  if (Over != 0 && HAS_SHIFT != 0) begin : g_bad_over
-    // Refuses PACKED=2, CHAIN=1, SPACING=14, HAS_SHIFT=1
-    $fatal(1, "fixed_mac_array: with shifts no sum may be over its field of SPACING %0d", SPACING);
   end
 
   localparam int Grow = (Start > 0) ? AnyUnsigned : 0;

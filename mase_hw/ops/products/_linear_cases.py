@@ -99,8 +99,18 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         # that is finer than they are, beside each other, and with partial sums.
         case("chain_of_eight", (1, 16), 3, (8, 3), ties, frames=8, multiply="chain"),
         case("packed_over", (2, 16), 7, (8, 4), ties, (half_up, Overflow.WRAP), 8, multiply="packed", narrow=True),
-        case("packed_over_two", (1, 22), 4, (11, 2), ("s8.4", "s8.6", "s8.5", "s24.9"), multiply="packed", narrow=True),
-        case("packed_over_three", (1, 17), 5, (17, 5), ("u8.6", "s8.7", None, "s12.6"), multiply="packed", narrow=True),
+        case(
+            "packed_over_two",
+            (6, 22),
+            4,
+            (11, 2),
+            ("s8.4", "s8.6", "s8.5", "s24.9"),
+            multiply="packed",
+            narrow=True,
+        ),
+        case(
+            "packed_over_three", (4, 17), 5, (17, 5), ("u8.6", "s8.7", None, "s24.12"), multiply="packed", narrow=True
+        ),
         case("packed_over_lifted", (1, 15), 4, (15, 4), ("s8.0", "s8.0", "s8.5", "s26.4"), multiply="packed"),
         case(
             "packed_over_fields", (1, 6), 4, (6, 4), ("s4.2", "s4.2", "s8.6", "s10.3"), multiply="packed", narrow=True
