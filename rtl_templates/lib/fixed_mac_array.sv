@@ -140,8 +140,7 @@ module fixed_mac_array #(
                                       ActLow * WeightLow : ActHigh * WeightHigh);
   localparam longint Low = longint'(Links) * ((ActLow * WeightHigh < ActHigh * WeightLow) ?
                                      ActLow * WeightHigh : ActHigh * WeightLow);
-  // A sum may have a bit more than its field; one between others then has to hold the sign of the
-  // field below as well.
+  // A sum may have a bit more than its field; a middle one has the sign of the one below as well.
   localparam int Over = (PACKED > 1 && High - Low >= (64'sd1 <<< SPACING)) ? 1 : 0;
   localparam longint Spare = (Over != 0 && PACKED > 2) ? 1 : 0;
   localparam longint FieldHigh = (64'sd1 <<< (SPACING - 1 + Over)) - 1;
@@ -185,7 +184,7 @@ module fixed_mac_array #(
   end
   if ((Start != 0 && (HAS_SHIFT != 0 || SHORTEST != RUN)) || (Over != 0 && HAS_SHIFT != 0))
   begin : g_bad_start
-    // Refuses PACKED=2, CHAIN=1, SPACING=15, HAS_SHIFT=1; PACKED=2, CHAIN=1, SPACING=14, HAS_SHIFT=1
+    // Refuses PACKED=2, CHAIN=1, SPACING=14, HAS_SHIFT=1; PACKED=2, CHAIN=1, SPACING=15, HAS_SHIFT=1
     $fatal(1, "fixed_mac_array: with shifts or short runs SPACING %0d is too small", SPACING);
   end
 
