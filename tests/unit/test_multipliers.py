@@ -48,21 +48,23 @@ def test_every_product_of_two_lanes_with_every_weight() -> None:
         assert (field == low * x).all() and (product >> spacing == high * x).all()
 
 
+# Lanes, products, and what is found: lanes that share, products of a chain, bits of a field, whether weights are lifted.
+# A chain is as long as its sums fit into a bit more than their fields, up to eight products, and all are equally long.
 CASES = [
-    (S8, S8, 2, 8, True, Multiplication(2, 4, 17, True)),
-    (S8, S8, 2, 8, False, Multiplication(2, 4, 17, False, lift=True)),
-    (U8, S8, 2, 8, True, Multiplication(2, 2, 17, True)),
-    (S4, S4, 4, 8, True, Multiplication(4, 1, 7, True)),
-    (U8, S8, 2, 8, False, Multiplication(2, 2, 17, False, lift=True)),
-    (S4, S4, 3, 8, False, Multiplication(3, 4, 9, False)),
-    (S4, S4, 4, 8, False, Multiplication(4, 1, 7, False, lift=True)),
-    (S8, S4, 3, 8, False, Multiplication(2, 4, 13, False)),  # three fields of 11 bits and 4 more are 26
+    (S8, S8, 2, 8, True, (2, 8, 17, False)),  # eight times 32,512 are below 2^18
+    (S8, S8, 2, 8, False, (2, 4, 16, False)),  # four times 32,640 are below 2^17, and 24 bits need no lift
+    (U8, S8, 2, 8, True, (2, 4, 17, False)),
+    (S4, S4, 4, 8, True, (4, 2, 7, False)),
+    (U8, S8, 2, 8, False, (2, 4, 17, True)),
+    (S4, S4, 3, 8, False, (3, 8, 10, False)),
+    (S4, S4, 4, 8, False, (4, 1, 7, True)),  # lifted sums in more than two fields have no bit more
+    (S8, S4, 3, 8, False, (3, 1, 10, False)),  # 2,040 and the sign of the field below are below 2^11
 ]
 WIDER = [
-    (S8, S8, 2, 8, False, Multiplication(2, 4, 17, False)),
-    (U8, S8, 2, 8, False, Multiplication(2, 4, 18, False)),
-    (S8, S4, 3, 8, False, Multiplication(3, 1, 11, False)),
-    (S4, S4, 4, 8, False, Multiplication(4, 1, 7, False)),
+    (S8, S8, 2, 8, False, (2, 8, 18, False)),
+    (U8, S8, 2, 8, False, (2, 8, 18, False)),
+    (S8, S4, 3, 8, False, (3, 2, 11, False)),
+    (S4, S4, 4, 8, False, (4, 2, 7, False)),
 ]
 
 
@@ -77,11 +79,13 @@ def test_what_fits(
     lanes: int,
     products: int,
     narrow: bool,
-    wanted: Multiplication,
+    wanted: tuple[int, int, int, bool],
 ) -> None:
     found = choose(request(act, weight, narrow=narrow, family=family), lanes, products)
-    assert found == wanted
-    # The extremes, in integers: operand and sums of a chain, which may start one lower than the middle of a field.
+    length = -(-products // -(-products // found.chain))
+    assert (found.packed, length, found.spacing, found.lift) == wanted
+    assert found.narrow == narrow
+    # The extremes, in integers: operand and sums of a chain, wherever they start.
     lowest = -weight.max_mantissa if narrow else weight.min_mantissa
     for first in (lowest, weight.max_mantissa):
         for second in (lowest, weight.max_mantissa):
@@ -90,8 +94,11 @@ def test_what_fits(
             operand = sum(w << (lane * found.spacing) for lane, w in enumerate(lifted))
             limit = {"xc7": 2**24, "xcup": 2**26}[family]
             assert -limit <= operand < limit
-    sums = [found.chain * w * x for w in (lowest, weight.max_mantissa) for x in (act.min_mantissa, act.max_mantissa)]
-    assert max(sums) - min(sums) < 2**found.spacing
+    ends = [w * x for w in (lowest, weight.max_mantissa) for x in (act.min_mantissa, act.max_mantissa)]
+    # A bit more than a field: the one above says the sign, which a field between others has to hold as well.
+    over = not (found.lift and found.packed > 2)
+    room = 2 ** (found.spacing + over) - (over and found.packed > 2)
+    assert length * (max(ends) - min(ends)) < room
 
 
 def test_chosen_by_family() -> None:
@@ -99,7 +106,7 @@ def test_chosen_by_family() -> None:
     assert choose(request(S8, S8, asked=""), 4, 8).chain == 0
     assert choose(request(S8, S8, asked="", family="ecp5"), 4, 8).chain == 0
     assert choose(request(S8, S8, asked="", family="xc7"), 4, 8).packed == 2
-    assert choose(request(S8, S8, asked="", family="xc7"), 1, 8) == Multiplication(1, 4, 17, False)
+    assert choose(request(S8, S8, asked="", family="xc7"), 1, 8) == Multiplication(1, 8, 17, False)
     assert choose(request(FixedFormat(30, 0), S8, asked="", family="xc7"), 4, 8).chain == 0
 
 

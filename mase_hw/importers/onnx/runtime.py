@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mase_hw.importers.graph import Codes, Known, Ref, Refused
-from mase_hw.importers.onnx import functions, layers, pools, quantisers, shapes
+from mase_hw.importers.onnx import layers, pools, quantisers, reductions, shapes
 from mase_hw.importers.onnx.quantisers import data_of, rounded_to, stored_values
 from mase_hw.importers.onnx.step import Step
 
@@ -57,7 +57,7 @@ def _leaky_relu(s: Step) -> Ref:
 def _softmax(s: Step) -> Ref:
     if s.node.get("opset", 13) < 13:
         raise Refused("a softmax of opset 12 or older", "export the model with opset 13 or newer")
-    found: Ref = functions.RULES["Softmax"](s)
+    found: Ref = reductions.RULES["Softmax"](s)
     return found
 
 
