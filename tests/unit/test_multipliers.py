@@ -48,7 +48,7 @@ def test_every_product_of_two_lanes_with_every_weight() -> None:
         assert (field == low * x).all() and (product >> spacing == high * x).all()
 
 
-# Lanes, products, and what is found: lanes that share, products of a chain, bits of a field, whether weights are lifted.
+# Lanes, products, and what is found: lanes that share, products of a chain, bits of a field, whether they are lifted.
 # A chain is as long as its sums fit into a bit more than their fields, up to eight products, and all are equally long.
 CASES = [
     (S8, S8, 2, 8, True, (2, 8, 17, False)),  # eight times 32,512 are below 2^18
