@@ -97,15 +97,21 @@ module fixed_pieces #(
   localparam int Slope1 = (SLOPE_1 < 0) ? -SLOPE_1 : SLOPE_1;
   localparam int Slope2 = (SLOPE_2 < 0) ? -SLOPE_2 : SLOPE_2;
   localparam int Slope01 = (Slope0 > Slope1) ? Slope0 : Slope1;
-  localparam int SlopeW = $clog2(((Slope01 > Slope2) ? Slope01 : Slope2) + 1) + 1;
+  localparam int Steepest = (Slope01 > Slope2) ? Slope01 : Slope2;
+  localparam int SlopeW = $clog2(Steepest + 1) + 1;
   localparam int Offset0 = (OFFSET_0 < 0) ? -OFFSET_0 : OFFSET_0;
   localparam int Offset1 = (OFFSET_1 < 0) ? -OFFSET_1 : OFFSET_1;
   localparam int Offset2 = (OFFSET_2 < 0) ? -OFFSET_2 : OFFSET_2;
   localparam int Offset01 = (Offset0 > Offset1) ? Offset0 : Offset1;
   localparam int ConstW = $clog2(((Offset01 > Offset2) ? Offset01 : Offset2) + 1) + 1;
-  localparam int ProductW = XW + SlopeW + ProductShift;
+  // No bit may repeat the sign: where a register in a block has one twice, Yosys (0.70, xilinx_dsp)
+  // loses it. A product needs one more only where the lowest number meets a negative power of two.
+  localparam int Down = (SLOPE_0 == -Steepest || SLOPE_1 == -Steepest ||
+                         SLOPE_2 == -Steepest) ? 1 : 0;
+  localparam int ProductW = XW + ((Steepest > 1) ? $clog2(Steepest + Down) : Down) + ProductShift;
   localparam int OffsetW = ConstW + OffsetShift;
-  localparam int ExactW = ((ProductW > OffsetW) ? ProductW : OffsetW) + 1;
+  localparam int WiderW = (ProductW > OffsetW) ? ProductW : OffsetW;
+  localparam int ExactW = (Offset01 == 0 && OFFSET_2 == 0) ? ProductW : WiderW + 1;
   // Lanes of the innermost dimension that carry data in the last beat of a row.
   localparam int Tiles = (DATA_IN_0_TENSOR_SIZE_DIM_0 + DATA_IN_0_PARALLELISM_DIM_0 - 1)
                        / DATA_IN_0_PARALLELISM_DIM_0;

@@ -108,6 +108,17 @@ def test_a_name_that_classes_use_differently_is_left_alone(tmp_path: Path) -> No
     assert "batch::products<8" in (tmp_path / "Vtop.cpp").read_text()
 
 
+def test_names_of_any_bytes_are_left_as_they_are(tmp_path: Path) -> None:
+    """Netlists have such names."""
+    (tmp_path / "Vtop.h").write_bytes(
+        b"// \x83\n        QData/*63:0*/ a;\n        QData/*63:0*/ b;\n        VlWide<4>/*127:0*/ p;\n"
+    )
+    (tmp_path / "Vtop.cpp").write_bytes(b"// \x83\xff\n" + words(8).encode())
+    assert vectorise(tmp_path) == 1
+    made = (tmp_path / "Vtop.cpp").read_bytes()
+    assert made.startswith(b"// \x83\xff\n") and b"batch::products<8" in made
+
+
 CHECK = r"""
 #include "products.h"
 #include <cstdio>

@@ -81,13 +81,14 @@ def compared(file: File, frames: int = 24, seed: int = 0, outputs: list[str] | N
         codes = torch.round(seen[tensor.name].double() / _scale(tensor)).numpy() + tensor.quantization.zeroPoint[0]
         found[tensor.name] = codes if codes.shape[1:] == tuple(tensor.shape[1:]) else codes.transpose(0, 2, 3, 1)
     names_of = [t.name for t in file.graph.tensors]
+    results = [names_of[i] for i in file.graph.outputs] if outputs is None else outputs
+    kept = {*found, *results}  # a result may be another order of a tensor, which is no node of the graph
     formats = {
         t.name: Value(i, tuple(t.shape), _scale(t), int(t.quantization.zeroPoint[0]))
         for i, t in enumerate(file.graph.tensors)
-        if t.name in found
+        if t.name in kept
     }
-    results = [names_of[i] for i in file.graph.outputs] if outputs is None else outputs
-    return Compared(graph, values, found, {name: wanted[name] for name in found}, results, formats)
+    return Compared(graph, values, found, {name: wanted[name] for name in kept}, results, formats)
 
 
 def _scale(tensor: Any) -> float:

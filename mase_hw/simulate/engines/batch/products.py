@@ -23,6 +23,8 @@ RECIPE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 LEAST = 3
 """Lanes from which vector instructions are worth it."""
 
+_AS_IT_IS: dict[str, str] = {"encoding": "utf-8", "errors": "surrogateescape"}
+"""Names of cells of a netlist may have any bytes."""
 _DECLARED = re.compile(r"^ *(?:CData|SData|IData|QData|VlWide<\d+>)/\*(\d+):0\*/ (\w+);", re.MULTILINE)
 _STATEMENT = re.compile(
     r"\n *(?P<to>vlSelfRef\.\w+)(?:\[(?P<word>\w+)U\])?\s*=\s*(?P<value>[^;{}]*VL_MULS_III\([^;{}]*);"
@@ -69,7 +71,7 @@ def vectorise(model: Path) -> int:
     widths: dict[str, int] = {}
     doubtful: set[str] = set()
     for header in sorted(model.glob("*.h")):
-        for most, name in _DECLARED.findall(header.read_text(encoding="utf-8")):
+        for most, name in _DECLARED.findall(header.read_text(**_AS_IT_IS)):
             if widths.setdefault(name, int(most) + 1) != int(most) + 1:
                 doubtful.add(name)  # a name that several classes use for different things
     for name in doubtful:
@@ -77,11 +79,11 @@ def vectorise(model: Path) -> int:
     found = 0
     known: dict[object, Row | None] = {}
     for source in sorted(model.glob("*.cpp")):
-        text = source.read_text(encoding="utf-8")
+        text = source.read_text(**_AS_IT_IS)
         if "VL_MULS_III(" in text:
             text, rows = rewritten(text, widths, known)
             if rows:
-                source.write_text(text, encoding="utf-8")
+                source.write_text(text, **_AS_IT_IS)
             found += rows
     return found
 
