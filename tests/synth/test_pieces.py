@@ -11,10 +11,12 @@ from torch import nn
 import mase_hw
 from mase_hw.synth.synthesise import synthesise
 
+CASES = [(slope, rounding) for slope in (0.01, 0.5, -1.0, -0.3) for rounding in ("floor", "half_even")]
 
-@pytest.mark.slow
-@pytest.mark.parametrize("slope", [0.01, 0.5, -1.0, -0.3])
-@pytest.mark.parametrize("rounding", ["floor", "half_even"])
+
+@pytest.mark.parametrize(
+    ("slope", "rounding"), [pytest.param(*case, marks=[pytest.mark.slow] * (case != CASES[0])) for case in CASES]
+)
 def test_the_netlist_computes_slopes(slope: float, rounding: str, tmp_path: Path) -> None:
     numbers = {"data_in_width": 8, "data_in_frac_width": 6, "data_out_width": 8, "data_out_frac_width": 6}
     config = {
