@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,8 @@ LONGEST = (
 """Files with tests of 8 seconds and more: one of them at the end would have a core to itself."""
 NAME = 40
 """Characters of a test's name in that of its folder."""
+LONG_RUNS = tomllib.loads((ROOT / "tests" / "long_runs.toml").read_text(encoding="utf-8"))["moved"]
+"""Tests of ``make test-long``, with what proves the same in every run."""
 COLLECTED = pytest.StashKey[set[str]]()
 """Every test that this run found, chosen or not."""
 
@@ -71,6 +74,10 @@ def pytest_unconfigure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Remember what there is before any of it is deselected; begin with what takes longest."""
     config.stash[COLLECTED] = {item.nodeid for item in items}
+    long = {name for moved in LONG_RUNS for name in moved["tests"]}
+    for item in items:
+        if item.nodeid in long:
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
