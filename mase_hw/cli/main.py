@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -62,6 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: From the arguments, as of argparse: 0 for help, 2 for an error.
     """
+    # Before torch is loaded. Its threads spin while they wait for each other: on a machine with other work they wait for
+    # a core most of the time, and a compilation takes several times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         with guarded():
             return _run(argv)

@@ -53,6 +53,19 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in text and cli.command_module(name).HELP in text for name in cli.COMMANDS)
 
 
+@pytest.mark.parametrize(("given", "found"), [("", "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_that_wait_sleep_unless_somebody_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, given: str, found: str
+) -> None:
+    """Of torch, which commands load after this."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", given)
+    if not given:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert os.environ["OMP_WAIT_POLICY"] == found
+
+
 @pytest.mark.parametrize("asked", [False, True])
 def test_equalization_on_request(model_file: Path, monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
     """All three steps with the flag, those of the file without it; the rest of the table is the file's."""
