@@ -63,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: From the arguments, as of argparse: 0 for help, 2 for an error.
     """
-    # Before torch is loaded. Its threads spin while they wait for each other: on a machine with other work they wait for
-    # a core most of the time, and a compilation takes several times as long.
+    # Before torch is loaded. Its threads spin while they wait for each other: on a machine with other work that takes
+    # several times the processor time of the rest.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         with guarded():
