@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.importers.graph import Ref, Refused
+from mase_hw.importers.onnx.elements import DTYPES
 from mase_hw.importers.onnx.step import Step, scalar
 
 Rule = Callable[[Step], Any]
@@ -118,8 +119,6 @@ def _where(s: Step) -> Ref:
 
 
 def _cast(s: Step) -> Ref:
-    from mase_hw.importers.onnx.source import DTYPES
-
     s.node.get("saturate", 1)
     dtype = DTYPES.get(s.node.get("to"))
     if dtype is None:

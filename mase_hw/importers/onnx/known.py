@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.importers.graph import MOST_ELEMENTS, Ref, Refused
+from mase_hw.importers.onnx.elements import DTYPES
 from mase_hw.importers.onnx.step import Step
 
 
@@ -48,8 +49,6 @@ def triangle(s: Step) -> Ref:
 
 def eye(s: Step) -> Tensor:
     """``EyeLike``."""
-    from mase_hw.importers.onnx.source import DTYPES
-
     rows, columns = s.shape()
     dtype = DTYPES.get(s.node.get("dtype", 1), torch.float32)
     row = torch.arange(rows).reshape(-1, 1) + s.node.get("k", 0)

@@ -10,32 +10,37 @@ from torch import Tensor
 from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.importers.graph import Codes, Known, Ref, Refused
 from mase_hw.importers.onnx import grids, layers
+from mase_hw.importers.onnx.elements import bits_of, integers_like, name_of, zeros_of
 from mase_hw.importers.onnx.step import Step
-
-_TYPES = {torch.uint8: (8, False), torch.int8: (8, True), torch.int16: (16, True), torch.int32: (32, True)}
-
-
-def _type(dtype: torch.dtype) -> tuple[int, bool]:
-    if dtype not in _TYPES:
-        raise Refused(f"quantised numbers of the type {dtype}")
-    return _TYPES[dtype]
 
 
 def _zero(s: Step, index: int) -> tuple[int, int, bool]:
     """The one zero point of data, with width and sign of the integers; 0 of uint8 if it is left out."""
-    zero = s.maybe_known(index, "the zero point")
-    width, signed = _type(torch.uint8 if zero is None else zero.dtype)
-    found = {0} if zero is None else {int(v) for v in zero.reshape(-1).tolist()}
+    zero = _zeros(s, index)
+    width, signed = bits_of(zero)
+    found = {int(v) for v in zero.reshape(-1).tolist()}
     if len(found) != 1:
         raise Refused(f"zero points of data for each channel: {sorted(found)[:4]}", "quantise it with one zero point")
     return found.pop(), width, signed
+
+
+def _zeros(s: Step, index: int) -> Tensor:
+    """The zero points, whose type is that of the integers; if they are left out, 0 of the type that is asked for."""
+    zero, asked = s.maybe_known(index, "the zero point"), s.node.get("output_dtype", 0)
+    if not asked:
+        return torch.zeros((), dtype=torch.uint8) if zero is None else zero
+    made = zeros_of(asked)
+    if made is None:
+        raise Refused(f"output_dtype is the element type {asked}", "quantise to integers of 4, 8 or 16 bits")
+    if zero is not None and bits_of(zero) != bits_of(made):
+        raise Refused(f"output_dtype is {name_of(made)}, and the zero point is {name_of(zero)}")
+    return made if zero is None else zero
 
 
 def quantize_linear(s: Step) -> Ref:
     """``QuantizeLinear``: the result stands for the quantised values, not for their numbers."""
     s.node.get("saturate", 1)
     s.node.get("axis", 1)
-    s.node.fixed("output_dtype", 0)
     s.node.fixed("block_size", 0)
     x, scale = s.data(), s.known(1, "the scale")
     if isinstance(x, Tensor):
@@ -68,12 +73,11 @@ def _rounded(s: Step, x: Ref, scale: Tensor, index: int) -> Ref:
 def _stored(s: Step, x: Tensor, scale: Tensor) -> Tensor:
     """Stored values as integers, as the specification has it in float32."""
     grids.steps(scale)
-    zero = s.maybe_known(2, "the zero point")
-    dtype = torch.uint8 if zero is None else zero.dtype
-    low, high = grids.limits(*_type(dtype), False)
+    zero = _zeros(s, 2)
+    low, high = grids.limits(*bits_of(zero), False)
     axis = s.node.get("axis", 1)
-    whole = torch.round(x.float() / _along(s, scale, axis)) + (0 if zero is None else _along(s, zero, axis))
-    return whole.clamp(low, high).to(dtype)
+    whole = torch.round(x.float() / _along(s, scale, axis)) + _along(s, zero.float(), axis)
+    return integers_like(whole.clamp(low, high), zero)
 
 
 def dequantize_linear(s: Step) -> Ref:
@@ -95,9 +99,9 @@ def _values(s: Step, x: Tensor, scale: Tensor, zero: Tensor | None, axis: int) -
     """What stored integers stand for."""
     if x.dtype.is_floating_point:
         raise Refused("it reads floats in the place of quantised numbers")
-    width, signed = _type(x.dtype)
-    if zero is not None and zero.dtype != x.dtype:
-        raise Refused(f"a zero point of the type {zero.dtype} of numbers of {x.dtype}")
+    width, signed = bits_of(x)
+    if zero is not None and bits_of(zero) != (width, signed):
+        raise Refused(f"a zero point of the type {name_of(zero)} of numbers of {name_of(x)}")
     integers, fixed = x.double(), True
     if zero is not None:
         values = set(zero.reshape(-1).tolist())

@@ -17,22 +17,11 @@ from torch import Tensor
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.importers.cut import needed, refuse_unknown
 from mase_hw.importers.graph import MOST_ELEMENTS, Refused
+from mase_hw.importers.onnx.elements import DTYPES, NIBBLES, nibbles
 
 OPSETS = range(13, 22)
 MOST_BYTES = 1 << 31
 """Bytes of a file: what the format itself can hold."""
-DTYPES = {
-    1: torch.float32,
-    2: torch.uint8,
-    3: torch.int8,
-    5: torch.int16,
-    6: torch.int32,
-    7: torch.int64,
-    9: torch.bool,
-    10: torch.float16,
-    11: torch.float64,
-}
-"""Element types of the format -> of torch."""
 _MISSING = object()
 
 
@@ -211,9 +200,14 @@ def tensor_of(proto: Any, folder: Path | None) -> Tensor:
     dims = list(proto.dims)
     if any(d < 0 for d in dims) or math.prod(dims) > MOST_BYTES:
         raise Refused(f"a shape that cannot be, {dims}")
-    dtype = DTYPES.get(proto.data_type)
-    if dtype is None:
-        raise Refused(f"the element type {proto.data_type} is not known", "store numbers of 8 to 64 bits")
+    if proto.data_type not in DTYPES and proto.data_type not in NIBBLES:
+        raise Refused(f"the element type {proto.data_type} is not known", "store numbers of 4 to 64 bits")
+    if proto.data_type in NIBBLES:
+        if proto.data_location == onnx.TensorProto.EXTERNAL:
+            raw = _external(proto, folder, (math.prod(dims) + 1) // 2)
+        else:
+            raw = proto.raw_data if proto.HasField("raw_data") else bytes(b & 255 for b in proto.int32_data)
+        return nibbles(raw, dims, proto.data_type)
     if proto.data_location == onnx.TensorProto.EXTERNAL:
         kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(proto.data_type)).newbyteorder("<")
         raw = _external(proto, folder, math.prod(dims) * kind.itemsize)
