@@ -13,7 +13,18 @@ from mase_hw.formats.scaled import ScaledFormat
 Formats = Mapping[str, FixedFormat]
 Ends = tuple[float | None, float | None]
 Kind = Literal[
-    "sums", "selection", "sum", "product", "total", "function", "pieces", "slopes", "shares", "clamp", "requantisation"
+    "sums",
+    "selection",
+    "sum",
+    "product",
+    "total",
+    "function",
+    "pieces",
+    "steps",
+    "slopes",
+    "shares",
+    "clamp",
+    "requantisation",
 ]
 
 
@@ -27,7 +38,8 @@ class ScaledUse:
             mantissas. ``sum``: an exact sum or difference of two, at a common scale, ``product``: an exact product, and
             ``total``: exact sums of numbers of one scale; all of them are then requantised. ``function``: a table
             over the codes, whose results are of any format. ``pieces``: a function of straight pieces: a table, or,
-            beyond what a table takes, exact pieces that are then requantised. ``slopes``: the data or its product with
+            beyond what a table takes, exact pieces that are then requantised. ``steps``: one of a few whole numbers,
+            by thresholds among the codes, so that the result is exact. ``slopes``: the data or its product with
             a parameter, exact, and requantised. ``shares``: shares of 1 at a scale that is a power of two.
             ``clamp``: what it takes between two ends, so that it becomes a requantisation. ``requantisation``: that.
         wrong: What is wrong with formats of which one is scaled integers, given the attributes, in words that follow

@@ -158,6 +158,8 @@ class Integers:
             if want is None:
                 raise Refused("nothing behind it quantises its result", _BEHIND)
             self.given.function(node, want, how)
+        elif op.scaled.kind == "steps":
+            self.given.steps(node, want, how)
         elif op.scaled.kind == "shares":
             if want is None:
                 raise Refused("nothing behind it quantises its result", _BEHIND)

@@ -172,7 +172,7 @@ def _constants(name: str, given: tuple[tuple[str, Any], ...], source: FixedForma
         raise FormatError(f"{name} has a constant that is not finite", got=dict(given))
     last_bits = 0
     if isinstance(target, ScaledFormat):
-        (step,), (unit,) = steps_of(source), steps_of(target)
+        step, (unit,) = steps_of(source)[0], steps_of(target)
         slopes, down = _in_units([Fraction(slope) * step / unit for slope, _ in pairs])
         offsets, offset_down = _in_units([Fraction(offset) / unit for _, offset in pairs])
         last_bits = max(down, offset_down)
@@ -184,6 +184,8 @@ def _constants(name: str, given: tuple[tuple[str, Any], ...], source: FixedForma
         offsets, offset_frac = _integers([offset for _, offset in pairs], tolerance)
     low = _code(shape.low, source, above=shape.closed)
     high = _code(shape.high, source, above=True)
+    if shape.middle == shape.last:
+        high = min(high, (1 << 31) - 1)  # beyond it is the same: of wide data the end is no parameter
     found = Constants(low, high, slopes, slope_frac, offsets, offset_frac, last_bits)
     large = any(abs(v) >= 1 << 30 for v in (*slopes, *offsets))
     if large or any(not -(1 << 31) <= v < 1 << 31 for v in (found.low, found.high)):
@@ -214,9 +216,12 @@ def _integers(values: list[float], tolerance: Fraction) -> tuple[tuple[int, ...]
 
 
 def _code(value: float, fmt: FixedFormat, *, above: bool) -> int:
-    """The first code whose value is at least, or above, ``value``; one beyond the format if there is none."""
+    """The first code whose value is at least, or above, ``value``; one beyond the format if there is none.
+
+    Of a format for each channel, the first: then ``value`` is 0.
+    """
     if math.isinf(value):
         return fmt.max_mantissa + 1 if value > 0 else fmt.min_mantissa
     exact = Fraction(value) / steps_of(fmt)[0]
-    code = math.floor(exact) + 1 if above else math.ceil(exact)
+    code = (math.floor(exact) + 1 if above else math.ceil(exact)) + fmt.zero_point
     return min(max(code, fmt.min_mantissa), fmt.max_mantissa + 1)

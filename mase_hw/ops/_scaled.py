@@ -137,6 +137,16 @@ def exact_result(formats: Mapping[str, FixedFormat], attributes: Mapping[str, An
     return "data and results without a zero point; requantise them" if x.zero_point or out.zero_point else ""
 
 
+def thresholds(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    """Of an op that compares with a number: data with one scale, or, where only its sign counts, any."""
+    x, out = formats["data_in_0"], formats["data_out_0"]
+    if not (isinstance(x, ScaledFormat) and isinstance(out, ScaledFormat)) or out.per_channel or out.zero_point:
+        return "scaled integers, and results with one scale and without a zero point"
+    if x.per_channel and attributes.get("number", 0):
+        return "data with one scale, unless it is compared with 0; requantise it"
+    return ""
+
+
 def _product(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
     """Of a product besides: the result at the product of the scales."""
     wrong = _operands(formats, attributes)

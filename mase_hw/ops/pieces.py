@@ -19,7 +19,7 @@ from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_thro
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._pieces import BY_NAME, PIECES, Constants, Pieces, constants
-from mase_hw.ops._scaled import clamp, exact_result
+from mase_hw.ops._scaled import clamp, exact_result, thresholds
 from mase_hw.ops._tensors import stream_of
 from mase_hw.steps import Steps
 
@@ -196,13 +196,13 @@ _ENDS: dict[str, Callable[[Mapping[str, Any]], Ends]] = {
 
 
 _STRAIGHT = ("leaky_relu", "threshold", "hardshrink", "softshrink", "hardsigmoid")
-"""Those that scaled integers have besides; the others are comparisons."""
+"""Those that scaled integers have besides; the others are signs and comparisons."""
 
 
-def _scaled(name: str) -> ScaledUse | None:
+def _scaled(name: str) -> ScaledUse:
     if name in _ENDS:
         return clamp(_ENDS[name])
-    return ScaledUse("pieces", exact_result) if name in _STRAIGHT else None
+    return ScaledUse("pieces", exact_result) if name in _STRAIGHT else ScaledUse("steps", thresholds)
 
 
 def _op(function: Pieces) -> OpDef:

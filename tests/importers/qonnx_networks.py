@@ -194,6 +194,24 @@ def truncated_real_scales() -> Net:
     return n
 
 
+def signs() -> Net:
+    """Signs of data with scales of any size: of sums, with one scale for each channel as well, and of codes."""
+    n = Net(11, 1, 2, 6, 5)
+    n.quant(0, 8, scale=0.0371, zero=4)
+    n.add("BipolarQuant", n.store(np.float32(0.43)), domain=DOMAIN)
+    # An odd number of signs: no sum is 0, where the rounding of float32 would decide.
+    last, scales = n.last, n.store(n.r.uniform(0.05, 0.3, (4, 1, 1, 1)).astype(np.float32))
+    weight = n.add("BipolarQuant", scales, of=n.store(n.weights(4, 1, 3, 3)), domain=DOMAIN)
+    n.add("Conv", weight, of=last, group=2, pads=[0, 0, 0, 0])
+    n.add("BipolarQuant", n.store(np.float32(0.29)), domain=DOMAIN)
+    n.add("Conv", n.weight(0, 4, 3, 4, 2, 2, scale=0.17), n.store(n.weights(3)), strides=[2, 1], pads=[0, 0, 1, 0])
+    n.add("BipolarQuant", n.store(np.float32(0.77)), domain=DOMAIN)
+    n.add("Flatten")
+    n.add("MatMul", n.weight(0, 4, 12, 5, scale=0.031))
+    n.quant(0, 6, scale=0.21)
+    return n
+
+
 NETWORKS: dict[str, Callable[[], Net]] = {
     f.__name__: f
     for f in (
@@ -204,6 +222,7 @@ NETWORKS: dict[str, Callable[[], Net]] = {
         truncated,
         truncated_once,
         real_scales,
+        signs,
         rounding_modes,
         truncated_real_scales,
     )

@@ -25,7 +25,7 @@ def test_every_number_of_the_executor(name: str) -> None:
     assert len(np.unique(want)) > 3
 
 
-@pytest.mark.parametrize("name", ["depthwise", "binary", "real_scales"])
+@pytest.mark.parametrize("name", ["depthwise", "binary", "real_scales", "signs"])
 def test_in_hardware(name: str, tmp_path: Path) -> None:
     net = NETWORKS[name]()
     x = torch.from_numpy(inputs(net))
@@ -86,8 +86,8 @@ def test_real_scales_that_are_not_taken() -> None:
     made.quant(1, 6, zero=3, mode="DOWN")
     refused(made, "DOWN with a zero point of 3")
     made = net()
-    made.add("BipolarQuant", made.store(np.float32(0.3)), domain="qonnx.custom_op.general")
-    refused(made, "the signs of data")
+    made.add("BipolarQuant", made.store(np.float32([0.3, 0.2, 0.3, 0.4])), domain="qonnx.custom_op.general")
+    refused(made, "the signs of data with a scale for each channel")
     made = net()
     made.add("MatMul", made.weight(2, 4, 4, 3, scale=np.full((4, 1), 0.1) * np.arange(1, 5)[:, None]))
     refused(made, "a scale for each of what is not its outputs")

@@ -234,6 +234,25 @@ def test_few_bits_are_no_tampering(name: str, tmp_path: Any) -> None:
     assert (wanted - got).square().mean() < 0.01 * wanted.square().mean()
 
 
+def test_what_is_true_is_a_bit(tmp_path: Any) -> None:
+    """A comparison with a number and a sign need no range, and have no scale."""
+    import mase_hw
+
+    class Masked(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * (x > 0.3).float() + torch.sign(x)
+
+    x = torch.randn(64, 10, generator=torch.Generator().manual_seed(1))
+    design = mase_hw.compile(
+        Masked(), x[:1], {"quantize": integers(data_affine=True)}, out=tmp_path / "design", calibration=[x]
+    )
+    with torch.no_grad():
+        near = (Masked()(x) - design.model(x)).abs() < 0.05
+    assert near.float().mean() > 0.98  # others are within a step of 0.3
+    result = design.simulate(x[:8])
+    assert result.passed and result.result.mismatches == 0
+
+
 def test_an_average_by_another_divisor() -> None:
     """Is not within the range of its data."""
     x = torch.randn(64, 2, 4, 4, generator=torch.Generator().manual_seed(0))

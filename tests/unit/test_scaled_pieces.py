@@ -18,7 +18,7 @@ from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, steps_of
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.ops.requantize import requantization
-from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of
+from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, steps_format
 
 OPS = default_catalogue()
 Real = Fraction
@@ -125,6 +125,42 @@ def test_prelu(slopes: list[float], width: int) -> None:
             exact = exactly(lambda v, slope=slope: v if v >= 0 else v * slope, x, code) / steps_of(y)[0]
             wanted = min(max(nearest(exact, Rounding.HALF_EVEN) + y.zero_point, y.min_mantissa), y.max_mantissa)
             assert m == wanted, (code, channel)
+
+
+STEPS: dict[str, Callable[[Real, Real], int]] = {
+    "sign": lambda v, _: (v > 0) - (v < 0),
+    "lt_number": lambda v, n: v < n,
+    "le_number": lambda v, n: v <= n,
+    "gt_number": lambda v, n: v > n,
+    "ge_number": lambda v, n: v >= n,
+    "eq_number": lambda v, n: v == n,
+    "ne_number": lambda v, n: v != n,
+}
+
+
+def stepped(name: str, x: ScaledFormat, number: float, codes: Any) -> Any:
+    a = Arithmetic({"data_in_0": x, "data_out_0": steps_format(OPS[name])}, attributes={"number": number})
+    return Quantized(OPS[name], a)(dequantize(torch.tensor(codes, dtype=torch.float64), x)).int().tolist()
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_signs_and_comparisons(name: str) -> None:
+    """Every code, with zero points, against numbers on and beside codes and beyond all of them."""
+    for x in (ScaledFormat.make(8, 0.0371, 13), ScaledFormat.make(7, 0.3, 90, signed=False), ScaledFormat.make(6, 0.5)):
+        codes = list(range(x.min_mantissa, x.max_mantissa + 1))
+        step = x.scales[0]
+        for number in (0.0, 5 * step, -3 * step, 0.1, -0.4 * step, 1e4, -1e4, 2 * step * (1 + 2**-50)):
+            wanted = [int(STEPS[name]((m - x.zero_point) * Fraction(step), Fraction(number))) for m in codes]
+            assert stepped(name, x, number, codes) == wanted, (x, number)
+
+
+def test_the_sign_of_wide_sums_of_several_scales() -> None:
+    x = ScaledFormat.make(39, [0.3, 1e-5, 7.0], axis=1)
+    codes = [[0, -1, 1], [-(1 << 38), (1 << 38) - 1, -5], [7, 0, 0]]
+    assert stepped("sign", x, 0.0, codes) == [[(m > 0) - (m < 0) for m in row] for row in codes]
+    assert stepped("ge_number", x, 0.0, codes) == [[int(m >= 0) for m in row] for row in codes]
+    with pytest.raises(UnsupportedError, match="one scale, unless it is compared with 0"):
+        stepped("lt_number", x, 0.5, codes)
 
 
 def test_gradients() -> None:

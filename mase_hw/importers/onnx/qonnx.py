@@ -64,15 +64,16 @@ def _bipolar(s: Step, scale: Tensor) -> Ref:
     if isinstance(x, Tensor):
         signs = torch.where(x >= 0, 1.0, -1.0).double()
         return grids.stored(s, signs, scale, 2, True)
-    if fracs is None or scale.numel() != 1:
-        raise Refused(
-            "the signs of data with a scale that is no power of two, or with several",
-            "use a scale that is a power of two; hardware has signs in fixed point",
-        )
-    step = math.ldexp(1.0, -fracs[0])
+    if scale.numel() != 1:
+        raise Refused("the signs of data with a scale for each channel", "quantise it with one scale")
+    (step,) = grids.steps(scale)
     # 2 * step where the value is not negative, less one step: both are exact.
     positive = s.writer.method("to", s.call(torch.ge, x, 0.0), torch.float32)
-    return s.call(torch.sub, s.call(torch.mul, positive, 2 * step), step)
+    signs = s.call(torch.sub, s.call(torch.mul, positive, 2 * step), step)
+    if fracs is not None:
+        return signs
+    s.writer.integers = True
+    return grids.mark(s, signs, Marker(ScaledFormat.make(2, step, narrow=True), Rounding.HALF_EVEN))
 
 
 def trunc(s: Step) -> Ref:

@@ -35,7 +35,7 @@ from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import GraphPass, Info, NoArgs
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
 from mase_hw.passes.transforms.integers.means import sum_in_place_of
-from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of
+from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, steps_format
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
 from mase_hw.passes.transforms.integers.shares import shares_for
 from mase_hw.passes.transforms.integers.sums import Stored, products_of, sums_of
@@ -249,6 +249,19 @@ class GivenIntegers:
             op, made = in_pieces(self.graph.catalogue, op, attributes, data, result, how.rounding)
             formats, attributes = dict(made.formats), dict(made.attributes)
         self._plan(node, op, formats, {}, operands, attributes, result, how, how.rounding)
+
+    def steps(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
+        """A sign, or a comparison with a number: exact, by thresholds among the codes of its input.
+
+        Args:
+            node: The node.
+            result: Format behind the requantisation; None leaves the whole numbers.
+            how: The requantisation.
+        """
+        op, operands = self._op(node)
+        formats: dict[str, FixedFormat] = {"data_in_0": self.data(operands.inputs[0]), "data_out_0": steps_format(op)}
+        how = Requantizing() if how is None else how
+        self._plan(node, op, formats, {}, operands, self._attributes(node, operands), result, how)
 
     def shares(self, node: fx.Node, result: ScaledFormat, how: Requantizing | None = None) -> None:
         """A softmax; see :mod:`mase_hw.passes.transforms.integers.shares` for its roundings.

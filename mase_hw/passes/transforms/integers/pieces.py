@@ -55,6 +55,13 @@ def piece_codes(
     return tuple(one(int(code)) for code in codes(x))
 
 
+def steps_format(op: OpDef) -> ScaledFormat:
+    """The format of signs and of truth values: whole numbers."""
+    fmt = BY_NAME[op.name].result
+    assert fmt is not None  # of these it is fixed
+    return ScaledFormat.make(fmt.width, fmt.scale, signed=fmt.signed)
+
+
 def exact_pieces(name: str, attributes: Mapping[str, Any], x: ScaledFormat, step: Fraction) -> ScaledFormat:
     """The format of exact results: finer than ``step`` by a power of two, as fine as their bits allow.
 

@@ -22,7 +22,7 @@ from mase_hw.ops.requantize import requantization
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
 from mase_hw.passes.transforms.integers.formats import from_statistics, of_range, of_weights
-from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of
+from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, steps_format
 from mase_hw.passes.transforms.integers.shares import shares_of
 from mase_hw.passes.transforms.integers.sums import Stored, sums_of
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
@@ -113,6 +113,8 @@ def plan_scaled(
         return planner.function(op, operands.inputs[0], attributes)
     if op.scaled.kind == "pieces":
         return planner.pieces(op, operands.inputs[0], attributes)
+    if op.scaled.kind == "steps":
+        return planner.steps(op, operands.inputs[0], attributes)
     if op.scaled.kind == "shares":
         return planner.shares(op, operands.inputs[0], attributes)
     if op.scaled.kind == "slopes":
@@ -280,6 +282,13 @@ class _Planner:
                 why = "the same, less the zero point" if name == "data_in_0" else "exact, as fine as its constants"
                 self.decided(name, fmt, why)
         return ScaledPlan(*made, {}, self.decisions, result)
+
+    def steps(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+        """A sign, or a comparison with a number: whole numbers, which need no range."""
+        fmt = steps_format(op)
+        self.decided("data_out_0", fmt, "whole numbers")
+        arithmetic = self._arithmetic({"data_in_0": self._data(source), "data_out_0": fmt}, attributes)
+        return ScaledPlan(op, arithmetic, {}, self.decisions, fmt)
 
     def slopes(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
         """The data or its product with a slope, exact, and the format of what follows."""
