@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import fx
 
-from mase_hw.errors import UnsupportedError
+from mase_hw.errors import MaseHwError, UnsupportedError
 from mase_hw.importers.graph import Refused
 from mase_hw.ir import MaseGraph
 from mase_hw.opdef import OpDef
@@ -42,6 +42,11 @@ class Problems:
             self.places[place] = error.why if isinstance(error, Refused) else str(error).splitlines()[0]
         if isinstance(error, Refused):
             self.found.append((node, operation, error.why, error.remedy))
+        elif isinstance(error, MaseHwError):
+            why = error.message.splitlines()[0] + (f" ({error.got!s:.200})" if error.got is not None else "")
+            # A file has no rules of a quantisation that one could change.
+            told = error.remedy is not None and "quantize." not in error.remedy
+            self.found.append((node, operation, why, error.remedy if told else None))
         else:
             text = (str(error).strip().splitlines() or [type(error).__name__])[0]
             why = f"it cannot be computed as the file describes it ({text:.200})"

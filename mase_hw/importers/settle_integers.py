@@ -23,6 +23,7 @@ from mase_hw.integer_cast import rounded
 from mase_hw.ir import MaseGraph
 from mase_hw.numerics import magnitude
 from mase_hw.opdef import OpDef
+from mase_hw.ops._lookup import TABLE_BITS
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.integers.given import GivenIntegers, as_scaled
 from mase_hw.passes.transforms.integers.means import MEANS
@@ -30,6 +31,8 @@ from mase_hw.passes.transforms.integers.sums import Stored
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of
 
 _BEHIND = "quantise its result, so that the file says its scale"
+_BEFORE = "put a quantisation before it (a Quant, or a QuantizeLinear and a DequantizeLinear)"
+_ON_HOST = "leave it to the host: ask for a partition (import_model(file, host=True), compile --partition)"
 
 
 class Integers:
@@ -130,12 +133,14 @@ class Integers:
             )
 
     def _computes(self, node: fx.Node, op: OpDef) -> None:
+        if op.scaled is None and op.derive is not None:
+            raise Refused("its numbers have no scale", "fold it into the layer before, and quantise that")
         if op.scaled is None:
             raise Refused(
                 "hardware has it in fixed point only, and its numbers have scales that are no powers of two",
-                "quantise what it reads and gives with scales that are powers of two, or leave it to the host: ask for "
-                "a partition (import_model(file, host=True), compile --partition)",
+                f"quantise what it reads and gives with scales that are powers of two, or {_ON_HOST}",
             )
+        self._refuse_unquantised(node, op.scaled.kind)
         marker = self._behind(node)
         want = None if marker is None else as_scaled(marker.fmt)
         how = None if marker is None else marker.requantizing
@@ -149,7 +154,7 @@ class Integers:
             self.given.requantize(node, _limited(want or _on_grid(have, ends), ends, rounding), how)
         elif op.scaled.kind == "selection":
             if operands.constant is not None:
-                raise Refused("it has a stored operand", "clamp instead, or leave it to the host")
+                raise Refused("it has a stored operand", f"clamp instead, or {_ON_HOST}")
             if op.name in MEANS:
                 self.given.mean(node, want, how)
             else:
@@ -158,6 +163,8 @@ class Integers:
             if want is None:
                 raise Refused("nothing behind it quantises its result", _BEHIND)
             self.given.function(node, want, how)
+        elif op.scaled.kind == "total":
+            self.given.total(node, want, how)
         elif op.scaled.kind == "steps":
             self.given.steps(node, want, how)
         elif op.scaled.kind == "shares":
@@ -172,9 +179,21 @@ class Integers:
         elif op.scaled.kind == "sums":
             self._sums(node, op, marker)
         else:
-            raise Refused("no file says how it is rounded", "leave it to the host")
+            raise Refused("no file says how it is rounded", _ON_HOST)
         if marker is not None:
             self._as_the_file(node, marker)
+
+    def _refuse_unquantised(self, node: fx.Node, kind: str) -> None:
+        """Refuse sums that a node reads before they are quantised, if it takes no such numbers."""
+        given = [self.given.data(source) for source in data_inputs(self.graph, node) if source.op != "get_attr"]
+        if kind not in ("clamp", "steps") and any(fmt.per_channel for fmt in given):
+            raise Refused("it reads sums that have a scale for each channel, which nothing has quantised", _BEFORE)
+        widest = max((fmt.width for fmt in given), default=0)
+        if kind == "function" and widest > TABLE_BITS:
+            raise Refused(
+                f"it reads numbers of {widest} bits, and its table has at most {TABLE_BITS}",
+                f"{_BEFORE}, of at most {TABLE_BITS} bits",
+            )
 
     def _constant(self, operands: Operands) -> Stored:
         """A stored operand: the integers of the file, or a number that is one integer at its own scale."""

@@ -239,6 +239,17 @@ def averages(coarse: bool = False) -> Qdq:
     return n
 
 
+def totals(coarse: bool = False) -> Qdq:
+    """Sums over one dimension and over two, of data with a zero point."""
+    n = Qdq(12, (1, 4, 3, 5, 4), coarse)
+    n.quantise(0.012, U8(131))
+    n.add("ReduceSum", n.store(np.asarray([4])), keepdims=0)
+    n.quantise(0.05, I8(-8))
+    n.add("ReduceSum", n.store(np.asarray([2, 3])), keepdims=1)
+    n.quantise(0.2)
+    return n
+
+
 NETWORKS = {
     "padded": padded,
     "depthwise": depthwise,
@@ -247,4 +258,5 @@ NETWORKS = {
     "narrow": narrow,
     "integers": integers,
     "averages": averages,
+    "totals": totals,
 }

@@ -98,7 +98,12 @@ def test_real_scales_that_are_not_taken() -> None:
     made = net()
     made.add("Abs")
     made.quant(0, 8, scale=0.3)
-    refused(made, "abs", "fixed point only")
+    refused(made, "abs", "fixed point only", "ask for a partition")
+    made = net()
+    made.add("MatMul", made.weight(0, 8, 4, 4, scale=0.1))
+    made.add("BatchNormalization", *(made.store(np.float32([v] * 4)) for v in (0.7, 0, 0.1, 1)))
+    made.quant(0, 8, scale=0.3)
+    refused(made, "its numbers have no scale", "fold it into the layer before")
     made = net()
     made.add("Sigmoid")
     made.add("MatMul", made.weight(2, 4, 4, 3, scale=0.3))
@@ -108,6 +113,25 @@ def test_real_scales_that_are_not_taken() -> None:
     made.quant(0, 8, scale=0.1)
     made.truncate([0.2, 0.0, 8.0, 0.8, 5.0])
     refused(made, "it truncates numbers of the format")
+
+
+@pytest.mark.parametrize(("name", "options"), [("Sigmoid", {}), ("Tanh", {}), ("Softmax", {"axis": -1})])
+@pytest.mark.parametrize("channels", [False, True])
+def test_a_function_of_what_nothing_has_quantised(name: str, options: Any, channels: bool) -> None:
+    """The remedy is true: with a Quant before it, the same model is taken."""
+    scale = np.array([[0.1, 0.3, 0.2, 0.4]]) if channels else 0.1
+    for before in (False, True):
+        made = net()
+        made.add("MatMul", made.weight(0, 8, 4, 4, scale=scale))
+        if before:
+            made.quant(0, 8, scale=0.05)
+        made.add(name, **options)
+        made.quant(0, 8, scale=0.01)
+        if before or (name == "Softmax" and not channels):
+            mase_hw.import_model(made.model())
+        else:
+            why = "a scale for each channel" if channels else "bits, and its table has at most 12"
+            refused(made, f"/net/{name.lower()}", why, "put a quantisation before it (a Quant")
 
 
 def test_what_no_quantisation_makes_exact() -> None:

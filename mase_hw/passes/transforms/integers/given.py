@@ -218,6 +218,21 @@ class GivenIntegers:
         attributes = {**self._attributes(node, operands), **made.attributes}
         self._plan(node, op, dict(made.formats), parameters, operands, attributes, result, how)
 
+    def total(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
+        """An exact sum over some dimensions, and the requantisation behind it.
+
+        Args:
+            node: The node.
+            result: Format behind the requantisation; None leaves the exact numbers, at the scale of the data.
+            how: The requantisation.
+        """
+        op, operands = self._op(node)
+        assert op.scaled is not None and op.scaled.count is not None  # the caller looked
+        attributes, data = self._attributes(node, operands), self.data(operands.inputs[0])
+        count = op.scaled.count(tuple(self.graph.tensor(node, "data_in_0").shape), attributes)
+        formats: dict[str, FixedFormat] = {"data_in_0": data, "data_out_0": total_of(data, count)}
+        self._plan(node, op, formats, {}, operands, attributes, result, Requantizing() if how is None else how)
+
     def mean(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
         """An average: an exact sum, which the requantisation behind it divides and rounds once."""
         op, operands = self._op(node)
