@@ -212,6 +212,34 @@ def signs() -> Net:
     return n
 
 
+def affine() -> Net:
+    """As Brevitas writes affine quantisers: unsigned weights with a zero point for each channel, activations with one,
+    depthwise and a residual sum."""
+    n = Net(12, 1, 2, 6, 5)
+    n.quant(0, 8, signed=0, scale=0.0231, zero=114)
+
+    def unsigned(bits: int, *shape: int) -> str:
+        last, ones = n.last, (shape[0], *[1] * (len(shape) - 1))
+        scales, zeros = n.r.uniform(0.02, 0.1, ones), n.r.integers(1 << bits - 2, 3 << bits - 2, ones)
+        numbers = (scales, zeros.astype(np.float32), np.float32(bits))
+        given = [n.store(np.asarray(v, np.float32)) for v in numbers]
+        made = n.add("Quant", *given, of=n.store(n.weights(*shape)), domain=DOMAIN, signed=0, narrow=0)
+        n.last = last
+        return made
+
+    n.add("Conv", unsigned(8, 4, 2, 3, 3), n.store(n.weights(4)), pads=[1, 1, 1, 1])
+    start = n.quant(0, 8, signed=0, scale=0.0471, zero=121)
+    n.add("Conv", unsigned(4, 4, 1, 3, 3), pads=[1, 1, 1, 1], group=4)
+    n.quant(0, 8, signed=0, scale=0.0388, zero=133)
+    n.add("Add", start)
+    n.add("Relu")
+    n.quant(0, 8, signed=0, scale=0.029, zero=0)
+    n.add("Flatten")
+    n.add("Gemm", unsigned(8, 5, 120), n.store(n.weights(5)), transB=1)
+    n.quant(0, 8, signed=0, scale=0.07, zero=128)
+    return n
+
+
 NETWORKS: dict[str, Callable[[], Net]] = {
     f.__name__: f
     for f in (
@@ -223,6 +251,7 @@ NETWORKS: dict[str, Callable[[], Net]] = {
         truncated_once,
         real_scales,
         signs,
+        affine,
         rounding_modes,
         truncated_real_scales,
     )

@@ -33,16 +33,20 @@ def quant(s: Step) -> Ref:
     """``Quant``: ``(round(clip(x / scale + zero point)) - zero point) * scale``."""
     width, mode = _bits(s, 3), _rounding(s, "ROUND")
     signed, narrow = bool(s.node.get("signed", 1)), bool(s.node.get("narrow", 0))
-    zero, scale, x = _zero(s), s.known(1, "the scale"), s.data()
+    scale, x = s.known(1, "the scale"), s.data()
+    if isinstance(x, Tensor) and not (width == 1 and signed):
+        zeros = _zeros(s)
+        low, high = grids.limits(width, signed, narrow)
+        grids.steps(scale)
+        if not bool(((zeros >= low) & (zeros <= high)).all()):
+            raise Refused(f"a zero point beyond {low} to {high}", "a zero point is one of the integers")
+        codes = _ROUND[mode]((x.float() / scale.float() + zeros).clamp(low, high)) - zeros
+        return grids.stored(s, codes.double(), scale, width, signed, fixed=not bool(zeros.any()))
+    zero = _zero(s)
     if width == 1 and signed:
         if zero:
             raise Refused(f"one bit with a sign and a zero point of {zero}", "use a zero point of 0")
         return _bipolar(s, scale)
-    if isinstance(x, Tensor):
-        low, high = grids.limits(width, signed, narrow)
-        grids.steps(scale)
-        codes = _ROUND[mode]((x.float() / scale.float() + zero).clamp(low, high)) - zero
-        return grids.stored(s, codes.double(), scale, width, signed, fixed=not zero)
     tied = True
     if zero and mode is not Rounding.FLOOR:
         # The zero point is added before rounding: what depends on the sign or on even numbers is not as for values.
@@ -125,14 +129,20 @@ def _bits(s: Step, index: int, what: str = "the bit width") -> int:
     return int(number)
 
 
+def _zeros(s: Step) -> Tensor:
+    """Known zero points: one, or of stored numbers one for each channel."""
+    value = s.known(2, "the zero point").float()
+    if not value.numel() or not bool((torch.isfinite(value) & (value == value.round())).all()):
+        raise Refused(f"a zero point of {value.tolist()!r:.60}, not an integer", "a zero point is one of the integers")
+    return value
+
+
 def _zero(s: Step) -> int:
-    """A known zero point."""
-    value = s.known(2, "the zero point")
-    found = set(value.double().reshape(-1).tolist())
-    number = found.pop() if len(found) == 1 else math.nan
-    if not number.is_integer():
-        raise Refused(f"a zero point of {value.tolist()!r:.60}, not one integer")
-    return int(number)
+    """A known zero point, the same everywhere."""
+    found = set(_zeros(s).reshape(-1).tolist())
+    if len(found) != 1:
+        raise Refused(f"zero points for each channel: {sorted(found)[:4]}", "quantise it with one zero point")
+    return int(found.pop())
 
 
 def _rounding(s: Step, default: str) -> Rounding:
