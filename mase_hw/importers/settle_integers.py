@@ -92,7 +92,8 @@ class Integers:
         if not marker.tied:
             raise Refused(
                 f"the zero point {as_scaled(marker.fmt).zero_point} of an input is added before rounding",
-                "use an even zero point for inputs of the model",
+                "use an even zero point for inputs of the model, or export QuantizeLinear and DequantizeLinear "
+                "(QCDQ), which add it behind the rounding",
             )
         if self.entries.setdefault(start.name, marker).fmt != marker.fmt:
             raise Refused(f"the input {start.name} is quantised in two ways", "quantise it once")
