@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError
 from mase_hw.importers import file_of_model, import_model
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.export import is_program
 from mase_hw.ir.inputs import as_tensor, frame_tensor
 from mase_hw.ir.trace.nested import Nested
 from mase_hw.user_code import user_code
@@ -26,6 +28,7 @@ from mase_hw.user_code import user_code
 MOST_NUMBERS = 1 << 28
 """Random numbers of test inputs: a gigabyte of float32."""
 MOST_SEED = 1 << 64
+_PICKLED = (".pt2", ".pt", ".pth")
 FORMS = "FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION, FILE.onnx or FILE.tflite"
 
 
@@ -106,9 +109,10 @@ def load_model(spec: str, host: bool = False) -> ModelSpec:
 
     Args:
         spec: ``path/to/file.py:function`` or ``package.module:function``. The function takes no arguments and returns
-            ``(model, example_inputs)``, then optionally calibration batches, test inputs and batches of labelled data,
-            each of them None if there are none. Or a file that :func:`mase_hw.importers.import_model` takes, with
-            the names of its results behind a colon if they are others than those of the file; the example is random.
+            ``(model, example_inputs)``, where the model is a module, a program of ``torch.export`` or a graph, then
+            optionally calibration batches, test inputs and batches of labelled data, each of them None if there are
+            none. Or a file that :func:`mase_hw.importers.import_model` takes, with the names of its results behind a
+            colon if they are others than those of the file; the example is random.
         host: As for :func:`mase_hw.importers.import_model`.
 
     Raises:
@@ -118,6 +122,15 @@ def load_model(spec: str, host: bool = False) -> ModelSpec:
     if file is not None:
         graph = import_model(file[0], outputs=file[1], host=host)
         return ModelSpec(graph.model, graph.example)
+    if spec.lower().endswith(_PICKLED):
+        raise ConfigError(
+            "an archive of PyTorch is not opened: loading it may run code of the file",
+            field="MODEL",
+            got=f"{spec:.200}",
+            expected=FORMS,
+            remedy="if you trust it, load it in a function of yours, such as `def build(): return "
+            f'torch.export.load("{Path(spec).name:.80}"), example_inputs`, and name that: FILE.py:build',
+        )
     place, _, name = spec.rpartition(":")
     if not place or not name.isidentifier():
         raise ConfigError("not a model specification", field="MODEL", got=f"{spec:.200}", expected=FORMS)
@@ -143,6 +156,9 @@ def _checked(function: Callable[[], Any], spec: str) -> ModelSpec:
         ) from error
     with user_code("the function of the model failed", ConfigError, node=spec, field="MODEL"):
         returned = function()
+    if isinstance(returned, tuple) and returned and (isinstance(returned[0], MaseGraph) or is_program(returned[0])):
+        first = returned[0] if isinstance(returned[0], MaseGraph) else import_model(returned[0])
+        returned = (first.model, *returned[1:])
     if not isinstance(returned, tuple) or not 2 <= len(returned) <= 5 or not isinstance(returned[0], nn.Module):
         kinds = [type(item).__name__ for item in returned] if isinstance(returned, tuple) else type(returned).__name__
         raise ConfigError(

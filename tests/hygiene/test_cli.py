@@ -125,6 +125,22 @@ def test_a_model_from_a_file(model_file: Path) -> None:
     assert spec.calibration is None
 
 
+@pytest.mark.parametrize("quantised", [False, True])
+def test_a_program_that_a_function_loads(quantised: bool, tmp_path: Path) -> None:
+    from tests.importers.test_torch_export import Net
+
+    net = Net() if quantised else torch.nn.Linear(3, 2)
+    example = torch.ones(1, 3, 7, 6) if quantised else torch.ones(1, 3)
+    torch.export.save(torch.export.export(net.eval(), (example,)), tmp_path / "net.pt2")
+    loads = f"import torch\n\ndef build():\n    return torch.export.load({str(tmp_path / 'net.pt2')!r}), "
+    (tmp_path / "loads.py").write_text(f"{loads}torch.ones({', '.join(map(str, example.shape))})\n")
+    spec = load_model(f"{tmp_path / 'loads.py'}:build")
+    named = [str(module) for module in spec.model.modules() if type(module).__name__ == "Quantized"]
+    assert bool(named) == quantised
+    if not quantised:
+        assert torch.equal(spec.model(example), net(example))
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
@@ -135,6 +151,7 @@ def test_a_model_from_a_file(model_file: Path) -> None:
         ("{file}:nothing", "returned something else"),
         ("nowhere.py:build", "there is no such file"),
         ("no_such_package.net:build", "there is no module 'no_such_package'"),
+        ("net.pt2", "def build(): return torch.export.load("),
     ],
 )
 def test_a_wrong_model_specification_is_explained(
