@@ -12,6 +12,8 @@ from mase_hw.importers.graph import Refused
 from mase_hw.ir import MaseGraph
 from mase_hw.opdef import OpDef
 
+ON_HOST = "leave it to the host: ask for a partition (import_model(file, host=True), compile --partition)"
+"""What to do with a node that hardware does not have."""
 SHOWN = 40
 """Nodes that an error names one by one."""
 
@@ -103,5 +105,6 @@ def plan_each(
             plan(node, op)
         except Exception as error:
             gone |= {node.name, *lost(node)}
-            problems.add(sources.get(node.name, node.name), op.name, error, node.name)
+            what = "quantisation" if op.name == "passed_on" else op.name  # what a marker is
+            problems.add(sources.get(node.name, node.name), what, error, node.name)
     problems.refuse()

@@ -20,7 +20,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import covering, exact_format, holds
 from mase_hw.importers.graph import Known, Marker, Refused
-from mase_hw.importers.problems import NodesRefused, plan_each
+from mase_hw.importers.problems import ON_HOST, NodesRefused, plan_each
 from mase_hw.importers.settle_integers import Integers
 from mase_hw.ir import MaseGraph
 from mase_hw.opdef import OpDef
@@ -33,7 +33,7 @@ _WINDOWS = (F.avg_pool1d, F.avg_pool2d)
 _MEANS = ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
 _ROUNDING = ("prelu",)
 """Ops whose result has the format of their input, and is rounded to it."""
-_BEHIND = "quantise its result, so that the file says its format"
+_BEHIND = f"quantise its result, so that the file says its format, or {ON_HOST}"
 
 
 def settle(

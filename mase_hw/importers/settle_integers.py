@@ -18,7 +18,7 @@ from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import exact_format
 from mase_hw.importers.graph import Known, Marker, Refused
-from mase_hw.importers.problems import plan_each
+from mase_hw.importers.problems import ON_HOST, plan_each
 from mase_hw.integer_cast import rounded
 from mase_hw.ir import MaseGraph
 from mase_hw.numerics import magnitude
@@ -30,9 +30,8 @@ from mase_hw.passes.transforms.integers.means import MEANS
 from mase_hw.passes.transforms.integers.sums import Stored
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of
 
-_BEHIND = "quantise its result, so that the file says its scale"
+_BEHIND = f"quantise its result, so that the file says its scale, or {ON_HOST}"
 _BEFORE = "put a quantisation before it (a Quant, or a QuantizeLinear and a DequantizeLinear)"
-_ON_HOST = "leave it to the host: ask for a partition (import_model(file, host=True), compile --partition)"
 
 
 class Integers:
@@ -139,7 +138,7 @@ class Integers:
         if op.scaled is None:
             raise Refused(
                 "hardware has it in fixed point only, and its numbers have scales that are no powers of two",
-                f"quantise what it reads and gives with scales that are powers of two, or {_ON_HOST}",
+                f"quantise what it reads and gives with scales that are powers of two, or {ON_HOST}",
             )
         self._refuse_unquantised(node, op.scaled.kind)
         marker = self._behind(node)
@@ -155,7 +154,7 @@ class Integers:
             self.given.requantize(node, _limited(want or _on_grid(have, ends), ends, rounding), how)
         elif op.scaled.kind == "selection":
             if operands.constant is not None:
-                raise Refused("it has a stored operand", f"clamp instead, or {_ON_HOST}")
+                raise Refused("it has a stored operand", f"clamp instead, or {ON_HOST}")
             if op.name in MEANS:
                 self.given.mean(node, want, how)
             else:
@@ -180,7 +179,7 @@ class Integers:
         elif op.scaled.kind == "sums":
             self._sums(node, op, marker)
         else:
-            raise Refused("no file says how it is rounded", _ON_HOST)
+            raise Refused("no file says how it is rounded", ON_HOST)
         if marker is not None:
             self._as_the_file(node, marker)
 

@@ -149,12 +149,12 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto], type[Exception], list[str]]]
     "unknown attribute": (
         lambda: model([node("Conv", "x w", name="conv", colour=3)], {"x": (1, 1, 3, 3)},
                       {"w": np.ones((1, 1, 1, 1), np.float32)}),
-        UnsupportedError, ["conv", "colour"]),
+        UnsupportedError, ["conv", "colour", "take out attributes"]),
     "another domain": (
         lambda: model([helper.make_node("Relu", ["x"], ["y"], name="mine", domain="my.own")], {"x": (1, 2)}),
         UnsupportedError, ["mine", "my.own"]),
     "dynamic sizes": (lambda: model([node("Relu", "x")], {"x": ("N", 3, "height", "width")}), UnsupportedError,
-                      ["dimension 2 is 'height'", "dimension 3 is 'width'", "shapes="]),
+                      ["dimension 2 is 'height'", "dimension 3 is 'width'", "shapes=", "FILE.py:FUNCTION"]),
     "a batch": (lambda: model([node("Relu", "x")], {"x": (4, 3)}), UnsupportedError, ["first size is not 1"]),
     "control flow": (
         lambda: model([node("If", "c", name="choose", then_branch=helper.make_graph([], "t", [], []),
@@ -249,9 +249,9 @@ def test_names_that_are_no_text() -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="there is no such file"):
         mase_hw.import_model(tmp_path / "missing.onnx")
-    with pytest.raises(ConfigError, match="not a file"):
+    with pytest.raises(ConfigError, match="there is no such file"):
         (tmp_path / "folder.onnx").mkdir()
         mase_hw.import_model(tmp_path / "folder.onnx")
     with pytest.raises(ConfigError, match="can be imported"):

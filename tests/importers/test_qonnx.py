@@ -76,9 +76,9 @@ def test_offsets_widths_and_modes() -> None:
     refused(made, "zero point of 300 beyond -128 to 127")
     made = net()
     made.stored["t2"] = np.float32(2.5)
-    refused(made, "bit width")
+    refused(made, "bit width", "whole numbers of bits")
     refused(net(mode="CEIL"), "rounding mode 'CEIL'")
-    refused(net(mode="FLOOR"), "rounded half to even, by the host")
+    refused(net(mode="FLOOR"), "(quantisation)", "rounded half to even, by the host")
     refused(net(np.array([[4, 3, 2, 1]])), "a scale for each channel")
 
 
@@ -141,7 +141,7 @@ def test_a_function_of_what_nothing_has_quantised(name: str, options: Any, chann
 def test_what_no_quantisation_makes_exact() -> None:
     made = net()
     made.add("Sigmoid")
-    refused(made, "sigmoid", "nothing behind it quantises it")
+    refused(made, "sigmoid", "nothing behind it quantises it", "ask for a partition")
     made = net()
     made.add("MatMul", made.weight(2, 4, 4, 3))
     made.add("Add", made.store(np.full(3, 0.3, np.float32)))

@@ -163,12 +163,15 @@ BAD: dict[str, tuple[Callable[[], File], type[Exception], list[str]]] = {
     "unknown operations, all at once": (
         lambda: net(lambda f: codes(f, "COS", "SVDF")), UnsupportedError, ["t3 (COS)", "no such operation"]),
     "a custom operation": (lambda: net(custom), UnsupportedError, ["t3 (CUSTOM os.system)", "builtin operations only"]),
+    "control flow": (
+        lambda: net(lambda f: codes(f, "WHILE", "FULLY_CONNECTED")), UnsupportedError,
+        ["t3 (WHILE)", "control flow", "loops unrolled"]),
     "several graphs": (lambda: net(two_graphs), UnsupportedError, ["several graphs", "2 graphs"]),
     "floats": (in_float, UnsupportedError, ["ran_in_float (RELU)", "int8"]),
     "a batch": (lambda: net(tensor(0, shape=[2, 5, 4, 3])), UnsupportedError, ["input", "first size is not 1"]),
     "sizes left open": (
         lambda: net(tensor(0, shapeSignature=[-1, -1, 4, 3])), UnsupportedError, ["input", "left open"]),
-    "a scale of zero": (lambda: net(quantisation(1, scale=[0.0] * 5)), UnsupportedError, ["t3", "t1", "above 0"]),
+    "a scale of zero": (lambda: net(quantisation(1, scale=[0.0] * 5)), UnsupportedError, ["t3", "t1", "above 0", "quantise the model again"]),
     "an infinite scale": (lambda: net(quantisation(3, scale=[np.inf])), UnsupportedError, ["t3", "inf"]),
     "a negative scale": (lambda: net(quantisation(6, scale=[-0.5])), UnsupportedError, ["t6", "-0.5"]),
     "a zero point out of range": (lambda: net(quantisation(3, zeroPoint=[200])), UnsupportedError, ["t3", "200"]),
@@ -214,7 +217,7 @@ def test_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         mase_hw.import_model(tmp_path / ("missing" * 60 + ".tflite"))
-    with pytest.raises(ConfigError, match="not a file"):
+    with pytest.raises(ConfigError, match="there is no such file"):
         mase_hw.import_model(tmp_path / "missing.tflite")
     other = tmp_path / "other.tflite"
     other.write_bytes(b"PK\3\4 no model at all")

@@ -125,7 +125,10 @@ def _bits(s: Step, index: int, what: str = "the bit width") -> int:
     value = s.known(index, what)
     number = float(value.reshape(-1)[0]) if value.numel() == 1 else math.nan
     if not number.is_integer() or not 1 <= number <= grids.MOST_BITS:
-        raise Refused(f"{what} is {value.tolist()!r:.60}, not one number from 1 to {grids.MOST_BITS}")
+        raise Refused(
+            f"{what} is {value.tolist()!r:.60}, not one number from 1 to {grids.MOST_BITS}",
+            "quantise to whole numbers of bits",
+        )
     return int(number)
 
 

@@ -88,7 +88,7 @@ class Node:
         """Refuse attributes that nothing asked for: they might change what is computed."""
         unread = sorted(set(self.attributes) - self.read)
         if unread:
-            raise Refused(f"unknown attribute(s) {', '.join(unread)[:200]}")
+            raise Refused(f"unknown attribute(s) {', '.join(unread)[:200]}", "take out attributes that change nothing")
 
 
 @dataclass
@@ -125,12 +125,16 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None) -> Source:
         UnsupportedError: If its version, an input's type or a size that is left open is not known.
     """
     try:
-        size = path.stat().st_size
-        data = path.read_bytes() if path.is_file() and size < MOST_BYTES else None
+        there = path.is_file()
+        data = path.read_bytes() if there and path.stat().st_size < MOST_BYTES else None
     except (OSError, ValueError) as error:
         raise ConfigError("the file cannot be read", node=f"{path!s:.300}", got=str(error)) from error
     if data is None:
-        raise ConfigError("not a file of less than 2 GB", node=str(path), remedy="keep large tensors in external data")
+        raise ConfigError(
+            "a file of 2 GB or more" if there else "there is no such file",
+            node=f"{path!s:.300}",
+            remedy="keep large tensors in external data" if there else None,
+        )
     return parse(data, path.name, path.parent, shapes)
 
 
@@ -228,7 +232,10 @@ def _external(proto: Any, folder: Path | None, size: int) -> bytes:
         offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(size)))
         inside = not os.path.isabs(location) and file.is_relative_to(folder.resolve()) and bool(location)
         if not inside:
-            raise Refused(f"its data lies outside of the folder of the model, in {location!r:.200}")
+            raise Refused(
+                f"its data lies outside of the folder of the model, in {location!r:.200}",
+                "put the data into the folder of the model, and its name there into the model",
+            )
         if length != size or offset < 0 or not file.is_file() or offset + size > file.stat().st_size:
             raise Refused(f"{size} bytes at {offset} are not in {location!r:.200}")
         with file.open("rb") as stream:
@@ -322,7 +329,8 @@ def _inputs(
             "inputs of the model are not of one frame of known sizes:\n  " + "\n  ".join(problems[:40]),
             node=f"{name}: " + ", ".join(p.split(":")[0] for p in problems[:40]),
             expected="static shapes that begin with the number of frames, 1 or left open",
-            remedy="give the missing sizes: import_model(path, shapes={name: (1, ...)})",
+            remedy="give the missing sizes: import_model(path, shapes={name: (1, ...)}); for the command line, in a "
+            "function of yours that returns this graph and graph.example (FILE.py:FUNCTION)",
         )
     return found
 

@@ -15,7 +15,7 @@ from torch import fx
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError
 from mase_hw.importers.graph import Refused, Writer
-from mase_hw.importers.problems import Problems
+from mase_hw.importers.problems import ON_HOST, Problems
 from mase_hw.importers.tflite import functions, host, layers, moves, sums, windows
 from mase_hw.importers.tflite.source import Operator, Source
 from mase_hw.importers.tflite.step import Step, Value, format_of
@@ -31,7 +31,10 @@ RULES: dict[str, Callable[[Step], Value]] = {
 """Operation of the schema -> what writes it."""
 REMEDIES = {
     "CUSTOM": "convert the model with builtin operations only",
-    "SOFTMAX": "leave it to the host: ask for a partition (import_model(file, host=True), compile --partition), or "
+    **dict.fromkeys(
+        ("IF", "WHILE", "CALL", "CALL_ONCE"), "convert the model with its loops unrolled and its conditions known"
+    ),
+    "SOFTMAX": f"{ON_HOST}, or "
     "name the tensor that it reads as a result, import_model(file, outputs=[name]) or FILE.tflite:name",
 }
 
@@ -53,7 +56,9 @@ def convert(source: Source, on_host: bool = False) -> tuple[fx.GraphModule, Writ
 
 
 def _unknown(op: Operator) -> Refused:
-    return Refused("no such operation is known", REMEDIES.get(op.operation.split()[0]))
+    control = op.operation in ("IF", "WHILE")
+    why = "control flow: which operations run is decided by values" if control else "no such operation is known"
+    return Refused(why, REMEDIES.get(op.operation.split()[0]))
 
 
 class _Conversion:

@@ -133,11 +133,12 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None) -> Source:
         UnsupportedError: If it has several graphs, or inputs of several frames.
     """
     try:
-        data = path.read_bytes() if path.is_file() and path.stat().st_size < MOST_BYTES else None
+        there = path.is_file()
+        data = path.read_bytes() if there and path.stat().st_size < MOST_BYTES else None
     except (OSError, ValueError) as error:
         raise ConfigError("the file cannot be read", node=f"{path!s:.300}", got=str(error)) from error
     if data is None:
-        raise ConfigError("not a file of less than 2 GB", node=str(path))
+        raise ConfigError("a file of 2 GB or more" if there else "there is no such file", node=f"{path!s:.300}")
     return parse(data, path.name, shapes)
 
 

@@ -71,7 +71,9 @@ class Step:
     @staticmethod
     def _sound(info: Info) -> Info:
         if info.faults:
-            raise Refused(f"{info.name[:100]} has {', '.join(info.faults)}")
+            numbers = any("scale" in fault or "zero point" in fault for fault in info.faults)
+            remedy = "a scale is finite and above zero, a zero point one of the integers: quantise the model again"
+            raise Refused(f"{info.name[:100]} has {', '.join(info.faults)}", remedy if numbers else None)
         return info
 
     def data(self, index: int = 0) -> Value:
