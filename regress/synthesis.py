@@ -36,6 +36,9 @@ BASELINE = Path(__file__).with_suffix(".json")
 DIGITS = Path(__file__).parents[1] / "examples" / "digits_mlp.toml"
 BLOCKS = Path(__file__).with_name("attention.py")
 IMAGES = ("strided", "separable", "residual")
+_WIDTHS = {"data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
+INT8 = {"by": "type", "default": {"config": {"name": "fixed", **_WIDTHS}}, "output_width": 8}
+"""Of a quantisation to 8 bits everywhere."""
 KINDS = ("vit", "causal", "llama")
 """Of blocks: each token sees all, those before it, and with rotary positions and shared keys."""
 
@@ -111,15 +114,19 @@ def block(name: str) -> Made:
     return spec.model, 2 * frames(*shape), {"hardware": {"max_parallelism": 1}}
 
 
+def max_pool(channels: int, size: int, *window: int) -> Made:
+    """One maximum over windows, 8 lanes of 8 bits."""
+    net = nn.Sequential(nn.MaxPool2d(*window))
+    return net, frames(channels, size, size), {"quantize": INT8, "hardware": {"max_parallelism": 8, "family": "xc7"}}
+
+
 def packed() -> Made:
     """A layer whose output lanes share multipliers, on a family that has such; no weight has the most negative code."""
     net, data, config = linear(64, 64, 8, 8)
     with torch.no_grad():
         for weight in net.parameters():
             weight.mul_(0.99)
-    widths = {"data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
-    int8 = {"by": "type", "default": {"config": {"name": "fixed", **widths}}, "output_width": 8}
-    return net, data, {"quantize": int8, "hardware": {**config["hardware"], "family": "xc7"}}
+    return net, data, {"quantize": INT8, "hardware": {**config["hardware"], "family": "xc7"}}
 
 
 def in_tables() -> Made:
@@ -183,6 +190,9 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "digits_mlp_ecp5": lambda: digits("ecp5"),
     **{kind: partial(images, kind, "xc7") for kind in IMAGES},
     **{f"{kind}_ecp5": partial(images, kind, "ecp5") for kind in IMAGES},
+    "max_pool_8x8x8": lambda: max_pool(8, 8, 2),
+    "max_pool_64x32x32": lambda: max_pool(64, 32, 2),
+    "max_pool_64x32x32_overlapping": lambda: max_pool(64, 32, 3, 2, 1),
     "softmax_64": lambda: softmax(64),
     **{f"{name}_block{target}": partial(block, name) for name in KINDS for target in ("", "_ecp5")},
     "linear_64x64_8x8_packed": packed,

@@ -124,11 +124,6 @@ def stream_reorder(t: Terms, p: Parameters) -> None:
     t.logic("address", address)
     t.logic("digits", sum(digits))
     t.logic("moves", (len(digits) - 1) * address)
-    last = max((i for i, size in enumerate(sizes) if size > 1), default=0)
-    for size, step in [(size, p[f"STEP_{i}"]) for i, size in enumerate(sizes)][:last]:
-        # A product of two constants, which Yosys maps before it computes it.
-        first, second = (size - 1).bit_length(), step.bit_length()
-        t.count(dsp=blocks_of(t, first, second, first + second))
     ram(t, "ram", 2 << address, bits, True, forwarded=False)
 
 

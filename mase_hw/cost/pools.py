@@ -32,12 +32,14 @@ def windows(t: Terms, of: Axis, beat: tuple[int, int], inner: int, adaptive: boo
     if (of.out == of.size) if adaptive else (span == of.stride == 1):
         return
     lanes, bits = beat
-    overlap = (1 if of.size % of.out == 0 else 2) if adaptive else (span + of.stride - 1) // of.stride
-    slots = min(overlap, of.out)
     over = of.size - span + of.pad
     edge = ceil(over / of.stride) if over > 0 else 0
     at_edge = 1 if adaptive else of.out - edge
     tail = max(at_edge - 1, 0)
+    # A window that ends with the first position of the next one hands its memory over.
+    handed = not adaptive and of.dilation == 1 and of.kernel == of.stride + 1 and not tail
+    overlap = (1 if of.size % of.out == 0 else 2) if adaptive else 1 if handed else (span + of.stride - 1) // of.stride
+    slots = min(overlap, of.out)
     wide = lanes * bits
     t.logic("window.any", 1)
     for count in (of.size, inner):
@@ -49,13 +51,16 @@ def windows(t: Terms, of: Axis, beat: tuple[int, int], inner: int, adaptive: boo
         t.registers("window.place", place)
         t.logic("window.place", 2 * place)
         t.count(ff=int(slots > 1))
+    elif handed:
+        t.count(ff=bits_of(of.kernel))
+        t.logic("window.count", bits_of(of.kernel))
     else:
         distance = bits_of(of.pad + span + slots * of.stride + 1) + 1
         t.count(ff=slots * distance)
         t.logic("window.distance", slots * distance)
         t.logic("window.taps", slots * of.kernel)
     t.logic("window.sum" if total else "window.largest", slots * wide)
-    t.logic("window.first", slots * wide)
+    t.logic("window.first", (slots + int(handed)) * wide)
     t.logic("window.slots", slots)
     if inner == 1:
         t.count(ff=slots * wide)
@@ -123,7 +128,7 @@ def max_pool2d(t: Terms, p: Parameters) -> None:
     x, y = axis(p, 0), axis(p, 1)
     beyond = not adaptive and x.out > 1 and x.size + x.pad > x.out * x.stride
     places = (1 << bits_of(x.out + int(beyond))) << bits_of(tiles)
-    apart = places <= 64 and all(
+    apart = (places <= 64 or tiles > 1) and all(
         of.size % of.out == 0
         if adaptive
         else (of.out == 1 or of.stride >= of.kernel) and (of.dilation == 1 or of.kernel == 1)
@@ -140,6 +145,8 @@ def max_pool2d(t: Terms, p: Parameters) -> None:
         t.logic("apart.any", 1)
         if places == 1:
             t.count(ff=lanes * width)
+        elif places > 64:
+            ram(t, "apart.ram", places, lanes * width, True, forwarded=False)
         else:
             ram(t, "apart.ram", places, lanes * width, False)
             t.count(ff=-bits_of(places))

@@ -245,7 +245,7 @@ def schedule(windows: tuple[Windows, Windows], images: int, tiles: int) -> list[
 
 
 MOST_KEPT = 64
-"""Beats of a row of windows that ``window_max`` keeps at most: a LUT RAM has no more without multiplexers."""
+"""Windows of one beat a pixel that ``window_max`` keeps at most: a LUT RAM has no more without multiplexers."""
 
 
 def at_once(windows: tuple[Windows, Windows], tiles: int) -> bool:
@@ -257,7 +257,7 @@ def at_once(windows: tuple[Windows, Windows], tiles: int) -> bool:
     """
     rows, columns = windows
     places = 1 << (columns.indices - 1).bit_length() << (tiles - 1).bit_length()
-    return rows.apart and columns.apart and places <= MOST_KEPT
+    return rows.apart and columns.apart and (places <= MOST_KEPT or tiles > 1)
 
 
 def schedule_at_once(windows: tuple[Windows, Windows], images: int, tiles: int) -> Steps:

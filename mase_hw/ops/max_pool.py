@@ -159,6 +159,9 @@ def _cases_2d() -> Sequence[Case]:
         _case("halves_in_tiles", (2, 5, 4, 5), 2, kernel_size=2),
         _case("cut_off", (1, 3, 7, 8), 2, kernel_size=3, padding=1, ceil_mode=True),
         _case("deep", (1, 5, 2, 66), 2, frames=3, kernel_size=2),
+        _case("deep_gaps", (1, 4, 4, 71), 2, frames=3, formats=(u4, u4), kernel_size=(1, 2), stride=3, padding=(0, 1)),
+        _case("wide", (1, 2, 2, 130), 2, frames=3, kernel_size=2),
+        _case("handed_over", (2, 3, 6, 5), 2, kernel_size=(3, 2), stride=(2, 1), ceil_mode=True),
         _case("cast", (2, 3, 4, 6), 3, 2, (wide, narrow), (Rounding.FLOOR, Overflow.WRAP), kernel_size=(1, 2)),
     ]
 

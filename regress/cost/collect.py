@@ -150,10 +150,11 @@ def confirm(tables: Tables, family: str, work: Path) -> None:
         print(f"{family}: {len(sample)} of {len(old)} rows of {module} are as they were", flush=True)
 
 
-def forget(tables: Tables) -> None:
-    """Take out rows of modules that no draw has any more."""
+def forget(tables: Tables, only: frozenset[str]) -> None:
+    """Take out rows of modules that no draw has any more; of those named, if any are."""
     for module, table in tables.items():
-        table["rows"] = [row for row in table["rows"] if row[1] == digest_of(module)]
+        if not only or module in only:
+            table["rows"] = [row for row in table["rows"] if row[1] == digest_of(module)]
 
 
 def run(batch: list[tuple[Item, str]], family: str, tables: Tables, work: Path, path: Path) -> None:
@@ -190,6 +191,7 @@ def main() -> int:
     arguments = parser.parse_args()
     first, last = (int(number) for number in arguments.seeds.split(":"))
     kinds, families = arguments.kinds.split(","), arguments.families.split(",")
+    only = frozenset(filter(None, arguments.modules.split(",")))
     paths = {family: arguments.out / f"{family}.json" for family in families}
     tables = {family: read(paths[family]) for family in families}
     if arguments.confirm:
@@ -206,7 +208,7 @@ def main() -> int:
             if arguments.stale
             else [f"{k} {s}" for s in range(first, last) for k in kinds],
             arguments.stale,
-            frozenset(filter(None, arguments.modules.split(","))),
+            only,
         )
         for family in families
     }
@@ -221,7 +223,7 @@ def main() -> int:
             run(pending.pop(family, []), family, tables[family], arguments.work / family, paths[family])
     if arguments.stale:
         for family in families:
-            forget(tables[family])
+            forget(tables[family], only)
             write(paths[family], tables[family])
     return 0
 

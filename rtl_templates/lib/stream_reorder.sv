@@ -103,6 +103,7 @@ module stream_reorder #(
   logic             wr_last;
   logic             read;
   logic [ Rank-1:0] at_end;
+  logic [AddrW-1:0] moves_by  [      Rank];
 
   assign in_ready = !full_q[wr_bank_q];
   assign write    = in_valid && in_ready;
@@ -112,6 +113,9 @@ module stream_reorder #(
 
   for (genvar i = 0; i < Rank; i++) begin : g_counter
     localparam int Size = size_of(i);
+    // Outside of a process: in one, Yosys maps the products of constants to multipliers first.
+    localparam logic [AddrW-1:0] Delta = AddrW'(delta_of(i));
+    assign moves_by[i] = Delta;
     if (Size > 1) begin : g_counts
       localparam int W = $clog2(Size);
       logic [W-1:0] digit_q;
@@ -139,7 +143,7 @@ module stream_reorder #(
     rd_addr_d = '0;
     for (int i = Rank - 1; i >= 0; i--) begin
       if (!at_end[i]) begin
-        rd_addr_d = rd_addr_q + AddrW'(delta_of(i));
+        rd_addr_d = rd_addr_q + moves_by[i];
       end
     end
   end

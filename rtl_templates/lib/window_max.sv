@@ -6,8 +6,10 @@
 // PyTorch: KERNEL, STRIDE, PAD of columns (_W) and rows (_H), CEIL_MODE; or those
 // of adaptive pooling, where they divide the image. No pixel is in two of them,
 // so what is kept is the largest number so far of each window of a row of windows,
-// in a memory that is read within the cycle: each lane has one comparator. Pixels
-// outside all windows are dropped.
+// in one memory: each lane has one comparator. A memory of up to 64 beats is read
+// within the cycle, a larger one, which maps to block RAM, one step ahead. That
+// needs TILES of two or more: a step never reads what the step before it wrote.
+// Pixels outside all windows are dropped.
 //
 // Latency:    1 cycle from the last beat of a window.
 // Throughput: 1 beat per cycle. Where no two beats in a row end a window, in_ready
@@ -99,6 +101,13 @@ module window_max #(
   localparam int Places = (1 << $clog2(Indices)) << TileW;
   localparam int PlaceW = (Places > 1) ? $clog2(Places) : 1;
 
+  // What a LUT RAM has without multiplexers.
+  localparam int MostWithin = 64;
+  if (Places > MostWithin && TILES == 1) begin : g_bad_places
+    // Refuses OUT_W=65, IN_W=65; takes OUT_W=64, IN_W=64
+    $fatal(1, "window_max: OUT_W %0d is more than %0d with TILES 1", OUT_W, MostWithin);
+  end
+
   typedef logic [LANES-1:0][WIDTH-1:0] beat_t;
 
   logic                 step;
@@ -110,13 +119,16 @@ module window_max #(
   logic                 ends_x;
   logic                 last_x;
   logic [   IndexW-1:0] index_x;
+  logic [   IndexW-1:0] index_x_next;
   logic                 member_y;
   logic                 first_y;
   logic                 ends_y;
   logic                 last_y;
   logic [RowIndexW-1:0] index_y;
+  logic [RowIndexW-1:0] index_y_next;
   logic                 emits;
   logic [   PlaceW-1:0] place;
+  logic [   PlaceW-1:0] place_next;
 
   window_place #(
       .LEN    (IN_W),
@@ -125,14 +137,15 @@ module window_max #(
       .STRIDE (ApartW),
       .PADDING(PAD_W)
   ) u_column (
-      .clk   (clk),
-      .rst   (rst),
-      .step  (step && tile_last),
-      .member(member_x),
-      .first (first_x),
-      .ends  (ends_x),
-      .last  (last_x),
-      .index (index_x)
+      .clk       (clk),
+      .rst       (rst),
+      .step      (step && tile_last),
+      .member    (member_x),
+      .first     (first_x),
+      .ends      (ends_x),
+      .last      (last_x),
+      .index     (index_x),
+      .index_next(index_x_next)
   );
 
   window_place #(
@@ -142,18 +155,19 @@ module window_max #(
       .STRIDE (ApartH),
       .PADDING(PAD_H)
   ) u_row (
-      .clk   (clk),
-      .rst   (rst),
-      .step  (step && tile_last && last_x),
-      .member(member_y),
-      .first (first_y),
-      .ends  (ends_y),
-      .last  (last_y),
-      .index (index_y)
+      .clk       (clk),
+      .rst       (rst),
+      .step      (step && tile_last && last_x),
+      .member    (member_y),
+      .first     (first_y),
+      .ends      (ends_y),
+      .last      (last_y),
+      .index     (index_y),
+      .index_next(index_y_next)
   );
 
   // What is kept in rows outside all windows is not used.
-  unread u_unread (.unused(&{member_y, last_y, index_y}));
+  unread u_unread (.unused(&{member_y, last_y, index_y, index_y_next}));
 
   // ---- The largest numbers so far. Between columns of windows nothing may be written.
   beat_t most;
@@ -170,17 +184,21 @@ module window_max #(
   end
 
   if (TILES == 1) begin : g_pixel
-    assign tile_last = 1'b1;
-    assign place     = PlaceW'(index_x);
+    assign tile_last  = 1'b1;
+    assign place      = PlaceW'(index_x);
+    assign place_next = PlaceW'(index_x_next);
   end else begin : g_tiles
     logic [TileW-1:0] tile_q;
-    assign tile_last = tile_q == TileW'(TILES - 1);
-    assign place     = PlaceW'({index_x, tile_q});
+    logic [TileW-1:0] tile_next;
+    assign tile_last  = tile_q == TileW'(TILES - 1);
+    assign tile_next  = tile_last ? '0 : tile_q + TileW'(1);
+    assign place      = PlaceW'({index_x, tile_q});
+    assign place_next = PlaceW'({tile_last ? index_x_next : index_x, tile_next});
     always_ff @(posedge clk) begin
       if (rst) begin
         tile_q <= '0;
       end else if (step) begin
-        tile_q <= tile_last ? '0 : tile_q + TileW'(1);
+        tile_q <= tile_next;
       end
     end
   end
@@ -188,14 +206,27 @@ module window_max #(
   assign write = step && member_x;
 
   if (Places == 1) begin : g_register
-    unread u_unread_place (.unused(place));
+    unread u_unread_place (.unused(&{place, place_next}));
     always_ff @(posedge clk) begin
       if (write) begin
         kept <= most;
       end
     end
+  end else if (Places > MostWithin) begin : g_ahead
+    beat_t mem[Places];
+    always_ff @(posedge clk) begin
+      if (write) begin
+        mem[place] <= most;
+      end
+    end
+    always_ff @(posedge clk) begin
+      if (step) begin
+        kept <= mem[place_next];
+      end
+    end
   end else begin : g_memory
     beat_t mem[Places];
+    unread u_unread_place (.unused(&place_next));
     assign kept = mem[place];
     always_ff @(posedge clk) begin
       if (write) begin

@@ -28,8 +28,9 @@ module window_place #(
     output logic              member,
     output logic              first,
     output logic              ends,
-    output logic              last,    // of the sequence
-    output logic [IndexW-1:0] index    // of the window
+    output logic              last,       // of the sequence
+    output logic [IndexW-1:0] index,      // of the window
+    output logic [IndexW-1:0] index_next  // behind this step
 );
 
   if (LEN < 1 || OUT_LEN < 1 || KERNEL < 1 || STRIDE < KERNEL) begin : g_bad_size
@@ -65,7 +66,8 @@ module window_place #(
   logic [PhaseW-1:0] phase_q;  // distance from the start of the window
   logic              turn;
 
-  assign turn = phase_q == PhaseW'(STRIDE - 1);
+  assign turn       = phase_q == PhaseW'(STRIDE - 1);
+  assign index_next = last ? '0 : index + IndexW'(turn);
 
   always_ff @(posedge clk) begin
     if (rst) begin
@@ -74,7 +76,7 @@ module window_place #(
     end else if (step) begin
       phase_q <= (PADDING > 0 || !Whole) && last ? PhaseW'(PADDING) :
                  turn ? '0 : phase_q + PhaseW'(1);
-      index <= last ? '0 : index + IndexW'(turn);
+      index <= index_next;
     end
   end
 

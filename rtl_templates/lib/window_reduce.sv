@@ -9,8 +9,9 @@
 //   ADAPTIVE 1: floor(o * LEN / OUT_LEN) .. ceil((o+1) * LEN / OUT_LEN) - 1,
 //               for OUT_LEN <= LEN.
 // A window is reduced as its positions arrive: one memory of INNER partial
-// results for each of the windows that overlap, no line buffer. A window ends
-// with its last position, or with the last one of the sequence; if several end
+// results for each of the windows that overlap, no line buffer; where the last
+// position of a window is the first one of the next, one memory for both. A window
+// ends with its last position, or with the last one of the sequence; if several end
 // there, the later ones wait in a memory and leave while the next sequence
 // arrives. Two windows need no memory: KERNEL 1 with STRIDE 1 is wires.
 //
@@ -111,15 +112,17 @@ module window_reduce #(
       end
     end
   end else begin : g_reduce
-    // Windows that overlap, each in a slot of its own.
-    localparam int Overlap = (ADAPTIVE != 0) ? ((LEN % OUT_LEN == 0) ? 1 : 2)
-                                             : (Span + STRIDE - 1) / STRIDE;
-    localparam int Slots = (Overlap < OUT_LEN) ? Overlap : OUT_LEN;
     // The first window that ends with the last position, and how many follow it.
     localparam int Over = LEN - Span + PADDING;
     localparam int Edge = (Over > 0) ? (Over + STRIDE - 1) / STRIDE : 0;
     localparam int AtEdge = (ADAPTIVE != 0) ? 1 : OUT_LEN - Edge;
     localparam int Tail = (AtEdge > 1) ? AtEdge - 1 : 0;
+    // A window that ends hands its slot over to the one that begins with the same position.
+    localparam bit Handed = ADAPTIVE == 0 && DILATION == 1 && KERNEL == STRIDE + 1 && Tail == 0;
+    // Windows that overlap, each in a slot of its own.
+    localparam int Overlap = (ADAPTIVE != 0) ? ((LEN % OUT_LEN == 0) ? 1 : 2) :
+                             Handed ? 1 : (Span + STRIDE - 1) / STRIDE;
+    localparam int Slots = (Overlap < OUT_LEN) ? Overlap : OUT_LEN;
     localparam int PosW = (LEN > 1) ? $clog2(LEN) : 1;
     localparam int BeatW = (INNER > 1) ? $clog2(INNER) : 1;
 
@@ -137,6 +140,7 @@ module window_reduce #(
     logic [Slots-1:0] member;
     logic [Slots-1:0] first;
     logic [Slots-1:0] ends;
+    logic             hands_over;
 
     assign last_pos  = pos_q == PosW'(LEN - 1);
     assign last_beat = beat_q == BeatW'(INNER - 1);
@@ -159,7 +163,24 @@ module window_reduce #(
     end
 
     // ---- Which windows this position belongs to, begins and ends.
-    if (ADAPTIVE != 0) begin : g_adaptive
+    if (Handed) begin : g_handed
+      // Distance from the start of the window that is open; where it ends, from that of the next
+      // one this position is 0.
+      localparam int DistW = $clog2(KERNEL);
+      logic [DistW-1:0] dist_q;
+      assign hands_over = dist_q == DistW'(KERNEL - 1);
+      assign member     = 1'b1;
+      assign first      = pos_q == '0;
+      assign ends       = last_pos ? AtEdge > 0 : hands_over;
+      always_ff @(posedge clk) begin
+        if (rst) begin
+          dist_q <= DistW'(PADDING);
+        end else if (step && last_beat) begin
+          dist_q <= last_pos ? DistW'(PADDING) : hands_over ? DistW'(1) : dist_q + DistW'(1);
+        end
+      end
+    end else if (ADAPTIVE != 0) begin : g_adaptive
+      assign hands_over = 1'b0;
       // A position covers OUT_LEN of the LEN parts of a window; place_q of them
       // are behind. What it covers beyond the end is the next window's.
       localparam int SumW = $clog2(2 * LEN + 1);
@@ -202,6 +223,7 @@ module window_reduce #(
       // slot's next window starts Slots * STRIDE later.
       localparam int Far = PADDING + Span + Slots * STRIDE;
       localparam int DistW = $clog2(Far + 1) + 1;
+      assign hands_over = 1'b0;
       logic early;  // no multiple of the dilation lies before this position
       assign early = int'(pos_q) < DILATION;
       for (genvar s = 0; s < Slots; s++) begin : g_slot
@@ -259,14 +281,14 @@ module window_reduce #(
       if (INNER == 1) begin : g_register
         always_ff @(posedge clk) begin
           if (step) begin
-            part_q <= merged(part_q, in_data, member[s], first[s]);
+            part_q <= merged(part_q, in_data, member[s], first[s] || hands_over);
           end
         end
       end else begin : g_memory
         beat_t mem[INNER];
         always_ff @(posedge clk) begin
           if (step) begin
-            mem[beat_q] <= merged(part_q, in_data, member[s], first[s]);
+            mem[beat_q] <= merged(part_q, in_data, member[s], first[s] || hands_over);
           end
         end
         always_ff @(posedge clk) begin

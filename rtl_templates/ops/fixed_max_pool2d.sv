@@ -5,7 +5,7 @@
 // The image streams channels-last (dimension 0 is channels, 1 columns, 2 rows,
 // 3 images). Windows are as in PyTorch: KERNEL_SIZE, STRIDE, PADDING, DILATION
 // of columns (_0) and rows (_1), CEIL_MODE; or those of adaptive pooling. Where
-// windows overlap, or a row of windows has more than 64 beats, rows are pooled
+// windows overlap, or a row has more than 64 windows of one beat, rows are pooled
 // first, then columns, so what is kept is one pooled row for each of the windows
 // that overlap vertically. Other windows are pooled at once, in a memory of one
 // row of windows. Padding never wins. Pad lanes stay zero.
@@ -100,7 +100,7 @@ module fixed_max_pool2d #(
   // What lies behind the last column of windows has a place as well.
   localparam bit Beyond = ADAPTIVE == 0 && OutW > 1 && InW + PADDING_0 > OutW * STRIDE_0;
   localparam int Places = (1 << $clog2(OutW + (Beyond ? 1 : 0))) << $clog2(Tiles);
-  localparam bit Apart = Places <= 64 && apart(
+  localparam bit Apart = (Places <= 64 || Tiles > 1) && apart(
       InW, OutW, KERNEL_SIZE_0, STRIDE_0, DILATION_0
   ) && apart(
       InH, OutH, KERNEL_SIZE_1, STRIDE_1, DILATION_1

@@ -17,7 +17,17 @@ APART, PLACE = "lib/window_max.sv", "lib/window_place.sv"
 
 WRONG = {
     "a window begins before the image": Mutation(
-        "max_pool2d-resnet", REDUCE, (("= tap[0] || early;", "= tap[0] || (early && dist_q < 0);"),)
+        "max_pool2d-five", REDUCE, (("= tap[0] || early;", "= tap[0] || (early && dist_q < 0);"),)
+    ),
+    "a window goes on where the next one begins": Mutation(
+        "max_pool2d-resnet", REDUCE, (("mem[beat_q] <= merged(part_q, in_data, member[s], first[s] || hands_over)",
+                                       "mem[beat_q] <= merged(part_q, in_data, member[s], first[s])"),)
+    ),
+    "a window goes on with the row before": Mutation(
+        "max_pool2d-handed_over", REDUCE, (("assign first      = pos_q == '0;", "assign first      = 1'b0;"),)
+    ),
+    "a beat is read ahead of the one that was written": Mutation(
+        "max_pool2d-deep", APART, (("tile_last ? index_x_next : index_x, tile_next", "index_x_next, tile_next"),)
     ),
     "maximum of bit patterns": Mutation(
         "max_pool2d-resnet", REDUCE, (("(signed'(part[i]) > signed'(x[i]))", "(part[i] > x[i])"),)

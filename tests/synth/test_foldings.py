@@ -48,6 +48,8 @@ BLOCKS = [f"{kind}_block{target}" for kind in ("vit", "causal", "llama") for tar
 """One of each kind of a transformer, of width 16 with one multiplier a product, for both targets."""
 
 
+POOLS = {"max_pool_8x8x8": 200, "max_pool_64x32x32": 200, "max_pool_64x32x32_overlapping": 520}
+"""Maxima over windows with 8 lanes of 8 bits, and the most LUTs of each."""
 QUICK = ("linear_16x8_1x1",)
 """Compared in every run of the tests; the others take minutes."""
 
@@ -55,7 +57,7 @@ QUICK = ("linear_16x8_1x1",)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in ASKED])
 def test_counts(name: str, root: Path, tmp_path: Path) -> None:
     script = regression(root)
-    assert script.DESIGNS.keys() == {*ASKED, *BLOCKS, *script.NETWORKS, "softmax_64"}
+    assert script.DESIGNS.keys() == {*ASKED, *BLOCKS, *POOLS, *script.NETWORKS, "softmax_64"}
     design, report = script.measure(name, tmp_path, replay=name in REPLAYED)
     found = script.figures(design, report)
     assert found["dsp"] == found["multipliers"] == ASKED[name]
@@ -100,6 +102,17 @@ def test_a_softmax_of_64_elements(root: Path, tmp_path: Path) -> None:
     assert [softmax["parameters"][name] for name in names] == [8, 8, 64, 1]
     found = script.figures(design, report)
     assert found["lut"] <= 600 and found == json.loads(script.BASELINE.read_text())["softmax_64"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POOLS)
+def test_a_pool_of_eight_lanes(name: str, root: Path, tmp_path: Path) -> None:
+    """Small, in block RAM where a row of windows is long, and the netlist gives what the RTL does."""
+    script = regression(root)
+    design, report = script.measure(name, tmp_path, replay=True)
+    assert report.replay is not None and report.replay["mismatches"] == 0
+    found = script.figures(design, report)
+    assert found["lut"] <= POOLS[name] and found == json.loads(script.BASELINE.read_text())[name]
 
 
 @pytest.mark.slow
