@@ -46,6 +46,7 @@ from mase_hw.training import prepare
 NETWORKS = {"cnn": (digits_cnn.DigitsCNN, 15, "fc"), "mlp": (digits_mlp.DigitsMLP, 40, "fc3")}
 WIDE = 16
 EPOCHS, ROUND_AT, RATE = 20, 8, 1e-2
+MIN_MAX = {"method": "min_max", "weight_method": "min_max"}
 MSE = {"method": "mse", "weight_method": "mse"}
 Model = Callable[[Tensor], Tensor]
 
@@ -187,7 +188,7 @@ def methods(
     narrow: dict[str, Any] = configuration(bits, last)
     narrow["quantize"]["default"]["config"]["bias_width"] = bits
     narrow["quantize"]["overrides"] = {}
-    plain, mse = configuration(bits, last), configuration(bits, last, calibrate=MSE)
+    plain, mse = configuration(bits, last, calibrate=MIN_MAX), configuration(bits, last, calibrate=MSE)
 
     def rounded(**table: Any) -> dict[str, Any]:
         return configuration(bits, last, calibrate=MSE, rounding=table)
@@ -201,7 +202,7 @@ def methods(
     if bits == 8:
         found["ONNX Runtime int8 (baseline)"] = lambda: onnx_runtime(net, data)
     found |= {
-        "min_max, all": lambda: ours(net, data, narrow),
+        "min_max, all": lambda: ours(net, data, {**narrow, "calibrate": MIN_MAX}),
         "mse, all": lambda: ours(net, data, {**narrow, "calibrate": MSE}),
         "min_max": lambda: ours(net, data, plain),
         "mse": lambda: ours(net, data, mse),

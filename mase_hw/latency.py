@@ -59,6 +59,19 @@ class Latency:
         """Cycles at least between two beats of ``data_out_0`` where nothing stalled: those of the slowest stage."""
         return max((_gap(steps) for steps in self.steps), default=1)
 
+    def gap_after(self, gaps: Sequence[int]) -> int:
+        """The same where the beats of the inputs come slowly as well.
+
+        Args:
+            gaps: Of every input: cycles at least between two of its beats. They count where every beat of the result
+                follows from one beat of each input, in order; elsewhere beats may be kept and given in a burst. Of
+                several inputs the least counts: what waited for another one comes in a burst.
+        """
+        direct = self.steps and all(
+            np.array_equal(needed, steps.emit_steps[0]) for steps in self.steps for needed in steps.need_steps
+        )
+        return max(self.gap, min(gaps)) if direct and gaps else self.gap
+
     @property
     def fill(self) -> int:
         """Cycles from the first input beat accepted to the first output beat valid, one beat per cycle everywhere."""

@@ -254,6 +254,54 @@ class Pooled(nn.Module):
         return self.pool(self.first(x))
 
 
+class Summed(nn.Module):
+    """Two slow layers, their sum, and what requantises each of the three."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(4, 8, 3, padding=1)
+        self.last = nn.MaxPool2d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, 4, 4, 4)`` -> ``(N, 8, 2, 2)``."""
+        return self.last(torch.relu(self.first(x) + self.second(x)))
+
+
+def summed(folder: Path, share: bool) -> mase_hw.Design:
+    x = torch.randn(20, 4, 4, 4, generator=torch.Generator().manual_seed(1))
+    config = configuration(weight_granularity="channel")
+    config["hardware"] = {
+        "parallelism": {name: {"data_in_0": 4, "data_out_0": 8} for name in ("first", "second")},
+        "max_parallelism": 8,
+        "share_requantisers": share,
+    }
+    torch.manual_seed(3)
+    return mase_hw.compile(Summed().eval(), x[:1], config, out=folder, calibration=[x])
+
+
+def test_requantisers_of_a_sum_are_shared(tmp_path: Path) -> None:
+    """Before the sum and behind it, where its beats come as slowly: the rate stays."""
+    shared, whole = (summed(tmp_path / str(share), share) for share in (True, False))
+    lanes = [
+        [i["parameters"]["DATA_IN_0_PARALLELISM_DIM_0"] for i in d.manifest["instances"] if "requantize" in i["module"]]
+        for d in (shared, whole)
+    ]
+    assert lanes == [[1, 1, 1], [8, 8, 8]]
+    assert shared.timing["interval"] == whole.timing["interval"] == 16 * 9
+
+
+@pytest.mark.slow
+def test_shared_requantisers_of_a_sum_in_hardware(tmp_path: Path) -> None:
+    x, outputs = 2 * torch.randn(5, 4, 4, 4, generator=torch.Generator().manual_seed(6)), []
+    for share in (True, False):
+        design = summed(tmp_path / str(share), share)
+        run = design.simulate(x, work_dir=tmp_path / "work")
+        assert run.passed and run.result.mismatches == 0 and run.frames == 5
+        assert (run.fill, run.interval) == (design.timing["fill"], design.timing["interval"])
+        outputs.append(run.outputs["data_out_0"])
+    assert torch.equal(*outputs)
+
+
 def pooled(folder: Path, lanes: int, share: bool) -> mase_hw.Design:
     x = torch.randn(20, 4, 4, 4, generator=torch.Generator().manual_seed(1))
     config = configuration(weight_granularity="channel")

@@ -171,7 +171,9 @@ BAD: dict[str, tuple[Callable[[], File], type[Exception], list[str]]] = {
     "a batch": (lambda: net(tensor(0, shape=[2, 5, 4, 3])), UnsupportedError, ["input", "first size is not 1"]),
     "sizes left open": (
         lambda: net(tensor(0, shapeSignature=[-1, -1, 4, 3])), UnsupportedError, ["input", "left open"]),
-    "a scale of zero": (lambda: net(quantisation(1, scale=[0.0] * 5)), UnsupportedError, ["t3", "t1", "above 0", "quantise the model again"]),
+    "a scale of zero": (
+        lambda: net(quantisation(1, scale=[0.0] * 5)), UnsupportedError,
+        ["t3", "t1", "above 0", "quantise the model again"]),
     "an infinite scale": (lambda: net(quantisation(3, scale=[np.inf])), UnsupportedError, ["t3", "inf"]),
     "a negative scale": (lambda: net(quantisation(6, scale=[-0.5])), UnsupportedError, ["t6", "-0.5"]),
     "a zero point out of range": (lambda: net(quantisation(3, zeroPoint=[200])), UnsupportedError, ["t3", "200"]),

@@ -28,6 +28,28 @@ def emitting(steps: int, at: list[int]) -> Latency:
     )
 
 
+def each(beats: int, inputs: int = 1) -> Latency:
+    """A module that gives a beat for each beat of its inputs, one a cycle."""
+    at = np.arange(beats, dtype=np.int64)
+    return Latency.from_steps(
+        Steps.at(
+            beats, needed=(at,) * inputs, freed=(at,) * inputs, emitted=at, delay=(1,) * inputs, room=(2,) * inputs,
+            pipe=2, queue=4,
+        )
+    )  # fmt: skip
+
+
+def test_beats_that_come_slowly_go_slowly() -> None:
+    """Where one beat follows from one; of two inputs one may wait for the other, and then comes in a burst."""
+    assert each(12).gap_after([5]) == 5 and each(12).gap_after([]) == 1
+    assert each(12, 2).gap_after([5, 3]) == 3
+    given = each(12).departures(5 * np.arange(12, dtype=np.int64))
+    assert np.diff(given).min() == 5
+    late = each(12, 2).departures(5 * np.arange(12, dtype=np.int64), 40 + 3 * np.arange(12, dtype=np.int64))
+    assert np.diff(late).min() == 3
+    assert emitting(30, [9, 19, 29]).gap_after([15]) == 10  # what is kept comes in a burst
+
+
 def test_the_gap_between_beats() -> None:
     """Of one frame, and of the last beat of one and the first of the next."""
     assert emitting(30, [9, 19, 29]).gap == 10

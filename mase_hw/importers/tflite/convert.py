@@ -56,9 +56,9 @@ def convert(source: Source, on_host: bool = False) -> tuple[fx.GraphModule, Writ
 
 
 def _unknown(op: Operator) -> Refused:
-    control = op.operation in ("IF", "WHILE")
-    why = "control flow: which operations run is decided by values" if control else "no such operation is known"
-    return Refused(why, REMEDIES.get(op.operation.split()[0]))
+    control = "control flow: which operations run is decided by values"
+    whys = {"IF": control, "WHILE": control, "SOFTMAX": "hardware has none that gives the integers of its kernel"}
+    return Refused(whys.get(op.operation, "no such operation is known"), REMEDIES.get(op.operation.split()[0]))
 
 
 class _Conversion:

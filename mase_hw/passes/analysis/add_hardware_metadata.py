@@ -129,11 +129,13 @@ class _Mapper:
         check_given(node.name, chosen, hardware.ports(params))
         # An op may take fewer lanes than offered, where they have to divide.
         self.lanes[node.name] = next(s.lane_dims[:1] for s in hardware.ports(params) if s.name == "data_out_0")
+        before_it = self._gaps_before(node)
         if hardware.shares and not chosen and self.args.share_requantisers and hardware.multipliers(params):
             # What follows has the lanes of a whole beat again: it may have more beats, or several such inputs.
-            params = self._shared(node, hardware, request, params)
+            params = self._shared(node, hardware, request, params, min(before_it, default=1))
         latency = hardware.latency(params)
-        self.gaps[node.name] = latency.gap
+        few = next(s.lane_dims[0] for s in hardware.ports(params) if s.name == "data_out_0")
+        self.gaps[node.name] = max(latency.gap_after(before_it), self.lanes[node.name][0] // few * latency.gap)
         self.found[node.name] = {
             "is_implicit": False,
             "interface": interface(node, common.args, hardware, hardware.ports(params), self.args),
@@ -149,14 +151,17 @@ class _Mapper:
             **recorded(layouts),
         }
 
-    def _shared(self, node: fx.Node, hardware: Hardware, request: Request, params: Any) -> Any:
+    def _gaps_before(self, node: fx.Node) -> list[int]:
+        """Cycles at least between two beats of every input that is data, in the lanes of the node's result."""
+        lanes = self.lanes[node.name][0]
+        inputs = [n.name for n in node.all_input_nodes if n.name in self.lanes]
+        return [self.gaps.get(name, 1) if self.lanes[name][0] == lanes else 1 for name in inputs]
+
+    def _shared(self, node: fx.Node, hardware: Hardware, request: Request, params: Any, gap: int) -> Any:
         """The parameters with as few lanes as keep up with what comes before; the lanes of an output stay."""
         lanes, size = self.lanes[node.name][0], request.stream_shapes["data_in_0"][-1]
-        gap = min((self.gaps.get(n.name, 1) for n in node.all_input_nodes), default=1)
         few = fewer_lanes(lanes, size, gap)
-        if few == lanes or any(n.name in self.lanes and self.lanes[n.name][0] != lanes for n in node.all_input_nodes):
-            return params
-        if self._leaves(node):
+        if few == lanes or self._leaves(node):
             return params
         return hardware.build(dataclasses.replace(request, parallelism=dict.fromkeys(request.parallelism, (few,))))
 
