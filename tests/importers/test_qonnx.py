@@ -138,6 +138,27 @@ def test_a_function_of_what_nothing_has_quantised(name: str, options: Any, chann
             refused(made, f"/net/{name.lower()}", why, "put a quantisation before it (a Quant")
 
 
+@pytest.mark.parametrize("scale", [0.25, 0.3])
+def test_the_sign_of_zero(scale: float) -> None:
+    """Of a code, and of a sum that is exactly 0."""
+    made = net()
+    made.add("BipolarQuant", made.store(np.float32(scale)), domain="qonnx.custom_op.general")
+    made.add("MatMul", made.store(np.float32([[1, 1], [1, -1], [-1, 1], [-1, 1]])))
+    weight = made.nodes[-1].input[1]
+    made.add("BipolarQuant", made.store(np.float32(1.0)), of=weight, domain="qonnx.custom_op.general")
+    made.nodes[-2].input[1] = made.nodes[-1].output[0]
+    made.nodes[-2:] = [made.nodes[-1], made.nodes[-2]]
+    made.last = made.nodes[-1].output[0]
+    made.add("BipolarQuant", made.store(np.float32(scale)), domain="qonnx.custom_op.general")
+    x = np.float32([[0, 0, 0, 0], [0.01, -0.01, 1, -1], [-1 / 16, 0, 1 / 16, 2], [-1, -1, -1, 0]])
+    signs = np.where(np.rint(x * 16) >= 0, 1, -1)
+    sums = signs @ np.array([[1, 1], [1, -1], [-1, 1], [-1, 1]])
+    assert (sums == 0).any() and (sums < 0).any()
+    with torch.no_grad():
+        found = mase_hw.import_model(made.model()).model(torch.from_numpy(x)).numpy()
+    np.testing.assert_array_equal(found, np.where(sums >= 0, np.float32(scale), -np.float32(scale)))
+
+
 def test_what_no_quantisation_makes_exact() -> None:
     made = net()
     made.add("Sigmoid")
