@@ -57,6 +57,8 @@ EXPECTED: tuple[tuple[str, float, float], ...] = (
     (r"(tree\.add|chain\.tree|soft\.add|mac\.sum|mac\.biased|bias_half)$", 1.0, 1.0),
     (r"(inside|alone|_bias|bias_above)$", 0.0, 0.0),
     (r"soft\.bits$", 1.0, 1.0),
+    (r"logic\.(first|row|plain)$", 1.0, 2.7),
+    (r"logic\.add$", 1.0, 1.0),
     (r"(saturate|carry)$", 1.0, 1.0),
     (r"\.above$", 0.2, 0.4),
     (r"\.tie$", 0.2, 0.35),

@@ -20,6 +20,7 @@ _NO_BIAS = {
     "SPACING": 17,
     "NARROW": 0,
     "LIFT": 0,
+    "LOGIC": 0,
 }
 
 

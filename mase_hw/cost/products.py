@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from mase_hw.cost.casts import cast
+from mase_hw.cost.logic_products import SHORTEST_SHIFT, logic_products
 from mase_hw.cost.primitives import counter, fifo, level, multiplied, ram, replay, ring, tree
 from mase_hw.cost.sums import Sums, of_signs, sums_of
 from mase_hw.cost.terms import Parameters, Terms, bits_of
@@ -68,7 +69,7 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         shared: Whether all lanes multiply the same activations.
         gated: Whether activations are zero in the padding: their registers have a reset, and stay beside the blocks.
     """
-    lanes, chain = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["CHAIN"]
+    lanes, chain, logic = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["CHAIN"], p.get("LOGIC", 0)
     a = (p["DATA_IN_0_PRECISION_0"], p["DATA_IN_0_SIGNED"])
     b = (p["WEIGHT_PRECISION_0"], p["WEIGHT_SIGNED"])
     of = sums_of(p, products, run)
@@ -86,10 +87,10 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
     if run == 1 and sums == 1 and 0 < drop < total and rounding in (1, 2):
         kept = total - drop
         # Where nothing is added below, what is dropped is not kept in the trees either.
-        if products > (2 if t.xilinx else 1) and not chain:
+        if products > (2 if t.xilinx else 1) and not chain and not logic:
             t.count(ff=-lanes * max(min(drop - (rounding == 1), bias_shift if p["HAS_BIAS"] else drop), 0))
     signs = of_signs(p)
-    blocks = 0 if signs else multiplied(t, a, b)
+    blocks = 0 if signs or logic else multiplied(t, a, b)
     # Lanes of one product, that share it with no other, add up in the block itself.
     inside = lanes % p["PACKED"] if p["PACKED"] > 1 else lanes
     if not (t.xilinx and products == 1 and blocks == 1 and sums == 1 and of.start == 0) or inside > 1 < p["PACKED"]:
@@ -110,6 +111,8 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         _chains(t, p, operands, of, read)
     elif chain:
         _soft_chains(t, p, operands, of, read)
+    elif logic:
+        logic_products(t, p, lanes, products, operands.activations(lanes), read)
     elif signs:
         _signs(t, p, operands, min(of.product + bits_of(products), read))
     else:
@@ -158,10 +161,6 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
     else:
         cast(t, "mac.cast", lanes, (total, of.frac, 1), given, (rounding, p["OVERFLOW"]), relaxed=True)
     fifo(t, "mac.fifo", lanes * out, depth)
-
-
-SHORTEST_SHIFT = 3
-"""Registers in a row that Yosys makes a shift register in look-up tables of, on Xilinx."""
 
 
 def _delayed(t: Terms, name: str, bits: int, cycles: int) -> None:

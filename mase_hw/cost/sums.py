@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from mase_hw.cost.logic_products import rows_of
 from mase_hw.cost.terms import Parameters, bits_of
 
 
@@ -43,7 +44,8 @@ class Sums:
 
 def of_signs(p: Parameters) -> bool:
     """Whether weights of -1, 0 and 1 add and subtract, which needs no multiplier."""
-    return bool(p["NARROW"]) and bool(p["WEIGHT_SIGNED"]) and p["WEIGHT_PRECISION_0"] <= 2 and not p["CHAIN"]
+    other = p["CHAIN"] or p.get("LOGIC", 0)
+    return bool(p["NARROW"]) and bool(p["WEIGHT_SIGNED"]) and p["WEIGHT_PRECISION_0"] <= 2 and not other
 
 
 def sums_of(p: Parameters, products: int, run: int) -> Sums:
@@ -61,6 +63,8 @@ def sums_of(p: Parameters, products: int, run: int) -> Sums:
     links = ceil(products / chains) if chain else 1
     stages = links if links <= 4 else 1 + links // 2
     delay = (stages + 1 + bits_of(chains) if chain else 2 + bits_of(products)) + shifts
+    if logic := p.get("LOGIC", 0):
+        delay = 1 + rows_of(p).stages + bits_of(ceil(products / logic)) + shifts
     product = a + b + (0 if any(signed) else 1)
     any_unsigned = 0 if all(signed) else 1
     dot_frac = p["DATA_IN_0_PRECISION_1"] + p["WEIGHT_PRECISION_1"]

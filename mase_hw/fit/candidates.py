@@ -28,6 +28,8 @@ from mase_hw.streams import Stream, ceil_div
 
 IMPLEMENTATIONS = ("tree", "chain", "packed")
 """Those that are tried of every layer; ``unrolled`` is another one of the smallest."""
+LOGIC = "logic"
+"""One that takes look-up tables in place of multiplier blocks: tried where the target says so."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class Options:
         orders: Whether orders are tried as well.
         made: What was made for nodes alike.
         unrolls: Whether the layer may become additions of its constants.
+        logic: Whether multipliers may be made of look-up tables.
     """
 
     def __init__(
@@ -138,7 +141,9 @@ class Options:
         orders: bool,
         made: Made | None = None,
         unrolls: bool = False,
+        logic: bool = False,
     ) -> None:
+        self._logic = logic
         self.node, self.wanted, self.args, self.orders, self.unrolls = node, wanted, args, orders, unrolls
         self._graph = graph
         self._arguments = graph.meta_of(node).common.args
@@ -198,7 +203,9 @@ class Options:
         asked = self.args.implementation.get(self.node.name)
         if asked:
             return (asked,)
-        return IMPLEMENTATIONS if self.wanted.hardware.implementations and self.args.family else ("",)
+        if not self.wanted.hardware.implementations or not self.args.family:
+            return ("",)
+        return (*IMPLEMENTATIONS, LOGIC) if self._logic else IMPLEMENTATIONS
 
     @property
     def _orders(self) -> tuple[str, ...]:
@@ -284,7 +291,8 @@ class Options:
 
     def _unrolled(self) -> Candidate | None:
         """The layer as additions of its constants; None if it is too large, or another one is asked for."""
-        if not self.unrolls or self._given or self._bound or self._implementations != IMPLEMENTATIONS:
+        asked = self.args.implementation.get(self.node.name)
+        if not self.unrolls or self._given or self._bound or asked or not self.args.family:
             return None
         return self._candidate({**self.inside, **self.outside}, None, UNROLLED, "")
 

@@ -88,7 +88,9 @@ class Chooser:
         self.goal, self.graph, self.tell = goal, graph, tell
         self.args = args.model_copy(update={"family": goal.family})
         self._open: int | None = None
-        self.space = Space(graph, self.args, orders=goal.minimise == "latency", unrolled=goal.unrolled)
+        self._within: tuple[Candidates, Solution] | None = None
+        orders = goal.minimise == "latency"
+        self.space = Space(graph, self.args, orders=orders, unrolled=goal.unrolled, logic=goal.logic)
         self.weights = np.array(
             [(1 << 24) // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES], dtype=np.int64
         )
@@ -116,6 +118,9 @@ class Chooser:
             elif interval is None:
                 interval = ANY_RATE
             candidates, solution = self._cheapest(interval, reserve)
+            if isinstance(solution, Impossible) and self._within is not None:
+                # What made the bisection stop here is within the budgets, though it may not be the cheapest.
+                candidates, solution = self._within
             if isinstance(solution, Impossible):
                 raise self._too_much(interval, solution, reserve)
             choice = self._built(candidates, solution)
@@ -169,6 +174,7 @@ class Chooser:
             candidates, found = self._cheapest(high, reserve, any_will_do)
         while True:
             high = max(each.cycles for each in _picked(candidates, found).values())
+            self._within = candidates, found
             # Nothing changes between the cycles of one candidate and of the next one.
             steps = [n for n in self.space.intervals(high, SPREAD) if low <= n < high]
             while steps:

@@ -29,12 +29,15 @@ class Space:
         args: What the user asked of the hardware, which stays as it is.
         orders: Whether orders of layers are tried.
         unrolled: Weights, of all layers together, that may become additions.
+        logic: Whether multipliers may be made of look-up tables.
 
     Raises:
         MaseHwError: As the hardware metadata pass.
     """
 
-    def __init__(self, graph: MaseGraph, args: HardwareArgs, *, orders: bool = False, unrolled: int = 0) -> None:
+    def __init__(
+        self, graph: MaseGraph, args: HardwareArgs, *, orders: bool = False, unrolled: int = 0, logic: bool = False
+    ) -> None:
         self.graph, self.args = graph, with_node_names(graph, args)
         found = wanted(graph, args)
         small = _small(found, unrolled)
@@ -49,6 +52,7 @@ class Space:
                 orders=orders,
                 made=made[self.kinds[name]],
                 unrolls=name in small,
+                logic=logic,
             )
             for name, each in found.items()
         }

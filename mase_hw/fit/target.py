@@ -21,6 +21,8 @@ ESTIMATED = tuple(FITTED)
 """Families whose use of a device is estimated before synthesis."""
 NOMINAL: Mapping[str, int] = {"lut": 53_200, "ff": 106_400, "dsp": 220, "bram": 280}
 """What resources count for that nobody limits: as their shares of a device of this mix, that of an xc7z020."""
+NEVER_ASKED = ("mhz", "unrolled", "logic")
+"""Settings that ask for nothing by themselves."""
 Minimise = Literal["area", "interval", "latency"]
 
 
@@ -53,13 +55,16 @@ class Target(BaseModel):
         description="weights, of all layers together, that may become additions in place of multipliers, the smallest "
         "layers first; 0 for none; finding the additions of 1,000 weights takes up to seven seconds",
     )
+    logic: bool = Field(
+        default=False,
+        description="whether multipliers may be made of look-up tables, so that those that are left over buy products; "
+        "with twice the candidates the choice takes several times as long",
+    )
 
     @property
     def asked(self) -> bool:
         """Whether anything is asked for."""
-        return any(
-            getattr(self, name) is not None for name in type(self).model_fields if name not in ("mhz", "unrolled")
-        )
+        return any(getattr(self, name) is not None for name in type(self).model_fields if name not in NEVER_ASKED)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class Goal:
         mhz: Frequency of the clock.
         device: Its name; None if there are only numbers.
         unrolled: Weights, of all layers together, that may become additions.
+        logic: Whether multipliers may be made of look-up tables.
     """
 
     interval: int | None
@@ -83,6 +89,7 @@ class Goal:
     mhz: float
     device: str | None = None
     unrolled: int = 256
+    logic: bool = False
 
     def fps(self, interval: int) -> float:
         """Frames per second at a number of cycles per frame."""
@@ -142,7 +149,8 @@ def goal(target: Target | Mapping[str, Any], family: str) -> Goal:
             expected=f"at most {asked.mhz * 1e6:.0f}, one frame a cycle",
         )
     default: Minimise = "interval" if interval is None else "area"
-    return Goal(interval, budgets, wanted, asked.minimise or default, asked.mhz, device, asked.unrolled)
+    least = asked.minimise or default
+    return Goal(interval, budgets, wanted, least, asked.mhz, device, asked.unrolled, asked.logic)
 
 
 def _validated(target: Mapping[str, Any]) -> Target:

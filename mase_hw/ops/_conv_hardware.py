@@ -88,6 +88,7 @@ class ConvParams:
     NARROW: int
     INPUTS_FIRST: int
     LIFT: int
+    LOGIC: int
 
     @property
     def depthwise(self) -> bool:
@@ -337,7 +338,7 @@ def latency(p: ConvParams) -> Latency:
     """Windows, then products: a step a beat of the window."""
     run, steps = p.run, p.run * p.out_tiles
     # Dot product, shift, accumulator, output FIFO.
-    pipe = 2 + dot_latency(p.products, p.CHAIN) + p.HAS_WEIGHT_SHIFT
+    pipe = 2 + dot_latency(p.products, p) + p.HAS_WEIGHT_SHIFT
     if p.INPUTS_FIRST:
         return _in_order(p.images * p.window.positions, run, p.out_tiles, pipe)
     queue = max((pipe + run) // run + 1, 2)

@@ -176,6 +176,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
                 "lib/fixed_carry_tree.sv",
                 "lib/fixed_chain_product.sv",
                 "lib/fixed_sign_product.sv",
+                "lib/fixed_logic_product.sv",
                 "lib/fixed_dot_products.sv",
                 "lib/fixed_accumulator.sv",
                 "lib/fixed_cast_unit.sv",

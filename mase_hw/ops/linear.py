@@ -87,6 +87,7 @@ class LinearParams:
     NARROW: int
     INPUTS_FIRST: int
     LIFT: int
+    LOGIC: int
 
     @property
     def rows(self) -> int:
@@ -219,7 +220,7 @@ def _arithmetic(p: LinearParams) -> Arithmetic:
 def _latency(p: LinearParams) -> Latency:
     tiles, passes, rows = p.in_tiles, p.out_tiles, p.rows
     # Dot product, shifter, accumulator, output FIFO.
-    pipe = 2 + dot_latency(p.DATA_IN_0_PARALLELISM_DIM_0, p.CHAIN) + p.HAS_WEIGHT_SHIFT
+    pipe = 2 + dot_latency(p.DATA_IN_0_PARALLELISM_DIM_0, p) + p.HAS_WEIGHT_SHIFT
     if p.INPUTS_FIRST:
         return Latency.from_steps(inputs_first(rows, tiles, passes, pipe))
     # A step takes an activation beat: row by row, pass by pass over the row, tile by tile.
@@ -292,6 +293,7 @@ OPS = (
                 "lib/fixed_carry_tree.sv",
                 "lib/fixed_chain_product.sv",
                 "lib/fixed_sign_product.sv",
+                "lib/fixed_logic_product.sv",
                 "lib/fixed_dot_products.sv",
                 "lib/fixed_accumulator.sv",
                 "lib/fixed_cast_unit.sv",

@@ -234,6 +234,13 @@ def integers(draw: random.Random) -> Layers:
     return layer, data, {**hardware, "quantize": {"by": "type", "default": {"config": config}}}
 
 
+def logic(draw: random.Random) -> Layers:
+    """A layer whose multipliers are made of look-up tables."""
+    layer, data, hardware = draw.choice((linear, linear, conv, depthwise))(draw)
+    layers = [f"_{number}" for number, each in enumerate(layer.children()) if isinstance(each, (nn.Linear, nn.Conv2d))]
+    return layer, data, {**hardware, "implementation": dict.fromkeys(layers, "logic")}
+
+
 def products(draw: random.Random) -> Layers:
     """Rows times rows, and the softmax of what comes of it."""
     size, tokens = max(2, _size(draw, 32)), draw.randint(2, 12)
@@ -259,7 +266,7 @@ def recurrent(draw: random.Random) -> Layers:
 
 USUAL = (linear, conv, depthwise, pool, chain, branches, residual, rows, others)
 """What the first draws were made of, in the order that they were."""
-SPECIAL = (narrow, integers, products, reductions, recurrent)
+SPECIAL = (narrow, integers, products, reductions, recurrent, logic)
 KINDS: Mapping[str, Callable[[random.Random], Layers]] = {kind.__name__: kind for kind in (*USUAL, *SPECIAL)}
 """Every kind of draw."""
 

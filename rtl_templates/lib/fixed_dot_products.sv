@@ -9,9 +9,11 @@
 // sums that have a bit more than a field, and OPERAND the bits of a shared operand: the dot product
 // of a lane is out_data + out_carry (fixed_chain_product). NARROW says that the most negative code of
 // `b` does not occur: of at most two signed bits it holds signs then, which need no multiplier
-// (fixed_sign_product), unless there are chains. Free running: no enable, no valid.
+// (fixed_sign_product), unless there are chains. LOGIC makes products of look-up tables, the rows
+// of so many in one sum (fixed_logic_product). Free running: no enable, no valid.
 //
-// Latency:    2 + $clog2(N) cycles, or with CHAIN that of fixed_chain_product.
+// Latency:    2 + $clog2(N) cycles, or with CHAIN that of fixed_chain_product, or with LOGIC that of
+//             fixed_logic_product.
 // Throughput: 1 dot product per lane and cycle.
 // Golden:     integer dot products, see `mase_hw/ops/linear.py`.
 module fixed_dot_products #(
@@ -29,7 +31,9 @@ module fixed_dot_products #(
     parameter int B_WIDTH = 8,
     parameter int B_SIGNED = 1,
     parameter int NARROW = 0,
-    localparam int Signs = (CHAIN == 0 && NARROW != 0 && B_SIGNED != 0 && B_WIDTH <= 2) ? 1 : 0,
+    parameter int LOGIC = 0,
+    localparam int Several = (CHAIN != 0 || LOGIC != 0) ? 1 : 0,  // of whatever width
+    localparam int Signs = (Several == 0 && NARROW != 0 && B_SIGNED != 0 && B_WIDTH <= 2) ? 1 : 0,
     localparam int PWidth   = A_WIDTH + ((Signs != 0) ? 1 : B_WIDTH) +
                               ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0),
     localparam int Grow = (START > 0 && (A_SIGNED == 0 || B_SIGNED == 0)) ? 1 : 0,
@@ -49,6 +53,10 @@ module fixed_dot_products #(
   if (PACKED < 1 || CHAIN < 0 || (PACKED > 1 && CHAIN == 0)) begin : g_bad_packed
     // Refuses PACKED=0; CHAIN=-1; PACKED=2; takes PACKED=2, CHAIN=1
     $fatal(1, "fixed_dot_products: PACKED %0d needs CHAIN, which is %0d", PACKED, CHAIN);
+  end
+  if (LOGIC < 0 || LOGIC > 2 || (LOGIC > 0 && CHAIN > 0)) begin : g_bad_logic
+    // Refuses LOGIC=-1; LOGIC=3; LOGIC=1, CHAIN=1; takes LOGIC=2
+    $fatal(1, "fixed_dot_products: LOGIC %0d is 0 to 2, and 0 with CHAIN %0d", LOGIC, CHAIN);
   end
   if (CHAIN == 0 && START != 0) begin : g_bad_start
     // Refuses START=1; START=-1; takes START=1, CHAIN=1
@@ -89,6 +97,23 @@ module fixed_dot_products #(
           .A_WIDTH (A_WIDTH),
           .A_SIGNED(A_SIGNED),
           .B_WIDTH (B_WIDTH)
+      ) u_dot (
+          .clk     (clk),
+          .a       (a[o]),
+          .b       (b[o]),
+          .out_data(out_data[o])
+      );
+    end
+  end else if (LOGIC > 0) begin : g_logic
+    assign out_carry = '0;
+    for (genvar o = 0; o < LANES; o++) begin : g_dot
+      fixed_logic_product #(
+          .N       (N),
+          .A_WIDTH (A_WIDTH),
+          .A_SIGNED(A_SIGNED),
+          .B_WIDTH (B_WIDTH),
+          .B_SIGNED(B_SIGNED),
+          .GROUP   (LOGIC)
       ) u_dot (
           .clk     (clk),
           .a       (a[o]),

@@ -17,9 +17,8 @@
 // output FIFO is reserved for it (a credit), so the FIFO cannot overflow; it is deep enough never
 // to throttle by itself. HELD results fit it at least, where the reader takes them less evenly.
 //
-// PACKED, CHAIN, SPACING and LIFT say how products are added (fixed_dot_products). NARROW says
-// that the most negative weight does not occur, so that more fits into a field; of at most two
-// bits they are then signs, which need no multiplier (fixed_sign_product).
+// PACKED, CHAIN, SPACING, LIFT, LOGIC and NARROW, that the most negative weight does not occur,
+// say how products are made and added (fixed_dot_products).
 //
 // Latency:    3 + D cycles from the last issue of a run to its valid output, counting both, where
 //             D is that of fixed_dot_products; one more with HAS_SHIFT.
@@ -53,7 +52,8 @@ module fixed_mac_array #(
     parameter int CHAIN       = 0,
     parameter int SPACING     = 17,
     parameter int NARROW      = 0,
-    parameter int LIFT        = 0
+    parameter int LIFT        = 0,
+    parameter int LOGIC       = 0
 ) (
     input  logic                                           clk,
     input  logic                                           rst,
@@ -95,11 +95,17 @@ module fixed_mac_array #(
   end
 
   // ---- Pipeline.
-  // Cycles from the issue to the dot product: operand and product registers, tree; or chains.
+  // Cycles from the issue to the dot product: operand and product registers, tree; or chains; or
+  // rows of the operand that has less of them, two a cycle, and the tree of groups.
   localparam int Chains = (CHAIN > 0) ? (N + CHAIN - 1) / CHAIN : 1;
   localparam int Links = (CHAIN > 0) ? (N + Chains - 1) / Chains : 1;  // of a chain
   localparam int Stages = (Links > 4) ? 1 + Links / 2 : Links;  // of its cycles
-  localparam int DotLatency = (CHAIN > 0) ? Stages + 1 + $clog2(Chains) : 2 + $clog2(N);
+  localparam int RowsA = (A_SIGNED != 0) ? (A_WIDTH + 1) / 2 : A_WIDTH / 2 + 1;
+  localparam int RowsB = (B_SIGNED != 0) ? (B_WIDTH + 1) / 2 : B_WIDTH / 2 + 1;
+  localparam bit LessA = RowsA * (B_WIDTH + 3 - B_SIGNED) < RowsB * (A_WIDTH + 3 - A_SIGNED);
+  localparam int Pieces = (LOGIC > 0) ? (N + LOGIC - 1) / LOGIC : N;
+  localparam int MadeIn = (LOGIC > 0) ? 1 + ((LessA ? RowsA : RowsB) + 1) / 2 : 2;
+  localparam int DotLatency = (CHAIN > 0) ? Stages + 1 + $clog2(Chains) : MadeIn + $clog2(Pieces);
   localparam int TermLatency = DotLatency + HAS_SHIFT;  // the shifted term is registered
   localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and FIFO
   // A slot is taken for Pipe + 1 cycles, and one is wanted every Gap cycles.
@@ -114,7 +120,7 @@ module fixed_mac_array #(
   localparam int AccFrac = (BiasFrac > DotFrac) ? BiasFrac : DotFrac;
   localparam int DotShift = AccFrac - DotFrac;
   localparam int BiasShift = AccFrac - BiasFrac;
-  localparam bit Signs = CHAIN == 0 && NARROW != 0 && B_SIGNED != 0 && B_WIDTH <= 2;
+  localparam bit Signs = CHAIN == 0 && LOGIC == 0 && NARROW != 0 && B_SIGNED != 0 && B_WIDTH <= 2;
   localparam int ProductW = A_WIDTH + (Signs ? 1 : B_WIDTH) +
                             ((A_SIGNED == 0 && B_SIGNED == 0) ? 1 : 0);
   localparam int AnyUnsigned = (A_SIGNED == 0 || B_SIGNED == 0) ? 1 : 0;
@@ -207,9 +213,7 @@ module fixed_mac_array #(
                               ((longint'(Start) * longint'(Starts)) <<< DotShift);
 
   // ---- Issue: all operands and, for the last issue of a run, a FIFO slot.
-  logic first_q;
-  logic last;
-  logic issue;
+  logic first_q, last, issue;
   logic [CreditW-1:0] credit_q;
 
   mac_control #(
@@ -239,16 +243,11 @@ module fixed_mac_array #(
   );
 
   // ---- Flags beside the terms; first and last matter only with valid.
-  logic [TermLatency-1:0] valid_q;
-  logic [TermLatency-1:0] first_pipe_q;
-  logic [TermLatency-1:0] last_pipe_q;
+  logic [TermLatency-1:0] valid_q, first_pipe_q, last_pipe_q;
 
   always_ff @(posedge clk) begin
-    if (rst) begin
-      valid_q <= '0;
-    end else begin
-      valid_q <= {valid_q[TermLatency-2:0], issue};
-    end
+    if (rst) valid_q <= '0;
+    else valid_q <= {valid_q[TermLatency-2:0], issue};
   end
 
   always_ff @(posedge clk) begin
@@ -256,7 +255,7 @@ module fixed_mac_array #(
     last_pipe_q  <= {last_pipe_q[TermLatency-2:0], last};
   end
 
-  // ---- Bias and shifts beside the terms, those of each issue where sums take turns; without them their valids are not read.
+  // ---- Bias and shifts beside the terms, those of each issue where sums take turns.
   logic [LANES-1:0][AccW-1:0] init;
   logic [LANES-1:0][SHIFT_WIDTH-1:0] term_shift;
 
@@ -285,12 +284,10 @@ module fixed_mac_array #(
   );
 
   // ---- The dot products, and for each lane an accumulator and a cast.
-  logic [LANES-1:0][     DotW-1:0] dots;
-  logic [LANES-1:0]                carries;
-  logic [LANES-1:0]                sum_valid;
+  logic [LANES-1:0][DotW-1:0] dots;
+  logic [LANES-1:0] carries, sum_valid;
   logic [LANES-1:0][OUT_WIDTH-1:0] result;
-  logic [LANES-1:0][     AccW-1:0] sums;
-  logic [LANES-1:0][     AccW-1:0] so_far;
+  logic [LANES-1:0][AccW-1:0] sums, so_far;
 
   partial_sums #(
       .WIDTH(LANES * AccW),
@@ -317,7 +314,8 @@ module fixed_mac_array #(
       .A_SIGNED(A_SIGNED),
       .B_WIDTH (B_WIDTH),
       .B_SIGNED(B_SIGNED),
-      .NARROW  (NARROW)
+      .NARROW  (NARROW),
+      .LOGIC   (LOGIC)
   ) u_dots (
       .clk      (clk),
       .a        (act),

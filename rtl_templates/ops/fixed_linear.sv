@@ -77,6 +77,7 @@ module fixed_linear #(
     parameter int NARROW                         = 0,
     parameter int INPUTS_FIRST                   = 0,
     parameter int LIFT                           = 0,
+    parameter int LOGIC                          = 0,
 
     localparam int PI = DATA_IN_0_PARALLELISM_DIM_0,
     localparam int PO = DATA_OUT_0_PARALLELISM_DIM_0,
@@ -246,7 +247,8 @@ module fixed_linear #(
       .CHAIN      (CHAIN),
       .SPACING    (SPACING),
       .NARROW     (NARROW),
-      .LIFT       (LIFT)
+      .LIFT       (LIFT),
+      .LOGIC      (LOGIC)
   ) u_mac (
       .clk         (clk),
       .rst         (rst),

@@ -124,7 +124,13 @@ class Item:
         """Which of several implementations the parameters are of; empty where there is one."""
         if not self.hardware.implementations:
             return ""
-        return "packed" if self.case.params.PACKED > 1 else "chain" if self.case.params.CHAIN else "tree"
+        p = self.case.params
+        return "packed" if p.PACKED > 1 else "chain" if p.CHAIN else "logic" if p.LOGIC else "tree"
+
+    @property
+    def family(self) -> str:
+        """A family for which the parameters are, if they are not those of no family in particular."""
+        return "ecp5" if getattr(self.case.params, "LOGIC", 0) == 1 else ""
 
     @property
     def order(self) -> str:

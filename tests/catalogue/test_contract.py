@@ -157,6 +157,7 @@ def test_facets_build_the_parameters(it: Item) -> None:
         {s.name: s.layout for s in it.streams if s.layout is not None},
         # The case says what was asked for, and what the weights are.
         implementation=it.implementation,
+        family=it.family,
         order=it.order,
         narrow=bool(it.hardware.narrow(it.case.params)),
     )

@@ -11,6 +11,7 @@ from mase_hw.simulate.engines.cocotb.engine import BuildTools
 from .test_mutations import ARRAY, Mutation, play_mutated, some
 
 CHAIN, SIGNS = "lib/fixed_chain_product.sv", "lib/fixed_sign_product.sv"
+LOGIC = "lib/fixed_logic_product.sv"
 
 WRONG = {
     "a binary weight of -1 is 1": Mutation(
@@ -63,6 +64,24 @@ WRONG = {
     ),
     "lifted weights never reach the next field": Mutation(
         "linear-packed_over_lifted", CHAIN, (("field[SPACING]) ? 0 : 1", "1'b1) ? 0 : 1"),)
+    ),
+    "a negative row lacks one": Mutation("linear-logic", LOGIC, (("{!minus}}, !minus}", "{!minus}}, 1'b1}"),)),
+    "a row is never twice the operand": Mutation(
+        "linear-logic_of_the_data", LOGIC, (("= one ? once : two ?", "= one ? once : (two && 1'b0) ?"),)
+    ),
+    "the second of two rows starts anew": Mutation(
+        "conv2d-logic_unrolled", LOGIC, (("= Width'(g_add[0].added);", "= Width'(g_add[0].added >>> 1);"),)
+    ),
+    "an unsigned operand has no zero above it": Mutation(
+        "linear-logic_unsigned",
+        LOGIC,
+        (
+            ("assign wide_a = WidthA'(a[", "assign wide_a = WidthA'(signed'(a["),
+            ("First+i]);\n          assign wide_b", "First+i]));\n          assign wide_b"),
+        ),
+    ),
+    "products of look-up tables come a cycle later": Mutation(
+        "linear-logic_alone", ARRAY, (("(LessA ? RowsA : RowsB) + 1) / 2", "(LessA ? RowsA : RowsB) + 3) / 2"),)
     ),
     "two chains have one carry": Mutation(
         "linear-packed_over_two",

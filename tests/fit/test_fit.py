@@ -145,6 +145,21 @@ def test_the_latency_is_no_longer_than_at_the_shortest_interval() -> None:
     assert low.choice.solution.bound <= low.choice.solution.value <= low.choice.manifest["timing"]["last"]
 
 
+def test_look_up_tables_buy_products(tmp_path: Path) -> None:
+    """With few blocks and many look-up tables a design is faster, as fast as it is predicted, and within both."""
+    target = {"dsp": 3, "lut": 6_000, "unrolled": 0}
+    blocks, both = chosen(target), chosen({**target, "logic": True})
+    assert all(each.implementation != "logic" for each in blocks.choice.chosen.values())
+    made = [each for each in both.choice.chosen.values() if each.implementation == "logic"]
+    assert made and both.interval <= blocks.interval / 2
+    assert both.choice.use["dsp"] <= 3 and both.choice.use["lut"] <= 6_000
+    model, example = branches()
+    design = mase_hw.compile(model, example, target={**target, "logic": True}, out=tmp_path / "made")
+    simulation = design.simulate(torch.randn(3, 2, 5, 5), engine="batch")
+    assert simulation.passed and simulation.interval == design.timing["interval"] == both.interval
+    assert simulation.fill == design.timing["fill"]
+
+
 def test_the_least_area_without_a_rate_is_that_of_the_slowest_design(at_700: Fit) -> None:
     slow = chosen({"device": "xc7a35t", "minimise": "area"})
     assert slow.choice.proven and slow.interval > at_700.interval

@@ -56,7 +56,7 @@ def test_products(examples: ModuleType, name: str, products: int, outputs: int) 
     [
         ("resnet8", {"dsp": 175, "lut": 30_000}, 36_864, 58_800),
         ("ds_cnn", {"dsp": 85, "lut": 30_000}, 20_000, 30_000),
-        ("mobilenet", {"dsp": 154, "minimise": "latency", "unrolled": 2304}, 25_344, 82_500),
+        ("mobilenet", {"dsp": 115, "lut": 30_000, "minimise": "latency", "logic": True}, 20_000, 70_000),
         ("autoencoder", {"dsp": 36, "lut": 30_000}, 4_096, 40_000),
     ],
 )

@@ -19,6 +19,7 @@ from .proofs import (
     divide,
     fifo,
     fill,
+    logic,
     mac,
     repack,
     replay,
@@ -44,6 +45,7 @@ ROUND = Proof(ROM, {"DEPTH": 3}, memory=LINES[:3])
 DIRECT = Proof(ROM, {"DEPTH": 3, "REGISTERS": 0}, memory=LINES[:3])
 DROP = cast(5, 1, 3, 1, range(1, 3))
 UNSIGNED = cast(5, 1, 3, 0, range(1, 3))
+BOTH = logic(2, 2, (3, 0), (3, 1))
 THIRDS = divide(IN_WIDTH=5, COL_MIN=3)
 
 
@@ -196,6 +198,11 @@ MUTANTS: dict[str, Mutant] = {
     "row_has_a_beat_too_many": of(
         Proof(ROW_END, {"MAX_SIZE": 4, "MAX_LANES": 2}), "p_last", "(SIZE + LANES - 1) / LANES", "SIZE / LANES + 1"
     ),
+    # fixed_logic_product
+    "logic_subtracts_nothing": of(BOTH, "p_dot", "{!minus}}, !minus}", "{1'b0}}, 1'b0}"),
+    "logic_counts_nothing_twice": of(BOTH, "p_dot", "one ? once : two ?", "one ? once : (two && 1'b0) ?"),
+    "logic_adds_one_of_two": of(BOTH, "p_dot", "= Width'(g_add[0].added);", "= '0;"),
+    "logic_holds_the_first_of_two_too_tightly": of(BOTH, "p_dot", "SumW - 1 : SumW", "SumW - 2 : SumW"),
     # fixed_mac_array
     "mac_takes_data_without_weights": of(
         PLAIN, "p_together", "act_ready = weight_valid && bias_ok", "act_ready = bias_ok", 8, "mac_control"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mase_hw.ops.products._multipliers import logic_rows
+
 from .runner import Harness, Proof
 
 SLICE = Harness("register_slice", parts=("stream_spec",))
@@ -22,11 +24,12 @@ WINDOWS = Harness("window_control", needs=("window_rise",))
 STEPS = Harness("matrix_steps", needs=("causal_limit", "loop_counter"))
 CAST = Harness("fixed_cast_unit")
 DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
+LOGIC = Harness("fixed_logic_product", needs=("fixed_adder_tree",))
 MAC = Harness(
     "fixed_mac_array",
     needs=(
         *("fixed_adder_tree", "fixed_carry_tree", "fixed_dot_product", "fixed_chain_product", "fixed_sign_product"),
-        "fixed_dot_products",
+        *("fixed_logic_product", "fixed_dot_products"),
         *("fixed_accumulator", "fixed_cast_unit", "fixed_mac_lane", "fixed_mac_sides", "loop_counter"),
         *("mac_control", "partial_sums", "stream_fifo"),
     ),
@@ -73,6 +76,13 @@ def mac(cover: int = 0, **parameters: int) -> Proof:
     """An array with these parameters, the others as in the harness; the induction spans its multipliers and adders."""
     stages = 2 + (parameters["N"] - 1).bit_length() + parameters.get("HAS_SHIFT", 0)
     return Proof(MAC, parameters, k=stages + 1, cover=cover)
+
+
+def logic(n: int, group: int, a: tuple[int, int], b: tuple[int, int]) -> Proof:
+    """A dot product of look-up tables, of so many products and operands of those widths, signed or not."""
+    latency = 1 + -(-logic_rows((a[0], bool(a[1])), (b[0], bool(b[1]))) // 2) + (-(-n // group) - 1).bit_length()
+    operands = {"A_WIDTH": a[0], "A_SIGNED": a[1], "B_WIDTH": b[0], "B_SIGNED": b[1]}
+    return Proof(LOGIC, {"N": n, "GROUP": group, **operands, "LATENCY": latency}, k=latency + 1)
 
 
 def rows(depth: int, length: int) -> Proof:
@@ -154,6 +164,11 @@ PROOFS = [
     mac(N=2, RUN=1, LANES=2, HAS_SHIFT=1, A_SIGNED=0, B_SIGNED=0),
     mac(N=3, RUN=2, HAS_BIAS=1, BIAS_FRAC=2, HAS_SHIFT=1),
     *(mac(10, N=n, RUN=run, FLOWING=1) for n, run in ((2, 1), (1, 2), (2, 3))),
+    # Every sign, rows of either operand, even and odd numbers of them, one row; pairs, and one left over.
+    *(logic(1, 1, (a, s), (b, t)) for a, b in ((4, 4), (3, 5), (1, 3)) for s in (0, 1) for t in (0, 1)),
+    *(logic(2, 2, (3, s), (3, t)) for s in (0, 1) for t in (0, 1)),
+    *(logic(1, 1, (1, s), (1, t)) for s in (0, 1) for t in (0, 1)),
+    *(logic(3, group, (2, 1), (2, 1)) for group in (1, 2)),
     cast(12, 1, 8, 1, every_shift(12)),
     cast(12, 0, 5, 0, every_shift(12)),
     cast(8, 0, 12, 1, every_shift(8)),
@@ -172,6 +187,8 @@ WIDE = [
     *(cast(a, (a + b) % 2, b, (a + b // 2) % 2, every_shift(a)) for a in range(1, 13) for b in range(1, 13)),
     divide(IN_WIDTH=10, IN_FRAC=2, COL_MIN=7, OUT_WIDTH=8),
     divide(IN_WIDTH=6, ROW_MIN=2, ROWS=2, COLS=3),
+    *(logic(1, 1, (a, s), (b, t)) for a in range(1, 6) for b in range(1, 6) for s in (0, 1) for t in (0, 1)),
+    *(logic(2, 2, (a, s), (b, t)) for a in range(1, 4) for b in range(1, 5) for s in (0, 1) for t in (0, 1)),
     *(repack(i, o, a, b) for i in range(1, 6) for o in range(1, 6) for a, b in ((6, 6), (7, 7), (5, 8), (9, 3))),
     *(replay(length, repeats) for length in range(1, 7) for repeats in range(2, 6)),
     *(Proof(FORK, {"N": n}, cover=5) for n in (5, 8)),

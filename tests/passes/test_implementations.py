@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import mase_hw
+from mase_hw.cost import cost_of
 from mase_hw.emit.passes import memory_files
 from mase_hw.errors import ConfigError, EmitError, UnsupportedError
 
@@ -44,6 +45,18 @@ def test_configured(tmp_path: Path) -> None:
     assert (instances["fixed_linear"]["PACKED"], instances["fixed_linear"]["CHAIN"]) == (1, 8)
     places = {m["instance"]: (m["place"], m["registers"]) for m in design.manifest["memories"]}
     assert places == {"u__0_weight": ("block", 1), "u__0_bias": ("lut", 0)}
+
+
+@pytest.mark.parametrize(("family", "together"), [("xc7", 2), ("ecp5", 1)])
+def test_multipliers_of_look_up_tables(tmp_path: Path, family: str, together: int) -> None:
+    """As many as products, none of which takes a block; cycles are those that were predicted."""
+    design = compiled(tmp_path / "b", {"family": family, "implementation": {"_0": "logic"}})
+    (layer,) = (entry for entry in design.manifest["instances"] if entry["module"] == "fixed_linear")
+    found = {name: layer["parameters"][name] for name in ("PACKED", "CHAIN", "LOGIC")}
+    assert found == {"PACKED": 1, "CHAIN": 0, "LOGIC": together} and layer["multipliers"] == 32
+    assert cost_of("fixed_linear", layer["parameters"], family).dsp == 0
+    played = design.simulate()
+    assert played.passed and (played.fill, played.interval) == (design.timing["fill"], design.timing["interval"])
 
 
 def test_blocks_cost_what_is_said(tmp_path: Path) -> None:

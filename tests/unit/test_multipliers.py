@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import MaseHwError, UnsupportedError
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, SignFormat
 from mase_hw.opdef import Arithmetic, Request
-from mase_hw.ops.products._multipliers import Multiplication, choose
+from mase_hw.ops.products._multipliers import Multiplication, choose, logic_rows
 
 
 def request(
@@ -108,6 +108,30 @@ def test_chosen_by_family() -> None:
     assert choose(request(S8, S8, asked="", family="xc7"), 4, 8).packed == 2
     assert choose(request(S8, S8, asked="", family="xc7"), 1, 8) == Multiplication(1, 8, 17, False)
     assert choose(request(FixedFormat(30, 0), S8, asked="", family="xc7"), 4, 8).chain == 0
+
+
+@pytest.mark.parametrize(("family", "together"), [("", 2), ("xc7", 2), ("xcup", 2), ("ecp5", 1), ("ice40", 1)])
+def test_logic_is_for_every_family_and_never_chosen(family: str, together: int) -> None:
+    """Whatever the widths: no block has to hold them. With look-up tables of six inputs, rows of two make one sum."""
+    for act, weight in ((S8, S8), (FixedFormat(30, 0), U8)):
+        found = choose(request(act, weight, asked="logic", family=family, narrow=True), 1, 9)
+        assert found == Multiplication(narrow=True, logic=together)
+        assert not choose(request(act, weight, asked="", family=family), 1, 9).logic
+
+
+def test_signs_have_no_multipliers_to_make() -> None:
+    with pytest.raises(UnsupportedError, match="need no multiplier") as caught:
+        choose(request(S8, SignFormat.ternary(2), asked="logic"), 4, 8)
+    assert caught.value.expected == "tree" and caught.value.got == "logic"
+
+
+# Rows: half of the bits of a signed operand, one more of an unsigned one, of the operand that makes less of them.
+ROWS = [((8, True), (8, True), 4), ((8, False), (8, True), 4), ((8, False), (8, False), 5), ((4, True), (9, True), 2)]
+
+
+@pytest.mark.parametrize(("a", "b", "rows"), [*ROWS, ((16, True), (3, False), 2), ((1, True), (7, True), 1)])
+def test_rows(a: tuple[int, bool], b: tuple[int, bool], rows: int) -> None:
+    assert logic_rows(a, b) == rows
 
 
 @pytest.mark.parametrize(

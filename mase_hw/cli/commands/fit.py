@@ -30,6 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unrolled", type=whole, metavar="N", help="weights of small layers that may become additions (256)"
     )
+    parser.add_argument(
+        "--logic", action="store_true", default=None, help="multipliers may be made of look-up tables, where it pays"
+    )
     parser.add_argument("--plot", type=path, metavar="FILE.svg", help="draw rates and areas among which one chooses")
 
 
@@ -52,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             "the plot is an SVG", field="--plot", got=str(arguments.plot), expected="a name that ends in .svg"
         )
     settle(arguments)
-    keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise", "unrolled")
+    keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise", "unrolled", "logic")
     target: dict[str, Any] = {k: value for k in keys if (value := getattr(arguments, k)) is not None}
     settings = with_target(load_config(arguments.config), target or None)
     goal(settings.target, settings.hardware.family)  # before a model is loaded for it

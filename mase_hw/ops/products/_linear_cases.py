@@ -32,6 +32,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         multiply: str = "",
         narrow: bool = False,
         order: str = "",
+        family: str = "",
     ) -> Case:
         x, w, b, y = formats
         request = Request(
@@ -49,6 +50,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
             implementation=multiply,
             narrow=narrow,
             order=order,
+            family=family,
         )
         return Case(name, build(request), frames)
 
@@ -137,6 +139,27 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
             shift_width=2,
             multiply="packed",
             narrow=True,
+        ),
+        # Multipliers of look-up tables: pairs and one left over, the rows of either operand, an odd number of them, a
+        # single one, of one bit, of both signs.
+        case("logic", (1, 16), 6, (8, 3), s8, multiply="logic"),
+        case("logic_alone", (2, 9), 5, (5, 2), s8, (half_up, Overflow.WRAP), multiply="logic", family="ecp5"),
+        case("logic_of_the_data", (1, 9), 4, (3, 2), ("s4.2", "s8.6", "s8.4", "s10.4"), multiply="logic"),
+        case("logic_unsigned_in", (1, 10), 5, (5, 5), ("u8.6", "s8.7", None, "s16.11"), multiply="logic", frames=8),
+        case("logic_unsigned", (1, 7), 5, (3, 2), ("u7.4", "u6.2", "u9.7", "u16.5"), multiply="logic"),
+        case("logic_odd", (1, 8), 4, (4, 2), ("s7.4", "s5.2", None, "s12.4"), multiply="logic", narrow=True),
+        case("logic_two_bits", (1, 6), 5, (3, 5), ("s2.0", "s2.1", "s2.0", "s5.1"), multiply="logic", frames=12),
+        case("logic_one_bit", (1, 6), 3, (2, 3), ("u1.0", "u1.0", None, "u4.0"), multiply="logic", frames=16),
+        case("logic_wide", (1, 12), 5, (4, 2), ("s16.8", "s16.14", "s16.10", "s16.8"), multiply="logic"),
+        case(
+            "logic_per_channel",
+            (2, 9),
+            11,
+            (4, 2),
+            ("s8.4", "s8.9", "s8.5", "s10.3"),
+            shift_width=3,
+            multiply="logic",
+            order="inputs_first",
         ),
         case("inputs_first", (1, 16), 12, (4, 3), s8, order="inputs_first"),
         case("inputs_first_two_tiles", (2, 3, 7), 5, (3, 3), s8, (half_up, Overflow.WRAP), order="inputs_first"),

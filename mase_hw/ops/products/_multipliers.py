@@ -12,7 +12,8 @@ where the most negative weight lies above a negative one: then the weights of al
 that they are never negative, and the sums start with what that adds too much.
 `rtl_templates/lib/fixed_chain_product.sv` computes it; here it is decided what fits.
 
-Binary and ternary weights need no multiplier: their products are sums in a tree.
+Binary and ternary weights need no multiplier: their products are sums in a tree. Any others may have multipliers that
+are made of look-up tables (`rtl_templates/lib/fixed_logic_product.sv`), where blocks are what is scarce.
 """
 
 from __future__ import annotations
@@ -68,7 +69,11 @@ shared or chained: operands of 18 bits and less hold no two products of 8 bits, 
 these blocks unused, so that fields could not be added before they are taken apart."""
 CHOOSES = ("xc7", "xcup")
 """Families for which chains and shared multipliers are chosen where nothing is configured."""
-IMPLEMENTATIONS = ("tree", "chain", "packed")
+IMPLEMENTATIONS = ("tree", "chain", "packed", "logic")
+GROUPED = ("", "xc7", "xcup")
+"""Families in which the rows of two products make one sum where multipliers are look-up tables: a tenth smaller, and as
+fast as a chain of blocks. With look-up tables of four inputs a row is two levels deep and a carry, four of them are too
+slow: 96 MHz in place of 156 MHz on ECP5, placed and routed."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class Multiplication:
         spacing: Bits of a field.
         narrow: Whether the most negative weight does not occur.
         lift: Whether the weights of all fields but the last are lifted.
+        logic: Products whose rows make one sum where multipliers are look-up tables; 0 for blocks.
     """
 
     packed: int = 1
@@ -88,11 +94,12 @@ class Multiplication:
     spacing: int = 17
     narrow: bool = False
     lift: bool = False
+    logic: int = 0
 
     @property
     def parameters(self) -> dict[str, int]:
         """The SystemVerilog parameters."""
-        flags = {"NARROW": int(self.narrow), "LIFT": int(self.lift)}
+        flags = {"NARROW": int(self.narrow), "LIFT": int(self.lift), "LOGIC": self.logic}
         return {"PACKED": self.packed, "CHAIN": self.chain, "SPACING": self.spacing, **flags}
 
 
@@ -114,7 +121,7 @@ def weight_format(p: Any) -> FixedFormat:
 
 def multiplies(p: Any) -> bool:
     """Whether there are multipliers: weights of -1, 0 and 1 add and subtract in place of it."""
-    signs = p.NARROW and p.WEIGHT_SIGNED and p.WEIGHT_PRECISION_0 <= 2 and not p.CHAIN
+    signs = p.NARROW and p.WEIGHT_SIGNED and p.WEIGHT_PRECISION_0 <= 2 and not p.CHAIN and not p.LOGIC
     return not signs
 
 
@@ -123,12 +130,29 @@ def narrow(p: Any) -> bool:
     return bool(p.NARROW) and not weight_format(p).bipolar
 
 
-def dot_latency(products: int, chain: int) -> int:
-    """Cycles from the operands to their dot product."""
-    if not chain:
+def dot_latency(products: int, p: Any) -> int:
+    """Cycles from the operands to their dot product, of that many products and the parameters of a layer."""
+    if p.LOGIC:
+        rows = logic_rows(
+            (p.DATA_IN_0_PRECISION_0, bool(p.DATA_IN_0_SIGNED)), (p.WEIGHT_PRECISION_0, bool(p.WEIGHT_SIGNED))
+        )
+        return 1 + ceil_div(rows, 2) + (ceil_div(products, p.LOGIC) - 1).bit_length()
+    if not p.CHAIN:
         return 2 + (products - 1).bit_length()
-    chains = ceil_div(products, chain)
+    chains = ceil_div(products, p.CHAIN)
     return stages(ceil_div(products, chains)) + 1 + (chains - 1).bit_length()
+
+
+def logic_rows(a: tuple[int, bool], b: tuple[int, bool]) -> int:
+    """Rows of a product of look-up tables, of operands of those widths, signed or not.
+
+    A signed operand is recoded two bits at a time, an unsigned one with a zero above it. The one is taken that makes
+    less of rows by their width.
+    """
+    (rows_a, wide_a), (rows_b, wide_b) = (
+        ((width + 1) // 2 if signed else width // 2 + 1, width + 3 - signed) for width, signed in (a, b)
+    )
+    return rows_a if rows_a * wide_b < rows_b * wide_a else rows_b
 
 
 def stages(length: int) -> int:
@@ -281,6 +305,8 @@ def choose(r: Request, lanes: int, products: int) -> Multiplication:
     tree, block = Multiplication(narrow=r.narrow), FAMILIES[r.family]
     chain = dataclasses.replace(tree, chain=min(LONGEST, products))
     chains = block is not None and layer.fits(chain, block)
+    if asked == "logic":
+        return dataclasses.replace(tree, logic=2 if r.family in GROUPED else 1)
     if asked == "tree" or (not asked and (r.family not in CHOOSES or not chains)):
         return tree
     nearest = "chain" if chains else "tree"

@@ -73,7 +73,7 @@ def layer_of(node: str, a: Arithmetic, parameters: Mapping[str, Tensor], solver:
             field=f"hardware.implementation.{node}",
             got=f"{len(matrix)} x {len(matrix[0])} weights of {found} non-zero digits",
             expected=f"at most {MOST_DIGITS} digits",
-            remedy="fold this layer ('tree', 'chain' or 'packed'), or give its weights fewer bits or more zeros",
+            remedy="fold this layer ('tree', 'chain', 'packed', 'logic'), or give its weights fewer bits or more zeros",
         )
     drop = frac - a.formats["data_out_0"].frac_width
     fmt = a.formats["data_in_0"]

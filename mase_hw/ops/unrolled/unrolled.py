@@ -70,7 +70,7 @@ def _build_conv(r: Request) -> UnrolledParams:
             field=f"hardware.implementation.{r.node}",
             got=f"weight {list(weight)}, stride {list(g.stride)}, padding {list(g.before)}, {g.groups} groups",
             expected="a kernel of 1, stride 1, no padding, one group",
-            remedy="ask for 'tree', 'chain' or 'packed', or leave the choice to the cost",
+            remedy="ask for 'tree', 'chain', 'packed' or 'logic', or leave the choice to the cost",
         )
     return _params(r, r.stream_shapes)
 

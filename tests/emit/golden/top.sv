@@ -225,7 +225,8 @@ module top #(
       .SPACING(17),
       .NARROW(0),
       .INPUTS_FIRST(0),
-      .LIFT(0)
+      .LIFT(0),
+      .LOGIC(0)
   ) u_fc (
       .clk(clk),
       .rst(rst),
