@@ -245,7 +245,7 @@ def schedule(windows: tuple[Windows, Windows], images: int, tiles: int) -> list[
 
 
 MOST_KEPT = 64
-"""Windows of one beat a pixel that ``window_max`` keeps at most: a LUT RAM has no more without multiplexers."""
+"""Windows of one beat for each pixel that ``window_max`` keeps at most: a LUT RAM has no more without multiplexers."""
 
 
 def at_once(windows: tuple[Windows, Windows], tiles: int) -> bool:
