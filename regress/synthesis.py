@@ -129,6 +129,15 @@ def packed() -> Made:
     return net, data, {"quantize": INT8, "hardware": {**config["hardware"], "family": "xc7"}}
 
 
+def packed_conv() -> Made:
+    """A convolution whose output lanes share multipliers."""
+    net, data, config = conv(16, 16, 8, 8)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(0.99)
+    return net, data, {"quantize": INT8, "hardware": {**config["hardware"], "family": "xc7"}}
+
+
 def in_tables() -> Made:
     """The same with its weights in look-up tables, which the cost would not choose."""
     net, data, config = packed()
@@ -186,6 +195,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "conv_4x4_1x1": lambda: conv(4, 4, 1, 1),
     "conv_4x4_2x2": lambda: conv(4, 4, 2, 2),
     "conv_4x8_4x4": lambda: conv(4, 8, 4, 4),
+    "conv_16x16_8x8_packed": packed_conv,
     "digits_mlp": digits,
     "digits_mlp_ecp5": lambda: digits("ecp5"),
     **{kind: partial(images, kind, "xc7") for kind in IMAGES},
@@ -202,6 +212,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     **{f"linear_64x64_8x8_{kind}": partial(signs, kind) for kind in ("binary", "ternary")},
     "unrolled_16x16": lambda: unrolled(16, 16, bits=8),
     "unrolled_32x32": lambda: unrolled(32, 32, bits=8),
+    "unrolled_64_32_32_10": lambda: unrolled(64, 32, 32, 10, bits=6),
 }
 """By name: what, inputs by outputs, lanes in by lanes out; for Xilinx 7 if the name does not end with a target."""
 

@@ -32,6 +32,7 @@ ASKED = {
     "conv_4x4_1x1": 1,
     "conv_4x4_2x2": 4,
     "conv_4x8_4x4": 16,
+    "conv_16x16_8x8_packed": 32,
     "digits_mlp": 104,
     "linear_64x64_8x8_packed": 32,
     "linear_64x64_8x8_packed_in_tables": 32,
@@ -41,8 +42,9 @@ ASKED = {
     "linear_64x64_8x8_ternary": 0,
     "unrolled_16x16": 0,
     "unrolled_32x32": 0,
+    "unrolled_64_32_32_10": 0,
 }
-REPLAYED = tuple(name for name in ASKED if "64x64" in name)
+REPLAYED = tuple(name for name in ASKED if "64x64" in name or "packed" in name)
 """Sums in chains: Yosys takes the registers between the products into the blocks, so their netlists are simulated."""
 BLOCKS = [f"{kind}_block{target}" for kind in ("vit", "causal", "llama") for target in ("", "_ecp5")]
 """One of each kind of a transformer, of width 16 with one multiplier a product, for both targets."""
