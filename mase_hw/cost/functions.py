@@ -141,7 +141,9 @@ def pieces(t: Terms, p: Parameters) -> None:
         largest = (p["SLOPE_1"] * (most - 1) << frac - product_frac) + (p["OFFSET_1"] << frac - p["OFFSET_FRAC"])
         exact, negative = largest.bit_length(), 0
     elif not max(offsets):
-        exact -= 1
+        steepest = max(slopes)
+        down = any(p[f"SLOPE_{i}"] == -steepest for i in range(3))
+        exact = width + (steepest - 1 + down).bit_length() + frac - product_frac
     taken = (exact, frac, negative)
     # Bits that no rounding reads are not kept, nor those that wrap away.
     low = min(frac - product_frac, frac - p["OFFSET_FRAC"]) if max(offsets) else frac - product_frac

@@ -152,8 +152,9 @@ def replay(t: Terms, name: str, bits: int, length: int, repeats: int) -> None:
         ring(t, f"{name}.{pointer}", 2 * length)
     t.count(ff=bits_of(repeats) + 2)
     t.logic(f"{name}.pass", bits_of(repeats))
-    for number in ("unread", "used"):
-        level(t, f"{name}.{number}", 2 * length)
+    level(t, f"{name}.used", 2 * length)
+    # What is unread is seen by the pointers.
+    t.logic(f"{name}.caught", bits_of(2 * length))
 
 
 def multiplied(t: Terms, a: tuple[int, int], b: tuple[int, int]) -> int:
@@ -214,7 +215,10 @@ def rom_source(t: Terms, p: Parameters) -> None:
         return
     t.count(ff=1 + address)
     t.logic("any", 1)
-    t.count(lut=counted(t, address))
+    if words & (words - 1):
+        t.count(lut=counted(t, address))
+    else:  # it comes round by itself: on Xilinx nothing stands before the carries but what begins them
+        t.count(lut=min(address - 1, 2) if t.xilinx else address + 1)
     t.logic("direct", address if registers == 0 and t.xilinx else 0)
     block = registers > 0 and (place == "block" if place != "auto" else rom_in_block(t, words, bits))
     if block:

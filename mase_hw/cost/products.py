@@ -253,10 +253,17 @@ def _chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> No
     t.both("chain.wait", each * a * late + chains * b * lanes * late)
     if sums.over:
         shared = chains * (lanes - groups)
+        if of.gated and t.xilinx:
+            # Behind what makes activations zero, the lowest bit is read beside the block too: the first register stays.
+            t.count(ff=each * a * sum(ones[:2]))
         t.both("chain.over", shared)
         t.logic("chain.signs", shared * links)
     if packed > 1:
-        t.registers("chain.late", chains * groups * b * int(links > 2))
+        # Longer chains add two products in a cycle.
+        t.registers("chain.late" if links == sums.stages else "chain.late_pairs", chains * groups * b * int(links > 2))
+        if t.xilinx and sums.stages == 5:
+            # The weights of the last stage wait three cycles: those of a lane that meets no adder first shift.
+            t.count(ff=-chains * groups * b)
         t.both("chain.operand", of.products * (lanes - groups) * b)
         t.both("chain.more", of.products * max(lanes - 2 * groups, 0) * b)
         t.logic("chain.fields", groups * chains * (packed - 1))
