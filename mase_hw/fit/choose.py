@@ -252,7 +252,8 @@ class Chooser:
         for number, name in enumerate(RESOURCES):
             if over[name]:
                 unknown = choice.use[name] - int(choice.solution.total[number])
-                reserve[name] = max(reserve[name] + 1, unknown)
+                # Another design has others: where what the last one took was not enough, some more is kept.
+                reserve[name] = max(reserve[name] + 1, unknown + (over[name] if reserve[name] else 0))
 
     def _refuse_contradictions(self, candidates: Candidates, interval: int) -> None:
         for name, of in candidates.items():
