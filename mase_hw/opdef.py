@@ -124,8 +124,8 @@ class Memory:
 _TIMINGS = 64
 """Timings of an op that are kept."""
 Golden = Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]
-OneChannel = tuple[Arithmetic, dict[str, Tensor], int]
-"""What a golden takes to give one output channel alone, and the dimension of the channels in its result."""
+SomeChannels = tuple[Arithmetic, dict[str, Tensor], int]
+"""What a golden takes to give some output channels, and the dimension of the channels in its result."""
 """Integer mantissas in, integer mantissas out; tensors by name, any carrier dtype."""
 
 
@@ -291,9 +291,10 @@ class OpDef:
         golden: The arithmetic; None only for ops without hardware.
         on_values: The same on values, from formats and the mantissas of the parameters; None if those do not allow it
             (:mod:`mase_hw.nn.values`). Only makes inference faster, and is not a second definition.
-        channel: Of an op with an output channel for every index of the first dimension of its parameters: formats and
-            tensors of the golden and the number of a channel -> those of a golden that gives this channel alone, and
-            the dimension of the result; None if these tensors do not allow it. Only makes looking for faults faster.
+        channels: Of an op with an output channel for every index of the first dimension of its parameters: formats and
+            tensors of the golden and numbers of channels, any number of times -> those of a golden that gives these
+            channels one after the other, and the dimension of the result; None if these tensors do not allow it. Only
+            makes looking for faults faster.
         formats: Tensor names whose format the quantisation configuration may set.
         default_out: Output format when the configuration gives none, from the input formats.
         exact_out: Output format that the arithmetic fixes, whatever is configured: from the formats, the shape of
@@ -332,7 +333,7 @@ class OpDef:
     arranged: Callable[[Layout, Sequence[int], Mapping[str, Any], Sequence[Layout]], Layout] | None = None
     golden: Golden | None = None
     on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Any] | None = None
-    channel: Callable[[Arithmetic, Mapping[str, Tensor], int], OneChannel | None] | None = None
+    channels: Callable[[Arithmetic, Mapping[str, Tensor], Sequence[int]], SomeChannels | None] | None = None
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
     exact_out: Callable[[Mapping[str, FixedFormat], Sequence[int], Mapping[str, Any]], FixedFormat | None] | None = None

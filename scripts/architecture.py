@@ -95,6 +95,7 @@ def ranks(rooms: Mapping[str, set[str]]) -> dict[str, int]:
 def reduced(rooms: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """Without the imports that follow from others."""
 
+    @functools.cache
     def reach(room: str) -> set[str]:
         return {room}.union(*(reach(other) for other in rooms[room]))
 

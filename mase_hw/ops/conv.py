@@ -20,7 +20,7 @@ from mase_hw.exact_sums import reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
-from mase_hw.opdef import Arithmetic, Case, Hardware, OneChannel, OpDef
+from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, SomeChannels
 from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
 from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work
@@ -123,16 +123,18 @@ def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
     return OnValues(run, last, _all_bits)
 
 
-def _channel(a: Arithmetic, t: Mapping[str, Tensor], number: int) -> OneChannel | None:
-    """One output channel, of the input channels of its group."""
+def _channels(a: Arithmetic, t: Mapping[str, Tensor], numbers: Sequence[int]) -> SomeChannels | None:
+    """Some output channels; where there are groups, each with the input channels of its own."""
     x, w = t["data_in_0"], t["weight"]
     if x.dim() != w.dim():
         return None
-    groups = int(a.attributes.get("groups", 1))
-    group = number // (w.shape[0] // groups)
-    alone = dataclasses.replace(a, attributes={**a.attributes, "groups": 1})
-    own = {name: value[number : number + 1] for name, value in t.items() if name != "data_in_0"}
-    return alone, {"data_in_0": x[:, group * w.shape[1] : (group + 1) * w.shape[1]], **own}, 1
+    own = {name: value[list(numbers)] for name, value in t.items() if name != "data_in_0"}
+    if (groups := int(a.attributes.get("groups", 1))) == 1:
+        return a, {"data_in_0": x, **own}, 1
+    read, outputs = w.shape[1], w.shape[0] // groups
+    data = x[:, [number // outputs * read + place for number in numbers for place in range(read)]]
+    apart = dataclasses.replace(a, attributes={**a.attributes, "groups": len(numbers)})
+    return apart, {"data_in_0": data, **own}, 1
 
 
 def _all_bits() -> bool:
@@ -161,7 +163,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
         parameters=("weight", "bias", "weight_shift"),
         golden=golden,
         on_values=_on_values,
-        channel=_channel,
+        channels=_channels,
         finest=_finest,
         scaled=ScaledUse("sums", exact_sums, _sums),
         signs=("weight",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from mase_hw.exact_sums import exact_linear, reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
-from mase_hw.opdef import Arithmetic, Hardware, Latency, OneChannel, OpDef, Request
+from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request, SomeChannels
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
 from mase_hw.ops.products._linear_cases import cases
@@ -161,9 +161,9 @@ def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
     return OnValues(run, last, _all_bits)
 
 
-def _channel(a: Arithmetic, t: Mapping[str, Tensor], number: int) -> OneChannel:
-    """One element of the output vectors."""
-    own = {name: value[number : number + 1] for name, value in t.items() if name != "data_in_0"}
+def _channels(a: Arithmetic, t: Mapping[str, Tensor], numbers: Sequence[int]) -> SomeChannels:
+    """Some elements of the output vectors."""
+    own = {name: value[list(numbers)] for name, value in t.items() if name != "data_in_0"}
     return a, {"data_in_0": t["data_in_0"], **own}, -1
 
 
@@ -278,7 +278,7 @@ OPS = (
         parameters=("weight", "bias", "weight_shift"),
         golden=golden,
         on_values=_on_values,
-        channel=_channel,
+        channels=_channels,
         finest=_finest,
         exact=_exact,
         scaled=ScaledUse("sums", exact_sums, _exact),

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,9 +27,9 @@ from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
 from mase_hw.observing import look_ups, observing
-from mase_hw.opdef import OneChannel, for_golden
+from mase_hw.opdef import OpDef, for_golden
 from mase_hw.streams import Stream
-from mase_hw.vectors.playback import Playback
+from mase_hw.vectors.playback import ROOM, Playback
 from mase_hw.vectors.watch import CastRecorder, FaultyCast, SeenCast
 
 
@@ -135,9 +135,7 @@ class Memories:
         index, bit = divmod(number - (self._ends[place] - stored.count * stored.bits), stored.bits)
         return MemoryBit(stored.node, stored.parameter, index, bit)
 
-    def faulty(
-        self, part: Playback, node: fx.Node, fault: Fault, mantissas: Mapping[str, Tensor], right: Tensor
-    ) -> Tensor:
+    def faulty(self, part: Playback, node: fx.Node, fault: Fault, mantissas: Mapping[str, Tensor]) -> Tensor:
         """What a node gives with a fault.
 
         Args:
@@ -145,7 +143,6 @@ class Memories:
             node: The node of the fault.
             fault: The fault.
             mantissas: What its golden takes.
-            right: What it gives without the fault.
 
         Returns:
             Mantissas of the node's result.
@@ -161,14 +158,69 @@ class Memories:
             changed = dataclasses.replace(stored.memory, words=tuple(words))
             return _result(self._golden(fault.node, fault.parameter, changed), module, mantissas)
         flipped = {**mantissas, fault.parameter: self._flipped(part, node, fault, mantissas[fault.parameter])}
-        alone = _channel(module, flipped, fault)
-        if alone is None:
-            return _result(module.op.golden, module, flipped)
-        number, (arithmetic, tensors, dim) = alone
-        assert module.op.golden is not None  # a quantised module has one
-        wrong = right.clone()
-        wrong.narrow(dim, number, 1).copy_(module.op.golden(for_golden(module.op, arithmetic), tensors)["data_out_0"])
-        return wrong
+        return _result(module.op.golden, module, flipped)
+
+    def in_channels(
+        self,
+        part: Playback,
+        node: fx.Node,
+        faults: Sequence[MemoryBit],
+        mantissas: Mapping[str, Tensor],
+        right: Tensor,
+    ) -> Iterator[tuple[Tensor, Tensor]] | None:
+        """The same for many wrong bits, if every element of a parameter belongs to one output channel of the node.
+
+        Each fault is a channel of its own among those that the golden gives at once.
+
+        Args:
+            part: The frames.
+            node: The node of the faults.
+            faults: Wrong bits of its parameters.
+            mantissas: What its golden takes.
+            right: What it gives without a fault.
+
+        Returns:
+            For every fault the frames in which the node gives something else, and what it gives there; None if the op
+            cannot give channels apart.
+        """
+        op, arithmetic = part.module(node).op, part.module(node).arithmetic
+        repeated = op.hardware.broadcast if op.hardware else ()
+        places = [_place(fault, mantissas[fault.parameter]) for fault in faults]
+        if op.channels is None or None in places or any(fault.parameter in repeated for fault in faults):
+            return None
+        channels, offsets = zip(*(place for place in places if place), strict=True)
+        one = op.channels(arithmetic, mantissas, channels[:1])
+        if one is None:
+            return None
+        copied = one[1]["data_in_0"].numel() if one[1]["data_in_0"] is not mantissas["data_in_0"] else 0
+        step = max(1, ROOM // max(1, right.numel() // right.shape[one[2]] + copied))
+
+        def each(op: OpDef) -> Iterator[tuple[Tensor, Tensor]]:
+            assert op.channels is not None and op.golden is not None  # a quantised module has one
+            for begin in range(0, len(faults), step):
+                some = channels[begin : begin + step]
+                apart = op.channels(arithmetic, mantissas, some)
+                assert apart is not None  # as one was not
+                formats, tensors, dim = apart
+                for row, fault in enumerate(faults[begin : begin + step]):
+                    own, bits = tensors[fault.parameter][row].view(-1), self._stored[fault.node, fault.parameter].bits
+                    at = offsets[begin + row]
+                    own[at] = _flip(int(own[at]), arithmetic.formats[fault.parameter], bits, fault.bit)
+                wrong = op.golden(for_golden(op, formats), tensors)["data_out_0"]
+                same = right.index_select(dim, torch.tensor(some, device=right.device))
+                differs = (wrong != same).movedim(dim, 0).reshape(len(some), part.frames, -1).any(2)
+                for row, channel in enumerate(some):
+                    frames = differs[row].nonzero().flatten()
+                    value = part.rows(right, frames).clone() if len(frames) else right[:0]
+                    if len(frames):
+                        value.select(dim, channel).copy_(part.rows(wrong.select(dim, row), frames))
+                    yield frames, value
+
+        return each(op)
+
+    def of_parameter(self, fault: MemoryBit) -> bool:
+        """Whether it is a bit of a parameter, not of a memory inside a module."""
+        return self._stored[fault.node, fault.parameter].memory is None
 
     def read(self, part: Playback, node: fx.Node, parameter: str, mantissas: Mapping[str, Tensor]) -> set[int] | None:
         """Which words of a memory inside a module are read in these frames; None if that is not known.
@@ -251,19 +303,29 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
         right, last = _right(part, node, mantissas, any(isinstance(fault, WrongCast) for fault in faults))
         inside = {fault.parameter for fault in faults if isinstance(fault, MemoryBit)}
         read = {parameter: memories.read(part, node, parameter, mantissas) for parameter in inside}
-        for number, fault in enumerate(faults):
+
+        def keep(number: int, differs: Tensor, value: Tensor) -> None:
+            # Only frames in which the node gives something else can show it.
+            if len(differs):
+                values.append(value)
+                rows.append(torch.stack([torch.full_like(differs, number), differs]).cpu())
+
+        left = dict(enumerate(faults))
+        stored = {n: f for n, f in left.items() if isinstance(f, MemoryBit) and memories.of_parameter(f)}
+        apart = memories.in_channels(part, node, list(stored.values()), mantissas, right) if stored else None
+        for number, (differs, value) in zip(stored, apart or (), strict=apart is not None):
+            keep(number, differs, value)
+            del left[number]
+        for number, fault in left.items():
             words = read[fault.parameter] if isinstance(fault, MemoryBit) else None
             if words is not None and isinstance(fault, MemoryBit) and fault.index not in words:
                 continue
             if isinstance(fault, WrongCast) and last is not None:
                 wrong = last.again(fault.kind).reshape(right.shape)
             else:
-                wrong = memories.faulty(part, node, fault, mantissas, right)
+                wrong = memories.faulty(part, node, fault, mantissas)
             differs = (wrong != right).reshape(part.frames, -1).any(1).nonzero().flatten()
-            if len(differs):
-                # Only frames in which the node gives something else can show it.
-                values.append(part.rows(wrong, differs))
-                rows.append(torch.stack([torch.full_like(differs, number), differs]).cpu())
+            keep(number, differs, part.rows(wrong, differs))
     if rows:
         of, frames = torch.cat(rows, dim=1)
         # A frame of a single number has no dimension along which frames could follow each other.
@@ -285,14 +347,9 @@ def _right(
     return right, recorder.only(right)
 
 
-def _channel(module: Quantized, tensors: Mapping[str, Tensor], fault: MemoryBit) -> tuple[int, OneChannel] | None:
-    """The output channel that an element of a parameter belongs to, and how it is computed alone."""
-    op, shape = module.op, tensors[fault.parameter].shape
-    if op.channel is None or not shape:
-        return None
-    number = fault.index // math.prod(shape[1:])
-    found = op.channel(module.arithmetic, tensors, number)
-    return None if found is None else (number, found)
+def _place(fault: MemoryBit, parameter: Tensor) -> tuple[int, int] | None:
+    """The output channel that an element of a parameter belongs to, and its number there; None without channels."""
+    return divmod(fault.index, math.prod(parameter.shape[1:])) if parameter.dim() else None
 
 
 def _result(golden: Golden | None, module: Quantized, given: Mapping[str, Tensor]) -> Tensor:

@@ -22,7 +22,7 @@ from mase_hw.nn.streaming import streaming
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.observing import CastObserver, observing
 
-_ROOM = 1 << 22
+ROOM = 1 << 22
 """Elements of the largest value that is computed again at a time."""
 _KEPT = 1 << 25
 """Elements of all values that are kept at a time."""
@@ -114,7 +114,7 @@ class Playback:
         """
         floats = dequantize(value, self.module(node).arithmetic.formats["data_out_0"])
         most = max((v.numel() // self.frames for n in self._after(node) for v in _tensors(self.values[n])), default=1)
-        step = 1 if self._alone else max(1, _ROOM // max(1, most))
+        step = 1 if self._alone else max(1, ROOM // max(1, most))
         per_row = floats.shape[0] // max(1, len(frames))
         parts = []
         with undisturbed(self.graph.model):

@@ -48,19 +48,23 @@ def test_prediction_with_and_without_what_is_known(cnn: mase_hw.Design, graph: M
     assert (anew.fill, anew.interval) == (cnn.timing["fill"], cnn.timing["interval"])
 
 
-def test_faults_of_one_channel(graph: MaseGraph, frames: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong bit of a weight is simulated in its channel alone; the whole op shows the same frames."""
+@pytest.mark.parametrize("room", [faults.ROOM, 1], ids=["together", "one_by_one"])
+def test_faults_as_channels(
+    room: int, graph: MaseGraph, frames: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong bits of weights are simulated as channels beside each other; the whole op shows the same frames."""
     memories = Memories(graph)
     bits = memories.sample(120, "channels")
     assert {bit.parameter for bit in bits} == {"weight", "bias"}
     parts = playbacks(graph, frames, stacks=True)
-    asked = []
-    alone = faults._channel
-    monkeypatch.setattr(faults, "_channel", lambda *args: asked.append(alone(*args)) or asked[-1])
+    monkeypatch.setattr(faults, "ROOM", room)
+    whole = []
+    faulty = Memories.faulty
+    monkeypatch.setattr(Memories, "faulty", lambda *args: whole.append(args) or faulty(*args))
     found = detected(memories, parts, bits)
-    assert len(asked) == len(bits) and None not in asked
-    monkeypatch.setattr(faults, "_channel", lambda *args: None)
-    assert torch.equal(detected(memories, parts, bits), found)
+    assert not whole
+    monkeypatch.setattr(faults, "_place", lambda *args: None)
+    assert torch.equal(detected(memories, parts, bits), found) and len(whole) == len(bits)
     assert bool(found.any()) and not bool(found.all())
 
 

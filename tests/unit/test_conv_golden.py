@@ -195,8 +195,8 @@ def test_sums_beyond_float32(largest: int, parts: int, groups: int, monkeypatch:
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 @pytest.mark.parametrize("dims", [1, 2])
-def test_one_channel_alone(name: str, dims: int) -> None:
-    """What gives one output channel gives what it is among all."""
+def test_some_channels(name: str, dims: int) -> None:
+    """What gives some output channels, one or several times each, gives what they are among all."""
     attributes, _, image, kernel = ATTRIBUTES[name]
     if dims == 1:
         attributes = {k: v if isinstance(v, int | str) else v[1] for k, v in attributes.items()}
@@ -206,15 +206,15 @@ def test_one_channel_alone(name: str, dims: int) -> None:
     t = {"data_in_0": random(rng, formats["data_in_0"], (3, *image[1:])), "weight": random(rng, S8["weight"], kernel)}
     t |= {"bias": random(rng, S8["bias"], kernel[:1]), "weight_shift": torch.arange(kernel[0]) % 3}
     a = Arithmetic(formats, attributes=attributes)
-    golden, channel = conv(dims).golden, conv(dims).channel
-    assert golden is not None and channel is not None
+    golden, channels = conv(dims).golden, conv(dims).channels
+    assert golden is not None and channels is not None
     whole = golden(a, t)["data_out_0"]
-    for number in range(kernel[0]):
-        found = channel(a, t, number)
+    for numbers in ([0], [kernel[0] - 1, 0, kernel[0] - 1], list(range(kernel[0]))):
+        found = channels(a, t, numbers)
         assert found is not None
-        alone, tensors, dim = found
-        assert torch.equal(golden(alone, tensors)["data_out_0"], whole.narrow(dim, number, 1))
-    assert channel(a, {**t, "data_in_0": t["data_in_0"][0]}, 0) is None, "one image without a dimension for images"
+        apart, tensors, dim = found
+        assert torch.equal(golden(apart, tensors)["data_out_0"], whole.index_select(dim, torch.tensor(numbers)))
+    assert channels(a, {**t, "data_in_0": t["data_in_0"][0]}, [0]) is None, "one image without a dimension for images"
 
 
 @pytest.mark.parametrize("formats", [S8, WIDE], ids=["float", "int64"])
