@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,8 +45,11 @@ LONGEST = (
 """Files with tests of 8 seconds and more: one of them at the end would have a core to itself."""
 NAME = 40
 """Characters of a test's name in that of its folder."""
-LONG_RUNS = tomllib.loads((ROOT / "tests" / "long_runs.toml").read_text(encoding="utf-8"))["moved"]
+_LONG = tomllib.loads((ROOT / "tests" / "long_runs.toml").read_text(encoding="utf-8"))
+LONG_RUNS = _LONG["moved"]
 """Tests of ``make test-long``, with what proves the same in every run."""
+SAMPLED = {each["test"]: int(each["every"]) for each in _LONG["sampled"]}
+"""Tests of which every so many cases belong to every run, and all of them to ``make test-long``."""
 COLLECTED = pytest.StashKey[set[str]]()
 """Every test that this run found, chosen or not."""
 
@@ -75,8 +79,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Remember what there is before any of it is deselected; begin with what takes longest."""
     config.stash[COLLECTED] = {item.nodeid for item in items}
     long = {name for moved in LONG_RUNS for name in moved["tests"]}
+    seen: Counter[str] = Counter()
     for item in items:
-        if item.nodeid in long:
+        function = item.nodeid.partition("[")[0]
+        seen[function] += 1
+        if item.nodeid in long or (seen[function] - 1) % SAMPLED.get(function, 1):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from .mutants import MUTANTS, OFTEN
+from .proofs import OFTEN as PROVEN_OFTEN
 from .proofs import PROOFS, WIDE
 from .runner import LOWER, READ, SOURCES, Harness, Proof, Verdict, base, cover, labels, run_yosys, step
 
@@ -38,7 +39,9 @@ def check(smt2: Path, proof: Proof) -> None:
         require(cover(smt2, proof.cover), "a cover statement is not reached")
 
 
-@pytest.mark.parametrize("proof", PROOFS, ids=lambda p: p.id)
+@pytest.mark.parametrize(
+    "proof", [pytest.param(p, marks=[pytest.mark.slow] * (p.id not in PROVEN_OFTEN), id=p.id) for p in PROOFS]
+)
 def test_proof(proof: Proof, proof_file: ProofFile) -> None:
     """Base, step, and what must be reachable lest the assumptions exclude it."""
     check(proof_file(proof), proof)

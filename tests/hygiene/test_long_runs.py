@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import COLLECTED, LONG_RUNS, ROOT
+from tests.conftest import COLLECTED, LONG_RUNS, ROOT, SAMPLED
 
 
 def test_every_one_is_collected(pytestconfig: pytest.Config) -> None:
     """Those of the files that this run looked at; the files and functions of the others are there."""
     found = pytestconfig.stash[COLLECTED]
     files = {name.partition("::")[0] for name in found}
-    for name in (name for moved in LONG_RUNS for name in moved["tests"]):
+    for name in (*(name for moved in LONG_RUNS for name in moved["tests"]), *SAMPLED):
         file, _, rest = name.partition("::")
         if file in files and any(other.startswith(name.partition("[")[0]) for other in found):
-            assert name in found
+            assert name in found or (name in SAMPLED and any(other.startswith(f"{name}[") for other in found))
         else:
             function = rest.partition("[")[0]
             assert re.search(rf"^def {function}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), name
@@ -26,6 +26,17 @@ def test_every_one_is_collected(pytestconfig: pytest.Config) -> None:
 def test_none_is_listed_twice() -> None:
     names = [name for moved in LONG_RUNS for name in moved["tests"]]
     assert len(names) == len(set(names)) and all(moved["stays"] for moved in LONG_RUNS)
+
+
+def test_cases_that_are_sampled(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> None:
+    """As many as the file says, rounded up, run every time."""
+    found = [name.partition("[")[0] for name in pytestconfig.stash[COLLECTED]]
+    often = [item for item in request.session.items if item.get_closest_marker("slow") is None]
+    stayed = [item.nodeid.partition("[")[0] for item in often]
+    for function, every in SAMPLED.items():
+        assert every >= 2
+        if not pytestconfig.option.keyword and not pytestconfig.option.deselect:
+            assert stayed.count(function) == -(-found.count(function) // every), function
 
 
 @pytest.mark.parametrize("moved", LONG_RUNS, ids=lambda moved: Path(moved["tests"][0].partition("::")[0]).stem)
