@@ -19,22 +19,20 @@ class Below:
     Args:
         twins: Of every kind of events of the other network, by the identity of its times: those of this one.
         changed: The blocks of the other one, by number, whose equations are not those of this one.
+        frames: Frames of this one that are solved.
     """
 
-    def __init__(self, twins: dict[int, Times], changed: list[int]) -> None:
-        self.twins, self.changed = twins, changed
-
-    def frames(self) -> int:
-        """Frames that are solved."""
-        return min(len(times.chunks) // times.blocks for times in self.twins.values())
+    def __init__(self, twins: dict[int, Times], changed: list[int], frames: int) -> None:
+        self.twins, self.changed, self.frames = twins, changed, frames
 
 
-def compared(nodes: Sequence[Latest | Run], others: Sequence[Latest | Run]) -> Below | None:
+def compared(nodes: Sequence[Latest | Run], others: Sequence[Latest | Run], frames: int) -> Below | None:
     """Find what differs between a network and a solved one, node by node; None if they are not made alike.
 
     Args:
         nodes: The network's.
         others: Those of the solved one.
+        frames: Frames of it that are solved.
     """
     if len(nodes) != len(others):
         return None
@@ -52,7 +50,7 @@ def compared(nodes: Sequence[Latest | Run], others: Sequence[Latest | Run]) -> B
         if not _same(node, other):
             changed += range(start, start + node.blocks)
         start += node.blocks
-    return Below(twins, changed)
+    return Below(twins, changed, frames)
 
 
 def _same(node: Latest | Run, other: Latest | Run) -> bool:

@@ -165,7 +165,7 @@ class BeatNetwork:
             self._build()
             self._solver = Solver(self._nodes, self._solved, [times for times, _ in self._fixed])
             if self._begins_with is not None and self._begins_with.frames:
-                self._solver.below = compared(self._nodes, self._begins_with._nodes)
+                self._solver.below = compared(self._nodes, self._begins_with._nodes, self._begins_with.frames)
             self._begins_with = None
         frame = self.frames
         self._solver.begin(frame)
@@ -326,6 +326,9 @@ class BeatNetwork:
         for stage, blocks, freed, raw in made:
             self._add(stage, blocks, freed, raw)
 
+    def _reading(self, times: Times, lows: Sequence[int], highs: Sequence[int], lag: int = 0) -> Reading:
+        return Reading(times, lows, highs, lag, self._solved.covers)
+
     def _takes(self, number: int, offers: Times) -> Times | None:
         """When the last sink takes the beats of an edge."""
         sinks = [*self._sinks[number], *([offers] if number in self._open else [])]
@@ -335,7 +338,7 @@ class BeatNetwork:
         if len(sinks) < 2:
             return sinks[0] if sinks else None
         takes = Times(offers.cuts)
-        self._nodes.append(Latest(takes, [Reading(s, takes.cuts[:-1], takes.cuts[1:]).maybe() for s in sinks]))
+        self._nodes.append(Latest(takes, [self._reading(s, takes.cuts[:-1], takes.cuts[1:]).maybe() for s in sinks]))
         return takes
 
     def _offer(self, number: int, wanted: Times) -> None:
@@ -343,10 +346,10 @@ class BeatNetwork:
         edge = self.edges[number]
         assert edge.offers is not None
         lows, highs = edge.offers.cuts[:-1], edge.offers.cuts[1:]
-        readings = [Reading(wanted, lows, highs)]
+        readings = [self._reading(wanted, lows, highs)]
         if edge.takes is not None:
             shifted = [low - 1 for low in lows], [high - 1 for high in highs]
-            readings.append(Reading(edge.takes, *shifted, 1).before(lows))
+            readings.append(self._reading(edge.takes, *shifted, 1).before(lows))
         self._nodes.append(Latest(edge.offers, readings, rising=number in self._rising))
 
     def _add(self, stage: _Stage, blocks: Plan, freed: list[Times], raw: list[Times]) -> None:
@@ -358,16 +361,16 @@ class BeatNetwork:
             lows, highs = cuts[:-1], cuts[1:]
             room = steps.room[index]
             if room:
-                readings = [Reading(offers, lows, highs)]
+                readings = [self._reading(offers, lows, highs)]
                 if room < UNLIMITED:
                     shifted = [low - room for low in lows], [high - room for high in highs]
-                    readings.append(Reading(freed[index], *shifted, steps.room_lag).until(range(len(lows))))
+                    readings.append(self._reading(freed[index], *shifted, steps.room_lag).until(range(len(lows))))
                 self._nodes.append(Latest(enters, readings))
-            entered.append(Reading(enters if room else offers, lows, highs))
+            entered.append(self._reading(enters if room else offers, lows, highs))
         for index, edge in enumerate(stage.outputs):
             takes, cuts, queue = self.edges[edge].takes, blocks.emits[index], steps.queue[index]
             shifted = [low - queue for low in cuts[:-1]], [high - queue for high in cuts[1:]]
-            taken.append(None if takes is None else Reading(takes, *shifted).before(cuts[:-1]))
+            taken.append(None if takes is None else self._reading(takes, *shifted).before(cuts[:-1]))
         ready = Times(range(len(blocks.blocks) + 1))
         self._nodes.append(Run(steps, blocks, ready, entered, freed, raw, taken))
         for index, edge in enumerate(stage.outputs):

@@ -82,6 +82,8 @@ class Unpaused:
         return np.asarray(self._at[beats] + frames * self._steps, np.int64)
 
 
+Covers = dict[tuple[tuple[int, ...], ...], list[tuple[tuple[int, int, int], ...]]]
+"""By the cuts of times, and the first beats and those after the last of readers: see :meth:`Times.cover`."""
 Chunk = tuple[Pattern, int]
 """A pattern and the cycle that is its 0."""
 
@@ -94,6 +96,10 @@ class Solved:
         self._bytes = 0
         self.results: dict[tuple[object, ...], Any] = {}
         """By node and operands, all relative: results."""
+        self.shapes: dict[tuple[object, ...], int] = {}
+        """By which parts of other blocks it reads, and what it does with them: the number of a block."""
+        self.covers: Covers = {}
+        """By cuts and beats: the blocks in which beats are."""
         self.plans: dict[tuple[object, ...], Any] = {}
         """By schedule and cuts: how a module is cut into blocks."""
         self.blocks: dict[tuple[object, ...], Any] = {}

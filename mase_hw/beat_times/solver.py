@@ -171,8 +171,8 @@ class Solver:
         if self.below is None:
             return False
         twins, changed = self.below.twins, self.below.changed
-        if self.frame + 1 == self.below.frames():
-            self.below = None  # has no more frames
+        if self.frame + 1 == self.below.frames:
+            self.below = None  # nothing more is to be had of it
         self.missing = [0] * len(self.places)
         self._forget()
         for times in self.follow:

@@ -15,6 +15,8 @@ import pytest
 from mase_hw.beat_times import Cycles
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
+from mase_hw.emit.rate import RateSearch
+from mase_hw.emit.schedule import Timeline
 from mase_hw.formats import FixedFormat
 from mase_hw.latency import Latency
 from mase_hw.steps import Steps
@@ -77,8 +79,8 @@ class Chain:
         """Bits of such FIFOs."""
         return sum(depth * bits for depth, bits in zip(depths, self.bits, strict=False))
 
-    def found(self) -> tuple[int, ...]:
-        """The depths that the search finds."""
+    def netlist(self) -> Netlist:
+        """The stages, one behind the other."""
         netlist = Netlist("chain", [self._port(0, "in")], [self._port(STAGES, "out")])
         for number in range(STAGES):
             ports = self._port(number, "in"), self._port(number + 1, "out")
@@ -88,7 +90,12 @@ class Chain:
         netlist.nets = [
             Net(f"net{n}", a, b, self._port(n, "out")) for n, (a, b) in enumerate(zip(ends, starts, strict=True))
         ]
-        insert_fifos(netlist, cast(Any, SimpleNamespace(nodes=(), meta={}, catalogue=self._catalogue())))
+        return netlist
+
+    def found(self) -> tuple[int, ...]:
+        """The depths that the search finds."""
+        netlist = self.netlist()
+        insert_fifos(netlist, cast(Any, SimpleNamespace(nodes=(), meta={}, catalogue=self.catalogue())))
         assert all(fifo.rate for fifo in netlist.fifos)
         depths = {fifo.before: fifo.depth for fifo in netlist.fifos}
         return tuple(depths.get(f"n{number}.data_in", 0) for number in range(STAGES))
@@ -97,12 +104,36 @@ class Chain:
         bits = self.bits[number]
         return Stream(f"data_{direction}", direction, (self.beats[number], bits), FixedFormat(1, 0, False), (bits,))
 
-    def _catalogue(self) -> dict[str, Any]:
+    def catalogue(self) -> dict[str, Any]:
         def facets(stage: Steps) -> SimpleNamespace:
             latency = Latency.from_steps(stage)
             return SimpleNamespace(hardware=SimpleNamespace(params=dict, latency=lambda _: latency))
 
         return {f"o{number}": facets(stage) for number, stage in enumerate(self.stages)}
+
+
+def test_depths_are_refuted_if_they_do_not_do_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a part that never pauses says of FIFOs, and what follows from it, is what the plain equations say."""
+    refuted: list[bool] = []
+    original = RateSearch._refuted
+
+    def counted(self: RateSearch, *args: Any) -> bool:
+        refuted.append(original(self, *args))
+        return refuted[-1]
+
+    monkeypatch.setattr(RateSearch, "_refuted", counted)
+    for seed in range(100, 400):
+        chain = Chain(seed)
+        search = RateSearch(Timeline(chain.netlist(), cast(Any, chain.catalogue())), {})
+        shorter = Pin(f"u{STAGES - 1}", "data_in")
+        if search._ahead(shorter) is None:
+            continue
+        for _ in range(4):
+            depths = tuple(int(depth) for depth in chain.random.integers(0, 5, STAGES))
+            given = {Pin(f"u{n}", "data_in"): depth for n, depth in enumerate(depths) if depth}
+            holds = search.holds(given, shorter)
+            assert holds == (chain.interval(depths) == chain.slowest), f"seed {seed}: {depths}"
+    assert 20 < sum(refuted) < len(refuted) - 20
 
 
 def below(chain: Chain, cost: int, depths: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
