@@ -129,7 +129,7 @@ def array(chunks: Sequence[Chunk | None], parts: Parts, reference: int) -> Cycle
         if chunk is None:
             part[:] = LONG_AGO
         else:
-            np.add(chunk[0].times[start:end], chunk[1] - reference, out=part)
+            np.add(chunk[0].times[start:end], np.int64(chunk[1] - reference), out=part)
     return out
 
 

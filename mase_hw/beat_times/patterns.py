@@ -284,7 +284,8 @@ def most_between(times: Times, others: Times) -> int:
         held = known.get(key)
         if held is None:
             before = sum(len(of.times) for of, _ in left[:-1])
-            gone = np.searchsorted(np.concatenate([of.times + (then - at) for of, then in left]), pattern.times, "left")
+            parts = [of.times + np.int64(then - at) for of, then in left]
+            gone = np.searchsorted(np.concatenate(parts), pattern.times, "left")
             held = known[key] = int((np.arange(before, before + len(gone)) - gone).max()) + 1
         most = max(most, held)
     return most

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Evenly, Overdue, Solved, Unpaused, blocks, solver
+from mase_hw.beat_times.patterns import Times, most_between
 from mase_hw.beat_times.solver import Solver
 from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
@@ -325,8 +327,9 @@ def test_modules_that_never_pause() -> None:
     assert 10 < sum(found) < 70
 
 
-def test_whether_beats_are_held() -> None:
+def test_whether_beats_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Block by block as from all times, on one edge and on two with as many beats."""
+    monkeypatch.setattr(blocks, "LEAST_BEATS", 2)
     found, most = [], []
     for seed in range(3000, 3012):
         network = BeatNetwork()
@@ -349,6 +352,27 @@ def test_whether_beats_are_held() -> None:
                         most.append(max(waiting))
     assert 20 < sum(found) < len(found) - 20
     assert len(most) > 20 and max(most) > 5
+
+
+def test_the_most_beats_between() -> None:
+    """Of beats that come and go in blocks, some of which are alike, as counted one by one."""
+    random = np.random.default_rng(2)
+    seen = set()
+    for _ in range(60):
+        cuts = np.cumsum([0, *random.integers(1, 5, 4)]).tolist()
+        frame = np.cumsum(random.integers(1, 4, cuts[-1]))
+        came = np.concatenate([frame + 40 * number for number in range(3)])
+        gone = np.maximum.accumulate(came + np.tile(random.integers(0, 9, cuts[-1]), 3) - np.arange(len(came)))
+        gone = np.maximum(gone + np.arange(len(came)), came)
+        solved, times = Solved(), []
+        for cycles in (came, gone):
+            times.append(Times(cuts))
+            for low in range(0, len(came), cuts[-1]):
+                times[-1].chunks += [solved.chunk(cycles[low + a : low + b]) for a, b in pairwise(cuts)]
+        most = max(int((gone[:beat] >= time).sum()) + 1 for beat, time in enumerate(came))
+        assert most_between(*times) == most
+        seen.add(most)
+    assert len(seen) > 3
 
 
 def test_beats_come_evenly_forever() -> None:
