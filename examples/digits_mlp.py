@@ -93,6 +93,32 @@ def model() -> tuple[nn.Module, Tensor, list[Tensor]]:
     return train(digits), digits.test_images[:1], list(digits.train_images.split(256))
 
 
+class Lines:
+    """Says a line for every step."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def __call__(self, text: str) -> None:
+        """Say it."""
+        self.console.print(f"[bold cyan]==>[/] {text}", highlight=False)
+
+
+class Moving(Lines):
+    """The same, and on a terminal how far a long step is, in a line that moves."""
+
+    def count(self, what: str, done: int, total: int | None, unit: str) -> None:
+        """Show it."""
+        of = "" if total is None else f" of {total:,}"
+        self.console.file.write(f"\r    {what}: {done:,}{of} {unit}\x1b[K")
+        self.console.file.flush()
+
+    def __call__(self, text: str) -> None:
+        """Say it in place of that line."""
+        self.console.file.write("\r\x1b[K")
+        super().__call__(text)
+
+
 def main(kind: type[nn.Module] = DigitsMLP, config: Path = CONFIG, epochs: int = 40) -> int:
     """Run everything; see the module.
 
@@ -111,10 +137,7 @@ def main(kind: type[nn.Module] = DigitsMLP, config: Path = CONFIG, epochs: int =
     if arguments.frames is not None and arguments.frames < 2:
         parser.error("--frames needs at least 2: an interval is measured between frames")
     console = Console()
-
-    def say(text: str) -> None:
-        console.print(f"[bold cyan]==>[/] {text}", highlight=False)
-
+    say = (Moving if console.is_terminal else Lines)(console)
     try:
         return run(arguments, console, say, lambda digits: train(digits, kind, epochs), config)
     except mase_hw.MaseHwError as error:

@@ -22,6 +22,8 @@ FINE_BLOCKS = 28
 again and again."""
 FINE_BEATS = 8192
 """Beats of such a block at least: shorter ones take as long."""
+SHORT = 4
+"""Steps of a schedule that is compared by what it says."""
 
 
 @dataclass
@@ -110,6 +112,15 @@ class _Happening:
         return np.asarray(frames * self.beats + rest, np.int64)
 
 
+def known_by(steps: Steps) -> tuple[object, ...]:
+    """By what the plans of a schedule are found: all that is in them if it is short, as of every FIFO; else itself."""
+    if steps.steps > SHORT:
+        return (id(steps),)
+    rates = steps.delay, steps.pipe, steps.queue, steps.queue_lag
+    at = *steps.need_steps, *steps.free_steps, *steps.emit_steps
+    return (steps.steps, len(steps.need_steps), *rates, *(of.tobytes() for of in at))
+
+
 def plan(steps: Steps, repeat: int, cuts: Sequence[int], numbers: dict[tuple[object, ...], Block]) -> Plan:
     """Cut a module into blocks.
 
@@ -127,7 +138,8 @@ def plan(steps: Steps, repeat: int, cuts: Sequence[int], numbers: dict[tuple[obj
     emits = [_Happening(a, len(a), steps.steps, repeat) for a in steps.emit_steps]
     need_cuts, free_cuts, emit_cuts = ([h.before(at).tolist() for h in of] for of in (needs, frees, emits))
     accepts = [h.beat(np.asarray(c)).tolist() for h, c in zip(needs, need_cuts, strict=True)]
-    rates = (steps.delay, steps.pipe, steps.queue, steps.queue_lag, steps.room, steps.room_lag)
+    # Room is no part of a block: it is in what enters.
+    rates = (steps.delay, steps.pipe, steps.queue, steps.queue_lag)
     blocks = []
     for index, (start, end) in enumerate(pairwise(cuts)):
         parts = [

@@ -7,13 +7,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, plan, step_cuts, unit
+from mase_hw.beat_times.below import compared
+from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, known_by, plan, step_cuts, unit
 from mase_hw.beat_times.nodes import Latest, Reading, Run
-from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Evenly, Solved, Times, any_later
+from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Evenly, Solved, Times, Unpaused, any_later, most_between
 from mase_hw.beat_times.solver import Solver
 from mase_hw.beat_times.waiting import Waits, waits
 from mase_hw.steps import Steps
 
+Given = Cycles | Evenly | Unpaused | None
+"""When beats are offered to a network."""
 LATE = 2
 """Distances of frames that are the same when frames leave evenly."""
 
@@ -85,21 +88,23 @@ class BeatNetwork:
         self.frames = 0
         self._solved = solved or Solved()
         self._stages: list[_Stage] = []
-        self._sources: dict[int, Cycles | Evenly | None] = {}
+        self._sources: dict[int, Given] = {}
         self._given: dict[int, list[Cycles]] = {}
         self._open: set[int] = set()
         self._rising: set[int] = set()
         """Edges with a sink that takes no beat before it is offered."""
         self._nodes: list[Latest | Run] = []
-        self._fixed: list[tuple[Times, Cycles | Evenly | None]] = []
+        self._fixed: list[tuple[Times, Given]] = []
         self._sinks: dict[int, list[Times]] = {}
+        self._begins_with: BeatNetwork | None = None
 
-    def source(self, beats: int, offered: Cycles | Evenly | None = None) -> int:
+    def source(self, beats: int, offered: Given = None) -> int:
         """A stream into the network.
 
         Args:
             beats: Beats per frame.
-            offered: First cycle of every beat of all frames at the earliest; one beat per cycle from 0 on if None.
+            offered: First cycle of every beat of all frames at the earliest; one beat per cycle from 0 on if None. Of
+                a module that never pauses, :meth:`advance` raises ``Overdue`` as soon as it would have to.
 
         Returns:
             The edge.
@@ -135,8 +140,23 @@ class BeatNetwork:
         else:
             self._given.setdefault(edge, []).append(taken)
 
-    def advance(self) -> None:
+    def begin_with(self, other: BeatNetwork) -> None:
+        """Begin with what is solved of a network in which no event is later than the same one in this.
+
+        Args:
+            other: Made in the same way from the same parts, some of which have more room or less delay; both read the
+                same streams. Of one that is made in another way nothing is taken.
+        """
+        self._begins_with = other
+
+    def advance(self, most: int | None = None) -> bool:
         """Solve one more frame.
+
+        Args:
+            most: Evaluations of blocks to give up after, where nothing is known of the frame.
+
+        Returns:
+            Whether it is solved; if not, the network is of no more use.
 
         Raises:
             CatalogueError: If the network stops before the end of the frame.
@@ -144,6 +164,9 @@ class BeatNetwork:
         if not self.frames:
             self._build()
             self._solver = Solver(self._nodes, self._solved, [times for times, _ in self._fixed])
+            if self._begins_with is not None and self._begins_with.frames:
+                self._solver.below = compared(self._nodes, self._begins_with._nodes, self._begins_with.frames)
+            self._begins_with = None
         frame = self.frames
         self._solver.begin(frame)
         for times, given in self._fixed:
@@ -158,8 +181,10 @@ class BeatNetwork:
                     chunk = self._solved.chunk(np.asarray(given[start + low : start + high], np.int64))
                 self._solver.give(times, block, chunk)
         # Every evaluation of a block that changes anything settles at least one more beat somewhere.
-        self._solver.solve(100 + 4 * sum(edge.beats for edge in self.edges))
+        if not self._solver.solve(100 + 4 * sum(edge.beats for edge in self.edges), most):
+            return False
         self.frames += 1
+        return True
 
     def held(self, offered: int, taken: int, cycles: int = 0) -> bool:
         """Whether any beat, in the frames solved so far, is taken more than so many cycles after it was offered.
@@ -171,6 +196,17 @@ class BeatNetwork:
         """
         came, went = self.edges[offered].offers, self.edges[taken].takes
         return came is not None and went is not None and any_later(went, came, cycles)
+
+    def most_held(self, offered: int, taken: int) -> int:
+        """The most beats that were offered and not yet taken, when another one is, in the frames solved so far.
+
+        Args:
+            offered: The edge on which they are offered.
+            taken: The edge on which they are taken, behind it with as many beats.
+        """
+        came, went = self.edges[offered].offers, self.edges[taken].takes
+        assert came is not None and went is not None, "no frame is solved, or nothing takes it"
+        return most_between(came, went)
 
     def waits(self, number: int) -> Waits:
         """When a module worked and what it waited for, in all frames solved so far.
@@ -263,7 +299,7 @@ class BeatNetwork:
         for stage in self._stages:
             steps, repeat = stage.steps, stage.repeat
             cuts = tuple(step_cuts(steps, repeat, self._beat_cuts(steps, offers[stage.inputs[0]].cuts, repeat)))
-            key = (id(steps), repeat, cuts)
+            key = (*known_by(steps), repeat, cuts)
             if key not in solved.plans:
                 solved.plans[key] = (steps, plan(steps, repeat, cuts, solved.blocks))
             blocks = solved.plans[key][1]
@@ -280,12 +316,18 @@ class BeatNetwork:
         for number, stream in enumerate(self.edges):
             stream.offers = offers[number]
             stream.takes = self._takes(number, offers[number])
+            given = self._sources.get(number)
+            if isinstance(given, Unpaused) and stream.takes is not None:
+                stream.takes.due = given
         for number in self._sources:
             wanted = Times(offers[number].cuts)
             self._fixed.append((wanted, self._sources[number]))
             self._offer(number, wanted)
         for stage, blocks, freed, raw in made:
             self._add(stage, blocks, freed, raw)
+
+    def _reading(self, times: Times, lows: Sequence[int], highs: Sequence[int], lag: int = 0) -> Reading:
+        return Reading(times, lows, highs, lag, self._solved.covers)
 
     def _takes(self, number: int, offers: Times) -> Times | None:
         """When the last sink takes the beats of an edge."""
@@ -296,7 +338,7 @@ class BeatNetwork:
         if len(sinks) < 2:
             return sinks[0] if sinks else None
         takes = Times(offers.cuts)
-        self._nodes.append(Latest(takes, [Reading(s, takes.cuts[:-1], takes.cuts[1:]).maybe() for s in sinks]))
+        self._nodes.append(Latest(takes, [self._reading(s, takes.cuts[:-1], takes.cuts[1:]).maybe() for s in sinks]))
         return takes
 
     def _offer(self, number: int, wanted: Times) -> None:
@@ -304,10 +346,10 @@ class BeatNetwork:
         edge = self.edges[number]
         assert edge.offers is not None
         lows, highs = edge.offers.cuts[:-1], edge.offers.cuts[1:]
-        readings = [Reading(wanted, lows, highs)]
+        readings = [self._reading(wanted, lows, highs)]
         if edge.takes is not None:
             shifted = [low - 1 for low in lows], [high - 1 for high in highs]
-            readings.append(Reading(edge.takes, *shifted, 1).before(lows))
+            readings.append(self._reading(edge.takes, *shifted, 1).before(lows))
         self._nodes.append(Latest(edge.offers, readings, rising=number in self._rising))
 
     def _add(self, stage: _Stage, blocks: Plan, freed: list[Times], raw: list[Times]) -> None:
@@ -319,16 +361,16 @@ class BeatNetwork:
             lows, highs = cuts[:-1], cuts[1:]
             room = steps.room[index]
             if room:
-                readings = [Reading(offers, lows, highs)]
+                readings = [self._reading(offers, lows, highs)]
                 if room < UNLIMITED:
                     shifted = [low - room for low in lows], [high - room for high in highs]
-                    readings.append(Reading(freed[index], *shifted, steps.room_lag).until(range(len(lows))))
+                    readings.append(self._reading(freed[index], *shifted, steps.room_lag).until(range(len(lows))))
                 self._nodes.append(Latest(enters, readings))
-            entered.append(Reading(enters if room else offers, lows, highs))
+            entered.append(self._reading(enters if room else offers, lows, highs))
         for index, edge in enumerate(stage.outputs):
             takes, cuts, queue = self.edges[edge].takes, blocks.emits[index], steps.queue[index]
             shifted = [low - queue for low in cuts[:-1]], [high - queue for high in cuts[1:]]
-            taken.append(None if takes is None else Reading(takes, *shifted).before(cuts[:-1]))
+            taken.append(None if takes is None else self._reading(takes, *shifted).before(cuts[:-1]))
         ready = Times(range(len(blocks.blocks) + 1))
         self._nodes.append(Run(steps, blocks, ready, entered, freed, raw, taken))
         for index, edge in enumerate(stage.outputs):
@@ -337,7 +379,7 @@ class BeatNetwork:
 
     def _beat_cuts(self, steps: Steps, cuts: Sequence[int], repeat: int) -> Sequence[int]:
         """Cuts of the first input's beats: rows of the schedule if it has any, else those of who gives them."""
-        key = (id(steps),)
+        key = known_by(steps)
         if key not in self._solved.plans:
             self._solved.plans[key] = (steps, unit(steps))
         size = self._solved.plans[key][1]

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from mase_hw.beat_times.blocks import Plan, solve
-from mase_hw.beat_times.patterns import LONG_AGO, REAL, Chunk, Cycles, Pattern, Solved, Times
+from mase_hw.beat_times.patterns import LONG_AGO, REAL, Chunk, Covers, Cycles, Solved, Times
 from mase_hw.steps import Steps
 
-Piece = tuple[Pattern | None, int, int, int]
-"""Part of a block: pattern (None: long ago), first and last beat, cycle of its 0."""
+Parts = tuple[tuple[int, int], ...]
+"""Of every block that is read, the first of its beats and the one after the last."""
 ALWAYS, FIRST, NEVER = 2, 1, 0
 """Whether a block is waited for: always; unless nothing else can be done; never, as it may follow from this one."""
+
+MISSING = -1
+"""No pattern's number: stands for one that is not known."""
 
 
 class Absent(Exception):
@@ -33,11 +36,18 @@ class Reading:
         highs: Of every block, the beat after the last.
         needs: Of every block and beat: whether a block that ends with the beat is waited for.
         lag: Cycles to be added.
+        known: What was found before for the same cuts and beats.
     """
 
-    def __init__(self, times: Times, lows: Sequence[int], highs: Sequence[int], lag: int = 0) -> None:
+    def __init__(
+        self, times: Times, lows: Sequence[int], highs: Sequence[int], lag: int = 0, known: Covers | None = None
+    ) -> None:
         self.times, self.lag = times, lag
-        self.covers = [times.cover(low, high) for low, high in zip(lows, highs, strict=True)]
+        known = {} if known is None else known
+        key = tuple(times.cuts), tuple(lows), tuple(highs)
+        if key not in known:
+            known[key] = [times.cover(low, high) for low, high in zip(lows, highs, strict=True)]
+        self.covers = known[key]
         self.wait = [(ALWAYS,) * len(cover) for cover in self.covers]
 
     def until(self, blocks: Sequence[int]) -> Reading:
@@ -62,8 +72,8 @@ class Reading:
         self.wait = [(FIRST,) * len(cover) for cover in self.covers]
         return self
 
-    def pieces(self, frame: int, block: int, force: bool) -> tuple[list[Piece], int, int]:
-        """What a block reads, and bounds of it from below and above.
+    def pieces(self, frame: int, block: int, force: bool) -> tuple[list[Chunk | None], int, int]:
+        """The blocks that a block reads (None: long ago), and bounds of its beats from below and above.
 
         Raises:
             Absent: If something is missing without which nothing can be said.
@@ -73,30 +83,32 @@ class Reading:
         cover = self.covers[block]
         if len(cover) == 1:
             # Most readings; the rest does the same for any number.
-            ((index, start, end),) = cover
-            chunk = chunks[index + base] if index + base >= 0 else None
+            index = cover[0][0] + base
+            chunk = chunks[index] if index >= 0 else None
             if chunk is not None:
                 pattern, at = chunk
                 last = at + self.lag
-                return [(pattern, start, end, at)], pattern.low + last, pattern.high + last
-        found: list[Piece] = []
+                return [chunk], pattern.low + last, pattern.high + last
+        found: list[Chunk | None] = []
         low, high = -LONG_AGO, LONG_AGO
         waiting = False
-        for (index, start, end), wait in zip(cover, self.wait[block], strict=True):
+        for (index, _, _), wait in zip(cover, self.wait[block], strict=True):
             index += base
             chunk = chunks[index] if index >= 0 else None
+            found.append(chunk)
             if chunk is None:
                 if index >= 0 and wait and (wait == ALWAYS or not force):
                     if wait == ALWAYS:
                         raise Absent
                     waiting = True
-                found.append((None, 0, end - start, 0))
                 low = LONG_AGO
                 continue
             pattern, at = chunk
-            found.append((pattern, start, end, at))
-            low = min(low, pattern.low + at)
-            high = max(high, pattern.high + at)
+            first, last = pattern.low + at, pattern.high + at
+            if first < low:
+                low = first
+            if last > high:
+                high = last
         if waiting:
             raise Waiting
         return found, low + self.lag, high + self.lag
@@ -107,18 +119,25 @@ def _end(times: Times, block: int) -> int:
     return frame * times.beats + times.cuts[block + 1]
 
 
-def array(pieces: Sequence[Piece], reference: int) -> Cycles:
-    """The times of pieces, relative to a cycle."""
-    out = np.empty(sum(end - start for _, start, end, _ in pieces), np.int64)
+def array(chunks: Sequence[Chunk | None], parts: Parts, reference: int) -> Cycles:
+    """The times of parts of blocks, relative to a cycle."""
+    out = np.empty(sum(end - start for start, end in parts), np.int64)
     place = 0
-    for pattern, start, end, at in pieces:
+    for chunk, (start, end) in zip(chunks, parts, strict=True):
         part = out[place : place + end - start]
         place += end - start
-        if pattern is None:
+        if chunk is None:
             part[:] = LONG_AGO
         else:
-            np.add(pattern.times[start:end], at - reference, out=part)
+            np.add(chunk[0].times[start:end], np.int64(chunk[1] - reference), out=part)
     return out
+
+
+def _shape(solved: Solved, what: object, readings: Sequence[Reading], block: int) -> tuple[int, list[Parts]]:
+    """A number for how a block reads, the same wherever that is the same; and the parts of blocks that it reads."""
+    parts = [tuple([(start, end) for _, start, end in reading.covers[block]]) for reading in readings]
+    key = (what, *parts)
+    return solved.shapes.setdefault(key, len(solved.shapes)), parts
 
 
 class Latest:
@@ -135,49 +154,64 @@ class Latest:
         self.readings = list(readings)
         self.rising = rising
         self.blocks = out.blocks
+        self._shapes: list[tuple[int, list[Parts]] | None] = [None] * out.blocks
 
     def evaluate(self, frame: int, block: int, force: bool, solved: Solved) -> list[Chunk | None]:
         """The events of a block; see :meth:`Reading.pieces` for what is raised."""
         out = self.outs[0]
         if out.cuts[block] == out.cuts[block + 1]:
             return [None]
-        reads = []
-        start = None
-        for reading in self.readings:
-            found, low, high = reading.pieces(frame, block, force)
-            reads.append((found, low, high, reading.lag))
-            start = low if start is None else max(start, low)
-        kept = reads
+        reads = [reading.pieces(frame, block, force) for reading in self.readings]
+        latest, kept = 0, (1 << len(reads)) - 1
         if len(reads) > 1:
             # What is over before the latest begins decides nothing.
+            start = max([read[1] for read in reads])
             latest = next(index for index, read in enumerate(reads) if read[1] == start)
-            kept = [read for index, read in enumerate(reads) if index == latest or read[2] > reads[latest][1]]
-        pieces, _, _, lag = kept[0]
-        if len(kept) == 1 and len(pieces) == 1 and not self.rising:
-            pattern, first, end, at = pieces[0]
-            if pattern is None:
+            kept = 1 << latest
+            for index, read in enumerate(reads):
+                if index != latest and read[2] > start:
+                    kept |= 1 << index
+        shape, parts = self._shapes[block] or self._shaped(block, solved)
+        if kept == 1 << latest and len(parts[latest]) == 1 and not self.rising:
+            chunk = reads[latest][0][0]
+            if chunk is None:
                 raise Absent
-            if first == 0 and end == len(pattern.times):
-                return [(pattern, at + lag)]
-        reference = next((p[3] for read in kept for p in read[0] if p[0] is not None), None)
+            pattern, at = chunk
+            if parts[latest][0] == (0, len(pattern.times)):
+                return [(pattern, at + self.readings[latest].lag)]
+        reference = None
+        operands: list[object] = [shape, kept]
+        for index, (found, _, _) in enumerate(reads):
+            if not kept >> index & 1:
+                continue
+            for chunk in found:
+                if chunk is None:
+                    operands.append(MISSING)
+                    continue
+                if reference is None:
+                    reference = chunk[1]
+                operands += (chunk[0].number, chunk[1] - reference)
         if reference is None:
             raise Absent
-        operands: list[object] = [self.rising]
-        for found, _, _, more in kept:
-            operands.append(more)
-            for pattern, first, end, at in found:
-                operands += (pattern and pattern.number, first, end, at - reference)
         key = tuple(operands)
         known = solved.results.get(key)
         if known is None:
-            times = array(kept[0][0], reference) + kept[0][3]
-            for found, _, _, more in kept[1:]:
-                np.maximum(times, array(found, reference) + more, out=times)
+            times: Cycles | None = None
+            for index, (found, _, _) in enumerate(reads):
+                if kept >> index & 1:
+                    other = array(found, parts[index], reference) + self.readings[index].lag
+                    times = other if times is None else np.maximum(times, other, out=times)
+            assert times is not None, "one is kept"
             if self.rising:
-                index = np.arange(len(times))
-                times = np.maximum.accumulate(times - index) + index
+                rank = np.arange(len(times))
+                times = np.maximum.accumulate(times - rank) + rank
             known = solved.results[key] = solved.chunk(times)
         return [(known[0], known[1] + reference)]
+
+    def _shaped(self, block: int, solved: Solved) -> tuple[int, list[Parts]]:
+        what = "latest", self.rising, *(reading.lag for reading in self.readings)
+        found = self._shapes[block] = _shape(solved, what, self.readings, block)
+        return found
 
 
 class Run:
@@ -207,7 +241,9 @@ class Run:
         self.blocks = len(plan.blocks)
         self.carry = Reading(ready, range(-1, self.blocks - 1), range(self.blocks))
         self.entered, self.taken = entered, taken
-        self.readings = [self.carry, *entered, *(t for t in taken if t is not None)]
+        self._takers = [reading for reading in taken if reading is not None]
+        self.readings = [self.carry, *entered, *self._takers]
+        self._shapes: list[tuple[int, list[Parts]] | None] = [None] * self.blocks
         self.outs = [*freed, *offered, ready]
 
     def evaluate(self, frame: int, block: int, force: bool, solved: Solved) -> list[Chunk | None]:
@@ -222,43 +258,42 @@ class Run:
             floor = ready[1] if ready[1] > REAL else LONG_AGO
         enters = [reading.pieces(frame, block, force) for reading in self.entered]
         takes = [None if reading is None else reading.pieces(frame, block, force) for reading in self.taken]
+        shape, parts = self._shapes[block] or self._shaped(block, solved)
         follows = floor > LONG_AGO
         first = part.first
         if first is not None:
-            pattern, start, _, at = enters[first][0][0]
-            if pattern is not None:
-                begin = int(pattern.times[start]) + at + steps.delay[first] - part.need_low[first]
+            chunk = enters[first][0][0]
+            if chunk is not None:
+                pattern, at = chunk
+                begin = int(pattern.times[parts[first][0][0]]) + at + steps.delay[first] - part.need_low[first]
                 if begin >= floor and begin > REAL:
                     # What went before is over before the first event.
                     floor, follows = begin, False
-        into = [
-            pieces
-            if pieces and ((not follows and index == first) or high + steps.delay[index] > floor + part.need_low[index])
-            else None
-            for index, (pieces, _, high) in enumerate(enters)
-        ]
-        out = [
-            take[0]
-            if take is not None
-            and take[0]
-            and take[2] + (steps.queue_lag if steps.queue[index] else 0) > floor + part.emit_low[index]
-            else None
-            for index, take in enumerate(takes)
-        ]
-        reference = floor if floor > REAL else self._reference(into)
-        operands: list[object] = [part.number, follows]
-        for found in (*into, *out):
-            if found is None:
+        reads: list[list[Chunk | None] | None] = []
+        for index, (found, _, high) in enumerate(enters):
+            late = (not follows and index == first) or high + steps.delay[index] > floor + part.need_low[index]
+            reads.append(found if found and late else None)
+        for index, take in enumerate(takes):
+            lag = steps.queue_lag if steps.queue[index] else 0
+            late = take is not None and bool(take[0]) and take[2] + lag > floor + part.emit_low[index]
+            reads.append(take[0] if late and take is not None else None)
+        reference = floor if floor > REAL else self._reference(reads[: len(enters)])
+        operands: list[object] = [shape, follows]
+        for read in reads:
+            if read is None:
                 operands.append(None)
                 continue
-            operands.append(len(found))
-            for pattern, start, end, at in found:
-                operands += (pattern and pattern.number, start, end, at - reference)
+            for chunk in read:
+                if chunk is None:
+                    operands.append(MISSING)
+                else:
+                    operands += (chunk[0].number, chunk[1] - reference)
         key = tuple(operands)
         known = solved.results.get(key)
         if known is None:
-            arrays = [[None if p is None else array(p, reference) for p in of] for of in (into, out)]
-            free, offered, then = solve(part, steps, 0 if follows else LONG_AGO, *arrays)
+            arrays = [None if r is None else array(r, p, reference) for r, p in zip(reads, parts, strict=True)]
+            before, count = 0 if follows else LONG_AGO, len(enters)
+            free, offered, then = solve(part, steps, before, arrays[:count], arrays[count:])
             known = solved.results[key] = (
                 [solved.chunk(times) if len(times) else None for times in (*free, *offered)],
                 then,
@@ -268,6 +303,13 @@ class Run:
         chunks.append((solved.point, then + reference if then > REAL else LONG_AGO))
         return chunks
 
+    def _shaped(self, block: int, solved: Solved) -> tuple[int, list[Parts]]:
+        number, parts = _shape(solved, self.plan.blocks[block].number, [*self.entered, *self._takers], block)
+        places = iter(parts[len(self.entered) :])
+        parts = [*parts[: len(self.entered)], *(() if reading is None else next(places) for reading in self.taken)]
+        found = self._shapes[block] = number, parts
+        return found
+
     @staticmethod
-    def _reference(reads: Sequence[Sequence[Piece] | None]) -> int:
-        return next((p[3] for read in reads if read for p in read if p[0] is not None), 0)
+    def _reference(reads: Sequence[Sequence[Chunk | None] | None]) -> int:
+        return next((chunk[1] for read in reads if read for chunk in read if chunk is not None), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,16 +43,47 @@ class Evenly:
     Args:
         beats: Beats per frame.
         interval: Cycles per frame.
+        start: Cycle of the first one.
     """
 
-    def __init__(self, beats: int, interval: int) -> None:
-        self.beats, self.interval = beats, interval
+    def __init__(self, beats: int, interval: int, start: int = 0) -> None:
+        self.beats, self.interval, self.start = beats, interval, start
 
     def __getitem__(self, part: slice) -> Cycles:
         """The first cycle of some beats, counted from the first one of the first frame."""
-        return np.arange(part.start, part.stop, dtype=np.int64) * self.interval // self.beats
+        return np.arange(part.start, part.stop, dtype=np.int64) * self.interval // self.beats + self.start
 
 
+class Unpaused:
+    """Beats that a module gives that makes a step in every cycle, from cycle 0 on, without end.
+
+    Args:
+        at: The step of a frame that completes each beat.
+        steps: Steps per frame.
+        pipe: Cycles from a step to its beat being offered.
+        queue: Beats that may be complete and not yet taken.
+        queue_lag: Cycles from taking a beat to the first step that may complete the one so many behind it.
+    """
+
+    def __init__(self, at: Cycles, steps: int, pipe: int, queue: int, queue_lag: int) -> None:
+        self._at, self._steps, self._pipe = at, steps, pipe
+        self._queue, self._lag = queue, queue_lag if queue else 0
+
+    def __getitem__(self, part: slice) -> Cycles:
+        """The cycle in which some beats are offered, if the ones before are gone."""
+        return self._step(part.start, part.stop) + self._pipe
+
+    def latest(self, low: int, high: int) -> Cycles:
+        """The last cycle in which some beats may be taken, so that no step has to wait."""
+        return self._step(low + self._queue, high + self._queue) - self._lag
+
+    def _step(self, low: int, high: int) -> Cycles:
+        frames, beats = np.divmod(np.arange(low, high, dtype=np.int64), len(self._at))
+        return np.asarray(self._at[beats] + frames * self._steps, np.int64)
+
+
+Covers = dict[tuple[tuple[int, ...], ...], list[tuple[tuple[int, int, int], ...]]]
+"""By the cuts of times, and the first beats and those after the last of readers: see :meth:`Times.cover`."""
 Chunk = tuple[Pattern, int]
 """A pattern and the cycle that is its 0."""
 
@@ -65,6 +96,10 @@ class Solved:
         self._bytes = 0
         self.results: dict[tuple[object, ...], Any] = {}
         """By node and operands, all relative: results."""
+        self.shapes: dict[tuple[object, ...], int] = {}
+        """By which parts of other blocks it reads, and what it does with them: the number of a block."""
+        self.covers: Covers = {}
+        """By cuts and beats: the blocks in which beats are."""
         self.plans: dict[tuple[object, ...], Any] = {}
         """By schedule and cuts: how a module is cut into blocks."""
         self.blocks: dict[tuple[object, ...], Any] = {}
@@ -123,6 +158,8 @@ class Times:
         self.cuts = list(cuts)
         self.blocks = len(self.cuts) - 1
         self.chunks: list[Chunk | None] = []
+        self.due: Unpaused | None = None
+        """Who must not wait for these events."""
         self.readers: list[list[tuple[int, bool]]] = [[] for _ in range(self.blocks)]
         """Of every block of a frame: the blocks of nodes that read it in the same frame, by number, and whether they
         cannot do without it."""
@@ -152,6 +189,15 @@ class Times:
             low += stop - beat
         # Of numbers alone, so the garbage collector need not look at it again.
         return tuple(pieces)
+
+    def overdue(self, index: int) -> bool:
+        """Whether somebody waits for a block who must not."""
+        chunk = self.chunks[index]
+        if self.due is None or chunk is None:
+            return False
+        frame, block = divmod(index, self.blocks)
+        low, high = (frame * self.beats + self.cuts[block + more] for more in (0, 1))
+        return bool((_absolute(chunk) > self.due.latest(low, high)).any())
 
     def array(self) -> Cycles:
         """All times; :data:`LONG_AGO` where none is known."""
@@ -214,6 +260,35 @@ def any_later(times: Times, others: Times, lag: int) -> bool:
         elif (_absolute(a) > _absolute(b) + lag).any():
             return True
     return False
+
+
+def most_between(times: Times, others: Times) -> int:
+    """The most beats that have come and not gone, when another one comes.
+
+    Args:
+        times: When they come; all of them known.
+        others: When they go, one after the other, none before it came; as many beats, all known.
+    """
+    if times.cuts != others.cuts or any(c is None or c[0].low <= REAL for c in (*times.chunks, *others.chunks)):
+        came, gone = times.array(), others.array()
+        return int((np.arange(len(came)) - np.searchsorted(gone, came, "left")).max()) + 1
+    most, first = 0, 0
+    known: dict[tuple[object, ...], int] = {}
+    came_, gone_ = cast(list[Chunk], times.chunks), cast(list[Chunk], others.chunks)
+    for index, (pattern, at) in enumerate(came_):
+        # Of the beats before these, those of whole blocks are gone.
+        while first < index and gone_[first][0].high + gone_[first][1] < at:
+            first += 1
+        left = gone_[first : index + 1]
+        key = (pattern.number, index - first, *(x for of, then in left for x in (of.number, then - at)))
+        held = known.get(key)
+        if held is None:
+            before = sum(len(of.times) for of, _ in left[:-1])
+            parts = [of.times + np.int64(then - at) for of, then in left]
+            gone = np.searchsorted(np.concatenate(parts), pattern.times, "left")
+            held = known[key] = int((np.arange(before, before + len(gone)) - gone).max()) + 1
+        most = max(most, held)
+    return most
 
 
 def _absolute(chunk: Chunk) -> Cycles:

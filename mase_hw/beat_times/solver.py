@@ -5,12 +5,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
+from mase_hw.beat_times.below import Below
 from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Run, Waiting
 from mase_hw.beat_times.patterns import REAL, Chunk, Solved, Times, alike, same
 from mase_hw.errors import CatalogueError
 
 FEW = 0.25
 """Evaluations for every block up to which a frame is solved from the one before."""
+
+
+class Overdue(Exception):
+    """An event cannot come as early as somebody needs it."""
 
 
 class Solver:
@@ -49,6 +54,8 @@ class Solver:
                         reading.times.readers[index].append((number, waits == ALWAYS))
                         self.wanted[number] += waits == ALWAYS
             start += node.blocks
+        self.below: Below | None = None
+        """A solved network in which no event is later."""
         self.earlier = list(earlier.values())
         """Blocks of earlier frames, counted from this one, and who reads them."""
         self._divide(given)
@@ -81,17 +88,21 @@ class Solver:
         """Say what is given from outside for this frame."""
         times.chunks[self.frame * times.blocks + block] = chunk
 
-    def solve(self, limit: int) -> None:
+    def solve(self, limit: int, most: int | None = None) -> bool:
         """Find all times of the frame.
 
         Args:
             limit: Evaluations of a block after which the network will never come to an end.
+            most: Evaluations of all blocks to give up after, where the frame is solved anew.
+
+        Returns:
+            Whether they are found.
 
         Raises:
             CatalogueError: If the network stops before the end of the frame.
         """
-        if self._repeat() or self._resume(limit):
-            return
+        if self._repeat() or self._follow_up(limit) or self._resume(limit):
+            return True
         self._forget()
         self.missing = list(self.wanted)
         for times in self.given:
@@ -102,7 +113,7 @@ class Solver:
         for number, missing in enumerate(self.missing):
             if not missing:
                 self._push(number, 0)
-        self._settle(limit)
+        return self._settle(limit, most)
 
     def _forget(self) -> None:
         """Nothing of this frame is known but what is given."""
@@ -150,6 +161,30 @@ class Solver:
                 if not all(same(chunk, out.chunks[index]) for out, chunk in zip(node.outs, found, strict=True)):
                     return False
         return True
+
+    def _follow_up(self, limit: int) -> bool:
+        """Begin with the same frame of a network in which no event is later, and look only at what differs.
+
+        Returns:
+            Whether the frame is solved.
+        """
+        if self.below is None:
+            return False
+        twins, changed = self.below.twins, self.below.changed
+        if self.frame + 1 == self.below.frames:
+            self.below = None  # nothing more is to be had of it
+        self.missing = [0] * len(self.places)
+        self._forget()
+        for times in self.follow:
+            start = self.frame * times.blocks
+            times.chunks[-times.blocks :] = twins[id(times)].chunks[start : start + times.blocks]
+        for number in changed:
+            self._push(number, 0)
+        for times, index, readers in self._before():
+            if not same(times.chunks[index], twins[id(times)].chunks[index]):
+                for number in readers:
+                    self._push(number, 0)
+        return self._settle(limit, len(self.places))
 
     def _resume(self, limit: int) -> bool:
         """Begin with the frame before, later by as much as this one is at least, and look only at what differs.
@@ -255,6 +290,8 @@ class Solver:
         if before is not None and before[1] == chunk[1] and (before[0] is chunk[0] or alike(before[0], chunk[0])):
             return
         times.chunks[index] = chunk
+        if times.due is not None and times.overdue(index):
+            raise Overdue
         missing = self.missing
         for number, wanted in times.readers[block]:
             if wanted and before is None:

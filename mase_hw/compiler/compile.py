@@ -19,6 +19,7 @@ from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.fit.target import Target, goal
+from mase_hw.host.collector import set_aside
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY
@@ -72,7 +73,7 @@ def compile(
         goal(settings.target, settings.hardware.family)  # before anything takes time
     out = _folder(out)
     check_target(out)
-    with ordinary():
+    with ordinary(), set_aside():
         module: nn.Module
         if isinstance(model, MaseGraph):
             module, nested = model.model, model.nested

@@ -21,8 +21,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.delays import Delay, find_delays, tightest
@@ -236,10 +234,14 @@ def _depths(timeline: Timeline, pins: list[Pin], rate: Depths) -> tuple[Depths, 
     chosen: set[Pin] = set()
     there = {pin: Steps.queued(1, depth) for pin, depth in rate.items()}
     # A FIFO costs a cycle, which can make beats of another branch wait that did not before.
+    sooner: BeatNetwork | None = None
     while True:
         buffers = {pin: _unlimited(delay=int(pin in chosen)) for pin in pins} | there
         network, edges = timeline.network(buffers=buffers)
+        if sooner is not None:
+            network.begin_with(sooner)
         network.advance()
+        sooner = network
         depths = _most_held(timeline, network, edges, pins, chosen)
         more = {pin for pin, depth in depths.items() if depth} - chosen
         if not more:
@@ -268,9 +270,7 @@ def _most_held(
     for pin in pins:
         before, behind = edges[timeline.into[pin]], edges[pin]
         if pin in real:
-            came, went = network.edges[before].offered, network.edges[behind].taken
-            gone = np.searchsorted(went, came, "left")
-            depths[pin] = int((np.arange(len(came)) - gone).max()) + 1
+            depths[pin] = network.most_held(before, behind)
         else:
             depths[pin] = int(network.held(before, behind))
     return depths

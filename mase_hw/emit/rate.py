@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
 
-import numpy as np
-
-from mase_hw.beat_times import UNLIMITED
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Overdue
 from mase_hw.emit.netlist import Pin
-from mase_hw.emit.schedule import FRAMES, Timeline
+from mase_hw.emit.schedule import FRAMES, Part, Timeline
 from mase_hw.steps import Steps
 
 Depths = dict[Pin, int]
@@ -26,6 +24,10 @@ AROUND = 8
 """Parts beside FIFOs that are followed at first while depths are searched."""
 NEAR = 5
 """Parts over which a FIFO may move along a stream."""
+SHOWN = 2
+"""Frames in which most FIFOs that are too short show it."""
+SOON = 400
+"""Evaluations in which most FIFOs that are missing show it."""
 
 
 class RateSearch:
@@ -45,6 +47,10 @@ class RateSearch:
         self._bits = {net.sink: net.stream.bits for net in timeline.netlist.nets}
         self._steps: dict[int, Steps] = {}
         self._known: dict[frozenset[tuple[Pin, int]], bool] = {}
+        self._last: tuple[Depths, BeatNetwork] | None = None
+        """The last FIFOs that did, and how."""
+        self._shown: tuple[Depths, BeatNetwork] | None = None
+        """The last FIFOs that were not refuted, and what follows from the part that never pauses."""
 
     def cost(self, depths: Mapping[Pin, int]) -> int:
         """Bits of all FIFOs."""
@@ -60,18 +66,72 @@ class RateSearch:
         for pin in self.pins:
             before, behind = edges[self.timeline.into[pin]], edges[pin]
             if network.held(before, behind, 1):
-                came, went = network.edges[before].offered, network.edges[behind].taken
-                found[pin] = int((np.arange(len(came)) - np.searchsorted(went, came, "left")).max()) + 1
+                found[pin] = network.most_held(before, behind)
         return found
 
-    def holds(self, depths: Mapping[Pin, int]) -> bool:
-        """Whether frames that come at the interval keep coming out at it."""
+    def holds(self, depths: Mapping[Pin, int], shorter: Pin | None = None) -> bool:
+        """Whether frames that come at the interval keep coming out at it.
+
+        Args:
+            depths: The FIFOs.
+            shorter: An input, if they do but for its FIFO.
+        """
         key = frozenset(depths.items())
         if key not in self._known:
             buffers = {**self.joins, **{pin: self._fifo(depth) for pin, depth in depths.items()}}
+            if shorter is not None and self._refuted(depths, buffers, shorter):
+                self._known[key] = False
+                return False
             network = self.timeline.section(self.names, self.interval, buffers)
+            before = self._longer(self._last, depths)
+            if before is not None:
+                network.begin_with(before)
             self._known[key] = network.settle(FRAMES, self.interval) == self.interval
+            if self._known[key]:
+                self._last = dict(depths), network
         return self._known[key]
+
+    def _refuted(self, depths: Mapping[Pin, int], buffers: Mapping[Pin, Steps], shorter: Pin) -> bool:
+        """Whether FIFOs are too short, as a part that may never pause has to: most that are, in a part of a frame.
+
+        A part with a step in every cycle of the interval pauses in no frame of a design that comes to repeat itself at
+        this interval. What follows from it comes at the earliest as if nothing else were waited for. If it must wait
+        for that, its steps have no times that repeat themselves; the first beat that shows it is enough.
+        """
+        name = self._ahead(shorter)
+        if name is None:
+            return False
+        network = self.timeline.behind(name, self.names[self.names.index(name) + 1 :], self.interval, buffers)
+        before = self._longer(self._shown, depths)
+        if before is not None:
+            network.begin_with(before)
+        try:
+            for _ in range(SHOWN):
+                # A FIFO that is missing shows early; of one that is shorter, what is solved here is of use again.
+                if not network.advance(None if shorter in depths else SOON):
+                    return False
+        except Overdue:
+            return True
+        self._shown = dict(depths), network
+        return False
+
+    def _ahead(self, pin: Pin) -> str | None:
+        """The last part before an input that never pauses."""
+        before = self.names[: self.names.index(pin.instance)]
+        return next((name for name in reversed(before) if self._never_pauses(self.timeline.parts[name])), None)
+
+    def _never_pauses(self, part: Part) -> bool:
+        """Whether a part has one stage, with a step in every cycle of the interval."""
+        return len(part.stages) == 1 and part.stages[0].steps * part.beats == self.interval * part.stages[0].beats_in[0]
+
+    @staticmethod
+    def _longer(known: tuple[Depths, BeatNetwork] | None, depths: Mapping[Pin, int]) -> BeatNetwork | None:
+        """A network, if none of its FIFOs is shorter than these and there are no others."""
+        if known is None:
+            return None
+        longer, network = known
+        alike = longer.keys() == depths.keys() and all(longer[pin] >= depth for pin, depth in depths.items())
+        return network if alike else None
 
     def cheapest(self, depths: Depths, around: int) -> Depths:
         """Cheaper FIFOs that do as well, none of which can be left out or be shorter by a beat.
@@ -85,7 +145,7 @@ class RateSearch:
             return {}
         here = self._around(depths, around)
         for pin in self._dearest(depths):
-            if here.holds(others := {p: d for p, d in depths.items() if p != pin}):
+            if here.holds(others := {p: d for p, d in depths.items() if p != pin}, pin):
                 depths = others
         here = self._around(depths, around)
         return here._shortened(here._moved(depths))
@@ -108,17 +168,31 @@ class RateSearch:
     def _least(self, depths: Depths, pin: Pin) -> int:
         """The least depth of one FIFO that does; 0 for none.
 
-        Trials that fail take many times longer than others, so it comes down in steps that hardly ever fail.
+        Trials that fail are soon over behind a part that never pauses; elsewhere they take many times longer than
+        others, so it comes down in steps that hardly ever fail.
         """
+        if self._ahead(pin) is not None:
+            return self._least_by_halves(depths, pin)
         most = depths[pin]
         low, high, step = -1, most, 1
         while high - low > 1:
             middle = max(high - step, (low + high) // 2)
             trial = {p: d for p, d in (depths | {pin: middle}).items() if d}
-            if self.holds(trial):
+            if self.holds(trial, pin):
                 high, step = middle, 1 + (most - middle) // 4 if low < 0 else max((middle - low) // 32, 1)
             else:
                 low, step = middle, max((high - middle) // 32, 1)
+        return high
+
+    def _least_by_halves(self, depths: Depths, pin: Pin) -> int:
+        """The same in steps that grow until one fails, and are halved from there on."""
+        low, high, step = -1, depths[pin], 1
+        while high - low > 1:
+            middle = max(high - step, low + 1) if low < 0 else (low + high) // 2
+            if self.holds({p: d for p, d in (depths | {pin: middle}).items() if d}, pin):
+                high, step = middle, 2 * step
+            else:
+                low = middle
         return high
 
     def _moved(self, depths: Depths) -> Depths:
@@ -128,7 +202,7 @@ class RateSearch:
             for place in self._near(pin):
                 share = -(-depths[pin] * self._beats(place) // self._beats(pin))
                 trial = others | {place: others.get(place, 0) + share}
-                if self._frame(place) < self._frame(pin) and self.holds(trial):
+                if self._frame(place) < self._frame(pin) and self.holds(trial, pin):
                     depths = trial
                     break
         return depths

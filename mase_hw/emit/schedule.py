@@ -10,12 +10,12 @@ in a design without forks and joins; otherwise a schedule is assumed for it, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly, Solved
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly, Solved, Unpaused
 from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
 from mase_hw.steps import Steps
@@ -24,6 +24,8 @@ SOON = 10
 """Frames in which most designs settle."""
 FRAMES = 40
 """Frames after which a design that has not settled is given up on."""
+LONG_BEFORE = -(1 << 40)
+"""Cycle in which beats come that nothing is to wait for."""
 
 
 @dataclass(frozen=True)
@@ -184,16 +186,58 @@ class Timeline:
             buffers: As for :meth:`network`.
         """
         network = BeatNetwork(self.solved)
+        self._section(network, {}, names, interval, buffers)
+        return network
+
+    def behind(self, name: str, names: Sequence[str], interval: int, buffers: Mapping[Pin, Steps]) -> BeatNetwork:
+        """The network of what follows from a part that has one stage, which makes a step in every cycle.
+
+        What is read of others is always there. So no event comes later than in a design in which the part has a step
+        in every cycle, counted from its first one; ``advance`` raises ``Overdue`` if that cannot be.
+
+        Args:
+            name: The part.
+            names: Others, in topological order; those that do not follow from it are left out.
+            interval: Steps of the part.
+            buffers: As for :meth:`network`.
+        """
+        network = BeatNetwork(self.solved)
         edges: dict[Pin, int] = {}
+        part = self.parts[name]
+        (steps,) = part.stages
+        ports = [p for p in part.instance.ports if p.direction == "out"]
+        for port, at, pipe, queue in zip(ports, steps.emit_steps, steps.pipe, steps.queue, strict=True):
+            pin = Pin(name, port.name)
+            given = Unpaused(at, steps.steps, pipe, queue, steps.queue_lag)
+            edges[pin] = network.source(self.beats(pin), given)
+        reached: list[str] = []
+        drives = set(edges)
+        for other in names:
+            if other != name and drives.intersection(self.parts[other].inputs):
+                reached.append(other)
+                drives.update(pin for pin in self._beats if pin.instance == other)
+        self._section(network, edges, reached, interval, buffers, LONG_BEFORE)
+        return network
+
+    def _section(
+        self,
+        network: BeatNetwork,
+        edges: dict[Pin, int],
+        names: Collection[str],
+        interval: int,
+        buffers: Mapping[Pin, Steps],
+        start: int = 0,
+    ) -> None:
+        """Put parts into a network, with sources for what is not there, which begin in a given cycle, and sinks."""
         for name in names:
             for source in self.parts[name].inputs:
                 if source not in edges:
-                    edges[source] = network.source(self.beats(source), Evenly(self.beats(source), interval))
+                    beats = self.beats(source)
+                    edges[source] = network.source(beats, Evenly(beats, interval, start))
             self._place(network, edges, self.parts[name], buffers)
         for sink, source in self.into.items():
             if source in edges and sink.instance not in names:
                 network.sink(edges[source])
-        return network
 
     def _place(self, network: BeatNetwork, edges: dict[Pin, int], part: Part, buffers: Mapping[Pin, Steps]) -> None:
         """Put a part, and FIFOs before it, behind the edges that it reads."""

@@ -5,6 +5,7 @@ The equations (``tests/unit/beat_reference.py``) share nothing with the search b
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +16,8 @@ import pytest
 from mase_hw.beat_times import Cycles
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
+from mase_hw.emit.rate import RateSearch
+from mase_hw.emit.schedule import Timeline
 from mase_hw.formats import FixedFormat
 from mase_hw.latency import Latency
 from mase_hw.steps import Steps
@@ -29,9 +32,11 @@ class Chain:
 
     Args:
         seed: Of everything about it.
+        joined: Whether the last stage's beats wait for those of another input of the design.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, joined: bool = False) -> None:
+        self.joined = joined
         self.random = np.random.default_rng(seed)
         self.beats = [int(beats) for beats in self.random.integers(3, 13, STAGES + 1)]
         self.bits = [int(bits) for bits in self.random.integers(1, 4, STAGES + 1)]
@@ -70,15 +75,21 @@ class Chain:
             if depth:
                 edge = network.stage(Steps.queued(1, depth), [edge])[0]
             edge = network.stage(stage, [edge])[0]
+        if self.joined:
+            edge = network.stage(self.join(), [edge, network.source(self.beats[-1])])[0]
         network.sink(edge)
         return network.settle(60)
+
+    def join(self) -> Steps:
+        """What takes a beat of the last stage and one of the other input at a time."""
+        return Steps.registered(self.beats[-1], inputs=2, skid=True)
 
     def cost(self, depths: tuple[int, ...]) -> int:
         """Bits of such FIFOs."""
         return sum(depth * bits for depth, bits in zip(depths, self.bits, strict=False))
 
-    def found(self) -> tuple[int, ...]:
-        """The depths that the search finds."""
+    def netlist(self) -> Netlist:
+        """The stages, one behind the other."""
         netlist = Netlist("chain", [self._port(0, "in")], [self._port(STAGES, "out")])
         for number in range(STAGES):
             ports = self._port(number, "in"), self._port(number + 1, "out")
@@ -88,7 +99,23 @@ class Chain:
         netlist.nets = [
             Net(f"net{n}", a, b, self._port(n, "out")) for n, (a, b) in enumerate(zip(ends, starts, strict=True))
         ]
-        insert_fifos(netlist, cast(Any, SimpleNamespace(nodes=(), meta={}, catalogue=self._catalogue())))
+        if self.joined:
+            side = dataclasses.replace(self._port(STAGES, "in"), name="side", valid="side_valid", ready="side_ready")
+            joined = self._port(STAGES, "in"), side, self._port(STAGES, "out")
+            netlist.inputs.append(side)
+            netlist.instances.append(Instance("join", "mj", {}, joined, "nj", "join"))
+            last = netlist.nets.pop()
+            netlist.nets += [
+                dataclasses.replace(last, sink=Pin("join", "data_in")),
+                Net("other", Pin(TOP, "side"), Pin("join", "side"), side),
+                Net("joined", Pin("join", "data_out"), Pin(TOP, "data_out"), self._port(STAGES, "out")),
+            ]
+        return netlist
+
+    def found(self) -> tuple[int, ...]:
+        """The depths that the search finds."""
+        netlist = self.netlist()
+        insert_fifos(netlist, cast(Any, SimpleNamespace(nodes=(), meta={}, catalogue=self.catalogue())))
         assert all(fifo.rate for fifo in netlist.fifos)
         depths = {fifo.before: fifo.depth for fifo in netlist.fifos}
         return tuple(depths.get(f"n{number}.data_in", 0) for number in range(STAGES))
@@ -97,12 +124,37 @@ class Chain:
         bits = self.bits[number]
         return Stream(f"data_{direction}", direction, (self.beats[number], bits), FixedFormat(1, 0, False), (bits,))
 
-    def _catalogue(self) -> dict[str, Any]:
+    def catalogue(self) -> dict[str, Any]:
         def facets(stage: Steps) -> SimpleNamespace:
             latency = Latency.from_steps(stage)
             return SimpleNamespace(hardware=SimpleNamespace(params=dict, latency=lambda _: latency))
 
-        return {f"o{number}": facets(stage) for number, stage in enumerate(self.stages)}
+        parts = {f"o{number}": facets(stage) for number, stage in enumerate(self.stages)}
+        return parts | {"join": facets(self.join())}
+
+
+def test_depths_are_refuted_if_they_do_not_do_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a part that never pauses says of FIFOs, and what follows from it, is what the plain equations say."""
+    refuted: list[bool] = []
+    original = RateSearch._refuted
+
+    def counted(self: RateSearch, *args: Any) -> bool:
+        refuted.append(original(self, *args))
+        return refuted[-1]
+
+    monkeypatch.setattr(RateSearch, "_refuted", counted)
+    for seed in range(100, 350):
+        chain = Chain(seed, joined=seed % 2 == 0)
+        search = RateSearch(Timeline(chain.netlist(), cast(Any, chain.catalogue())), {})
+        shorter = Pin(f"u{STAGES - 1}", "data_in")
+        if search._ahead(shorter) is None:
+            continue
+        for _ in range(4):
+            depths = tuple(int(depth) for depth in chain.random.integers(0, 5, STAGES))
+            given = {Pin(f"u{n}", "data_in"): depth for n, depth in enumerate(depths) if depth}
+            holds = search.holds(given, shorter)
+            assert holds == (chain.interval(depths) == chain.slowest), f"seed {seed}: {depths}"
+    assert 20 < sum(refuted) < len(refuted) - 20
 
 
 def below(chain: Chain, cost: int, depths: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Evenly, Solved, blocks, solver
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Evenly, Overdue, Solved, Unpaused, blocks, solver
+from mase_hw.beat_times.patterns import Times, most_between
 from mase_hw.beat_times.solver import Solver
 from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
@@ -43,10 +46,11 @@ class Recipe:
         seed: Of everything about it.
         given: Whether times of inputs and outputs may be given.
         paced: Whether frames come evenly.
+        more: Room that FIFOs have beyond that of the same network without it; their beats can leave at once then.
     """
 
-    def __init__(self, seed: int, given: bool = True, paced: bool = False) -> None:
-        self.given, self.paced = given, paced
+    def __init__(self, seed: int, given: bool = True, paced: bool = False, more: int = 0) -> None:
+        self.given, self.paced, self.more = given, paced, more
         self.random = np.random.default_rng(seed)
         self.calls: list[Callable[[BeatNetwork | beat_reference.BeatNetwork], object]] = []
         self.beats: list[int] = []
@@ -99,7 +103,7 @@ class Recipe:
             inputs.append(equal[self.between(0, len(equal) - 1)])
             if self.chance(0.7):
                 depth = self.between(1, 2 * beats) if self.chance(0.8) else UNLIMITED
-                self._add(Steps.queued(1, depth), [inputs[1]])
+                self._add(self._fifo(depth), [inputs[1]])
                 inputs[1] = len(self.beats) - 1
         divisors = [d for d in range(1, beats + 1) if beats % d == 0]
         repeat = divisors[self.between(0, len(divisors) - 1)] if self.chance(0.4) else 1
@@ -113,12 +117,15 @@ class Recipe:
         for beats in steps.beats_out:
             self._edge(beats * repeat)
 
+    def _fifo(self, depth: int) -> Steps:
+        return Steps.queued(1, depth if depth == UNLIMITED else depth + self.more, delay=0 if self.more else 1)
+
     def _steps(self, beats: int, inputs: int) -> Steps:
         kind = self.between(0, 5)
         if kind == 0:
             return Steps.registered(beats, inputs, self.between(1, 4), skid=self.chance(0.5))
         if kind == 1 and inputs == 1:
-            return Steps.queued(1, self.between(1, beats + 2))
+            return self._fifo(self.between(1, beats + 2))
         if kind == 2 and inputs == 1:
             return self._rows(beats)
         return self._anything(beats, inputs)
@@ -236,9 +243,94 @@ def test_random_networks_of_paced_frames(part: int, monkeypatch: pytest.MonkeyPa
     assert 10 < sum(resumed) < len(resumed), "some frames should be solved so, some anew"
 
 
-def test_whether_beats_are_held() -> None:
-    """Block by block as from all times, on one edge and on two with as many beats."""
+@pytest.mark.parametrize("paced", [False, True])
+def test_networks_that_begin_with_another_one(paced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one with more room, and with no delay, in FIFOs, which may have stopped later or solved fewer frames."""
+    monkeypatch.setattr(blocks, "LEAST_BEATS", 2)
+    begun = counted(monkeypatch, "_follow_up")
+    for seed in range(4000, 4020):
+        expected = outcome(beat_reference.BeatNetwork(), Recipe(seed, paced=paced))
+        solved = Solved()
+        before = BeatNetwork(solved)
+        Recipe(seed, paced=paced, more=1 + seed % 3).build(before)
+        with suppress(CatalogueError):
+            for _ in range(FRAMES - seed % 2):
+                before.advance()
+        network = BeatNetwork(solved)
+        network.begin_with(before)
+        assert outcome(network, Recipe(seed, paced=paced)) == expected, f"seed {seed}"
+    assert sum(begun) > 20
+
+
+def test_of_another_network_nothing_is_taken() -> None:
+    for seed in range(5000, 5006):
+        before = BeatNetwork()
+        Recipe(seed + 1).build(before)
+        with suppress(CatalogueError):
+            before.advance()
+        network = BeatNetwork()
+        network.begin_with(before)
+        assert outcome(network, Recipe(seed)) == outcome(beat_reference.BeatNetwork(), Recipe(seed)), f"seed {seed}"
+
+
+def test_modules_that_never_pause() -> None:
+    """Whether what follows from one lets it, in the first frame, and of later ones nothing that is not so."""
+    random = np.random.default_rng(1)
     found = []
+    for _ in range(80):
+        steps = int(random.integers(4, 30))
+        at = np.sort(random.choice(steps, int(random.integers(1, steps)), replace=False)).astype(np.int64)
+        queue = int(random.integers(0, 4))
+        never = Unpaused(at, steps, 0 if queue == 0 else 2, queue, 1)
+        slower = steps + int(random.integers(-2, 1))
+        need = np.sort(random.integers(0, max(slower, len(at)), len(at)))
+        need[0] = 0
+        behind = Steps.at(
+            max(slower, len(at)),
+            needed=(need,),
+            freed=(need,),
+            emitted=np.array([0]),
+            delay=(1,),
+            room=(int(need.searchsorted(need, "right").max()),),
+            pipe=1,
+            queue=2,
+        )
+        depth = int(random.integers(1, 5))
+        late = []
+        for frames in range(1, 4):
+            plain = beat_reference.BeatNetwork()
+            edge = plain.source(len(at), never[0 : 4 * len(at)])
+            for stage in (Steps.queued(1, depth), behind):
+                (edge,) = plain.stage(stage, [edge])
+            plain.sink(edge)
+            for _ in range(frames):
+                plain.advance()
+            done = np.concatenate([at + frame * steps for frame in range(frames + 4)])
+            allowed = [int(done[beat + queue]) - bool(queue) for beat in range(frames * len(at))]
+            late.append(bool((plain.edges[0].taken > np.array(allowed)).any()))
+        said = []
+        for frames in range(1, 4):
+            network = BeatNetwork()
+            edge = network.source(len(at), never)
+            for stage in (Steps.queued(1, depth), behind):
+                (edge,) = network.stage(stage, [edge])
+            network.sink(edge)
+            try:
+                for _ in range(frames):
+                    network.advance()
+                said.append(False)
+            except Overdue:
+                said.append(True)
+        assert said[0] == late[0]
+        assert all(there for here, there in zip(said, late, strict=True) if here)
+        found.append(said[0])
+    assert 10 < sum(found) < 70
+
+
+def test_whether_beats_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Block by block as from all times, on one edge and on two with as many beats."""
+    monkeypatch.setattr(blocks, "LEAST_BEATS", 2)
+    found, most = [], []
     for seed in range(3000, 3012):
         network = BeatNetwork()
         Recipe(seed).build(network)
@@ -253,7 +345,34 @@ def test_whether_beats_are_held() -> None:
                     for cycles in (0, 1, 5):
                         found.append(bool((behind.taken > before.offered + cycles).any()))
                         assert network.held(a, b, cycles) == found[-1], f"seed {seed}, {a} to {b}, {cycles}"
+                if before.beats == behind.beats and (behind.taken >= before.offered).all():
+                    waiting = [int((behind.taken[:n] >= t).sum()) + 1 for n, t in enumerate(before.offered)]
+                    if (np.diff(behind.taken) > 0).all():
+                        assert network.most_held(a, b) == max(waiting), f"seed {seed}, {a} to {b}"
+                        most.append(max(waiting))
     assert 20 < sum(found) < len(found) - 20
+    assert len(most) > 20 and max(most) > 5
+
+
+def test_the_most_beats_between() -> None:
+    """Of beats that come and go in blocks, some of which are alike, as counted one by one."""
+    random = np.random.default_rng(2)
+    seen = set()
+    for _ in range(60):
+        cuts = np.cumsum([0, *random.integers(1, 5, 4)]).tolist()
+        frame = np.cumsum(random.integers(1, 4, cuts[-1]))
+        came = np.concatenate([frame + 40 * number for number in range(3)])
+        gone = np.maximum.accumulate(came + np.tile(random.integers(0, 9, cuts[-1]), 3) - np.arange(len(came)))
+        gone = np.maximum(gone + np.arange(len(came)), came)
+        solved, times = Solved(), []
+        for cycles in (came, gone):
+            times.append(Times(cuts))
+            for low in range(0, len(came), cuts[-1]):
+                times[-1].chunks += [solved.chunk(cycles[low + a : low + b]) for a, b in pairwise(cuts)]
+        most = max(int((gone[:beat] >= time).sum()) + 1 for beat, time in enumerate(came))
+        assert most_between(*times) == most
+        seen.add(most)
+    assert len(seen) > 3
 
 
 def test_beats_come_evenly_forever() -> None:

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,7 +17,9 @@ from rich.table import Table
 from mase_hw.cli._common import OK, path
 from mase_hw.cli.answers import answer
 from mase_hw.errors import ConfigError
-from mase_hw.simulate.build.cache import Cache, Entry
+
+if TYPE_CHECKING:
+    from mase_hw.simulate.build.cache import Entry
 
 HELP = "show or prune a build cache"
 _AGE = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -38,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: If the folder is missing or something else, or an age or size is not one.
         EmitError: If something cannot be removed.
     """
+    from mase_hw.simulate.build.cache import Cache  # the other commands do not wait for it
+
     older = None if arguments.older_than is None else _number("--older-than", arguments.older_than, _AGE)
     larger = None if arguments.larger_than is None else _number("--larger-than", arguments.larger_than, _SIZE)
     if not arguments.folder.is_dir():

@@ -7,7 +7,6 @@ import argparse
 from mase_hw.cli._common import OK
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
-from mase_hw.simulate.engines.precompile import precompile_runtime
 
 HELP = "compile Verilator's runtime once for all designs"
 
@@ -18,6 +17,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile the runtime; see :func:`mase_hw.simulate.engines.precompile.precompile_runtime`."""
+    from mase_hw.simulate.engines.precompile import precompile_runtime  # the other commands do not wait for it
+
     with voice(arguments) as say:
         place = precompile_runtime(tell=say)
     return answer(arguments, OK, {"runtime": place}, f"the runtime is ready in {place}")
