@@ -8,11 +8,11 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.observing import CastObserver
 
-_WIDE = FixedFormat(64, 0)
-"""Holds every integer there is."""
+_WIDE, _WIDE_ODD = FixedFormat(64, 0), ScaledFormat(64, odd_ties=True)
+"""Hold every integer there is; ties go to even and to odd ones."""
 
 
 def cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> tuple[Tensor, Tensor]:
@@ -46,7 +46,7 @@ def cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overfl
                 up, tie = x < 0, torch.zeros_like(x, dtype=torch.bool)
             rem = x
         if rounding is Rounding.HALF_EVEN:
-            x = floor + (up | (tie & ((floor & 1) == 1))).to(x.dtype)
+            x = floor + (up | (tie & ((floor & 1) == int(not fmt.odd_ties)))).to(x.dtype)
         elif rounding is Rounding.HALF_UP:
             x = floor + (up | tie).to(x.dtype)
         elif rounding is Rounding.HALF_AWAY:
@@ -86,7 +86,7 @@ def observed_cast(
     """
     left = max(0, -shift)
     if shift > 0:
-        value, _ = cast_int(m, shift, _WIDE, rounding, Overflow.SATURATE)
+        value, _ = cast_int(m, shift, _WIDE_ODD if fmt.odd_ties else _WIDE, rounding, Overflow.SATURATE)
         half = 1 << min(shift - 1, 62)
         if shift <= 62:
             floor = m >> shift
@@ -102,10 +102,10 @@ def observed_cast(
     return observer.fitted(result, m << min(left, 63), low, high, fmt, overflow)
 
 
-def rounded(value: Fraction, rounding: Rounding) -> int:
-    """An exact number as an integer."""
+def rounded(value: Fraction, rounding: Rounding, odd_ties: bool = False) -> int:
+    """An exact number as an integer; ``half_even`` with ``odd_ties`` takes the odd neighbour of a tie."""
     if rounding is Rounding.HALF_EVEN:
-        return round(value)
+        return round(value + 1) - 1 if odd_ties else round(value)
     if rounding is Rounding.FLOOR:
         return math.floor(value)
     if rounding is Rounding.TRUNC:

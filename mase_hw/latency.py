@@ -72,6 +72,21 @@ class Latency:
         )
         return max(self.gap, min(gaps)) if direct and gaps else self.gap
 
+    def pace_after(self, gaps: Sequence[int], most: int) -> int:
+        """Cycles that whatever takes ``data_out_0`` may need for each beat, if it is to hold up nothing.
+
+        Beats that come in a burst may wait in the FIFO of the module while it waits for its next beats. Where that is
+        not known it is :meth:`gap_after`.
+
+        Args:
+            gaps: As for :meth:`gap_after`.
+            most: Not more than that.
+        """
+        least = min(self.gap_after(gaps), most)
+        if len(self.steps) != 1 or len(gaps) != 1 or not len(self.steps[0].need_steps[0]):
+            return least
+        return next((pace for pace in range(most, least, -1) if _keeps_up(self.steps[0], gaps[0], pace)), least)
+
     @property
     def fill(self) -> int:
         """Cycles from the first input beat accepted to the first output beat valid, one beat per cycle everywhere."""
@@ -97,6 +112,23 @@ def _first_frame(stages: Sequence[Steps], offered: Sequence[Cycles]) -> Cycles:
     edges = _place(network, offered, stages)
     network.advance()
     return network.edges[edges[0]].offered
+
+
+def _keeps_up(stage: Steps, gap: int, pace: int) -> bool:
+    """Whether no step waits for a free slot in the FIFO, if beats come every ``gap`` cycles and go every ``pace``."""
+    emits, needs, beats = stage.emit_steps[0], stage.need_steps[0], stage.beats_in[0]
+    if stage.queue[0] < 1 or pace * len(emits) > max(stage.steps, gap * beats):
+        return False
+    # Two frames, as the second may begin while beats of the first one wait.
+    needs, emits = (np.concatenate([at, at + stage.steps]) for at in (needs, emits))
+    come = gap * np.concatenate([np.arange(len(needs) // 2), beats + np.arange(len(needs) // 2)])
+    late = np.maximum.accumulate(np.maximum(come - needs, 0))
+    last = np.searchsorted(needs, emits, side="right") - 1
+    done = emits + np.where(last < 0, 0, late[np.maximum(last, 0)])
+    ticks = pace * np.arange(len(done))
+    taken = np.maximum.accumulate(done + stage.pipe[0] - ticks) + ticks
+    held = stage.queue[0]
+    return bool((taken[:-held] + stage.queue_lag <= done[held:]).all())
 
 
 def _gap(steps: Steps) -> int:

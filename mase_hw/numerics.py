@@ -94,10 +94,11 @@ class _Cast(torch.autograd.Function):
         return grad.masked_fill(clipped, 0.0), None, None, None, None
 
 
-def rounded(x: Tensor, rounding: Rounding) -> Tensor:
-    """A float to an integer; the differences to the neighbours are exact."""
+def rounded(x: Tensor, rounding: Rounding, odd_ties: bool = False) -> Tensor:
+    """A float to an integer; the differences to the neighbours are exact. ``half_even`` may take odd ones at ties."""
     if rounding is Rounding.HALF_EVEN:
-        return torch.round(x)
+        nearest = torch.round(x)
+        return torch.where((x - nearest).abs() == 0.5, 2 * x - nearest, nearest) if odd_ties else nearest
     if rounding is Rounding.HALF_UP:
         floor = torch.floor(x)
         return floor + (x - floor >= 0.5).to(x.dtype)
@@ -112,7 +113,7 @@ def _cast_float(
 ) -> tuple[Tensor, Tensor]:
     x = m * math.ldexp(1.0, -max(-_FAR, min(_FAR, shift))) if shift else m
     if shift > 0:
-        x = rounded(x, rounding)
+        x = rounded(x, rounding, fmt.odd_ties)
     low, high = fmt.min_mantissa, fmt.max_mantissa
     if overflow is Overflow.SATURATE:
         clipped = (x < low) | (x > high)
@@ -173,7 +174,7 @@ def _cast(mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, ov
     narrow = carrier(magnitude(fmt))
     dtype = wider(mantissa.dtype, narrow)
     plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64
-    if plain and not (torch.is_grad_enabled() and mantissa.requires_grad):
+    if plain and not fmt.odd_ties and not (torch.is_grad_enabled() and mantissa.requires_grad):
         return as_carrier(_nearest(as_carrier(mantissa, dtype), shift, fmt), narrow)
     result: Tensor = _Cast.apply(as_carrier(mantissa, dtype), shift, fmt, rounding, overflow)  # type: ignore[no-untyped-call]
     return as_carrier(result, narrow)
@@ -284,7 +285,7 @@ def _quantize_scaled(x: Tensor, fmt: ScaledFormat, rounding: Rounding, overflow:
             "values of scaled integers carry at most 50 bits", node=name, field="width", got=fmt.width, expected="50"
         )
     steps = x.double() / along(fmt.scales, x, fmt.axis, torch.float64)
-    rounded: Tensor = _Round.apply(steps, rounding)  # type: ignore[no-untyped-call]
+    rounded: Tensor = _Round.apply(steps, rounding, fmt.odd_ties)  # type: ignore[no-untyped-call]
     zero = fmt.zero_point
     result: Tensor = _Cast.apply(rounded, 0, fmt.centred, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
     result = result + zero if zero else result
@@ -303,12 +304,12 @@ class _Round(torch.autograd.Function):
     """Rounding of a float to an integer, straight-through."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, rounding: Rounding) -> Tensor:
-        return rounded(x, rounding)
+    def forward(ctx: Any, x: Tensor, rounding: Rounding, odd_ties: bool = False) -> Tensor:
+        return rounded(x, rounding, odd_ties)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0], None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return grads[0], None, None
 
 
 class _Signs(torch.autograd.Function):

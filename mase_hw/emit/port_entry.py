@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from mase_hw.formats import FixedFormat, ScaledFormat
@@ -42,7 +43,8 @@ def format_entry(fmt: FixedFormat) -> dict[str, Any]:
         (step,) = fmt.scales  # sums with a scale for every channel stay inside
         limits = [fmt.min_mantissa, fmt.max_mantissa]
         found = {"type": "integer", "width": fmt.width, "signed": fmt.signed, "scale": step}
-        return {**found, "zero_point": fmt.zero_point, "limits": limits}
+        ties = {"odd_ties": True} if fmt.odd_ties else {}
+        return {**found, "zero_point": fmt.zero_point, "limits": limits, **ties}
     return {
         "type": "fixed",
         "width": fmt.width,
@@ -57,9 +59,9 @@ def format_of_entry(entry: dict[str, Any]) -> FixedFormat:
     if entry.get("type") != "integer":
         return FixedFormat(entry["width"], entry["frac_width"], entry["signed"])
     low, high = entry["limits"]
-    return ScaledFormat.make(
-        entry["width"], float(entry["scale"]), entry["zero_point"], signed=entry["signed"], low=low, high=high
-    )
+    scale, zero, ties = float(entry["scale"]), entry["zero_point"], entry.get("odd_ties", False)
+    fmt = ScaledFormat.make(entry["width"], scale, zero, signed=entry["signed"], low=low, high=high)
+    return dataclasses.replace(fmt, odd_ties=ties)
 
 
 def port_stream(entry: dict[str, Any]) -> Stream:

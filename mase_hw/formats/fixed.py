@@ -119,6 +119,11 @@ class FixedFormat:
         return 0
 
     @property
+    def odd_ties(self) -> bool:
+        """Whether ties go to odd steps where they would go to even ones; only of scaled integers."""
+        return False
+
+    @property
     def mantissas(self) -> FixedFormat:
         """The format of the mantissas, which is all that hardware knows: without scale, zero point and limits."""
         return self

@@ -44,6 +44,8 @@ class ScaledFormat(FixedFormat):
         lows: Smallest mantissa, one for the tensor or one for every channel; empty for that of the width. A *narrow
             range* is that of a signed format without the most negative code.
         highs: Largest mantissa, likewise.
+        odd_ties: Where a value is rounded half to even, one in the middle between two numbers becomes the one that is
+            an odd number of steps from 0. So it is where an odd zero point is added before rounding, as QONNX does.
 
     Raises:
         FormatError: A width, scale, zero point or limit that is no such number or out of range.
@@ -56,6 +58,7 @@ class ScaledFormat(FixedFormat):
     axis: int = 0
     lows: Limits = ()
     highs: Limits = ()
+    odd_ties: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -220,6 +223,7 @@ class ScaledFormat(FixedFormat):
             self.axis,
             tuple(low - self.zero_point for low in lows),
             tuple(high - self.zero_point for high in highs),
+            self.odd_ties,
         )
 
     def clamped(self, low: float | None, high: float | None) -> ScaledFormat:
@@ -247,7 +251,8 @@ class ScaledFormat(FixedFormat):
         full = (super().min_mantissa, super().max_mantissa)
         own = (self.min_mantissa, self.max_mantissa)
         limits = f", {own[0]} to {own[1]}" if own != full else ""
-        return f"{'s' if self.signed else 'u'}{self.width} * {scale}{zero}{limits}"
+        ties = ", ties to odd steps" if self.odd_ties else ""
+        return f"{'s' if self.signed else 'u'}{self.width} * {scale}{zero}{limits}{ties}"
 
 
 def _limits(value: int | Iterable[int] | None) -> Limits:

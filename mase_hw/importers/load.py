@@ -17,14 +17,13 @@ from mase_hw.importers.around import settle_around
 from mase_hw.importers.settle import settle
 from mase_hw.importers.torch_export import QuantisedProgram, is_quantised_program
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotated import SOURCE_NAMES
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.export import is_program
 
 SOURCES = {".onnx": "onnx", ".tflite": "tflite"}
 """Suffix of a file -> the room that reads it, and the optional extra that it needs."""
 _PICKLED = "load it with torch.export.load if you trust it, which may run code of the file, and give the program"
-SOURCE_NAMES = "imported"
-"""Key of ``graph.meta``: by node of the graph, the name of the node in the source."""
 
 
 def file_of_model(spec: str) -> tuple[Path, list[str] | None] | None:

@@ -88,12 +88,6 @@ class Integers:
         if not outside or source.op == "get_attr":
             return
         start, marker = marker_of_input(self.graph, self.markers, self.sources, node, source)
-        if not marker.tied:
-            raise Refused(
-                f"the zero point {as_scaled(marker.fmt).zero_point} of an input is added before rounding",
-                "use an even zero point for inputs of the model, or export QuantizeLinear and DequantizeLinear "
-                "(QCDQ), which add it behind the rounding",
-            )
         if self.entries.setdefault(start.name, marker).fmt != marker.fmt:
             raise Refused(f"the input {start.name} is quantised in two ways", "quantise it once")
         self.given.enter(start, as_scaled(marker.fmt))
@@ -129,7 +123,7 @@ class Integers:
         if not marker.tied and may_tie(have, int(a.attributes["shift"]), parameters["multiplier"].flatten().tolist()):
             raise Refused(
                 f"its zero point of {as_scaled(marker.fmt).zero_point} is added before rounding, which decides ties",
-                "use an even zero point, or scales of which no sum lies in the middle between two numbers",
+                "use the rounding mode ROUND, or scales of which no sum lies in the middle between two numbers",
             )
 
     def _computes(self, node: fx.Node, op: OpDef) -> None:
@@ -304,7 +298,8 @@ def _on_grid(have: ScaledFormat, ends: Ends) -> ScaledFormat:
 def _limited(fmt: ScaledFormat, ends: Ends, rounding: Rounding) -> ScaledFormat:
     """The numbers of a format between two ends, which are rounded as all other numbers are."""
     (first, last), *_ = fmt.limits
-    low, high = (None if end is None else fmt.zero_point + rounded(_steps(fmt, end), rounding) for end in ends)
+    zero, odd = fmt.zero_point, fmt.odd_ties
+    low, high = (None if end is None else zero + rounded(_steps(fmt, end), rounding, odd) for end in ends)
     bottom = first if low is None else min(max(first, low), last)
     top = last if high is None else max(min(last, high), bottom)
     return dataclasses.replace(fmt, lows=(bottom,), highs=(top,))

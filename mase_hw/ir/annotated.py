@@ -17,6 +17,8 @@ from mase_hw.ir import binding
 from mase_hw.ir.metadata import MaseGraphMetadata, MaseMetadata, TensorMetadata
 
 INIT_PASS = "init_metadata_analysis_pass"
+SOURCE_NAMES = "imported"
+"""Key of ``graph.meta`` of an imported model: by node of the graph, the name of the node in the source."""
 
 
 class AnnotatedGraph:

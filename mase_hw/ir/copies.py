@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from mase_hw.ir.annotated import SOURCE_NAMES
 from mase_hw.ir.graph import MaseGraph
 from mase_hw.ir.metadata import HardwareMetadata, MaseMetadata, SoftwareMetadata
 from mase_hw.ir.tensors import TensorDict, TensorMetadata
@@ -28,6 +29,8 @@ def copy_graph(graph: MaseGraph, share_weights: bool = True) -> MaseGraph:
     """
     made = MaseGraph(graph.model, catalogue=graph.catalogue, share_weights=share_weights)
     made.cf_args = dict(graph.cf_args)
+    if SOURCE_NAMES in graph.meta:
+        made.meta[SOURCE_NAMES] = dict(graph.meta[SOURCE_NAMES])
     for old, new in zip(graph.nodes, made.nodes, strict=True):
         given = old.meta.get("mase")
         if isinstance(given, MaseMetadata):

@@ -48,6 +48,7 @@ class TensorMetadata(Record):
         axis: Dimension of the channels of a scaled integer, where scales or limits differ between them.
         limits: ``[smallest, largest]`` mantissa of a scaled integer whose width would allow others; a list of such
             pairs has one for every channel.
+        odd_ties: Of a scaled integer whose ties go to odd steps from 0, as an odd zero point is added before rounding.
         threshold: Of a ternary number, in steps: what has no larger magnitude is 0.
     """
 
@@ -63,6 +64,7 @@ class TensorMetadata(Record):
     zero_point: int | None = None
     axis: int | None = None
     limits: list[Any] | None = None
+    odd_ties: bool | None = None
     threshold: float | None = None
 
     @classmethod
@@ -93,18 +95,20 @@ class TensorMetadata(Record):
         limits = self.limits or []
         pairs = limits if limits and isinstance(limits[0], list | tuple) else [limits] if limits else []
         lows, highs = (tuple(pair[end] for pair in pairs) for end in (0, 1))
-        return ScaledFormat(self.precision[0], 0, signed, scales, self.zero_point or 0, self.axis or 0, lows, highs)
+        zero, axis, odd = self.zero_point or 0, self.axis or 0, bool(self.odd_ties)
+        return ScaledFormat(self.precision[0], 0, signed, scales, zero, axis, lows, highs, odd)
 
     @fmt.setter
     def fmt(self, fmt: FixedFormat) -> None:
         self.type, self.precision, self.signed = "fixed", fmt.precision, fmt.signed
-        self.scale = self.zero_point = self.axis = self.limits = self.threshold = None
+        self.scale = self.zero_point = self.axis = self.limits = self.odd_ties = self.threshold = None
         if isinstance(fmt, SignFormat):
             self.type, self.threshold = fmt.kind, None if fmt.bipolar else fmt.threshold
         if isinstance(fmt, ScaledFormat):
             self.type, self.zero_point = "integer", fmt.zero_point
             self.scale = list(fmt.scales) if fmt.channels > 1 else fmt.scales[0]
             self.axis = fmt.axis if fmt.per_channel else None
+            self.odd_ties = fmt.odd_ties or None
             if fmt.lows or fmt.highs:
                 pairs = [list(pair) for pair in fmt.limits]
                 self.limits = pairs if len(pairs) > 1 else pairs[0]

@@ -197,6 +197,7 @@ class RequantizeParams:
     DATA_OUT_0_ZERO_POINT: int
     DATA_OUT_0_LOW: int
     DATA_OUT_0_HIGH: int
+    DATA_OUT_0_ODD_TIES: int
     ROUNDING: int
 
 
@@ -219,6 +220,7 @@ def _build(r: Request) -> RequantizeParams:
         DATA_OUT_0_ZERO_POINT=fy.zero_point,
         DATA_OUT_0_LOW=fy.min_mantissa,
         DATA_OUT_0_HIGH=fy.max_mantissa,
+        DATA_OUT_0_ODD_TIES=int(fy.odd_ties and r.arithmetic.rounding is Rounding.HALF_EVEN),
         ROUNDING=int(r.arithmetic.rounding),
     )
 
@@ -237,9 +239,11 @@ def _arithmetic(p: RequantizeParams) -> Arithmetic:
     names = ("data_in_0", "multiplier", *["multiplier_shift"] * p.HAS_MULTIPLIER_SHIFT, "data_out_0")
     formats = {name: format_of(p, name.upper()) for name in names}
     fy, low, high = formats["data_out_0"], p.DATA_OUT_0_LOW, p.DATA_OUT_0_HIGH
-    if (low, high) != (fy.min_mantissa, fy.max_mantissa):
+    odd = bool(p.DATA_OUT_0_ODD_TIES)
+    if odd or (low, high) != (fy.min_mantissa, fy.max_mantissa):
         zero = p.DATA_OUT_0_ZERO_POINT
-        formats["data_out_0"] = ScaledFormat.make(fy.width, 1.0, zero, signed=fy.signed, low=low, high=high)
+        result = ScaledFormat.make(fy.width, 1.0, zero, signed=fy.signed, low=low, high=high)
+        formats["data_out_0"] = dataclasses.replace(result, odd_ties=odd)
     return Arithmetic(formats, Rounding(p.ROUNDING), attributes={"shift": p.SHIFT, "first": p.FIRST})
 
 
@@ -291,8 +295,8 @@ def _case(
 
 
 def _cases() -> list[Case]:
-    def made(width: int, zero: int = 0, **more: Any) -> ScaledFormat:
-        return ScaledFormat.make(width, 1.0, zero, **more)
+    def made(width: int, zero: int = 0, odd_ties: bool = False, **more: Any) -> ScaledFormat:
+        return dataclasses.replace(ScaledFormat.make(width, 1.0, zero, **more), odd_ties=odd_ties)
 
     s24, s8 = made(24), made(8)
     away, up = Rounding.HALF_AWAY, Rounding.HALF_UP
@@ -315,6 +319,9 @@ def _cases() -> list[Case]:
         _case("from_fixed", (1, 6), 2, FixedFormat(8, 5), made(8, -20), (20, 18), channels=False),
         _case("to_fixed", (1, 6), 2, s24, FixedFormat(9, 4), (20, 40)),
         _case("no_shift", (1, 4), 4, made(4), made(12, 9), (3, 0)),
+        _case("odd_ties", (2, 5), 2, made(7, 4), made(5, -3, odd_ties=True), (3, 3), channels=False),
+        _case("odd_ties_clamped", (2, 4), 2, made(7), made(4, 7, True, signed=False, high=12), (3, 8), align=2),
+        _case("odd_ties_of_zero", (1, 4), 2, made(5), made(6, odd_ties=True), (1, 2), channels=False),
     ]
 
 

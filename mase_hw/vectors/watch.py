@@ -50,7 +50,7 @@ class CastCounter:
             ties = x.frac().abs_() == 0.5
             above = _count(ties & (x > 0))
             self._rounds, self._ties = True, (above, _count(ties) - above)
-        x = rounded(x, rounding) if shift > 0 else x
+        x = rounded(x, rounding, fmt.odd_ties) if shift > 0 else x
         self._note(result.numel(), _count(x < 0), _count(x > fmt.max_mantissa), _count(x < fmt.min_mantissa), fmt)
         return True
 
@@ -151,7 +151,7 @@ class SeenCast:
         x = self.mantissa.double() * math.ldexp(1.0, -min(self.shift, _FAR))
         floor = x.floor()
         wrong = (x - floor == 0.5) & (floor < 0 if kind == TIES_NEGATIVE else floor >= 0)
-        near = rounded(x, self.rounding)
+        near = rounded(x, self.rounding, self.fmt.odd_ties)
         near = torch.where(wrong, 2 * floor + 1 - near, near)
         return cast(near, point, self.fmt, self.rounding, self.overflow)
 

@@ -6,7 +6,8 @@
 //
 // The product is exact. With FIRST > 0 it is rounded twice: FIRST of the SHIFT bits
 // are dropped with ties up, then shift_left is applied, then the others are dropped.
-// ROUNDING is that of fixed_cast_unit. Results are saturated to LOW and HIGH. The
+// ROUNDING is that of fixed_cast_unit; with ODD_TIES half_even takes the neighbour of
+// a tie that is odd before OUT_ZERO is added. Results are saturated to LOW and HIGH. The
 // registers stand around the multiplication, where multiplier blocks have theirs.
 // A cast of fixed point is the case of multiplier 1 and zero points 0: it is
 // fixed_cast_slice, which has no multiplier.
@@ -29,6 +30,7 @@ module fixed_requantize_slices #(
     parameter int OUT_ZERO    = 0,
     parameter int LOW         = -128,
     parameter int HIGH        = 127,
+    parameter int ODD_TIES    = 0,
     parameter int ROUNDING    = 0
 ) (
     input  logic                              clk,
@@ -92,16 +94,31 @@ module fixed_requantize_slices #(
     );
   end
 
+  if (ODD_TIES < 0 || ODD_TIES > 1 || (ODD_TIES == 1 && ROUNDING != 0)) begin : g_bad_ties
+    // Refuses ODD_TIES=-1; ODD_TIES=2; ODD_TIES=1, ROUNDING=1
+    $fatal(
+        1,
+        "fixed_requantize_slices: ODD_TIES %0d must be 0, or 1 with ROUNDING 0, got %0d",
+        ODD_TIES,
+        ROUNDING
+    );
+  end
+
   // The input as a signed number, less its zero point.
   localparam int XW = IN_WIDTH + ((IN_SIGNED != 0) ? 0 : 1) + ((IN_ZERO != 0) ? 1 : 0);
   localparam int ProductW = XW + MUL_WIDTH;
   // After the first rounding, and with the channel's shift.
   localparam int FirstW = (FIRST > 0) ? ((ProductW > FIRST) ? ProductW - FIRST + 1 : 2) : ProductW;
-  localparam int AlignedW = FirstW + ((HAS_ALIGN != 0) ? (1 << ALIGN_WIDTH) - 1 : 0);
-  // The result before its zero point is added.
-  localparam int Shifted = (OUT_ZERO != 0) ? 1 : 0;
+  localparam int PlainW = FirstW + ((HAS_ALIGN != 0) ? (1 << ALIGN_WIDTH) - 1 : 0);
+  // A step less makes odd numbers even: it is taken off before rounding and added after it.
+  localparam int Step = SHIFT - FIRST;
+  localparam int SteppedW = ((PlainW > Step + 1) ? PlainW : Step + 1) + 1;
+  localparam int AlignedW = (ODD_TIES != 0) ? SteppedW : PlainW;
+  localparam int Added = OUT_ZERO + ODD_TIES;
+  // The result before its zero point, and the step, is added.
+  localparam int Shifted = (OUT_ZERO != 0 || ODD_TIES != 0) ? 1 : 0;
   localparam int CentredW = OUT_WIDTH + Shifted;
-  localparam int CentredSigned = (OUT_ZERO != 0) ? 1 : OUT_SIGNED;
+  localparam int CentredSigned = (Shifted != 0) ? 1 : OUT_SIGNED;
 
   logic [LANES-1:0][XW-1:0] x;
   logic [LANES-1:0][XW-1:0] x_q;
@@ -163,6 +180,7 @@ module fixed_requantize_slices #(
     logic signed [      XW-1:0] whole;
     logic signed [      XW-1:0] centred;
     logic        [  FirstW-1:0] first;
+    logic        [AlignedW-1:0] in_steps;
     logic        [CentredW-1:0] rounded;
 
     if (IN_SIGNED != 0) begin : g_signed
@@ -192,10 +210,15 @@ module fixed_requantize_slices #(
       assign first = product_q[i];
     end
     if (HAS_ALIGN != 0) begin : g_align
-      assign aligned[i] = AlignedW'(signed'(first)) <<< align_qq[i];
+      assign in_steps = AlignedW'(signed'(first)) <<< align_qq[i];
     end else begin : g_as_it_is
       unread u_unread (.unused(&align_qq[i]));
-      assign aligned[i] = first;
+      assign in_steps = AlignedW'(signed'(first));
+    end
+    if (ODD_TIES != 0) begin : g_odd_ties
+      assign aligned[i] = in_steps - (AlignedW'(1) << Step);
+    end else begin : g_even_ties
+      assign aligned[i] = in_steps;
     end
 
     fixed_cast_unit #(
@@ -212,13 +235,13 @@ module fixed_requantize_slices #(
         .out_data(rounded)
     );
 
-    if (OUT_ZERO == 0 && LOW == Lowest && HIGH == Highest) begin : g_whole_range
+    if (Shifted == 0 && LOW == Lowest && HIGH == Highest) begin : g_whole_range
       assign result[i] = rounded;
     end else begin : g_limits
       logic signed [OUT_WIDTH+2:0] shifted;
       logic signed [OUT_WIDTH+2:0] limited;
       if (CentredSigned != 0) begin : g_signed_result
-        assign shifted = (OUT_WIDTH + 3)'(signed'(rounded)) + (OUT_WIDTH + 3)'(OUT_ZERO);
+        assign shifted = (OUT_WIDTH + 3)'(signed'(rounded)) + (OUT_WIDTH + 3)'(Added);
       end else begin : g_unsigned_result
         assign shifted = (OUT_WIDTH + 3)'(signed'({1'b0, rounded}));
       end

@@ -6,7 +6,8 @@
 //
 // with multiplier and shift of every channel from memories beside the data: a
 // beat for every beat, or, if MULTIPLIER_TENSOR_SIZE_DIM_0 is 1, one for all
-// lanes. With FIRST > 0 the product is rounded twice, see fixed_requantize_slices.
+// lanes. With FIRST > 0 the product is rounded twice, see fixed_requantize_slices,
+// which also says what DATA_OUT_0_ODD_TIES is.
 // Pad lanes of the result are zero.
 //
 // Latency:    4 cycles (accepted in t, valid in t + 4).
@@ -56,6 +57,7 @@ module fixed_requantize #(
     parameter int DATA_OUT_0_ZERO_POINT              = 0,
     parameter int DATA_OUT_0_LOW                     = -128,
     parameter int DATA_OUT_0_HIGH                    = 127,
+    parameter int DATA_OUT_0_ODD_TIES                = 0,
     parameter int ROUNDING                           = 0,
 
     localparam int Lanes  = DATA_IN_0_PARALLELISM_DIM_0,
@@ -222,6 +224,7 @@ module fixed_requantize #(
       .OUT_ZERO   (DATA_OUT_0_ZERO_POINT),
       .LOW        (DATA_OUT_0_LOW),
       .HIGH       (DATA_OUT_0_HIGH),
+      .ODD_TIES   (DATA_OUT_0_ODD_TIES),
       .ROUNDING   (ROUNDING)
   ) u_requantize (
       .clk          (clk),

@@ -207,6 +207,11 @@ WRONG = {
     "the first rounding is to even": Mutation(
         "requantize-twice_ties", "lib/fixed_requantize_slices.sv", ((".ROUNDING  (1)", ".ROUNDING  (0)"),)
     ),
+    "ties go to even steps": Mutation(
+        "requantize-odd_ties",
+        "lib/fixed_requantize_slices.sv",
+        (("(AlignedW'(1) << Step)", "(AlignedW'(0) << Step)"), ("OUT_ZERO + ODD_TIES", "OUT_ZERO")),
+    ),
     "the upper limit is that of the width": Mutation(
         "requantize-clamped",
         "lib/fixed_requantize_slices.sv",

@@ -302,6 +302,40 @@ def test_shared_requantisers_of_a_sum_in_hardware(tmp_path: Path) -> None:
     assert torch.equal(*outputs)
 
 
+class Shortcut(nn.Module):
+    """A stage of a residual network: the convolution of its shortcut gives two beats at once, and then none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.main = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 8, 3, 2, padding=1)
+        self.short, self.last = nn.Conv2d(4, 8, 1, 2), nn.MaxPool2d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, 4, 8, 8)`` -> ``(N, 8, 2, 2)``."""
+        x = torch.relu(self.stem(x))
+        return self.last(torch.relu(self.main(x) + self.short(x)))
+
+
+def with_shortcut(folder: Path, share: bool) -> mase_hw.Design:
+    x = torch.randn(20, 4, 8, 8, generator=torch.Generator().manual_seed(1))
+    config = configuration(weight_granularity="channel")
+    config["hardware"] = {"max_parallelism": 4, "share_requantisers": share}
+    torch.manual_seed(3)
+    return mase_hw.compile(Shortcut().eval(), x[:1], config, out=folder, calibration=[x])
+
+
+def test_requantisers_of_a_shortcut_are_shared(tmp_path: Path) -> None:
+    """Its bursts wait where they are; the rate stays, as hardware shows it."""
+    shared, whole = (with_shortcut(tmp_path / str(share), share) for share in (True, False))
+    requantisers = [i["parameters"] for i in shared.manifest["instances"] if "requantize" in i["module"]]
+    assert len(requantisers) == 4 and {p["DATA_IN_0_PARALLELISM_DIM_0"] for p in requantisers} == {1}
+    assert shared.timing["interval"] == whole.timing["interval"] == 64 * 9
+    x = 2 * torch.randn(4, 4, 8, 8, generator=torch.Generator().manual_seed(6))
+    run = shared.simulate(x, work_dir=tmp_path / "work")
+    assert run.passed and run.result.mismatches == 0 and run.frames == 4
+    assert (run.fill, run.interval) == (shared.timing["fill"], shared.timing["interval"])
+
+
 def pooled(folder: Path, lanes: int, share: bool) -> mase_hw.Design:
     x = torch.randn(20, 4, 4, 4, generator=torch.Generator().manual_seed(1))
     config = configuration(weight_granularity="channel")

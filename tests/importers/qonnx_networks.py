@@ -240,6 +240,22 @@ def affine() -> Net:
     return n
 
 
+def odd_zero_points() -> Net:
+    """Zero points that send ties of the input to odd steps: of what is half tied, clipped at a tie as well."""
+    n = Net(13, 1, 2, 6, 5)
+    n.add("Clip", n.store(np.float32(-1.484375)), n.store(np.float32(1.734375)))
+    start = n.quant(5, 8, zero=-37)
+    n.add("Conv", n.weight(0, 4, 4, 2, 3, 3, scale=0.0231), n.store(n.weights(4)), pads=[0, 1, 2, 1])
+    n.quant(0, 8, signed=0, scale=0.0247, zero=101)
+    n.add("Flatten")
+    n.add("MatMul", n.weight(0, 4, 120, 60, scale=0.0171))
+    n.quant(0, 8, signed=0, scale=0.0471, zero=121)
+    n.add("Reshape", n.store(np.int64([1, 2, 6, 5])))
+    n.add("Add", start)
+    n.quant(0, 8, scale=0.0517, zero=7)
+    return n
+
+
 NETWORKS: dict[str, Callable[[], Net]] = {
     f.__name__: f
     for f in (
@@ -252,6 +268,7 @@ NETWORKS: dict[str, Callable[[], Net]] = {
         real_scales,
         signs,
         affine,
+        odd_zero_points,
         rounding_modes,
         truncated_real_scales,
     )

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import mase_hw
+from mase_hw.emit.port_entry import port_stream
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from tests.importers.qonnx_networks import NETWORKS, Net, digest, inputs, stored_values
@@ -25,7 +26,7 @@ def test_every_number_of_the_executor(name: str) -> None:
     assert len(np.unique(want)) > 3
 
 
-@pytest.mark.parametrize("name", ["depthwise", "binary", "real_scales", "signs"])
+@pytest.mark.parametrize("name", ["depthwise", "binary", "real_scales", "signs", "odd_zero_points"])
 def test_in_hardware(name: str, tmp_path: Path) -> None:
     net = NETWORKS[name]()
     x = torch.from_numpy(inputs(net))
@@ -33,6 +34,25 @@ def test_in_hardware(name: str, tmp_path: Path) -> None:
     result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x)
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
     assert torch.equal(result.outputs["data_out_0"], graph.model(x).detach().double())
+
+
+def test_what_is_written_says_where_ties_go(tmp_path: Path) -> None:
+    """The checkpoint, the manifest, the bundle's README, and what is made of a checkpoint."""
+    made = NETWORKS["odd_zero_points"]()
+    graph = mase_hw.import_model(made.model())
+    graph.export(tmp_path / "net")
+    again = mase_hw.MaseGraph.from_checkpoint(tmp_path / "net")
+    assert again.meta["imported"] == graph.meta["imported"] != {}
+    x = torch.from_numpy(inputs(made))
+    assert torch.equal(again.model(x), graph.model(x))
+    designs = [mase_hw.compile(g, graph.example, out=tmp_path / n) for g, n in ((graph, "a"), (again, "b"))]
+    files = [{f.name: f.read_bytes() for f in (tmp_path / n).rglob("*") if f.is_file()} for n in ("a", "b")]
+    assert files[0] == files[1] and designs[1].graph.meta["imported"] == graph.meta["imported"]
+    entry = next(port for port in designs[0].manifest["ports"] if port["direction"] == "in")
+    assert entry["format"]["zero_point"] == -37 and entry["format"]["odd_ties"] is True
+    assert port_stream(entry).fmt.odd_ties and "ties to odd steps" in str(port_stream(entry).fmt)
+    readme = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+    assert "**integer = value / 0.03125 + -37**, then half to even" in readme
 
 
 def test_exactly_the_formats_of_the_file() -> None:
@@ -64,8 +84,6 @@ def test_scales_that_cannot_be(scale: float) -> None:
 
 def test_offsets_widths_and_modes() -> None:
     made = net()
-    made.stored["t1"] = np.float32(3)
-    refused(made, "zero point 3 of an input", "even zero point")
     made.stored["t1"] = np.float32(2.5)
     refused(made, "zero point of 2.5")
     made.stored["t1"] = np.float32(np.inf)
@@ -84,8 +102,8 @@ def test_offsets_widths_and_modes() -> None:
 
 def test_real_scales_that_are_not_taken() -> None:
     made = net()
-    made.quant(1, 6, zero=3)
-    refused(made, "zero point of 3 is added before rounding", "even zero point")
+    made.quant(1, 6, zero=4, mode="HALF_UP")
+    refused(made, "zero point of 4 is added before rounding", "the rounding mode ROUND")
     made = net()
     made.quant(1, 6, zero=3, mode="DOWN")
     refused(made, "DOWN with a zero point of 3")

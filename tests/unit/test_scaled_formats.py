@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from fractions import Fraction
 
@@ -13,6 +14,8 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, steps
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 from mase_hw.ir.tensors import TensorMetadata
 from mase_hw.numerics import cast, dequantize, magnitude, quantize
+from mase_hw.observing import observing
+from mase_hw.vectors.watch import RANGE, FaultyCast
 
 WIDTHS = [*range(1, 17), 32]
 
@@ -107,6 +110,29 @@ def test_a_cast_rounds_saturates_and_adds_the_zero_point(rounding: Rounding) -> 
         assert cast(sums.to(dtype), 3, fmt, rounding).tolist() == want
 
 
+@pytest.mark.parametrize("zero", [-15, 0, 4, 7])
+@pytest.mark.parametrize("odd", [False, True])
+def test_ties_go_to_odd_steps_where_the_format_says_so(zero: int, odd: bool) -> None:
+    """A step less before rounding half to even and a step more behind it; of casts and of floats."""
+    fmt = dataclasses.replace(ScaledFormat.make(6, 0.25, zero, low=-20, high=30), odd_ties=odd)
+    eighths, step = torch.arange(-400, 400), int(odd)
+    want = [max(-20, min(30, round(Fraction(int(m), 8) - step) + step + zero)) for m in eighths]
+    if odd == bool(zero % 2):  # what QONNX computes
+        assert want == [max(-20, min(30, round(Fraction(int(m), 8) + zero))) for m in eighths]
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        assert cast(eighths.to(dtype), 3, fmt).tolist() == want
+        with observing(FaultyCast(RANGE)):  # step by step
+            inner = cast(eighths.to(dtype), 3, fmt).tolist()
+        assert [m for m, w in zip(inner, want, strict=True) if -20 < w < 30] == [w for w in want if -20 < w < 30]
+    assert quantize(eighths / 32, fmt).tolist() == want
+    away = [max(-20, min(30, by_half_away(Fraction(int(m), 8)) + zero)) for m in eighths]
+    assert cast(eighths, 3, fmt, Rounding.HALF_AWAY).tolist() == away
+
+
+def by_half_away(value: Fraction) -> int:
+    return (abs(value) + Fraction(1, 2)).__floor__() * (1 if value >= 0 else -1)
+
+
 def test_wrapping_is_refused() -> None:
     with pytest.raises(FormatError, match="scaled integers saturate"):
         cast(torch.zeros(1), 0, ScaledFormat.make(8, 1.0), overflow=Overflow.WRAP)
@@ -168,6 +194,7 @@ def test_steps_are_exact_in_both_families() -> None:
         ScaledFormat.make(8, 0.1, -3),
         ScaledFormat.make(4, [0.1, 0.3], axis=1, low=[-3, -8], high=[4, 0]),
         ScaledFormat.make(8, 0.25, signed=False, high=200),
+        dataclasses.replace(ScaledFormat.make(8, 0.25, 3), odd_ties=True),
         FixedFormat(8, 3),
     ],
     ids=str,

@@ -52,4 +52,5 @@ def _row(port: HandoffPort) -> dict[str, Any]:
         "high": high,
         "rule": f"integer * {fmt['scale']}** (2^{-known.frac_width})" if "frac_width" in fmt else f"{known.rule}**",
         "range": f"{known.min_value:g} to {known.max_value:g}",
+        "ties": f"integer = value / {fmt['scale']} + {fmt['zero_point']}" if fmt.get("odd_ties") else "",
     }

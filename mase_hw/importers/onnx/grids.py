@@ -6,6 +6,7 @@ values are rounded; :mod:`mase_hw.importers.settle` makes fixed point or scaled 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import torch
@@ -92,7 +93,8 @@ def rounded(
         signed: With a sign.
         narrow: Without the outermost integer.
         mode: How.
-        tied: Whether ``mode`` says of ties what the file does; else there must be none.
+        tied: Whether ``mode`` says of ties what the file does. Else ``half_even`` takes the odd neighbour, and of
+            other modes there must be none.
     """
     if scale.numel() != 1:
         raise Refused("data with a scale for each channel", "quantise it with one scale")
@@ -106,8 +108,9 @@ def rounded(
             x = s.call(torch.clamp, x, math.ldexp(low, -fracs[0]), math.ldexp(high, -fracs[0]))
         return mark(s, x, Marker(FixedFormat(width, fracs[0], signed != (zero != 0)), mode))
     s.writer.integers = True
-    fmt = ScaledFormat.make(width, step, zero, signed=signed, low=low, high=high)
-    return mark(s, x, Marker(fmt, mode, tied=tied))
+    odd = mode is Rounding.HALF_EVEN and not tied
+    fmt = dataclasses.replace(ScaledFormat.make(width, step, zero, signed=signed, low=low, high=high), odd_ties=odd)
+    return mark(s, x, Marker(fmt, mode, tied=tied or odd))
 
 
 def mark(s: Step, x: Ref, marker: Marker) -> Ref:

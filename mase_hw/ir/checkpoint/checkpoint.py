@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mase_hw._version import __version__
 from mase_hw.errors import CheckpointError, MaseHwError
-from mase_hw.ir.annotated import AnnotatedGraph
+from mase_hw.ir.annotated import SOURCE_NAMES, AnnotatedGraph
 from mase_hw.ir.checkpoint.document import Document, parse
 from mase_hw.ir.checkpoint.files import Pair
 from mase_hw.ir.checkpoint.graph import build_model, describe_modules, describe_nodes, describe_state, describe_training
@@ -70,6 +70,7 @@ def describe(graph: AnnotatedGraph, table: TensorTable) -> Document:
         metadata=describe_metadata(graph, write),
         graph_metadata=describe_graph_metadata(graph, write),
         tensors=table.documents,
+        imported=graph.meta.get(SOURCE_NAMES),
     )
 
 
@@ -110,5 +111,7 @@ def _build(graph: G, document: Document, tensors: Mapping[str, Tensor], propagat
     read = ValueReader(shared, {node.name: node for node in graph.nodes})
     graph.cf_args = {key: read(value) for key, value in document.cf_args.items()}
     graph.meta["passes"] = list(document.passes)
+    if document.imported is not None:
+        graph.meta[SOURCE_NAMES] = dict(document.imported)
     restore_metadata(graph, document, read, propagate_missing)
     return graph

@@ -87,6 +87,7 @@ class Document(Part):
         boundary: Whether the graph's own metadata was filled.
         metadata: By node name; a node may be missing.
         graph_metadata: Of the graph.
+        imported: Of an imported model, by node of the graph, the name of the node in the source; else not written.
     """
 
     generator: dict[str, str]
@@ -101,11 +102,12 @@ class Document(Part):
     boundary: bool
     metadata: dict[str, MetadataDocument]
     graph_metadata: MetadataDocument
+    imported: dict[Name, str] | None = None
 
     def text(self) -> str:
         """The document as JSON, one line per node or module, always the same for the same document."""
         lines = []
-        for name, value in self.model_dump().items():
+        for name, value in self.model_dump(exclude={"imported"} if self.imported is None else None).items():
             if isinstance(value, list | dict) and value:
                 pairs = value.items() if isinstance(value, dict) else enumerate(value)
                 items = [(f"{_json(k)}: " if isinstance(value, dict) else "") + _json(v) for k, v in pairs]

@@ -92,7 +92,9 @@ class ValueWriter:
             case fx.Node():
                 return {"$node": value.name}
             case ScaledFormat():
-                return {"$scaled": [self(v, "format") for v in dataclasses.astuple(value)]}
+                items = dataclasses.astuple(value)
+                # Last and left out where it is not so: checkpoints of before are read, and written, as they are.
+                return {"$scaled": [self(v, "format") for v in (items if value.odd_ties else items[:-1])]}
             case SignFormat():
                 return {"$signs": [value.width, value.frac_width, value.signed, value.threshold]}
             case FixedFormat():

@@ -14,6 +14,7 @@ from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
 from mase_hw.layouts import Layout
+from mase_hw.opdef import Latency
 from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
 from mase_hw.passes.analysis.hardware_args import check_places, lane_dims, raise_together, with_node_names
 from mase_hw.passes.analysis.hardware_choices import asked_of, interface
@@ -52,6 +53,8 @@ class _Mapper:
         """Lanes of every node's result, by node name."""
         self.gaps: dict[str, int] = {}
         """Cycles at least between two beats of every node's result."""
+        self.timed: dict[str, tuple[Latency, list[int]]] = {}
+        """The timing of every node, and the cycles at least between two beats of each of its inputs."""
         self.orders = Orders(graph)
         self.found: dict[str, dict[str, Any]] = {}
         self.wanted: dict[str, Wanted] = {}
@@ -83,6 +86,7 @@ class _Mapper:
             if producer.name in self.lanes:
                 self.lanes[node.name] = self.lanes[producer.name]
                 self.gaps[node.name] = self.gaps[producer.name]
+                self.timed[node.name] = self.timed[producer.name]
                 break
         source = next(iter(self.graph.sources(node).values()), None)
         moves = bool(self.graph.meta_of(node).common.results.tensors) and node.op != "output"
@@ -132,8 +136,9 @@ class _Mapper:
         before_it = self._gaps_before(node)
         if hardware.shares and not chosen and self.args.share_requantisers and hardware.multipliers(params):
             # What follows has the lanes of a whole beat again: it may have more beats, or several such inputs.
-            params = self._shared(node, hardware, request, params, min(before_it, default=1))
+            params = self._shared(node, hardware, request, params, self._pace_before(node, before_it))
         latency = hardware.latency(params)
+        self.timed[node.name] = (latency, before_it)
         few = next(s.lane_dims[0] for s in hardware.ports(params) if s.name == "data_out_0")
         self.gaps[node.name] = max(latency.gap_after(before_it), self.lanes[node.name][0] // few * latency.gap)
         self.found[node.name] = {
@@ -156,6 +161,16 @@ class _Mapper:
         lanes = self.lanes[node.name][0]
         inputs = [n.name for n in node.all_input_nodes if n.name in self.lanes]
         return [self.gaps.get(name, 1) if self.lanes[name][0] == lanes else 1 for name in inputs]
+
+    def _pace_before(self, node: fx.Node, gaps: list[int]) -> int:
+        """Cycles that a node may need for a beat without holding up the one before it."""
+        timed = [self.timed[n.name] for n in node.all_input_nodes if n.name in self.timed]
+        lanes, least = self.lanes[node.name][0], min(gaps, default=1)
+        same = all(self.lanes[n.name][0] == lanes for n in node.all_input_nodes if n.name in self.lanes)
+        if len(timed) != 1 or not same or least >= lanes:
+            return least
+        latency, before = timed[0]
+        return max(least, latency.pace_after(before, lanes))
 
     def _shared(self, node: fx.Node, hardware: Hardware, request: Request, params: Any, gap: int) -> Any:
         """The parameters with as few lanes as keep up with what comes before; the lanes of an output stay."""

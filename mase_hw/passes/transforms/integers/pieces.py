@@ -50,7 +50,7 @@ def piece_codes(
         below = value <= shape.low if shape.closed else value < shape.low
         slope, offset = shape.first if below else shape.last if value > shape.high else shape.middle
         exact = Fraction(slope) * value + Fraction(offset)
-        return max(low, min(high, rounded(exact / unit, rounding) + y.zero_point))
+        return max(low, min(high, rounded(exact / unit, rounding, y.odd_ties) + y.zero_point))
 
     return tuple(one(int(code)) for code in codes(x))
 
