@@ -13,7 +13,7 @@ import mase_hw
 from mase_hw.emit.bundle import Bundle, check_target
 from mase_hw.errors import EmitError
 from tests.emit.bundles import CONFIG, content, emit
-from tests.unit.pipeline import MLP, inputs, seeded
+from tests.unit.pipeline import MLP, OWN_FRAMES, inputs, seeded
 
 
 def leftovers(folder: Path) -> list[str]:
@@ -48,7 +48,7 @@ def test_failing_half_way(older: Path, monkeypatch: pytest.MonkeyPatch, after: i
                 patch.setattr(Path, name, failing(getattr(Path, name)))
             kind = EmitError if isinstance(error, OSError) else KeyboardInterrupt
             with pytest.raises(kind) as caught:
-                mase_hw.compile(seeded(MLP, 7), inputs(1, 6), CONFIG, out=target)
+                mase_hw.compile(seeded(MLP, 7), inputs(1, 6), CONFIG | OWN_FRAMES, out=target)
         if kind is EmitError:
             assert "No space left on device" in str(caught.value) and str(target) in str(caught.value)
             assert "the older bundle, if any, is untouched" in str(caught.value)
@@ -72,7 +72,7 @@ def test_failing_while_swapping(
 
     monkeypatch.setattr(os, "rename", broken)
     with pytest.raises((EmitError, KeyboardInterrupt)):
-        mase_hw.compile(seeded(MLP, 7), inputs(1, 6), CONFIG, out=older)
+        mase_hw.compile(seeded(MLP, 7), inputs(1, 6), CONFIG | OWN_FRAMES, out=older)
     monkeypatch.undo()
     assert content(older) == before and leftovers(older.parent) == ["b"]
 

@@ -17,13 +17,13 @@ from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.streams import Stream
 from tests.emit.designs import DESIGNS
-from tests.unit.pipeline import inputs
+from tests.unit.pipeline import OWN_FRAMES, inputs
 
 
 @pytest.fixture(scope="module")
 def designs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, mase_hw.Design]:
     folder = tmp_path_factory.mktemp("manifest")
-    return {name: mase_hw.compile(m, x, c, out=folder / name) for name, (m, x, c) in DESIGNS.items()}
+    return {name: mase_hw.compile(m, x, {**c, **OWN_FRAMES}, out=folder / name) for name, (m, x, c) in DESIGNS.items()}
 
 
 def test_ports(designs: dict[str, mase_hw.Design]) -> None:

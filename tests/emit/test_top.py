@@ -14,6 +14,7 @@ from mase_hw.host.toolchain import require
 from mase_hw.opdef import SUPPORT
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools, run_tool
 from tests.emit.designs import DESIGNS
+from tests.unit.pipeline import OWN_FRAMES
 
 GOLDEN = Path(__file__).parent / "golden" / "top.sv"
 
@@ -22,7 +23,7 @@ GOLDEN = Path(__file__).parent / "golden" / "top.sv"
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, mase_hw.Design]:
     folder = tmp_path_factory.mktemp("top")
     return {
-        name: mase_hw.compile(model, example, config, out=folder / name)
+        name: mase_hw.compile(model, example, {**config, **OWN_FRAMES}, out=folder / name)
         for name, (model, example, config) in DESIGNS.items()
     }
 
