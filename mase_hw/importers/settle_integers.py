@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from torch import fx
+from torch import Tensor, fx
 
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, steps_of
 from mase_hw.formats.taken import Ends
@@ -31,6 +31,8 @@ from mase_hw.passes.transforms.integers.sums import Stored
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of
 
 _BEHIND = f"quantise its result, so that the file says its scale, or {ON_HOST}"
+_ROUNDED = 2.0**-22
+"""How far a product of a scale and an integer may be from that product in float32."""
 _BEFORE = "put a quantisation before it (a Quant, or a QuantizeLinear and a DequantizeLinear)"
 
 
@@ -208,7 +210,7 @@ class Integers:
     def _sums(self, node: fx.Node, op: OpDef, marker: Marker | None) -> None:
         parameters = parameters_of(self.graph, node, op)
         known = {name: self.known.get(self._path(node, name), Known()) for name in parameters}
-        fmt = known["weight"].integers
+        fmt = known["weight"].integers or self._made_of(parameters["weight"])
         if fmt is None:
             raise Refused("its weights are no integers with a scale", "quantise them")
         if fmt.per_channel and fmt.axis != 0:
@@ -223,6 +225,25 @@ class Integers:
             None if marker is None else marker.requantizing,
             step=self._step_of_reader(node),
         )
+
+    def _made_of(self, weight: Tensor) -> ScaledFormat | None:
+        """The format of weights that were made of stored integers, such as those of a transposed convolution.
+
+        Whatever scales of the file make integers of all of them are right, since they are the same numbers then.
+        """
+        rows = weight.detach().double().cpu().reshape(weight.shape[0], -1)
+        for fmt in {k.integers: None for k in self.known.values() if k.integers is not None}:
+            low, high = fmt.min_mantissa, fmt.max_mantissa
+            scales = [0.0] * len(rows)
+            for scale in sorted(set(fmt.scales)):  # of several the largest
+                codes = rows / scale
+                near = (codes - codes.round()).abs() <= codes.abs() * _ROUNDED
+                fits = (near & (codes >= low - 0.5) & (codes <= high + 0.5)).all(1).tolist()
+                scales = [scale if fit else before for fit, before in zip(fits, scales, strict=True)]
+            if min(scales, default=0.0) > 0.0:
+                one = scales[:1] if len(set(scales)) == 1 else scales
+                return ScaledFormat.make(fmt.width, one, signed=fmt.signed, low=low, high=high)
+        return None
 
     def _step_of_reader(self, node: fx.Node) -> Fraction | None:
         """The step to which the one reader of a node, a clamp, rounds."""

@@ -71,7 +71,7 @@ class Qdq:
         bias = [self.store(self.r.integers(-3000, 3000, len(weight)).astype(np.int32))] if kind == "QLinearConv" else []
         given = [self.store(weight.astype(I8)), self.store(scales), self.store(zeros)]
         self.scale = np.asarray(3 * 2.0 ** np.round(np.log2(low)), F32) if self.coarse else self.steps(low)
-        zero = I8(2 * self.r.integers(-30, 30))  # even, since the evaluator adds it before rounding
+        zero = I8(2 * self.r.integers(-30, 30) + 1)  # odd: the evaluator adds it before rounding
         result = [self.store(self.scale), self.store(zero)]
         self.add(kind, *names[1:], *given, *result, *bias, of=names[0], **attributes)
         self.add("DequantizeLinear", *result)
@@ -250,6 +250,17 @@ def totals(coarse: bool = False) -> Qdq:
     return n
 
 
+def transposed(coarse: bool = False) -> Qdq:
+    """Transposed convolutions, whose weights are made of those of the file."""
+    n = Qdq(13, (1, 2, 4, 3), coarse)
+    n.quantise(0.012, U8(131))
+    n.add("ConvTranspose", n.weights(2, 3, 2, 3, channels=3, axis=1)[0], strides=[2, 1], pads=[0, 1, 1, 0])
+    n.quantise(0.01, I8(7))
+    n.add("ConvTranspose", n.weights(3, 2, 3, 3)[0], strides=[2, 2])
+    n.quantise(0.02, I8(-21))
+    return n
+
+
 NETWORKS = {
     "padded": padded,
     "depthwise": depthwise,
@@ -259,4 +270,5 @@ NETWORKS = {
     "integers": integers,
     "averages": averages,
     "totals": totals,
+    "transposed": transposed,
 }

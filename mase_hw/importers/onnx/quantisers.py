@@ -48,9 +48,17 @@ def quantize_linear(s: Step) -> Ref:
     return _rounded(s, x, scale, 2)
 
 
-def rounded_to(s: Step, x: Ref, index: int) -> Ref:
-    """Data as integers, whose scale and zero point are an input and the one behind it."""
-    return _rounded(s, x, s.known(index, "a scale"), index + 1)
+def rounded_to(s: Step, x: Ref, index: int, *, zero_first: bool = False) -> Ref:
+    """Data as integers, whose scale and zero point are an input and the one behind it.
+
+    Args:
+        s: The node.
+        x: The data.
+        index: Of the input that is the scale.
+        zero_first: The zero point is added before rounding, as ONNX' evaluator does it in ``QLinearConv`` and
+            ``QLinearMatMul``; ties go to even integers then. Else behind it.
+    """
+    return _rounded(s, x, s.known(index, "a scale"), index + 1, zero_first)
 
 
 def stored_values(s: Step, x: Tensor, index: int, axis: int = 0) -> Tensor:
@@ -63,10 +71,10 @@ def values_of_integers(x: Tensor, scale: Tensor, zero: Tensor | None, axis: int,
     return _values(s, x, scale, zero, axis)
 
 
-def _rounded(s: Step, x: Ref, scale: Tensor, index: int) -> Ref:
+def _rounded(s: Step, x: Ref, scale: Tensor, index: int, zero_first: bool = False) -> Ref:
     """Data as integers, with the zero point of an input."""
     zero, width, signed = _zero(s, index)
-    made = grids.rounded(s, x, scale, zero, width, signed)
+    made = grids.rounded(s, x, scale, zero, width, signed, tied=not (zero_first and zero % 2))
     return s.writer.codes(made, Codes(scale.reshape(()), zero))
 
 
@@ -144,7 +152,7 @@ def qlinear_conv(s: Step) -> Ref:
         exact = bias.double() * products
         bias = s.writer.note(exact.float(), Known(exact=exact))
     made = layers.conv(Step(s.node, [x, values, bias], s.writer, s.opset, s.readers))
-    return rounded_to(s, made, 6)
+    return rounded_to(s, made, 6, zero_first=True)
 
 
 def qlinear_matmul(s: Step) -> Ref:
@@ -154,7 +162,7 @@ def qlinear_matmul(s: Step) -> Ref:
         raise Refused(f"a product with stored numbers of the shape {list(weight.shape)}")
     values = _values(s, weight, s.known(4, "a scale"), s.maybe_known(5, "the zero point"), 1)
     made = layers.matmul(Step(s.node, [x, values], s.writer, s.opset, s.readers))
-    return rounded_to(s, made, 6)
+    return rounded_to(s, made, 6, zero_first=True)
 
 
 def clip(s: Step) -> Ref:
