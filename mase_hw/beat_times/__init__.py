@@ -9,7 +9,8 @@ are the same but for a shift is looked up: the cost grows with what differs, and
 
 from mase_hw.beat_times.alone import heads, sustained
 from mase_hw.beat_times.blocks import UNLIMITED
-from mase_hw.beat_times.network import BeatNetwork, Edge
+from mase_hw.beat_times.edges import Edge
+from mase_hw.beat_times.network import BeatNetwork
 from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Evenly, Solved, Unpaused
 from mase_hw.beat_times.solver import Overdue
 from mase_hw.beat_times.waiting import HELD, STARVED, WORKING, Waits

@@ -9,8 +9,9 @@ import numpy as np
 
 from mase_hw.beat_times.below import compared
 from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, known_by, plan, step_cuts, unit
+from mase_hw.beat_times.edges import Edge
 from mase_hw.beat_times.nodes import Latest, Reading, Run
-from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Evenly, Solved, Times, Unpaused, any_later, most_between
+from mase_hw.beat_times.patterns import Cycles, Evenly, Solved, Times, Unpaused, any_later, most_between
 from mase_hw.beat_times.solver import Solver
 from mase_hw.beat_times.waiting import Waits, waits
 from mase_hw.steps import Steps
@@ -19,41 +20,6 @@ Given = Cycles | Evenly | Unpaused | None
 """When beats are offered to a network."""
 LATE = 2
 """Distances of frames that are the same when frames leave evenly."""
-
-
-class Edge:
-    """A stream with one source and any number of sinks that each take every beat once (an eager fork).
-
-    Args:
-        beats: Beats per frame.
-    """
-
-    def __init__(self, beats: int) -> None:
-        self.beats = beats
-        self.offers: Times | None = None
-        self.takes: Times | None = None
-
-    @property
-    def offered(self) -> Cycles:
-        """Cycle in which a beat is first valid, of all frames solved so far."""
-        return self.offers.array() if self.offers is not None else np.zeros(0, np.int64)
-
-    @property
-    def taken(self) -> Cycles:
-        """Cycle in which its last sink takes it."""
-        if self.takes is None:
-            return np.full(len(self.offered), LONG_AGO, np.int64)
-        return self.takes.array()
-
-    def when_taken(self, beat: int) -> int:
-        """When its last sink takes a beat of the first frame."""
-        assert self.takes is not None, "no frame is solved, or nothing takes it"
-        return self.takes.at(beat)
-
-    def when_offered(self, beat: int) -> int:
-        """When a beat of the first frame is first valid."""
-        assert self.offers is not None, "no frame is solved"
-        return self.offers.at(beat)
 
 
 class _Stage:
