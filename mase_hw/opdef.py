@@ -81,6 +81,7 @@ class Request:
         parameters: Mantissas of the stored parameters by name, for implementations that are made for them.
         levels: Additions between two registers of such an implementation; ``solver`` is what finds them.
         order: The order of its work that was asked for, where an op has several; empty for its own.
+        fast: Whether registers are wanted where long paths begin.
     """
 
     node: str
@@ -96,6 +97,7 @@ class Request:
     levels: int = 0
     order: str = ""
     solver: str = "own"
+    fast: bool = False
 
     @property
     def stream_shapes(self) -> dict[str, tuple[int, ...]]:

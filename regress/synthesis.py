@@ -62,12 +62,12 @@ def conv(channels: int, filters: int, lanes_in: int, lanes_out: int) -> Made:
     return net, frames(channels, 6, 6), {"hardware": {"parallelism": {"_0": lanes}}}
 
 
-def digits(family: str = "") -> Made:
+def digits(family: str = "", fast: bool = False) -> Made:
     """The digits MLP at its default folding, with random parameters: how long it was trained is not the question."""
     net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     folding = tomllib.loads(DIGITS.read_text(encoding="utf-8"))["hardware"]["parallelism"]
     lanes = {f"_{2 * i}": folding[f"fc{i + 1}"] for i in range(3)}
-    return net, frames(64), {"hardware": {"parallelism": lanes, "family": family}}
+    return net, frames(64), {"hardware": {"parallelism": lanes, "family": family, "fast_clock": fast}}
 
 
 class Residual(nn.Module):
@@ -198,6 +198,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "conv_16x16_8x8_packed": packed_conv,
     "digits_mlp": digits,
     "digits_mlp_ecp5": lambda: digits("ecp5"),
+    "digits_mlp_fast_ecp5": lambda: digits("ecp5", fast=True),
     **{kind: partial(images, kind, "xc7") for kind in IMAGES},
     **{f"{kind}_ecp5": partial(images, kind, "ecp5") for kind in IMAGES},
     "max_pool_8x8x8": lambda: max_pool(8, 8, 2),
@@ -217,7 +218,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
 """By name: what, inputs by outputs, lanes in by lanes out; for Xilinx 7 if the name does not end with a target."""
 
 
-NETWORKS = ("digits_mlp", "digits_mlp_ecp5", *IMAGES, *(f"{kind}_ecp5" for kind in IMAGES))
+NETWORKS = ("digits_mlp", "digits_mlp_ecp5", "digits_mlp_fast_ecp5", *IMAGES, *(f"{kind}_ecp5" for kind in IMAGES))
 """Whole networks whose area is predicted."""
 OFF = {"lut": 5.0, "ff": 1.0, "dsp": 0.0, "bram": 0.0}
 """How far off a prediction may be, in percent, in either direction."""

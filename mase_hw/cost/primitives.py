@@ -162,7 +162,9 @@ def multiplied(t: Terms, a: tuple[int, int], b: tuple[int, int]) -> int:
     first, second = (width + (0 if signed else 1) for width, signed in (a, b))
     if t.xilinx:
         return blocks_of(t, first, second, a[0] + b[0])
-    return blocks_of(t, a[0], b[0], a[0] + b[0])
+    # An unsigned bit has a sign as an operand.
+    first, second = (max(width, 1 if signed else 2) for width, signed in (a, b))
+    return blocks_of(t, first, second, a[0] + b[0])
 
 
 _BLOCK = {True: (25, 18, 17, 9), False: (18, 18, 18, 0)}

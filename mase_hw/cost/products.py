@@ -75,7 +75,8 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
     of = sums_of(p, products, run)
     delay, total = of.delay, of.total
     gap = 1 if sums > 1 else run
-    depth = max((delay + 2 + gap) // gap + 1, 2)
+    ahead = p.get("AHEAD", 0)
+    depth = max((delay + 2 + ahead + gap) // gap + 1, 2)
     bias_shift = of.frac - p["BIAS_PRECISION_1"]
     start = p["BIAS_PRECISION_0"] + (0 if p["BIAS_SIGNED"] else 1) + bias_shift
     out, rounding, wraps = p["DATA_OUT_0_PRECISION_0"], p["ROUNDING"], p["OVERFLOW"] != 0
@@ -107,6 +108,9 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         t.logic("mac.runs", 1)
         _delayed(t, "mac.mark", 2, delay)
     operands = _Operands(lanes, products, shared, gated)
+    if ahead:
+        # The activations that are held, that they are, and whether they are the first and the last ones.
+        t.count(ff=operands.activations(lanes) * a[0] + 1 + 2 * (run > 1))
     if chain and (blocks or p["PACKED"] > 1):
         _chains(t, p, operands, of, read)
     elif chain:
@@ -131,7 +135,9 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
     if p["HAS_BIAS"]:
         bias = lanes * min(p["BIAS_PRECISION_0"], max(read - bias_shift, 0))
         if gap >= delay:
-            t.count(ff=bias)
+            # With registers for a fast clock that is the bias with what is added to it, in the block if that adds up.
+            more = ahead * (lanes * max(total - start, 0) * (of.above_bias > 0))
+            t.count(ff=(bias + more) * (lanes - ahead * inside) // lanes)
             t.logic("mac.held_bias", bias)
         else:
             _delayed(t, "mac.bias", bias, delay)

@@ -88,6 +88,7 @@ class LinearParams:
     INPUTS_FIRST: int
     LIFT: int
     LOGIC: int
+    AHEAD: int
 
     @property
     def rows(self) -> int:
@@ -193,6 +194,7 @@ def _build(r: Request) -> LinearParams:
         INPUTS_FIRST=int(
             r.order == "inputs_first" and p_in < shapes["data_in_0"][-1] and p_out < shapes["data_out_0"][-1]
         ),
+        AHEAD=int(r.fast),
     )
 
 
@@ -219,8 +221,8 @@ def _arithmetic(p: LinearParams) -> Arithmetic:
 
 def _latency(p: LinearParams) -> Latency:
     tiles, passes, rows = p.in_tiles, p.out_tiles, p.rows
-    # Dot product, shifter, accumulator, output FIFO.
-    pipe = 2 + dot_latency(p.DATA_IN_0_PARALLELISM_DIM_0, p) + p.HAS_WEIGHT_SHIFT
+    # The held activation, dot product, shifter, accumulator, output FIFO.
+    pipe = p.AHEAD + 2 + dot_latency(p.DATA_IN_0_PARALLELISM_DIM_0, p) + p.HAS_WEIGHT_SHIFT
     if p.INPUTS_FIRST:
         return Latency.from_steps(inputs_first(rows, tiles, passes, pipe))
     # A step takes an activation beat: row by row, pass by pass over the row, tile by tile.

@@ -241,6 +241,12 @@ def logic(draw: random.Random) -> Layers:
     return layer, data, {**hardware, "implementation": dict.fromkeys(layers, "logic")}
 
 
+def fast(draw: random.Random) -> Layers:
+    """A linear layer with registers for a fast clock."""
+    model, data, hardware = linear(draw)
+    return model, data, hardware | {"fast_clock": True}
+
+
 def products(draw: random.Random) -> Layers:
     """Rows times rows, and the softmax of what comes of it."""
     size, tokens = max(2, _size(draw, 32)), draw.randint(2, 12)
@@ -266,7 +272,7 @@ def recurrent(draw: random.Random) -> Layers:
 
 USUAL = (linear, conv, depthwise, pool, chain, branches, residual, rows, others)
 """What the first draws were made of, in the order that they were."""
-SPECIAL = (narrow, integers, products, reductions, recurrent, logic)
+SPECIAL = (narrow, integers, products, reductions, recurrent, logic, fast)
 KINDS: Mapping[str, Callable[[random.Random], Layers]] = {kind.__name__: kind for kind in (*USUAL, *SPECIAL)}
 """Every kind of draw."""
 

@@ -20,8 +20,11 @@
 // PACKED, CHAIN, SPACING, LIFT, LOGIC and NARROW, that the most negative weight does not occur,
 // say how products are made and added (fixed_dot_products).
 //
+// AHEAD is for a fast clock: activations are taken a cycle before their weights, for which
+// weight_ready is a register (mac_control), and what sums start with is one too.
+//
 // Latency:    3 + D cycles from the last issue of a run to its valid output, counting both, where
-//             D is that of fixed_dot_products; one more with HAS_SHIFT.
+//             D is that of fixed_dot_products; one more with HAS_SHIFT, and with AHEAD.
 // Throughput: 1 issue per cycle, without bubbles between runs.
 // Golden:     `mase_hw/ops/linear.py` and `conv.py`.
 module fixed_mac_array #(
@@ -53,7 +56,8 @@ module fixed_mac_array #(
     parameter int SPACING     = 17,
     parameter int NARROW      = 0,
     parameter int LIFT        = 0,
-    parameter int LOGIC       = 0
+    parameter int LOGIC       = 0,
+    parameter int AHEAD       = 0
 ) (
     input  logic                                           clk,
     input  logic                                           rst,
@@ -108,9 +112,9 @@ module fixed_mac_array #(
   localparam int DotLatency = (CHAIN > 0) ? Stages + 1 + $clog2(Chains) : MadeIn + $clog2(Pieces);
   localparam int TermLatency = DotLatency + HAS_SHIFT;  // the shifted term is registered
   localparam int Pipe = TermLatency + 2;  // to a valid output: accumulator and FIFO
-  // A slot is taken for Pipe + 1 cycles, and one is wanted every Gap cycles.
+  // A slot is taken for Pipe + 1 cycles, one more with AHEAD, and one is wanted every Gap cycles.
   localparam int Gap = (SUMS > 1) ? 1 : SHORTEST;
-  localparam int QueueFit = (Pipe + Gap) / Gap + 1;
+  localparam int QueueFit = (Pipe + AHEAD + Gap) / Gap + 1;
   localparam int FifoDepth = (QueueFit > HELD) ? QueueFit : HELD;
   localparam int CreditW = $clog2(FifoDepth + 1);
 
@@ -222,7 +226,8 @@ module fixed_mac_array #(
       .SHORTEST (SHORTEST),
       .DEPTH    (FifoDepth),
       .HAS_BIAS (HAS_BIAS),
-      .HAS_SHIFT(HAS_SHIFT)
+      .HAS_SHIFT(HAS_SHIFT),
+      .AHEAD    (AHEAD)
   ) u_control (
       .clk         (clk),
       .rst         (rst),
@@ -241,6 +246,18 @@ module fixed_mac_array #(
       .taken       (out_valid && out_ready),
       .credits     (credit_q)
   );
+
+  logic [LANES-1:0][N-1:0][A_WIDTH-1:0] issued;
+
+  if (AHEAD == 0) begin : g_at_once
+    assign issued = act;
+  end else begin : g_ahead
+    always_ff @(posedge clk) begin
+      if (act_valid && act_ready) begin
+        issued <= act;
+      end
+    end
+  end
 
   // ---- Flags beside the terms; first and last matter only with valid.
   logic [TermLatency-1:0] valid_q, first_pipe_q, last_pipe_q;
@@ -272,7 +289,8 @@ module fixed_mac_array #(
       .HAS_SHIFT  (HAS_SHIFT),
       .SHIFT_WIDTH(SHIFT_WIDTH),
       .ACC_WIDTH  (AccW),
-      .OFFSET     (Offset)
+      .OFFSET     (Offset),
+      .READY      (AHEAD)
   ) u_sides (
       .clk       (clk),
       .issue     (issue),
@@ -318,7 +336,7 @@ module fixed_mac_array #(
       .LOGIC   (LOGIC)
   ) u_dots (
       .clk      (clk),
-      .a        (act),
+      .a        (issued),
       .b        (weight),
       .out_data (dots),
       .out_carry(carries)

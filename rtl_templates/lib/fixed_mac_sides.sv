@@ -6,7 +6,8 @@
 // DELAY cycles later; the shifts are wanted with every dot product, one cycle sooner. Runs are
 // GAP issues apart at least: where the next bias comes no sooner than this one is used, one register
 // holds it. Bias and OFFSET share no bit wherever the constant can be chosen so: then only what
-// lies above the bias depends on both, and that is one of two constants, by the sign.
+// lies above the bias depends on both, and that is one of two constants, by the sign. With READY the
+// one register holds what sums start with, so that no addition stands in front of the next one.
 //
 // Latency:    DELAY cycles, DELAY - 1 for shifts.
 // Throughput: 1 bias and 1 beat of shifts per cycle.
@@ -22,7 +23,8 @@ module fixed_mac_sides #(
     parameter int     HAS_SHIFT   = 0,
     parameter int     SHIFT_WIDTH = 1,
     parameter int     ACC_WIDTH   = 16,
-    parameter longint OFFSET      = 0
+    parameter longint OFFSET      = 0,
+    parameter int     READY       = 0
 ) (
     input  logic                              clk,
     input  logic                              issue,
@@ -53,6 +55,11 @@ module fixed_mac_sides #(
     );
   end
 
+  if (READY < 0 || READY > 1) begin : g_bad_ready
+    // Refuses READY=-1; READY=2; takes READY=1
+    $fatal(1, "fixed_mac_sides: READY %0d must be 0 or 1", READY);
+  end
+
   localparam bit [ACC_WIDTH-1:0] Constant = ACC_WIDTH'(OFFSET);
 
   if (HAS_BIAS == 0) begin : g_no_bias
@@ -67,7 +74,16 @@ module fixed_mac_sides #(
     localparam bit [ACC_WIDTH-1:0] Negative = Constant + Sign;
 
     logic [LANES-1:0][BIAS_WIDTH-1:0] bias_q;
-    if (GAP >= DELAY) begin : g_hold
+    logic [LANES-1:0][ ACC_WIDTH-1:0] start;
+    if (GAP >= DELAY && READY != 0) begin : g_ready
+      assign bias_q = bias;
+      always_ff @(posedge clk) begin
+        if (issue && first) begin
+          init <= start;
+        end
+      end
+    end else if (GAP >= DELAY) begin : g_hold
+      assign init = start;
       always_ff @(posedge clk) begin
         if (issue && first) begin
           bias_q <= bias;
@@ -76,6 +92,7 @@ module fixed_mac_sides #(
     end else begin : g_delay
       logic [DELAY-1:0][LANES-1:0][BIAS_WIDTH-1:0] pipe_q;
       unread u_unread (.unused(&{issue, first}));
+      assign init = start;
       always_ff @(posedge clk) begin
         pipe_q <= {pipe_q[DELAY-2:0], bias};
       end
@@ -88,9 +105,9 @@ module fixed_mac_sides #(
       assign aligned  = (ACC_WIDTH'(bias_q[o]) << BIAS_SHIFT) & Mine;
       assign negative = BIAS_SIGNED != 0 && bias_q[o][BIAS_WIDTH-1];
       if ((Constant & Mine) == '0) begin : g_apart
-        assign init[o] = aligned | (negative ? Negative : Constant);
+        assign start[o] = aligned | (negative ? Negative : Constant);
       end else begin : g_sum
-        assign init[o] = (aligned | (negative ? Sign : '0)) + Constant;
+        assign start[o] = (aligned | (negative ? Sign : '0)) + Constant;
       end
     end
   end

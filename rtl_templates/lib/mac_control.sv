@@ -10,7 +10,12 @@
 // beat, and a beat of shifts, which every issue takes if SUMS > 1. One that ends a sum is
 // issued only when a slot of the output FIFO is free for its result (a credit).
 //
-// Latency:    none; a credit is back a cycle after its result was taken.
+// With AHEAD the activation is taken, and the slot reserved, before the issue: what holds it issues
+// as soon as its weights are there. So weight_ready is a register, however far away the weights
+// lie, but for a bias or shifts that can be wanted in consecutive cycles. Otherwise these are
+// waited for with the activation, and taken with the weights.
+//
+// Latency:    none, a cycle with AHEAD; a credit is back a cycle after its result was taken.
 // Throughput: 1 issue per cycle.
 // Golden:     `mase_hw/ops/linear.py`, `_latency`.
 module mac_control #(
@@ -20,6 +25,7 @@ module mac_control #(
     parameter  int DEPTH     = 2,
     parameter  int HAS_BIAS  = 0,
     parameter  int HAS_SHIFT = 0,
+    parameter  int AHEAD     = 0,
     localparam int CreditW   = $clog2(DEPTH + 1)
 ) (
     input  logic               clk,
@@ -49,6 +55,14 @@ module mac_control #(
     $fatal(1, "mac_control: SHORTEST %0d must be 1 to RUN %0d, and RUN for SUMS", SHORTEST, RUN);
   end
 
+  if (AHEAD < 0 || AHEAD > 1) begin : g_bad_ahead
+    // Refuses AHEAD=-1; AHEAD=2; takes AHEAD=1
+    $fatal(1, "mac_control: AHEAD %0d must be 0 or 1", AHEAD);
+  end
+
+  logic take;  // an activation
+  logic begins;  // what is taken begins a sum,
+  logic ends;  // or ends it
   logic turn_last;
   logic bias_ok;
   logic shift_ok;
@@ -56,23 +70,68 @@ module mac_control #(
   logic shifts;
   logic reserve;
 
-  assign shifts = (HAS_SHIFT != 0) && (first || SUMS > 1);
-  assign bias_ok = (HAS_BIAS == 0) || !first || bias_valid;
+  assign shifts   = (HAS_SHIFT != 0) && (first || SUMS > 1);
+  assign bias_ok  = (HAS_BIAS == 0) || !first || bias_valid;
   assign shift_ok = !shifts || shift_valid;
-  assign slot_ok = !last || (credits != '0);
-  assign issue = act_valid && weight_valid && bias_ok && shift_ok && slot_ok;
-  assign act_ready = weight_valid && bias_ok && shift_ok && slot_ok;
-  assign weight_ready = act_valid && bias_ok && shift_ok && slot_ok;
-  assign bias_ready = (HAS_BIAS != 0) && first && act_valid && weight_valid && shift_ok && slot_ok;
-  assign shift_ready = shifts && act_valid && weight_valid && bias_ok && slot_ok;
-  assign reserve = issue && last;
+  assign slot_ok  = !ends || (credits != '0);
+  assign reserve  = take && ends;
+
+  if (AHEAD == 0) begin : g_at_once
+    assign take = issue;
+    assign first = begins;
+    assign last = ends;
+    assign issue = act_valid && weight_valid && bias_ok && shift_ok && slot_ok;
+    assign act_ready = weight_valid && bias_ok && shift_ok && slot_ok;
+    assign weight_ready = act_valid && bias_ok && shift_ok && slot_ok;
+    assign bias_ready = (HAS_BIAS != 0) && first && act_valid && weight_valid && shift_ok &&
+        slot_ok;
+    assign shift_ready = shifts && act_valid && weight_valid && bias_ok && slot_ok;
+  end else begin : g_ahead
+    // No two issues in a row begin a sum: a bias that is there is still there a cycle later.
+    localparam bit Apart = SUMS == 1 && SHORTEST > 1;
+    logic held_q;
+    logic sides_ok;
+
+    assign sides_ok = !Apart || !begins || ((HAS_BIAS == 0 || bias_valid) &&
+                                            (HAS_SHIFT == 0 || shift_valid));
+    assign act_ready = (!held_q || issue) && slot_ok && sides_ok;
+    assign take = act_valid && act_ready;
+    assign weight_ready = held_q && (Apart || (bias_ok && shift_ok));
+    assign issue = weight_ready && weight_valid;
+    assign bias_ready = held_q && first && (HAS_BIAS != 0) && weight_valid && (Apart || shift_ok);
+    assign shift_ready = held_q && shifts && weight_valid && (Apart || bias_ok);
+
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        held_q <= 1'b0;
+      end else if (take || issue) begin
+        held_q <= take;
+      end
+    end
+
+    // Matter only while something is held.
+    always_ff @(posedge clk) begin
+      if (take) begin
+        first <= begins;
+        last  <= ends;
+      end
+    end
+
+    invariant #(
+        .MESSAGE("a bias or a beat of shifts was withdrawn")
+    ) u_sides (
+        .clk   (clk),
+        .rst   (rst),
+        .broken(issue && !(bias_ok && shift_ok))
+    );
+  end
 
   loop_counter #(
       .COUNT(SUMS)
   ) u_turn (
       .clk (clk),
       .rst (rst),
-      .step(issue),
+      .step(take),
       .last(turn_last)
   );
 
@@ -83,21 +142,21 @@ module mac_control #(
     ) u_run (
         .clk (clk),
         .rst (rst),
-        .step(issue && turn_last),
-        .last(last)
+        .step(take && turn_last),
+        .last(ends)
     );
   end else begin : g_told
-    assign last = run_last;
+    assign ends = run_last;
   end
 
   if (RUN == 1) begin : g_one_issue
-    assign first = 1'b1;
+    assign begins = 1'b1;
   end else begin : g_first
     always_ff @(posedge clk) begin
       if (rst) begin
-        first <= 1'b1;
-      end else if (issue && turn_last) begin
-        first <= last;
+        begins <= 1'b1;
+      end else if (take && turn_last) begin
+        begins <= ends;
       end
     end
   end

@@ -19,14 +19,15 @@
 //
 // The products, sums and casts are those of fixed_mac_array: PACKED output lanes share
 // a multiplier, and up to CHAIN products are added in the multipliers. With NARROW the
-// most negative weight must not occur; LIFT makes room for it where it does.
+// most negative weight must not occur; LIFT makes room for it where it does. AHEAD puts registers
+// where long paths begin, for a fast clock.
 //
 // Latency:    first input beat accepted in t, first output beat valid in
 //               t + IT + 3 + D   for OT > 1,
 //               t + IT + 1 + D   for OT = 1 (no replay memory),
 //               t + (IT - 1) * OT + 3 + D   with INPUTS_FIRST,
 //             where D is that of fixed_dot_products for PI products a lane;
-//             one cycle more with HAS_WEIGHT_SHIFT,
+//             one cycle more with HAS_WEIGHT_SHIFT, and with AHEAD,
 //             with input, weights, shifts and bias always valid.
 // Throughput: one row per IT * OT cycles, one output beat per IT cycles (with
 //             INPUTS_FIRST all at the end of the row), without bubbles between tiles, rows or frames.
@@ -78,6 +79,7 @@ module fixed_linear #(
     parameter int INPUTS_FIRST                   = 0,
     parameter int LIFT                           = 0,
     parameter int LOGIC                          = 0,
+    parameter int AHEAD                          = 0,
 
     localparam int PI = DATA_IN_0_PARALLELISM_DIM_0,
     localparam int PO = DATA_OUT_0_PARALLELISM_DIM_0,
@@ -248,7 +250,8 @@ module fixed_linear #(
       .SPACING    (SPACING),
       .NARROW     (NARROW),
       .LIFT       (LIFT),
-      .LOGIC      (LOGIC)
+      .LOGIC      (LOGIC),
+      .AHEAD      (AHEAD)
   ) u_mac (
       .clk         (clk),
       .rst         (rst),

@@ -140,6 +140,11 @@ class Item:
         return "inputs_first" if self.case.params.INPUTS_FIRST else "outputs_first"
 
     @property
+    def fast(self) -> bool:
+        """Whether the module has registers for a fast clock."""
+        return bool(getattr(self.case.params, "AHEAD", 0))
+
+    @property
     def memory_folder(self) -> Path | None:
         """Where the files of the memories inside the module are; None if there are none."""
         memories = self.hardware.memories(self.arithmetic)

@@ -160,6 +160,7 @@ def test_facets_build_the_parameters(it: Item) -> None:
         family=it.family,
         order=it.order,
         narrow=bool(it.hardware.narrow(it.case.params)),
+        fast=it.fast,
     )
     if it.op.mase_type:
         assert it.hardware.build(request) == it.case.params

@@ -215,6 +215,33 @@ MUTANTS: dict[str, Mutant] = {
         8,
         "mac_control",
     ),
+    "mac_overwrites_what_is_held": of(
+        mac(N=1, RUN=1, HAS_BIAS=1, AHEAD=1), "p_issue", "(!held_q || issue) && slot_ok", "slot_ok", 8, "mac_control"
+    ),
+    "mac_waits_for_no_bias": of(
+        mac(N=1, RUN=2, HAS_BIAS=1, AHEAD=1),
+        "p_together",
+        "sides_ok = !Apart || !begins",
+        "sides_ok = !Apart || begins",
+        10,
+        "mac_control",
+    ),
+    "mac_issues_what_it_does_not_hold": of(
+        mac(N=1, RUN=2, AHEAD=1),
+        "p_every",
+        "assign issue = weight_ready && weight_valid;",
+        "assign issue = weight_valid;",
+        12,
+        "mac_control",
+    ),
+    "mac_starts_with_the_bias_alone": of(
+        mac(N=1, RUN=4, HAS_BIAS=1, BIAS_FRAC=2, AHEAD=1),
+        "p_result",
+        "init <= start;",
+        "init <= '0;",
+        14,
+        "fixed_mac_sides",
+    ),
     "mac_keeps_a_place_free": of(PLAIN, "p_issue", "(credits != '0)", "(credits > CreditW'(1))", 14, "mac_control"),
     "mac_takes_no_credit": of(
         PLAIN, "p_space", "credits <= credits - CreditW'(1);", "credits <= credits;", 16, "mac_control"
@@ -238,7 +265,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "mac_keeps_the_last_result": of(PLAIN, "p_offer", "count != '0;", "count > CountW'(1);", 8, "stream_fifo"),
     "mac_has_a_fifo_too_short": of(
-        mac(N=2, RUN=1, FLOWING=1), "p_flow", "(Pipe + Gap) / Gap + 1", "(Pipe + Gap) / Gap - 1", 12
+        mac(N=2, RUN=1, FLOWING=1), "p_flow", "(Pipe + AHEAD + Gap) / Gap + 1", "(Pipe + AHEAD + Gap) / Gap - 1", 12
     ),
     # fixed_cast_unit
     "cast_rounds_ties_to_odd": of(

@@ -164,6 +164,10 @@ PROOFS = [
     mac(N=2, RUN=1, LANES=2, HAS_SHIFT=1, A_SIGNED=0, B_SIGNED=0),
     mac(N=3, RUN=2, HAS_BIAS=1, BIAS_FRAC=2, HAS_SHIFT=1),
     *(mac(10, N=n, RUN=run, FLOWING=1) for n, run in ((2, 1), (1, 2), (2, 3))),
+    mac(12, N=1, RUN=1, HAS_BIAS=1, AHEAD=1),
+    mac(16, N=2, RUN=2, HAS_BIAS=1, BIAS_FRAC=3, HAS_SHIFT=1, AHEAD=1),
+    mac(18, N=1, RUN=4, HAS_BIAS=1, BIAS_FRAC=0, BIAS_SIGNED=0, A_SIGNED=0, AHEAD=1),
+    *(mac(12, N=n, RUN=run, FLOWING=1, AHEAD=1) for n, run in ((2, 1), (1, 2))),
     # Every sign, rows of either operand, even and odd numbers of them, one row; pairs, and one left over.
     *(logic(1, 1, (a, s), (b, t)) for a, b in ((4, 4), (3, 5), (1, 3)) for s in (0, 1) for t in (0, 1)),
     *(logic(2, 2, (3, s), (3, t)) for s in (0, 1) for t in (0, 1)),

@@ -62,7 +62,16 @@ RELU = {
 ADDED = {"ROUNDING": 0, "OVERFLOW": 0, "DATA_IN_0_SIGNED": 1, "DATA_OUT_0_SIGNED": 1}
 SHIFT = {"PRECISION_0": 1, "PRECISION_1": 0, "SIGNED": 0, "TENSOR_SIZE_DIM_0": 784, "PARALLELISM_DIM_0": 8}
 ADDED_LINEAR = {**ADDED, "WEIGHT_SIGNED": 1, "BIAS_SIGNED": 1, "HAS_BIAS": 1, "HAS_WEIGHT_SHIFT": 0}
-ADDED_LINEAR |= {"PACKED": 1, "CHAIN": 0, "SPACING": 17, "NARROW": 0, "INPUTS_FIRST": 0, "LIFT": 0, "LOGIC": 0}
+ADDED_LINEAR |= {
+    "PACKED": 1,
+    "CHAIN": 0,
+    "SPACING": 17,
+    "NARROW": 0,
+    "INPUTS_FIRST": 0,
+    "LIFT": 0,
+    "LOGIC": 0,
+    "AHEAD": 0,
+}
 ADDED_LINEAR |= {f"WEIGHT_SHIFT_{key}": value for key, value in SHIFT.items()}
 OURS = {"dependence_files", "max_parallelism", "parallelism", "latency"}
 

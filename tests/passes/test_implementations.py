@@ -163,3 +163,24 @@ def test_orders_that_alternate_overlap(tmp_path: Path) -> None:
     assert other[3] <= 0.6 * plain[3]
     for _, _, interval, fill, timing in found:
         assert (timing["fill"], timing["interval"]) == (fill, interval), timing
+
+
+def test_a_fast_clock_costs_a_cycle_a_layer(tmp_path: Path) -> None:
+    """Registers where long paths begin: the same bits and interval, as many cycles more as there are linear layers."""
+    torch.manual_seed(2)
+    net = nn.Sequential(nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    data = torch.randn(5, 16)
+    lanes = {name: {"data_in_0": 4, "data_out_0": 2} for name in ("_0", "_2")}
+    found = []
+    for fast in (False, True):
+        config = {"hardware": {"parallelism": lanes, "family": "ecp5", "fast_clock": fast}}
+        design = mase_hw.compile(net, data[:1], config, out=tmp_path / str(fast), calibration=[data], vectors=data)
+        played = design.simulate(data)
+        assert played.passed
+        assert (played.fill, played.interval) == (design.timing["fill"], design.timing["interval"])
+        parameters = [e["parameters"] for e in design.manifest["instances"] if e["module"] == "fixed_linear"]
+        assert [p["AHEAD"] for p in parameters] == [int(fast)] * 3
+        found.append((played.output, played.interval, played.fill))
+    plain, other = found
+    assert (plain[0] == other[0]).all() and plain[1] == other[1]
+    assert other[2] == plain[2] + 3

@@ -33,6 +33,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         narrow: bool = False,
         order: str = "",
         family: str = "",
+        fast: bool = False,
     ) -> Case:
         x, w, b, y = formats
         request = Request(
@@ -51,6 +52,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
             narrow=narrow,
             order=order,
             family=family,
+            fast=fast,
         )
         return Case(name, build(request), frames)
 
@@ -188,5 +190,25 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("binary_filled", (2, 7), 5, (3, 2), ("u6.4", "b.0", None, "s9.2"), (half_up, Overflow.WRAP)),
         case("ternary", (1, 10), 7, (4, 3), ("s8.4", "t.2", "s8.5", "s8.1")),
         case("ternary_inputs_first", (2, 9), 8, (4, 3), ("u8.4", "t.1", None, "s7.0"), order="inputs_first"),
+        # Registers for a fast clock: with a bias before each sum, before each issue, with partial sums, shifts, chains.
+        case("fast", (1, 16), 8, (4, 2), s8, fast=True),
+        case("fast_scalar", (1, 1), 1, (1, 1), s8, frames=16, fast=True),
+        case("fast_one_tile", (1, 4), 9, (4, 2), s8, (trunc, Overflow.WRAP), 8, fast=True),
+        case("fast_two_tiles", (3, 8), 7, (4, 3), ties, frames=6, fast=True),
+        case("fast_one_pass", (1, 9), 4, (2, 4), ("u8.4", "s5.6", None, "s9.1"), frames=8, fast=True),
+        case("fast_long", (2, 24), 3, (2, 1), s8, (half_up, Overflow.WRAP), fast=True),
+        case("fast_inputs_first", (1, 16), 12, (4, 3), s8, order="inputs_first", fast=True),
+        case("fast_packed", (1, 16), 8, (8, 4), s8, multiply="packed", fast=True),
+        case("fast_per_channel", (1, 20), 6, (2, 2), ("s8.4", "s8.9", "s8.5", "s10.3"), shift_width=3, fast=True),
+        case(
+            "fast_per_channel_inputs_first",
+            (2, 9),
+            11,
+            (4, 2),
+            ("s8.4", "s8.9", None, "s10.3"),
+            shift_width=3,
+            order="inputs_first",
+            fast=True,
+        ),
         case("per_channel_rows", (2, 3, 5), 3, (2, 3), ("u8.4", "s5.6", None, "s9.1"), shift_width=2),
     ]

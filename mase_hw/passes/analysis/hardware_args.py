@@ -87,6 +87,12 @@ class HardwareArgs(BaseModel):
         "with the layer before; multipliers, bits and the interval are the same, and a layer with one tile of either "
         "kind has only one order",
     )
+    fast_clock: bool = Field(
+        default=False,
+        description="whether linear layers get registers where their longest paths begin: an activation is taken a "
+        "cycle before its weights, so that a register enables the memory of the weights, and what sums start with is "
+        "one too; bits and interval are the same, every linear layer has a cycle more latency and some flip-flops",
+    )
     constant_solver: Literal["own", "da4ml"] = Field(
         default="own",
         description="what finds the additions of unrolled layers: our own solver, or ``da4ml`` (0.6), where it is "

@@ -23,7 +23,7 @@ STORAGE = {"lut": "LUT", "block": "BRAM"}
 def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: HardwareArgs) -> dict[str, Any]:
     """What a request says of implementations and orders: what is asked for, for which family, what the weights are."""
     asked, order = args.implementation.get(node.name, ""), args.order.get(node.name, "")
-    if not hardware.implementations or not (asked or order or args.family):
+    if not hardware.implementations or not (asked or order or args.family or args.fast_clock):
         return {}
     narrow = False
     if asked == UNROLLED and isinstance(module, Quantized):
@@ -33,7 +33,7 @@ def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: 
     if isinstance(module, Quantized) and "weight" in module.parameter_names:
         lowest = module.arithmetic.formats["weight"].min_mantissa
         narrow = bool((module.mantissa("weight") > lowest).all())
-    return {"implementation": asked, "family": args.family, "narrow": narrow, "order": order}
+    return {"implementation": asked, "family": args.family, "narrow": narrow, "order": order, "fast": args.fast_clock}
 
 
 def interface(

@@ -6,10 +6,12 @@
 // to it; here it is proven that each result comes to it once, right, and finds room.
 // The model accumulates the products with the operands, and delays what it has to
 // where the array has it: `prior` is the sum of the run without the term.
-// FLOWING assumes that the output is always taken.
+// FLOWING assumes that the output is always taken. With AHEAD an activation is taken
+// before its weights, and a bias or shift that is there is assumed to stay.
 //   p_together  operands are taken together; bias and shift with the first ones
 //   p_issue     operands that are all there are taken, unless they end a run while
-//               as many results as the FIFO has places are on their way
+//               as many results as the FIFO has places are on their way; with AHEAD
+//               what was taken needs only its weights
 //   p_space     a result that comes to the FIFO finds room
 //   p_every     a result comes Pipe - 1 cycles after the last operands of each run
 //   p_result    it is the exact sum, cast
@@ -26,6 +28,7 @@ module fixed_mac_array_proof #(
     parameter int BIAS_FRAC   = 0,
     parameter int BIAS_SIGNED = 1,
     parameter int HAS_SHIFT   = 0,
+    parameter int AHEAD       = 0,
     parameter int FLOWING     = 0
 ) (
     input logic                                   clk,
@@ -70,7 +73,8 @@ module fixed_mac_array_proof #(
       .HAS_SHIFT  (HAS_SHIFT),
       .SHIFT_WIDTH(1),
       .OUT_WIDTH  (OutWidth),
-      .OUT_FRAC   (OutFrac)
+      .OUT_FRAC   (OutFrac),
+      .AHEAD      (AHEAD)
   ) dut (
       .run_last(1'b0),
       .*
@@ -79,7 +83,7 @@ module fixed_mac_array_proof #(
   // Stages from the issue to the accumulator, and to the FIFO.
   localparam int Stages = 2 + $clog2(N) + HAS_SHIFT;
   localparam int Pipe = Stages + 2;
-  localparam int Fit = (Pipe + RUN) / RUN + 1;
+  localparam int Fit = (Pipe + AHEAD + RUN) / RUN + 1;
   localparam int Depth = (Fit > 2) ? Fit : 2;
   localparam int LevelW = $clog2(Depth + 2);
   localparam int PosW = $clog2(RUN + 1);
@@ -123,10 +127,13 @@ module fixed_mac_array_proof #(
 
   // ---- Model: control.
   logic              armed;
-  logic [  PosW-1:0] pos_q;  // operands of the run that were taken
+  logic [  PosW-1:0] pos_q;  // operands of the run that were issued
   logic              first;
   logic              last;
   logic              all_there;
+  logic              take;  // an activation
+  logic              starts;  // what is taken is the first of a run,
+  logic              closes;  // or the last
   logic              issue;
   logic              ends;
   logic              pop;
@@ -134,13 +141,72 @@ module fixed_mac_array_proof #(
   logic [LevelW-1:0] queued_q;  // of these, in the FIFO
   logic [  Pipe-2:0] ended_q;  // ages of the others
 
+  localparam bit Apart = AHEAD != 0 && RUN > 1;
+  logic                               held_q;
+  logic [LANES-1:0][N-1:0][WIDTH-1:0] act_q;
+  logic [LANES-1:0][N-1:0][WIDTH-1:0] issued;
+  logic                               sides;
+
   assign first = pos_q == '0;
   assign last = pos_q == PosW'(RUN - 1);
-  assign all_there = act_valid && weight_valid && (HAS_BIAS == 0 || !first || bias_valid) &&
+  assign all_there = (AHEAD != 0 ? held_q : act_valid) && weight_valid && (HAS_BIAS == 0 || !first || bias_valid) &&
                      (HAS_SHIFT == 0 || !first || shift_valid);
-  assign issue = act_valid && act_ready;
+  assign take = act_valid && act_ready;
   assign ends = issue && last;
   assign pop = out_valid && out_ready;
+
+  // ---- Model: what waits for its weights.
+  if (AHEAD == 0) begin : g_at_once
+    assign held_q = 1'b0;
+    assign act_q  = act;
+    assign issued = act;
+    assign starts = first;
+    assign closes = last;
+    assign issue  = take;
+  end else begin : g_ahead
+    logic [PosW-1:0] taken_q;
+    logic            bias_waits_q;
+    logic            shift_waits_q;
+
+    assign issued = act_q;
+    assign starts = taken_q == '0;
+    assign closes = taken_q == PosW'(RUN - 1);
+    assign issue  = weight_valid && weight_ready;
+
+    always_ff @(posedge clk) begin
+      bias_waits_q  <= !rst && bias_valid && !bias_ready;
+      shift_waits_q <= !rst && shift_valid && !shift_ready;
+      if (rst) begin
+        taken_q <= '0;
+        held_q  <= 1'b0;
+      end else begin
+        if (take) begin
+          taken_q <= closes ? '0 : taken_q + PosW'(1);
+        end
+        held_q <= take || (held_q && !issue);
+      end
+      if (take) begin
+        act_q <= act;
+      end
+    end
+
+    always_comb begin
+      a_bias : assume (!bias_waits_q || bias_valid);
+      a_shift : assume (!shift_waits_q || shift_valid);
+    end
+    always_comb begin
+      // What is held and begins a run was taken when its bias and shift were there.
+      inv_sides :
+      assert (!armed || !Apart || !held_q || !first || ((HAS_BIAS == 0 || bias_waits_q) &&
+                                                        (HAS_SHIFT == 0 || shift_waits_q)));
+      inv_taken : assert (!armed || int'(taken_q) == (int'(pos_q) + int'(held_q)) % RUN);
+      inv_held : assert (!armed || dut.u_control.g_ahead.held_q == held_q);
+      inv_issued : assert (!armed || !held_q || dut.issued == act_q);
+    end
+  end
+  // A bias and a shift that are waited for with the activation.
+  assign sides = !Apart || !starts || ((HAS_BIAS == 0 || bias_valid) &&
+                                       (HAS_SHIFT == 0 || shift_valid));
 
   initial armed = 1'b0;
   always_ff @(posedge clk) begin
@@ -154,7 +220,7 @@ module fixed_mac_array_proof #(
       if (issue) begin
         pos_q <= last ? '0 : pos_q + PosW'(1);
       end
-      level_q  <= level_q + LevelW'(ends) - LevelW'(pop);
+      level_q  <= level_q + LevelW'(take && closes) - LevelW'(pop);
       queued_q <= queued_q + LevelW'(ended_q[Pipe-2]) - LevelW'(pop);
       ended_q  <= (Pipe - 1)'({ended_q, ends});
     end
@@ -193,7 +259,7 @@ module fixed_mac_array_proof #(
     always_comb begin
       dot = '0;
       for (int i = 0; i < N; i++) begin
-        dot += extend(act[o][i], A_SIGNED) * extend(weight[o][i], B_SIGNED);
+        dot += extend(issued[o][i], A_SIGNED) * extend(weight[o][i], B_SIGNED);
       end
     end
     assign shifted = (HAS_SHIFT != 0) && (first ? shift[o][0] : shift_q[o]);
@@ -292,7 +358,7 @@ module fixed_mac_array_proof #(
       a_taken : assume (out_ready);
     end
     always_comb begin
-      p_flow : assert (!check || !all_there || issue);
+      p_flow : assert (!check || !(act_valid && weight_valid && bias_valid && shift_valid) || take);
       inv_flow : assert (!armed || queued_q <= LevelW'(1));
     end
   end
@@ -302,7 +368,10 @@ module fixed_mac_array_proof #(
     assert (!check || (issue == (weight_valid && weight_ready) &&
                        (bias_valid && bias_ready) == (HAS_BIAS != 0 && issue && first) &&
                        (shift_valid && shift_ready) == (HAS_SHIFT != 0 && issue && first)));
-    p_issue : assert (!check || issue == (all_there && !(last && int'(level_q) == Depth)));
+    p_issue :
+    assert (!check || (take == (act_valid && !(closes && int'(level_q) == Depth) &&
+                                ((AHEAD != 0) ? sides && (!held_q || issue) : all_there)) &&
+                       (AHEAD == 0 || issue == all_there)));
     p_space : assert (!check || !dut.sum_valid[0] || dut.fifo_ready);
     p_every : assert (!check || dut.sum_valid == {LANES{ended_q[Pipe-2]}});
     p_offer : assert (!check || out_valid == (queued_q != '0));
@@ -310,11 +379,15 @@ module fixed_mac_array_proof #(
 
   // ---- Invariants.
   always_comb begin
-    inv_run : assert (!armed || (pos_q < PosW'(RUN) && dut.last == last && dut.first_q == first));
+    inv_run :
+    assert (!armed || (pos_q < PosW'(RUN) && dut.u_control.ends == closes &&
+                       dut.u_control.begins == starts));
+    inv_flag :
+    assert (!armed || (AHEAD != 0 && !held_q) || (dut.last == last && dut.first_q == first));
     inv_level :
     assert (!armed || (int'(level_q) <= Depth && int'(level_q) == int'(queued_q) + $countones(
         ended_q
-    )));
+    ) + int'(held_q && last)));
     inv_credit : assert (!armed || int'(dut.credit_q) + int'(level_q) == Depth);
     inv_queue : assert (!armed || dut.fifo_count == queued_q);
     inv_flags : assert (!armed || dut.valid_q == valid_q);
@@ -325,7 +398,7 @@ module fixed_mac_array_proof #(
     always_comb begin
       inv_left :
       assert (!armed || int'(signed'(dut.u_control.g_counted.u_run.g_count.left_q)) ==
-              RUN - 2 - int'(pos_q));
+              RUN - 2 - (int'(pos_q) + int'(held_q)) % RUN);
     end
   end
 
@@ -335,7 +408,7 @@ module fixed_mac_array_proof #(
   end
   if (FLOWING == 0 && RUN < 3) begin : g_full
     always_comb begin
-      c_full : cover (check && all_there && !issue);
+      c_full : cover (check && act_valid && weight_valid && bias_valid && shift_valid && !take);
     end
   end
 
