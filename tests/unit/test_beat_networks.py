@@ -244,11 +244,12 @@ def test_random_networks_of_paced_frames(part: int, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("paced", [False, True])
-def test_networks_that_begin_with_another_one(paced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", [range(4000, 4006), pytest.param(range(4006, 4040), marks=pytest.mark.slow)], ids=len)
+def test_networks_that_begin_with_another_one(paced: bool, seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     """From one with more room, and with no delay, in FIFOs, which may have stopped later or solved fewer frames."""
     monkeypatch.setattr(blocks, "LEAST_BEATS", 2)
     begun = counted(monkeypatch, "_follow_up")
-    for seed in range(4000, 4020):
+    for seed in seeds:
         expected = outcome(beat_reference.BeatNetwork(), Recipe(seed, paced=paced))
         solved = Solved()
         before = BeatNetwork(solved)
@@ -259,7 +260,7 @@ def test_networks_that_begin_with_another_one(paced: bool, monkeypatch: pytest.M
         network = BeatNetwork(solved)
         network.begin_with(before)
         assert outcome(network, Recipe(seed, paced=paced)) == expected, f"seed {seed}"
-    assert sum(begun) > 20
+    assert sum(begun) > len(seeds)
 
 
 def test_of_another_network_nothing_is_taken() -> None:
