@@ -5,23 +5,16 @@
 // Each issue takes one activation beat (LANES x N values, N for each result lane) and one weight
 // beat (lane o * N + n); RUN issues make one output beat. The first of them also takes a bias beat
 // and a beat of weight shifts (LANES each). With HAS_SHIFT the products of lane o count
-// 2^shift[o] times: every output channel has a weight format of its own. Products, sums and the
-// bias are exact; the one cast is at the end. Padding with zeros does not change the result.
-//
+// 2^shift[o] times. Products, sums and the bias are exact; the one cast is at the end.
 // SUMS output beats are computed in turns, an issue of each: the sums wait in partial_sums. A
 // bias beat then goes with each of the first SUMS issues, a beat of shifts with every one.
-//
 // With SHORTEST < RUN a run has SHORTEST to RUN issues, and `run_last` says which is its last.
-//
 // The pipeline behind the issue never stops. A run is issued to its end only when a slot of the
 // output FIFO is reserved for it (a credit), so the FIFO cannot overflow; it is deep enough never
 // to throttle by itself. HELD results fit it at least, where the reader takes them less evenly.
-//
 // PACKED, CHAIN, SPACING, LIFT, LOGIC and NARROW, that the most negative weight does not occur,
-// say how products are made and added (fixed_dot_products).
-//
-// AHEAD is for a fast clock: activations are taken a cycle before their weights, for which
-// weight_ready is a register (mac_control), and what sums start with is one too.
+// say how products are made and added (fixed_dot_products). AHEAD is for a
+// fast clock: activations are taken a cycle before their weights (mac_control).
 //
 // Latency:    3 + D cycles from the last issue of a run to its valid output, counting both, where
 //             D is that of fixed_dot_products; one more with HAS_SHIFT, and with AHEAD.
@@ -258,7 +251,6 @@ module fixed_mac_array #(
       end
     end
   end
-
   // ---- Flags beside the terms; first and last matter only with valid.
   logic [TermLatency-1:0] valid_q, first_pipe_q, last_pipe_q;
 
@@ -266,12 +258,10 @@ module fixed_mac_array #(
     if (rst) valid_q <= '0;
     else valid_q <= {valid_q[TermLatency-2:0], issue};
   end
-
   always_ff @(posedge clk) begin
     first_pipe_q <= {first_pipe_q[TermLatency-2:0], first_q};
     last_pipe_q  <= {last_pipe_q[TermLatency-2:0], last};
   end
-
   // ---- Bias and shifts beside the terms, those of each issue where sums take turns.
   logic [LANES-1:0][AccW-1:0] init;
   logic [LANES-1:0][SHIFT_WIDTH-1:0] term_shift;
@@ -300,7 +290,6 @@ module fixed_mac_array #(
       .init      (init),
       .term_shift(term_shift)
   );
-
   // ---- The dot products, and for each lane an accumulator and a cast.
   logic [LANES-1:0][DotW-1:0] dots;
   logic [LANES-1:0] carries, sum_valid;
@@ -317,7 +306,6 @@ module fixed_mac_array #(
       .in_data (sums),
       .out_data(so_far)
   );
-
   fixed_dot_products #(
       .LANES   (LANES),
       .N       (N),
@@ -341,7 +329,6 @@ module fixed_mac_array #(
       .out_data (dots),
       .out_carry(carries)
   );
-
   for (genvar o = 0; o < LANES; o++) begin : g_out
     fixed_mac_lane #(
         .DOT_WIDTH  (DotW),
@@ -374,7 +361,6 @@ module fixed_mac_array #(
         .out_valid(sum_valid[o])
     );
   end
-
   // ---- Output FIFO. Credits guarantee space, so its ready is only checked.
   logic               fifo_ready;
   logic [CreditW-1:0] fifo_count;
@@ -393,7 +379,6 @@ module fixed_mac_array #(
       .out_ready(out_ready),
       .count    (fifo_count)
   );
-
   // All lanes finish together: lane 0 speaks for them.
   unread u_unread_valid (.unused(&sum_valid));
 
@@ -404,7 +389,6 @@ module fixed_mac_array #(
       .rst   (rst),
       .broken(sum_valid[0] && !fifo_ready)
   );
-
   invariant #(
       .MESSAGE("more credits and results than the FIFO is deep")
   ) u_credits (

@@ -79,7 +79,6 @@ module fixed_mac_array_proof #(
       .run_last(1'b0),
       .*
   );
-
   // Stages from the issue to the accumulator, and to the FIFO.
   localparam int Stages = 2 + $clog2(N) + HAS_SHIFT;
   localparam int Pipe = Stages + 2;
@@ -95,17 +94,14 @@ module fixed_mac_array_proof #(
   function automatic sum_t extend(input logic [WIDTH-1:0] value, input int is_signed);
     return (is_signed != 0) ? SumW'(signed'(value)) : SumW'(signed'({1'b0, value}));
   endfunction
-
   // Range of an operand, of a term and of the bias, as the sum counts them. Zero is in
   // all of them, so fewer terms are in the range of more.
   function automatic int lowest(input int is_signed);
     return (is_signed != 0) ? -(1 << (WIDTH - 1)) : 0;
   endfunction
-
   function automatic int highest(input int is_signed);
     return (is_signed != 0) ? (1 << (WIDTH - 1)) - 1 : (1 << WIDTH) - 1;
   endfunction
-
   localparam int Across = lowest(A_SIGNED) * highest(B_SIGNED);
   localparam int Crossed = highest(A_SIGNED) * lowest(B_SIGNED);
   localparam int Below = lowest(A_SIGNED) * lowest(B_SIGNED);
@@ -120,7 +116,6 @@ module fixed_mac_array_proof #(
   function automatic logic possible(input sum_t sum, input int terms);
     return int'(sum) >= BiasMin + terms * TermMin && int'(sum) <= BiasMax + terms * TermMax;
   endfunction
-
   // What the array adds to the sum for the rounding.
   sum_t half;
   assign half = dut.Half ? SumW'(dut.HalfBit) : '0;
@@ -132,6 +127,7 @@ module fixed_mac_array_proof #(
   logic              last;
   logic              all_there;
   logic              take;  // an activation
+  logic              offered;
   logic              starts;  // what is taken is the first of a run,
   logic              closes;  // or the last
   logic              issue;
@@ -149,9 +145,11 @@ module fixed_mac_array_proof #(
 
   assign first = pos_q == '0;
   assign last = pos_q == PosW'(RUN - 1);
-  assign all_there = (AHEAD != 0 ? held_q : act_valid) && weight_valid && (HAS_BIAS == 0 || !first || bias_valid) &&
+  assign all_there = (AHEAD != 0 ? held_q : act_valid) && weight_valid &&
+                     (HAS_BIAS == 0 || !first || bias_valid) &&
                      (HAS_SHIFT == 0 || !first || shift_valid);
   assign take = act_valid && act_ready;
+  assign offered = act_valid && weight_valid && bias_valid && shift_valid;
   assign ends = issue && last;
   assign pop = out_valid && out_ready;
 
@@ -189,7 +187,6 @@ module fixed_mac_array_proof #(
         act_q <= act;
       end
     end
-
     always_comb begin
       a_bias : assume (!bias_waits_q || bias_valid);
       a_shift : assume (!shift_waits_q || shift_valid);
@@ -225,7 +222,6 @@ module fixed_mac_array_proof #(
       ended_q  <= (Pipe - 1)'({ended_q, ends});
     end
   end
-
   // ---- Model: sums.
   logic [Stages-1:0]             valid_q;
   logic [Stages-1:0]             first_q;
@@ -246,7 +242,6 @@ module fixed_mac_array_proof #(
     end
     first_q <= Stages'({first_q, first});
   end
-
   logic [LANES-1:0] chained;
   logic [LANES-1:0] bounded;
 
@@ -281,7 +276,6 @@ module fixed_mac_array_proof #(
         sum_q[o] <= prior_q[o][Stages-1] + term_q[o][Stages-1];
       end
     end
-
     // Every sum in the pipeline continues the one before it.
     always_comb begin
       sum_t so_far;
@@ -298,7 +292,6 @@ module fixed_mac_array_proof #(
       end
       chained[o] &= first || (known && run_q[o] == so_far);
     end
-
     // No sum is too large for the accumulator.
     always_comb begin
       bounded[o] = first || possible(run_q[o], int'(pos_q));
@@ -307,7 +300,6 @@ module fixed_mac_array_proof #(
                                       TermMin && int'(term_q[o][s]) <= TermMax);
       end
     end
-
     // ---- Properties of the data.
     logic [OutWidth-1:0] wanted;
     fixed_cast_unit #(
@@ -319,11 +311,9 @@ module fixed_mac_array_proof #(
         .in_data (sum_q[o]),
         .out_data(wanted)
     );
-
     always_comb begin
       p_result : assert (!armed || rst || !ended_q[Pipe-2] || dut.result[o] == wanted);
     end
-
     always_comb begin
       inv_sum : assert (!armed || !summed_q || SumW'(signed'(dut.sums[o])) == sum_q[o] + half);
       inv_chain : assert (!armed || chained[o]);
@@ -348,7 +338,6 @@ module fixed_mac_array_proof #(
       end
     end
   end
-
   // ---- Properties of the control.
   logic check;
   assign check = armed && !rst;
@@ -358,11 +347,10 @@ module fixed_mac_array_proof #(
       a_taken : assume (out_ready);
     end
     always_comb begin
-      p_flow : assert (!check || !(act_valid && weight_valid && bias_valid && shift_valid) || take);
+      p_flow : assert (!check || !offered || take);
       inv_flow : assert (!armed || queued_q <= LevelW'(1));
     end
   end
-
   always_comb begin
     p_together :
     assert (!check || (issue == (weight_valid && weight_ready) &&
@@ -376,7 +364,6 @@ module fixed_mac_array_proof #(
     p_every : assert (!check || dut.sum_valid == {LANES{ended_q[Pipe-2]}});
     p_offer : assert (!check || out_valid == (queued_q != '0));
   end
-
   // ---- Invariants.
   always_comb begin
     inv_run :
@@ -393,7 +380,6 @@ module fixed_mac_array_proof #(
     inv_flags : assert (!armed || dut.valid_q == valid_q);
     inv_ends : assert (!armed || dut.sum_valid == {LANES{ended_q[Pipe-2]}});
   end
-
   if (RUN > 1) begin : g_run
     always_comb begin
       inv_left :
@@ -401,15 +387,13 @@ module fixed_mac_array_proof #(
               RUN - 2 - (int'(pos_q) + int'(held_q)) % RUN);
     end
   end
-
   always_comb begin
     c_result : cover (check && out_valid && level_q != queued_q);
     c_reset : cover (armed && rst && ended_q[Pipe-2]);
   end
   if (FLOWING == 0 && RUN < 3) begin : g_full
     always_comb begin
-      c_full : cover (check && act_valid && weight_valid && bias_valid && shift_valid && !take);
+      c_full : cover (check && offered && !take);
     end
   end
-
 endmodule
