@@ -82,9 +82,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seen: Counter[str] = Counter()
     for item in items:
         function = item.nodeid.partition("[")[0]
-        seen[function] += 1
-        if item.nodeid in long or (seen[function] - 1) % SAMPLED.get(function, 1):
+        moved = item.nodeid in long
+        if moved or seen[function] % SAMPLED.get(function, 1):
             item.add_marker(pytest.mark.slow)
+        seen[function] += not moved
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 

@@ -88,7 +88,7 @@ WRONG: Mapping[str, list[str]] = {
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that takes long: no processes; synthesis and the runtime of Verilator are other tests'."""
     monkeypatch.setattr("mase_hw.regress.pool.LocalPool", Inline)
-    monkeypatch.setattr(cli.command_module("precompile"), "precompile_runtime", lambda tell: Path("runtime"))
+    monkeypatch.setattr("mase_hw.simulate.engines.precompile.precompile_runtime", lambda tell: Path("runtime"))
     counts = {"lut": 1, "ff": 2, "dsp": 3, "bram": 4}
     made = Report.__new__(Report)
     monkeypatch.setattr(Report, "to_json", lambda _: {"target": "xc7", "total": counts, "ratio": float("inf")})

@@ -251,8 +251,7 @@ def test_networks_that_begin_with_another_one(paced: bool, seeds: range, monkeyp
     begun = counted(monkeypatch, "_follow_up")
     for seed in seeds:
         expected = outcome(beat_reference.BeatNetwork(), Recipe(seed, paced=paced))
-        solved = Solved()
-        before = BeatNetwork(solved)
+        before = BeatNetwork(solved := Solved())
         Recipe(seed, paced=paced, more=1 + seed % 3).build(before)
         with suppress(CatalogueError):
             for _ in range(FRAMES - seed % 2):

@@ -226,7 +226,8 @@ module top #(
       .NARROW(0),
       .INPUTS_FIRST(0),
       .LIFT(0),
-      .LOGIC(0)
+      .LOGIC(0),
+      .AHEAD(0)
   ) u_fc (
       .clk(clk),
       .rst(rst),
