@@ -202,6 +202,8 @@ class Memories:
                 apart = op.channels(arithmetic, mantissas, some)
                 assert apart is not None  # as one was not
                 formats, tensors, dim = apart
+                # A copy of what does not lie in memory in its own order does not do so either.
+                tensors |= {fault.parameter: tensors[fault.parameter].contiguous() for fault in faults}
                 for row, fault in enumerate(faults[begin : begin + step]):
                     own, bits = tensors[fault.parameter][row].view(-1), self._stored[fault.node, fault.parameter].bits
                     at = offsets[begin + row]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 import mase_hw
 from mase_hw.emit.build import build_followed
@@ -48,11 +48,26 @@ def test_prediction_with_and_without_what_is_known(cnn: mase_hw.Design, graph: M
     assert (anew.fill, anew.interval) == (cnn.timing["fill"], cnn.timing["interval"])
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["rows", "channels_last"])
 @pytest.mark.parametrize("room", [faults.ROOM, 1], ids=["together", "one_by_one"])
 def test_faults_as_channels(
-    room: int, graph: MaseGraph, frames: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch
+    room: int,
+    layout: torch.memory_format,
+    graph: MaseGraph,
+    frames: dict[str, Tensor],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong bits of weights are simulated as channels beside each other; the whole op shows the same frames."""
+    """Wrong bits of weights are simulated as channels beside each other; the whole op shows the same frames.
+
+    However the weights lie in memory, as those of imported files do in another order.
+    """
+    given = Playback.mantissas
+
+    def mantissas(part: Playback, node: fx.Node) -> dict[str, Tensor]:
+        found = given(part, node)
+        return {name: t.contiguous(memory_format=layout) if t.dim() == 4 else t for name, t in found.items()}
+
+    monkeypatch.setattr(Playback, "mantissas", mantissas)
     memories = Memories(graph)
     bits = memories.sample(120, "channels")
     assert {bit.parameter for bit in bits} == {"weight", "bias"}
