@@ -49,7 +49,7 @@ _LONG = tomllib.loads((ROOT / "tests" / "long_runs.toml").read_text(encoding="ut
 LONG_RUNS = _LONG["moved"]
 """Tests of ``make test-long``, with what proves the same in every run."""
 SAMPLED = {each["test"]: int(each["every"]) for each in _LONG["sampled"]}
-"""Tests of which every so many cases belong to every run, and all of them to ``make test-long``."""
+"""Tests of which every so many cases belong to every run, and the others to ``make test-long``."""
 COLLECTED = pytest.StashKey[set[str]]()
 """Every test that this run found, chosen or not."""
 

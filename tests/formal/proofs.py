@@ -185,7 +185,7 @@ PROOFS = [
     divide(IN_WIDTH=4, IN_FRAC=9, COL_MIN=3),
     divide(IN_WIDTH=6, IN_FRAC=4, COL_MIN=2, COLS=2, OUT_WIDTH=3),
 ]
-"""Proven by `make test-long`; `make test` takes those of :data:`OFTEN`."""
+"""Proven by `make test`, which takes those of :data:`OFTEN`, and by `make test-long`, which takes the others."""
 
 _BY_HARNESS = [[p for p in PROOFS if p.harness == harness] for harness in dict.fromkeys(p.harness for p in PROOFS)]
 OFTEN = frozenset(p.id for group in _BY_HARNESS for p in (*group[::3], group[-1]))
