@@ -22,9 +22,9 @@ from .elaborate import with_parts
 from .groups import group_dut, groups
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
 from .memories import file_of
+from .often import OFTEN, every_case
 
 every_op = pytest.mark.parametrize("op", HARDWARE_OPS, ids=lambda op: op.name)
-every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
 
 # Verilator and slang write the values of parameters, and everything else, differently.
 VERILATOR = ("--lint-only", "-Wall", "--assert")
@@ -139,7 +139,8 @@ def read(request: pytest.FixtureRequest, yosys: Yosys, shared: Path) -> Callable
     given = (getattr(test, "callspec", None) for test in request.session.items)
     chosen = {spec.params["op"].name for spec in given if spec and isinstance(spec.params.get("op"), OpDef)}
     smallest = [it.op for it in SMALLEST.values()]
-    each = {"slang": HARDWARE_OPS, "gates": smallest, "abc": smallest}
+    others = [op for op in HARDWARE_OPS if _cases(op, False)]
+    each = {"slang": HARDWARE_OPS, "others": others, "gates": smallest, "abc": smallest}
 
     def run(kind: str, op: OpDef) -> tuple[int, str]:
         script, ops = SCRIPTS[kind], [op for op in each[kind] if op.name in chosen]
@@ -158,10 +159,14 @@ def read(request: pytest.FixtureRequest, yosys: Yosys, shared: Path) -> Callable
     return run
 
 
-def _every_case(op: OpDef) -> str:
+def _cases(op: OpDef, often: bool) -> list[Item]:
+    return [it for it in ITEMS if it.op is op and (it.id in OFTEN) == often]
+
+
+def _every_case(op: OpDef, often: bool = True) -> str:
     commands = f"proc; flatten; opt_clean; check -assert; {NO_LATCH}; {CUT}; "
     commands += "select -assert-none i:*ready %co* o:*valid %i"
-    return yosys_script([it for it in ITEMS if it.op is op], commands)
+    return yosys_script(_cases(op, often), commands)
 
 
 def _to_gates(op: OpDef, flag: str = " -noabc") -> str:
@@ -179,19 +184,36 @@ def _size(it: Item) -> int:
 
 SMALLEST = {it.hardware.module: it for it in sorted(ITEMS, key=_size, reverse=True)}
 """The smallest case of every module."""
-SCRIPTS = {"slang": _every_case, "gates": _to_gates, "abc": functools.partial(_to_gates, flag="")}
+SCRIPTS = {
+    "slang": _every_case,
+    "others": functools.partial(_every_case, often=False),
+    "gates": _to_gates,
+    "abc": functools.partial(_to_gates, flag=""),
+}
 
 
-@every_op
-def test_slang(op: OpDef, read: Callable[[str, OpDef], tuple[int, str]]) -> None:
-    """Every case: no complaint, no latch, no combinational loop, and valid never waits for ready."""
-    code, log = read("slang", op)
+def accepted(op: OpDef, often: bool, read: Callable[[str, OpDef], tuple[int, str]]) -> None:
+    """Cases of an op: no complaint, no latch, no combinational loop, and valid never waits for ready."""
+    code, log = read("slang" if often else "others", op)
     assert code == 0, log[-3000:]
-    for it in (it for it in ITEMS if it.op is op):
+    for it in _cases(op, often):
         _, _, own = log.partition(f"==== {it.id} ====\n")
         own = own.partition("\n====")[0]
         for line in ("Build succeeded: 0 errors, 0 warnings", "Found and reported 0 problems."):
             assert own.count(line) == 1, re.findall(r"(?i)^.*warning.*$", own, re.MULTILINE)
+
+
+@every_op
+def test_slang(op: OpDef, read: Callable[[str, OpDef], tuple[int, str]]) -> None:
+    """The cases of every run."""
+    accepted(op, True, read)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [op for op in HARDWARE_OPS if _cases(op, False)], ids=lambda op: op.name)
+def test_slang_of_the_other_cases(op: OpDef, read: Callable[[str, OpDef], tuple[int, str]]) -> None:
+    """The others."""
+    accepted(op, False, read)
 
 
 every_module = pytest.mark.parametrize("op", [it.op for it in SMALLEST.values()], ids=lambda op: hardware_of(op).module)

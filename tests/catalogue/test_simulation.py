@@ -14,9 +14,10 @@ import pytest
 from .checks import CHECKS, Check, all_compared
 from .groups import Place
 from .harness import ITEMS, Item, expected, play, stimulus
+from .often import every_case
 
 Places = Callable[[Item], Place]
-every_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
+whatever_case = pytest.mark.parametrize("it", ITEMS, ids=lambda it: it.id)
 
 UNDER_COCOTB = 1
 """Cases of a module that are played under cocotb as well."""
@@ -71,7 +72,7 @@ def test_long_stalls(it: Item, place: Places, tmp_path: Path) -> None:
     run(CHECKS["long_stalls"], it, place(it), tmp_path)
 
 
-@every_case
+@whatever_case
 def test_interval_is_the_work(it: Item) -> None:
     """The interval facet follows from work and multipliers, not from what the module happens to do."""
     work, multipliers = (f(it.case.params) for f in (it.hardware.work, it.hardware.multipliers))
@@ -115,7 +116,7 @@ def test_interval_is_the_work(it: Item) -> None:
         assert multipliers == 0
 
 
-@every_case
+@whatever_case
 def test_the_case_is_not_vacuous(it: Item) -> None:
     """Random frames mostly miss the ends of the output range; saturated outputs all look alike."""
     fmt, outputs = it.sink.fmt, expected(it, stimulus(it))[it.sink.name][: it.case.frames]
