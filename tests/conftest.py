@@ -37,10 +37,10 @@ GARBAGE = 20_000
 LONGEST = (
     "tests/docs/test_examples.py",
     "tests/docs/test_tutorials.py",
-    "tests/handoff/test_axis.py",
-    "tests/handoff/test_fusesoc.py",
+    "tests/handoff/test_testbench.py",
     "tests/hygiene/test_style.py",
-    "tests/passes/test_digits_vit.py",
+    "tests/report/test_browser.py",
+    "tests/synth/test_flow.py",
 )
 """Files with tests of 8 seconds and more: one of them at the end would have a core to itself."""
 NAME = 40
