@@ -187,6 +187,12 @@ def unrolled(*sizes: int, bits: int) -> Made:
     return net, frames(sizes[0]), {"quantize": quantize, "hardware": {"implementation": chosen}}
 
 
+UNROLLED = {
+    "unrolled_16x16": ((16, 16), 8),
+    "unrolled_32x32": ((32, 32), 8),
+    "unrolled_64_32_32_10": ((64, 32, 32, 10), 6),
+}
+"""By name: sizes of tensors and bits of weights."""
 DESIGNS: Mapping[str, Callable[[], Made]] = {
     "linear_16x8_1x1": lambda: linear(16, 8, 1, 1),
     "linear_16x8_4x2": lambda: linear(16, 8, 4, 2),
@@ -211,14 +217,13 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "linear_64x64_8x8_packed_every_code": every_code,
     "linear_64x64_8x8_chain": chained,
     **{f"linear_64x64_8x8_{kind}": partial(signs, kind) for kind in ("binary", "ternary")},
-    "unrolled_16x16": lambda: unrolled(16, 16, bits=8),
-    "unrolled_32x32": lambda: unrolled(32, 32, bits=8),
-    "unrolled_64_32_32_10": lambda: unrolled(64, 32, 32, 10, bits=6),
+    **{name: partial(unrolled, *sizes, bits=bits) for name, (sizes, bits) in UNROLLED.items()},
 }
 """By name: what, inputs by outputs, lanes in by lanes out; for Xilinx 7 if the name does not end with a target."""
 
 
-NETWORKS = ("digits_mlp", "digits_mlp_ecp5", "digits_mlp_fast_ecp5", *IMAGES, *(f"{kind}_ecp5" for kind in IMAGES))
+DIGITS_MLPS = ("digits_mlp", "digits_mlp_ecp5", "digits_mlp_fast_ecp5")
+NETWORKS = (*DIGITS_MLPS, *IMAGES, *(f"{kind}_ecp5" for kind in IMAGES), *UNROLLED)
 """Whole networks whose area is predicted."""
 OFF = {"lut": 5.0, "ff": 1.0, "dsp": 0.0, "bram": 0.0}
 """How far off a prediction may be, in percent, in either direction."""

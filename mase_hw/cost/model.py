@@ -125,6 +125,8 @@ def cost_of(module: str, parameters: Mapping[str, Any], family: str) -> Resource
 @functools.lru_cache(maxsize=_KEPT)
 def _cost(module: str, parameters: tuple[tuple[str, Any], ...], family: str) -> Resources:
     find_family(family)
+    if "ADDER_BITS" in dict(parameters):
+        return _made(dict(parameters), FITTED[family])
     terms = structure_of(module, dict(parameters), family)
     fitted = constants(FITTED[family])
     units = fitted.get(module) or ({} if module in STRUCTURES else fitted[ANY])
@@ -133,6 +135,14 @@ def _cost(module: str, parameters: tuple[tuple[str, Any], ...], family: str) -> 
         found = units.get(name, {})
         sums[name] = terms.known[name] + sum(found.get(k, 0.0) * v for k, v in getattr(terms, name).items())
     return Resources(**{name: max(round(value), 0) for name, value in sums.items()})
+
+
+def _made(p: Mapping[str, Any], fitted: str) -> Resources:
+    """A module that is made for its constants; what a bit of a result takes is that of three layers mapped."""
+    results = p["DATA_OUT_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PRECISION_0"]
+    # Carries alone take look-up tables where these are part of the chain.
+    sums, cast = (p["ADDER_BITS"], 2) if fitted == "xc7" else (p["CARRY_BITS"], 5)
+    return Resources(sums + cast * results, p["REGISTER_BITS"] + results)
 
 
 @functools.cache

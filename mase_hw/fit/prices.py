@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mase_hw.catalogue import verilog_params
 from mase_hw.cost.model import cost_of
-from mase_hw.cost.resources import RESOURCES, Resources
+from mase_hw.cost.resources import RESOURCES
 from mase_hw.emit.build import kept_where
 from mase_hw.emit.netlist import Netlist
 from mase_hw.ops.structural import RepackParams
@@ -71,8 +71,5 @@ def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
 
 
 def _cost(module: str, parameters: Mapping[str, Any], family: str) -> Use:
-    if "ADDER_BITS" in parameters:  # a module that is made for its constants: a LUT for each bit of an adder
-        found = Resources(int(parameters["ADDER_BITS"]), int(parameters["REGISTER_BITS"])).as_dict()
-    else:
-        found = cost_of(module, parameters, family).as_dict()
+    found = cost_of(module, parameters, family).as_dict()
     return np.array([found[name] for name in RESOURCES], dtype=np.int64)

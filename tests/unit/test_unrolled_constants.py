@@ -14,8 +14,8 @@ from mase_hw.ops.unrolled._stages import Stages
 
 
 def adders(graph: Graph) -> int:
-    """Additions of a graph."""
-    return sum(made.a >= 0 for made in graph.values)
+    """Additions of a graph, those of constants to outputs not counted."""
+    return sum(made.a >= 0 and not graph.offsets(number) for number, made in enumerate(graph.values))
 
 
 def naive(matrix: list[list[int]]) -> int:
@@ -48,7 +48,9 @@ def test_random_matrices(seed: int) -> None:
         x = [int(v) for v in rng.integers(fmt.min_mantissa, fmt.max_mantissa, columns, endpoint=True)]
         products = (sum(w * v for w, v in zip(row, x, strict=True)) for row in matrix.tolist())
         assert graph.evaluate(x) == [p + c for p, c in zip(products, constants, strict=True)]
-    for made in graph.values:
+    last = {output[0] for output in graph.outputs if output is not None}
+    for number, made in enumerate(graph.values):
+        assert not made.signed or not made.coefficients or number in last, "a sign inside"
         for pick, end in ((min, made.low), (max, made.high)):
             reached = sum(pick(c * low, c * high) for i, c in made.coefficients.items() for low, high in [ends[i]])
             assert reached + made.constant == end
@@ -67,6 +69,8 @@ def test_what_is_zero_costs_nothing() -> None:
     assert solve([[5, 0, 3, 0]], [0], ends).adder_bits == solve([[5, 3]], [0], ends[:2]).adder_bits
     assert solve([wide[0], wide[0]], [0, 0], ends).adder_bits == solve([wide[0]], [0], ends).adder_bits
     assert solve([narrow[0]], [0], [(0, 127)] * 2).adder_bits < solve([narrow[0]], [0], ends[:2]).adder_bits
+    once = solve([wide[0], [-w for w in wide[0]], wide[0]], [5, -5, 5], ends)
+    assert adders(once) == adders(solve([wide[0]], [5], ends)) and once.outputs[0] == once.outputs[2]
     # Bits that do not overlap are wires: x + 256 y of two bytes.
     assert solve([[1, 256]], [0], [(0, 255)] * 2).adder_bits == 0
 
@@ -80,6 +84,31 @@ def test_terms_are_shared(size: int, bits: int, share: float) -> None:
     assert adders(graph) <= share * naive(matrix)
 
 
+def test_no_sign_is_extended() -> None:
+    """Bits that only one operand has are carries alone; of what is subtracted each is inverted."""
+    graph = Graph([(-8, 7), (-128, 127), (0, 3)])
+    assert [made.width for made in graph.values] == [4, 8, 2] and not any(made.signed for made in graph.values)
+    bits = {
+        (1, 0, 0, 0, False): 4,  # the upper four are carries
+        (0, 2, 1, 0, False): 4,  # the lower two pass
+        (0, 0, 1, 2, False): 2,
+        (2, 6, 1, 0, False): 2,
+        (2, 7, 1, 0, False): 1,
+        (0, 0, 2, 4, False): 0,  # wires
+        (1, 0, 0, 0, True): 4,
+        (0, 0, 1, 0, True): 8,  # four of them only inverted
+    }
+    for operands, count in bits.items():
+        made = graph.add(*operands)
+        assert graph.bits(made) == count, operands
+        assert graph.apart(made) == (count == 0), operands
+    # 11 bits: the sign is not counted, of the constant taken off the lowest one is a carry.
+    value = graph.add(0, 2, 1, 0, False)
+    assert graph.bits(graph.offset(value, 0, False, 0b101100)) == 2
+    assert graph.bits(graph.offset(value, 0, False, 0b100000)) == 0
+    assert graph.bits(graph.offset(value, 0, True, 0b101100)) == graph.values[value].width - 3
+
+
 @pytest.mark.parametrize("levels", range(5))
 def test_stages_hold_what_is_needed(levels: int) -> None:
     """Step by step through the registers every output is right, and no stage is deeper than asked for."""
@@ -91,7 +120,7 @@ def test_stages_hold_what_is_needed(levels: int) -> None:
     kept = set(stages.kept())
     for number, made in enumerate(graph.values):
         for operand in (made.a, made.b):
-            if operand >= 0 and stages.moves(operand):
+            if operand >= 0 and graph.moves(operand):
                 crossed = range(stages.of(operand), stages.of(number))
                 assert {(operand, stage) for stage in crossed} <= kept
     for output in graph.outputs:
@@ -103,4 +132,14 @@ def test_stages_hold_what_is_needed(levels: int) -> None:
             same = [depth[o] for o in (made.a, made.b) if o >= 0 and stages.of(o) == stages.of(number)]
             depth[number] = max(same, default=0) + 1 if made.a >= 0 else 0
         assert max(depth) <= levels
-    assert stages.register_bits == sum(graph.values[number].width for number, _ in kept)
+    assert stages.register_bits <= sum(graph.values[number].width for number, _ in kept)
+
+
+def test_a_bit_that_passes_has_one_register() -> None:
+    """Of x and x + 4 y, both wanted a cycle later, two bits are the same; of x | 16 y all are those of x and y."""
+    graph = Graph([(0, 15), (0, 15)])
+    graph.outputs = [(graph.add(0, 0, 1, 2, False), 0), (graph.add(0, 0, 1, 4, False), 0), (0, 0)]
+    stages = Stages(graph, 1)
+    assert [graph.values[n].width for n, _ in stages.kept()] == [4, 7, 8]
+    assert stages.register_bits == 4 + (7 - 2) + 4
+    assert [graph.source(2, bit) for bit in range(7)] == [(0, 0), (0, 1), *((2, bit) for bit in range(2, 7))]

@@ -10,7 +10,7 @@ import numpy as np
 
 from mase_hw.errors import ToolError
 from mase_hw.ops.unrolled._graph import Graph
-from mase_hw.ops.unrolled._solver import Term, added, combine
+from mase_hw.ops.unrolled._solver import Signed, combine, finished
 
 VERSIONS = "0.6"
 """Versions whose lists of operations are understood."""
@@ -29,12 +29,10 @@ def solve(matrix: Sequence[Sequence[int]], constants: Sequence[int], inputs: Seq
     intervals = [api.QInterval(float(low), float(high), 1.0) for low, high in inputs]
     found = api.solve(kernel, qintervals=intervals, adder_size=1, carry_size=-1)
     graph = Graph(inputs)
-    terms: list[tuple[Term, int] | None] = [((i, 0), 1) for i in range(len(inputs))]
+    terms: list[Signed | None] = [((i, 0), 1) for i in range(len(inputs))]
     for part in found.solutions:
         terms = _outputs(graph, part, terms)
-    graph.outputs = [
-        added(graph, [] if term is None else [term], constant) for term, constant in zip(terms, constants, strict=True)
-    ]
+    graph.outputs = finished(graph, terms, constants)
     return graph
 
 
@@ -51,9 +49,9 @@ def _installed() -> Any:
     return api
 
 
-def _outputs(graph: Graph, part: Any, given: Sequence[tuple[Term, int] | None]) -> list[tuple[Term, int] | None]:
+def _outputs(graph: Graph, part: Any, given: Sequence[Signed | None]) -> list[Signed | None]:
     """What one stage of da4ml computes from terms with signs."""
-    values: list[tuple[Term, int] | None] = []
+    values: list[Signed | None] = []
     for op in part.ops:
         if op.opcode == -1:
             values.append(_moved(given[op.id0], int(part.inp_shifts[op.id0]), False))
@@ -68,11 +66,11 @@ def _outputs(graph: Graph, part: Any, given: Sequence[tuple[Term, int] | None]) 
     return found
 
 
-def _moved(term: tuple[Term, int] | None, shift: int, negative: bool) -> tuple[Term, int] | None:
+def _moved(term: Signed | None, shift: int, negative: bool) -> Signed | None:
     return None if term is None else ((term[0][0], term[0][1] + shift), -term[1] if negative else term[1])
 
 
-def _sum(graph: Graph, one: tuple[Term, int] | None, other: tuple[Term, int] | None) -> tuple[Term, int] | None:
+def _sum(graph: Graph, one: Signed | None, other: Signed | None) -> Signed | None:
     if one is None or other is None:
         return one or other
     made, negated, moved = combine(graph, one[0], one[1], other[0], other[1])

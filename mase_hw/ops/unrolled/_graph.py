@@ -1,8 +1,13 @@
 """A graph of shifts and additions: sums of inputs with constant coefficients, each with its exact range.
 
-Every node is ``(a << i) + (b << j)`` or ``(a << i) - (b << j)``, one shift being 0, of inputs, constants and nodes
-before it. A node keeps the coefficients of its sum, so that its range, and with it its width, is exact: a bit that
-cannot differ is not computed.
+Inner values are never negative: an input that may be has its sign bit flipped, which adds half of its range, and what
+is subtracted is taken from the next power of two. What all of that adds is a constant of every sum, known beforehand;
+it is taken off once, together with the constant of the row. So no sign is extended: a bit of an adder that only one
+operand has is its carry alone, and needs no look-up table before it.
+
+With w the width of b every node is ``(a << i) + (b << j)`` or ``(a << i) + ((2 ** w - b) << j)``, one shift being 0, of
+inputs and nodes before it; an output may be the difference of such a node and a constant. A node keeps the coefficients
+of its sum, so that its range, and with it its width, is exact: a bit that cannot differ is not computed.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ class Sum:
         b: Second operand.
         a_shift: Places by which ``a`` is shifted to the left.
         b_shift: Places by which ``b`` is.
-        minus: Whether ``b`` is subtracted.
+        minus: Whether ``b`` is subtracted, from the next power of two where no operand is a constant.
     """
 
     low: int
@@ -48,7 +53,7 @@ class Sum:
     def width(self) -> int:
         """Bits that hold every value, at least 1."""
         if self.signed:
-            return max((-self.low - 1).bit_length(), self.high.bit_length()) + 1
+            return max((-self.low - 1).bit_length(), max(self.high, 0).bit_length()) + 1
         return max(self.high.bit_length(), 1)
 
 
@@ -66,7 +71,10 @@ class Graph:
     """The value of every output and the places by which it is shifted; None for one that is always 0."""
 
     def __post_init__(self) -> None:
-        self.values = [Sum(low, high, 0, {i: 1}) for i, (low, high) in enumerate(self.inputs)]
+        for i, (low, high) in enumerate(self.inputs):
+            plain = Sum(low, high, 0, {i: 1})
+            flipped = 1 << (plain.width - 1) if plain.signed else 0
+            self.values.append(Sum(low + flipped, high + flipped, 0, {i: 1}, flipped))
 
     def constant(self, value: int) -> int:
         """A constant as a value."""
@@ -74,20 +82,31 @@ class Graph:
         return len(self.values) - 1
 
     def add(self, a: int, a_shift: int, b: int, b_shift: int, minus: bool) -> int:
-        """The number of ``(a << a_shift) +- (b << b_shift)``, which may be there already.
+        """The number of ``(a << a_shift) + (b << b_shift)``, or of the same with the next power of two less ``b``.
 
         One of the shifts must be 0.
         """
         if not minus and (a_shift, a) > (b_shift, b):
             # A sum is written with the operand that is not shifted first: its low bits pass unchanged.
             a, a_shift, b, b_shift = b, b_shift, a, a_shift
+        more = 1 << (self.values[b].width + b_shift) if minus else 0
+        return self._append(a, a_shift, b, b_shift, minus, more)
+
+    def offset(self, value: int, shift: int, negative: bool, constant: int) -> int:
+        """The number of ``constant + (value << shift)`` or, if negative, of ``constant - (value << shift)``."""
+        if negative:
+            return self._append(self.constant(constant), 0, value, shift, True, 0)
+        # Less one digit than the sum with the constant: the lowest becomes the carry that a subtraction starts with.
+        return self._append(value, shift, self.constant(-constant), 0, True, 0)
+
+    def _append(self, a: int, a_shift: int, b: int, b_shift: int, minus: bool, more: int) -> int:
         first, second, sign = self.values[a], self.values[b], -1 if minus else 1
         coefficients = {i: c << a_shift for i, c in first.coefficients.items()}
         for i, c in second.coefficients.items():
             found = coefficients.pop(i, 0) + sign * (c << b_shift)
             if found:
                 coefficients[i] = found
-        constant = (first.constant << a_shift) + sign * (second.constant << b_shift)
+        constant = (first.constant << a_shift) + sign * (second.constant << b_shift) + more
         low, high = self._range(coefficients, constant)
         level = max(first.level, second.level) + 1
         made = Sum(low, high, level, coefficients, constant, a, b, a_shift, b_shift, minus)
@@ -101,22 +120,66 @@ class Graph:
             low, high = low + min(ends), high + max(ends)
         return low, high
 
+    def moves(self, number: int) -> bool:
+        """Whether a value depends on the inputs, so that it is another one in the next cycle."""
+        return bool(self.values[number].coefficients)
+
+    def offsets(self, number: int) -> bool:
+        """Whether one operand of a value is a constant."""
+        made = self.values[number]
+        return made.a >= 0 and not (self.moves(made.a) and self.moves(made.b))
+
+    def apart(self, number: int) -> bool:
+        """Whether the operands of a value have no bit in common, so that no carry is needed."""
+        made = self.values[number]
+        a, b = self.values[made.a], self.values[made.b]
+        return min(a.width + made.a_shift, b.width + made.b_shift) <= max(made.a_shift, made.b_shift)
+
     def bits(self, number: int) -> int:
-        """Bits of the adder of a value: those below a shifted operand pass, those of no overlap are wires."""
+        """Look-up tables before the carry chain of a value: one a bit that both operands have or that is inverted."""
         made = self.values[number]
         if made.a < 0:
             return 0
         a, b = self.values[made.a], self.values[made.b]
-        if not made.minus and not a.signed and a.width + made.a_shift <= made.b_shift:
+        if self.offsets(number):
+            moving, shift = (a, made.a_shift) if a.coefficients else (b, made.b_shift)
+            # Of what is subtracted the lowest one is the carry that the chain starts with.
+            inverted = -b.constant & ~b.constant if moving is a else ~a.constant
+            # The highest bit is the sign, and is inverted where that is looked at.
+            high, low = min(moving.width + shift, made.width - 1), shift
+            return ((inverted >> low) & ((1 << max(high - low, 0)) - 1)).bit_count()
+        both = min(a.width + made.a_shift, b.width + made.b_shift) - max(made.a_shift, made.b_shift)
+        return b.width if made.minus else max(both, 0)
+
+    def carries(self, number: int) -> int:
+        """Bits of the carry chain of a value."""
+        made = self.values[number]
+        if made.a < 0 or (self.apart(number) and not self.offsets(number)):
             return 0
-        # What is subtracted unshifted borrows from the first bit.
-        passed = made.b_shift if made.a_shift == 0 else (0 if made.minus else made.a_shift)
-        return max(max(made.width, b.width + made.b_shift) - passed, 0)
+        return made.width - (0 if self.offsets(number) else made.b_shift)
+
+    def source(self, number: int, bit: int) -> tuple[int, int]:
+        """The value and the bit of it that a bit of a value is, where it is no carry chain's."""
+        made = self.values[number]
+        if made.a < 0 or self.offsets(number):
+            return number, bit
+        second = made.b_shift <= bit < made.b_shift + self.values[made.b].width and not made.minus
+        first = made.a_shift <= bit < made.a_shift + self.values[made.a].width
+        if first and (self.apart(number) or bit < made.b_shift):
+            return self.source(made.a, bit - made.a_shift)
+        if second and self.apart(number):
+            return self.source(made.b, bit - made.b_shift)
+        return number, bit
 
     @property
     def adder_bits(self) -> int:
-        """Bits of all adders."""
+        """Look-up tables before all carry chains."""
         return sum(self.bits(number) for number in range(len(self.values)))
+
+    @property
+    def carry_bits(self) -> int:
+        """Bits of all carry chains."""
+        return sum(self.carries(number) for number in range(len(self.values)))
 
     @property
     def levels(self) -> int:
@@ -128,8 +191,10 @@ class Graph:
         found: list[int] = []
         for number, made in enumerate(self.values):
             if made.a >= 0:
-                second = found[made.b] << made.b_shift
-                found.append((found[made.a] << made.a_shift) + (-second if made.minus else second))
+                second = found[made.b]
+                if made.minus:
+                    second = (0 if self.offsets(number) else 1 << self.values[made.b].width) - second
+                found.append((found[made.a] << made.a_shift) + (second << made.b_shift))
             else:
-                found.append(inputs[number] if made.coefficients else made.constant)
+                found.append(made.constant + (inputs[number] if made.coefficients else 0))
         return [0 if o is None else found[o[0]] << o[1] for o in self.outputs]

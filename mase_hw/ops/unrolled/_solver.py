@@ -137,36 +137,53 @@ class _Rows:
                 heapq.heappush(self.heap, (-self._saved(new), new))
 
 
+Signed = tuple[Term, int]
+"""A term and its sign."""
+
+
 def combine(graph: Graph, one: Term, sign: int, other: Term, other_sign: int) -> tuple[int, bool, int]:
     """Add two terms: the new value, whether it is the negative of their sum, and the places by which it is shifted.
 
-    Of a difference the operand that is shifted further is subtracted, so that low bits pass unchanged.
+    Both are the sum of the inputs, without its constant. Of a difference the operand of fewer bits is subtracted.
     """
     moved = min(one[1], other[1])
     (a, i), (b, j) = (one[0], one[1] - moved), (other[0], other[1] - moved)
     if sign == other_sign:
         return graph.add(a, i, b, j, False), sign < 0, moved
-    if i > j or (i == j and sign < 0):
+    if (graph.values[a].width, -i) < (graph.values[b].width, -j):
         a, i, b, j, sign = b, j, a, i, other_sign
     return graph.add(a, i, b, j, True), sign < 0, moved
 
 
-def added(graph: Graph, row: Sequence[tuple[Term, int]], constant: int) -> Term | None:
-    """The sum of a row's terms and a constant, as a balanced tree; None if it is 0."""
+def added(graph: Graph, row: Sequence[Signed]) -> Signed | None:
+    """The sum of a row's terms as a balanced tree, without its constant; None if there is no term."""
     terms = [(graph.values[value].level, shift, value, sign) for (value, shift), sign in row]
-    if constant:
-        places = (constant & -constant).bit_length() - 1
-        terms.append((0, places, graph.constant(abs(constant) >> places), 1 if constant > 0 else -1))
     heapq.heapify(terms)
     while len(terms) > 1:
         _, shift, value, sign = heapq.heappop(terms)
         _, other_shift, other, other_sign = heapq.heappop(terms)
         made, negated, moved = combine(graph, (value, shift), sign, (other, other_shift), other_sign)
         heapq.heappush(terms, (graph.values[made].level, moved, made, -1 if negated else 1))
-    if not terms:
-        return None
-    _, shift, value, sign = terms[0]
-    return (value, shift) if sign > 0 else (graph.add(graph.constant(0), 0, value, 0, True), shift)
+    return ((terms[0][2], terms[0][1]), terms[0][3]) if terms else None
+
+
+def finished(graph: Graph, sums: Sequence[Signed | None], constants: Sequence[int]) -> list[Term | None]:
+    """The outputs: each sum with the constant that is wanted in place of its own, each of them computed once."""
+    found: dict[tuple[Signed | None, int], Term | None] = {}
+    for term, wanted in zip(sums, constants, strict=True):
+        if (term, wanted) in found:
+            continue
+        if term is None:
+            found[term, wanted] = (graph.constant(wanted), 0) if wanted else None
+            continue
+        (value, shift), sign = term
+        rest = wanted - sign * (graph.values[value].constant << shift)
+        if sign > 0 and not rest:
+            found[term, wanted] = term[0]
+            continue
+        moved = min(shift, (rest & -rest).bit_length() - 1) if rest else shift
+        found[term, wanted] = graph.offset(value, shift - moved, sign < 0, rest >> moved), moved
+    return [found[term, wanted] for term, wanted in zip(sums, constants, strict=True)]
 
 
 def _parents(matrix: Sequence[Sequence[int]], depth: int) -> list[tuple[int, int, int]]:
@@ -209,18 +226,13 @@ def _attempt(
         differences[row] = [w - sign * v for w, v in zip(matrix[row], before, strict=True)]
     rows = _Rows(graph, differences, score)
     rows.share()
-    bases = {parent for _, parent, _ in parents}
-    sums: dict[int, Term | None] = {-1: None}
-    outputs: list[Term | None] = [None] * len(matrix)
+    sums: dict[int, Signed | None] = {-1: None}
     for row, parent, sign in parents:
         terms, base = list(rows.rows[row].items()), sums[parent]
         if base is not None:
-            terms.append((base, sign))
-        if row in bases:
-            made = sums[row] = added(graph, terms, 0)
-            terms = [] if made is None else [(made, 1)]
-        outputs[row] = added(graph, terms, constants[row])
-    graph.outputs = outputs
+            terms.append((base[0], base[1] * sign))
+        sums[row] = added(graph, terms)
+    graph.outputs = finished(graph, [sums[row] for row in range(len(matrix))], constants)
     return graph
 
 

@@ -42,14 +42,11 @@ class Stages:
             if output is not None:
                 last[output[0]] = self.count - 1
         for number, stage in sorted(last.items()):
-            if self.moves(number):
+            if self.graph.moves(number):
                 yield from ((number, before) for before in range(self.of(number), stage))
-
-    def moves(self, number: int) -> bool:
-        """Whether a value depends on the inputs, so that it is another one in the next cycle."""
-        return bool(self.graph.values[number].coefficients)
 
     @property
     def register_bits(self) -> int:
-        """Flip-flops of these registers, those of the result not counted."""
-        return sum(self.graph.values[number].width for number, _ in self.kept())
+        """Flip-flops of these registers, those of the result not counted: a bit that passes an addition has one."""
+        values, source = self.graph.values, self.graph.source
+        return len({(at, *source(n, bit)) for n, at in self.kept() for bit in range(values[n].width)})

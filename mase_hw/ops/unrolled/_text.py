@@ -42,7 +42,14 @@ def context_of(
         "fmt_in": a.formats["data_in_0"],
         "fmt_out": a.formats["data_out_0"],
         "inputs": [
-            {"declared": _declared(layer.graph.values[i], text.name(i, 0)), "name": text.name(i, 0), "lane": lane_of[i]}
+            {
+                "declared": _declared(layer.graph.values[i], text.name(i, 0)),
+                "name": text.name(i, 0),
+                "lane": lane_of[i],
+                "flipped": f" ^ {layer.graph.values[i].width}'d{layer.graph.values[i].constant}"
+                if layer.graph.values[i].constant
+                else "",
+            }
             for i in range(inputs)
             if i in used
         ],
@@ -82,7 +89,7 @@ class _Text:
         """A value as a number of so many bits."""
         made = self.graph.values[number]
         if not made.coefficients:
-            return f"{width}'d{made.constant << shift}"
+            return f"{width}'d{(made.constant << shift) & ((1 << width) - 1)}"
         plain = f"{width}'({self.name(number, stage)})"
         return f"({plain} << {shift})" if shift else plain
 
@@ -91,9 +98,6 @@ class _Text:
         made = self.graph.values[number]
         stage = self.stages.of(number)
         operands = [(made.a, made.a_shift), (made.b, made.b_shift)]
-        # Bits that do not overlap need no carry.
-        operator = "-" if made.minus else "+" if self.graph.bits(number) else "|"
-        first, second = (self.operand(of, shift, made.width, stage) for of, shift in operands)
         wider = [
             self.name(of, stage)
             for of, _ in operands
@@ -102,9 +106,29 @@ class _Text:
         return {
             "declared": _declared(made, self.name(number, stage)),
             "name": self.name(number, stage),
-            "value": f"{first} {operator} {second}",
+            "value": self._value(number, stage),
             "wider": wider,
         }
+
+    def _value(self, number: int, stage: int) -> str:
+        made, offsets, apart = self.graph.values[number], self.graph.offsets(number), self.graph.apart(number)
+        a, low, width = self.graph.values[made.a], made.b_shift, made.width
+        passes = low > 0 and not offsets and not apart
+        if passes:
+            # The lowest bits of the first operand pass by. That they are seen to also keeps Yosys from adding three
+            # operands in one carry-save adder, which takes more look-up tables than two carry chains.
+            width -= low
+            first = f"{width}'({self.name(made.a, stage)}[{a.width - 1}:{low}])"
+        else:
+            first = self.operand(made.a, made.a_shift, width, stage)
+        second = self.operand(made.b, 0 if passes else low, width, stage)
+        above = made.width - low - self.graph.values[made.b].width
+        if made.minus and not offsets and above > 0:
+            # Ones above what is subtracted: the next power of two less.
+            zeros = f", {low}'d0" if low and not passes else ""
+            second = f"{{{above}'d{(1 << above) - 1}, {self.name(made.b, stage)}{zeros}}}"
+        found = f"{first} {'-' if made.minus else '|' if apart else '+'} {second}"
+        return f"{{{found}, {self.name(made.a, stage)}[{low - 1}:0]}}" if passes else found
 
     def registers(self, stage: int) -> list[dict[str, str]]:
         """What the registers behind a stage hold."""

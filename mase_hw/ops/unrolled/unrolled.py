@@ -36,14 +36,16 @@ class UnrolledParams(ElementwiseParams):
     """Parameters of an unrolled layer; the module is made for these and takes no others.
 
     ``SOLVER`` is what found the additions (0: ours, 1: da4ml), ``LEVELS`` are those between two registers (0: none but
-    at the output), ``STAGES`` the registers from input to output, ``ADDER_BITS`` the bits of all adders and
-    ``REGISTER_BITS`` those of the registers before the result.
+    at the output), ``STAGES`` the registers from input to output, ``ADDER_BITS`` the bits that both operands of an
+    addition have, ``CARRY_BITS`` those of all carry chains and ``REGISTER_BITS`` those of the registers before the
+    result.
     """
 
     SOLVER: int
     LEVELS: int
     STAGES: int
     ADDER_BITS: int
+    CARRY_BITS: int
     REGISTER_BITS: int
 
 
@@ -103,6 +105,7 @@ def _params(r: Request, shapes: Mapping[str, tuple[int, ...]]) -> UnrolledParams
         LEVELS=r.levels,
         STAGES=stages.count,
         ADDER_BITS=stages.graph.adder_bits,
+        CARRY_BITS=stages.graph.carry_bits,
         REGISTER_BITS=stages.register_bits,
     )
 
@@ -123,7 +126,12 @@ def _latency(p: UnrolledParams) -> Latency:
 def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
     layer = layer_of(node, _whole(a), a.attributes["parameters"], list(SOLVERS)[p.SOLVER])
     stages = Stages(layer.graph, p.LEVELS)
-    found = {"STAGES": stages.count, "ADDER_BITS": layer.graph.adder_bits, "REGISTER_BITS": stages.register_bits}
+    found = {
+        "STAGES": stages.count,
+        "ADDER_BITS": layer.graph.adder_bits,
+        "CARRY_BITS": layer.graph.carry_bits,
+        "REGISTER_BITS": stages.register_bits,
+    }
     if any(getattr(p, name) != value for name, value in found.items()):
         raise EmitError(
             "the constants of an unrolled layer have changed since its hardware was chosen",
