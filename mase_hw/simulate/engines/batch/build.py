@@ -71,6 +71,8 @@ def build(
     def rules(dut: Dut) -> str:
         lines = [f'public_flat_rd -module "{dut.top}" -var "{name}"' for name in public]
         lines += [f'lint_off -rule {rule} -file "*/{file.name}"' for rule in foreign for file in dut.sources]
+        # A design that is too small for all the threads is no worse for it.
+        lines += ['lint_off -rule UNOPTTHREADS -file "*"'] if threads > 1 else []
         # The monitors and connectors of a simulation are no part of the design.
         lines += [f'coverage_off -file "*/{name}.sv"' for name in ADDED] if coverage else []
         return "".join(f"{line}\n" for line in lines)
@@ -80,7 +82,7 @@ def build(
         OPTIMISE,
         main=lambda tools: (),
         driver=(sim_root() / "end_with_parent.h", sim_root() / "batch" / "testbench.cpp"),
-        flags=(*(COVERAGE_FLAGS if coverage else ()), *_threaded(threads)),
+        flags=(*(COVERAGE_FLAGS if coverage else ()), *(("--threads", str(threads)) if threads > 1 else ())),
         rules=rules,
         folders=(sim_root() / "batch",),
         generated=(("glue.cpp", _glue(dut, probes, levels, threads)),),
@@ -94,14 +96,6 @@ def build(
     return simulators.build(
         dut, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, jobs=jobs, flavour=flavour, cycles=cycles
     )
-
-
-def _threaded(threads: int) -> tuple[str, ...]:
-    """Flags of Verilator for a model of several threads.
-
-    A design that is too small for all of them is no worse for it, so that one warning is none of the design.
-    """
-    return () if threads == 1 else ("--threads", str(threads), "-Wno-UNOPTTHREADS")
 
 
 def _prologue(dut: Dut, model: Path, threads: int) -> str:
