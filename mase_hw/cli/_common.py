@@ -164,6 +164,7 @@ def refuse_alone(arguments: argparse.Namespace) -> None:
             )
 
 
+THREADS_HELP = "threads of each process of the batch engine (1)"
 _STALLS_HELP = "probability of a stall a cycle (0), or none, random, single, long, slow_input or slow_output"
 _INNER_HELP = "probability of a stall a cycle on every edge inside the design (0)"
 _RESET_HELP = "reset after so many cycles (40), input beats (in:5) or output beats (out:3); may be repeated"
@@ -185,6 +186,7 @@ def simulation_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reset-at", action="append", default=[], metavar="WHEN", help=_RESET_HELP)
     parser.add_argument("--waves", action="store_true", help="write an FST (else only when something is wrong)")
     parser.add_argument("--jobs", type=whole, default=1, metavar="N", help="processes of the batch engine (1)")
+    parser.add_argument("--threads", type=whole, default=1, metavar="N", help=THREADS_HELP)
     parser.add_argument("--coverage", action="store_true", help="count lines and toggles (batch engine)")
     parser.add_argument("--intervene", metavar="FILE.py[:FUNCTION]", help="a test that intervenes (fast engine)")
     parser.add_argument("--no-diagnose", action="store_true", help="do not run a failure again with probes")
@@ -202,6 +204,7 @@ def simulation_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "waves": True if arguments.waves else None,
         "work_dir": arguments.work,
         "jobs": arguments.jobs,
+        "threads": arguments.threads,
         "coverage": arguments.coverage,
         "intervene": arguments.intervene,
         "reset_at": arguments.reset_at,

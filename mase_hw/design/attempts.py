@@ -124,6 +124,7 @@ class Attempts:
             cache_dir=asked.work.parent / "runtime-cache",
             cycles=self.cycles,
             **({"coverage": True} if coverage else {}),
+            **({"threads": asked.threads} if asked.threads > 1 else {}),
         )
         how = "reused" if built.reused or built.cached else "built"
         self.tell(f"{how} in {built.seconds:.1f} s; simulating {self.frames} frames")

@@ -126,6 +126,7 @@ class Design:
         coverage: bool = False,
         intervene: Path | str | None = None,
         inner_stalls: float = 0.0,
+        threads: int = 1,
     ) -> Simulation:
         """Run the RTL in Verilator under cocotb against the quantised model, every bit of every beat.
 
@@ -149,6 +150,8 @@ class Design:
                 engine. Its failures are not diagnosed, since the run with probes does not intervene.
             inner_stalls: Probability with which each edge inside the design closes in a cycle, also for long now and
                 then; 0 for the design as it is. Simulated on a copy of the top level with a connector on every edge.
+            threads: Threads that evaluate the design together, in every process; only with the batch engine. With
+                ``jobs``, there must be a core for each thread of each process.
 
         Raises:
             ConfigError: If an argument does not fit the model or the engine; then nothing was built.
@@ -161,7 +164,7 @@ class Design:
         tell = progress or (lambda _: None)
         asked = check_arguments(
             self.path, engine=engine, seed=seed, stalls=stalls, waves=waves, work_dir=work_dir, jobs=jobs,
-            reset_at=reset_at, coverage=coverage, intervene=intervene, inner_stalls=inner_stalls,
+            reset_at=reset_at, coverage=coverage, intervene=intervene, inner_stalls=inner_stalls, threads=threads,
         )  # fmt: skip
         self.reopen()
         if jobs > 1 and self.manifest.get("streaming"):

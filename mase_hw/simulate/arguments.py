@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.cores import cores
 from mase_hw.simulate.engines.registry import engine as engine_of
 from mase_hw.simulate.intervene import Intervention
 from mase_hw.simulate.plan import MOST_STALLS, PATTERNS, Reset, Stalls
@@ -35,6 +36,7 @@ class Arguments:
         work: The work folder.
         options: What only the engine asked for takes.
         inner_stalls: Probability that an edge inside the design closes in a cycle.
+        threads: Threads that evaluate the design in each process.
     """
 
     engine: str
@@ -47,6 +49,7 @@ class Arguments:
     work: Path
     options: dict[str, Any]
     inner_stalls: float = 0.0
+    threads: int = 1
 
     @property
     def jobs(self) -> int:
@@ -67,6 +70,7 @@ def check(
     coverage: bool,
     intervene: Path | str | None,
     inner_stalls: float = 0.0,
+    threads: int = 1,
 ) -> Arguments:
     """Check the arguments of :meth:`mase_hw.design.design.Design.simulate`, which says what they mean.
 
@@ -82,6 +86,7 @@ def check(
         coverage: Whether lines and toggles are to be counted.
         intervene: The test that intervenes.
         inner_stalls: Probability of a stall inside the design.
+        threads: Threads of every process.
 
     Raises:
         ConfigError: If one of them is of the wrong kind or out of range, does not fit the engine, or if two of them
@@ -99,6 +104,7 @@ def check(
         work=_work_folder(bundle, work_dir),
         options=engine_options(engine, jobs, coverage, intervene, waves),
         inner_stalls=_probability("inner_stalls", inner_stalls),
+        threads=_threads(engine, threads, operator.index(jobs)),
     )
 
 
@@ -146,6 +152,35 @@ def engine_options(
             remedy='use engine="batch"',
         )  # fmt: skip
     return {} if intervene is None else {"intervene": intervene}
+
+
+def _threads(engine: str, asked: Any, jobs: int) -> int:
+    """Threads of a process, which spin while they wait for each other: more than there are cores would crawl."""
+    threads = _integer("threads", asked)
+    if threads < 1:
+        raise ConfigError(
+            "a simulation needs at least one thread",
+            field="threads",
+            got=threads,
+            expected="1 or more",
+            remedy="give threads=1",
+        )
+    if threads == 1:
+        return 1
+    if engine != "batch":
+        raise ConfigError(
+            f"engine {engine!r} has one thread", field="threads", got=threads, expected=1, remedy='use engine="batch"'
+        )
+    there = cores()
+    if threads * jobs > there:
+        raise ConfigError(
+            "more threads than this process has cores",
+            field="threads",
+            got=f"{jobs} processes of {threads} threads" if jobs > 1 else threads,
+            expected=f"at most {there} in all, one a core",
+            remedy="give fewer threads or fewer jobs; jobs alone share frames without waiting for each other",
+        )
+    return threads
 
 
 def as_stalls(stalls: Any) -> Stalls | None:

@@ -8,6 +8,7 @@ from mase_hw.cli._common import (
     FAILED,
     OK,
     PLAN_HELP,
+    THREADS_HELP,
     attach,
     calibration_argument,
     calibration_of,
@@ -37,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", type=path, metavar="FOLDER", help="simulate this bundle of the model too")
     parser.add_argument("--engine", default="batch", metavar="NAME", help="cocotb, fast or batch (batch)")
     parser.add_argument("--jobs", type=whole, default=1, metavar="N", help="processes of the batch engine (1)")
+    parser.add_argument("--threads", type=whole, default=1, metavar="N", help=THREADS_HELP)
     parser.add_argument("--work", type=path, metavar="FOLDER", help="where to build and run (BUNDLE.work)")
 
 
@@ -73,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
                 float_model=spec.model,
                 engine=arguments.engine,
                 jobs=arguments.jobs,
+                threads=arguments.threads,
                 work_dir=arguments.work,
                 progress=say,
             )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mase_hw.errors import SimulationError
+from mase_hw.errors import ConfigError, SimulationError
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
 from mase_hw.simulate.build.simulator import Built, Flavour
@@ -38,6 +38,7 @@ def build(
     coverage: bool = False,
     foreign: Sequence[str] = (),
     cycles: int | None = None,
+    threads: int = 1,
 ) -> Built:
     """Make sure that ``build_dir`` has the simulator of a design: it is current, or in the cache, or is built.
 
@@ -54,18 +55,24 @@ def build(
         foreign: Warnings that the sources may give; if there are any, none about style is a refusal either. For sources
             that all were written by another tool, such as a netlist.
         cycles: About how many will be simulated; see :func:`mase_hw.simulate.build.simulator.build`.
+        threads: Make a simulator that evaluates the design with so many threads.
 
     Raises:
+        ConfigError: If there is less than one thread.
         ToolError: If a tool is missing or the C++ compiler fails.
         SimulationError: If Verilator refuses the design; a warning is a refusal.
         EmitError: If a folder cannot be written, or a source cannot be read.
     """
+    if threads < 1:
+        raise ConfigError("a simulator needs at least one thread", field="threads", got=threads, expected="1 or more")
     levels = levels or {}
     public = [*(name for s in probes for name in (s.name, s.valid, s.ready)), *levels.values()]
 
     def rules(dut: Dut) -> str:
         lines = [f'public_flat_rd -module "{dut.top}" -var "{name}"' for name in public]
         lines += [f'lint_off -rule {rule} -file "*/{file.name}"' for rule in foreign for file in dut.sources]
+        # A design that is too small for all the threads is no worse for it.
+        lines += ['lint_off -rule UNOPTTHREADS -file "*"'] if threads > 1 else []
         # The monitors and connectors of a simulation are no part of the design.
         lines += [f'coverage_off -file "*/{name}.sv"' for name in ADDED] if coverage else []
         return "".join(f"{line}\n" for line in lines)
@@ -75,11 +82,11 @@ def build(
         OPTIMISE,
         main=lambda tools: (),
         driver=(sim_root() / "end_with_parent.h", sim_root() / "batch" / "testbench.cpp"),
-        flags=tuple(COVERAGE_FLAGS) if coverage else (),
+        flags=(*(COVERAGE_FLAGS if coverage else ()), *(("--threads", str(threads)) if threads > 1 else ())),
         rules=rules,
         folders=(sim_root() / "batch",),
-        generated=(("glue.cpp", _glue(dut, probes, levels)),),
-        prologue=lambda model: _prologue(dut, model),
+        generated=(("glue.cpp", _glue(dut, probes, levels, threads)),),
+        prologue=lambda model: _prologue(dut, model, threads),
         rewrite=vectorise,
         recipe=RECIPE,
         unit_bytes=800_000,
@@ -91,7 +98,7 @@ def build(
     )
 
 
-def _prologue(dut: Dut, model: Path) -> str:
+def _prologue(dut: Dut, model: Path, threads: int) -> str:
     """What the driver must know of the model, and functions that the compiler translates better than Verilator's.
 
     Raises:
@@ -108,11 +115,12 @@ def _prologue(dut: Dut, model: Path) -> str:
                 got="no such port" if bits is None else f"{bits} bits",
                 expected=f"{stream.lanes} lanes of {stream.fmt.width} bits",
             )
-    direct = has_plain_eval((model / "Vtop.cpp").read_text(encoding="utf-8"))
+    # What the other threads say waits until the wrapper asks for it.
+    direct = threads == 1 and has_plain_eval((model / "Vtop.cpp").read_text(encoding="utf-8"))
     return f'#define BATCH_DIRECT {int(direct)}\n#include "extend.h"\n#include "products.h"\n'
 
 
-def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str]) -> str:
+def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str], threads: int) -> str:
     """The only C++ that depends on the design: where its ports, and the probed nets, lie."""
 
     def entry(place: str, stream: Stream) -> str:
@@ -148,6 +156,9 @@ Model open_model(VerilatedContext *context) {{
 #if VM_TRACE
   context->traceEverOn(true);
 #endif
+  // Else there are as many as cores, used or not. The system places them, since other processes have threads as well.
+  context->threads({threads});
+  context->useNumaAssign(false);
   top = new Vtop{{context, ""}};
   return {{&top->clk, &top->rst, {{
 {"".join(entry("", stream) for stream in dut.streams)}  }}, {{
@@ -204,9 +215,9 @@ _PLAIN_EVAL = """
 def has_plain_eval(model: str) -> bool:
     """Whether ``Vtop::eval_step``, as Verilator wrote it, does nothing after the first time but evaluate.
 
-    It also frees dynamic objects, of which these designs have none, and flushes the messages of threads, which they do
-    not have either; the locks of the latter cost as much as hundreds of instructions, twice a cycle. Where it does
-    anything else, such as marking signals for waves, the driver must not go past it.
+    It also frees dynamic objects, of which these designs have none, and flushes the messages of threads, which a model
+    of one thread does not have either; the locks of the latter cost as much as hundreds of instructions, twice a cycle.
+    Where it does anything else, such as marking signals for waves, the driver must not go past it.
 
     Args:
         model: Text of ``Vtop.cpp``.
