@@ -52,8 +52,9 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         (top, left), (bottom, right) = g.before, g.after
         images = F.pad(images, (left, right, top, bottom), value=float(fx.zero_point))
         g = dataclasses.replace(g, before=(0, 0), after=(0, 0))
-    if b is not None and shift is None and frac == product_frac:
-        # No bit below the products: the convolution itself adds the bias, exactly.
+    if b is not None and shift is None and frac == product_frac and carrier(bound) != torch.int64:
+        # No bit below the products: the convolution itself adds the bias, exactly. Where the bias alone is beyond
+        # floats, the products need not be computed as integers for it.
         aligned = b * (1 << (frac - a.formats["bias"].frac_width))
         acc = exact_conv(images, kernel, aligned, bound, g, magnitude(fx))
     else:

@@ -35,6 +35,14 @@ WIDE = {
 # No bit of the bias is below the products, so the convolution itself adds it.
 COARSE = {**WIDE, "bias": FixedFormat(31, 3)}
 
+# The bias alone is beyond floats, the products are not.
+FAR = {
+    "data_in_0": FixedFormat(8, 10),
+    "weight": FixedFormat(24, 20),
+    "bias": FixedFormat(24, -4),
+    "data_out_0": FixedFormat(60, 30),
+}
+
 
 def conv(dims: int) -> OpDef:
     """The op of that many dimensions."""
@@ -96,7 +104,7 @@ ATTRIBUTES: dict[str, tuple[dict[str, Any], Any, tuple[int, ...], tuple[int, ...
 }
 
 
-@pytest.mark.parametrize("formats", [S8, WIDE, COARSE], ids=["s8", "beyond_float64", "coarse_bias"])
+@pytest.mark.parametrize("formats", [S8, WIDE, COARSE, FAR], ids=["s8", "beyond_float64", "coarse_bias", "far_bias"])
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_golden_is_the_sum(name: str, formats: dict[str, FixedFormat]) -> None:
     attributes, pads, image, kernel = ATTRIBUTES[name]
