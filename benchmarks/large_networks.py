@@ -67,6 +67,18 @@ def mobilenet_v2() -> nn.Module:
     return nn.Sequential(*layers)
 
 
+def vgg(blocks: tuple[tuple[int, int], ...]) -> nn.Module:
+    """VGG (Simonyan 2014) with batch norm: layers and channels between max pools; an average before its one linear."""
+    layers: list[nn.Module] = []
+    channels = 3
+    for depth, width in blocks:
+        for _ in range(depth):
+            layers.append(conv(channels, width, 3))
+            channels = width
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+
+
 def linear_chain() -> nn.Module:
     """A hundred linear layers with relu."""
     return nn.Sequential(*(part for _ in range(100) for part in (nn.Linear(64, 64), nn.ReLU())))
@@ -89,10 +101,15 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "conv_chain": (conv_chain, True),
 }
 """How each is made, and whether it takes pictures."""
+VGGS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
+    "vgg": (lambda: vgg(((2, 32), (2, 64), (2, 128))), True),
+    "vgg16": (lambda: vgg(((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))), True),
+}
+"""Those with bursts, of which only the rate is measured."""
 
 
 def made(name: str, picture: int) -> tuple[nn.Module, Tensor]:
     """A network and a frame for it."""
     torch.manual_seed(0)
-    build, pictures = NETWORKS[name]
+    build, pictures = (NETWORKS | VGGS)[name]
     return build().eval(), torch.rand(1, 3, picture, picture) if pictures else torch.rand(1, 64)
