@@ -116,6 +116,8 @@ BENCHMARKS = (
             for order in ("outputs first", "alternating")
         ),
     ),
+    # Ends with 1 where a network is slower than its slowest stage, or a bit is wrong.
+    Benchmark("rates", "-m benchmarks.rates", "vit_block --lanes 4 --simulate 2", ()),
     Benchmark(
         "emission",
         "-m benchmarks.emission",
