@@ -15,7 +15,7 @@ import itertools
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -267,11 +267,11 @@ def predicted(name: str) -> dict[str, int]:
     return found.as_dict()
 
 
-def predictions() -> int:
+def predictions(names: Iterable[str] = NETWORKS) -> int:
     """Print what is predicted and what was mapped; whether anything is further off than :data:`OFF` in percent."""
     known = json.loads(BASELINE.read_text(encoding="utf-8"))
     far = 0
-    for name in NETWORKS:
+    for name in names:
         guess, cells = predicted(name), []
         for column, most in OFF.items():
             percent = 100 * (guess[column] - known[name][column]) / max(known[name][column], 1)

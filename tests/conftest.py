@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tomllib
-from collections import Counter
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,7 +49,9 @@ _LONG = tomllib.loads((ROOT / "tests" / "long_runs.toml").read_text(encoding="ut
 LONG_RUNS = _LONG["moved"]
 """Tests of ``make test-long``, with what proves the same in every run."""
 SAMPLED = {each["test"]: int(each["every"]) for each in _LONG["sampled"]}
-"""Tests of which every so many cases belong to every run, and the others to ``make test-long``."""
+"""Tests of which one of every so many cases belongs to every run, and the others to ``make test-long``."""
+CASES = pytest.StashKey[dict[str, int]]()
+"""How many cases of each of them there are that nothing else makes long."""
 COLLECTED = pytest.StashKey[set[str]]()
 """Every test that this run found, chosen or not."""
 
@@ -79,13 +81,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Remember what there is before any of it is deselected; begin with what takes longest."""
     config.stash[COLLECTED] = {item.nodeid for item in items}
     long = {name for moved in LONG_RUNS for name in moved["tests"]}
-    seen: Counter[str] = Counter()
+    cases: dict[str, list[pytest.Item]] = {function: [] for function in SAMPLED}
     for item in items:
         function = item.nodeid.partition("[")[0]
-        moved = item.nodeid in long
-        if moved or seen[function] % SAMPLED.get(function, 1):
+        if item.nodeid in long:
             item.add_marker(pytest.mark.slow)
-        seen[function] += not moved
+        elif function in SAMPLED and item.get_closest_marker("slow") is None:
+            cases[function].append(item)
+    config.stash[CASES] = {function: len(found) for function, found in cases.items()}
+    for function, found in cases.items():
+        for begin in range(0, len(found), SAMPLED[function]):
+            row = found[begin : begin + SAMPLED[function]]
+            # Not the first of each: where cases are products of parameters, that would always be the same value of one.
+            stays = zlib.crc32(row[0].nodeid.encode()) % len(row)
+            for item in (*row[:stays], *row[stays + 1 :]):
+                item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 

@@ -93,6 +93,7 @@ def test_hang(
         "inner_stalls": 0.0,
         "waves": False,
         "jobs": 1,
+        "threads": 1,
         "no_diagnose": False,
         "reset_at": [],
         "coverage": False,

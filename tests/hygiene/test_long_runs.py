@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import COLLECTED, LONG_RUNS, ROOT, SAMPLED
+from tests.conftest import CASES, COLLECTED, LONG_RUNS, ROOT, SAMPLED
 
 
 def test_every_one_is_collected(pytestconfig: pytest.Config) -> None:
@@ -29,15 +29,13 @@ def test_none_is_listed_twice() -> None:
 
 
 def test_cases_that_are_sampled(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> None:
-    """As many of what is not moved as the file says, rounded up, run every time."""
-    moved = {name for each in LONG_RUNS for name in each["tests"]}
-    found = [name.partition("[")[0] for name in pytestconfig.stash[COLLECTED] - moved]
+    """As many of what nothing else makes long as the file says, rounded up, run every time."""
     often = [item for item in request.session.items if item.get_closest_marker("slow") is None]
     stayed = [item.nodeid.partition("[")[0] for item in often]
     for function, every in SAMPLED.items():
         assert every >= 2
         if not pytestconfig.option.keyword and not pytestconfig.option.deselect:
-            assert stayed.count(function) == -(-found.count(function) // every), function
+            assert stayed.count(function) == -(-pytestconfig.stash[CASES][function] // every), function
 
 
 @pytest.mark.parametrize("moved", LONG_RUNS, ids=lambda moved: Path(moved["tests"][0].partition("::")[0]).stem)
