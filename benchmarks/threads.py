@@ -6,13 +6,12 @@ Every version has a process that compiles the network, builds its simulators wit
 them, one run at a time, in turn with the others. A run must pass, and all must take the same cycles. Seconds are those
 of the simulator: of its loop, which is what a user waits for, and of the processor, of all of its threads. Threads that
 wait spin, so the figures of a busy machine say little of several threads.
-``--flags`` gives Verilator more flags, for trials.
 """
 
 from __future__ import annotations
 
 import argparse
-import inspect
+import importlib
 import json
 import os
 import resource
@@ -31,7 +30,7 @@ SECONDS_LEFT = 600.0
 KINDS = ("loop", "processor")
 
 
-def serve(name: str, cycles: int, flags: list[str]) -> None:
+def serve(name: str, cycles: int) -> None:
     """Answer each line of standard input, a number of threads, with a run; in the version that is imported."""
     import numpy as np
     import torch
@@ -41,17 +40,11 @@ def serve(name: str, cycles: int, flags: list[str]) -> None:
     from mase_hw.emit.reference import Reference
 
     try:
-        from mase_hw.simulate.engines.batch import build as module
-        from mase_hw.simulate.engines.batch.engine import BATCH
+        engine = importlib.import_module("mase_hw.simulate.engines.batch.engine").BATCH
     except ImportError:  # versions of before the rooms of today
-        from mase_hw.flow.batch import BATCH  # type: ignore[no-redef]
-
-        from mase_hw.flow import batch_build as module  # type: ignore[no-redef]
+        engine = importlib.import_module("mase_hw.flow.batch").BATCH
 
     torch.set_num_threads(1)
-    if flags:
-        plain, trial = module.Flavour, tuple(flags)
-        module.Flavour = lambda *first, flags, **more: plain(*first, flags=(*flags, *trial), **more)  # type: ignore
     model, inputs, config = network(name)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -64,11 +57,11 @@ def serve(name: str, cycles: int, flags: list[str]) -> None:
         for line in sys.stdin:
             threads = int(line)
             if threads not in built:
-                more = {"threads": threads} if "threads" in inspect.signature(module.build).parameters else {}
+                more = {"threads": threads} if threads > 1 else {}
                 place = work / f"build{threads}"
-                built[threads] = BATCH.build(design.dut(), place, cache_dir=work / "cache", **more)
+                built[threads] = engine.build(design.dut(), place, cache_dir=work / "cache", **more)
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            result = BATCH.simulate(
+            result = engine.simulate(
                 built[threads], work / "run", *beats, watchdog=10**6, max_cycles=10**9, timeout=SECONDS_LEFT
             )
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -82,9 +75,9 @@ def serve(name: str, cycles: int, flags: list[str]) -> None:
 class Version:
     """A checkout that runs simulations of one network."""
 
-    def __init__(self, checkout: Path, name: str, cycles: int, flags: list[str]) -> None:
+    def __init__(self, checkout: Path, name: str, cycles: int) -> None:
         path = os.pathsep.join([str(checkout), str(ROOT)])  # its package, these benchmarks
-        command = [sys.executable, __file__, "--serve", name, "--cycles", str(cycles), f"--flags={' '.join(flags)}"]
+        command = [sys.executable, __file__, "--serve", name, "--cycles", str(cycles)]
         self._process = subprocess.Popen(
             command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -118,20 +111,19 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="checkout of the version to compare with, in one thread")
     parser.add_argument("--cycles", type=int, default=1_000_000, help="cycles of a run, at least")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--flags", default="", help="more flags of Verilator for this version")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        serve(arguments.serve, arguments.cycles, arguments.flags.split())
+        serve(arguments.serve, arguments.cycles)
         return
     print(f"{'':12}{'threads':>12}{'cycles/s, loop':>17}{'s':>8}{'processor s':>13}{'loop':>18}{'processor':>20}")
     print(f"{'':62}{'of the first case / of this one':>38}")
     for name in arguments.networks:
-        now = Version(ROOT, name, arguments.cycles, arguments.flags.split())
+        now = Version(ROOT, name, arguments.cycles)
         cases = [(f"{threads}", now, threads) for threads in arguments.threads]
         versions = [now]
         if arguments.before:
-            versions.append(Version(arguments.before.resolve(), name, arguments.cycles, []))
+            versions.append(Version(arguments.before.resolve(), name, arguments.cycles))
             cases.insert(0, ("before, 1", versions[-1], 1))
         for _, version, threads in cases:
             version.run(threads)  # builds, and is not counted

@@ -116,15 +116,7 @@ def engine_options(
     Raises:
         ConfigError: If this engine does not take it, or if there is no such test.
     """
-    jobs = _integer("jobs", jobs)
-    if jobs < 1:
-        raise ConfigError(
-            "a simulation needs at least one process",
-            field="jobs",
-            got=jobs,
-            expected="1 or more",
-            remedy="give jobs=1",
-        )
+    jobs = _at_least_one("jobs", jobs, "process")
     if intervene is not None and engine != "fast":
         raise ConfigError(
             f"no test can intervene in engine {engine!r}", field="intervene", got=str(intervene),
@@ -154,17 +146,22 @@ def engine_options(
     return {} if intervene is None else {"intervene": intervene}
 
 
+def _at_least_one(field: str, asked: Any, what: str) -> int:
+    number = _integer(field, asked)
+    if number < 1:
+        raise ConfigError(
+            f"a simulation needs at least one {what}",
+            field=field,
+            got=number,
+            expected="1 or more",
+            remedy=f"give {field}=1",
+        )
+    return number
+
+
 def _threads(engine: str, asked: Any, jobs: int) -> int:
     """Threads of a process, which spin while they wait for each other: more than there are cores would crawl."""
-    threads = _integer("threads", asked)
-    if threads < 1:
-        raise ConfigError(
-            "a simulation needs at least one thread",
-            field="threads",
-            got=threads,
-            expected="1 or more",
-            remedy="give threads=1",
-        )
+    threads = _at_least_one("threads", asked, "thread")
     if threads == 1:
         return 1
     if engine != "batch":

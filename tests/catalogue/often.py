@@ -25,7 +25,7 @@ ALSO = frozenset((
     "repack-4to1_rows8to8", "repack-4to2_rows10to20", "requantize-unsigned_clamped", "requantize-unsigned_data",
     "sum-innermost", "var-fold",
 ))  # fmt: skip
-"""Cases that are the only ones with some generate branch."""
+"""Cases that reach a generate branch which those reach not."""
 
 
 def _often() -> Iterator[str]:

@@ -98,7 +98,8 @@ def test_a_count_that_is_off_is_seen() -> None:
 
 @pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["most", "large"])
 def test_the_area_of_whole_networks(large: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of eight networks that nothing was fitted to, in both directions, and of layers without multipliers.
+    """Of eight networks that nothing was fitted to, in both directions, and of layers without multipliers,
+    of which two constants of the model were read off.
 
     Their counts are those of Yosys. Finding the additions of the two large ones takes longer than all the others.
     """

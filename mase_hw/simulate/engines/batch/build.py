@@ -71,7 +71,7 @@ def build(
     def rules(dut: Dut) -> str:
         lines = [f'public_flat_rd -module "{dut.top}" -var "{name}"' for name in public]
         lines += [f'lint_off -rule {rule} -file "*/{file.name}"' for rule in foreign for file in dut.sources]
-        # A design that is too small for all the threads is no worse for it.
+        # Said of no line of a source: a design with too little to do for all threads, which computes the same.
         lines += ['lint_off -rule UNOPTTHREADS -file "*"'] if threads > 1 else []
         # The monitors and connectors of a simulation are no part of the design.
         lines += [f'coverage_off -file "*/{name}.sv"' for name in ADDED] if coverage else []
