@@ -13,6 +13,7 @@ from mase_hw.compiler.config import CompileConfig, load_config, with_target
 from mase_hw.compiler.quantised_graph import entered, flat_batches, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import Calibration, compile_pipeline
+from mase_hw.compiler.torch_threads import torch_threads
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
 from mase_hw.emit.netlist import Shortfall
@@ -23,6 +24,7 @@ from mase_hw.host.collector import set_aside
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import SOURCE_NAMES
 from mase_hw.ir.faithful.surroundings import ordinary
+from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY
 from mase_hw.passes.transforms.close_graph import UNREAD
 
@@ -74,7 +76,8 @@ def compile(
         goal(settings.target, settings.hardware.family)  # before anything takes time
     out = _folder(out)
     check_target(out)
-    with ordinary(), set_aside():
+    data = calibration is not None and not isinstance(calibration, CalibrationState)
+    with ordinary(), set_aside(), torch_threads(data=data) as threads:
         module: nn.Module
         if isinstance(model, MaseGraph):
             module, nested = model.model, model.nested
@@ -101,7 +104,7 @@ def compile(
             graph = pipeline.run(graph, on_step=saying(tell, pipeline), reproduce=reproduce).graph
         else:
             pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
-            graph = run_on_model(pipeline, graph, module, dummy, tell, reproduce)
+            graph = run_on_model(pipeline, graph, module, dummy, tell, reproduce, threads)
     if SUMMARY in graph.meta:  # of a model that came quantised there is no float model to compare with
         for line in graph.meta[SUMMARY].lines():
             tell(line)

@@ -179,8 +179,18 @@ def run_on_model(
     example: Mapping[str, Any],
     tell: Tell,
     reproduce: Path | str | None = None,
+    before: Callable[[Step], object] | None = None,
 ) -> MaseGraph:
     """Run steps of ``compile`` on a traced model, and compare with the model all the way.
+
+    Args:
+        pipeline: The steps.
+        graph: The traced model.
+        model: The model as it was given.
+        example: Its inputs by name.
+        tell: Told what is being done.
+        reproduce: A folder that a failing step leaves.
+        before: Called with every step before it runs.
 
     Raises:
         UnsupportedError: Names every node that the catalogue does not have, and every line that is random.
@@ -191,7 +201,14 @@ def run_on_model(
     observed, count = made[CALIBRATE].args, counter(tell, made[CALIBRATE].title, "batches")
     if count is not None and isinstance(observed, Mapping):
         made = made.replaced(CALIBRATE, {**observed, "progress": count})
-    return made.run(graph, on_step=saying(tell, made), reproduce=reproduce).graph
+    say = saying(tell, made)
+
+    def on_step(step: Step) -> None:
+        if before is not None:
+            before(step)
+        say(step)
+
+    return made.run(graph, on_step=on_step, reproduce=reproduce).graph
 
 
 def saying(tell: Tell, pipeline: Pipeline) -> Callable[[Step], object]:

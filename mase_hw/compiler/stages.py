@@ -45,9 +45,10 @@ from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 
-COMMON, CALIBRATE, QUANTIZE, ROUNDING = "common", "calibrate", "quantize", "rounding"
-"""The steps after which the graph is as the model was traced, its values are observed, it is quantised, and its weights
-are rounded."""
+COMMON, EQUALIZATION, CALIBRATE = "common", "equalization", "calibrate"
+QUANTIZE, ROUNDING = "quantize", "rounding"
+"""The steps after which the graph is as the model was traced, its channels are evened out, its values are observed, it
+is quantised, and its weights are rounded."""
 Config = CompileConfig | Mapping[str, Any] | str | Path | None
 Calibration = Iterable[Any] | CalibrationState | None
 """Batches from which value ranges are observed, or what was observed earlier."""
@@ -140,7 +141,7 @@ def _equalization(settings: CompileConfig, data: Any) -> list[Step]:
         "calibrate": settings.calibrate,
         "quantize": settings.quantize,
     }
-    return [Step("equalization", equalization_transform_pass, given, "evening out channels")]
+    return [Step(EQUALIZATION, equalization_transform_pass, given, "evening out channels")]
 
 
 def compile_pipeline(

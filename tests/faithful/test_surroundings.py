@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import mase_hw
-from mase_hw.errors import ConfigError, GraphError
+from mase_hw.errors import ConfigError, GraphError, MaseHwError
 from mase_hw.ir.faithful.surroundings import ordinary
 from tests.faithful.tampering import DATA, Net, X, net
 
@@ -107,3 +108,32 @@ def test_a_model_that_ends_the_program(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="asked to end") as caught:
         mase_hw.compile(net(Leaves), X, out=tmp_path / "b")
     assert f"{os.path.basename(__file__)}:" in (caught.value.node or "") and "raise SystemExit(0)" in caught.value.node  # type: ignore[operator]
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("data", [None, [torch.ones(3, 4)]], ids=["without-data", "with-data"])
+def test_torch_has_its_threads_for_calibration_data_alone(tmp_path: Path, data: Any) -> None:
+    seen = dict[str, int]()
+    model = nn.Linear(4, 2)
+    mase_hw.compile(
+        model, torch.ones(1, 4), out=tmp_path / "d", calibration=data,
+        progress=lambda step: seen.setdefault(str(step), torch.get_num_threads()),
+    )  # fmt: skip
+    steps = ["tracing the model", "observing value ranges", "quantising", "choosing test vectors"]
+    assert [seen[step] for step in steps] == [1, 1 if data is None else 2, 1, 1]
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_torch_has_its_threads_back_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MaseHwError):
+        mase_hw.compile(nn.Linear(4, 2), torch.ones(1, 5), out=tmp_path / "d")
+    assert torch.get_num_threads() == 2
