@@ -149,7 +149,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if words and words[0] in FORMER:
         deprecated(f"mase-hw {words[0]}", f"mase-hw {FORMER[words[0]]}", shown=True)
         words[0] = FORMER[words[0]]
-    whole = parser()
+    whole = parser(*(name for name in words[:1] if name in COMMANDS))
     arguments, rest = whole.parse_known_args(words)
     if rest and hasattr(arguments, "nodes") and not any(word.startswith("-") for word in rest):
         arguments.nodes = [*arguments.nodes, *rest]
@@ -158,14 +158,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the command line, with every subcommand."""
+def parser(*names: str) -> argparse.ArgumentParser:
+    """The parser of the command line, with the subcommands of these names, or with every one."""
     made = argparse.ArgumentParser(
         prog="mase-hw", description="PyTorch model in; bit-exact, verified SystemVerilog accelerator out."
     )
     made.add_argument("--version", action="version", version=f"mase-hw {__version__}")
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    for name in names or COMMANDS:
         command = command_module(name)
         sub = commands.add_parser(name, help=command.HELP, description=command.HELP)
         configure(sub, name)

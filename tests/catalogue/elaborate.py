@@ -5,6 +5,7 @@ Verilator stops at the first error, slang goes on, so a guard is seen even where
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class Elaborated:
     """What an elaboration showed.
 
     Args:
-        reached: Where the modules and generate blocks begin that are part of the hierarchy.
+        reached: Where the modules and generate blocks begin that are part of the hierarchy; empty if not asked for.
         fatal: Where a ``$fatal`` stopped it, and its message.
         errors: Everything else that is an error.
     """
@@ -40,13 +41,16 @@ class Elaborated:
         return not self.fatal and not self.errors
 
 
-def elaborate(files: Sequence[Path | tuple[str, str]], top: str, parameters: Mapping[str, int | str]) -> Elaborated:
+def elaborate(
+    files: Sequence[Path | tuple[str, str]], top: str, parameters: Mapping[str, int | str], *, reached: bool = True
+) -> Elaborated:
     """Elaborate a module, as for synthesis.
 
     Args:
         files: Paths, or names and texts.
         top: The module.
         parameters: Values of its parameters; the others keep their defaults.
+        reached: Whether to look for what is part of the hierarchy, which takes as long as the rest.
     """
     options, preprocessor = ast.CompilationOptions(), parsing.PreprocessorOptions()
     options.topModules = {top}
@@ -61,9 +65,13 @@ def elaborate(files: Sequence[Path | tuple[str, str]], top: str, parameters: Map
             tree = syntax.SyntaxTree.fromFile(str(file), sources, bag)
         compilation.addSyntaxTree(tree)
 
-    def place_of(location: object) -> Place:
+    @functools.cache
+    def absolute(name: str) -> str:
         # Below the current folder the names of files are relative.
-        return str(Path(sources.getFileName(location)).resolve()), location.offset  # type: ignore[attr-defined]
+        return str(Path(name).resolve())
+
+    def place_of(location: object) -> Place:
+        return absolute(sources.getFileName(location)), location.offset  # type: ignore[attr-defined]
 
     fatal: dict[Place, str] = {}
     errors: list[str] = []
@@ -75,7 +83,7 @@ def elaborate(files: Sequence[Path | tuple[str, str]], top: str, parameters: Map
             fatal[place] = str(found.args[0]).removeprefix(": ")
         else:
             errors.append(f"{place[0]}:{sources.getLineNumber(found.location)}: {found.code} {list(found.args)}")
-    reached: set[Place] = set()
+    begins: set[Place] = set()
 
     def visit(symbol: object) -> None:
         node = None
@@ -84,10 +92,11 @@ def elaborate(files: Sequence[Path | tuple[str, str]], top: str, parameters: Map
         elif isinstance(symbol, ast.GenerateBlockSymbol) and not symbol.isUninstantiated:
             node = symbol.syntax
         if node is not None:
-            reached.add(place_of(node.sourceRange.start))
+            begins.add(place_of(node.sourceRange.start))
 
-    compilation.getRoot().visit(visit)
-    return Elaborated(frozenset(reached), fatal, tuple(errors))
+    if reached:
+        compilation.getRoot().visit(visit)
+    return Elaborated(frozenset(begins), fatal, tuple(errors))
 
 
 def _literal(value: int | str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -33,6 +34,7 @@ NEVER = {
 UNUSED = {"fixed_concat": r"DATA_IN_[23]_\w+", "fixed_function": "ROUNDING|OVERFLOW"}
 
 
+@functools.cache
 def paths(module: str) -> list[Path]:
     """The files of a module and its parts."""
     return [rtl_root() / file for file in with_parts(rtl_root(), f"{module}.sv")]
@@ -41,7 +43,7 @@ def paths(module: str) -> list[Path]:
 @every_file
 def test_default_parameters_are_legal(path: Path) -> None:
     """They are the smallest ones of most modules: one lane, one element. What is refused differs from them."""
-    assert elaborate(paths(path.stem), path.stem, {}).accepted
+    assert elaborate(paths(path.stem), path.stem, {}, reached=False).accepted
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.id)
@@ -49,7 +51,7 @@ def test_guard(guard: Guard, tools: BuildTools) -> None:
     """Each set of parameters ends at this very ``$fatal``, in the words of its module; Verilator ends too."""
     files = paths(guard.module)
     for refused in guard.refused:
-        fatal = elaborate(files, guard.module, refused).fatal
+        fatal = elaborate(files, guard.module, refused, reached=False).fatal
         own = [
             message
             for (file, offset), message in fatal.items()
@@ -58,7 +60,7 @@ def test_guard(guard: Guard, tools: BuildTools) -> None:
         assert own, f"{refused} is not refused; what is: {list(fatal.values())}"
         assert all(re.match(rf"{guard.module}\b.*: ", message) for message in own)
     for taken in guard.taken:
-        assert (found := elaborate(files, guard.module, taken)).accepted, f"{taken}: {found}"
+        assert (found := elaborate(files, guard.module, taken, reached=False)).accepted, f"{taken}: {found}"
     relative = with_parts(rtl_root(), f"{guard.module}.sv")
     code, output = verilate(tools, rtl_root(), guard.module, relative, guard.refused[0])
     # It may stop at a consequence before it comes to the guard.
@@ -79,5 +81,6 @@ def test_no_op_takes_what_cannot_be(file: str) -> None:
         unused = re.fullmatch(UNUSED.get(module, "-"), parameter.name)
         for pattern, values in NEVER.items():
             if parameter.kind == "parameter" and re.fullmatch(pattern, parameter.name):
-                refused = [bool(elaborate(paths(module), module, {parameter.name: v}).fatal) for v in values]
+                given = [{parameter.name: value} for value in values]
+                refused = [bool(elaborate(paths(module), module, one, reached=False).fatal) for one in given]
                 assert all(refused) != bool(unused), f"{parameter.name} of {values}"

@@ -25,16 +25,16 @@ def judge_guard(mutant: Mutant, trials: Sequence[Trial]) -> Outcome:
     text = mutant.apply(path.read_text(encoding="utf-8"))
     files = [rtl_root() / file for file in with_parts(rtl_root(), path.name)]
     changed = [(str(file), text if file == path else file.read_text(encoding="utf-8")) for file in files]
-    if not (found := elaborate(changed, path.stem, {})).accepted:
+    if not (found := elaborate(changed, path.stem, {}, reached=False)).accepted:
         return Outcome("killed", f"refuses the default parameters: {[*found.fatal.values(), *found.errors][0]}"[:160])
     # The label of a block follows its condition.
     guard = next(guard for guard in guards_of(path, text) if guard.begin > mutant.edit.start)
     for refused in guard.refused:
-        places = elaborate(changed, path.stem, refused).fatal
+        places = elaborate(changed, path.stem, refused, reached=False).fatal
         if not any(file == str(path) and guard.begin < at < guard.end for file, at in places):
             return Outcome("killed", f"takes {refused}")
     for taken in guard.taken:
-        if not elaborate(changed, path.stem, taken).accepted:
+        if not elaborate(changed, path.stem, taken, reached=False).accepted:
             return Outcome("killed", f"refuses {taken}")
     for trial in trials:
         if path in trial.dut.sources:

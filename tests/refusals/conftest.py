@@ -40,5 +40,9 @@ def untouched(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def _listing(folder: Path) -> set[tuple[str, int]]:
     """Every file and its size; not what Python keeps of imported modules."""
-    found = [p for p in folder.rglob("*") if "__pycache__" not in p.parts]
-    return {(str(p.relative_to(folder)), p.lstat().st_size if p.is_file() else 0) for p in found}
+    found = set[tuple[str, int]]()
+    for here, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        found |= {(os.path.join(here, name), 0) for name in folders}
+        found |= {(path := os.path.join(here, name), os.lstat(path).st_size) for name in files}
+    return found
