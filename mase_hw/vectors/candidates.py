@@ -12,7 +12,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.inputs import input_dtype
 from mase_hw.nn import QuantizeInput
 from mase_hw.numerics import quantize
-from mase_hw.vectors.playback import cut, frames_of
+from mase_hw.vectors.playback import cut, frames_of, steps
 
 SPARSE = 0.1
 """Share of elements that are not zero in a sparse frame."""
@@ -95,8 +95,8 @@ def real_frames(graph: MaseGraph, kept: Mapping[str, Tensor], example: Mapping[s
 
 def pick(graph: MaseGraph, frames: Mapping[str, Tensor], numbers: list[int]) -> dict[str, Tensor]:
     """Some frames, in this order."""
-    parts = [cut(graph, frames, i, i + 1) for i in numbers]
-    return {name: torch.cat([frames[name][:0], *(part[name] for part in parts)]) for name in frames}
+    firsts = torch.tensor(numbers, dtype=torch.long)[:, None]
+    return {name: frames[name][(firsts * step + torch.arange(step)).flatten()] for name, step in steps(graph).items()}
 
 
 def _ports(

@@ -167,7 +167,7 @@ class Memories:
         faults: Sequence[MemoryBit],
         mantissas: Mapping[str, Tensor],
         right: Tensor,
-    ) -> Iterator[tuple[Tensor, Tensor]] | None:
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]] | None:
         """The same for many wrong bits, if every element of a parameter belongs to one output channel of the node.
 
         Each fault is a channel of its own among those that the golden gives at once.
@@ -180,8 +180,8 @@ class Memories:
             right: What it gives without a fault.
 
         Returns:
-            For every fault the frames in which the node gives something else, and what it gives there; None if the op
-            cannot give channels apart.
+            For some of the faults at a time: the number of a fault and a frame in which the node gives something else,
+            for each such pair, and what it gives there; None if the op cannot give channels apart.
         """
         op, arithmetic = part.module(node).op, part.module(node).arithmetic
         repeated = op.hardware.broadcast if op.hardware else ()
@@ -195,7 +195,7 @@ class Memories:
         copied = one[1]["data_in_0"].numel() if one[1]["data_in_0"] is not mantissas["data_in_0"] else 0
         step = max(1, ROOM // max(1, right.numel() // right.shape[one[2]] + copied))
 
-        def each(op: OpDef) -> Iterator[tuple[Tensor, Tensor]]:
+        def each(op: OpDef) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
             assert op.channels is not None and op.golden is not None  # a quantised module has one
             for begin in range(0, len(faults), step):
                 some = channels[begin : begin + step]
@@ -209,14 +209,10 @@ class Memories:
                     at = offsets[begin + row]
                     own[at] = _flip(int(own[at]), arithmetic.formats[fault.parameter], bits, fault.bit)
                 wrong = op.golden(for_golden(op, formats), tensors)["data_out_0"]
-                same = right.index_select(dim, torch.tensor(some, device=right.device))
-                differs = (wrong != same).movedim(dim, 0).reshape(len(some), part.frames, -1).any(2)
-                for row, channel in enumerate(some):
-                    frames = differs[row].nonzero().flatten()
-                    value = part.rows(right, frames).clone() if len(frames) else right[:0]
-                    if len(frames):
-                        value.select(dim, channel).copy_(part.rows(wrong.select(dim, row), frames))
-                    yield frames, value
+                places = torch.tensor(some, device=right.device)
+                differs = (wrong != right.index_select(dim, places)).movedim(dim, 0)
+                rows, frames = differs.reshape(len(some), part.frames, -1).any(2).nonzero().unbind(1)
+                yield rows + begin, frames, part.with_channels(right, dim, frames, places[rows], wrong, rows)
 
         return each(op)
 
@@ -306,18 +302,20 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
         inside = {fault.parameter for fault in faults if isinstance(fault, MemoryBit)}
         read = {parameter: memories.read(part, node, parameter, mantissas) for parameter in inside}
 
-        def keep(number: int, differs: Tensor, value: Tensor) -> None:
+        def keep(numbers: Tensor, frames: Tensor, value: Tensor) -> None:
             # Only frames in which the node gives something else can show it.
-            if len(differs):
+            if len(frames):
                 values.append(value)
-                rows.append(torch.stack([torch.full_like(differs, number), differs]).cpu())
+                rows.append(torch.stack([numbers, frames]).cpu())
 
         left = dict(enumerate(faults))
         stored = {n: f for n, f in left.items() if isinstance(f, MemoryBit) and memories.of_parameter(f)}
         apart = memories.in_channels(part, node, list(stored.values()), mantissas, right) if stored else None
-        for number, (differs, value) in zip(stored, apart or (), strict=apart is not None):
-            keep(number, differs, value)
-            del left[number]
+        if apart is not None:
+            names = torch.tensor(list(stored))
+            for some, differs, value in apart:
+                keep(names[some.cpu()], differs.cpu(), value)
+            left = {number: fault for number, fault in left.items() if number not in stored}
         for number, fault in left.items():
             words = read[fault.parameter] if isinstance(fault, MemoryBit) else None
             if words is not None and isinstance(fault, MemoryBit) and fault.index not in words:
@@ -327,7 +325,7 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
             else:
                 wrong = memories.faulty(part, node, fault, mantissas)
             differs = (wrong != right).reshape(part.frames, -1).any(1).nonzero().flatten()
-            keep(number, differs, part.rows(wrong, differs))
+            keep(torch.full_like(differs, number), differs, part.rows(wrong, differs))
     if rows:
         of, frames = torch.cat(rows, dim=1)
         # A frame of a single number has no dimension along which frames could follow each other.

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from mase_hw.emit.reference import Reference
 from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import undisturbed
@@ -33,7 +32,8 @@ class Playback:
 
     Args:
         graph: A quantised graph.
-        inputs: Frames by name of the model's input, along the first dimension, as :class:`Reference` takes them.
+        inputs: Frames by name of the model's input, along the first dimension, as
+            :class:`mase_hw.emit.reference.Reference` takes them.
         watch: Who watches the casts of a node, if anybody does.
         alone: Whether the graph gives something else for several frames at a time, so that there is only one here; or
             the hops of a stream, which count as one frame because none can be computed again without the others.
@@ -100,6 +100,32 @@ class Playback:
         if self._alone:
             return value
         return value.reshape(self.frames, -1, *value.shape[1:])[frames].flatten(0, 1)
+
+    def with_channels(
+        self, value: Tensor, dim: int, frames: Tensor, channels: Tensor, others: Tensor, numbers: Tensor
+    ) -> Tensor:
+        """Frames of a value, each with one channel of others in place of its own.
+
+        Args:
+            value: The value.
+            dim: The dimension that counts channels, there and in the others; not the first one, along which frames are,
+                unless there is one frame alone.
+            frames: Number of each frame, of shape ``(rows,)``.
+            channels: The channel of each that is replaced.
+            others: The value with other channels.
+            numbers: The one of these that each frame gets.
+        """
+        if not len(frames):
+            return value[:0]
+        if self._alone:
+            pairs = zip(channels.split(1), numbers.split(1), strict=True)
+            return torch.cat([value.index_copy(dim, at, others.index_select(dim, number)) for at, number in pairs])
+        made = self.rows(value, frames)
+        own = made.reshape(len(frames), -1, *value.shape[1:]).movedim(dim % value.dim() + 1, 1)
+        apart = others.movedim(dim, 0)
+        taken = apart.reshape(len(apart), self.frames, -1, *apart.shape[2:])
+        own[torch.arange(len(frames), device=value.device), channels] = taken[numbers, frames]
+        return made
 
     def differing(self, node: fx.Node, value: Tensor, frames: Tensor) -> Tensor:
         """Which results change if a node gave something else.
@@ -230,16 +256,22 @@ def at_a_time(graph: MaseGraph) -> int:
     return max(1, min(64, _KEPT // max(1, sum(math.prod(shape) for shape in shapes))))
 
 
+def steps(graph: MaseGraph) -> dict[str, int]:
+    """How many entries of each input's first dimension are one frame, by name of the model's input."""
+    entries = (n for n in graph.nodes if graph.meta_of(n).common.mase_op == "quantize")
+    shapes = {str(n.all_input_nodes[0].target): graph.tensor(n, "data_out_0").shape for n in entries}
+    return {name: shape[0] if shape else 1 for name, shape in shapes.items()}
+
+
 def frames_of(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> int:
     """How many frames inputs hold."""
-    first = Reference(graph).inputs[0]
-    return inputs[first.name].shape[0] // (first.shape[0] if first.shape else 1)
+    name, step = next(iter(steps(graph).items()))
+    return inputs[name].shape[0] // step
 
 
 def cut(graph: MaseGraph, inputs: Mapping[str, Tensor], begin: int, end: int) -> dict[str, Tensor]:
     """The frames from ``begin`` to before ``end``."""
-    steps = {port.name: port.shape[0] if port.shape else 1 for port in Reference(graph).inputs}
-    return {name: inputs[name][begin * step : end * step] for name, step in steps.items()}
+    return {name: inputs[name][begin * step : end * step] for name, step in steps(graph).items()}
 
 
 def _other(tensor: Tensor) -> Tensor:
