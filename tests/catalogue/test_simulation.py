@@ -116,7 +116,7 @@ def test_interval_is_the_work(it: Item) -> None:
         assert multipliers == 0
 
 
-@whatever_case
+@every_case
 def test_the_case_is_not_vacuous(it: Item) -> None:
     """Random frames mostly miss the ends of the output range; saturated outputs all look alike."""
     fmt, outputs = it.sink.fmt, expected(it, stimulus(it))[it.sink.name][: it.case.frames]
