@@ -118,7 +118,7 @@ class Playback:
         if not len(frames):
             return value[:0]
         if self._alone:
-            pairs = zip(channels.split(1), numbers.split(1), strict=True)
+            pairs = zip(channels[:, None], numbers[:, None], strict=True)
             return torch.cat([value.index_copy(dim, at, others.index_select(dim, number)) for at, number in pairs])
         made = self.rows(value, frames)
         own = made.reshape(len(frames), -1, *value.shape[1:]).movedim(dim % value.dim() + 1, 1)
