@@ -44,6 +44,9 @@ FLAGS = (
 )
 """Verilator's flags in every build. No warning is switched off; the split bounds what the compiler sees at a time."""
 
+OPTIMISED = "-O2"
+"""The level of long runs."""
+
 _MOST_UNIT_BYTES = 4_000_000
 """C++ that is compiled at a time without optimisation: what a compiler takes a few seconds and 1 GB for."""
 _KINDS = ("classes_fast", "support_fast", "classes_slow", "support_slow")
@@ -64,7 +67,8 @@ class Flavour:
         generated: C++ files that are written beside the model and compiled before ``main``, by name.
         prologue: First lines of every unit, from the folder of the generated model.
         rewrite: Changes the generated C++ in the folder of the model, before it is compiled.
-        recipe: Names what ``rewrite`` does, for the identity: another recipe is another simulator.
+        refine: Changes it further for long runs, which are worth the time that it takes.
+        recipe: Names what ``rewrite`` and ``refine`` do, for the identity: another recipe is another simulator.
         driver: C++ files that are the same for every design, ``main`` among them if it is not above; compiled once and
             kept with the runtime.
         unit_bytes: C++ that is compiled as one unit: parsing headers is paid once a unit, but units compile in
@@ -83,6 +87,7 @@ class Flavour:
     generated: tuple[tuple[str, str], ...] = ()
     prologue: Callable[[Path], str] = lambda model: ""
     rewrite: Callable[[Path], object] = lambda model: None
+    refine: Callable[[Path], object] = lambda model: None
     recipe: str = ""
     driver: tuple[Path, ...] = ()
     unit_bytes: int = 400_000
@@ -205,7 +210,7 @@ a cycle of ResNet-8 with 4 lanes takes 1.7 us with -Og, 1.5 with -O1 (``benchmar
 
 def _levels(flavour: Flavour, cycles: int | None) -> list[Flavour]:
     """The flavour at the level that a run of so many cycles deserves, then at all others that will do."""
-    levels = ["-O0", "-Og", "-O2"]
+    levels = ["-O0", "-Og", OPTIMISED]
     levels = levels[: levels.index(flavour.optimise) + 1]
     if cycles is None or cycles > LONG_RUN:
         return [flavour]
@@ -275,9 +280,12 @@ def _build(
         copies = given.write(model)
         listing = _verilate(dut, model, tools, flavour, waves, log, copies)
         flavour.rewrite(model)
+        if flavour.optimise == OPTIMISED:
+            flavour.refine(model)
         workers = jobs or compilers()
         units = _units(model, listing, flavour, copies.main, waves, workers)
         flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in copies.folders), "-Winvalid-pch"]
+        flags += tools.tuning if flavour.optimise == OPTIMISED else ()
         with ThreadPoolExecutor(max_workers=workers) as pool:
             # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
             header = pool.submit(library.header)

@@ -13,16 +13,15 @@ from pathlib import Path
 from mase_hw.errors import ConfigError, SimulationError
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
-from mase_hw.simulate.build.simulator import Built, Flavour
+from mase_hw.simulate.build.simulator import OPTIMISED, Built, Flavour
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.coverage import FLAGS as COVERAGE_FLAGS
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.batch.products import RECIPE, vectorise
+from mase_hw.simulate.engines.batch.edges import has_one_edge
+from mase_hw.simulate.engines.batch.products import vectorise
+from mase_hw.simulate.engines.batch.refine import RECIPE, refine
 from mase_hw.simulate.exercise.watch import ADDED
 from mase_hw.streams import Stream
-
-OPTIMISE = "-O2"
-"""Highest level of the model and of the runtime: this engine is for long runs."""
 
 
 def build(
@@ -79,7 +78,7 @@ def build(
 
     flavour = Flavour(
         "batch",
-        OPTIMISE,
+        OPTIMISED,  # this engine is for long runs
         main=lambda tools: (),
         driver=(sim_root() / "end_with_parent.h", sim_root() / "batch" / "testbench.cpp"),
         flags=(*(COVERAGE_FLAGS if coverage else ()), *(("--threads", str(threads)) if threads > 1 else ())),
@@ -88,6 +87,7 @@ def build(
         generated=(("glue.cpp", _glue(dut, probes, levels, threads)),),
         prologue=lambda model: _prologue(dut, model, threads),
         rewrite=vectorise,
+        refine=refine,
         recipe=RECIPE,
         unit_bytes=800_000,
         coverage=coverage,
@@ -117,7 +117,8 @@ def _prologue(dut: Dut, model: Path, threads: int) -> str:
             )
     # What the other threads say waits until the wrapper asks for it.
     direct = threads == 1 and has_plain_eval((model / "Vtop.cpp").read_text(encoding="utf-8"))
-    return f'#define BATCH_DIRECT {int(direct)}\n#include "extend.h"\n#include "products.h"\n'
+    facts = f"#define BATCH_DIRECT {int(direct)}\n#define BATCH_EDGES {int(direct and has_one_edge(model))}\n"
+    return f'{facts}#include "extend.h"\n#include "products.h"\n'
 
 
 def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str], threads: int) -> str:
@@ -137,7 +138,10 @@ def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str], threads
 #if VM_TRACE
 #include "verilated_fst_c.h"
 #endif
-#if BATCH_DIRECT
+#if BATCH_EDGES
+void Vtop___024root___eval_ico(Vtop___024root *root);
+void Vtop___024root___eval_nba(Vtop___024root *root);
+#elif BATCH_DIRECT
 void Vtop___024root___eval(Vtop___024root *root);
 #endif
 
@@ -167,9 +171,26 @@ Model open_model(VerilatedContext *context) {{
 }}
 #if BATCH_DIRECT
 void eval_model() {{
-  if (settled) return Vtop___024root___eval(top->rootp);
-  settled = true;
-  top->eval();
+  if (!settled) {{
+    settled = true;
+    return top->eval();
+  }}
+#if BATCH_EDGES
+  // The one trigger of the model; inputs change before a falling edge only, and were followed there.
+  Vtop___024root &root = *top->rootp;
+  const bool rising = top->clk && !root.__Vtrigprevexpr___TOP__clk__0;
+  root.__Vtrigprevexpr___TOP__clk__0 = top->clk;
+  if (rising) {{
+    root.__VnbaTriggered[0] = 1;
+    Vtop___024root___eval_nba(&root);
+    root.__VnbaTriggered[0] = 0;
+  }} else {{
+    root.__VicoTriggered[0] = 1;
+    Vtop___024root___eval_ico(&root);
+  }}
+#else
+  Vtop___024root___eval(top->rootp);
+#endif
 }}
 #else
 void eval_model() {{ top->eval(); }}

@@ -23,7 +23,7 @@ RECIPE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 LEAST = 3
 """Lanes from which vector instructions are worth it."""
 
-_AS_IT_IS: dict[str, str] = {"encoding": "utf-8", "errors": "surrogateescape"}
+AS_IT_IS: dict[str, str] = {"encoding": "utf-8", "errors": "surrogateescape"}
 """Names of cells of a netlist may have any bytes."""
 _DECLARED = re.compile(r"^ *(?:CData|SData|IData|QData|VlWide<\d+>)/\*(\d+):0\*/ (\w+);", re.MULTILINE)
 _STATEMENT = re.compile(
@@ -59,6 +59,23 @@ class Row:
     right_signed: bool
 
 
+def declared(model: Path) -> dict[str, int]:
+    """Bits of the variables of a generated model, without those that several classes declare in several ways.
+
+    Args:
+        model: The folder.
+    """
+    widths: dict[str, int] = {}
+    doubtful: set[str] = set()
+    for header in sorted(model.glob("*.h")):
+        for most, name in _DECLARED.findall(header.read_text(**AS_IT_IS)):
+            if widths.setdefault(name, int(most) + 1) != int(most) + 1:
+                doubtful.add(name)  # a name that several classes use for different things
+    for name in doubtful:
+        del widths[name]
+    return widths
+
+
 def vectorise(model: Path) -> int:
     """Replace rows of products in all C++ files of a generated model.
 
@@ -68,22 +85,15 @@ def vectorise(model: Path) -> int:
     Returns:
         How many rows were replaced.
     """
-    widths: dict[str, int] = {}
-    doubtful: set[str] = set()
-    for header in sorted(model.glob("*.h")):
-        for most, name in _DECLARED.findall(header.read_text(**_AS_IT_IS)):
-            if widths.setdefault(name, int(most) + 1) != int(most) + 1:
-                doubtful.add(name)  # a name that several classes use for different things
-    for name in doubtful:
-        del widths[name]
+    widths = declared(model)
     found = 0
     known: dict[object, Row | None] = {}
     for source in sorted(model.glob("*.cpp")):
-        text = source.read_text(**_AS_IT_IS)
+        text = source.read_text(**AS_IT_IS)
         if "VL_MULS_III(" in text:
             text, rows = rewritten(text, widths, known)
             if rows:
-                source.write_text(text, **_AS_IT_IS)
+                source.write_text(text, **AS_IT_IS)
             found += rows
     return found
 
