@@ -26,7 +26,7 @@ from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
 from mase_hw.simulate.build.headers import has_dynamic_arrays
 from mase_hw.simulate.build.runtime_cache import Runtime, runtime
 from mase_hw.simulate.build.snapshot import Copies, Snapshot, take
-from mase_hw.simulate.build.tools import BuildTools, compilers, find_build_tools, first_errors, run_tool
+from mase_hw.simulate.build.tools import OPTIMISED, BuildTools, compilers, find_build_tools, first_errors, run_tool
 from mase_hw.simulate.dut import Dut
 
 FLAGS = (
@@ -44,9 +44,6 @@ FLAGS = (
 )
 """Verilator's flags in every build. No warning is switched off; the split bounds what the compiler sees at a time."""
 
-OPTIMISED = "-O2"
-"""The level of long runs."""
-
 _MOST_UNIT_BYTES = 4_000_000
 """C++ that is compiled at a time without optimisation: what a compiler takes a few seconds and 1 GB for."""
 _KINDS = ("classes_fast", "support_fast", "classes_slow", "support_slow")
@@ -59,7 +56,7 @@ class Flavour:
     Args:
         name: For people, and part of the identity.
         optimise: Level of the C++ compiler, for model and runtime.
-        main: The C++ files that are compiled with the model, ``main`` among them.
+        main: The C++ files that are compiled with the model.
         flags: More flags of Verilator.
         link: More flags of the linker.
         rules: Lines of a configuration file for Verilator; the same for the same design wherever it lies.
@@ -67,12 +64,10 @@ class Flavour:
         generated: C++ files that are written beside the model and compiled before ``main``, by name.
         prologue: First lines of every unit, from the folder of the generated model.
         rewrite: Changes the generated C++ in the folder of the model, before it is compiled.
-        refine: Changes it further for long runs, which are worth the time that it takes.
+        refine: Changes it further for long runs.
         recipe: Names what ``rewrite`` and ``refine`` do, for the identity: another recipe is another simulator.
-        driver: C++ files that are the same for every design, ``main`` among them if it is not above; compiled once and
-            kept with the runtime.
-        unit_bytes: C++ that is compiled as one unit: parsing headers is paid once a unit, but units compile in
-            parallel, and the compiler sees no further.
+        driver: C++ files that are the same for every design, compiled once and kept with the runtime.
+        unit_bytes: C++ that is compiled as one unit: headers are parsed once a unit, but units compile in parallel.
         coverage: Whether the simulator counts lines, branches and toggles.
         strict: Whether a warning about style refuses the design.
     """
@@ -160,9 +155,8 @@ def build(
         tools: From :func:`find_build_tools`; looked up if missing.
         jobs: Compilers to run at a time; see :func:`compilers`.
         flavour: What kind of simulator; its level of optimisation is the highest.
-        cycles: About how many will be simulated. The C++ compiler takes most of the time of a build, so a short run is
-            over sooner with a slower simulator; a faster one that is there already is taken, and so is a slower one
-            unless the run is long. None: optimise.
+        cycles: About how many will be simulated. A short run is over sooner with a simulator that is not optimised; one
+            that is there already is taken, a slower one unless the run is long. None: optimise.
 
     Raises:
         ToolError: If a tool is missing or the C++ compiler fails.
@@ -202,7 +196,6 @@ def build(
 SHORT_RUN, PATIENT_RUN, LONG_RUN = 20_000, 100_000, 10_000_000
 """Cycles up to which a simulator that was not optimised is built, up to which one that is there is taken (its run is
 over before a faster one would be built), and from which the highest level is worth it.
-
 Processor seconds of build and run without, with -Og, -O1 and -O2: digits MLP 1.4, 1.6, 2.1 and 3.1; digits CNN 2.0,
 2.4, 3.0 and 4.6; MobileNet with 16 lanes 34, 35, 54 and 105, of which 18,000 cycles are 5.9, 0.3, 0.3 and 0.2;
 a cycle of ResNet-8 with 4 lanes takes 1.7 us with -Og, 1.5 with -O1 (``benchmarks/time_to_verdict.py``)."""

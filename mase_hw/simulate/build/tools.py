@@ -102,6 +102,8 @@ _SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"
 _KNOWN: dict[tuple[object, ...], BuildTools] = {}
 _MEMORY = "tools.json"
 _LINKER, _GOLD = "ld.gold", "-fuse-ld=gold"
+OPTIMISED = "-O2"
+"""The compiler's level for long runs."""
 _TUNING = ("-fno-tree-pre", "-fno-tree-slp-vectorize")
 """A cycle of a large model is one pass through its code, which no cache of the first level holds: both make more of it
 than they save (``benchmarks/README.md``)."""
@@ -202,7 +204,7 @@ def _linker(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
 
 def _tuning(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
     """The flags that the compiler takes without a word; another compiler may not know them."""
-    tried = run_tool([*compiler, "-O2", *_TUNING, "-Werror", "-x", "c++", "-fsyntax-only", os.devnull], env)
+    tried = run_tool([*compiler, OPTIMISED, *_TUNING, "-Werror", "-x", "c++", "-fsyntax-only", os.devnull], env)
     return _TUNING if tried.returncode == 0 and not tried.stdout.strip() else ()
 
 

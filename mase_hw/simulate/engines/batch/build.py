@@ -13,8 +13,8 @@ from pathlib import Path
 from mase_hw.errors import ConfigError, SimulationError
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
-from mase_hw.simulate.build.simulator import OPTIMISED, Built, Flavour
-from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.build.simulator import Built, Flavour
+from mase_hw.simulate.build.tools import OPTIMISED, BuildTools
 from mase_hw.simulate.coverage import FLAGS as COVERAGE_FLAGS
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.batch.edges import has_one_edge
