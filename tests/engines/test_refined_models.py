@@ -123,7 +123,7 @@ EDGES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("case", EDGES)
 def test_any_other_model_is_evaluated_as_verilator_does(tmp_path: Path, case: str, builder: Builder) -> None:
     dut = item("linear-uneven_fold").dut()
-    model = builder("batch", dut, "edges").folder / "model"
+    model = builder("batch", dut, "one edge").folder / "model"
     assert has_one_edge(model)
     for source in model.glob("Vtop_*.cpp"):
         (tmp_path / source.name).write_text(EDGES[case](source.read_text()))
