@@ -27,13 +27,15 @@ from typing import Any
 import mase_hw
 from benchmarks import machine
 from benchmarks.large_networks import NETWORKS, made
+from mase_hw.host.allocator import keep_freed
 
 SHOWN = 8
 """Steps that are shown, the longest ones."""
 
 
 def one(name: str, picture: int, lanes: int) -> dict[str, Any]:
-    """Compile a network here."""
+    """Compile a network here, in a process like those of the command line."""
+    keep_freed()
     model, x = made(name, picture)
     marks: list[tuple[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:

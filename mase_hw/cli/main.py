@@ -22,6 +22,7 @@ from mase_hw.cli.answers import error_document
 from mase_hw.cli.output import abandon, guarded
 from mase_hw.deprecation import deprecated
 from mase_hw.errors import MaseHwError, OutputError, SimulationError
+from mase_hw.host.allocator import keep_freed
 
 COMMANDS = (
     "doctor",
@@ -66,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Before torch is loaded. Its threads spin while they wait for each other: on a machine with other work that takes
     # several times the processor time of the rest.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    keep_freed()
     try:
         with guarded():
             return _run(argv)
