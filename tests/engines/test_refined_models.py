@@ -15,8 +15,10 @@ from mase_hw.emit.reference import Reference
 from mase_hw.errors import SimulationError
 from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
+from mase_hw.simulate.build import simulator
 from mase_hw.simulate.build.simulator import SHORT_RUN
 from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.engines.batch import build
 from mase_hw.simulate.engines.batch.edges import has_one_edge
 from mase_hw.simulate.engines.batch.engine import BATCH
 from mase_hw.simulate.engines.cocotb.engine import Built, Stalls
@@ -27,8 +29,12 @@ from tests.engines.test_stopped import watched
 from tests.sim.conftest import slice_dut
 
 
-def test_a_network_does_the_same(tools: BuildTools, tmp_path: Path) -> None:
-    """Sums, copies, checks, counters and kept results of one network; all bits are those of the quantised model."""
+def test_a_network_does_the_same(tools: BuildTools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums, copies, checks, counters and kept results of one network; all bits are those of the quantised model.
+
+    Both are compiled without optimisation, which takes longer than all the rest; the long run of the catalogue's cases
+    has models as they are.
+    """
     torch.manual_seed(0)
     layers = [torch.nn.Conv2d(4, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(8, 16, 1)]
     config = {"hardware": {"max_parallelism": 8}, "vectors": {"frames": 2}}
@@ -38,10 +44,12 @@ def test_a_network_does_the_same(tools: BuildTools, tmp_path: Path) -> None:
     results, texts = [], []
     for cycles in (SHORT_RUN, None):
         folder = tmp_path / f"{cycles}"
-        built = BATCH.build(design.dut(), folder / "build", cache_dir=tmp_path / "cache", tools=tools, cycles=cycles)
+        built = BATCH.build(design.dut(), folder / "build", cache_dir=folder / "cache", tools=tools, cycles=cycles)
         for stalls in (Stalls.none(), Stalls.random(0.3, 0.4)):
             options = {"watchdog": 10_000, "max_cycles": 100_000, "stalls": stalls, "seed": 5}
             results.append(BATCH.simulate(built, folder / "run", *beats, **options))
+        for module in (simulator, build):
+            monkeypatch.setattr(module, "OPTIMISED", "-O0")
         texts.append("".join(path.read_text() for path in (folder / "build" / "model").glob("Vtop*.cpp")))
         assert has_one_edge(folder / "build" / "model")
     for plain, refined in zip(results[:2], results[2:], strict=True):
@@ -120,10 +128,17 @@ EDGES: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", EDGES)
-def test_any_other_model_is_evaluated_as_verilator_does(tmp_path: Path, case: str, builder: Builder) -> None:
+@pytest.fixture(scope="module")
+def model(tools: BuildTools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The generated model of a case; with a cache of its own, since of what is taken from one there is no C++."""
+    folder = tmp_path_factory.mktemp("one edge")
     dut = item("linear-uneven_fold").dut()
-    model = builder("batch", dut, "one edge").folder / "model"
+    BATCH.build(dut, folder / "build", cache_dir=folder / "cache", tools=tools, cycles=SHORT_RUN)
+    return folder / "build" / "model"
+
+
+@pytest.mark.parametrize("case", EDGES)
+def test_any_other_model_is_evaluated_as_verilator_does(tmp_path: Path, case: str, model: Path) -> None:
     assert has_one_edge(model)
     for source in model.glob("Vtop_*.cpp"):
         (tmp_path / source.name).write_text(EDGES[case](source.read_text()))
