@@ -25,8 +25,8 @@ module {} #(
 def environment() -> jinja2.Environment:
     """The Jinja environment of all templates: undefined names are errors.
 
-    It is kept, since to compile the templates takes a fifth of the time of a small model; a file that has changed is
-    read again.
+    It is kept, so that templates are compiled once a process and not once a bundle; a file that has changed is read
+    again.
     """
     return _environment(rtl_root())
 

@@ -20,26 +20,15 @@ using Halves = Vector<8, uint16_t>::type;
 #define BATCH_SHUFFLE(left, right, type, ...) __builtin_shuffle(left, right, type{__VA_ARGS__})
 #endif
 
-// Bytes 0 to 7 as numbers of 16 bits: behind zeros, or in front of them and shifted down with the sign. A conversion of
-// eight bytes at a time is three times as many instructions with g++.
-template <bool SIGNED>
-inline __attribute__((always_inline)) Halves lower(Bytes bytes) {
-    const Bytes zero{};
-#define BATCH_EIGHT 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-    if (!SIGNED) return (Halves)BATCH_SHUFFLE(bytes, zero, Bytes, BATCH_EIGHT);
-    const Bytes high = BATCH_SHUFFLE(zero, bytes, Bytes, BATCH_EIGHT);
-#undef BATCH_EIGHT
-    return (Halves)((Vector<8, int16_t>::type)high >> 8);
-}
-// The same of bytes 8 to 15.
-template <bool SIGNED>
-inline __attribute__((always_inline)) Halves upper(Bytes bytes) {
-    const Bytes zero{};
-#define BATCH_EIGHT 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-    if (!SIGNED) return (Halves)BATCH_SHUFFLE(bytes, zero, Bytes, BATCH_EIGHT);
-    const Bytes high = BATCH_SHUFFLE(zero, bytes, Bytes, BATCH_EIGHT);
-#undef BATCH_EIGHT
-    return (Halves)((Vector<8, int16_t>::type)high >> 8);
+// Eight bytes from FIRST on as numbers of 16 bits: behind zeros, or in front of them and shifted down with the sign. A
+// conversion of eight bytes at a time is three times as many instructions with g++.
+template <int FIRST, bool SIGNED>
+inline __attribute__((always_inline)) Halves widened(Bytes bytes) {
+    const Bytes zero{}, low = SIGNED ? zero : bytes, high = SIGNED ? bytes : zero;
+    const Halves pairs = (Halves)BATCH_SHUFFLE(
+        low, high, Bytes, FIRST, FIRST + 16, FIRST + 1, FIRST + 17, FIRST + 2, FIRST + 18, FIRST + 3, FIRST + 19,
+        FIRST + 4, FIRST + 20, FIRST + 5, FIRST + 21, FIRST + 6, FIRST + 22, FIRST + 7, FIRST + 23);
+    return SIGNED ? (Halves)((Vector<8, int16_t>::type)pairs >> 8) : pairs;
 }
 
 // Few bytes, and nothing in those above them.
@@ -53,7 +42,7 @@ inline __attribute__((always_inline)) Bytes loaded(const char *from) {
 template <int LANES, bool LEFT_SIGNED, bool RIGHT_SIGNED>
 inline __attribute__((always_inline)) void products_of(char *to, const char *left, const char *right) {
     // In 16 bits without a sign nothing overflows, and the low bits are the same.
-    const Halves product = lower<LEFT_SIGNED>(loaded<LANES>(left)) * lower<RIGHT_SIGNED>(loaded<LANES>(right));
+    const Halves product = widened<0, LEFT_SIGNED>(loaded<LANES>(left)) * widened<0, RIGHT_SIGNED>(loaded<LANES>(right));
     std::memcpy(to, &product, 2 * LANES);
 }
 
@@ -62,8 +51,8 @@ inline __attribute__((always_inline)) void products_of_16(char *to, const char *
     Bytes a, b;
     std::memcpy(&a, left, sizeof a);
     std::memcpy(&b, right, sizeof b);
-    const Halves low = lower<LEFT_SIGNED>(a) * lower<RIGHT_SIGNED>(b);
-    const Halves high = upper<LEFT_SIGNED>(a) * upper<RIGHT_SIGNED>(b);
+    const Halves low = widened<0, LEFT_SIGNED>(a) * widened<0, RIGHT_SIGNED>(b);
+    const Halves high = widened<8, LEFT_SIGNED>(a) * widened<8, RIGHT_SIGNED>(b);
     std::memcpy(to, &low, sizeof low);
     std::memcpy(to + sizeof low, &high, sizeof high);
 }
