@@ -348,8 +348,8 @@ def _chain(timeline: Timeline, intervals: dict[str, int], bottleneck: str) -> Sc
         valid[Pin(name, out.name)] = departures
         timings[name] = NodeTiming(int(offered[0]), int(departures[0]), part.interval)
     outputs = [valid[timeline.into[Pin(TOP, s.name)]] for s in netlist.outputs]
-    last = max(int(o[-1]) for o in outputs)
-    return Schedule(int(outputs[0][0]), last, intervals[bottleneck], bottleneck, timings)
+    last = max(o.item(-1) for o in outputs)
+    return Schedule(outputs[0].item(0), last, intervals[bottleneck], bottleneck, timings)
 
 
 def _alone(part: Part, offered: Cycles) -> Cycles:

@@ -71,7 +71,9 @@ class Elimination:
         if not self._possible:
             return
         # Of candidates with the same lanes only the cheapest one can be part of the best choice: they stand together.
-        self._order, self._starts, rows = {}, {}, []
+        self._order: dict[str, Numbers] = {}
+        self._starts: dict[str, Numbers] = {}
+        rows: list[Numbers] = []
         sizes: dict[str, int] = {}
         first = 0
         self._groups: dict[str, slice] = {}
@@ -88,9 +90,9 @@ class Elimination:
         ends = np.cumsum([0, *sizes.values()])
         self._groups = {name: slice(ends[i], ends[i + 1]) for i, name in enumerate(self.names)}
         self._edges = problem.edges
-        self._sides = []
+        self._sides: list[tuple[Numbers, ...]] = []
         for edge in problem.edges:
-            sides = [
+            sides: list[Numbers] = [
                 of[self._order[name][self._starts[name][:-1]]]
                 for name, of in zip(edge.ends, (edge.rows, edge.columns), strict=True)
             ]

@@ -145,7 +145,8 @@ class _Counted:
             axes = (*step.others, step.name)
             fits = np.ones(self.limits[0].messages.wholes[number].shape, dtype=np.bool_)
             for each in self.limits:
-                fits &= each.messages.wholes[number] + each.messages.outside[number][..., None] <= each.most
+                both: Numbers = each.messages.wholes[number] + each.messages.outside[number][..., None]
+                fits &= both <= each.most
             found: dict[tuple[int, ...], list[_Sums]] = {}
             for cell in map(tuple, np.argwhere(fits).tolist()):
                 at = dict(zip(axes, cell, strict=True))

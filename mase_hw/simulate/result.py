@@ -317,7 +317,7 @@ def find_first_mismatch(stream: Stream, expected: IntArray, found: IntArray) -> 
     at = int(beats[0])
     lane = int(np.flatnonzero(wrong[at])[0])
     frame, beat = divmod(at, stream.frame_beats)
-    want, got = int(expected[at, lane]), int(found[at, lane])
+    want, got = expected.item(at, lane), found.item(at, lane)
     first = Mismatch(
         stream=stream.name,
         beat_index=at,

@@ -67,16 +67,15 @@ def builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
     return make
 
 
-def chosen_groups(request: pytest.FixtureRequest, test: str = "", size: int = SIZE) -> dict[str, tuple[Item, ...]]:
-    """The cases that this session tests, by name, each with those it is built and linted with.
+def chosen_groups(request: pytest.FixtureRequest, size: int = SIZE) -> dict[str, tuple[Item, ...]]:
+    """The cases of the tests of this session that use a fixture, by name, each with those it is built or linted with.
 
     Args:
-        request: Of the session.
-        test: Cases of this test only; of all if empty.
+        request: Of the fixture.
         size: How many are built together.
     """
-    named = (each for each in request.session.items if test in ("", getattr(each, "originalname", "")))
-    given = (getattr(each, "callspec", None) for each in named)
+    using = (each for each in request.session.items if request.fixturename in getattr(each, "fixturenames", ()))
+    given = (getattr(each, "callspec", None) for each in using)
     chosen = {spec.params["it"].id for spec in given if spec and isinstance(spec.params.get("it"), Item)}
     return {it.id: group for group in groups([i for i in (*ITEMS, *MADE) if i.id in chosen], size) for it in group}
 
@@ -96,13 +95,13 @@ def refined_place(
     def make(dut: Dut, name: str) -> Built:
         return build_batch(dut, shared / "catalogue-refined" / name, cache_dir=cache, tools=tools, jobs=1, cycles=None)
 
-    return _places(chosen_groups(request, "test_refined"), make, shared)
+    return _places(chosen_groups(request), make, shared)
 
 
 @pytest.fixture(scope="session")
 def cocotb_place(request: pytest.FixtureRequest, cocotb_builder: Builder, shared: Path) -> Callable[[Item], Place]:
     """The same for the cases that are played under cocotb, whose simulators take longer to build."""
-    return _places(chosen_groups(request, "test_under_cocotb", UNDER_COCOTB_SIZE), cocotb_builder, shared)
+    return _places(chosen_groups(request, UNDER_COCOTB_SIZE), cocotb_builder, shared)
 
 
 def _places(found: dict[str, tuple[Item, ...]], builder: Builder, shared: Path) -> Callable[[Item], Place]:

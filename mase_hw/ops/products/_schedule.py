@@ -112,11 +112,12 @@ class Schedule:
         """The step that first needs, and the one that frees, every beat of the vectors."""
         start, many = starts[:, None], tiles[:, None]
         if self.transposed:
-            word = np.arange(self.words)
+            word: Counts = np.arange(self.words)
             return (start + word).reshape(-1), (start + (many - 1) * self.words + word).reshape(-1)
         # Beats that meet no row go with the last one that does, or before the next vector, if they come later.
-        tile = np.arange(self.tiles)
-        needed = np.where(tile < many, start + tile, start + self.words * many)
+        tile: Counts = np.arange(self.tiles)
+        end: Counts = start + self.words * many
+        needed = np.where(tile < many, start + tile, end)
         freed = start + (self.words - 1) * many + np.minimum(tile, many - 1)
         return needed.reshape(-1), freed.reshape(-1)
 
@@ -138,4 +139,6 @@ class Schedule:
         """The steps that complete results."""
         if self.transposed:
             return np.arange(1, int(tiles.sum()) + 1) * self.words - 1
-        return (starts[:, None] + (np.arange(self.words) + 1) * tiles[:, None] - 1).reshape(-1)
+        words: Counts = np.arange(1, self.words + 1)
+        after: Counts = words * tiles[:, None] - 1
+        return np.add(starts[:, None], after).reshape(-1)
