@@ -14,6 +14,7 @@ in float64 and is at most :data:`BUDGET` of the output's LSB before the cast, so
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from dataclasses import dataclass, replace
@@ -123,13 +124,28 @@ def octave_bits(fmt: FixedFormat) -> int:
     return (fmt.width - int(fmt.signed)).bit_length()
 
 
-@functools.lru_cache(maxsize=256)
 def fit(key: Key) -> Piecewise:
     """Cut a function into segments.
 
     Raises:
         FormatError: If overflow wraps, the function needs too many segments, or a sum would not fit 64 bits.
     """
+    found = _fitted(key)
+    if isinstance(found, FormatError):
+        raise copy.copy(found)  # whoever catches it may add to it
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _fitted(key: Key) -> Piecewise | FormatError:
+    """The same, or why not: that no cut is fine enough takes longest to find out."""
+    try:
+        return _fit(key)
+    except FormatError as error:
+        return error.with_traceback(None)
+
+
+def _fit(key: Key) -> Piecewise:
     name, _, source, target, _, overflow = key
     if overflow is Overflow.WRAP:
         raise FormatError(
