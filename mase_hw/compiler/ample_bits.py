@@ -18,12 +18,14 @@ from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.ops._lookup import CODES
+from mase_hw.ops.rows.norms import GROUP, LAYER, epsilon, rows_of
 from mase_hw.passes.evaluation.criteria import decibels
 from mase_hw.passes.transforms.integers.sums import Stored, sums_of
 
 WEIGHT_BITS = (24, 16)
 """Bits of every parameter; fewer where the exact sums would not fit otherwise."""
-RESULT_BITS = 32
+AMPLE = (*((bits, 32) for bits in WEIGHT_BITS), (16, 24), (16, 20))
+"""The same with the bits of the result, which are fewer where the table of a norm would be too large."""
 STATE_BITS, INNER_BITS = 20, 24
 """Bits of a result that the op multiplies again, and of what has a format inside it."""
 STEPS = 8
@@ -82,8 +84,9 @@ def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) 
     else:
         eps = torch.finfo(wanted.dtype).eps if wanted.dtype.is_floating_point else 0.0
         share = max(SHARE, 4 * eps) * float(a.abs().max())
-        worst, allowed = float(error.max()), share + max(NOISE, eps) * _reach(module, inputs) + step
-        allowed += _multiplied(module, inputs)
+        noise = max(NOISE, eps)
+        worst, allowed = float(error.max()), share + noise * _reach(module, inputs) + step
+        allowed += _multiplied(module, inputs) + _cancelled(module, inputs, noise)
     if not worst <= allowed:
         snr = decibels(float(a.square().sum()), float(error.square().sum()))
         limit = SHARE if exact is not None else ROUGH
@@ -94,6 +97,17 @@ def _multiplied(module: Quantized, inputs: list[Tensor]) -> float:
     """What the multipliers of a sum of two scales may change: half of their last bit each."""
     factors = module.arithmetic.attributes.get("multipliers", ())
     return sum((max(map(abs, _range(x))) / (2 * int(m)) for x, m in zip(inputs, factors, strict=False)), 0.0)
+
+
+def _cancelled(module: Quantized, inputs: list[Tensor], noise: float) -> float:
+    """What floats may leave of a row whose mean is taken off, as large as the row is divided by little."""
+    kind, attributes = module.op.name, module.arithmetic.attributes
+    if kind not in (LAYER, GROUP):
+        return 0.0
+    rows = rows_of(kind, module.arithmetic, inputs[0].double())
+    least = float(rows.var(-1, correction=0).min()) + epsilon(attributes)
+    weight = module.get_parameter("weight").detach() if "weight" in module.parameter_names else torch.ones(1)
+    return noise * float(rows.abs().max()) * float(weight.abs().max()) / math.sqrt(least)
 
 
 def _saturates(module: Quantized) -> bool:
@@ -118,10 +132,10 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
     low, high = min(end for end, _ in ends), max(end for _, end in ends)
     # Tables saturate far below; a cell state grows by one a step at most.
     most = float(max(64, *wanted.shape)) if inner else 0.0
-    for bits in WEIGHT_BITS:
+    for bits, width in AMPLE:
         try:
             ample = {name: _covering(getattr(module, name), bits) for name in names}
-            result = FixedFormat.covering(min(2 * low, 0.0), max(2 * high, 0.0), STATE_BITS if inner else RESULT_BITS)
+            result = FixedFormat.covering(min(2 * low, 0.0), max(2 * high, 0.0), STATE_BITS if inner else width)
             ample |= {name: FixedFormat.covering(-most, most, INNER_BITS) for name in inner}
             if op.exact_out is not None:  # where it fixes one, another would be another result, not a finer one
                 result = op.exact_out({**formats, **ample}, inputs[0].shape, module.arithmetic.attributes) or result

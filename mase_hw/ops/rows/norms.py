@@ -36,7 +36,7 @@ def epsilon(attributes: Mapping[str, Any]) -> float:
     return float(torch.finfo(torch.float32).eps if eps is None else eps)
 
 
-def _rows(kind: str, a: Arithmetic, x: Tensor) -> Tensor:
+def rows_of(kind: str, a: Arithmetic, x: Tensor) -> Tensor:
     """The same elements as ``(..., rows, elements of a row)``."""
     if kind == GROUP:
         groups = int(a.attributes["num_groups"])
@@ -65,7 +65,7 @@ def golden(kind: str) -> Golden:
         dtype = carrier(magnitude(target))
         if symbolic(x):
             return {"data_out_0": as_carrier(x, dtype)}
-        mantissas = _rows(kind, a, x.detach().to(torch.int64))
+        mantissas = rows_of(kind, a, x.detach().to(torch.int64))
         plan = plan_of(a, mantissas.shape[-1], kind != RMS, epsilon(a.attributes))
         frac = check_fits(a, plan)
         exact, have = normalise(plan, key_of(a), mantissas).reshape(x.shape), plan.frac
@@ -88,7 +88,7 @@ def _surrogate(kind: str, a: Arithmetic, t: Mapping[str, Tensor]) -> Tensor:
     """The float function in units of the output, for the gradient only."""
     values = {name: value.double() * a.formats[name].scale for name, value in t.items()}
     x, target = values["data_in_0"], a.formats["data_out_0"]
-    rows = _rows(kind, a, x)
+    rows = rows_of(kind, a, x)
     if kind != RMS:
         rows = rows - rows.mean(-1, keepdim=True)
     y = (rows / (rows.square().mean(-1, keepdim=True) + epsilon(a.attributes)).sqrt()).reshape(x.shape)
