@@ -249,8 +249,9 @@ class Solver:
         """Evaluate until nothing changes, or so many blocks at most; whether nothing changes."""
         counts = [0] * len(self.places)
         done = 0
+        frame, heap, queued, missing = self.frame, self.heap, self.queued, self.missing
         while True:
-            force = not self.heap
+            force = not heap
             if force:
                 if not self.waiting:
                     self.forced.clear()
@@ -259,14 +260,14 @@ class Solver:
                 if self.waiting.get(number) != time:
                     continue
             else:
-                time, number = heapq.heappop(self.heap)
-                if self.queued.get(number) != time:
+                time, number = heapq.heappop(heap)
+                if queued.get(number) != time:
                     continue
-                del self.queued[number]
+                del queued[number]
             self.waiting.pop(number, None)
             node, block = self.places[number]
             try:
-                chunks = node.evaluate(self.frame, block, force, self.solved)
+                chunks = node.evaluate(frame, block, force, self.solved)
             except Absent:
                 continue
             except Waiting:
@@ -278,26 +279,26 @@ class Solver:
                 return False
             counts[number] += 1
             if counts[number] > limit:
-                raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {self.frame}")
+                raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {frame}")
+            index = frame * node.blocks + block
             for times, chunk in zip(node.outs, chunks, strict=True):
-                if chunk is not None:
-                    self._write(times, block, chunk)
-
-    def _write(self, times: Times, block: int, chunk: Chunk) -> None:
-        """Set a block of times of this frame."""
-        index = self.frame * times.blocks + block
-        before = times.chunks[index]
-        if before is not None and before[1] == chunk[1] and (before[0] is chunk[0] or alike(before[0], chunk[0])):
-            return
-        times.chunks[index] = chunk
-        if times.due is not None and times.overdue(index):
-            raise Overdue
-        missing = self.missing
-        for number, wanted in times.readers[block]:
-            if wanted and before is None:
-                missing[number] -= 1
-            if not missing[number]:
-                self._push(number, chunk[1])
+                if chunk is None:
+                    continue
+                before = times.chunks[index]
+                if before is not None and before[1] == chunk[1] and alike(before[0], chunk[0]):
+                    continue
+                times.chunks[index] = chunk
+                if times.due is not None and times.overdue(index):
+                    raise Overdue
+                start = chunk[1]
+                for reader, wanted in times.readers[block]:
+                    if wanted and before is None:
+                        missing[reader] -= 1
+                    if not missing[reader]:
+                        known = queued.get(reader)
+                        if known is None or start < known:
+                            queued[reader] = start
+                            heapq.heappush(heap, (start, reader))
 
 
 def _later(chunk: Chunk | None, distance: int) -> Chunk | None:
