@@ -26,7 +26,7 @@ class Pattern:
         times: One per beat, the least of them 0; :data:`LONG_AGO` for a beat without a time.
         low: The least of all, with those.
         high: The latest.
-        among: Patterns with this one, all of them different.
+        among: Stands for patterns with this one, all of them different.
     """
 
     __slots__ = ("among", "first", "high", "low", "number", "times")
@@ -96,6 +96,7 @@ class Solved:
     def __init__(self) -> None:
         self._patterns: dict[tuple[object, ...], list[Pattern]] = {}
         """By length, sum and some of the times."""
+        self._among = object()
         self._bytes = 0
         self.results: dict[tuple[object, ...], Any] = {}
         """By node and operands, all relative: results."""
@@ -137,10 +138,10 @@ class Solved:
         self._bytes += data.nbytes
         if self._bytes > _KEPT_BYTES:
             like = []
-            self._patterns = {key: like}
+            self._patterns, self._among = {key: like}, object()
             self.results.clear()
             self._bytes = data.nbytes
-        pattern = Pattern(data, least, high, self._patterns)
+        pattern = Pattern(data, least, high, self._among)
         like.append(pattern)
         return pattern, low
 
