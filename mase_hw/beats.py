@@ -12,8 +12,6 @@ from mase_hw.streams import IntArray, Stream, from_bits, to_bits
 
 _CHUNK_BITS = 1 << 25
 """Bits expanded to bytes at a time; bounds the memory of the conversion."""
-_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
-"""Of every byte: whether it stands between words."""
 
 
 def beat_bytes(stream: Stream) -> int:
@@ -125,6 +123,8 @@ def to_words(stream: Stream, beats: IntArray) -> str:
     """
     size, digits = beat_bytes(stream), (stream.bits + 3) // 4
     raw = np.frombuffer(encode(stream, beats), dtype=np.uint8).reshape(-1, size)
+    if digits == 2 * size:
+        return raw[:, ::-1].tobytes().hex("\n", size) + "\n" if len(raw) else ""
     text = np.frombuffer(raw[:, ::-1].tobytes().hex().encode("ascii"), dtype=np.uint8).reshape(-1, 2 * size)
     lines = np.full((len(raw), digits + 1), ord("\n"), dtype=np.uint8)
     lines[:, :digits] = text[:, 2 * size - digits :]
@@ -151,6 +151,9 @@ def from_words(stream: Stream, text: str) -> IntArray:
 
 def count_words(text: bytes) -> int:
     """Words of a memory file; none of them is made, as a large layer has millions."""
-    blank = _BLANK[np.frombuffer(text, np.uint8)]
-    behind_blanks = int(np.count_nonzero(blank[:-1] & ~blank[1:]))
+    code = np.frombuffer(text, np.uint8)
+    # A space, or one of the five from the tabulator on.
+    blank = code - np.uint8(ord("\t")) < 5
+    blank |= code == ord(" ")
+    behind_blanks = int(np.count_nonzero(blank[:-1] > blank[1:]))
     return behind_blanks + int(len(blank) > 0 and not blank[0])

@@ -26,23 +26,30 @@ SHORT = 4
 """Steps of a schedule that is compared by what it says."""
 
 
+Places = slice | Cycles
+"""Where beats are in a running maximum."""
+
+
 @dataclass
 class Block:
     """The equations of some steps of a module: a running maximum over the steps that wait for something.
 
-    All is counted from the first step of the block, and from the first of its beats.
+    All is counted from the first step of the block, and from the first of its beats. The maximum begins with the cycle
+    of the first step; behind it come the events, each as late as it makes that step.
 
     Args:
         number: The same for blocks that do the same.
         span: Steps.
-        event_steps: The step of every event, in order.
+        events: How many there are.
         need_at: Of every input: the event of every beat that is needed.
+        need_lag: Of every input: cycles from each of these beats to the first step of the block that it allows.
         picked: Of every input: which of the beats that enter are needed; None for all.
-        free_at: Of every input: the number of events before a place is free.
+        free_at: Of every input: the last event before a place is free.
         free_steps: Of every input: the step that frees each place.
         emit_at: Of every output: the event of every beat.
-        query: Of every output: the number of events before a beat is offered.
-        emit_steps: Of every output: the step that completes each beat.
+        emit_lag: Of every output: cycles from each beat being taken to the first step of the block that it allows.
+        query: Of every output: the last event before a beat is offered.
+        offered: Of every output: cycles from the first step to each beat being offered.
         first: The input that the first event waits for, with its first beat; None if it is none.
         need_low: Of every input: the first step that needs a beat.
         emit_low: Of every output: the first step that completes a beat.
@@ -50,14 +57,16 @@ class Block:
 
     number: int
     span: int
-    event_steps: Cycles
-    need_at: list[Cycles]
+    events: int
+    need_at: list[Places]
+    need_lag: list[Cycles]
     picked: list[Cycles | None]
-    free_at: list[Cycles]
+    free_at: list[Places]
     free_steps: list[Cycles]
-    emit_at: list[Cycles]
-    query: list[Cycles]
-    emit_steps: list[Cycles]
+    emit_at: list[Places]
+    emit_lag: list[Cycles]
+    query: list[Places]
+    offered: list[Cycles]
     first: int | None
     need_low: list[int]
     emit_low: list[int]
@@ -187,58 +196,63 @@ def _block(number: int, span: int, steps: Steps, parts: list[list[Cycles]], pick
     if any(len(q) and not q[0] for q in (*free_at, *query)):
         first = None
     lows = [int(s[0]) if len(s) else 0 for s in (*needs, *emits)]
+    lags = [*steps.delay, *(steps.queue_lag if queue else 0 for queue in steps.queue)]
+    later = [lag - key[a] // 2 for lag, a in zip(lags, at, strict=True)]
+    places = [_places(a + 1) for a in at]
     return Block(
         number,
         span,
-        key // 2,
-        at[: len(needs)],
+        len(key),
+        places[: len(needs)],
+        later[: len(needs)],
         picked,
-        free_at,
+        [_places(a) for a in free_at],
         frees,
-        at[len(needs) :],
-        query,
-        emits,
+        places[len(needs) :],
+        later[len(needs) :],
+        [_places(a) for a in query],
+        [s + pipe for s, pipe in zip(emits, steps.pipe, strict=True)],
         first,
         lows[: len(needs)],
         lows[len(needs) :],
     )
 
 
+def _places(at: Cycles) -> Places:
+    """Increasing numbers as a slice if they are evenly spaced."""
+    if len(at) > 1:
+        apart = int(at[1]) - int(at[0])
+        if apart > 0 and int(at[-1]) - int(at[0]) == apart * (len(at) - 1) and (np.diff(at) == apart).all():
+            return slice(int(at[0]), int(at[-1]) + 1, apart)
+    return at
+
+
 def solve(
-    block: Block, steps: Steps, before: int, entered: list[Cycles | None], taken: list[Cycles | None]
+    block: Block, before: int, entered: list[Cycles | None], taken: list[Cycles | None]
 ) -> tuple[list[Cycles], list[Cycles], int]:
     """The times of a block.
 
     Args:
         block: Its equations.
-        steps: The schedule, for its rates.
         before: Earliest cycle of the block's first step.
         entered: Of every input: when the beats of the block can be seen; None for long ago.
         taken: Of every output: when the beats were taken that a step waits for; None for long ago.
 
     Returns:
         When places are free, of every input; when beats are offered if the one before was taken long ago, of every
-        output; the earliest cycle of the first step after the block.
+        output; the earliest cycle of the first step after the block. The times of each do not decrease.
     """
-    bounds = np.full(len(block.event_steps), LONG_AGO, np.int64)
-    for index, times in enumerate(entered):
-        if times is not None:
-            pick = block.picked[index]
-            bounds[block.need_at[index]] = (times if pick is None else times.take(pick)) + steps.delay[index]
-    for index, times in enumerate(taken):
-        if times is not None:
-            bounds[block.emit_at[index]] = times + steps.queue_lag if steps.queue[index] else times
-    run = np.empty(len(bounds) + 1, np.int64)
+    run = np.full(block.events + 1, LONG_AGO, np.int64)
     run[0] = before
-    np.subtract(bounds, block.event_steps, out=run[1:])
+    for times, pick, at, lag in zip(entered, block.picked, block.need_at, block.need_lag, strict=True):
+        if times is not None:
+            run[at] = (times if pick is None else times.take(pick)) + lag
+    for times, at, lag in zip(taken, block.emit_at, block.emit_lag, strict=True):
+        if times is not None:
+            run[at] = times + lag
     np.maximum.accumulate(run, out=run)
-    free = [run.take(at) for at in block.free_at]
-    for times, at_step in zip(free, block.free_steps, strict=True):
-        times += at_step
-    offered = [run.take(at) for at in block.query]
-    for times, at_step, pipe in zip(offered, block.emit_steps, steps.pipe, strict=True):
-        times += at_step
-        times += pipe
+    free = [run[at] + steps for at, steps in zip(block.free_at, block.free_steps, strict=True)]
+    offered = [run[at] + cycles for at, cycles in zip(block.query, block.offered, strict=True)]
     return free, offered, int(run[-1]) + block.span
 
 

@@ -43,6 +43,7 @@ class Reading:
         self, times: Times, lows: Sequence[int], highs: Sequence[int], lag: int = 0, known: Covers | None = None
     ) -> None:
         self.times, self.lag = times, lag
+        self._chunks, self._blocks = times.chunks, times.blocks
         known = {} if known is None else known
         key = tuple(times.cuts), tuple(lows), tuple(highs)
         if key not in known:
@@ -72,6 +73,14 @@ class Reading:
         self.wait = [(FIRST,) * len(cover) for cover in self.covers]
         return self
 
+    def whole(self, block: int) -> bool:
+        """Whether a block reads one block, and all of it."""
+        if len(self.covers[block]) != 1:
+            return False
+        ((index, start, end),) = self.covers[block]
+        number = index % self._blocks
+        return start == 0 and end == self.times.cuts[number + 1] - self.times.cuts[number]
+
     def pieces(self, frame: int, block: int, force: bool) -> tuple[list[Chunk | None], int, int]:
         """The blocks that a block reads (None: long ago), and bounds of its beats from below and above.
 
@@ -79,7 +88,7 @@ class Reading:
             Absent: If something is missing without which nothing can be said.
             Waiting: If something is missing that will come, unless everything waits.
         """
-        chunks, base = self.times.chunks, frame * self.times.blocks
+        chunks, base = self._chunks, frame * self._blocks
         cover = self.covers[block]
         if len(cover) == 1:
             # Most readings; the rest does the same for any number.
@@ -92,12 +101,12 @@ class Reading:
         found: list[Chunk | None] = []
         low, high = -LONG_AGO, LONG_AGO
         waiting = False
-        for (index, _, _), wait in zip(cover, self.wait[block], strict=True):
+        for place, (index, _, _) in enumerate(cover):
             index += base
             chunk = chunks[index] if index >= 0 else None
             found.append(chunk)
             if chunk is None:
-                if index >= 0 and wait and (wait == ALWAYS or not force):
+                if index >= 0 and (wait := self.wait[block][place]) and (wait == ALWAYS or not force):
                     if wait == ALWAYS:
                         raise Absent
                     waiting = True
@@ -129,7 +138,9 @@ def array(chunks: Sequence[Chunk | None], parts: Parts, reference: int) -> Cycle
         if chunk is None:
             part[:] = LONG_AGO
         else:
-            np.add(chunk[0].times[start:end], np.int64(chunk[1] - reference), out=part)
+            # In this order: an addition of int32 to int64 takes longer than the two.
+            part[:] = chunk[0].times[start:end]
+            part += chunk[1] - reference
     return out
 
 
@@ -154,31 +165,36 @@ class Latest:
         self.readings = list(readings)
         self.rising = rising
         self.blocks = out.blocks
-        self._shapes: list[tuple[int, list[Parts]] | None] = [None] * out.blocks
+        self._shapes: list[tuple[int, list[Parts], list[bool]] | None] = [None] * out.blocks
+        """Of every block: how it reads, and which readings, alone, are its result."""
 
     def evaluate(self, frame: int, block: int, force: bool, solved: Solved) -> list[Chunk | None]:
         """The events of a block; see :meth:`Reading.pieces` for what is raised."""
-        out = self.outs[0]
-        if out.cuts[block] == out.cuts[block + 1]:
-            return [None]
-        reads = [reading.pieces(frame, block, force) for reading in self.readings]
-        latest, kept = 0, (1 << len(reads)) - 1
+        shaped = self._shapes[block]
+        if shaped is None:
+            if self.outs[0].cuts[block] == self.outs[0].cuts[block + 1]:
+                return [None]
+            shaped = self._shaped(block, solved)
+        shape, parts, whole = shaped
+        reads = []
+        for reading in self.readings:
+            reads.append(reading.pieces(frame, block, force))
+        latest, kept = 0, 1
         if len(reads) > 1:
             # What is over before the latest begins decides nothing.
-            start = max([read[1] for read in reads])
-            latest = next(index for index, read in enumerate(reads) if read[1] == start)
+            start = reads[0][1]
+            for index in range(1, len(reads)):
+                if reads[index][1] > start:
+                    latest, start = index, reads[index][1]
             kept = 1 << latest
             for index, read in enumerate(reads):
-                if index != latest and read[2] > start:
+                if read[2] > start:
                     kept |= 1 << index
-        shape, parts = self._shapes[block] or self._shaped(block, solved)
-        if kept == 1 << latest and len(parts[latest]) == 1 and not self.rising:
+        if whole[latest] and kept == 1 << latest:
             chunk = reads[latest][0][0]
             if chunk is None:
                 raise Absent
-            pattern, at = chunk
-            if parts[latest][0] == (0, len(pattern.times)):
-                return [(pattern, at + self.readings[latest].lag)]
+            return [(chunk[0], chunk[1] + self.readings[latest].lag)]
         reference = None
         operands: list[object] = [shape, kept]
         for index, (found, _, _) in enumerate(reads):
@@ -190,7 +206,8 @@ class Latest:
                     continue
                 if reference is None:
                     reference = chunk[1]
-                operands += (chunk[0].number, chunk[1] - reference)
+                operands.append(chunk[0].number)
+                operands.append(chunk[1] - reference)
         if reference is None:
             raise Absent
         key = tuple(operands)
@@ -199,18 +216,19 @@ class Latest:
             times: Cycles | None = None
             for index, (found, _, _) in enumerate(reads):
                 if kept >> index & 1:
-                    other = array(found, parts[index], reference) + self.readings[index].lag
+                    other = array(found, parts[index], reference - self.readings[index].lag)
                     times = other if times is None else np.maximum(times, other, out=times)
             assert times is not None, "one is kept"
             if self.rising:
                 rank = np.arange(len(times))
                 times = np.maximum.accumulate(times - rank) + rank
-            known = solved.results[key] = solved.chunk(times)
+            known = solved.results[key] = solved.chunk(times, sorted=self.rising)
         return [(known[0], known[1] + reference)]
 
-    def _shaped(self, block: int, solved: Solved) -> tuple[int, list[Parts]]:
+    def _shaped(self, block: int, solved: Solved) -> tuple[int, list[Parts], list[bool]]:
         what = "latest", self.rising, *(reading.lag for reading in self.readings)
-        found = self._shapes[block] = _shape(solved, what, self.readings, block)
+        whole = [not self.rising and reading.whole(block) for reading in self.readings]
+        found = self._shapes[block] = (*_shape(solved, what, self.readings, block), whole)
         return found
 
 
@@ -243,73 +261,96 @@ class Run:
         self.entered, self.taken = entered, taken
         self._takers = [reading for reading in taken if reading is not None]
         self.readings = [self.carry, *entered, *self._takers]
-        self._shapes: list[tuple[int, list[Parts]] | None] = [None] * self.blocks
+        self._shapes: list[tuple[int, list[Parts], list[int]] | None] = [None] * self.blocks
+        """Of every block: how it reads, and by how many cycles each reading may be later than the block's begin before
+        any step waits for it."""
+        self._ready = ready.chunks
+        self._read = [*entered, *taken]
         self.outs = [*freed, *offered, ready]
 
     def evaluate(self, frame: int, block: int, force: bool, solved: Solved) -> list[Chunk | None]:
         """The events of a block; see :meth:`Reading.pieces` for what is raised."""
-        part, steps = self.plan.blocks[block], self.steps
         before = frame * self.blocks + block - 1
         floor = LONG_AGO
         if before >= 0:
-            ready = self.carry.times.chunks[before]
+            ready = self._ready[before]
             if ready is None:
                 raise Absent
-            floor = ready[1] if ready[1] > REAL else LONG_AGO
-        enters = [reading.pieces(frame, block, force) for reading in self.entered]
-        takes = [None if reading is None else reading.pieces(frame, block, force) for reading in self.taken]
-        shape, parts = self._shapes[block] or self._shaped(block, solved)
+            if ready[1] > REAL:
+                floor = ready[1]
+        reads: list[list[Chunk | None] | None] = []
+        highs = []
+        for reading in self._read:
+            if reading is None:
+                reads.append(None)
+                highs.append(LONG_AGO)
+            else:
+                found, _, high = reading.pieces(frame, block, force)
+                reads.append(found)
+                highs.append(high)
+        shape, parts, slack = self._shapes[block] or self._shaped(block, solved)
         follows = floor > LONG_AGO
-        first = part.first
+        first = self.plan.blocks[block].first
         if first is not None:
-            chunk = enters[first][0][0]
-            if chunk is not None:
-                pattern, at = chunk
-                begin = int(pattern.times[parts[first][0][0]]) + at + steps.delay[first] - part.need_low[first]
+            enters = reads[first]
+            if enters and enters[0] is not None:
+                pattern, at = enters[0]
+                place = parts[first][0][0]
+                begin = (int(pattern.times[place]) if place else pattern.first) + at - slack[first]
                 if begin >= floor and begin > REAL:
                     # What went before is over before the first event.
                     floor, follows = begin, False
-        reads: list[list[Chunk | None] | None] = []
-        for index, (found, _, high) in enumerate(enters):
-            late = (not follows and index == first) or high + steps.delay[index] > floor + part.need_low[index]
-            reads.append(found if found and late else None)
-        for index, take in enumerate(takes):
-            lag = steps.queue_lag if steps.queue[index] else 0
-            late = take is not None and bool(take[0]) and take[2] + lag > floor + part.emit_low[index]
-            reads.append(take[0] if late and take is not None else None)
-        reference = floor if floor > REAL else self._reference(reads[: len(enters)])
+        inputs = len(self.entered)
+        reference = floor if floor > REAL else None
         operands: list[object] = [shape, follows]
-        for read in reads:
-            if read is None:
+        for index, read in enumerate(reads):
+            if not read or (highs[index] <= floor + slack[index] and (follows or index != first)):
+                reads[index] = None
                 operands.append(None)
                 continue
             for chunk in read:
                 if chunk is None:
                     operands.append(MISSING)
-                else:
-                    operands += (chunk[0].number, chunk[1] - reference)
+                    continue
+                if reference is None:
+                    reference = chunk[1] if index < inputs else 0
+                operands.append(chunk[0].number)
+                operands.append(chunk[1] - reference)
+        if reference is None:
+            reference = 0
         key = tuple(operands)
         known = solved.results.get(key)
         if known is None:
-            arrays = [None if r is None else array(r, p, reference) for r, p in zip(reads, parts, strict=True)]
-            before, count = 0 if follows else LONG_AGO, len(enters)
-            free, offered, then = solve(part, steps, before, arrays[:count], arrays[count:])
-            known = solved.results[key] = (
-                [solved.chunk(times) if len(times) else None for times in (*free, *offered)],
-                then,
-            )
+            known = solved.results[key] = self._solved(block, follows, reads, parts, reference, solved)
         made, then = known
-        chunks: list[Chunk | None] = [None if chunk is None else (chunk[0], chunk[1] + reference) for chunk in made]
+        chunks: list[Chunk | None] = []
+        for chunk in made:
+            chunks.append(None if chunk is None else (chunk[0], chunk[1] + reference))
         chunks.append((solved.point, then + reference if then > REAL else LONG_AGO))
         return chunks
 
-    def _shaped(self, block: int, solved: Solved) -> tuple[int, list[Parts]]:
-        number, parts = _shape(solved, self.plan.blocks[block].number, [*self.entered, *self._takers], block)
+    def _solved(
+        self,
+        block: int,
+        follows: bool,
+        reads: Sequence[Sequence[Chunk | None] | None],
+        parts: Sequence[Parts],
+        reference: int,
+        solved: Solved,
+    ) -> tuple[list[Chunk | None], int]:
+        """What :func:`solve` gives for a block, relative to a cycle."""
+        arrays = [None if r is None else array(r, p, reference) for r, p in zip(reads, parts, strict=True)]
+        before, count = 0 if follows else LONG_AGO, len(self.entered)
+        free, offered, then = solve(self.plan.blocks[block], before, arrays[:count], arrays[count:])
+        return [solved.chunk(times, sorted=True) if len(times) else None for times in (*free, *offered)], then
+
+    def _shaped(self, block: int, solved: Solved) -> tuple[int, list[Parts], list[int]]:
+        part, steps = self.plan.blocks[block], self.steps
+        number, parts = _shape(solved, part.number, [*self.entered, *self._takers], block)
         places = iter(parts[len(self.entered) :])
         parts = [*parts[: len(self.entered)], *(() if reading is None else next(places) for reading in self.taken)]
-        found = self._shapes[block] = number, parts
+        slack = [low - delay for low, delay in zip(part.need_low, steps.delay, strict=True)]
+        lags = (steps.queue_lag if queue else 0 for queue in steps.queue)
+        slack += [low - lag for low, lag in zip(part.emit_low, lags, strict=True)]
+        found = self._shapes[block] = number, parts, slack
         return found
-
-    @staticmethod
-    def _reference(reads: Sequence[Sequence[Chunk | None] | None]) -> int:
-        return next((chunk[1] for read in reads if read for chunk in read if chunk is not None), 0)

@@ -26,13 +26,15 @@ class Pattern:
         times: One per beat, the least of them 0; :data:`LONG_AGO` for a beat without a time.
         low: The least of all, with those.
         high: The latest.
+        among: Stands for patterns with this one, all of them different.
     """
 
-    __slots__ = ("high", "low", "number", "times")
+    __slots__ = ("among", "first", "high", "low", "number", "times")
     _numbers = itertools.count()
 
-    def __init__(self, times: npt.NDArray[Any], low: int, high: int) -> None:
-        self.times, self.low, self.high = times, low, high
+    def __init__(self, times: npt.NDArray[Any], low: int, high: int, among: object) -> None:
+        self.times, self.low, self.high, self.among = times, low, high, among
+        self.first = int(times[0])
         self.number = next(self._numbers)
         """No other pattern has it: what is kept by numbers costs the garbage collector nothing."""
 
@@ -92,7 +94,9 @@ class Solved:
     """What was computed before, for any number of networks."""
 
     def __init__(self) -> None:
-        self._patterns: dict[tuple[bool, bytes], Pattern] = {}
+        self._patterns: dict[tuple[object, ...], list[Pattern]] = {}
+        """By length, sum and some of the times."""
+        self._among = object()
         self._bytes = 0
         self.results: dict[tuple[object, ...], Any] = {}
         """By node and operands, all relative: results."""
@@ -104,34 +108,41 @@ class Solved:
         """By schedule and cuts: how a module is cut into blocks."""
         self.blocks: dict[tuple[object, ...], Any] = {}
         """By what they do: blocks of modules."""
-        self.point = Pattern(np.zeros(1, np.int32), 0, 0)
+        self.point = self.chunk(np.zeros(1, np.int64))[0]
 
-    def chunk(self, times: Cycles) -> Chunk:
+    def chunk(self, times: Cycles, sorted: bool = False) -> Chunk:
         """The block of such times, at least one.
 
         Args:
             times: Cycles; values far below 0 stand for :data:`LONG_AGO`.
+            sorted: None is less than the one before.
         """
-        low, high = int(times.min()), int(times.max())
+        low, high = (int(times[0]), int(times[-1])) if sorted else (int(times.min()), int(times.max()))
         least = 0
-        if low > REAL:
-            times = times - low
-        else:
+        if low <= REAL:
             real = times > REAL
             least, low = LONG_AGO, int(times[real].min()) if real.any() else 0
             times = np.where(real, times - low, LONG_AGO)
         high = high - low if high > REAL else LONG_AGO
         small = high < 1 << 31 and not least
-        data = (times.astype(np.int32) if small else times).tobytes()
-        pattern = self._patterns.get((small, data))
-        if pattern is None:
-            self._bytes += len(data)
-            if self._bytes > _KEPT_BYTES:
-                self._patterns.clear()
-                self.results.clear()
-                self._bytes = len(data)
-            pattern = Pattern(np.frombuffer(data, np.int32 if small else np.int64), least, high)
-            self._patterns[small, data] = pattern
+        if least:
+            data: npt.NDArray[Any] = times
+        else:
+            data = np.subtract(times, low, dtype=np.int32 if small else np.int64, casting="unsafe")
+        # A hash of all of it would take longer than the comparison.
+        key = small, len(data), high, int(np.add.reduce(data, dtype=data.dtype)), data[:: len(data) // 16 + 1].tobytes()
+        like = self._patterns.setdefault(key, [])
+        for pattern in like:
+            if (pattern.times == data).all():
+                return pattern, low
+        self._bytes += data.nbytes
+        if self._bytes > _KEPT_BYTES:
+            like = []
+            self._patterns, self._among = {key: like}, object()
+            self.results.clear()
+            self._bytes = data.nbytes
+        pattern = Pattern(data, least, high, self._among)
+        like.append(pattern)
         return pattern, low
 
 
@@ -144,7 +155,7 @@ def same(a: Chunk | None, b: Chunk | None) -> bool:
 
 def alike(a: Pattern, b: Pattern) -> bool:
     """Whether two patterns are the same; one may have been forgotten and found again."""
-    return a is b or (a.high == b.high and np.array_equal(a.times, b.times))
+    return a is b or (a.among is not b.among and a.high == b.high and np.array_equal(a.times, b.times))
 
 
 class Times:

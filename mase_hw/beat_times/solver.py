@@ -130,24 +130,29 @@ class Solver:
         Returns:
             Whether it was taken.
         """
-        distances = self._distances()
-        return distances is not None and self._copy(distances)
+        found = self._distances()
+        return found is not None and not found[1] and self._copy(found[0])
 
-    def _distances(self) -> dict[int, int] | None:
-        """Of every part, how much later what this frame reads of earlier ones is; None if that has no answer."""
+    def _distances(self) -> tuple[dict[int, int], list[int]] | None:
+        """Of every part, how much later what this frame reads of earlier ones is; and who reads what comes anew.
+
+        None if that has no answer. Anew is what the frame before could not read, as it is of a frame before the first.
+        """
         distances: dict[int, int] = {}
-        for times, index, _ in self.earlier:
+        anew: list[int] = []
+        for times, index, readers in self.earlier:
             late = self.frame * times.blocks + index
             early = late - times.blocks
             if early < 0:
-                return None
+                anew += readers
+                continue
             a, b = times.chunks[late], times.chunks[early]
             if a is None or b is None:
                 return None
             distance = a[1] - b[1]
             if distances.setdefault(self.part[id(times)], distance) != distance or not alike(a[0], b[0]):
                 return None
-        return distances if all(part in distances for part in self.part.values()) else None
+        return (distances, anew) if all(part in distances for part in self.part.values()) else None
 
     def _copy(self, distances: dict[int, int]) -> bool:
         for times in self.follow:
@@ -192,15 +197,23 @@ class Solver:
         If all that this frame reads of earlier ones, and all that was given from outside, comes at least so many
         cycles after what the frame before read, so does every event: the equations are monotonic. So the iteration
         from below may begin there; where no event waits for itself there is one solution only, and any beginning leads
-        to it. Where frames are held up for longer it would take many small steps, and is left.
+        to it. Where frames are held up for longer it would take many small steps, and is left; unless all that the
+        frame before read comes the same number of cycles later, by which the frame then begins.
 
         Returns:
             Whether the frame is solved.
         """
+        self.missing = [0] * len(self.places)
+        found = self._distances()
+        if found is not None and self._copy(found[0]):
+            # What it reads of a frame before the first that the frame before read only adds to what is waited for.
+            self.heap, self.queued = [], {}
+            for number in found[1]:
+                self._push(number, 0)
+            return self._settle(limit, int(FEW * len(self.places)))
         least = self._least()
         if least is None:
             return False
-        self.missing = [0] * len(self.places)
         self._forget()
         for times in self.follow:
             distance = least[self.part[id(times)]]
@@ -249,8 +262,9 @@ class Solver:
         """Evaluate until nothing changes, or so many blocks at most; whether nothing changes."""
         counts = [0] * len(self.places)
         done = 0
+        frame, heap, queued, missing = self.frame, self.heap, self.queued, self.missing
         while True:
-            force = not self.heap
+            force = not heap
             if force:
                 if not self.waiting:
                     self.forced.clear()
@@ -259,14 +273,14 @@ class Solver:
                 if self.waiting.get(number) != time:
                     continue
             else:
-                time, number = heapq.heappop(self.heap)
-                if self.queued.get(number) != time:
+                time, number = heapq.heappop(heap)
+                if queued.get(number) != time:
                     continue
-                del self.queued[number]
+                del queued[number]
             self.waiting.pop(number, None)
             node, block = self.places[number]
             try:
-                chunks = node.evaluate(self.frame, block, force, self.solved)
+                chunks = node.evaluate(frame, block, force, self.solved)
             except Absent:
                 continue
             except Waiting:
@@ -278,26 +292,26 @@ class Solver:
                 return False
             counts[number] += 1
             if counts[number] > limit:
-                raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {self.frame}")
+                raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {frame}")
+            index = frame * node.blocks + block
             for times, chunk in zip(node.outs, chunks, strict=True):
-                if chunk is not None:
-                    self._write(times, block, chunk)
-
-    def _write(self, times: Times, block: int, chunk: Chunk) -> None:
-        """Set a block of times of this frame."""
-        index = self.frame * times.blocks + block
-        before = times.chunks[index]
-        if before is not None and before[1] == chunk[1] and (before[0] is chunk[0] or alike(before[0], chunk[0])):
-            return
-        times.chunks[index] = chunk
-        if times.due is not None and times.overdue(index):
-            raise Overdue
-        missing = self.missing
-        for number, wanted in times.readers[block]:
-            if wanted and before is None:
-                missing[number] -= 1
-            if not missing[number]:
-                self._push(number, chunk[1])
+                if chunk is None:
+                    continue
+                before = times.chunks[index]
+                if before is not None and before[1] == chunk[1] and alike(before[0], chunk[0]):
+                    continue
+                times.chunks[index] = chunk
+                if times.due is not None and times.overdue(index):
+                    raise Overdue
+                start = chunk[1]
+                for reader, wanted in times.readers[block]:
+                    if wanted and before is None:
+                        missing[reader] -= 1
+                    if not missing[reader]:
+                        known = queued.get(reader)
+                        if known is None or start < known:
+                            queued[reader] = start
+                            heapq.heappush(heap, (start, reader))
 
 
 def _later(chunk: Chunk | None, distance: int) -> Chunk | None:

@@ -144,6 +144,15 @@ class Quantized(nn.Module):
         with torch.inference_mode(False), torch.no_grad():
             return self._quantized(name).detach()
 
+    def kept_mantissa(self, name: str) -> Tensor:
+        """The same, made once for as long as nothing changes that it depends on; not to be written.
+
+        Raises:
+            FormatError: As :meth:`mantissa`.
+        """
+        with torch.no_grad():
+            return self._parameter(name)
+
     def _quantized(self, name: str) -> Tensor:
         value: Tensor = getattr(self, name)
         if name == "weight" and "weight_shift" in self.parameter_names:

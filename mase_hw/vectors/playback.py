@@ -82,12 +82,12 @@ class Playback:
         return [t for node, value in self.values.items() if node in self._of_data for t in _tensors(value)]
 
     def mantissas(self, node: fx.Node) -> dict[str, Tensor]:
-        """What the golden of a quantised node takes, parameters included."""
+        """What the golden of a quantised node takes, parameters included; not to be written."""
         module = self.module(node)
         formats = module.arithmetic.formats
         args: Any = fx.node.map_arg(node.args, self.values.__getitem__)
         found = {n: quantize(value, formats[n], name=node.name) for n, value in zip(_inputs(), args, strict=False)}
-        return found | {name: module.mantissa(name) for name in module.parameter_names}
+        return found | {name: module.kept_mantissa(name) for name in module.parameter_names}
 
     def module(self, node: fx.Node) -> Quantized:
         """The quantised module of a node."""

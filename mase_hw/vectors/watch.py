@@ -51,7 +51,13 @@ class CastCounter:
             above = _count(ties & (x > 0))
             self._rounds, self._ties = True, (above, _count(ties) - above)
         x = rounded(x, rounding, fmt.odd_ties) if shift > 0 else x
-        self._note(result.numel(), _count(x < 0), _count(x > fmt.max_mantissa), _count(x < fmt.min_mantissa), fmt)
+        least, most = (float(end) for end in torch.aminmax(x)) if x.numel() else (0.0, 0.0)
+        below, over, under = (
+            _count(x < 0) if least < 0 else 0,
+            _count(x > fmt.max_mantissa) if most > fmt.max_mantissa else 0,
+            _count(x < fmt.min_mantissa) if least < fmt.min_mantissa else 0,
+        )
+        self._note(result.numel(), below, over, under, fmt)
         return True
 
     def rounded(self, value: Tensor, floor: Tensor, tie: Tensor, rounding: Rounding) -> Tensor:

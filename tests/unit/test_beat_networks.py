@@ -262,6 +262,26 @@ def test_networks_that_begin_with_another_one(paced: bool, seeds: range, monkeyp
     assert sum(begun) > len(seeds)
 
 
+def test_room_for_frames_that_fills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A FIFO beside a longer way: the first frame that waits for its places, where all else comes evenly later."""
+    monkeypatch.setattr(solver, "FEW", 100.0)
+    resumed = counted(monkeypatch, "_resume")
+
+    def build(network: AnyNetwork) -> AnyNetwork:
+        _paced(4, 100, network)
+        (short,) = network.stage(Steps.queued(1, 8), [0])
+        (long,) = network.stage(Steps.queued(1, UNLIMITED, delay=1000), [0])
+        (joined,) = network.stage(Steps.registered(4, 2, 1), [short, long])
+        network.sink(joined)
+        for _ in range(FRAMES - 2):
+            network.advance()
+        return network
+
+    found, expected = build(BeatNetwork()), build(beat_reference.BeatNetwork())
+    assert [edge.offered.tolist() for edge in found.edges] == [edge.offered.tolist() for edge in expected.edges]
+    assert int(expected.edges[0].offered[9]) > 1000 and resumed[2]
+
+
 def test_of_another_network_nothing_is_taken() -> None:
     for seed in range(5000, 5006):
         before = BeatNetwork()
