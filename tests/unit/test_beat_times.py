@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork
+from mase_hw.beat_times.patterns import Solved
 from mase_hw.catalogue import Latency
 from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
@@ -173,3 +174,10 @@ def test_steps_that_cannot_be(change: dict[str, Any], message: str) -> None:
     Steps(**GOOD)
     with pytest.raises(CatalogueError, match=message):
         Steps(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize("begin", [-(1 << 40), (1 << 31) - 3, 1 << 40])
+def test_cycles_of_more_than_32_bits(begin: int) -> None:
+    """What is between them is kept in 32 bits."""
+    pattern, at = Solved().chunk(counts(begin, begin + 6))
+    assert (pattern.times.tolist(), at) == ([0, 6], begin)
