@@ -128,7 +128,7 @@ class Solved:
         if least:
             data: npt.NDArray[Any] = times
         else:
-            # Both may be beyond 32 bits where what is between them is not; the difference of what is left of them is right.
+            # Both may be beyond 32 bits where what is between them is not: the difference of their low bits is right.
             data = np.subtract(times, np.int64(low), dtype=np.int32 if small else np.int64, casting="unsafe")
         # A hash of all of it would take longer than the comparison.
         key = small, len(data), high, int(np.add.reduce(data, dtype=data.dtype)), data[:: len(data) // 16 + 1].tobytes()
