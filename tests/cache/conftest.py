@@ -50,6 +50,13 @@ def folder(compiled: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def filled(compiled: Path, folder: Path) -> Path:
+    """The same cache with the simulator of a small design in it; copied, so that a test may damage it."""
+    shutil.copytree(compiled / "simulators", folder / "simulators")
+    return folder
+
+
+@pytest.fixture
 def make(folder: Path, tools: BuildTools, tmp_path: Path) -> Builder:
     """Build a design in a folder of that name."""
 

@@ -65,7 +65,7 @@ def assert_equal(design: Any, inputs: dict[str, Any]) -> None:
     """Every bit at full rate and under stalls, every prediction, and the interval to the cycle."""
     frames = len(next(iter(inputs.values())))
     for stalls in (None, 0.3):
-        result = design.simulate(inputs, stalls=stalls)
+        result = design.simulate(inputs, stalls=stalls, engine="batch")
         assert result.passed and result.frames == frames and result.result.mismatches == 0
         if stalls is None:
             assert result.interval == design.timing["interval"]

@@ -132,13 +132,13 @@ def test_bits_and_cycles(name: str, tmp_path: Path) -> None:
     design = mase_hw.compile(model, x[: shape[0]], config, out=tmp_path / "design", calibration=[x], vectors=x)
     recurrences = sum(i["module"] == "fixed_recurrent" for i in design.manifest["instances"])
     assert recurrences == {"wave": 0}.get(name, 2)
-    full = design.simulate(work_dir=tmp_path / "work")
+    full = design.simulate(work_dir=tmp_path / "work", engine="batch")
     assert full.passed and design.timing["exact"]
     assert (full.interval, full.fill) == (design.timing["interval"], design.timing["fill"])
     # The slowest recurrence is what a frame takes.
     slowest = max(i["timing"]["interval"] for i in design.manifest["instances"] if "timing" in i)
     assert full.interval == slowest
-    assert design.simulate(x, work_dir=tmp_path / "work", stalls=0.4, seed=3).passed
+    assert design.simulate(x, work_dir=tmp_path / "work", stalls=0.4, seed=3, engine="batch").passed
     with torch.no_grad():
         wanted = torch.cat([model(frame) for frame in x.split(shape[0])])
         found = torch.cat([design.model(frame) for frame in x.split(shape[0])])
@@ -159,11 +159,11 @@ def test_a_layer_is_a_model(make: type[nn.Module], tmp_path: Path) -> None:
     design = mase_hw.compile(layer, x[:frame], config, out=tmp_path / "design", calibration=[x[:frame], x[-frame:]])
     results = 1 if frame == 1 else 3 if make is nn.LSTM else 2
     assert len([p for p in design.manifest["ports"] if p["direction"] == "out"]) == results
-    assert design.simulate(x, work_dir=tmp_path / "work").passed
+    assert design.simulate(x, work_dir=tmp_path / "work", engine="batch").passed
     if issubclass(make, nn.RNNCellBase):
         both = x, torch.randn(6, 4)
         design = mase_hw.compile(layer, (x[:1], both[1][:1]), config, out=tmp_path / "two", calibration=[both])
-        assert design.simulate(both, work_dir=tmp_path / "work-two").passed
+        assert design.simulate(both, work_dir=tmp_path / "work-two", engine="batch").passed
 
 
 @pytest.mark.parametrize(
@@ -180,10 +180,10 @@ def test_states_that_sequences_begin_with(
     x = tuple(torch.cat(each) for each in zip(*frames, strict=True))
     config = {"vectors": {"faults": 16}}
     design = mase_hw.compile(model, frames[0], config, out=tmp_path / "design", calibration=frames, vectors=x)
-    full = design.simulate(work_dir=tmp_path / "work")
+    full = design.simulate(work_dir=tmp_path / "work", engine="batch")
     assert full.passed and design.timing["exact"]
     assert (full.interval, full.fill) == (design.timing["interval"], design.timing["fill"])
-    assert design.simulate(x, work_dir=tmp_path / "work", stalls=0.4, seed=3).passed
+    assert design.simulate(x, work_dir=tmp_path / "work", stalls=0.4, seed=3, engine="batch").passed
     layers = [i for i in design.manifest["instances"] if i["module"] == "fixed_recurrent"]
     assert sum(i["parameters"]["HAS_STATE"] for i in layers) == begun
     with torch.no_grad():

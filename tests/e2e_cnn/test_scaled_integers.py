@@ -131,12 +131,12 @@ def test_hardware_model_and_integers_are_equal(keys: dict[str, Any], images: Ten
     (first,) = (p["format"] for p in design.manifest["ports"] if p["direction"] == "in")
     assert (first["zero_point"] != 0) == bool(keys.get("data_affine"))  # which the border of the image then holds
     given = torch.cat([images[:7], 4 * images[:2]])  # half of the last two saturates
-    simulation = design.simulate(given, work_dir=tmp_path / "work")
+    simulation = design.simulate(given, work_dir=tmp_path / "work", engine="batch")
     assert simulation.passed and simulation.result.mismatches == 0 and simulation.frames == 9
     assert (simulation.fill, simulation.interval) == (design.timing["fill"], design.timing["interval"])
     with torch.no_grad():
         assert torch.equal(simulation.outputs["data_out_0"], design.model(given).double())
-    stalled = design.simulate(given, stalls=0.4, seed=2, work_dir=tmp_path / "work")
+    stalled = design.simulate(given, stalls=0.4, seed=2, work_dir=tmp_path / "work", engine="batch")
     assert stalled.passed and stalled.result.mismatches == 0
     (port,) = (p for p in design.manifest["ports"] if p["direction"] == "out")
     fmt = port["format"]
@@ -208,7 +208,9 @@ def test_straight_pieces(tmp_path: Path) -> None:
     instances = {instance["module"] for instance in design.manifest["instances"]}
     assert instances >= {"fixed_pieces", "fixed_prelu", "fixed_function", "fixed_requantize", "fixed_softmax"}
     for stalls in (0.0, 0.4):
-        run = design.simulate(torch.cat([x[:5], 3 * x[:2]]), stalls=stalls, seed=2, work_dir=tmp_path / "work")
+        run = design.simulate(
+            torch.cat([x[:5], 3 * x[:2]]), stalls=stalls, seed=2, work_dir=tmp_path / "work", engine="batch"
+        )
         assert run.passed and run.result.mismatches == 0 and run.frames == 7
         if not stalls:
             assert (run.fill, run.interval) == (design.timing["fill"], design.timing["interval"])
@@ -225,7 +227,7 @@ def test_operands_of_several_scales(net: nn.Module, tmp_path: Path) -> None:
     design = mase_hw.compile(net, x[:1], config, out=tmp_path / "design", calibration=[x])
     given = torch.cat([x[:5], 3 * x[:2]])
     for stalls in (0.0, 0.4):
-        run = design.simulate(given, stalls=stalls, seed=2, work_dir=tmp_path / "work")
+        run = design.simulate(given, stalls=stalls, seed=2, work_dir=tmp_path / "work", engine="batch")
         assert run.passed and run.result.mismatches == 0 and run.frames == 7
         with torch.no_grad():
             assert torch.equal(run.outputs["data_out_0"], design.model(given).double())
@@ -295,7 +297,7 @@ def test_shared_requantisers_of_a_sum_in_hardware(tmp_path: Path) -> None:
     x, outputs = 2 * torch.randn(5, 4, 4, 4, generator=torch.Generator().manual_seed(6)), []
     for share in (True, False):
         design = summed(tmp_path / str(share), share)
-        run = design.simulate(x, work_dir=tmp_path / "work")
+        run = design.simulate(x, work_dir=tmp_path / "work", engine="batch")
         assert run.passed and run.result.mismatches == 0 and run.frames == 5
         assert (run.fill, run.interval) == (design.timing["fill"], design.timing["interval"])
         outputs.append(run.outputs["data_out_0"])
@@ -331,7 +333,7 @@ def test_requantisers_of_a_shortcut_are_shared(tmp_path: Path) -> None:
     assert len(requantisers) == 4 and {p["DATA_IN_0_PARALLELISM_DIM_0"] for p in requantisers} == {1}
     assert shared.timing["interval"] == whole.timing["interval"] == 64 * 9
     x = 2 * torch.randn(4, 4, 8, 8, generator=torch.Generator().manual_seed(6))
-    run = shared.simulate(x, work_dir=tmp_path / "work")
+    run = shared.simulate(x, work_dir=tmp_path / "work", engine="batch")
     assert run.passed and run.result.mismatches == 0 and run.frames == 4
     assert (run.fill, run.interval) == (shared.timing["fill"], shared.timing["interval"])
 
@@ -371,7 +373,7 @@ def test_a_shared_requantiser_in_hardware(tmp_path: Path) -> None:
     for share in (True, False):
         design = pooled(tmp_path / str(share), 8, share)
         for stalls in (0.0, 0.4):
-            run = design.simulate(x, stalls=stalls, seed=3, work_dir=tmp_path / "work")
+            run = design.simulate(x, stalls=stalls, seed=3, work_dir=tmp_path / "work", engine="batch")
             assert run.passed and run.result.mismatches == 0 and run.frames == 5
             if not stalls:
                 assert (run.fill, run.interval) == (design.timing["fill"], design.timing["interval"])

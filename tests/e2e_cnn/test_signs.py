@@ -64,7 +64,7 @@ def stored_bits(design: mase_hw.Design, node: str) -> list[str]:
 
 def test_binary(tmp_path: Path) -> None:
     design = compiled(tmp_path / "b", dict.fromkeys(ALL, "binary"))
-    assert design.simulate(stalls=0.3).passed and design.simulate().passed
+    assert design.simulate(stalls=0.3, engine="batch").passed and design.simulate(engine="batch").passed
     instances = {i["node"]: i for i in design.manifest["instances"] if i.get("node") in ALL and "multipliers" in i}
     assert {node: i["parameters"]["WEIGHT_PRECISION_0"] for node, i in instances.items()} == {
         "first": 2,  # 3 channels on 2 lanes: what fills the last beat is 0
@@ -89,7 +89,7 @@ def test_binary(tmp_path: Path) -> None:
 def test_ternary_and_others_beside(tmp_path: Path) -> None:
     kinds = {"first": "ternary", "depth": "ternary", "last": "ternary"}
     design = compiled(tmp_path / "b", kinds, family="xc7")
-    assert design.simulate(stalls=0.3).passed
+    assert design.simulate(stalls=0.3, engine="batch").passed
     used = {i["node"]: i["multipliers"] for i in design.manifest["instances"] if i.get("multipliers")}
     assert list(used) == ["middle"]
     report = design.report().read_text()
@@ -100,7 +100,7 @@ def test_unrolled(tmp_path: Path) -> None:
     """As shifts and additions, which are then additions only, beside the folded ones."""
     kinds = {"first": "binary", "depth": "binary", "middle": "ternary", "last": "binary"}
     design = compiled(tmp_path / "b", kinds, implementation={"middle": "unrolled", "last": "unrolled"})
-    assert design.simulate(stalls=0.3).passed
+    assert design.simulate(stalls=0.3, engine="batch").passed
     modules = {i["node"]: i["module"] for i in design.manifest["instances"] if i.get("node")}
     assert modules["middle"].startswith("fixed_unrolled") and modules["last"].startswith("fixed_unrolled")
 

@@ -47,7 +47,8 @@ def design(work: Path) -> mase_hw.Design:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.relu(self.left(x) + torch.relu(self.right(x)))
 
-    x = torch.rand(4, 2, 5, 5)
+    # Threads that wait for each other on a busy machine need a thousand times as long for a cycle: few frames.
+    x = torch.rand(2, 2, 4, 4)
     return mase_hw.compile(Branches().eval(), x[:1], out=work / "branches", vectors=x)
 
 
@@ -110,8 +111,13 @@ def test_the_same_verdict(builder: Builder, tmp_path: Path, fault: int, kind: ty
         assert str(found[0].failure) == str(found[1].failure)
 
 
-def test_of_a_design(design: mase_hw.Design, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_of_a_design(
+    builder: Builder, work: Path, design: mase_hw.Design, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The argument reaches the simulator, which is another one; threads and processes together need cores."""
+    for threads in (1, THREADS):
+        build(builder, design, threads)  # the same simulators, so that they are in the cache
+    (tmp_path / "runtime-cache").symlink_to(work / "runtime-cache", target_is_directory=True)
     monkeypatch.setattr("mase_hw.simulate.arguments.cores", lambda: 4)
     options: dict[str, Any] = {"engine": "batch", "stalls": 0.3, "seed": 2, "work_dir": tmp_path / "work"}
     one, two = (design.simulate(threads=threads, **options).result for threads in (1, THREADS))

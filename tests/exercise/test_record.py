@@ -14,8 +14,6 @@ from mase_hw.simulate.exercise.record import BufferUse, Exercise
 from mase_hw.simulate.exercise.watch import ADDED
 from mase_hw.vectors.casts import CastUse
 
-from .conftest import images
-
 LOG = """
 exercise: edge 1 on data_in_0 to u_a.data_in_0
 exercise: edge 0 on u_a.data_out_0 to data_out_0
@@ -109,10 +107,10 @@ def test_what_a_report_says(mlp: mase_hw.Design) -> None:
     assert loaded is not None and loaded.to_json() == exercise.to_json(), "without the model as well"
 
 
-def test_processes_are_added(cnn: mase_hw.Design, work: Path) -> None:
-    x = images(6, seed=3)
-    one = cnn.simulate(x, engine="batch", work_dir=work / "shares").result.exercise
-    two = cnn.simulate(x, engine="batch", jobs=3, work_dir=work / "shares").result.exercise
+def test_processes_are_added(mlp: mase_hw.Design, work: Path) -> None:
+    x = torch.rand(6, 8, generator=torch.Generator().manual_seed(3)) * 2 - 1
+    one = mlp.simulate(x, engine="batch", work_dir=work / "shares").result.exercise
+    two = mlp.simulate(x, engine="batch", jobs=3, work_dir=work / "shares").result.exercise
     assert (
         one is not None
         and two is not None

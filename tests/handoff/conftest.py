@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,16 +32,18 @@ kept={folder}/$(printf '%s\\n' "$@" | sha256sum | cut -d' ' -f1)
 
 
 @pytest.fixture(scope="session")
-def tiny(shared: Path) -> str:
+def tiny() -> str:
     """What a tiny design adds to MAKEFLAGS: compiling dominates, and most of that is Verilator's runtime.
 
-    Its files are compiled as the bundle's own build compiles them, but once for all builds with the same options.
+    Its files are compiled as the bundle's own build compiles them, but once for all builds with the same tools and
+    options, those of later runs as well.
     """
-    folder = shared / "verilated"
-    folder.mkdir(exist_ok=True)
+    tools = find_build_tools()
+    folder = Path(sys.prefix) / "cache" / f"verilated-{tools.fingerprint[:20]}"
+    folder.mkdir(parents=True, exist_ok=True)
     script = folder / "once"
     made = script.with_suffix(f".{os.getpid()}")
-    made.write_text(ONCE.format(include=find_build_tools().include, folder=folder), encoding="utf-8")
+    made.write_text(ONCE.format(include=tools.include, folder=folder), encoding="utf-8")
     made.chmod(0o755)
     made.rename(script)
     return f" OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0 OBJCACHE={script}"

@@ -106,7 +106,7 @@ def test_in_hardware(name: str, tmp_path: Path) -> None:
     model, shape = made(name)
     graph = mase_hw.import_model(model)
     design = mase_hw.compile(graph, graph.example, out=tmp_path / "design")
-    result = design.simulate(torch.randn(3, *shape[1:], generator=torch.Generator().manual_seed(2)))
+    result = design.simulate(torch.randn(3, *shape[1:], generator=torch.Generator().manual_seed(2)), engine="batch")
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
 
 

@@ -111,7 +111,7 @@ def test_in_hardware(name: str, tmp_path: Path) -> None:
     graph = mase_hw.import_model(made)
     design = mase_hw.compile(graph, graph.example, out=tmp_path / "design")
     inputs = [torch.from_numpy(v) for v in frames(made, 3).values()]
-    result = design.simulate(inputs if len(inputs) > 1 else inputs[0])
+    result = design.simulate(inputs if len(inputs) > 1 else inputs[0], engine="batch")
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
     assert (result.fill, result.interval) == (design.timing["fill"], design.timing["interval"])
 

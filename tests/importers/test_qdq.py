@@ -100,7 +100,7 @@ def test_every_number_of_the_evaluator(name: str) -> None:
 def test_in_hardware(tmp_path: Path) -> None:
     graph = mase_hw.import_model(chain())
     x = torch.from_numpy(frames(3)[:, 0])
-    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x)
+    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x, engine="batch")
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
     assert torch.equal(result.outputs["data_out_0"], graph.model(x).detach().double())
 

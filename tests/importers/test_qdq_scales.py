@@ -51,7 +51,9 @@ def test_any_scale(name: str) -> None:
 @pytest.mark.slow
 def test_in_hardware(tmp_path: Path) -> None:
     graph, x, found = graph_and_frames(NETWORKS["padded"](), 3)
-    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(torch.from_numpy(x[:, 0]))
+    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(
+        torch.from_numpy(x[:, 0]), engine="batch"
+    )
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
     np.testing.assert_array_equal(result.outputs["data_out_0"].numpy(), found.astype(np.float64))
 

@@ -130,7 +130,7 @@ def test_formats() -> None:
 def test_in_hardware(data: str, weights: str, tmp_path: Path) -> None:
     net = Network(data, weights, True)
     graph, x = mase_hw.import_model(net.made()), torch.from_numpy(net.frames(6)[:, 0])
-    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x)
+    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x, engine="batch")
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
     with torch.no_grad():
         assert torch.equal(result.outputs["data_out_0"], graph.model(x).double())

@@ -31,7 +31,7 @@ def test_in_hardware(name: str, tmp_path: Path) -> None:
     net = NETWORKS[name]()
     x = torch.from_numpy(inputs(net))
     graph = mase_hw.import_model(net.model())
-    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x)
+    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x, engine="batch")
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
     assert torch.equal(result.outputs["data_out_0"], graph.model(x).detach().double())
 

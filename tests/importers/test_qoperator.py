@@ -43,7 +43,7 @@ def test_every_integer_of_the_definition(name: str) -> None:
 def test_in_hardware(name: str, tmp_path: Path) -> None:
     graph = mase_hw.import_model(NETWORKS[name]())
     assert graph.example is not None
-    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(graph.example)
+    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(graph.example, engine="batch")
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
 
 

@@ -39,7 +39,7 @@ def test_in_hardware(first: int, tmp_path: Path) -> None:
     graph = mase_hw.import_model(together(nets))
     x = {f"n{i}_x": torch.from_numpy(net.frames(FRAMES)[:, 0]) for i, net in enumerate(nets)}
     design = mase_hw.compile(graph, graph.example, out=tmp_path / "design")
-    result = design.simulate(x, stalls=0.3, seed=3)
+    result = design.simulate(x, stalls=0.3, seed=3, engine="batch")
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
     for index, net in enumerate(nets):
         with torch.no_grad():

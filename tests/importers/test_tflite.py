@@ -37,7 +37,7 @@ def test_in_hardware(name: str, tmp_path: Path) -> None:
 def in_hardware(result: Compared, tmp_path: Path) -> None:
     """From the graph through ``compile`` to the simulation of what was emitted: the integers of the kernels."""
     design = mase_hw.compile(result.graph, result.graph.example, out=tmp_path / "design")
-    made = design.simulate(list(result.inputs.values()), work_dir=tmp_path / "work")
+    made = design.simulate(list(result.inputs.values()), work_dir=tmp_path / "work", engine="batch")
     assert made.passed and made.result.mismatches == 0 and made.result.beats_compared > 0
     assert (made.fill, made.interval) == (design.timing["fill"], design.timing["interval"])
     assert len(made.outputs) == len(result.outputs)

@@ -107,7 +107,7 @@ def test_any_scale() -> None:
 def test_in_hardware(tmp_path: Path) -> None:
     graph = mase_hw.import_model(program(Net()))
     x = torch.randn(2, 3, 7, 6, generator=torch.Generator().manual_seed(2))
-    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x)
+    result = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x, engine="batch")
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
     with torch.no_grad():
         assert torch.equal(result.outputs["data_out_0"], graph.model(x).double())

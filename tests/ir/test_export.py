@@ -99,7 +99,7 @@ def test_a_program_compiles_to_the_hardware_of_its_model(as_module: bool, tmp_pa
     plain = mase_hw.compile(model, example, out=tmp_path / "model")
     contents = [sorted(f.read_bytes() for f in (d.path / "mem").iterdir()) for d in (made, plain)]
     assert contents[0] == contents[1] and made.timing["interval"] == plain.timing["interval"]
-    result = made.simulate(torch.randn(9, *shape), stalls=0.3)
+    result = made.simulate(torch.randn(9, *shape), stalls=0.3, engine="batch")
     assert result.passed and result.frames == 9
 
 

@@ -77,6 +77,11 @@ def trials() -> tuple[Trial, ...]:
     return (*benches, *cases)
 
 
+def trials_of(op: str) -> tuple[Trial, ...]:
+    """Those of the cases of one op, without looking at any other."""
+    return tuple(_of_item(it) for it in ITEMS if it.op.name == op)
+
+
 def _cycles(it: Item) -> int:
     return it.hardware.latency(it.case.params).interval * (it.case.frames + 4)
 

@@ -16,7 +16,7 @@ from .mutant import Edit, Mutant, named
 from .rtl_campaign import Reach
 from .rtl_guards import judge_guard
 from .rtl_run import try_all
-from .rtl_trials import trials
+from .rtl_trials import trials, trials_of
 
 CAST, SLICE = rtl_root() / "lib/fixed_cast_unit.sv", rtl_root() / "lib/register_slice.sv"
 
@@ -68,7 +68,7 @@ RTL = {
 
 @pytest.fixture(scope="module")
 def cast() -> object:
-    return next(trial for trial in trials() if trial.id == "cast-to_unsigned")
+    return next(trial for trial in trials_of("cast") if trial.id == "cast-to_unsigned")
 
 
 def test_mutants_of_a_module(cast: object, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_whole_in_hardware_and_on_the_host(tmp_path: Path) -> None:
     assert set(design.designs) == {"hardware_0", "hardware_2"}
     assert json.loads((tmp_path / "design" / "partition.json").read_text())["host"] == design.host
     found = design(x)
-    simulated = design.simulate(x)
+    simulated = design.simulate(x, engine="batch")
     assert simulated.passed and set(simulated.segments) == set(design.designs)
     assert all(s.result.mismatches == 0 and s.result.beats_compared for s in simulated.segments.values())
     assert torch.equal(simulated.output, found)

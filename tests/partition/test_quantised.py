@@ -43,7 +43,7 @@ def compared_with_kernels(
     found = design(values_of(f, codes))
     np.testing.assert_array_equal(np.rint(found.double().numpy() * 256) - 128, wanted)
     assert len(np.unique(wanted)) > distinct
-    simulated = design.simulate(values_of(f, codes[:3]))
+    simulated = design.simulate(values_of(f, codes[:3]), engine="batch")
     assert simulated.passed and set(simulated.segments) == set(design.designs)
     assert all(s.result.mismatches == 0 and s.result.beats_compared for s in simulated.segments.values())
     assert torch.equal(simulated.output, found[:3])
@@ -108,7 +108,7 @@ def test_onnx_in_hardware(tmp_path: Path) -> None:
     graph = mase_hw.import_model(net.model(), host=True)
     design = compile_partitioned(graph, graph.example, out=tmp_path / "out")
     x = torch.from_numpy(net.frames(3)[:, 0])
-    simulated = design.simulate(x)
+    simulated = design.simulate(x, engine="batch")
     assert simulated.passed and torch.equal(simulated.output, design(x))
 
 

@@ -35,7 +35,7 @@ def test_family_chooses(tmp_path: Path) -> None:
     assert (parameters["PACKED"], parameters["NARROW"], instances["fixed_linear"]["multipliers"]) == (2, 1, 16)
     # Few words in look-up tables, in front of registers of the layer's own.
     assert {(m["place"], m["registers"]) for m in design.manifest["memories"]} == {("lut", 0)}
-    assert design.simulate().passed
+    assert design.simulate(engine="batch").passed
 
 
 def test_configured(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_multipliers_of_look_up_tables(tmp_path: Path, family: str, together: in
     found = {name: layer["parameters"][name] for name in ("PACKED", "CHAIN", "LOGIC")}
     assert found == {"PACKED": 1, "CHAIN": 0, "LOGIC": together} and layer["multipliers"] == 32
     assert cost_of("fixed_linear", layer["parameters"], family).dsp == 0
-    played = design.simulate()
+    played = design.simulate(engine="batch")
     assert played.passed and (played.fill, played.interval) == (design.timing["fill"], design.timing["interval"])
 
 
@@ -103,7 +103,7 @@ def test_the_most_negative_weight(tmp_path: Path, family: str, lift: int, spacin
     (layer,) = (entry for entry in design.manifest["instances"] if entry["module"] == "fixed_linear")
     found = {name: layer["parameters"][name] for name in ("PACKED", "CHAIN", "SPACING", "NARROW", "LIFT")}
     assert found == {"PACKED": 2, "CHAIN": 8, "SPACING": spacing, "NARROW": 0, "LIFT": lift}
-    assert layer["multipliers"] == 16 and design.simulate().passed
+    assert layer["multipliers"] == 16 and design.simulate(engine="batch").passed
 
 
 def test_filters_of_one_channel_share(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_filters_of_one_channel_share(tmp_path: Path) -> None:
     config = {"hardware": {**lanes, "implementation": {"_0": "packed"}, "family": "xc7"}}
     design = mase_hw.compile(net.eval(), data[:1], config, out=tmp_path / "b", calibration=[data], vectors=data)
     (layer,) = (entry for entry in design.manifest["instances"] if entry["module"] == "fixed_conv2d")
-    assert layer["parameters"]["PACKED"] == 2 and layer["multipliers"] == 1 and design.simulate().passed
+    assert layer["parameters"]["PACKED"] == 2 and layer["multipliers"] == 1 and design.simulate(engine="batch").passed
 
 
 def test_depthwise_shares_nothing(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_orders_that_alternate_overlap(tmp_path: Path) -> None:
         lanes = {"_0": {"data_in_0": 4}, "_2": {"data_in_0": 4}, "_4": {"data_in_0": 4, "data_out_0": 1}}
         config = {"hardware": {"parallelism": lanes, "order": order}}
         design = mase_hw.compile(net, data[:1], config, out=tmp_path / str(number), calibration=[data], vectors=data)
-        played = design.simulate(data)
+        played = design.simulate(data, engine="batch")
         assert played.passed
         multipliers = sum(entry.get("multipliers") or 0 for entry in design.manifest["instances"])
         found.append((played.output, multipliers, played.interval, played.fill, design.manifest["timing"]))
@@ -175,7 +175,7 @@ def test_a_fast_clock_costs_a_cycle_a_layer(tmp_path: Path) -> None:
     for fast in (False, True):
         config = {"hardware": {"parallelism": lanes, "family": "ecp5", "fast_clock": fast}}
         design = mase_hw.compile(net, data[:1], config, out=tmp_path / str(fast), calibration=[data], vectors=data)
-        played = design.simulate(data)
+        played = design.simulate(data, engine="batch")
         assert played.passed
         assert (played.fill, played.interval) == (design.timing["fill"], design.timing["interval"])
         parameters = [e["parameters"] for e in design.manifest["instances"] if e["module"] == "fixed_linear"]

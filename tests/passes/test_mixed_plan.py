@@ -137,6 +137,6 @@ def test_a_plan_is_hardware(tmp_path: Path, tmp_path_factory: pytest.TempPathFac
     cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runtime-cache"
     cache.mkdir(exist_ok=True)
     (tmp_path / "runtime-cache").symlink_to(cache, target_is_directory=True)
-    simulation = design.simulate(images)
+    simulation = design.simulate(images, engine="batch")
     assert simulation.passed and simulation.result.mismatches == 0 and simulation.frames == 24
     assert (simulation.output.float() == found.graph.model(images)).all()

@@ -130,7 +130,7 @@ def test_hardware_computes_the_same(config: dict[str, Any], tmp_path: Path) -> N
         model, x[:1], {"quantize": config, "hardware": {"max_parallelism": 2}}, out=tmp_path / "out", calibration=[x]
     )
     assert (design.path / "mem" / "fc1_weight_shift.mem").is_file()
-    simulation = design.simulate(x)
+    simulation = design.simulate(x, engine="batch")
     assert simulation.result.passed and simulation.result.mismatches == 0
     assert simulation.interval == design.timing["interval"] and simulation.fill == design.timing["fill"]
     assert torch.equal(simulation.output, design.model(x))

@@ -249,7 +249,7 @@ def test_what_is_true_is_a_bit(tmp_path: Any) -> None:
     with torch.no_grad():
         near = (Masked()(x) - design.model(x)).abs() < 0.05
     assert near.float().mean() > 0.98  # others are within a step of 0.3
-    result = design.simulate(x[:8])
+    result = design.simulate(x[:8], engine="batch")
     assert result.passed and result.result.mismatches == 0
 
 

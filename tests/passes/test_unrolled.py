@@ -45,7 +45,7 @@ def test_a_whole_network(tmp_path: Path) -> None:
     assert sum(entry["multipliers"] for entry in design.manifest["instances"]) == 0
     files = {path for path in design.manifest["files"] if "unrolled" in path}
     assert files == {f"rtl/ops/{entry['module']}.sv" for entry in made} <= set(design.manifest["rtl"])
-    for result in (design.simulate(), design.simulate(stalls=0.4)):
+    for result in (design.simulate(engine="batch"), design.simulate(stalls=0.4, engine="batch")):
         assert result.passed, result
     again = compiled(tmp_path / "again", mlp(), (6,), hardware)
     assert again.manifest["files"] == design.manifest["files"]
@@ -58,7 +58,7 @@ def test_beside_folded_layers_and_in_another_order(tmp_path: Path) -> None:
     design = compiled(tmp_path / "b", net, (3, 4, 4), {"implementation": {"_0": UNROLLED, "_4": UNROLLED}})
     modules = [entry["module"] for entry in design.manifest["instances"]]
     assert {"fixed_unrolled__0", "fixed_conv2d", "fixed_unrolled__4"} <= set(modules)
-    for result in (design.simulate(), design.simulate(stalls=0.3)):
+    for result in (design.simulate(engine="batch"), design.simulate(stalls=0.3, engine="batch")):
         assert result.passed, result
 
 
@@ -69,7 +69,7 @@ def test_channels_with_formats_of_their_own(tmp_path: Path) -> None:
     weights = {"weight_width": 6, "weight_granularity": "channel"}
     quantize = {"by": "type", "default": {"config": {"name": "fixed", **weights}}}
     design = compiled(tmp_path / "b", net, (2, 5), {"implementation": {"_0": UNROLLED}}, quantize=quantize)
-    assert design.simulate().passed
+    assert design.simulate(engine="batch").passed
 
 
 def test_weights_that_changed(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_another_solver(tmp_path: Path) -> None:
     for solver in ("own", "da4ml"):
         hardware = {"implementation": {"_0": UNROLLED}, "constant_solver": solver}
         design = compiled(tmp_path / solver, net, (6,), hardware)
-        assert design.simulate().passed
+        assert design.simulate(engine="batch").passed
         found[solver] = design.manifest["files"]
     module = "rtl/ops/fixed_unrolled__0.sv"
     assert found["own"].pop(module) != found["da4ml"].pop(module)

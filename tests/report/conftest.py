@@ -45,3 +45,10 @@ def design(tmp_path_factory: pytest.TempPathFactory) -> Design:
 def other(tmp_path_factory: pytest.TempPathFactory) -> Design:
     """The same network with half the lanes."""
     return compiled(tmp_path_factory.mktemp("other") / "narrow", lanes=2)
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what a report says, or of where it is written: drawing takes most of the time it needs."""
+    for picture in ("timeline", "noise", "histograms"):
+        monkeypatch.setattr(f"mase_hw.report.page.{picture}", lambda *_: None)

@@ -45,6 +45,7 @@ def judged(design: Design, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_accuracies_are_shown(design: Design, judged: Path, tmp_path: Path) -> None:
     said = text_of(write_report(judged, tmp_path / "a.html"))
     assert "accuracy 360 0.9812 0.9625 0.9625 every bit is that of the quantised model" in said
@@ -53,6 +54,7 @@ def test_accuracies_are_shown(design: Design, judged: Path, tmp_path: Path) -> N
     assert "On labelled data" not in plain and "mase-hw evaluate MODEL --bundle BUNDLE" in plain
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_an_evaluation_that_failed_says_so(design: Design, judged: Path, tmp_path: Path) -> None:
     keep_evaluation(judged, design.manifest["digest"], {**FOUND, "rtl": 0.5, "passed": False, "failure": "a bit"})
     said = text_of(write_report(judged, tmp_path / "a.html"))

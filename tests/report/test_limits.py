@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,8 +44,14 @@ class Chain(nn.Module):
         return x
 
 
-def design(seed: int, parallelism: Mapping[str, Any] | None = None) -> Built:
-    """A random design with random lanes, up to its netlist."""
+@functools.lru_cache
+def design(seed: int) -> Built:
+    """A random design with random lanes, up to its netlist; no test changes it."""
+    return with_lanes(seed)
+
+
+def with_lanes(seed: int, parallelism: Mapping[str, Any] | None = None) -> Built:
+    """The same with these lanes."""
     torch.manual_seed(seed)
     model, choose = Chain(seed).eval(), random.Random(seed)
     lanes: dict[str, Any] = {}
@@ -103,7 +110,7 @@ def test_the_change_leads_to_what_is_said(seed: int) -> None:
     assert found.multipliers == multipliers_of(graph, netlist) > 0
     assert found.change is not None
     lanes = {**graph.meta[HARDWARE_ARGS].parallelism, **found.change.lanes}
-    again_graph, again, timing = design(seed, lanes)
+    again_graph, again, timing = with_lanes(seed, lanes)
     assert timing.interval == found.change.interval < schedule.interval
     assert multipliers_of(again_graph, again) == found.change.multipliers
     assert timing.bottleneck == found.change.bottleneck

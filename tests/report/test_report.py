@@ -122,6 +122,7 @@ def test_no_network(page: Path) -> None:
     assert "fetch(" not in source and "XMLHttpRequest" not in source
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_comparison(design: Design, other: Design, tmp_path: Path) -> None:
     said = text_of(design.report(tmp_path / "against.html", against=other.path))
     ours, theirs = design.timing["interval"], other.timing["interval"]
@@ -137,16 +138,19 @@ def failed(design: Design, tmp_path: Path) -> Path:
     """The bundle, whose record says that it failed: simulated with a weight that somebody changed."""
     folder = tmp_path / "broken"
     shutil.copytree(design.path, folder)
+    # The simulator of the design itself: it reads its weights when it starts.
+    (tmp_path / "runtime-cache").symlink_to(design.path.with_name("runtime-cache"), target_is_directory=True)
     memory = folder / next(m["file"] for m in design.manifest["memories"] if "last_weight" in m["file"])
     lines = memory.read_text().splitlines()
     good = memory.read_text()
     memory.write_text("\n".join([f"{int(lines[0], 16) ^ 0x7F:0{len(lines[0])}x}", *lines[1:]]) + "\n")
     with pytest.raises(SimulationError):
-        Design(folder, verify=False).simulate(engine="batch", diagnose=False)
+        Design(folder, verify=False).simulate(engine="batch", diagnose=False, waves=False)
     memory.write_text(good)
     return folder
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_failures_come_first(design: Design, tmp_path: Path) -> None:
     folder = failed(design, tmp_path)
     said = text_of(write_report(folder))
@@ -155,6 +159,7 @@ def test_failures_come_first(design: Design, tmp_path: Path) -> None:
     assert "expected" in said and "data_out_0: frame" in said
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_simulations_of_another_bundle_are_not_shown(design: Design, other: Design, tmp_path: Path) -> None:
     work = design.path.with_name(f"{design.path.name}.work")
     found = bundle_facts(other.path, work=work)
@@ -208,6 +213,7 @@ def test_modules_that_are_not_known(design: Design, tmp_path: Path) -> None:
     assert rebuilt(manifest, default_catalogue()) is None
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_places_that_cannot_be_written(design: Design, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     with pytest.raises(EmitError, match="cannot be written"):
@@ -220,6 +226,7 @@ def test_places_that_cannot_be_written(design: Design, tmp_path: Path) -> None:
     assert not (design.path / "report.html").exists()
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_nothing_is_half_written(design: Design, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = design.report(tmp_path / "report.html")
     before = target.read_bytes()

@@ -66,7 +66,7 @@ def test_a_design_of_ids(lanes: int, tmp_path: Path) -> None:
     ids = torch.arange(14 * 7).reshape(14, 7) % ROWS
     assert str(design.streams["data_in_0"].fmt) == "u4.0"
     for stalls in (None, 0.4):
-        result = design.simulate(ids, stalls=stalls)
+        result = design.simulate(ids, stalls=stalls, engine="batch")
         assert result.passed and result.frames == 14
     assert "places" not in {node.name for node in design.graph.nodes}
 
@@ -75,7 +75,7 @@ def test_a_design_of_ids(lanes: int, tmp_path: Path) -> None:
 def test_an_id_that_is_no_row_is_refused(ids: list[int], tmp_path: Path) -> None:
     design = compiled(tmp_path / "d")
     with pytest.raises(FormatError, match="no row of the table") as error:
-        design.simulate(torch.tensor([ids * 3 + [1]]))
+        design.simulate(torch.tensor([ids * 3 + [1]]), engine="batch")
     assert f"0 to {ROWS - 1}" in str(error.value) and "ids" in str(error.value)
     with pytest.raises(MaseHwError, match="index"):
         mase_hw.compile(Words(False).eval(), torch.tensor([ids]), out=tmp_path / "e")

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mase_hw.beat_times import HELD, STARVED, WORKING, BeatNetwork, Waits
 from mase_hw.beat_times.waiting import waits
-from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
 from tests.unit.test_beat_networks import FRAMES, Recipe
 
+STOP = frozenset({3, 5, 8, 10, 11, 12, 15, 16, 20, 21, 22, 23, 25, 31, 38, 46, 49, 51, 54, 55, 57, 58})
+"""Seeds of networks that deadlock: there is nothing to explain, and seeing it takes longer than all others do."""
 
-def test_steps_explain_every_beat() -> None:
+
+@pytest.mark.parametrize("seed", sorted({*range(60)} - STOP))
+def test_steps_explain_every_beat(seed: int) -> None:
     """What the network says of beats, which other tests hold, is what the steps of its modules make of it."""
-    assert sum(_explained(seed) for seed in range(60)) > 20
-
-
-def _explained(seed: int) -> bool:
-    """Look at a random network; False if it is one that deadlocks."""
     network = BeatNetwork()
     Recipe(seed, given=False).build(network)
-    try:
-        for _ in range(FRAMES):
-            network.advance()
-    except CatalogueError:
-        return False
+    for _ in range(FRAMES):
+        network.advance()
     for number, stage in enumerate(network._stages):
         found, steps = network.waits(number), stage.steps
         frames = stage.repeat * network.frames
@@ -44,7 +40,6 @@ def _explained(seed: int) -> bool:
             if not room and len(stage.outputs) == 1:
                 freed = found.at[(np.arange(frames)[:, None] * steps.steps + free).reshape(-1)]
                 assert np.array_equal(stage.entered[index].array(), freed)
-    return True
 
 
 def test_states() -> None:
