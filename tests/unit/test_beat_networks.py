@@ -395,12 +395,3 @@ def test_the_most_beats_between() -> None:
         assert most_between(*times) == most
         seen.add(most)
     assert len(seen) > 3
-
-
-def test_beats_come_evenly_forever() -> None:
-    """In plain integers, of frames farther away than any network is followed."""
-    for beats, interval in ((1, 1), (7, 100), (802_816, 169_096_440), (3, 2)):
-        for frame in (0, 1, 39, 40, 41, 80, 1000, 12_345):
-            start = frame * beats
-            found = Evenly(beats, interval)[start : start + 5]
-            assert found.tolist() == [beat * interval // beats for beat in range(start, start + 5)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mase_hw.beat_times import UNLIMITED, BeatNetwork
+from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly
 from mase_hw.beat_times.patterns import Solved
 from mase_hw.catalogue import Latency
 from mase_hw.errors import CatalogueError
@@ -181,3 +181,12 @@ def test_cycles_of_more_than_32_bits(begin: int) -> None:
     """What is between them is kept in 32 bits."""
     pattern, at = Solved().chunk(counts(begin, begin + 6))
     assert (pattern.times.tolist(), at) == ([0, 6], begin)
+
+
+def test_beats_come_evenly_forever() -> None:
+    """In plain integers, of frames farther away than any network is followed."""
+    for beats, interval in ((1, 1), (7, 100), (802_816, 169_096_440), (3, 2)):
+        for frame in (0, 1, 39, 40, 41, 80, 1000, 12_345):
+            start = frame * beats
+            found = Evenly(beats, interval)[start : start + 5]
+            assert found.tolist() == [beat * interval // beats for beat in range(start, start + 5)]
