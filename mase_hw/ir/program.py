@@ -90,7 +90,7 @@ class Program:
         # What is only in between needs no record for gradients; the result is one's own, as outside of this mode.
         with torch.inference_mode():
             found = self._run(steps, given)
-        return fx.node.map_aggregate(found, _ordinary)
+        return _ordinary(found) if isinstance(found, Tensor) else fx.node.map_aggregate(found, _ordinary)
 
     def forget(self) -> None:
         """Look at all parameters again in the next call."""
@@ -164,6 +164,10 @@ class Program:
             values[step.node] = result
             for done in step.drop:
                 del values[done]
+        return values[self.result] if isinstance(self.result, fx.Node) else self._results(values)
+
+    def _results(self, values: Mapping[fx.Node, Any]) -> Any:
+        """Several results, as the model returns them."""
         return fx.node.map_arg(self.result, values.__getitem__)
 
 
