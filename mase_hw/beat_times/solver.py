@@ -205,7 +205,7 @@ class Solver:
         """
         self.missing = [0] * len(self.places)
         found = self._distances()
-        if found is not None and self._copy(found[0]):
+        if found is not None and found[1] and self._copy(found[0]):  # with nothing anew `_repeat` has tried it
             # What it reads of a frame before the first that the frame before read only adds to what is waited for.
             self.heap, self.queued = [], {}
             for number in found[1]:
@@ -308,6 +308,7 @@ class Solver:
                     if wanted and before is None:
                         missing[reader] -= 1
                     if not missing[reader]:
+                        # As `_push` does, without a call for each of hundreds of thousands.
                         known = queued.get(reader)
                         if known is None or start < known:
                             queued[reader] = start

@@ -68,9 +68,8 @@ def test_the_installed_wheel_runs_a_design_from_an_empty_folder(
     run([sys.executable, "-m", "venv", "--without-pip", str(environment)], tmp_path, clean_env)
     python = environment / "bin" / "python"
     site = run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], tmp_path, clean_env)
-    # What is imported is compiled then.
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index"]
-    run([*install, "--no-compile", str(wheel)], tmp_path, clean_env)
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)]
+    run(install, tmp_path, clean_env)
     # The dependencies come from here, which needs no network; what is in the clean environment comes first, and
     # .pth files (of an editable installation) are not read in a folder that is itself added by one.
     (Path(site.strip()) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")

@@ -339,6 +339,12 @@ def test_refused() -> None:
         computed("reciprocal", arithmetic(S8, S8, overflow=Overflow.WRAP), torch.tensor([1]))
     with pytest.raises(FormatError, match="too large a memory"):
         fit(key_of("exp", arithmetic(FixedFormat(32, 20), FixedFormat(40, 24))))
+    # It is found out once; what one caller adds to the error is not in that of the next.
+    for _ in range(2):
+        with pytest.raises(FormatError, match="too large a memory") as caught:
+            fit(key_of("exp", arithmetic(FixedFormat(32, 20), FixedFormat(40, 24))))
+        assert caught.value.node is None
+        caught.value.node = "here"
     # A jump that lies between two segments' ends: softplus becomes x where beta * x is above the threshold.
     jump = arithmetic(FixedFormat(16, 16, signed=False), wide, attributes={"beta": 3.0, "threshold": 1.0})
     with pytest.raises(FormatError, match="too large a memory"):
