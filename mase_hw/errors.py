@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 
 class MaseHwError(Exception):
@@ -52,6 +52,12 @@ class MaseHwError(Exception):
 
     def __str__(self) -> str:
         return self._render()
+
+    def __copy__(self) -> Self:
+        """An error of its own: where ``distributed`` is loaded, ``copy`` would let both share what they carry."""
+        other = type(self).__new__(type(self), *self.args)
+        other.__dict__.update(self.__dict__)
+        return other
 
 
 class FormatError(MaseHwError, ValueError):

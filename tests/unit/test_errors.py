@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import copyreg
 import pickle
+from typing import Any
 
 import pytest
 
@@ -52,8 +55,29 @@ def test_builtin_bases() -> None:
 def test_errors_cross_processes() -> None:
     """Test runners and pools send exceptions from process to process."""
     error = errors.MismatchError("m", node="data_out_0", got="g")
-    copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is errors.MismatchError and str(copy) == str(error) and copy.node == "data_out_0"
+    other = pickle.loads(pickle.dumps(error))
+    assert type(other) is errors.MismatchError and str(other) == str(error) and other.node == "data_out_0"
+
+
+def test_a_copy_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a package has its own way of pickling every exception, as tblib, which comes with distributed."""
+
+    def shared(error: Exception) -> tuple[Any, ...]:
+        return _with_attributes, (type(error), error.args, error.__dict__)
+
+    monkeypatch.setitem(copyreg.dispatch_table, errors.FormatError, shared)
+    error = errors.FormatError("m", node="data_out_0", got=[1])
+    other = copy.copy(error)
+    assert type(other) is errors.FormatError and other.args == error.args and str(other) == str(error)
+    other.node = "here"
+    assert error.node == "data_out_0"
+
+
+def _with_attributes(kind: type[Exception], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__ = attributes
+    return error
 
 
 @pytest.mark.parametrize(
