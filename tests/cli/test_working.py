@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pty
 import re
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mase_hw import cli
 from mase_hw.passes import CalibrationState
+from mase_hw.simulate.build.simulator import Built
+from mase_hw.simulate.engines.batch import run
 from tests.cli.conftest import Child, Place
 
 SLOW = '''
@@ -74,6 +80,18 @@ def on_terminal(words: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     return text.decode()
 
 
+def begins_late(script: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts a simulation that is not over when it is looked at for the first time, however fast the machine is."""
+    start = run._start
+
+    def late(built: Built, *rest: Any) -> subprocess.Popen[bytes]:
+        script.write_text(f'#!/bin/sh\nsleep {2 * run._POLL_S}\nexec "{built.executable}" "$@"\n')
+        script.chmod(0o700)
+        return start(dataclasses.replace(built, executable=script), *rest)
+
+    return late
+
+
 BAR = re.compile(r"\x1b\[")
 
 
@@ -98,7 +116,8 @@ def test_bars_are_for_terminals(
         "sim": ["sim", str(place.bundle), "--engine", "batch", "--stalls", "0.9"],
         "search": ["search", place.model, "--out", str(tmp_path / "p.toml"), "--method", "widths", "--trials", "3"],
     }[command]
-    monkeypatch.setattr("mase_hw.simulate.engines.batch.run._POLL_S", 0.001)  # it takes no longer
+    if command == "sim":
+        monkeypatch.setattr(run, "_start", begins_late(tmp_path / "late"))
     shown = on_terminal(words, monkeypatch)
     assert BAR.search(shown) and what in shown and unit in shown and "left" in shown
     # The bar is gone in the end: what is left of its line was cleared.
