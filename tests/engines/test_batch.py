@@ -109,7 +109,8 @@ def test_waves(builder: Builder, good: Built, tmp_path: Path) -> None:
         play("batch", good, tmp_path, waves=True)
 
 
-def test_progress(good: Built, tmp_path: Path) -> None:
+def test_progress(good: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mase_hw.simulate.engines.batch.run._POLL_S", 0.002)  # a fast machine needs no longer
     seen: list[Progress] = []
     play("batch", good, tmp_path, frames=100_000, max_cycles=10**7, progress=seen.append).raise_on_failure()
     assert seen and all(p.total == 600_000 and p.beats <= p.total for p in seen)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mase_hw.errors import ResultsError
 from tests.engines.conftest import Builder, play
 from tests.sim.conftest import slice_dut
 
 
-def test_waves_and_progress(builder: Builder, tmp_path: Path) -> None:
+def test_waves_and_progress(builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Waves are whole, and Python hears of the run while it goes on."""
+    monkeypatch.setattr("mase_hw.simulate.engines.fast.run._POLL_S", 0.002)  # on a fast machine as well
     seen: list[int] = []
     built = builder("fast", slice_dut(), "waves", waves=True)
     result = play(
