@@ -11,7 +11,6 @@ engines; figures are medians. "Wall" is a whole simulation as a user waits for i
 
 import argparse
 import json
-import os
 import runpy
 import shlex
 import statistics
@@ -25,6 +24,7 @@ import torch
 
 import mase_hw
 from mase_hw.emit.reference import Reference
+from mase_hw.host.cores import cores
 from mase_hw.simulate.engines.batch.engine import BATCH
 from mase_hw.simulate.engines.cocotb.engine import COCOTB, Built, find_build_tools
 
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("mlp", "cnn"), default="mlp")
     parser.add_argument("--frames", type=int, default=360)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes of the case with several")
+    parser.add_argument("--jobs", type=int, default=cores(), help="processes of the case with several")
     parser.add_argument("--repeat", type=int, default=1, help="times the frames are played")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

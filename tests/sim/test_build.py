@@ -139,7 +139,10 @@ def test_short_runs_are_not_optimised_for(tools: BuildTools, work: Path, tmp_pat
 
 def test_as_many_compilers_as_the_variable_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MASE_HW_COMPILERS", raising=False)
-    assert compilers() == os.cpu_count()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 5, 6}, raising=False)
+    assert compilers() == 3, "a core that the process may run on each"
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1})
+    assert compilers() == 1
     monkeypatch.setenv("MASE_HW_COMPILERS", "3")
     assert compilers() == 3
     for wrong in ("0", "-1", "many", "1.5"):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from contextlib import nullcontext
 from pathlib import Path
 
 from mase_hw.cli._common import FAILED, OK, path, whole
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
+from mase_hw.host.cores import cores
 
 HELP = "run a matrix of ops and networks, or a folder of bundles, and compare with the baseline"
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mase_hw.regress.regress import regress
     from mase_hw.regress.report import table
 
-    width = arguments.jobs if arguments.jobs is not None else min(8, os.cpu_count() or 1)
+    width = arguments.jobs if arguments.jobs is not None else min(8, cores())
     arguments.kept = lambda: _kept(arguments.file, arguments.out)
     with voice(arguments) as say:
         with dask_pool(arguments.dask) if arguments.dask else nullcontext(LocalPool(width)) as pool:

@@ -19,6 +19,7 @@ from typing import Any
 
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.host import tool_checks
+from mase_hw.host.cores import cores
 from mase_hw.host.toolchain import require, verilator_env
 
 
@@ -260,7 +261,7 @@ def compilers() -> int:
     """
     given = os.environ.get(COMPILERS)
     if not given:
-        return os.cpu_count() or 1
+        return cores()
     if not given.isdecimal() or not int(given):
         raise ConfigError(
             "this is no number of compilers",
