@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mase_hw.errors import FormatError
 from mase_hw.exact_sums import exact_product, shift_left
 from mase_hw.formats import (
     MULTIPLIER_BITS,
@@ -133,7 +134,18 @@ def requantization_by(
         found: Multipliers between integers of the two.
         rounding: Of the product, or of what a first rounding leaves of it.
         first: Bits that the first of two roundings drops; 0 for one rounding.
+
+    Raises:
+        FormatError: A ratio of scales so large that its multiplier is no integer of 63 bits.
     """
+    if found.width > 63:
+        raise FormatError(
+            "two scales are too far apart",
+            field="scale",
+            got=f"a multiplier of {found.width} bits",
+            expected="at most 63",
+            remedy="give the result a larger scale",
+        )
     axis = have.axis if isinstance(have, ScaledFormat) and have.channels > 1 else -1
     shape = (-1, *[1] * (-axis - 1)) if len(found.values) > 1 else (1,)
     parameters = {"multiplier": torch.tensor(found.values, dtype=torch.int64).reshape(shape)}

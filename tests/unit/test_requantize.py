@@ -348,3 +348,12 @@ def test_a_much_finer_result_is_shifted_by_its_multiplier(exact: bool) -> None:
     for factor, shift, scale in zip(factors, shifts, have.scales, strict=True):
         assert abs(Fraction(factor << shift) / (Fraction(scale) / Fraction(want.scale)) - 1) < Fraction(1, 16)
     assert run(made, [-8, 7]) == [-8 * (factors[0] << shifts[0]) + 3, 7 * (factors[1] << shifts[1]) + 3]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_multiplier_that_no_integer_holds_is_refused(exact: bool) -> None:
+    """Shifting to the left is up to the multiplier, so that a very large ratio would need a very wide one."""
+    have = ScaledFormat.make(8, 2.0**61)
+    assert module(have, ScaledFormat.make(8, 1.0), bits=16, exact=exact).get_buffer("multiplier").tolist() == [1 << 61]
+    with pytest.raises(FormatError, match=r"(?s)too far apart.*a multiplier of 64 bits.*larger scale"):
+        module(have, ScaledFormat.make(8, 0.25), bits=16, exact=exact)
