@@ -142,7 +142,7 @@ WRONG = {
         "linear-inputs_first", "lib/partial_sums.sv", (("end else if (step) begin", "end else begin"),), RANDOM
     ),
     "a sum begins once a row": Mutation(
-        "linear-inputs_first", CONTROL, (("else if (issue && turn_last) begin", "else if (issue) begin"),)
+        "linear-inputs_first", CONTROL, (("else if (take && turn_last) begin", "else if (take) begin"),)
     ),
     "a beat is used once too often": Mutation(
         "linear-inputs_first", "lib/beat_repeat.sv", ((".COUNT(COUNT)", ".COUNT(COUNT + 1)"),)
@@ -282,7 +282,7 @@ SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
         "data_in_0: .* beats, the first is",
     ),
     "FIFO throttles the pipeline": (
-        Mutation("linear-one_tile", ARRAY, (("(Pipe + Gap) / Gap + 1", "(Pipe + Gap) / Gap - 1"),)),
+        Mutation("linear-one_tile", ARRAY, (("(Pipe + AHEAD + Gap) / Gap + 1", "(Pipe + AHEAD + Gap) / Gap - 1"),)),
         check_timing,
         "intervals",
     ),
@@ -312,18 +312,22 @@ SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
 }
 
 
+def faulty(mutation: Mutation) -> str:
+    """The file with the fault in it."""
+    text = original = (rtl_root() / mutation.file).read_text(encoding="utf-8")
+    for old, new in mutation.changes:
+        assert text.count(old) == 1, f"{mutation.file} has {text.count(old)} times {old!r}"
+        text = text.replace(old, new)
+    assert text != original
+    return text
+
+
 def mutated(mutation: Mutation, folder: Path) -> Path:
     """A copy of the files of the case with the fault in it."""
     for file in files_of(item(mutation.case).op):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(rtl_root() / file, folder / file)
-    path = folder / mutation.file
-    text = original = path.read_text(encoding="utf-8")
-    for old, new in mutation.changes:
-        assert text.count(old) == 1, f"{mutation.file} has {text.count(old)} times {old!r}"
-        text = text.replace(old, new)
-    assert text != original
-    path.write_text(text, encoding="utf-8")
+    (folder / mutation.file).write_text(faulty(mutation), encoding="utf-8")
     return folder
 
 
