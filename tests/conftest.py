@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+import random
 import re
 import sys
 import tomllib
@@ -97,6 +98,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for item in (*row[:stays], *row[stays + 1 :]):
                 item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def seed(name: str, module: object = None) -> None:
+    """What is drawn without a seed depends on a name alone, not on the tests that ran before in this process.
+
+    Args:
+        name: Of a test or a fixture.
+        module: Its generators (``R = np.random.default_rng(...)``) begin anew as well.
+    """
+    number = zlib.crc32(name.encode())
+    random.seed(number)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(number)
+        for value in vars(module).values() if module else ():
+            if isinstance(value, numpy.random.Generator):
+                value.bit_generator.state = numpy.random.default_rng(number).bit_generator.state
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.manual_seed(number)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
+    """Which test is the first to need a fixture differs between runs."""
+    seed(f"{request.node.nodeid}:{fixturedef.argname}[{getattr(request, 'param_index', 0)}]")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """So does what ran before it in its process."""
+    seed(item.nodeid, getattr(item, "module", None))
 
 
 @pytest.fixture(scope="session")
