@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mase_hw.cost import RESOURCES
-from mase_hw.cost.model import ANY, FITTED, STRUCTURES, constants, cost_of, structure_of
+from mase_hw.cost.model import FITTED, STRUCTURES, constants, cost_of, structure_of
 from mase_hw.cost.terms import Terms
 
 ROWS = Path(__file__).with_name("cost")
@@ -72,8 +72,6 @@ TOGETHER = (("fixed_linear", "fixed_conv2d"),)
 LOOSE = 2.0
 """How far a unit may be from what is expected, as a share of it, before it costs as much as an error of ``NOISE``."""
 LEAST = 1.0
-UNKNOWN = 50.0
-"""The least of a module whose structure is not known: its units stand for whole parts."""
 Floats = NDArray[np.float64]
 
 
@@ -150,7 +148,7 @@ def expected(name: str, resource: str, family: str) -> float:
     return found[family == "ecp5"]
 
 
-def fit(pairs: list[tuple[Row, Terms]], resource: str, least: float = LEAST) -> dict[str, float]:
+def fit(pairs: list[tuple[Row, Terms]], resource: str) -> dict[str, float]:
     """The cost of a unit of each term: least squares of weighted errors, drawn to what is expected of the unit."""
     names = sorted({name for _, terms in pairs for name in getattr(terms, resource)})
     if not names:
@@ -161,7 +159,7 @@ def fit(pairs: list[tuple[Row, Terms]], resource: str, least: float = LEAST) -> 
     wanted = counts - np.array([terms.known[resource] for _, terms in pairs])
     weight = 1 / np.sqrt(np.maximum(counts, SMALL) * TYPICAL)
     prior = np.array([expected(name, resource, family) for name in names])
-    pull = NOISE / np.maximum(LOOSE * prior, least)
+    pull = NOISE / np.maximum(LOOSE * prior, LEAST)
     stacked = np.vstack([matrix * weight[:, None], np.diag(pull)])
     solved = non_negative(stacked, np.concatenate([wanted * weight, prior * pull]))
     return {name: float(f"{value:.4g}") for name, value in zip(names, solved, strict=True) if value > 1e-6}
@@ -172,14 +170,14 @@ def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
     pairs = {
         module: [(row, structure_of(module, row.parameters, family)) for row in rows if not row.held_out]
         for module, rows in sorted(read_rows(family).items())
+        if module in STRUCTURES
     }
     groups = [group for group in TOGETHER if any(pairs.get(module) for module in group)]
     groups += [(module,) for module, rows in pairs.items() if rows and not any(module in group for group in TOGETHER)]
     found: dict[str, dict[str, dict[str, float]]] = {}
     for group in groups:
         rows = [pair for module in group for pair in pairs.get(module, [])]
-        least = LEAST if group[0] in STRUCTURES else UNKNOWN
-        units = {resource: fit(rows, resource, least) for resource in RESOURCES}
+        units = {resource: fit(rows, resource) for resource in RESOURCES}
         for module in group:
             names = {
                 resource: {n for _, terms in pairs.get(module, []) for n in getattr(terms, resource)}
@@ -189,8 +187,6 @@ def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
                 resource: {name: unit for name, unit in of.items() if name in names[resource]}
                 for resource, of in units.items()
             }
-    rest = [pair for module, rows in pairs.items() if module not in STRUCTURES for pair in rows]
-    found[ANY] = {resource: fit(rest, resource, UNKNOWN) for resource in RESOURCES}
     return found
 
 
@@ -220,8 +216,10 @@ def unseen(family: str) -> dict[str, list[Row]]:
 def errors(
     family: str, of: Callable[[str], dict[str, list[Row]]] = held_out
 ) -> Iterator[tuple[str, dict[str, list[float]], int]]:
-    """By module: relative errors of every resource, and the number of rows."""
+    """By module that is estimated: relative errors of every resource, and the number of rows."""
     for module, rows in sorted(of(family).items()):
+        if module not in constants(FITTED[family]):
+            continue
         found: dict[str, list[float]] = defaultdict(list)
         for row in rows:
             predicted = cost_of(module, row.parameters, family).as_dict()

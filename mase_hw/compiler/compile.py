@@ -14,11 +14,13 @@ from mase_hw.compiler.quantised_graph import entered, flat_batches, run_on_model
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import Calibration, compile_pipeline
 from mase_hw.compiler.torch_threads import torch_threads
+from mase_hw.cost.resources import missing
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
 from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
+from mase_hw.fit.step import NOT_ESTIMATED
 from mase_hw.fit.target import Target, goal
 from mase_hw.host.collector import set_aside
 from mase_hw.ir import MaseGraph
@@ -113,6 +115,9 @@ def compile(
     design = Design(out, graph)
     if "shortfall" in design.manifest:
         tell(f"{Shortfall(**design.manifest['shortfall'])}, not {design.timing['interval']:,}")
+    if graph.meta.get(NOT_ESTIMATED):
+        left = missing(graph.meta[NOT_ESTIMATED])
+        tell(f"whether it is within the budgets of the target is not known: no estimate of {left}; see `mase-hw synth`")
     known = design.manifest["vectors"]
     bits = known["faults"]["memory"]
     tell(f"{known['frames']} test vectors show {bits['seen']} of {bits['tried']} wrong bits that were tried")

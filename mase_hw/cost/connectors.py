@@ -211,15 +211,3 @@ def _scaled(t: Terms, p: Parameters, lanes: int) -> None:
         t.count(ff=lanes * (17 * (blocks - 1) if t.xilinx and blocks else wide))
         t.logic("scaled.parts", lanes * max(blocks - 1, 0) * wide)
         t.logic("scaled.soft", 0 if blocks or plain else lanes * width * factor.bit_length())
-
-
-def plain(t: Terms, p: Parameters) -> None:
-    """Any layer: lanes and widths of its streams, and the sizes that it counts."""
-    t.every("any", 1)
-    widths = [(k.removesuffix("_PRECISION_0"), v) for k, v in p.items() if k.endswith("_PRECISION_0")]
-    for name, width in widths:
-        lanes = prod(v for k, v in p.items() if k.startswith(f"{name}_PARALLELISM_DIM"))
-        size = prod(v for k, v in p.items() if k.startswith(f"{name}_TENSOR_SIZE_DIM"))
-        t.every(f"{name}.bits", lanes * width)
-        t.every(f"{name}.lanes", lanes)
-        t.both(f"{name}.size", bits_of(size))

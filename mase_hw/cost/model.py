@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from mase_hw.cost.connectors import (
     binary,
     elementwise,
-    plain,
     relu,
     stream_fifo,
     stream_fork,
@@ -22,7 +21,7 @@ from mase_hw.cost.functions import function, pieces, requantize
 from mase_hw.cost.matrices import matmul
 from mase_hw.cost.movement import cut, prelu, upsample_nearest, zero_pad2d
 from mase_hw.cost.pools import avg_pool2d, concat, max_pool2d, reduce
-from mase_hw.cost.primitives import rom_source
+from mase_hw.cost.primitives import rom, rom_source
 from mase_hw.cost.products import conv2d, linear
 from mase_hw.cost.resources import RESOURCES, Resources
 from mase_hw.cost.rows import normalize, softmax
@@ -56,9 +55,7 @@ STRUCTURES: Mapping[str, Structure] = {
     "stream_reorder": stream_reorder,
     "rom_source": rom_source,
 }
-"""By module; any other has the structure of :func:`mase_hw.cost.connectors.plain`."""
-ANY = "*"
-"""In the constants: those of modules without rows of their own."""
+"""By module; of any other only what it declares is known."""
 FITTED = {"xc7": "xc7", "xcup": "xc7", "ecp5": "ecp5"}
 """Families with a model, and the constants they take: logic of UltraScale+ has the look-up tables of Xilinx 7."""
 _CONSTANTS = Path(__file__).parent
@@ -96,30 +93,47 @@ def structure_of(module: str, parameters: Mapping[str, Any], family: str) -> Ter
     """What a module is built of.
 
     Args:
-        module: Its name.
+        module: One of :data:`STRUCTURES`.
         parameters: Its SystemVerilog parameters.
         family: A family with a model.
     """
     terms = Terms(family)
-    STRUCTURES.get(module, plain)(terms, parameters)
+    STRUCTURES[module](terms, parameters)
     return terms
 
 
-def cost_of(module: str, parameters: Mapping[str, Any], family: str) -> Resources:
+def cost_of(
+    module: str,
+    parameters: Mapping[str, Any],
+    family: str,
+    *,
+    multipliers: int = 0,
+    memories: Iterable[tuple[int, int]] = (),
+) -> Resources:
     """What one instance of a module takes.
 
     Args:
         module: Name of the SystemVerilog module, of an op or of what stands between them.
         parameters: Its parameters as they are instantiated: those of an instance in a netlist or a manifest.
         family: A family with a model; see :func:`unsupported`.
+        multipliers: How many the op declares; counted where the module has no structure, a block for each.
+        memories: Words and bits of each that the op declares inside; counted in the same case.
 
     Returns:
-        Counts of cells as Yosys maps them.
+        Counts of cells as Yosys maps them. Of a module without a structure, or without a fitted unit for the family,
+        they are what is known at least, and it is named among ``not_estimated``.
 
     Raises:
         ConfigError: If there is no model of the family.
     """
-    return _cost(module, tuple(parameters.items()), family)
+    if module in STRUCTURES or "ADDER_BITS" in parameters:
+        return _cost(module, tuple(parameters.items()), family)
+    find_family(family)
+    terms = Terms(family)
+    terms.count(dsp=multipliers)
+    for words, bits in memories:
+        rom(terms, "declared", words, bits, 1)
+    return Resources(dsp=round(terms.known["dsp"]), bram=round(terms.known["bram"]), not_estimated=(module,))
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -128,8 +142,10 @@ def _cost(module: str, parameters: tuple[tuple[str, Any], ...], family: str) -> 
     if "ADDER_BITS" in dict(parameters):
         return _made(dict(parameters), FITTED[family])
     terms = structure_of(module, dict(parameters), family)
-    fitted = constants(FITTED[family])
-    units = fitted.get(module) or ({} if module in STRUCTURES else fitted[ANY])
+    units = constants(FITTED[family]).get(module)
+    if units is None:
+        least = {name: max(round(terms.known[name]), 0) for name in RESOURCES}
+        return Resources(**least, not_estimated=(module,))
     sums = {}
     for name in RESOURCES:
         found = units.get(name, {})

@@ -39,11 +39,6 @@ class Terms:
         if amount:
             self.ff[name] += amount
 
-    def every(self, name: str, amount: float) -> None:
-        """Add to all resources: of modules whose structure is not known."""
-        for amounts in (self.lut, self.ff, self.dsp, self.bram):
-            amounts[name] += amount
-
     def both(self, name: str, amount: float) -> None:
         """Add logic and registers of a kind."""
         self.logic(name, amount)

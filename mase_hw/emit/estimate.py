@@ -6,31 +6,66 @@ from collections.abc import Mapping
 from typing import Any
 
 from mase_hw.cost import Resources, cost_of
+from mase_hw.cost.model import FITTED
+from mase_hw.emit.yosys import MAPPERS
 from mase_hw.memories import UNNAMED
 
 FAMILY = "xc7"
 """Estimated for where nothing else is said."""
 BASIS = (
     "the structure of every module (sums, registers, memories) by its parameters, with what a bit of each kind of "
-    "logic takes fitted to what Yosys maps for Xilinx 7; a layer of constants takes one LUT for each bit that both "
+    "logic takes fitted to what Yosys maps for {title}; a layer of constants takes one LUT for each bit that both "
     "operands of an addition have"
 )
 """Measured on modules and networks that nothing was fitted to; a test holds it to a factor of two on all others."""
 BLOCK_BITS = UNNAMED.block.bits
 
 
-def estimate(manifest: Mapping[str, Any], family: str = FAMILY) -> dict[str, int]:
+def basis(family: str = FAMILY) -> str:
+    """What an estimate rests on."""
+    return BASIS.format(title=MAPPERS[FITTED[family]].title)
+
+
+def estimate(manifest: Mapping[str, Any], family: str = FAMILY) -> dict[str, Any]:
     """Estimate look-up tables, flip-flops, DSP blocks and block RAMs (of 18 Kbit).
 
     Args:
-        manifest: Of a bundle; its instances are looked at.
+        manifest: Of a bundle; its instances and memories are looked at.
         family: A family with a cost model.
 
     Returns:
-        ``lut``, ``ff``, ``dsp``, ``bram``.
+        ``lut``, ``ff``, ``dsp``, ``bram``, and ``not_estimated``: the number of instances of every module of which no
+        estimate is known. If there is one, the counts are what is known at least: of such an instance the multipliers
+        and memories that it declares.
     """
-    found = (cost_of(entry["module"], entry["parameters"], family) for entry in manifest["instances"])
-    return sum(found, Resources()).as_dict()
+    memories: dict[str, list[tuple[int, int]]] = {}
+    for each in manifest["memories"]:
+        memories.setdefault(each["instance"], []).append((int(each["words"]), int(each["bits"])))
+    found = (
+        cost_of(
+            entry["module"],
+            entry["parameters"],
+            family,
+            multipliers=entry.get("multipliers") or 0,
+            memories=memories.get(entry["name"], ()),
+        )
+        for entry in manifest["instances"]
+    )
+    return sum(found, Resources()).to_json()
+
+
+def of_one(estimated: Mapping[str, Any]) -> dict[str, Any]:
+    """An estimate of a part in which what is not known is None: nothing is known of logic where a module is missing."""
+    unknown = {"lut": None, "ff": None} if estimated["not_estimated"] else {}
+    return {**estimated, **unknown}
+
+
+def counted(estimated: Mapping[str, Any], name: str) -> str:
+    """A count of an estimate, for people."""
+    number = estimated[name]
+    if number is None:
+        return "unknown"
+    return f"at least {number:,}" if estimated["not_estimated"] else f"{number:,}"
 
 
 def memory_blocks(memory: Mapping[str, Any]) -> int:

@@ -14,6 +14,8 @@ from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
 from mase_hw.nn.streaming import streaming
+from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.analysis.hardware_args import HardwareArgs
 
 
 def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue) -> dict[str, Any]:
@@ -46,6 +48,7 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
             "exact": schedule.exact,
             "unit": "clock cycles; fill is from the first input beat accepted to the first output beat valid",
         },
+        "family": reference.graph.meta.get(HARDWARE_ARGS, HardwareArgs()).family,
         "streaming": streaming(reference.graph.model),
         "instances": nodes,
         "memories": [

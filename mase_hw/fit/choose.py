@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from mase_hw.cost.resources import RESOURCES
+from mase_hw.emit.estimate import estimate
 from mase_hw.emit.passes import bundle_of, emit_verilog_top_transform_pass
 from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.latency import Latency
-from mase_hw.fit.prices import design_price, named
+from mase_hw.fit.prices import named
 from mase_hw.fit.problem import Numbers
 from mase_hw.fit.space import Candidates, Space
 from mase_hw.fit.target import NOMINAL, Goal
@@ -47,6 +48,7 @@ class Choice:
         args: The same as arguments of the hardware metadata pass.
         manifest: Of the netlist that follows.
         use: What the whole design takes, FIFOs included.
+        not_estimated: The number of instances of every module that is not estimated: the design takes more.
         open_interval: The fewest cycles per frame that were not proven to be impossible, though nothing was found;
             None if there are none below those of the choice, or they are not what is to be least.
     """
@@ -56,6 +58,7 @@ class Choice:
     args: HardwareArgs
     manifest: Mapping[str, Any]
     use: Mapping[str, int]
+    not_estimated: Mapping[str, int]
     open_interval: int | None = None
 
     @property
@@ -231,8 +234,10 @@ class Chooser:
         add_hardware_metadata_analysis_pass(self.graph, args)
         emit_verilog_top_transform_pass(self.graph, {})
         manifest = bundle_of(self.graph).manifest
-        use = design_price(self.graph.meta["netlist"], self.goal.family)
-        return Choice(chosen, solution, args, manifest, use, self._open if self.goal.minimise == "interval" else None)
+        use = estimate(manifest, self.goal.family)
+        left = use.pop("not_estimated")
+        open_interval = self._open if self.goal.minimise == "interval" else None
+        return Choice(chosen, solution, args, manifest, use, left, open_interval)
 
     def _between(self, over: Mapping[str, int] | None) -> ConfigError:
         return ConfigError(

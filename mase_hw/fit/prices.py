@@ -13,7 +13,6 @@ from mase_hw.catalogue import verilog_params
 from mase_hw.cost.model import cost_of
 from mase_hw.cost.resources import RESOURCES
 from mase_hw.emit.build import kept_where
-from mase_hw.emit.netlist import Netlist
 from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import Stream
 
@@ -36,6 +35,7 @@ def module_price(
     parameters: Mapping[str, Any],
     memories: Mapping[str, tuple[Stream, Mapping[str, Any]]],
     family: str,
+    multipliers: int,
 ) -> Use:
     """What a module and the memories of its parameters take.
 
@@ -44,8 +44,9 @@ def module_price(
         parameters: As they are instantiated.
         memories: Streams of stored parameters, and what the metadata says of where they are kept.
         family: Of FPGAs.
+        multipliers: How many the op declares, of which each counts as a block where the module is not estimated.
     """
-    found = _cost(module, parameters, family)
+    found = _cost(module, parameters, family, multipliers)
     for stream, kept in memories.values():
         found = found + _memory(stream.bits, stream.beats, tuple(kept_where(kept).items()), family)
     return found
@@ -57,11 +58,6 @@ def _memory(width: int, depth: int, kept: tuple[tuple[str, Any], ...], family: s
     return _cost("rom_source", {"WIDTH": width, "DEPTH": depth, **dict(kept)}, family)
 
 
-def design_price(netlist: Netlist, family: str) -> dict[str, int]:
-    """What all instances of a netlist take, by resource."""
-    return named(sum((_cost(i.module, i.parameters, family) for i in netlist.instances), nothing()))
-
-
 def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
     """What stands between two streams of the same tensor, and its cycles per frame; nothing if the beats are equal."""
     if have.same_beats(want):
@@ -70,6 +66,6 @@ def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
     return _cost("stream_repack", verilog_params(params), family), max(have.beats, want.beats)
 
 
-def _cost(module: str, parameters: Mapping[str, Any], family: str) -> Use:
-    found = cost_of(module, parameters, family).as_dict()
+def _cost(module: str, parameters: Mapping[str, Any], family: str, multipliers: int = 0) -> Use:
+    found = cost_of(module, parameters, family, multipliers=multipliers).as_dict()
     return np.array([found[name] for name in RESOURCES], dtype=np.int64)

@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mase_hw.cost.resources import RESOURCES
+from mase_hw.cost.resources import RESOURCES, missing
+from mase_hw.emit.estimate import estimate, of_one
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.choose import Choice
-from mase_hw.fit.prices import named
 from mase_hw.fit.target import Goal
 
 CONNECTORS = "(between layers)"
@@ -53,6 +53,12 @@ class Fit:
         return int(self.choice.manifest["timing"]["interval"])
 
     @property
+    def proven(self) -> bool:
+        """Whether no choice is better by the estimates, and these cover whatever decides that."""
+        covered = not self.choice.not_estimated or not (self.goal.budgets or self.goal.minimise == "area")
+        return self.choice.proven and covered
+
+    @property
     def limit(self) -> str:
         """The resource of which it takes the largest share."""
         return self._largest(self.choice.use)
@@ -62,12 +68,19 @@ class Fit:
         return max(limited, key=lambda name: self.goal.share(name, use[name]))
 
     def layers(self) -> list[dict[str, Any]]:
-        """What was chosen for every node, and last what stands between them."""
-        found = [self._layer(name, each) for name, each in self.choice.chosen.items()]
-        rest = {n: self.choice.use[n] - sum(int(layer[n]) for layer in found) for n in RESOURCES}
+        """What was chosen for every node, and last what stands between them; None for what is not estimated."""
+        uses = {name: self._use(name) for name in self.choice.chosen}
+        rest = {n: self.choice.use[n] - sum(int(use[n]) for use in uses.values()) for n in RESOURCES}
+        found = [self._layer(name, each, uses[name]) for name, each in self.choice.chosen.items()]
         return [*found, {"node": CONNECTORS, **rest}]
 
-    def _layer(self, name: str, each: Candidate) -> dict[str, Any]:
+    def _use(self, name: str) -> dict[str, Any]:
+        """What a node takes, its memories included."""
+        manifest = self.choice.manifest
+        own = [i for i in manifest["instances"] if i["node"] == name and not i["module"].startswith("stream_")]
+        return estimate({"instances": own, "memories": manifest["memories"]}, self.goal.family)
+
+    def _layer(self, name: str, each: Candidate, use: Mapping[str, Any]) -> dict[str, Any]:
         chosen = each.choice
         return {
             "node": name,
@@ -75,7 +88,7 @@ class Fit:
             "cycles": each.cycles,
             "busy": each.cycles / self.interval,
             "multipliers": each.multipliers,
-            **named(each.use),
+            **of_one(use),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -93,10 +106,11 @@ class Fit:
             "bottleneck": timing["bottleneck"],
             "layers": self.layers(),
             "use": dict(self.choice.use),
+            "not_estimated": dict(self.choice.not_estimated),
             "budgets": dict(self.goal.budgets),
             "shares": {name: self.goal.share(name, self.choice.use[name]) for name in self.goal.budgets},
             "limit": self.limit,
-            "proven": self.choice.proven,
+            "proven": self.proven,
             "gap": self.choice.gap,
             "front": [
                 {"interval": p.interval, "fps": self.goal.fps(p.interval), **p.use, "limit": self._largest(p.use)}
@@ -111,7 +125,8 @@ class Fit:
         for line in self._sentences():
             console.print(line, highlight=False, markup=False, soft_wrap=True)
         if self.front:
-            console.print("\nleast area by rate, FIFOs not counted:", highlight=False)
+            left = f", nor logic of {missing(self.choice.not_estimated)}" if self.choice.not_estimated else ""
+            console.print(f"\nleast area by rate, FIFOs not counted{left}:", highlight=False)
             console.print(self._front_table())
         return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
 
@@ -123,7 +138,7 @@ class Fit:
         for column in ("cycles", "busy", "multipliers", *(name.upper() for name in RESOURCES)):
             table.add_column(column, justify="right")
         for layer in self.layers():
-            counts = [str(layer[name]) for name in RESOURCES]
+            counts = ["?" if layer[name] is None else str(layer[name]) for name in RESOURCES]
             if "cycles" not in layer:
                 table.add_row(layer["node"], "", "", "", "", "", *counts)
                 continue
@@ -145,16 +160,22 @@ class Fit:
             f"{self.goal.mhz:g} MHz; the last result of one frame after {timing['last'] + 1} cycles; "
             f"{timing['bottleneck']} needs most",
         ]
+        left = missing(self.choice.not_estimated)
         for name in RESOURCES:
             number = self.choice.use[name]
             there = self.goal.budgets.get(name)
             share = "" if there is None else f" of {there} ({self.goal.share(name, number):.1%})"
-            said.append(f"  {name.upper()}: {number}{share}")
+            open_ = f"; not proven to fit: no estimate of {left}" if left and there is not None else ""
+            said.append(f"  {name.upper()}: {'at least ' if left else ''}{number}{share}{open_}")
+        if left and not self.goal.budgets:
+            said.append(f"not estimated, but for the multipliers and memories that they declare: {left}")
         if self.goal.budgets:
             said.append(f"what limits it is {self.limit.upper()}")
         what = {"area": "area", "interval": "interval", "latency": "latency"}[self.goal.minimise]
-        if self.choice.proven:
+        if self.proven:
             said.append(f"proven: by the estimates no choice of lanes and implementations has less {what}")
+        elif self.choice.proven:
+            said.append(f"not proven to be the best, as there is no estimate of {left}")
         else:
             said.append(f"by the estimates no choice has {self.choice.gap:.2%} less {what}; not proven to be the best")
         return said

@@ -14,6 +14,8 @@ from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.base import PassArgs, graph_pass
 
 HARDWARE = "add_hardware_metadata_analysis_pass"
+NOT_ESTIMATED = "not_estimated"
+"""In ``meta`` of a graph: the modules without an estimate for which its budgets are not proven."""
 
 
 class FitArgs(PassArgs):
@@ -35,10 +37,14 @@ def fit_hardware_analysis_pass(graph: MaseGraph, args: FitArgs) -> tuple[MaseGra
     """Choose lanes and implementations for a target, and with them module and parameters of every node.
 
     Returns:
-        The same graph, and what ``add_hardware_metadata_analysis_pass`` reports.
+        The same graph, and what ``add_hardware_metadata_analysis_pass`` reports, with ``not_estimated``: the number of
+        instances of every module without an estimate, beside which no budget is proven.
 
     Raises:
         ConfigError: If the target cannot be met, with the nearest that can.
     """
     wanted = goal(args.target, args.hardware.family)
-    return add_hardware_metadata_analysis_pass(graph, Chooser(graph, args.hardware, wanted).choose().args)
+    choice = Chooser(graph, args.hardware, wanted).choose()
+    graph.meta[NOT_ESTIMATED] = dict(choice.not_estimated) if wanted.budgets else {}
+    graph, info = add_hardware_metadata_analysis_pass(graph, choice.args)
+    return graph, {**info, NOT_ESTIMATED: dict(choice.not_estimated)}

@@ -24,7 +24,7 @@ from mase_hw.ir.evaluate import values_of
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import unknown_error, unknown_nodes
 from mase_hw.passes.pipeline import Pipeline
-from mase_hw.preflight.budget import needs
+from mase_hw.preflight.budget import family_of, needs
 from mase_hw.preflight.cut import Values, without
 from mase_hw.preflight.layers import Traced, layers, origin, traced_layers
 from mase_hw.preflight.result import Check, Problem
@@ -76,15 +76,17 @@ def check(
     with ordinary():
         found.run(model, example_inputs, batches)
     manifest = None if found.graph is None else bundle_of(found.graph).manifest
-    total = {} if manifest is None else estimate(manifest)
+    family = family_of(device)
+    total = {} if manifest is None else estimate(manifest, family)
     return Check(
         tuple(found.problems),
         found.complete,
-        tuple(layers(found.traced, found.refused, found.besides, found.graph, manifest)),
+        tuple(layers(found.traced, found.refused, found.besides, found.graph, manifest, family)),
         manifest["timing"] if manifest is not None and not found.problems else None,
         total,
-        tuple(needs(total, there, block_bits)) if total else (),
+        tuple(needs(total, there, block_bits, device)) if total else (),
         device,
+        family,
     )
 
 

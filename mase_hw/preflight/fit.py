@@ -25,6 +25,7 @@ def fit(
     target: Target | Mapping[str, Any] | None = None,
     calibration: Iterable[Any] | None = None,
     front: bool = True,
+    custom_ops: Mapping[str, Any] | None = None,
     progress: Tell | None = None,
 ) -> Fit:
     """Choose lanes and implementations of every layer for a target, without writing anything.
@@ -37,6 +38,7 @@ def fit(
             :class:`mase_hw.fit.target.Target`.
         calibration: Batches from which value ranges are observed.
         front: Whether the least area for other rates is found as well.
+        custom_ops: A user's own ops.
         progress: Told what is being done.
 
     Returns:
@@ -51,7 +53,7 @@ def fit(
     wanted = goal(settings.target, settings.hardware.family)
     hardware = settings.hardware.model_copy(update={"family": wanted.family})
     settings = settings.model_copy(update={"hardware": hardware, "target": Target()})
-    graph = mapped_graph(model, example_inputs, settings, calibration, tell)
+    graph = mapped_graph(model, example_inputs, settings, calibration, tell, custom_ops)
     tell("choosing lanes and implementations")
     chooser = Chooser(graph, hardware, wanted, tell)
     choice = chooser.choose()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
 
-from mase_hw.emit.estimate import estimate
+from mase_hw.emit.estimate import estimate, of_one
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became
 
@@ -44,10 +44,11 @@ class Layer:
         cycles: Cycles per frame that it needs by itself.
         multipliers: How many it has.
         memory_bits: Bits of its memories and FIFOs.
-        lut: Look-up tables of six inputs, estimated, as are the others.
-        ff: Flip-flops.
-        dsp: DSP blocks.
-        bram: Block RAMs of 18 Kbit.
+        lut: Look-up tables, estimated, as are the others; None if a module of the layer is not estimated.
+        ff: Flip-flops; likewise.
+        dsp: DSP blocks; those of the multipliers that an op declares where a module is not estimated.
+        bram: Block RAMs; those of the memories that an op declares likewise.
+        not_estimated: The number of instances of every module that is not.
     """
 
     name: str
@@ -58,10 +59,11 @@ class Layer:
     cycles: int = 0
     multipliers: int = 0
     memory_bits: int = 0
-    lut: int = 0
-    ff: int = 0
+    lut: int | None = 0
+    ff: int | None = 0
     dsp: int = 0
     bram: int = 0
+    not_estimated: Mapping[str, int] = field(default_factory=dict)
 
 
 def traced_layers(graph: MaseGraph) -> list[Traced]:
@@ -87,6 +89,7 @@ def layers(
     besides: Collection[str],
     graph: MaseGraph | None,
     manifest: Mapping[str, Any] | None,
+    family: str,
 ) -> list[Layer]:
     """Every layer of the model.
 
@@ -96,6 +99,7 @@ def layers(
         besides: Names of layers that were taken out with those.
         graph: The mapped graph, of what is not refused; None if nothing was mapped.
         manifest: Its manifest.
+        family: What is estimated for.
     """
     names = [each.name for each in traced]
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -110,12 +114,12 @@ def layers(
         elif manifest is None or graph is None:
             found.append(Layer(each.name, each.what, "unknown", "not looked at"))
         elif each.name in groups:
-            found.append(_layer(each.name, each.what, groups.pop(each.name), manifest))
+            found.append(_layer(each.name, each.what, groups.pop(each.name), manifest, family))
         else:
             found.append(Layer(each.name, each.what, "free", _free(graph, each.name)))
     for name, rest in groups.items():
         assert manifest is not None  # else there are no groups
-        found.append(_layer(name, "", rest, manifest))
+        found.append(_layer(name, "", rest, manifest, family))
     return found
 
 
@@ -129,11 +133,13 @@ def _free(graph: MaseGraph, name: str) -> str:
     return "only another shape" if graph.is_implicit(node) else "no hardware of its own"
 
 
-def _layer(name: str, what: str, instances: list[dict[str, Any]], manifest: Mapping[str, Any]) -> Layer:
+def _layer(
+    name: str, what: str, instances: list[dict[str, Any]], manifest: Mapping[str, Any], family: str
+) -> Layer:
     own = {instance["name"] for instance in instances}
     memories = [memory for memory in manifest["memories"] if memory["instance"] in own]
     fifos = [fifo for fifo in manifest["fifos"] if fifo["instance"] in own]
-    cost = estimate({"instances": instances, "memories": memories, "fifos": fifos})
+    cost = of_one(estimate({"instances": instances, "memories": memories}, family))
     bits = sum(m["words"] * m["bits"] for m in memories) + sum(f["depth"] * f["bits"] for f in fifos)
     modules = [i["module"] for i in instances if i["module"] != "rom_source"]
     counted = [f"{modules.count(m)} x {m}" if modules.count(m) > 1 else m for m in dict.fromkeys(modules)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import nn
@@ -33,7 +33,12 @@ def traced_graph(model: nn.Module, example_inputs: Inputs, tell: Tell) -> MaseGr
 
 
 def mapped_graph(
-    model: nn.Module, example_inputs: Inputs, settings: CompileConfig, calibration: Iterable[Any] | None, tell: Tell
+    model: nn.Module,
+    example_inputs: Inputs,
+    settings: CompileConfig,
+    calibration: Iterable[Any] | None,
+    tell: Tell,
+    custom_ops: Mapping[str, Any] | None = None,
 ) -> MaseGraph:
     """The model quantised, with modules and lanes: as :func:`mase_hw.compile` has it before the netlist.
 
@@ -41,7 +46,7 @@ def mapped_graph(
         MaseHwError: Whatever ``compile`` would refuse until then.
     """
     with ordinary():
-        graph, example = traced(model, example_inputs, None, tell)
+        graph, example = traced(model, example_inputs, custom_ops, tell)
         if is_quantised(model):
             steps = _until_hardware(quantised_pipeline(model, example, settings, out="nowhere"))
             return steps.run(graph, on_step=saying(tell, steps)).graph

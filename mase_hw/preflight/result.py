@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mase_hw.emit.estimate import BASIS
+from mase_hw.cost.resources import missing
+from mase_hw.emit.estimate import FAMILY, basis
 from mase_hw.errors import MaseHwError
 from mase_hw.preflight.budget import Need
 from mase_hw.preflight.layers import Layer
@@ -63,18 +64,21 @@ class Check:
         complete: Whether every layer was looked at.
         layers: Every layer of the model, in order of execution, then what stands between them.
         timing: Of the whole design: ``fill``, ``interval``, ``bottleneck`` and so on; None if it would be refused.
-        estimate: Look-up tables, flip-flops, DSP blocks and block RAMs of what maps.
+        estimate: Look-up tables, flip-flops, DSP blocks and block RAMs of what maps, and what is not estimated; see
+            :func:`mase_hw.emit.estimate.estimate`.
         needs: What it needs of a device or budget.
         device: The device that was asked for.
+        family: What was estimated for.
     """
 
     problems: tuple[Problem, ...]
     complete: bool
     layers: tuple[Layer, ...]
     timing: Mapping[str, Any] | None
-    estimate: Mapping[str, int]
+    estimate: Mapping[str, Any]
     needs: tuple[Need, ...] = ()
     device: str | None = None
+    family: str = FAMILY
 
     @property
     def accepted(self) -> bool:
@@ -83,7 +87,7 @@ class Check:
 
     @property
     def fits(self) -> bool:
-        """Whether there is enough of everything that was asked about."""
+        """Whether there is enough of everything that was asked about, and the estimate can say so."""
         return all(need.fits for need in self.needs)
 
     @property
@@ -99,7 +103,7 @@ class Check:
             "problems": [dataclasses.asdict(problem) for problem in self.problems],
             "layers": [dataclasses.asdict(layer) for layer in self.layers],
             "timing": None if self.timing is None else dict(self.timing),
-            "estimate": {**self.estimate, "basis": BASIS},
+            "estimate": {**self.estimate, "family": self.family, "basis": basis(self.family)},
             "device": self.device,
             "needs": [{**dataclasses.asdict(need), "fits": need.fits} for need in self.needs],
             "fits": self.fits if self.needs else None,
@@ -126,7 +130,7 @@ class Check:
             figures: list[str] = []
             if each.status == "hardware":
                 counts = (each.cycles, each.multipliers, each.memory_bits, each.lut, each.ff, each.dsp, each.bram)
-                figures = [each.lanes, *map(str, counts)]
+                figures = [each.lanes, *("?" if count is None else str(count) for count in counts)]
             becomes = f"REFUSED: {each.detail}" if each.status == "refused" else each.detail
             table.add_row(*(_plain(text) for text in (each.name, each.what, becomes)), *figures)
         return table
@@ -142,18 +146,26 @@ class Check:
         total = self.estimate
         if total:
             of = "estimate" if self.accepted else "estimate of what maps"
+            left = total["not_estimated"]
+            least = "at least " if left else ""
             said.append(
-                f"{of}: {total['lut']} LUT, {total['ff']} FF, {total['dsp']} DSP, {total['bram']} BRAM of 18 Kbit"
+                f"{of}: {least}{total['lut']} LUT, {total['ff']} FF, {total['dsp']} DSP, {total['bram']} BRAM of 18 Kbit"
             )
-        for need in self.needs:
-            verdict = "fits" if need.fits else "DOES NOT FIT"
-            said.append(f"  {need.resource}: {need.needed} of {need.available}: {verdict}")
+            if left:
+                number = sum(left.values())
+                said.append(
+                    f"{number} module{'s are' if number > 1 else ' is'} not estimated, but for the multipliers and "
+                    f"memories that {'they declare' if number > 1 else 'it declares'}: {missing(left)}"
+                )
+        said += [f"  {need}" for need in self.needs]
         if not self.complete:
             said.append("not everything was looked at: what lies behind the last problem is not known")
         if self.problems:
             said.append(f"compile would refuse it: {len(self.problems)} problem{'s' * (len(self.problems) > 1)}")
-        elif not self.fits:
+        elif any(need.exceeds for need in self.needs):
             said.append("compile would take it, but it does not fit")
+        elif not self.fits:
+            said.append("compile would take it; whether it fits is not known before `mase-hw synth`")
         else:
             said.append("compile would take it")
         return said

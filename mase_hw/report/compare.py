@@ -50,6 +50,7 @@ _TOTALS = (
     ("flip-flops, estimated", ("area", "estimate", "ff")),
     ("DSP blocks, estimated", ("area", "estimate", "dsp")),
     ("block RAMs, estimated", ("area", "estimate", "bram")),
+    ("instances not estimated", ("area", "estimate", "not_estimated")),
     ("signal-to-noise ratio at the output (dB)", ("quantisation", "summary", "outputs", 0)),
     ("results clipped (share)", ("quantisation", "summary", "clipped")),
     ("simulations that passed", ("passed",)),
@@ -78,7 +79,7 @@ def _figure(facts: Facts, path: tuple[Any, ...]) -> Any:
         if value is None or (isinstance(value, Mapping) and key not in value):
             return None
         value = value[key]
-    return value
+    return sum(value.values()) if isinstance(value, Mapping) else value
 
 
 def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mase_hw._version import __version__
 from mase_hw.catalogue import default_catalogue
-from mase_hw.emit.estimate import BASIS, BLOCK_BITS, estimate, filled, memory_blocks
+from mase_hw.emit.estimate import BLOCK_BITS, basis, estimate, filled, memory_blocks, of_one
 from mase_hw.emit.schedule import Schedule, Timeline, predict
 from mase_hw.errors import CatalogueError, GraphError
 from mase_hw.ir import MaseGraph
@@ -62,7 +62,7 @@ def facts(
         "instances": [_instance(entry, manifest) for entry in manifest["instances"]],
         "area": {
             "estimate": estimated,
-            "basis": BASIS,
+            "basis": basis(),
             "mapped": mapped,
             "memories": _memories(manifest, mapped),
             "filled": filled(manifest),
@@ -104,7 +104,7 @@ def _instance(entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
         "multipliers": entry.get("multipliers") or 0,
         "work": entry.get("work") or 0,
         "memory_bits": sum(m["words"] * m["bits"] for m in memories) + sum(f["depth"] * f["bits"] for f in fifos),
-        "estimate": estimate({"instances": [dict(entry)], "memories": memories, "fifos": fifos}),
+        "estimate": of_one(estimate({"instances": [dict(entry)], "memories": memories})),
     }
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from mase_hw.cost.resources import missing
+from mase_hw.emit.estimate import counted
 from mase_hw.ir.draw.cards import KINDS
 from mase_hw.report.charts import MOST_HISTOGRAMS, histograms, noise, timeline
 from mase_hw.report.compare import compare
@@ -65,6 +67,8 @@ def page(facts: Facts, against: Facts | None = None) -> str:
         resources=RESOURCES,
         mapped=_mapped,
         shown=shown,
+        counted=counted,
+        missing=missing,
         measured=measured,
         percent=percent,
         decibels=decibels,
@@ -127,9 +131,9 @@ def _figures(facts: Facts) -> list[tuple[str, str]]:
         ("cycles per frame", shown(facts["timing"]["interval"])),
         ("cycles to the first result", shown(facts["timing"]["fill"])),
         ("multipliers", shown(facts["multipliers"])),
-        ("LUTs, estimated", shown(area["lut"])),
-        ("DSP blocks, estimated", shown(area["dsp"])),
-        ("block RAMs, estimated", shown(area["bram"])),
+        ("LUTs, estimated", counted(area, "lut")),
+        ("DSP blocks, estimated", counted(area, "dsp")),
+        ("block RAMs, estimated", counted(area, "bram")),
     ]
     if facts["multipliers"]:
         used = facts["work"] / (facts["products"] * facts["timing"]["interval"])

@@ -9,6 +9,7 @@ from typing import Any
 
 from mase_hw.cost.devices import Device
 from mase_hw.errors import ResourceError
+from mase_hw.memories import FAMILIES
 from mase_hw.synth.elaborate import Elaborated, Memory
 from mase_hw.synth.report import MappedMemory, Row
 from mase_hw.synth.targets import Target
@@ -51,6 +52,18 @@ def check_capacity(use: Mapping[str, int], device: Device, when: str, margin: fl
         f"{device.name} will be {use[column] / has:.0%} full: {use[column]:,} of {has:,} {column} ({when})"
         for column, has in capacity.items()
         if has and use[column] > FULL * has
+    ]
+
+
+def check_family(manifest: Mapping[str, Any], target: Target) -> list[str]:
+    """A warning if the design was not made for the target, so that another one would be chosen for it."""
+    made, wanted = manifest.get("family"), target.name
+    if made is None or made == wanted or wanted not in FAMILIES:  # a bundle of before, or a target without a family
+        return []
+    found = f"was made for {made}" if made else "was made for no family, as hardware.family is not set"
+    return [
+        f"the design {found}, and is mapped to {wanted}: compile it with family = \"{wanted}\" in [hardware] for the "
+        f"multipliers and memories that are chosen for {wanted}"
     ]
 
 

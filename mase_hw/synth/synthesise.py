@@ -28,7 +28,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
 from mase_hw.regress.job import write_json
 from mase_hw.simulate.build.snapshot import checked, read_source
-from mase_hw.synth.checks import check_capacity, check_elaborated, check_outputs, check_rows
+from mase_hw.synth.checks import check_capacity, check_elaborated, check_family, check_outputs, check_rows
 from mase_hw.synth.elaborate import Elaborated, read_elaborated
 from mase_hw.synth.place import PARTS, place
 from mase_hw.synth.replay import model_files, replay, without_model
@@ -130,15 +130,20 @@ class _Run:
         self.sources = {file: design.path / file for file in files}
 
     def expected(self, asked: Elaborated) -> dict[str, int]:
-        """What the cost model says where the family has one; else what the word-level design asks for."""
+        """What the cost model says where it has one of the family and of every module.
+
+        Else what the word-level design asks for.
+        """
         if not unsupported(self.target.name):
-            return estimate(self.manifest, self.target.name)
+            found = estimate(self.manifest, self.target.name)
+            if not found.pop("not_estimated"):
+                return found
         return asked.estimate(self.target)
 
     def all(self, device: Device | None, replaying: bool, placing: bool, mhz: float, seed: int) -> Report:
         self.work.mkdir(parents=True, exist_ok=True)
         asked = self.elaborate()
-        warnings = check_elaborated(asked, self.manifest, self.target)
+        warnings = check_family(self.manifest, self.target) + check_elaborated(asked, self.manifest, self.target)
         expected = self.expected(asked)
         if device is not None:
             check_capacity(expected, device, "estimated before mapping", ESTIMATE_MARGIN)

@@ -8,17 +8,19 @@ import shutil
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError, EmitError, MismatchError, ResourceError, ToolError
+from mase_hw.synth.checks import check_family
 from mase_hw.synth.replay import model_files, replay
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
 from mase_hw.synth.targets import TARGETS
 from mase_hw.synth.tools import run_yosys
 
-from .conftest import work_of
+from .conftest import compiled, work_of
 
 
 def netlist_cells(netlist: str) -> set[str]:
@@ -61,6 +63,23 @@ def test_a_flipped_bit_in_the_netlist_is_seen(tiny: mase_hw.Design, mapped: Repo
     cells = netlist_cells(netlist)
     with pytest.raises(MismatchError):
         replay(tiny, tmp_path / "netlist.v", files, cells, tmp_path / "replay", cache, lambda _: None)
+
+
+def test_a_design_for_no_family_or_another_one_is_told(
+    tiny: mase_hw.Design, mapped: Report, written: tuple[str, str], tmp_path: Path
+) -> None:
+    """The remedy works: compiled as it says, nothing is said any more, and `check_family` knows all other pairs."""
+    (said,) = (line for line in mapped.warnings if "made for" in line)
+    assert "was made for no family, as hardware.family is not set, and is mapped to xc7" in said
+    assert 'family = "xc7" in [hardware]' in said and "made for no family" in written[1]
+    for name in ("xc7", "ecp5"):
+        made = compiled(nn.Sequential(nn.Linear(4, 4)), (4,), tmp_path / name, max_parallelism=2, family=name)
+        assert made.manifest["family"] == name
+        told = {target: check_family(made.manifest, TARGETS[target]) for target in TARGETS}
+        assert not told[name] and not told["generic"]
+        others = [told[target] for target in TARGETS if target not in (name, "generic")]
+        assert len(others) == 4
+        assert all(len(each) == 1 and f"was made for {name}, and is mapped to" in each[0] for each in others)
 
 
 def test_nothing_is_done_twice(tiny: mase_hw.Design, mapped: Report) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mase_hw.emit.estimate import BASIS, estimate
+from mase_hw.cost.resources import missing
+from mase_hw.emit.estimate import basis, counted, estimate
 from mase_hw.emit.handoff.ports import HandoffPort
 from mase_hw.emit.port_entry import format_of_entry
 
@@ -25,7 +26,9 @@ def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[s
         "fifo_bits": sum(f["depth"] * f["bits"] for f in manifest["fifos"]),
         "frames": manifest["vectors"]["frames"],
         "estimate": estimate(manifest),
-        "basis": BASIS,
+        "basis": basis(),
+        "counted": counted,
+        "missing": missing,
     }
 
 
