@@ -27,6 +27,7 @@ from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY
 from mase_hw.passes.transforms.close_graph import UNREAD
+from mase_hw.vectors.words import fault_coverage
 
 
 def compile(
@@ -114,8 +115,7 @@ def compile(
     if "shortfall" in design.manifest:
         tell(f"{Shortfall(**design.manifest['shortfall'])}, not {design.timing['interval']:,}")
     known = design.manifest["vectors"]
-    bits = known["faults"]["memory"]
-    tell(f"{known['frames']} test vectors show {bits['seen']} of {bits['tried']} wrong bits that were tried")
+    tell(f"{known['frames']} test vectors: {fault_coverage(known['faults'])}")
     tell(f"wrote {out}")
     return design
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.vectors.casts import CastUse
+from mase_hw.vectors.words import fault_coverage
 
 _EDGE = re.compile(r"^exercise: edge ([01]) on (.+)$", re.MULTILINE)
 _BUFFER = re.compile(r"^exercise: buffer (\d+) of (\d+), ([01]) in (\S+?)(?:\.exercise|\.g_memory)+$", re.MULTILINE)
@@ -104,7 +105,7 @@ class Exercise:
                 found.setdefault(f"no {what}" if what.startswith("tie") else f"never {what}", []).append(node)
         if self.vectors is not None and "faults" in self.vectors:
             found["wrong cast that no vector shows"] = list(self.vectors["faults"]["casts"]["unseen"])
-            found["wrong bit that no vector shows"] = list(self.vectors["faults"]["memory"]["unseen"])
+            found["stuck bit that no vector shows"] = list(self.vectors["faults"]["memory"]["unseen"])
         return {what: names for what, names in found.items() if names}
 
     def report(self) -> list[str]:
@@ -120,10 +121,10 @@ class Exercise:
             done.append(f"{total.ties_positive} ties above zero and {total.ties_negative} below")
         lines = [f"exercised: {', '.join(done)}"] if done else []
         if self.vectors is not None and "faults" in self.vectors:
-            memory, casts = self.vectors["faults"]["memory"], self.vectors["faults"]["casts"]
+            faults = self.vectors["faults"]
             lines.append(
-                f"the vectors show {memory['seen']} of {memory['tried']} wrong bits that were tried, of "
-                f"{memory['bits']} in memories, and {casts['seen']} of {casts['tried']} wrong casts"
+                f"{fault_coverage(faults)}, of {faults['memory']['bits']} bits in memories; "
+                f"{faults['casts']['seen']} of {faults['casts']['tried']} wrong casts"
             )
         for what, names in self.missing.items():
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
