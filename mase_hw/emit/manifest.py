@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mase_hw._version import __version__
-from mase_hw.catalogue import Catalogue, Memory
+from mase_hw.catalogue import Catalogue, Memory, OpDef, default_catalogue
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_entry
 from mase_hw.emit.reference import Reference
@@ -16,14 +16,26 @@ from mase_hw.emit.schedule import Schedule
 from mase_hw.nn.streaming import streaming
 
 
-def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue) -> dict[str, Any]:
-    """The manifest, all but the file hashes."""
+def describe_design(
+    netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue, steady: int | None
+) -> dict[str, Any]:
+    """The manifest, all but the file hashes.
+
+    Args:
+        netlist: The design.
+        schedule: Its timing.
+        reference: Of its ports.
+        catalogue: Where its ops are.
+        steady: Of :func:`mase_hw.emit.steady.steady_frame`.
+    """
     named = {p.port: (p.name, p.path) for p in (*reference.inputs, *reference.outputs)}
     nodes = []
     for instance in netlist.instances:
         op = catalogue.get(instance.op)
         entry: dict[str, Any] = {"name": instance.name, "node": instance.node, "module": instance.module}
         entry["parameters"] = dict(instance.parameters)
+        if op is not None and (users := custom_name(op)) is not None:
+            entry["custom_op"] = users
         if instance.name in schedule.instances:
             entry["timing"] = dataclasses.asdict(schedule.instances[instance.name])
         if op is not None and op.hardware is not None and op.mase_type:
@@ -44,6 +56,7 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
             "interval": schedule.interval,
             "bottleneck": schedule.bottleneck,
             "exact": schedule.exact,
+            "steady": steady,
             "unit": "clock cycles; fill is from the first input beat accepted to the first output beat valid",
         },
         "streaming": streaming(reference.graph.model),
@@ -64,6 +77,13 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
         "edges": counted_edges(netlist),
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }
+
+
+def custom_name(op: OpDef) -> str | None:
+    """The class or function of an op that a user brought; None for one of the package."""
+    if default_catalogue().get(op.name) is op:
+        return None
+    return next((target.__name__ for target in (*op.modules, *op.functions)), op.name)
 
 
 def _chosen(parameters: Mapping[str, int | str]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import environment, render_generated, render_top
 from mase_hw.emit.schedule import predict
+from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
@@ -125,7 +126,8 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         )
     schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
-    bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue)
+    steady = steady_frame(netlist, graph.catalogue, schedule, solved)
+    bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
     bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule))
     graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule
     graph.meta.pop(VECTORS, None)  # what they show was measured on another netlist
