@@ -160,7 +160,7 @@ def test_a_beat_too_many_after_a_while(copy: Path, work: Path, engine: str) -> N
 def test_how_long_is_waited(design: mase_hw.Design, options: dict[str, Any]) -> None:
     last, interval = design.timing["last"], design.timing["interval"]
     assert waits(design.timing, 1)["tail_cycles"] == last + interval
-    assert waits({"last": 3, "interval": 2}, 1)["tail_cycles"] == 64
+    assert waits({"last": 3, "interval": 2}, 1)["tail_cycles"] == 128
     assert waits(design.timing, 1)["watchdog"] > waits(design.timing, 1)["tail_cycles"]
     slow = waits(design.timing, 10, Stalls.random(0.5, 0.5))
     assert slow["max_cycles"] > waits(design.timing, 10)["max_cycles"] > 10 * interval
