@@ -16,6 +16,10 @@ from mase_hw.emit.schedule import Schedule
 from mase_hw.nn.streaming import streaming
 
 
+CHECKS = ("lib/stream_check.sv", "lib/frame_check.sv")
+"""Monitors of the top level, in simulation only."""
+
+
 def describe_design(
     netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue, steady: int | None
 ) -> dict[str, Any]:
@@ -100,4 +104,4 @@ def _table_entry(instance: Instance, file: str, memory: Memory) -> dict[str, Any
 
 
 def _rtl_files(netlist: Netlist) -> list[str]:
-    return [*netlist.files, *(["lib/stream_check.sv"] if netlist.nets else [])]
+    return [*netlist.files, *CHECKS]
