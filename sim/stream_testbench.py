@@ -29,6 +29,7 @@ from stream_driver import StreamDriver
 from stream_monitor import ProtocolViolation, StreamMonitor
 
 _PROGRESS_CYCLES = 1024
+_TAIL_CYCLES = 256
 
 
 class Bench:
@@ -109,8 +110,10 @@ class Bench:
             if moved:
                 longest, last, calm = max(longest, cycle - last), cycle, end >= 0
             if end < 0 and (moved or cycle == start) and self._all_done():
-                # As long as the design has ever been silent, a beat too many may still be on its way.
-                end, calm = cycle + max(int(self.plan["tail_cycles"]), longest + 16), True
+                # As long as the design has ever been silent, a beat too many may still be on its way. What was promised
+                # counts only as far as the run itself shows it: it took a frame through, and the next one behind it.
+                tail = min(int(self.plan["tail_cycles"]), 2 * cycle + _TAIL_CYCLES)
+                end, calm = cycle + max(tail, longest + 16), True
             elif end < 0 and not moved and cycle - last >= watchdog:
                 if calm and cycle - last >= 2 * watchdog:
                     return (

@@ -29,6 +29,7 @@ from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY
 from mase_hw.passes.transforms.close_graph import UNREAD
+from mase_hw.vectors.words import fault_coverage
 
 
 def compile(
@@ -119,8 +120,7 @@ def compile(
         left = missing(graph.meta[NOT_ESTIMATED])
         tell(f"whether it is within the budgets of the target is not known: no estimate of {left}; see `mase-hw synth`")
     known = design.manifest["vectors"]
-    bits = known["faults"]["memory"]
-    tell(f"{known['frames']} test vectors show {bits['seen']} of {bits['tried']} wrong bits that were tried")
+    tell(f"{known['frames']} test vectors: {fault_coverage(known['faults'])}")
     tell(f"wrote {out}")
     return design
 

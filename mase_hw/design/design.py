@@ -10,7 +10,7 @@ from mase_hw.design.attempts import Attempts, Progress
 from mase_hw.design.exercise import with_casts
 from mase_hw.design.failures import explained
 from mase_hw.design.played import Played
-from mase_hw.design.promises import kept
+from mase_hw.design.promises import kept, timings
 from mase_hw.design.simulation import Simulation
 from mase_hw.design.vectors import Sides, bundle_vectors
 from mase_hw.emit.port_entry import port_stream
@@ -184,15 +184,13 @@ class Design:
         attempts = Attempts(self.dut(), asked, patience, cycles, played.frames, tell, inner, shown)
         result = with_casts(with_end(attempts.run(played)), self.manifest, self.graph, inputs)
         if result.failure is None:
-            result = kept(result, self.timing, asked)
+            result = kept(result, self.manifest, played.frames, jobs) if asked.at_full_rate else result
         else:
             changed = [] if self.verify else changed_files(self.path, self.manifest)
             result = explained(self, attempts, played, result, inputs, changed=changed, diagnose=diagnose)
-        timings = {name: t for name in result.outputs if (t := result.timing(sink=name)) is not None}
+        timed, drained = timings(result, self.manifest)
         paths = {entry["name"]: entry["path"] for entry in self.manifest["ports"]}
-        unread = [name for name in result.ports if f"{name} to drain.{name}" in self.manifest["edges"]]
-        drained = {name: t for name in unread if (t := result.timing(name, name)) is not None}
-        found = Simulation(result, played.frames, self.timing, timings, self.streams, paths, drained)
+        found = Simulation(result, played.frames, self.timing, timed, self.streams, paths, drained)
         measured = {"fill": found.fill, "interval": found.interval}
         record(self._digest, asked, result, played.frames, inputs is None, measured)
         if check:

@@ -1,42 +1,156 @@
-"""What a manifest promises besides the bits: the latency, if it says that it is exact."""
+"""What a manifest promises besides the bits: cycles, if it says that they are exact."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mase_hw.errors import SimulationError
-from mase_hw.simulate.arguments import Arguments
-from mase_hw.simulate.plan import Stalls
 from mase_hw.simulate.result import SimResult
+from mase_hw.simulate.timing import Timing
 
 SOURCE, SINK = "data_in_0", "data_out_0"
 """The ports between which the fill latency is promised."""
+_SHOWN = 4
+"""Promises that an error lists."""
 
 
-def kept(result: SimResult, timing: Mapping[str, Any], asked: Arguments) -> SimResult:
-    """The same result; a failure if all bits are right, but the first of them came in another cycle than promised.
-
-    The promise is one for inputs that always offer and outputs that always accept, so nothing is said of a run with
-    stalls, resets, or a test that intervenes.
+@dataclass(frozen=True)
+class Missed:
+    """A promise that was not kept.
 
     Args:
-        result: Of a run that passed.
-        timing: ``fill`` of the manifest, in cycles, and whether it is ``exact``.
-        asked: How it was run.
+        field: Where it stands in the manifest.
+        promised: Cycles.
+        measured: Cycles.
+        instance: The instance that is at fault, if it is known.
     """
-    stalled = asked.stalls not in (None, Stalls.none()) or bool(asked.inner_stalls)
-    at_full_rate = not stalled and not asked.reset_at and not asked.intervenes
-    measured = result.timing(SOURCE, SINK)
-    if not (timing["exact"] and at_full_rate) or measured is None or measured.fill == timing["fill"]:
+
+    field: str
+    promised: int
+    measured: int
+    instance: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.field}: promised {self.promised} cycles, measured {self.measured}"
+
+
+def kept(result: SimResult, manifest: Mapping[str, Any], frames: int, jobs: int = 1) -> SimResult:
+    """The same result; a failure if all bits are right, but something came in another cycle than promised.
+
+    Args:
+        result: Of a run that passed, with inputs that always offer and outputs that always accept: only of such a run
+            anything is promised.
+        manifest: Of the bundle.
+        frames: That were played.
+        jobs: Processes that shared them.
+    """
+    processes = max(1, min(jobs, frames // 2))
+    found = list(missed(result, manifest, frames - frames * (processes - 1) // processes))
+    if not found:
         return result
+    culprit = _culprit(found, manifest)
+    users = culprit is not None and "custom_op" in culprit
+    more = f"\n    and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     failure = SimulationError(
-        "every bit is right, but the first result does not come when the manifest says",
-        node=SINK,
-        field="timing.fill",
-        got=f"{measured.fill} cycles after the first input",
-        expected=f"{timing['fill']} cycles, which the manifest calls exact",
-        remedy="compile the model again; if nobody edited the manifest, please report this with the bundle",
+        "every bit is right, but the design does not take the cycles that its manifest calls exact",
+        node=SINK if culprit is None else f"{culprit['node']} ({_kind(culprit)})",
+        field=f"custom_ops.{culprit['custom_op']}.latency" if culprit is not None and users else found[0].field,
+        got="".join(f"\n    {each}" for each in found[:_SHOWN]) + more,
+        expected="the promised cycles in a run at full rate",
+        remedy=_CUSTOM if users else _OURS,
     )
     return dataclasses.replace(result, failure=failure)
+
+
+_CUSTOM = (
+    "let `latency` of this custom op say the cycles that its module takes; docs/custom_ops.md shows how, and what it says "
+    "of beats that wait"
+)
+_OURS = "compile the model again; if nobody edited the manifest, please report this with the bundle"
+
+
+def missed(result: SimResult, manifest: Mapping[str, Any], frames: int) -> Iterator[Missed]:
+    """Every promise of an exact timing that a run at full rate did not keep.
+
+    Args:
+        result: Of the run.
+        manifest: Of the bundle.
+        frames: Of the last process that took part.
+    """
+    timing = manifest["timing"]
+    measured = result.timing(SOURCE, SINK)
+    if not timing["exact"] or measured is None:
+        return
+    yield from _stages(result, manifest)
+    outputs = [name for name in result.outputs if result.ports[name].beats]
+    last = max(_last(result, name) for name in outputs)
+    interval = measured_interval(result, manifest)
+    steady = timing.get("steady")
+    for name, value in (("fill", measured.fill), ("last", last), ("interval", interval)):
+        if value is None or (name == "interval" and (steady is None or frames <= steady)):
+            continue
+        if value != timing[name]:
+            yield Missed(f"timing.{name}", timing[name], value)
+
+
+def timings(result: SimResult, manifest: Mapping[str, Any]) -> tuple[dict[str, Timing], dict[str, Timing]]:
+    """Of every output that moved, from the first input on, and of every input that nothing reads, by port name."""
+    outputs = {name: t for name in result.outputs if (t := result.timing(SOURCE, name)) is not None}
+    unread = [name for name in result.ports if f"{name} to drain.{name}" in manifest["edges"]]
+    return outputs, {name: t for name in unread if (t := result.timing(name, name)) is not None}
+
+
+def measured_interval(result: SimResult, manifest: Mapping[str, Any]) -> int | None:
+    """Cycles between the last two frames at the slowest of these ports; None if no port had two."""
+    outputs, unread = timings(result, manifest)
+    found = [t.interval for t in (*outputs.values(), *unread.values()) if t.interval is not None]
+    return max(found) if found else None
+
+
+def _last(result: SimResult, name: str) -> int:
+    """Cycles from the first input beat accepted to the last beat of the first frame of an output valid."""
+    port = result.ports[name]
+    at = min(port.stream.frame_beats, port.beats) - 1
+    return int(port.cycles.presented[at]) - int(result.ports[SOURCE].cycles.accepted[0])
+
+
+def _stages(result: SimResult, manifest: Mapping[str, Any]) -> Iterator[Missed]:
+    """Of every instance the cycle of its first result, where its own delay is another one than promised."""
+    begins = {} if result.exercise is None else result.exercise.begins
+    source = next((name for name in begins if name.partition(" to ")[0] == SOURCE), None)
+    if source is None:
+        return
+    port = result.ports[SOURCE].cycles
+    start = begins[source] + int(port.accepted[0] - port.presented[0])
+    given = {end: begins[name] - start for name in begins for end in [name.partition(" to ")[0]]}
+    taken = {end: begins[name] - start for name in begins for end in [name.partition(" to ")[2]]}
+    for entry in manifest["instances"]:
+        timing, name = entry.get("timing"), entry["name"]
+        first_in = _first(taken, name, ("data_in_0", "in_data"))
+        first_out = _first(given, name, ("data_out_0", "out_data", "out_data[0]"))
+        if timing is None or first_in is None or first_out is None:
+            continue
+        if first_out - first_in != timing["first_out"] - timing["first_in"]:
+            yield Missed(f"instances.{name}.timing.first_out", timing["first_out"], first_out, name)
+
+
+def _first(cycles: Mapping[str, int], instance: str, ports: tuple[str, ...]) -> int | None:
+    return next((cycles[end] for port in ports if (end := f"{instance}.{port}") in cycles), None)
+
+
+def _culprit(found: list[Missed], manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The instance at fault: the first with another delay, or a custom op if only the interval tells."""
+    named = [each.instance for each in found if each.instance is not None]
+    entries = {entry["name"]: entry for entry in manifest["instances"]}
+    if named:
+        return dict(entries[named[0]])
+    users = [entry for entry in entries.values() if "custom_op" in entry]
+    slowest = [entry for entry in users if entry["name"] == manifest["timing"]["bottleneck"]]
+    return next(iter(slowest or users), None)
+
+
+def _kind(entry: Mapping[str, Any]) -> str:
+    return f"custom op {entry['custom_op']}" if "custom_op" in entry else f"instance {entry['name']}"

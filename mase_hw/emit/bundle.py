@@ -18,6 +18,8 @@ from mase_hw.errors import EmitError
 FORMAT_VERSION = 1
 """Version of the manifest's layout."""
 MANIFEST = "manifest.json"
+PICTURE = "report/network.svg"
+"""The drawing of the network, for reports of a bundle without its model."""
 MOST_NAME = 255
 """Bytes of a file's name on every file system that matters."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mase_hw.emit.bundle import MANIFEST
+from mase_hw.emit.cycles import other_cycles
 from mase_hw.emit.port_entry import port_entry, port_stream
+from mase_hw.emit.top_level import other_hardware
 from mase_hw.errors import MaseHwError
 
 CLOCK, RESET = "clk", {"name": "rst", "active": "high", "synchronous": True}
@@ -33,10 +35,24 @@ def contradictions(manifest: Mapping[str, Any]) -> list[str]:
     Args:
         manifest: As read, with all fields that every manifest has.
     """
+    return _gathered(check(manifest) for check in (_places, _surroundings, _ports, _lists, other_cycles))
+
+
+def contradicted(manifest: Mapping[str, Any], folder: Path) -> list[str]:
+    """The same of what a manifest says of the hardware, against the files that it names.
+
+    Args:
+        manifest: As read, with all fields that every manifest has.
+        folder: Of the bundle, whose files are what the manifest says.
+    """
+    return _gathered([other_hardware(manifest, folder)])
+
+
+def _gathered(checks: Iterable[Iterator[str]]) -> list[str]:
     found: list[str] = []
-    for check in (_places, _surroundings, _ports, _lists):
+    for check in checks:
         try:
-            for problem in check(manifest):
+            for problem in check:
                 found.append(problem)  # what was found before something is missing counts as well
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             found.append(f"something is missing or of the wrong kind: {error!r}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mase_hw._version import __version__
-from mase_hw.catalogue import Catalogue, Memory
+from mase_hw.catalogue import Catalogue, Memory, OpDef, default_catalogue
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_entry
 from mase_hw.emit.reference import Reference
@@ -18,14 +18,30 @@ from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 
 
-def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue) -> dict[str, Any]:
-    """The manifest, all but the file hashes."""
+CHECKS = ("lib/stream_check.sv", "lib/frame_check.sv")
+"""Monitors of the top level, in simulation only."""
+
+
+def describe_design(
+    netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue, steady: int | None
+) -> dict[str, Any]:
+    """The manifest, all but the file hashes.
+
+    Args:
+        netlist: The design.
+        schedule: Its timing.
+        reference: Of its ports.
+        catalogue: Where its ops are.
+        steady: Of :func:`mase_hw.emit.steady.steady_frame`.
+    """
     named = {p.port: (p.name, p.path) for p in (*reference.inputs, *reference.outputs)}
     nodes = []
     for instance in netlist.instances:
         op = catalogue.get(instance.op)
         entry: dict[str, Any] = {"name": instance.name, "node": instance.node, "module": instance.module}
         entry["parameters"] = dict(instance.parameters)
+        if op is not None and (users := custom_name(op)) is not None:
+            entry["custom_op"] = users
         if instance.name in schedule.instances:
             entry["timing"] = dataclasses.asdict(schedule.instances[instance.name])
         if op is not None and op.hardware is not None and op.mase_type:
@@ -46,6 +62,7 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
             "interval": schedule.interval,
             "bottleneck": schedule.bottleneck,
             "exact": schedule.exact,
+            "steady": steady,
             "unit": "clock cycles; fill is from the first input beat accepted to the first output beat valid",
         },
         "family": reference.graph.meta.get(HARDWARE_ARGS, HardwareArgs()).family,
@@ -69,6 +86,13 @@ def describe_design(netlist: Netlist, schedule: Schedule, reference: Reference, 
     }
 
 
+def custom_name(op: OpDef) -> str | None:
+    """The class or function of an op that a user brought; None for one of the package."""
+    if default_catalogue().get(op.name) is op:
+        return None
+    return next((target.__name__ for target in (*op.modules, *op.functions)), op.name)
+
+
 def _chosen(parameters: Mapping[str, int | str]) -> dict[str, Any]:
     """Where a ROM is to be and how many registers lie behind it, if that was chosen."""
     if "REGISTERS" not in parameters:
@@ -83,4 +107,4 @@ def _table_entry(instance: Instance, file: str, memory: Memory) -> dict[str, Any
 
 
 def _rtl_files(netlist: Netlist) -> list[str]:
-    return [*netlist.files, *(["lib/stream_check.sv"] if netlist.nets else [])]
+    return [*netlist.files, *CHECKS]

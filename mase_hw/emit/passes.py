@@ -14,8 +14,10 @@ from mase_hw.beat_times import Solved
 from mase_hw.beats import to_words
 from mase_hw.catalogue import Hardware
 from mase_hw.emit.build import build_followed
-from mase_hw.emit.bundle import Bundle, check_target
+from mase_hw.emit.bundle import PICTURE, Bundle, check_target
+from mase_hw.emit.causality import needed
 from mase_hw.emit.constants import broadcast_values
+from mase_hw.emit.instantiated import check_files
 from mase_hw.emit.keywords import KEYWORDS
 from mase_hw.emit.manifest import describe_design
 from mase_hw.emit.netlist import Instance, Netlist
@@ -23,8 +25,10 @@ from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import environment, render_generated, render_top
 from mase_hw.emit.schedule import predict
+from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.draw import render
 from mase_hw.nn import Quantized
 from mase_hw.passes.base import PassArgs, graph_pass
 from mase_hw.resources import rtl_root
@@ -92,11 +96,11 @@ def write_bundle(graph: MaseGraph, args: EmitArgs) -> dict[str, Any]:
 
 @graph_pass(TOP, args=TopArgs, needs=(HARDWARE,))
 def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[MaseGraph, dict[str, Any]]:
-    """Build and verify the netlist, predict its timing, render ``rtl/<top>.sv`` and start the manifest.
+    """Build and verify the netlist, predict its timing, render ``rtl/<top>.sv``, draw the graph, start the manifest.
 
     Raises:
         EmitError: If the netlist is broken or the folder cannot be written.
-        ConfigError: If the top's name is not a SystemVerilog identifier.
+        ConfigError: If the top's name is not a SystemVerilog identifier, or a module is in none of the files of its op.
     """
     modules = {path.stem for path in rtl_root().rglob("*.sv")} | {
         op.hardware.module for op in graph.catalogue if op.hardware is not None
@@ -119,14 +123,17 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         check_target(args.project_dir)
     solved = Solved()
     netlist, followed = build_followed(graph, args.top_name, solved)
+    check_files(netlist, graph.catalogue)
     if args.top_name in netlist.signals():
         raise ConfigError(
             "the top's name is that of a signal inside it", field="top_name", got=args.top_name, remedy="choose another"
         )
     schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
-    bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue)
-    bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule))
+    steady = steady_frame(netlist, graph.catalogue, schedule, solved)
+    bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
+    bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule, needed(netlist, graph.catalogue)))
+    bundle.add(PICTURE, render(graph))
     graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule
     graph.meta.pop(VECTORS, None)  # what they show was measured on another netlist
     return graph, {**write_bundle(graph, args), "timing": bundle.manifest["timing"]}

@@ -8,7 +8,7 @@ from typing import Any
 
 from mase_hw.documents import parse_json
 from mase_hw.emit.bundle import FORMAT_VERSION, MANIFEST, digest, own_digest
-from mase_hw.emit.contradictions import contradictions, named_files
+from mase_hw.emit.contradictions import contradicted, contradictions, named_files
 from mase_hw.errors import EmitError
 
 _AGAIN = "emit the bundle again; do not edit generated files"
@@ -57,6 +57,8 @@ def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     changed = [name for name in changed_files(folder, manifest) if name not in gone] if verify else []
     if gone or changed:
         raise _refused(Path(folder), manifest, changed, gone)
+    if verify and (found := contradicted(manifest, Path(folder))):
+        raise _contradictory(path, found, "the hardware of the bundle, as its top level and its memory files are")
     return manifest
 
 
@@ -144,10 +146,14 @@ def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
             remedy=_AGAIN,
         )
     if found := contradictions(manifest):
-        raise EmitError(
-            "the manifest contradicts itself",
-            node=str(path),
-            got="".join(f"\n    {problem}" for problem in found),
-            expected="lanes, bits, shapes, ports, frames and files that fit each other",
-            remedy=_AGAIN,
-        )
+        raise _contradictory(path, found, "lanes, bits, shapes, ports, frames, files and cycles that fit each other")
+
+
+def _contradictory(path: Path, found: list[str], expected: str) -> EmitError:
+    return EmitError(
+        "the manifest contradicts itself",
+        node=str(path),
+        got="".join(f"\n    {problem}" for problem in found),
+        expected=expected,
+        remedy=_AGAIN,
+    )

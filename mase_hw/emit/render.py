@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,13 @@ def describe(stream: Stream) -> str:
     )
 
 
-def render_top(netlist: Netlist, schedule: Schedule) -> str:
+def render_top(netlist: Netlist, schedule: Schedule, needs: Iterable[tuple[str, str, int]]) -> str:
     """Render the top level.
 
     Args:
         netlist: A verified netlist.
         schedule: Its predicted timing, for the header.
+        needs: Of :func:`mase_hw.emit.causality.needed`.
 
     Returns:
         SystemVerilog text.
@@ -92,7 +94,15 @@ def render_top(netlist: Netlist, schedule: Schedule) -> str:
             for s in netlist.inputs
             if s.name in netlist.drained
         ],
+        frames=[_frames(netlist, *each) for each in needs],
     )
+
+
+def _frames(netlist: Netlist, out: str, into: str, need: int) -> dict[str, Any]:
+    """A monitor that no frame of an output leaves before it came at an input."""
+    beats = {s.name: s.frame_beats for s in (*netlist.inputs, *netlist.outputs)}
+    name = netlist.free(f"frames_{out}_of_{into}")
+    return {"name": name, "out": out, "into": into, "frame_in": beats[into], "frame_out": beats[out], "need": need}
 
 
 def render_generated(made: Generated) -> str:

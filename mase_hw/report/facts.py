@@ -34,16 +34,18 @@ def facts(
     graph: MaseGraph | None,
     work: Path,
     evaluated: Sequence[Mapping[str, Any]] = (),
+    picture: str | None = None,
 ) -> Facts:
     """Collect what is known of a bundle.
 
     Args:
         name: What the bundle is called.
         manifest: Of the bundle.
-        graph: The graph behind it; without it the picture, formats and what quantisation cost are missing, and the
+        graph: The graph behind it; without it why formats were chosen and what quantisation cost are missing, and the
             report says so.
         work: Where simulations and synthesis left what they found.
         evaluated: What evaluations of the bundle showed.
+        picture: The drawing of the network that is in the bundle; None for one of an older version.
     """
     missing: list[str] = []
     estimated = estimate(dict(manifest))
@@ -83,10 +85,14 @@ def facts(
     if not evaluated:
         missing.append("accuracy: `mase-hw evaluate MODEL --bundle BUNDLE` measures it on labelled data")
     if graph is None:
-        missing.append(f"the picture of the network, formats and what quantisation cost: this {_NEEDS_MODEL}")
+        if picture is None:
+            missing.append(f"the picture of the network: this {_NEEDS_MODEL}")
+        missing.append(f"why formats were chosen and what quantisation cost: this {_NEEDS_MODEL}")
         missing.append(f"the change of lanes that would pay {_NEEDS_MODEL}")
-        return {**found, "missing": missing, "picture": None, "nodes": {}, "limits": None, "quantisation": None}
-    found["picture"] = render(graph)
+        nodes = {entry["node"]: _built(entry["node"], found["instances"]) for entry in found["instances"]}
+        more = {"picture": picture, "nodes": nodes, "limits": None, "quantisation": None}
+        return {**found, "missing": missing, **more}
+    found["picture"] = render(graph) if picture is None else picture
     found["nodes"] = {node.name: _node(graph, node, found["instances"]) for node in graph.nodes}
     found["limits"] = _limits(graph, missing)
     found["quantisation"] = _quantisation(graph, missing)
@@ -164,22 +170,29 @@ def _limits(graph: MaseGraph, missing: list[str]) -> dict[str, Any] | None:
 
 def _node(graph: MaseGraph, node: Any, instances: list[dict[str, Any]]) -> dict[str, Any]:
     card = make_card(graph, node)
-    own = [entry for entry in instances if entry["node"] == node.name]
     why = ""
     if isinstance(graph.meta_of(node).module, Quantized):
         try:
             why = str(explain(graph, node.name))
         except GraphError:  # of a graph that came quantised
             why = ""
+    rows = [list(row) for row in card.rows]
+    known = {"op": card.op, "rows": rows, "details": list(card.details), "explanation": why}
+    return {**_built(node.name, instances), **known}
+
+
+def _built(node: str, instances: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is known of a node from its instances alone."""
+    own = [entry for entry in instances if entry["node"] == node]
     return {
-        "op": card.op,
-        "rows": [list(row) for row in card.rows],
-        "details": list(card.details),
+        "op": ", ".join(dict.fromkeys(entry["module"] for entry in own)),
+        "rows": [],
+        "details": [],
         "instances": [entry["name"] for entry in own],
         "cycles": max((entry["cycles"] or 0 for entry in own), default=0),
         "multipliers": sum(entry["multipliers"] for entry in own),
         "memory_bits": sum(entry["memory_bits"] for entry in own),
-        "explanation": why,
+        "explanation": "",
     }
 
 

@@ -19,6 +19,7 @@ from mase_hw.report.charts import MOST_HISTOGRAMS, histograms, noise, timeline
 from mase_hw.report.compare import compare
 from mase_hw.report.facts import Facts
 from mase_hw.report.words import advice, code, coverage, decibels, how, measured, percent, shown
+from mase_hw.vectors.words import fault_coverage
 
 TEMPLATES = Path(__file__).parent / "templates"
 RESOURCES = ("lut", "ff", "dsp", "bram")
@@ -76,6 +77,7 @@ def page(facts: Facts, against: Facts | None = None) -> str:
         code=code,
         coverage=coverage,
         change=_change,
+        fault_coverage=fault_coverage,
     )
 
 

@@ -74,16 +74,16 @@ def not_checked(
         said.append("It was not placed and routed: `mase-hw synth BUNDLE --target ecp5 --place`.")
     faults = (vectors or {}).get("faults")
     if faults is None:
-        said.append("Whether the test vectors would show a wrong bit was not measured.")
+        said.append("The fault coverage of the test vectors was not measured.")
     else:
-        said += [f"No test vector shows a wrong {what}." for what in _unseen(faults)]
+        said += [f"No test vector shows a {what}." for what in _unseen(faults)]
     said.append("Timing on a board, clock-domain crossings and what surrounds the design were not looked at.")
     return said
 
 
 def _unseen(faults: Mapping[str, Any]) -> list[str]:
     return [
-        f"{'cast' if kind == 'casts' else 'bit of memory'}: {name}"
+        f"{'wrong cast' if kind == 'casts' else 'stuck bit of memory'}: {name}"
         for kind in ("casts", "memory")
         for name in faults.get(kind, {}).get("unseen", [])
     ]

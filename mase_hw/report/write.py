@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mase_hw.emit.read_bundle import read_manifest
+from mase_hw.emit.bundle import PICTURE
+from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
 from mase_hw.ir import MaseGraph
@@ -40,7 +41,8 @@ def bundle_facts(bundle: Path, graph: MaseGraph | None = None, work: Path | None
     bundle = Path(bundle).absolute()
     manifest: Mapping[str, Any] = read_manifest(bundle)
     work = work or bundle.with_name(f"{bundle.name}.work")
-    return facts(bundle.name, manifest, graph, work, evaluations(bundle, manifest["digest"]))
+    drawn = read_file(bundle, manifest, PICTURE).decode("utf-8") if PICTURE in manifest["files"] else None
+    return facts(bundle.name, manifest, graph, work, evaluations(bundle, manifest["digest"]), drawn)
 
 
 def printed(found: Facts, against: Facts | None = None) -> Facts:

@@ -56,6 +56,12 @@ class Arguments:
         """Processes that share the frames."""
         return int(self.options.get("jobs", 1))
 
+    @property
+    def at_full_rate(self) -> bool:
+        """Whether inputs always offer and outputs always accept, from one reset to the end."""
+        stalled = self.stalls not in (None, Stalls.none()) or bool(self.inner_stalls)
+        return not stalled and not self.reset_at and not self.intervenes
+
 
 def check(
     bundle: Path,

@@ -40,6 +40,12 @@ def assertion_message(
     when, cycle = _when(plan, run, time)
     # A message may begin with the instance once more (%m).
     text = text.removeprefix(f"{path}: ")
+    if place.startswith("frame_check.sv:"):
+        error = SimulationError(
+            "a frame leaves the design before what it is made of came in", node=text.partition(" ")[0],
+            got=f"{when}: {text}", expected="as many frames as came, each after its own input", remedy=tail,
+        )  # fmt: skip
+        return error, cycle
     edge = _EDGE.fullmatch(text) if place.startswith("stream_check.sv:") else None
     if edge is None:
         if place.startswith("invariant.sv:"):

@@ -70,7 +70,7 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True, edges: Ed
         waves=waves if waves.is_file() else None,
         identity=plan.identity,
         edges=edges,
-        exercise=Exercise.read(run.log, dut.inside),
+        exercise=Exercise.read(run.log, dut.inside, run.period),
         period=run.period,
     )
 

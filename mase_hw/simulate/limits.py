@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from mase_hw.simulate.inner_stalls import InnerStalls
-from mase_hw.simulate.plan import Limits, Stalls
+from mase_hw.simulate.plan import Stalls
+
+LEAST_TAIL = 128
+"""Cycles that are waited for surplus beats, however fast a design is."""
 
 
 class Waits(TypedDict):
@@ -57,7 +60,8 @@ def waits(
         inner: How unwilling the edges inside are; None if they are as they are.
 
     A module works at most a whole frame without a beat, hence the watchdog. A surplus beat may follow as long after
-    the last one as a whole frame takes through the design, and as one frame follows another, hence the tail.
+    the last one as a whole frame takes through the design, and as one frame follows another, hence the tail. An engine
+    waits no longer than twice what the whole run took, whatever was promised.
     """
     last, interval = int(timing["last"]), int(timing["interval"])
     inside = 1.0 if inner is None else inner.slowdown
@@ -67,5 +71,5 @@ def waits(
         watchdog=watchdog,
         # The watchdog lifts all stalls after its time and needs as long again to call it a hang.
         max_cycles=int(slow * (frames + 2) * interval) + 4 * watchdog,
-        tail_cycles=max(Limits.tail_cycles, int(inside * (last + interval))),
+        tail_cycles=max(LEAST_TAIL, int(inside * (last + interval))),
     )

@@ -200,7 +200,8 @@ class Limits:
         max_cycles: Cycles after which an unfinished run is given up.
         reset_cycles: Length of reset.
         idle_cycles: Cycles between reset and the first beat, in which memories prefetch.
-        tail_cycles: Least time to wait for surplus beats after the last expected one.
+        tail_cycles: Time to wait for surplus beats after the last expected one; longer if the design was ever silent as
+            long, and shorter if it is much longer than the whole run.
     """
 
     watchdog: int

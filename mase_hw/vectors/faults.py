@@ -1,4 +1,4 @@
-"""Faults of a design that leave its handshakes alone: a wrong bit of a memory, a cast that rounds or saturates wrongly.
+"""Faults of a design that leave its handshakes alone: a stuck bit of a memory, a cast that rounds or saturates wrongly.
 
 A fault is simulated in the quantised model, which computes what the hardware does: the golden of one node runs with the
 fault, and what depends on it is computed again (serial fault simulation from the fault's place on; see M. Abramovici et

@@ -35,7 +35,7 @@ class VectorArgs(VectorOptions):
 def choose_vectors_analysis_pass(graph: MaseGraph, args: VectorArgs) -> tuple[MaseGraph, Info]:
     """Choose test vectors, or take what is given, and measure what they show.
 
-    Extreme frames come first, then whichever frame of the calibration data, or of random ones, shows most wrong bits of
+    Extreme frames come first, then whichever frame of the calibration data, or of random ones, shows most stuck bits of
     memories and wrong casts that were not seen yet. The share that all together show is measured on bits that are
     drawn anew, and only few of a large network. ``emit_cocotb_transform_pass`` writes them.
 

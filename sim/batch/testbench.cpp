@@ -22,6 +22,7 @@ using batch::Probe;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t PROGRESS_CYCLES = 1024;
+constexpr int64_t TAIL_CYCLES = 256;
 constexpr unsigned long long PERIOD = 10;
 
 struct Verdict {
@@ -116,8 +117,9 @@ public:
                 calm = end >= 0;
             }
             if (end < 0 && (moved || now == m_start) && all_done()) {
-                // As long as the design has ever been silent, a beat too many may still be on its way.
-                end = now + std::max(m_tail, longest + 16);
+                // As long as the design has ever been silent, a beat too many may still be on its way. What was promised
+                // counts only as far as the run itself shows it: it took a frame through, and the next one behind it.
+                end = now + std::max(std::min(m_tail, 2 * now + TAIL_CYCLES), longest + 16);
                 calm = true;
             } else if (end < 0 && !moved && now - last >= m_watchdog) {
                 if (calm && now - last >= 2 * m_watchdog) {

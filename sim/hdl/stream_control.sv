@@ -27,6 +27,8 @@ module stream_control (
     output int     requested,      // resets of a test
     output longint cycle
 );
+  localparam longint TailCycles = 256;
+
   longint reset_cycles, start, watchdog, limit, tail;
   longint last, longest, last_cycle, count, due_at;
   int unit, due_length, script;
@@ -53,7 +55,7 @@ module stream_control (
     last = start;
   end
 
-  longint silent, quiet, tail_end, progress;
+  longint silent, quiet, bounded, tail_end, progress;
   logic finish, hang, over, due;
 
   assign restart = !stop && (planned || reset_request != request_seen);
@@ -62,8 +64,10 @@ module stream_control (
   assign started = !rst && cycle >= start;
   assign silent = cycle - last;
   assign quiet = moved && silent > longest ? silent : longest;
-  // As long as the design has ever been silent, a beat too many may still be on its way.
-  assign tail_end = cycle + (quiet + 16 > tail ? quiet + 16 : tail);
+  // As long as the design has ever been silent, a beat too many may still be on its way. What was promised counts only as
+  // far as the run itself shows it: it took a frame through, and the next one behind it.
+  assign bounded = tail < 2 * cycle + TailCycles ? tail : 2 * cycle + TailCycles;
+  assign tail_end = cycle + (quiet + 16 > bounded ? quiet + 16 : bounded);
   assign finish = !ending && (moved || cycle == start) && all_done;
   assign hang = !ending && !finish && !moved && calm && silent >= 2 * watchdog;
   assign over = ending ? last_cycle <= cycle + 1 : !finish && cycle + 1 >= limit;

@@ -96,6 +96,7 @@ def test_the_least_depth(tmp_path: Path, workshop: Workshop, monkeypatch: pytest
     # There is no schedule of a design that stops.
     schedule = design.graph.meta["schedule"] if design.graph is not None else None
     monkeypatch.setattr("mase_hw.emit.passes.predict", lambda *_: schedule)
+    monkeypatch.setattr("mase_hw.emit.passes.steady_frame", lambda *_: None)
     stuck = compiled(tmp_path / "stuck", {place: least - 1})
     work = workshop.work(stuck, tmp_path / "second", "residual-stuck")
     with pytest.raises(HangError) as caught:

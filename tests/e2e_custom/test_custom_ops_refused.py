@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.catalogue import Arithmetic, OpDef, default_catalogue
+from mase_hw.emit.instantiated import scanned
 from mase_hw.errors import CatalogueError, ConfigError, EmitError, MaseHwError, UnsupportedError
 from mase_hw.ir import MaseGraph, custom_op
 from mase_hw.ir.custom.ops import with_custom_ops
@@ -176,6 +178,90 @@ def test_a_file_that_is_gone_when_it_is_needed(rtl: Path, tmp_path: Path) -> Non
     with pytest.raises(EmitError, match=r"my_abs\.sv"):
         mase_hw.compile(nn.Sequential(Absolute()), torch.ones(1, 4), out=tmp_path / "out", custom_ops=custom)
     assert not (tmp_path / "out").exists()
+
+
+FILES: dict[str, tuple[dict[str, str], list[str], str, str]] = {
+    "a file of the package": (
+        {"my_abs.sv": "module my_abs;\n  register_slice #(.WIDTH(8)) u_slice ();\nendmodule\n"}, [],
+        r"no file of an op declares the module 'register_slice'", "add 'lib/register_slice.sv' to dependence_files",
+    ),
+    "a file of the package that one of them needs": (
+        {}, ["lib/skid_buffer.sv", "lib/fixed_mac_lane.sv"],
+        r"no file of an op declares the module '\w+'.*lib/fixed_mac_lane\.sv instantiates it", "add 'lib/",
+    ),
+    "a file of one's own": (
+        {"my_abs.sv": "module my_abs;\n  if (1) begin : g helper u_a[3:0] (); end\nendmodule\n"}, [],
+        r"'helper'.*external/my_abs\.sv instantiates it", "add 'parts/helper.sv' to dependence_files",
+    ),
+    "a module that is nowhere": (
+        {"my_abs.sv": "module my_abs;\n  nowhere u_a (.x(1));\nendmodule\n"}, [], "'nowhere'", "write the module",
+    ),
+    "a module that is there twice": (
+        {"my_abs.sv": "module my_abs;\nendmodule\nmodule helper;\nendmodule\n"}, ["parts/helper.sv"],
+        r"two files of an op declare the module 'helper'.*external/parts/helper\.sv and external/my_abs\.sv",
+        "leave one of them out",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_do_not_make_a_whole(name: str, rtl: Path, tmp_path: Path) -> None:
+    """Refused before anything is written; what is to be done is in the message, and does."""
+    texts, files, message, remedy = FILES[name]
+    for file, text in texts.items():
+        (rtl / file).write_text(text)
+    out = tmp_path / "out"
+
+    def compiled(dependence_files: list[str]) -> object:
+        custom = ops(rtl, dependence_files=dependence_files)
+        return mase_hw.compile(nn.Sequential(Absolute()), torch.ones(1, 4), out=out, custom_ops=custom)
+
+    with pytest.raises(ConfigError, match=f"(?s){message}") as caught:
+        compiled(files)
+    assert caught.value.node == "absolute" and caught.value.field == "dependence_files" and not out.exists()
+    assert caught.value.remedy is not None and remedy in caught.value.remedy
+    for _ in range(20):  # what it says, until it says no more
+        added = re.fullmatch("add '(.*)' to dependence_files", caught.value.remedy or "")
+        if added is None:
+            break
+        files = [added[1], *files]
+        try:
+            compiled(files)
+        except ConfigError as problem:
+            caught.value.remedy = problem.remedy
+        else:
+            assert out.is_dir()
+            break
+
+
+def test_what_is_no_instance(rtl: Path, tmp_path: Path) -> None:
+    """Comments, strings, functions, calls and what only synthesis sees."""
+    (rtl / "my_abs.sv").write_text(
+        """// register_slice u_a (.clk);
+        module my_abs #(parameter int W = 1) (input logic clk);
+          `ifdef SYNTHESIS
+            DSP48 u_dsp (.clk);
+          `elsif VERILATOR
+            /* skid_buffer u_b (.clk); */
+          `else
+            other u_c (.clk);
+          `endif
+          function automatic my_type f (input int x); return g (x); endfunction
+          initial $display("helper u_d (%0d)", f (1));
+          always_comb if (W > 1) a = f (2); else b = f (3);
+        endmodule
+        """
+    )
+    assert scanned((rtl / "my_abs.sv").read_text()) == ({"my_abs"}, frozenset())
+
+
+def test_the_op_is_in_none_of_its_files(rtl: Path, tmp_path: Path) -> None:
+    op = custom_op(Absolute, entry(rtl))
+    (rtl / "my_abs.sv").write_text("module my_absolute;\nendmodule\n")
+    with pytest.raises(ConfigError, match="(?s)declares the module 'my_abs'.*the op is this module"):
+        mase_hw.compile(
+            nn.Sequential(Absolute()), torch.ones(1, 4), out=tmp_path / "out", custom_ops={"modules": {Absolute: op}}
+        )
 
 
 def test_files_of_two_ops_with_the_same_name(rtl: Path, tmp_path: Path) -> None:

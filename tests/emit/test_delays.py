@@ -136,7 +136,7 @@ def test_rewired(tmp_path: Path) -> None:
         next(n.name for n in made.nets if n.source == Pin("u_norm_fork", "out_data", branch)) for branch in (0, 1)
     )
     for each in (made, turned):
-        text = render_top(each, Schedule(1, 1, 1, "u_q", {}))
+        text = render_top(each, Schedule(1, 1, 1, "u_q", {}), ())
         assert f".out_data({first})" in text and f"assign {second} = {first};" in text
 
 

@@ -27,6 +27,7 @@ from tests.emit.bundles import rewrite
 from tests.engines.conftest import Builder
 from tests.sim.conftest import slice_dut
 
+Manifest = dict[str, Any]
 FRAMES = 4
 X = torch.rand(FRAMES, 8, generator=torch.Generator().manual_seed(4)) - 0.5
 QUIET = 100
@@ -89,14 +90,58 @@ def test_an_edge_of_another_design(copy: Path, options: dict[str, Any]) -> None:
 
 def test_a_latency_that_is_not_kept(copy: Path, options: dict[str, Any]) -> None:
     """All bits are right; yet who counts cycles by the manifest reads garbage."""
-    rewrite(copy, lambda m: m["timing"].update(fill=m["timing"]["fill"] - 1), honest=False)
+    rewrite(copy, sooner, honest=False)
     told = mase_hw.Design(copy)
-    with pytest.raises(SimulationError, match=r"(?s)every bit is right, but the first result does not come") as caught:
+    with pytest.raises(SimulationError, match=r"(?s)every bit is right, but the design does not take") as caught:
         told.simulate(**options)
-    assert caught.value.field == "timing.fill" and f"{told.timing['fill'] + 1} cycles after" in str(caught.value.got)
+    promised = told.timing["fill"]
+    assert f"timing.fill: promised {promised} cycles, measured {promised + 1}" in str(caught.value.got)
+    assert caught.value.node is not None and "(instance u_" in caught.value.node
     assert told.simulate(**options, stalls=0.3).passed, "nothing is promised of a run with stalls"
-    rewrite(copy, lambda m: m["timing"].update(exact=False), honest=False)
+    rewrite(copy, lambda m: m["timing"].update(exact=False, steady=None), honest=False)
     assert mase_hw.Design(copy).simulate(**options).passed, "it does not say that it is exact"
+
+
+def sooner(m: Manifest, cycles: int = 1) -> None:
+    """The first result some cycles earlier, in every place where it stands."""
+    m["timing"]["fill"] -= cycles
+    _of_slowest(m)["first_out"] -= cycles
+
+
+def slower(m: Manifest, factor: int, more: int = 0) -> None:
+    """Another interval, in every place where it stands."""
+    m["timing"]["interval"] = _of_slowest(m)["interval"] = m["timing"]["interval"] * factor + more
+
+
+def _of_slowest(m: Manifest) -> dict[str, int]:
+    return next(e["timing"] for e in m["instances"] if e["name"] == m["timing"]["bottleneck"])
+
+
+PROMISES: dict[str, tuple[str, Callable[[Manifest], object]]] = {
+    "a cycle too few to the first result": ("fill", sooner),
+    "a cycle too many to the first result": ("fill", lambda m: sooner(m, -1)),
+    "a cycle too many to the last result": ("last", lambda m: m["timing"].update(last=m["timing"]["last"] + 1)),
+    "a cycle too few to the last result": ("last", lambda m: m["timing"].update(last=m["timing"]["last"] - 1)),
+    "a cycle too many a frame": ("interval", lambda m: slower(m, 1, 1)),
+    "a cycle too few a frame": ("interval", lambda m: slower(m, 1, -1)),
+    "a million times as many a frame": ("interval", lambda m: slower(m, 10**6)),
+}
+
+
+@pytest.mark.parametrize("engine", ["batch", "cocotb", "fast"])
+@pytest.mark.parametrize("name", PROMISES)
+def test_promises_that_are_not_kept(copy: Path, work: Path, name: str, engine: str) -> None:
+    """By one cycle or by very many, up or down: no run passes, and none waits for what was promised."""
+    field, change = PROMISES[name]
+    before = mase_hw.Design(copy).timing[field]
+    rewrite(copy, change, honest=False)
+    told = mase_hw.Design(copy)
+    simulation = told.simulate(engine=engine, waves=False, work_dir=work / "trust.work", check=False)
+    promised = told.timing[field]
+    assert promised != before and not simulation.passed and simulation.result.mismatches == 0
+    assert f"timing.{field}: promised {promised} cycles, measured {before}" in str(simulation.result.failure)
+    ended = max(simulation.result.accepted["data_out_0"])
+    assert simulation.result.cycles <= 3 * ended + 256 + 1, "the idle watch is bounded by the run itself"
 
 
 class Exchange:
@@ -125,14 +170,17 @@ def test_compiled_again_meanwhile(tmp_path: Path, options: dict[str, Any], word:
     assert exchange.done and caught.value.node == str(tmp_path / "b" / name)
 
 
-def late(text: str) -> str:
-    """A beat too many, so many quiet cycles after the last one of the run."""
+def late(text: str, quiet: int = QUIET, *, monitored: bool) -> str:
+    """A beat too many, so many quiet cycles after the last one of the run; with the monitor of frames, or without."""
+    if not monitored:
+        text = re.sub(r"\n  frame_check #.*?\n  \);\n", "", text, flags=re.DOTALL)
+    assert ("frame_check #(" in text) == monitored
     found = re.search(r"assign data_out_0_valid = (\w+);", text)
     assert found is not None
     return text.replace(
         found[0],
         f"""int beats_q, quiet_q;
-  assign data_out_0_valid = {found[1]} || (beats_q == {8 * FRAMES} && quiet_q >= {QUIET});
+  assign data_out_0_valid = {found[1]} || (beats_q == {8 * FRAMES} && quiet_q >= {quiet});
   always_ff @(posedge clk) begin
     if (rst) {{beats_q, quiet_q}} <= '0;
     else begin
@@ -147,7 +195,7 @@ def late(text: str) -> str:
 def test_a_beat_too_many_after_a_while(copy: Path, work: Path, engine: str) -> None:
     """Seen by every engine; what the exception cannot tell without a model, and how to be told, is in it."""
     top = copy / "rtl/top.sv"
-    top.write_text(late(top.read_text()))
+    top.write_text(late(top.read_text(), monitored=False))
     broken = mase_hw.Design(copy, verify=False)
     with pytest.raises(MismatchError, match="data_out_0 produced 1 beats more than expected") as caught:
         broken.simulate(engine=engine, waves=False, work_dir=work / "trust-late.work")
@@ -157,10 +205,35 @@ def test_a_beat_too_many_after_a_while(copy: Path, work: Path, engine: str) -> N
     assert "no diagnosis was possible" in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.parametrize("engine", ["batch", "cocotb", "fast"])
+@pytest.mark.parametrize("quiet", [QUIET, -1])
+def test_the_design_says_that_a_frame_is_too_many(copy: Path, work: Path, quiet: int, engine: str) -> None:
+    """100 cycles after the last one, and just before as many as the interval and the first frame take together."""
+    top, timing = copy / "rtl/top.sv", mase_hw.Design(copy).timing
+    quiet = quiet if quiet > 0 else timing["last"] + timing["interval"] - 2
+    top.write_text(late(top.read_text(), quiet, monitored=True))
+    broken = mase_hw.Design(copy, verify=False)
+    with pytest.raises(SimulationError, match="a frame leaves the design before what it is made of came in") as caught:
+        broken.simulate(engine=engine, waves=False, diagnose=False, work_dir=work / f"trust-frames{quiet}.work")
+    assert caught.value.node == "data_out_0"
+    assert f"begins frame {FRAMES}, but 0 of the 8 beats of data_in_0 came" in str(caught.value.got)
+
+
+@pytest.mark.parametrize("engine", ["batch", "cocotb", "fast"])
+def test_a_small_design_is_watched_as_long(work: Path, tmp_path: Path, engine: str) -> None:
+    """Its interval and its first frame take fewer than 100 cycles together."""
+    small = compiled(nn.ReLU(), tmp_path / "small")
+    assert small.timing["last"] + small.timing["interval"] < QUIET
+    top = small.path / "rtl/top.sv"
+    top.write_text(late(top.read_text(), monitored=False))
+    with pytest.raises(MismatchError, match="data_out_0 produced 1 beats more than expected"):
+        mase_hw.Design(small.path, verify=False).simulate(engine=engine, waves=False, work_dir=work / "small.work")
+
+
 def test_how_long_is_waited(design: mase_hw.Design, options: dict[str, Any]) -> None:
     last, interval = design.timing["last"], design.timing["interval"]
     assert waits(design.timing, 1)["tail_cycles"] == last + interval
-    assert waits({"last": 3, "interval": 2}, 1)["tail_cycles"] == 64
+    assert waits({"last": 3, "interval": 2}, 1)["tail_cycles"] == 128
     assert waits(design.timing, 1)["watchdog"] > waits(design.timing, 1)["tail_cycles"]
     slow = waits(design.timing, 10, Stalls.random(0.5, 0.5))
     assert slow["max_cycles"] > waits(design.timing, 10)["max_cycles"] > 10 * interval

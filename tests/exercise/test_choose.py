@@ -199,7 +199,8 @@ def test_the_command_line_says_what_is_shown(tmp_path: Path, capsys: pytest.Capt
     assert cli.main(["compile", model, "--out", out, "--frames", "5"]) == cli.OK
     entry = mase_hw.load_design(tmp_path / "b").manifest["vectors"]
     memory = entry["faults"]["memory"]
-    said = f"{entry['frames']} test vectors show {memory['seen']} of {memory['tried']} wrong bits that were tried"
+    share = f"({memory['seen']} of {memory['tried']} stuck bits)"  # 4 x 3 weights and the biases: all were tried
+    said = f"{entry['frames']} test vectors: fault coverage {int(memory['seen'] / memory['tried'] * 100)} % {share}"
     assert said in capsys.readouterr().out and entry["frames"] <= 5
     assert cli.main(["compile", model, "--out", str(tmp_path / "c"), "--frames", "0"]) == cli.UNUSABLE
     assert "frames" in capsys.readouterr().err and not (tmp_path / "c").exists()

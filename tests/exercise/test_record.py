@@ -97,7 +97,8 @@ def test_what_a_report_says(mlp: mase_hw.Design) -> None:
     text, exercise = own.report(), own.result.exercise
     assert exercise is not None and exercise.casts is not None
     faults = mlp.manifest["vectors"]["faults"]["memory"]
-    assert f"the vectors show {faults['seen']} of {faults['tried']} wrong bits" in text
+    sampled = f"({faults['seen']} of {faults['tried']} sampled stuck bits), of {faults['bits']} bits in memories"
+    assert f"fault coverage {faults['seen'] * 100 // faults['tried']} % {sampled}" in text
     assert f"{sum(q.full for q in exercise.buffers.values())} of {len(exercise.buffers)} buffers full" in text
     assert "not exercised: edge never stalled: " in text
     document = json.loads(json.dumps(own.result.to_json()))["exercised"]

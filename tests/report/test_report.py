@@ -20,6 +20,7 @@ from mase_hw.design.design import Design
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.schedule import predict
 from mase_hw.errors import ConfigError, EmitError, SimulationError
+from mase_hw.ir.draw import render
 from mase_hw.report.page import _data
 from mase_hw.report.rebuilt import agrees, rebuilt, timeline_of
 from mase_hw.report.write import bundle_facts, write_report
@@ -103,10 +104,19 @@ def test_stages_work_as_long_as_they_have_steps(design: Design) -> None:
     assert any(stage["shares"][0] == 1.0 for stage in found.values()), "the slowest stage never waits"
 
 
-def test_without_the_model_it_shows_what_it_can(design: Design, tmp_path: Path) -> None:
+def test_without_the_model_it_shows_what_it_can(design: Design, page: Path, tmp_path: Path) -> None:
     alone = mase_hw.load_design(design.path).report(tmp_path / "alone.html")
     said = text_of(alone)
     assert "needs the model" in said and "Steady state, one interval" in said
+    # The picture is that of the bundle, and of the graph that it was compiled from.
+    own, with_model = bundle_facts(design.path), bundle_facts(design.path, design.graph)
+    assert design.graph is not None and own["picture"] == with_model["picture"] == render(design.graph)
+    assert own["picture"] == (design.path / "report/network.svg").read_text() and "the picture" not in said
+    shown = {name: each["instances"] for name, each in with_model["nodes"].items() if each["instances"]}
+    assert {name: each["instances"] for name, each in own["nodes"].items()} == shown and shown
+    network = re.compile(r'<div class="wide net">.*?</div>', re.DOTALL)
+    drawn = [network.findall(each.read_text(encoding="utf-8")) for each in (alone, page)]
+    assert drawn[0] == drawn[1] and "node-first" in drawn[0][0]
     assert bundle_facts(design.path)["stages"] == bundle_facts(design.path, design.graph)["stages"]
 
 

@@ -198,7 +198,7 @@ def _bench(bundle: Bundle, ports: list[HandoffPort], top: Top, files: list[dict[
         "interval": interval,
         "exact": bool(timing["exact"]),
         "watchdog": 8 * (last + interval) + 512,
-        "tail": last + interval + 64,
+        "tail": last + interval + 128,
         "cut": fill + interval + interval // 2 + 1,
         "files": files,
         "ports": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,7 +169,8 @@ def _lanes(dims: Any) -> str:
 def _details(node: fx.Node, meta: MaseMetadata) -> tuple[str, ...]:
     plain = {k: v for k, v in meta.common.args.items() if not isinstance(v, TensorMetadata)}
     lines = [f"{node.op} {node.target if isinstance(node.target, str) else getattr(node.target, '__name__', '')}"]
-    lines += [f"{key} = {value!r}"[:100] for key, value in plain.items()]
+    # Addresses of objects differ from run to run.
+    lines += [re.sub(r" at 0x[0-9a-f]+", "", f"{key} = {value!r}")[:100] for key, value in plain.items()]
     for key, tensor in meta.common.args.tensors.items():
         lines.append(f"{key}: {shape(tensor)} {precision(tensor)}")
     if meta.hardware.module:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.vectors.casts import CastUse
+from mase_hw.vectors.words import fault_coverage
 
-_EDGE = re.compile(r"^exercise: edge ([01]) on (.+)$", re.MULTILINE)
+_EDGE = re.compile(r"^exercise: edge ([01]), first at (-?\d+) on (.+)$", re.MULTILINE)
 _BUFFER = re.compile(r"^exercise: buffer (\d+) of (\d+), ([01]) in (\S+?)(?:\.exercise|\.g_memory)+$", re.MULTILINE)
 _SHOWN = 4
 """Names that a report gives of each kind; the JSON has all."""
@@ -47,6 +48,8 @@ class Exercise:
         casts: By node of the model; None if there is no model and no vectors of which it is known.
         frames: Frames over which casts were counted; fewer than were played in a long run.
         vectors: What the manifest says of the bundle's own vectors, if these were played.
+        begins: By edge, the rising edge of the clock at which its first beat was offered, counted from the start; of
+            several processes, those of the first.
     """
 
     buffers: Mapping[str, BufferUse] = field(default_factory=dict)
@@ -54,14 +57,16 @@ class Exercise:
     casts: Mapping[str, CastUse] | None = None
     frames: int = 0
     vectors: Mapping[str, Any] | None = None
+    begins: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read(cls, log: Path, inside: str) -> Exercise | None:
+    def read(cls, log: Path, inside: str, period: int) -> Exercise | None:
         """What the monitors in the simulator printed; None if there are none, or no log.
 
         Args:
             log: The log of the simulator.
             inside: What the path of every instance of the design begins with.
+            period: Of the clock, in the simulator's unit of time.
         """
         try:
             said = log.read_text(encoding="utf-8", errors="replace")
@@ -71,8 +76,11 @@ class Exercise:
             path.removeprefix(inside): BufferUse(int(peak), int(depth), waited == "1")
             for peak, depth, waited, path in _BUFFER.findall(said)
         }
-        edges = {name.strip(): stalled == "1" for stalled, name in _EDGE.findall(said)}
-        return cls(dict(sorted(buffers.items())), edges) if buffers or edges else None
+        reports = [(name.strip(), stalled == "1", int(time)) for stalled, time, name in _EDGE.findall(said)]
+        edges = {name: stalled for name, stalled, _ in reports}
+        # The first rising edge of the clock is after half a period.
+        begins = {name: (time - period // 2) // period for name, _, time in reports if period and time >= 0}
+        return cls(dict(sorted(buffers.items())), edges, begins=begins) if buffers or edges else None
 
     @classmethod
     def merged(cls, parts: Sequence[Exercise | None]) -> Exercise | None:
@@ -104,7 +112,7 @@ class Exercise:
                 found.setdefault(f"no {what}" if what.startswith("tie") else f"never {what}", []).append(node)
         if self.vectors is not None and "faults" in self.vectors:
             found["wrong cast that no vector shows"] = list(self.vectors["faults"]["casts"]["unseen"])
-            found["wrong bit that no vector shows"] = list(self.vectors["faults"]["memory"]["unseen"])
+            found["stuck bit that no vector shows"] = list(self.vectors["faults"]["memory"]["unseen"])
         return {what: names for what, names in found.items() if names}
 
     def report(self) -> list[str]:
@@ -120,10 +128,10 @@ class Exercise:
             done.append(f"{total.ties_positive} ties above zero and {total.ties_negative} below")
         lines = [f"exercised: {', '.join(done)}"] if done else []
         if self.vectors is not None and "faults" in self.vectors:
-            memory, casts = self.vectors["faults"]["memory"], self.vectors["faults"]["casts"]
+            faults = self.vectors["faults"]
             lines.append(
-                f"the vectors show {memory['seen']} of {memory['tried']} wrong bits that were tried, of "
-                f"{memory['bits']} in memories, and {casts['seen']} of {casts['tried']} wrong casts"
+                f"{fault_coverage(faults)}, of {faults['memory']['bits']} bits in memories; "
+                f"{faults['casts']['seen']} of {faults['casts']['tried']} wrong casts"
             )
         for what, names in self.missing.items():
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

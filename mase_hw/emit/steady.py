@@ -1,0 +1,61 @@
+"""From which frame on a design at full rate gives its results at its interval, so that a simulation can hold it to that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mase_hw.beat_times import Solved
+from mase_hw.catalogue import Catalogue
+from mase_hw.emit.netlist import TOP, Netlist, Pin
+from mase_hw.emit.schedule import SOON, Schedule, Timeline
+
+ALIKE = 3
+"""Frames that must come at the interval, one after the other, before it counts as reached."""
+CHAIN = 2
+"""Frame from which a chain of modules keeps its interval, where steps of some of them are not known."""
+
+
+def steady_frame(
+    netlist: Netlist, catalogue: Catalogue, schedule: Schedule, solved: Solved | None = None
+) -> int | None:
+    """The first frame that ends just an interval after the one before, as do those after it; counted from 0.
+
+    Frames end where a simulation measures: at the slowest output, or at an input that nothing reads.
+
+    Args:
+        netlist: The design.
+        catalogue: Where the latency facets of its parts are.
+        schedule: Its timing.
+        solved: What was computed before for networks with the same modules.
+
+    Returns:
+        The frame; None if the timing is not exact, or if the first frames do not come to the interval.
+    """
+    if not schedule.exact:
+        return None
+    timeline = Timeline(netlist, catalogue, solved)
+    if not timeline.exact:
+        return CHAIN
+    network, edges = timeline.network()
+    ends = [edges[timeline.into[Pin(TOP, stream.name)]] for stream in netlist.outputs]
+    ends += [edges[Pin(TOP, name)] for name in netlist.drained]
+    intervals: list[int] = []
+    before: list[int] = []
+    for frame in range(SOON):
+        network.advance()
+        offers = [network.edges[edge].offers for edge in ends]
+        now = [times.end(frame) for times in offers if times is not None]
+        if before:
+            intervals.append(max(b - a for a, b in zip(before, now, strict=True)))
+        before = now
+        if intervals[-ALIKE:] == [schedule.interval] * ALIKE:
+            return _begin(intervals, schedule.interval)
+    return None
+
+
+def _begin(intervals: Sequence[int], interval: int) -> int:
+    """The first frame of those at the end of a list that come at the interval."""
+    at = len(intervals)
+    while at and intervals[at - 1] == interval:
+        at -= 1
+    return at + 1
