@@ -298,7 +298,9 @@ class OpDef:
             channels one after the other, and the dimension of the result; None if these tensors do not allow it. Only
             makes looking for faults faster.
         formats: Tensor names whose format the quantisation configuration may set.
-        default_out: Output format when the configuration gives none, from the input formats.
+        default_out: Output format when the configuration gives none, from the input formats: of an op whose results
+            never leave that range, such as one that selects or moves numbers. None: from what was observed.
+        rounds: Of an op with ``default_out``: that may be coarser than its results, which leave the model with more.
         exact_out: Output format that the arithmetic fixes, whatever is configured: from the formats, the shape of
             ``data_in_0`` and the attributes; None if these leave it open. For a place in a tensor, which no scale makes
             smaller.
@@ -338,6 +340,7 @@ class OpDef:
     channels: Callable[[Arithmetic, Mapping[str, Tensor], Sequence[int]], SomeChannels | None] | None = None
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
+    rounds: bool = False
     exact_out: Callable[[Mapping[str, FixedFormat], Sequence[int], Mapping[str, Any]], FixedFormat | None] | None = None
     places: Callable[[Mapping[str, tuple[int, ...]]], int] | None = None
     non_negative: bool = False

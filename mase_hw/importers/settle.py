@@ -8,15 +8,17 @@ Nothing is calibrated.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
 from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
 from mase_hw.errors import MaseHwError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import covering, exact_format, holds
 from mase_hw.importers.graph import Known, Marker, Refused
@@ -24,6 +26,7 @@ from mase_hw.importers.problems import ON_HOST, NodesRefused, plan_each
 from mase_hw.importers.settle_integers import Integers
 from mase_hw.ir import MaseGraph
 from mase_hw.opdef import OpDef
+from mase_hw.ops._binary import covering_both
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
@@ -31,8 +34,6 @@ from mase_hw.passes.transforms.quantize_operands import operands_of, parameters_
 
 _WINDOWS = (F.avg_pool1d, F.avg_pool2d)
 _MEANS = ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
-_ROUNDING = ("prelu",)
-"""Ops whose result has the format of their input, and is rounded to it."""
 _BEHIND = f"quantise its result, so that the file says its format, or {ON_HOST}"
 
 
@@ -211,10 +212,14 @@ class _Settled:
             found = op.exact_out(formats, shapes["data_in_0"], {k: v for k, v in args.items() if k not in args.tensors})
             if found is not None:
                 return found
-        if op.default_out is not None and op.name not in _ROUNDING and self._on_grid(node, op, formats):
+        if op.default_out is not None:
             fmt = op.default_out(formats)
             drops = op.non_negative and fmt.signed and fmt.width > 1
             return FixedFormat(fmt.width - 1, fmt.frac_width, signed=False) if drops else fmt
+        if op.scaled is not None and op.scaled.ends is not None and x is not None:
+            clamped = self._clamped(node, op.scaled.ends, x)
+            if clamped is not None:
+                return clamped
         if op.name in ("add", "sub"):
             a, b = formats["data_in_0"], formats[op.constant if op.constant in formats else "data_in_1"]
             return covering(a, b, op.name == "sub")
@@ -225,14 +230,19 @@ class _Settled:
                 return FixedFormat(fmt.width + more, fmt.frac_width + more, fmt.signed)
         raise Refused("its result is not exact in fixed point, and nothing behind it quantises it", _BEHIND)
 
-    def _on_grid(self, node: fx.Node, op: OpDef, formats: Mapping[str, FixedFormat]) -> bool:
-        """Whether the ends of a clamp are numbers of its input; true of all else."""
-        if op.scaled is None or op.scaled.ends is None:
-            return True
+    def _clamped(self, node: fx.Node, ends_of: Callable[..., Ends], fmt: FixedFormat) -> FixedFormat | None:
+        """The format of what a clamp gives; None if an end of it is no number of its input's step."""
         args = self.graph.meta_of(node).common.args
-        ends = op.scaled.ends({k: v for k, v in args.items() if k not in args.tensors})
-        steps = [math.ldexp(end, formats["data_in_0"].frac_width) for end in ends if end is not None]
-        return all(step.is_integer() for step in steps)
+        low, high = ends_of({k: v for k, v in args.items() if k not in args.tensors})
+        held = {"data_in_0": fmt}
+        for end, outside in ((low, fmt.max_value.__lt__), (high, fmt.min_value.__gt__)):
+            if end is None or math.isinf(end):
+                continue
+            if not math.ldexp(end, fmt.frac_width).is_integer():
+                return None
+            if outside(end):  # all numbers that are possible are short of it, or beyond it
+                held[f"{end}"] = exact_format(torch.tensor(end, dtype=torch.float64))
+        return covering_both(held)
 
     def _averaged(self, node: fx.Node) -> int:
         """How many elements a pool averages; 0 if that is not the same for all."""

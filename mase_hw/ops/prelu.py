@@ -182,7 +182,6 @@ OPS = (
         parameters=("weight",),
         golden=golden,
         formats=("data_in_0", "weight", "data_out_0"),
-        default_out=lambda formats: formats["data_in_0"],
         scaled=ScaledUse("slopes", _scaled),
         hardware=Hardware(
             module="fixed_prelu",

@@ -174,10 +174,10 @@ def _numbers(node: str, attributes: Mapping[str, Any]) -> None:
             )
 
 
-def _negated(formats: Mapping[str, FixedFormat]) -> FixedFormat:
-    """A sign for what had none; the one value of a signed format without a negative saturates."""
+def _negated(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:
+    """One bit more: the smallest number of a signed format has no negative in it, and others had no sign."""
     fmt = formats["data_in_0"]
-    return fmt if fmt.signed else FixedFormat(fmt.width + 1, fmt.frac_width)
+    return FixedFormat(fmt.width + 1, fmt.frac_width)
 
 
 def _case(
@@ -285,7 +285,7 @@ OPS = (
         "builtin_func",
         functions=(torch.neg, torch.negative, operator.neg),
         methods=("neg", "neg_", "negative"),
-        default_out=_negated,
+        exact=_negated,
     ),
     _op(
         "abs",
@@ -308,7 +308,6 @@ OPS = (
         attributes=("min", "max"),
         check=_numbers,
         scaled=scaled_clamp(_ends),
-        default_out=lambda formats: formats["data_in_0"],
     ),
     *(
         _op(

@@ -105,7 +105,6 @@ module cell_gru #(
           .TABLE_FRAC (GATE_FRAC),
           .OUT_WIDTH  (W),
           .ROUNDING   (ROUNDING),
-          .OVERFLOW   (OVERFLOW),
           .MEM_FILE   (SIGMOID_FILE)
       ) u_table (
           .clk     (clk),
@@ -126,7 +125,7 @@ module cell_gru #(
         .OUT_FRAC  (GATE_FRAC),
         .OUT_SIGNED(1),
         .ROUNDING  (ROUNDING),
-        .OVERFLOW  (OVERFLOW)
+        .OVERFLOW  (0)
     ) u_new (
         .in_data (new_exact),
         .out_data(new_code)

@@ -122,7 +122,6 @@ module cell_lstm #(
           .TABLE_FRAC (GATE_FRAC),
           .OUT_WIDTH  (W),
           .ROUNDING   (ROUNDING),
-          .OVERFLOW   (OVERFLOW),
           .MEM_FILE   (SIGMOID_FILE)
       ) u_sigmoid (
           .clk     (clk),
@@ -140,7 +139,6 @@ module cell_lstm #(
         .TABLE_FRAC (GATE_FRAC),
         .OUT_WIDTH  (W),
         .ROUNDING   (ROUNDING),
-        .OVERFLOW   (OVERFLOW),
         .MEM_FILE   (TANH_FILE)
     ) u_tanh (
         .clk     (clk),
@@ -158,7 +156,7 @@ module cell_lstm #(
         .OUT_FRAC  (CELL_FRAC),
         .OUT_SIGNED(1),
         .ROUNDING  (ROUNDING),
-        .OVERFLOW  (OVERFLOW)
+        .OVERFLOW  (0)
     ) u_cell (
         .in_data (exact),
         .out_data(next_cell)
@@ -171,7 +169,6 @@ module cell_lstm #(
         .TABLE_FRAC (TanhFrac),
         .OUT_WIDTH  (W),
         .ROUNDING   (ROUNDING),
-        .OVERFLOW   (OVERFLOW),
         .MEM_FILE   (CELL_TANH_FILE)
     ) u_squash (
         .clk     (clk),

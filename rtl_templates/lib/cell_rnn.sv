@@ -66,7 +66,6 @@ module cell_rnn #(
           .TABLE_FRAC (GATE_FRAC),
           .OUT_WIDTH  (OUT_WIDTH),
           .ROUNDING   (ROUNDING),
-          .OVERFLOW   (OVERFLOW),
           .MEM_FILE   (TANH_FILE)
       ) u_tanh (
           .clk     (clk),

@@ -133,7 +133,7 @@ module recurrent_cells #(
               .OUT_FRAC  (CELL_FRAC),
               .OUT_SIGNED(1),
               .ROUNDING  (ROUNDING),
-              .OVERFLOW  (OVERFLOW)
+              .OVERFLOW  (0)
           ) u_given (
               .in_data (begin_cell[u]),
               .out_data(given[u])

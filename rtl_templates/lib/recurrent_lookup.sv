@@ -2,6 +2,8 @@
 //
 // recurrent_lookup: a signed number, cast to the format of a table and looked up there.
 //
+// The cast saturates: wrapping would look up the other end of the table.
+//
 // Latency:    1 cycle.
 // Throughput: 1 value per cycle.
 // Golden:     `look` in `mase_hw/ops/recurrent/_cells.py`.
@@ -12,7 +14,6 @@ module recurrent_lookup #(
     parameter int TABLE_FRAC  = 8,
     parameter int OUT_WIDTH   = 8,
     parameter int ROUNDING    = 0,
-    parameter int OVERFLOW    = 0,
     parameter     MEM_FILE    = ""
 ) (
     input  logic                 clk,
@@ -30,7 +31,7 @@ module recurrent_lookup #(
       .OUT_FRAC  (TABLE_FRAC),
       .OUT_SIGNED(1),
       .ROUNDING  (ROUNDING),
-      .OVERFLOW  (OVERFLOW)
+      .OVERFLOW  (0)
   ) u_cast (
       .in_data (in_data),
       .out_data(code)

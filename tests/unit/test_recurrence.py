@@ -9,15 +9,27 @@ import pytest
 import torch
 
 from mase_hw.catalogue import default_catalogue
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.recurrence import GATES
 from mase_hw.opdef import Arithmetic
 
+HALF = Fraction(1, 2)
+ROUND = {
+    Rounding.HALF_EVEN: round,
+    Rounding.HALF_UP: lambda v: math.floor(v + HALF),
+    Rounding.HALF_AWAY: lambda v: math.floor(v + HALF) if v >= 0 else math.ceil(v - HALF),
+    Rounding.FLOOR: math.floor,
+    Rounding.TRUNC: math.trunc,
+}
 
-def rounded(value: Fraction | float, fmt: FixedFormat) -> Fraction:
-    """The nearest number of a format, ties to even, saturating."""
-    mantissa = round(Fraction(value) * Fraction(2) ** fmt.frac_width)
-    held = max(fmt.min_mantissa, min(fmt.max_mantissa, mantissa))
+
+def rounded(value: Fraction | float, fmt: FixedFormat, rounding: Rounding, *, wraps: bool = False) -> Fraction:
+    """The number of a format that a value becomes."""
+    mantissa = ROUND[rounding](Fraction(value) * Fraction(2) ** fmt.frac_width)
+    if wraps:
+        held = (mantissa - fmt.min_mantissa) % 2**fmt.width + fmt.min_mantissa
+    else:
+        held = max(fmt.min_mantissa, min(fmt.max_mantissa, mantissa))
     return Fraction(held) * Fraction(2) ** -fmt.frac_width
 
 
@@ -28,48 +40,70 @@ def sigmoid(x: Fraction) -> float:
 def step(
     kind: str,
     f: dict[str, FixedFormat],
+    modes: tuple[Rounding, bool],
     x: list[Fraction],
     sums: list[Fraction],
     bias: Fraction,
     h: Fraction,
     c: Fraction,
 ) -> tuple[Fraction, Fraction]:
-    """State and cell state of one unit, as PyTorch's manual writes the cells, rounded where a format begins."""
+    """State and cell state of one unit, as PyTorch's manual writes the cells, rounded where a format begins.
+
+    Wraps where the state gets its format and nowhere else.
+    """
+    rounding, wraps = modes
     out = f["data_out_0"]
     w = out.width
     unsigned, signed = FixedFormat(w, w, signed=False), FixedFormat(w, w - 1)
+
+    def inside(value: Fraction | float, fmt: FixedFormat) -> Fraction:
+        return rounded(value, fmt, rounding)
+
+    def state(value: Fraction | float) -> Fraction:
+        return rounded(value, out, rounding, wraps=wraps)
+
     if kind == "rnn_relu":
-        return rounded(max(Fraction(0), x[0] + sums[0]), out), c
+        return state(max(Fraction(0), x[0] + sums[0])), c
     if kind == "rnn_tanh":
-        return rounded(math.tanh(rounded(x[0] + sums[0], f["gate"])), out), c
+        return state(math.tanh(inside(x[0] + sums[0], f["gate"]))), c
 
     def gate(k: int) -> Fraction:
-        return rounded(sigmoid(rounded(x[k] + sums[k], f["gate"])), unsigned)
+        return inside(sigmoid(inside(x[k] + sums[k], f["gate"])), unsigned)
 
     if kind == "gru":
         r, z = gate(0), gate(1)
-        n = rounded(math.tanh(rounded(x[2] + r * (sums[2] + bias), f["gate"])), signed)
-        return rounded((1 - z) * n + z * h, out), c
-    g = rounded(math.tanh(rounded(x[2] + sums[2], f["gate"])), signed)
-    c = rounded(gate(1) * c + gate(0) * g, f["cell"])
+        n = inside(math.tanh(inside(x[2] + r * (sums[2] + bias), f["gate"])), signed)
+        return state((1 - z) * n + z * h), c
+    g = inside(math.tanh(inside(x[2] + sums[2], f["gate"])), signed)
+    c = inside(gate(1) * c + gate(0) * g, f["cell"])
     cell = f["cell"]
     bits = min(12, cell.width)
-    short = rounded(c, FixedFormat(bits, cell.frac_width - cell.width + bits))
-    return rounded(gate(3) * rounded(math.tanh(short), signed), out), c
+    short = inside(c, FixedFormat(bits, cell.frac_width - cell.width + bits))
+    return state(gate(3) * inside(math.tanh(short), signed)), c
 
 
+@pytest.mark.parametrize(
+    ("rounding", "wraps"),
+    [
+        (mode, wraps)
+        for mode in Rounding
+        for wraps in (False, True)
+        if wraps or mode in (Rounding.HALF_EVEN, Rounding.FLOOR)
+    ],
+    ids=lambda each: each.name.lower() if isinstance(each, Rounding) else ("wrap" if each else "saturate"),
+)
 @pytest.mark.parametrize("begins", [False, True], ids=["zeros", "begins"])
 @pytest.mark.parametrize("kind", [*GATES, "lstm with cells"])
-def test_against_integers(kind: str, begins: bool) -> None:
+def test_against_integers(kind: str, begins: bool, rounding: Rounding, wraps: bool) -> None:
     kind, cells = kind.removesuffix(" with cells"), kind.endswith("cells")
     generator = torch.Generator().manual_seed(11)
-    units, times, gates = 3, 12, GATES[kind]
+    units, times, gates = 3, 5, GATES[kind]
     f = {
         "data_in_0": FixedFormat(14, 10),
         "weight": FixedFormat(8, 6),
         "data_out_0": FixedFormat(8, 5, signed=False) if kind == "rnn_relu" else FixedFormat(8, 7),
-        "gate": FixedFormat(11, 7),
-        "cell": FixedFormat(15, 11),
+        "gate": FixedFormat(9, 6),
+        "cell": FixedFormat(13, 11),
         "bias": FixedFormat(9, 15),
         "data_in_1": FixedFormat(10, 8),
         "data_in_2": FixedFormat(14, 12, signed=False),
@@ -95,7 +129,7 @@ def test_against_integers(kind: str, begins: bool) -> None:
     t |= first if begins else {}
     op = default_catalogue()["recurrence"]
     assert op.golden is not None
-    found = op.golden(Arithmetic(f, attributes={"kind": kind, "cells": cells}), t)["data_out_0"]
+    found = op.golden(Arithmetic(f, rounding, Overflow(wraps), {"kind": kind, "cells": cells}), t)["data_out_0"]
     assert found.shape == (2, times, units * (1 + cells)) and found.unique().numel() > 10
     state = {**f, "data_out_0": f["state"]} if cells else f
 
@@ -105,9 +139,11 @@ def test_against_integers(kind: str, begins: bool) -> None:
     for sequence in range(2):
         h, c = [Fraction(0)] * units, [Fraction(0)] * units
         if begins:
-            h = [rounded(number(each, "data_in_1"), state["data_out_0"]) for each in first["data_in_1"][sequence, 0]]
+            given = [number(each, "data_in_1") for each in first["data_in_1"][sequence, 0]]
+            h = [rounded(each, state["data_out_0"], rounding, wraps=wraps) for each in given]
         if begins and kind == "lstm":
-            c = [rounded(number(each, "data_in_2"), f["cell"]) for each in first["data_in_2"][sequence, 0]]
+            given = [number(each, "data_in_2") for each in first["data_in_2"][sequence, 0]]
+            c = [rounded(each, f["cell"], rounding) for each in given]
         for at in range(times):
             new = []
             for u in range(units):
@@ -116,7 +152,7 @@ def test_against_integers(kind: str, begins: bool) -> None:
                 sums = [
                     sum((number(weight[row, j], "weight") * h[j] for j in range(units)), Fraction(0)) for row in rows
                 ]
-                made, c[u] = step(kind, state, parts, sums, number(bias[u], "bias"), h[u], c[u])
+                made, c[u] = step(kind, state, (rounding, wraps), parts, sums, number(bias[u], "bias"), h[u], c[u])
                 results = found[sequence, at].reshape(units, -1)[u]
                 assert [made, c[u]][: 1 + cells] == [number(each, "data_out_0") for each in results], (sequence, at, u)
                 new.append(made)

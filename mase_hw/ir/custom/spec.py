@@ -16,7 +16,7 @@ Facet = Callable[..., Any] | None
 
 
 class CustomOp(BaseModel):
-    """One entry; keys beyond these are refused. Facets that are not given come from the op of ``like``."""
+    """One entry; keys beyond these are refused. Hardware facets that are not given come from the op of ``like``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -42,9 +42,13 @@ class CustomOp(BaseModel):
         description="files the module needs, dependencies first: below ``root``, or of the package (``lib/...``)",
     )
     like: str | None = Field(
-        default=None, description="op of the catalogue that gives every facet which is not given here"
+        default=None, description="op of the catalogue that gives every facet of the hardware which is not given here"
     )
-    default_out: Facet = Field(default=None, description="output format if the configuration gives none")
+    default_out: Facet = Field(
+        default=None,
+        description="output format if the configuration gives none, from those of the inputs; None for one from what "
+        "was observed, which suits every op whose results may leave the range of its inputs",
+    )
     check: Facet = Field(default=None, description="refuses attributes that the arithmetic does not cover")
     params: type[Any] | None = Field(default=None, description="frozen dataclass of the SystemVerilog parameters")
     build: Facet = Field(default=None, description="makes the parameters for a node, or refuses it")

@@ -8,6 +8,9 @@ The formats of a layer, beside those of its input part, its weights and its stat
 
 What comes out of the tables has the width ``w`` of the state: sigmoids ``w`` fraction bits without a sign, tanh
 ``w - 1`` with one. The tanh of a cell state is looked up from its upper bits, at most :data:`TABLE_BITS`.
+
+All casts round as the node does. What does not fit is treated as the node says where a number takes the format of the
+state or of the result; everything inside saturates, since wrapping would make the sigmoid 1 a 0.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.exact_sums import exact_linear
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.nn.recurrence import GATES, beside, joined
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
 from mase_hw.opdef import Arithmetic
@@ -30,6 +33,8 @@ Look = Callable[[str, Arithmetic, Tensor], Tensor]
 """A table by the name of its memory, its arithmetic, and mantissas to look up."""
 TABLES = {"SIGMOID_FILE": "sigmoid", "TANH_FILE": "tanh", "CELL_TANH_FILE": "tanh"}
 """The function in every memory of a layer."""
+INSIDE = ("gate", "cell")
+"""Formats that no result has: casts to them saturate."""
 
 
 def look(memory: str, a: Arithmetic, x: Tensor) -> Tensor:
@@ -61,13 +66,13 @@ def tables(a: Arithmetic) -> dict[str, Arithmetic]:
     """The tables of a layer: by the name of the memory, formats and cast modes."""
     kind, inner = a.attributes["kind"], squashed(a)
 
-    def of(source: FixedFormat, target: FixedFormat) -> Arithmetic:
-        return Arithmetic({"data_in_0": source, "data_out_0": target}, a.rounding, a.overflow)
+    def of(source: FixedFormat, target: FixedFormat, overflow: Overflow = Overflow.SATURATE) -> Arithmetic:
+        return Arithmetic({"data_in_0": source, "data_out_0": target}, a.rounding, overflow)
 
     if kind == "rnn_relu":
         return {}
     if kind == "rnn_tanh":
-        return {"TANH_FILE": of(a.formats["gate"], a.formats["data_out_0"])}
+        return {"TANH_FILE": of(a.formats["gate"], a.formats["data_out_0"], a.overflow)}
     found = {name: of(a.formats["gate"], inner[TABLES[name]]) for name in ("SIGMOID_FILE", "TANH_FILE")}
     if kind == "lstm":
         found["CELL_TANH_FILE"] = of(inner["cell"], inner["tanh"])
@@ -153,7 +158,8 @@ class Cell:
         return self._look(memory, self._cast(exact, frac, "gate"))
 
     def _cast(self, exact: Tensor, frac: int, name: str) -> Tensor:
-        return cast(exact, frac, self.a.formats[name], self.a.rounding, self.a.overflow)
+        overflow = Overflow.SATURATE if name in INSIDE else self.a.overflow
+        return cast(exact, frac, self.a.formats[name], self.a.rounding, overflow)
 
     def _look(self, memory: str, x: Tensor) -> Tensor:
         return self.find(memory, self.tables[memory], x)
@@ -201,7 +207,7 @@ class Cell:
             (new, sigmoid.frac_width + tanh.frac_width, new_bound),
         )
         c = self._cast(exact, frac, "cell")
-        short = cast(c, cell.frac_width, self.inner["cell"], self.a.rounding, self.a.overflow)
+        short = cast(c, cell.frac_width, self.inner["cell"], self.a.rounding, Overflow.SATURATE)
         out, _ = _product((o, magnitude(sigmoid)), (self._look("CELL_TANH_FILE", short), magnitude(tanh)))
         return self._cast(out, sigmoid.frac_width + tanh.frac_width, self.name), c
 

@@ -33,6 +33,7 @@ from mase_hw.passes.transforms.quantize_operands import (
     refuse_without_hardware,
     sign_is_dropped,
 )
+from mase_hw.passes.transforms.quantize_outputs import leaves, passes_out
 from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
 from mase_hw.passes.transforms.signs import weights as signs
 
@@ -212,9 +213,9 @@ class Planner:
     ) -> tuple[FixedFormat, str]:
         """Format of a result: configured, as the input, or from what was observed."""
         width, frac, signed = config.of("data_out_0")
-        wide = self.args.output_width
-        open_width = op.default_out is None and "data_out_width" not in specific and frac is None
-        if open_width and wide is not None and width is not None and width < wide and self.leaves(node):
+        open_width = "data_out_width" not in specific and frac is None
+        wide = (self.args.output_width or 0) if open_width and leaves(self.graph, self.args, node) else 0
+        if op.default_out is None and width is not None and width < wide:
             fmt, reason = self._format(node, "data_out_0", config.model_copy(update={"data_out_width": wide}))
             return fmt, f"{reason}, with {wide} bits as it leaves the model"
         given = {key for key in specific if key.startswith("data_out_")}
@@ -225,6 +226,9 @@ class Planner:
             fmt, reason = op.default_out(formats), "as its input"
             if op.non_negative and frac is None and signed is None and fmt.signed and fmt.width > 1:
                 fmt, reason = FixedFormat(fmt.width - 1, fmt.frac_width, signed=False), "as its input, without the sign"
+            if op.rounds and fmt.width < wide:
+                fmt = FixedFormat(wide, fmt.frac_width + wide - fmt.width, fmt.signed)
+                reason = f"as its op says, with {wide} bits as it leaves the model"
             if not given or (given == {"data_out_width"} and width == fmt.width):
                 return fmt, reason
         fmt, reason = self._format(node, "data_out_0", config)
@@ -242,11 +246,6 @@ class Planner:
             if op is None or arg not in op.exact_inputs:
                 return False
         return bool(node.users)
-
-    def leaves(self, node: fx.Node) -> bool:
-        """Whether a node's result, or the same in another shape, is read by nothing but the output of the model."""
-        reads = [user.op == "output" or (self.graph.is_implicit(user) and self.leaves(user)) for user in node.users]
-        return bool(reads) and all(reads)
 
     def _weights(
         self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], parameters: dict[str, Tensor]
@@ -299,7 +298,7 @@ class Planner:
         if have is not None and frac is None and signed in (None, have.signed):
             # Without a sign, one bit less holds as much, and one bit more is no gain to an op that drops it.
             fits = {have.width, have.width - 1 if have.signed and op.non_negative else have.width + 1 - have.signed}
-            if width is None or width in fits:
+            if width is None or width in fits or passes_out(self.graph, self.args, node):
                 return have, f"as {source.name} gives it"
         return self._format(node, name, config)
 

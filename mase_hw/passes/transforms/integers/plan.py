@@ -28,6 +28,7 @@ from mase_hw.passes.transforms.integers.sums import Stored, sums_of
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.passes.transforms.quantize_operands import Operands, ends_of, parameters_of
+from mase_hw.passes.transforms.quantize_outputs import leaves, passes_out
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,6 @@ class Surroundings(Protocol):
 
     def statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
         """What calibration recorded of a tensor."""
-
-    def leaves(self, node: fx.Node) -> bool:
-        """Whether a node's result is read by nothing but the output of the model."""
 
 
 def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
@@ -162,6 +160,7 @@ class _Planner:
     def taken(self, name: str, source: fx.Node) -> FixedFormat:
         """The format of an input: as it is given if the bits fit, else from its range."""
         have, width = self.around.formats.get(source.name), self.config.of(name)[0]
+        width = None if passes_out(self.around.graph, self.around.args, self.node) else width
         fits = isinstance(have, ScaledFormat) and not have.per_channel and width in (None, have.width)
         if fits and have is not None:
             if self.at_zero and have.zero_point:
@@ -188,7 +187,9 @@ class _Planner:
 
     def _out_width(self) -> int:
         width, wide = self.width("data_out_0"), self.around.args.output_width
-        return max(width, wide) if wide is not None and self.around.leaves(self.node) else width
+        return (
+            max(width, wide) if wide is not None and leaves(self.around.graph, self.around.args, self.node) else width
+        )
 
     def selection(self, op: OpDef, inputs: list[fx.Node], attributes: Mapping[str, Any]) -> ScaledPlan:
         """Numbers of the inputs, at one scale."""
@@ -198,7 +199,7 @@ class _Planner:
             fmt = self.taken("data_in_0", inputs[0])
             reason = "as its input"
         else:
-            fmt, reason = self.observed("data_out_0"), "as the result"
+            fmt, reason = self.observed("data_out_0", self._out_width()), "as the result"
         formats = {f"data_in_{i}": fmt for i in range(len(inputs))} | {"data_out_0": fmt}
         for name in formats:
             self.decisions.setdefault(name, Decision(fmt, reason))
