@@ -22,6 +22,11 @@ from mase_hw.passes import (
 from tests.unit.pipeline import EIGHT, RANGES, WIDTHS, annotated, inputs, quantised, rule
 
 
+def near(decibels: float) -> Any:
+    """Of a ratio of sums of floats, whose order depends on the CPU and on how many frames are summed at once."""
+    return pytest.approx(decibels, rel=0, abs=1e-3)
+
+
 def bits(width: int) -> dict[str, Any]:
     return {"default": rule(**dict.fromkeys(WIDTHS, width))}
 
@@ -79,9 +84,9 @@ def test_what_does_not_help_is_undone(model: nn.Module, step: str, lost: float) 
     )
     assert not info["modified"] and not info["steps"][step]["kept"]
     assert all(torch.equal(weights[name], value) for name, value in guarded.model.state_dict().items())
-    assert info["steps"][step]["sqnr_db"] == {"before": pytest.approx(plain), "after": pytest.approx(worse)}
-    assert info["sqnr_db"] == {"before": pytest.approx(plain), "after": pytest.approx(plain)}
-    assert loss(guarded, model, x, 4) == pytest.approx(plain)
+    assert info["steps"][step]["sqnr_db"] == {"before": near(plain), "after": near(worse)}
+    assert info["sqnr_db"] == {"before": near(plain), "after": near(plain)}
+    assert loss(guarded, model, x, 4) == near(plain)
 
 
 def test_what_helps_is_kept_step_by_step() -> None:
@@ -96,11 +101,11 @@ def test_what_helps_is_kept_step_by_step() -> None:
     ratio = plain
     for step in info["steps"].values():
         if "sqnr_db" in step:
-            assert step["sqnr_db"]["before"] == pytest.approx(ratio)
+            assert step["sqnr_db"]["before"] == near(ratio)
             assert step["kept"] == (step["sqnr_db"]["after"] > step["sqnr_db"]["before"])
             ratio = max(ratio, step["sqnr_db"]["after"])
-    assert info["sqnr_db"] == {"before": pytest.approx(plain), "after": pytest.approx(ratio)}
-    assert loss(graph, model, x, 4) == pytest.approx(ratio) and ratio > plain + 1
+    assert info["sqnr_db"] == {"before": near(plain), "after": near(ratio)}
+    assert loss(graph, model, x, 4) == near(ratio) and ratio > plain + 1
 
 
 def test_nothing_is_done_that_is_not_enabled() -> None:
@@ -178,7 +183,7 @@ def test_it_is_a_step_of_compile_where_it_is_enabled() -> None:
         with torch.no_grad():
             want, got = model(x).double(), run.graph.model(x).double()
         found = float(10 * torch.log10(want.square().sum() / (want - got).square().sum()))
-        assert found == pytest.approx(ratios["after"])
+        assert found == near(ratios["after"])
     with pytest.raises(ConfigError, match="cross_leyer"):
         quantise_pipeline(example, {"equalization": {"cross_leyer": True}})
 

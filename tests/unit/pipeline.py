@@ -122,6 +122,19 @@ def inputs(*shape: int, seed: int = 1, scale: float = 1.0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * scale
 
 
+def steps(values: Tensor) -> Tensor:
+    """Rounded to 16ths: floats add products of such numbers exactly, in whatever order a CPU takes them."""
+    return torch.round(values * 16) / 16
+
+
+def coarse(model: Any) -> Any:
+    """The same network with parameters in 16ths."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(steps(parameter))
+    return model
+
+
 def annotated(model: nn.Module, *tensors: Tensor, catalogue: Catalogue | None = None) -> MaseGraph:
     """Initialised and common metadata."""
     graph, _ = init_metadata_analysis_pass(MaseGraph(model, catalogue=catalogue))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import ConfigError, GraphError
@@ -84,7 +84,8 @@ def evaluate_statistic(
     without metadata); with it, whole batches as the data has them. A quantised graph gives the same bits in both, and
     that is checked, not assumed: in fast mode the first frame of every batch is also run alone, and a difference is
     an error. Of a streaming graph the frames of a batch are the hops of one stream, which begins with the batch. A
-    float model may differ in the LSB of a float, as it does between any two batch sizes.
+    float model, or a layer that was left in float, may differ in the LSB of a float, as it does between any two batch
+    sizes, and is not checked.
 
     Args:
         graph_or_model: A graph, float or quantised, or a module. Its training flags and weights stay as they are.
@@ -110,7 +111,7 @@ def evaluate_statistic(
     if not isinstance(model, nn.Module):
         raise ConfigError("only a graph or a module can be evaluated", field="model", got=type(model).__name__)
     model, place = _on_device(model, device)
-    exact = any(isinstance(m, Quantized) for m in model.modules())
+    exact = _is_exact(model)
     total = len(data) if isinstance(data, Sized) else None
     with evaluating(model):
         for index, batch in enumerate(_pairs(data)):
@@ -126,6 +127,14 @@ def evaluate_statistic(
             if progress is not None:
                 progress(index + 1, total)
     return statistic.result()
+
+
+def _is_exact(model: nn.Module) -> bool:
+    """Whether it is quantised, and no weights are left to a float layer, which sums as suits the size of a batch."""
+    quantised = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, Quantized))
+    read = {n.target for n in model.graph.nodes if n.op == "get_attr"} if isinstance(model, fx.GraphModule) else set()
+    weights = [name for name, _ in model.named_parameters() if "." in name or name in read]
+    return bool(quantised) and all(name.startswith(quantised) for name in weights)
 
 
 def _update(statistic: Criterion, outputs: Any, targets: Any, index: int) -> None:
