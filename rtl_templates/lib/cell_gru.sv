@@ -79,8 +79,7 @@ module cell_gru #(
   end
 
   for (genvar u = 0; u < UNITS; u++) begin : g_unit
-    logic        [           W-1:0] gate_r;
-    logic        [           W-1:0] gate_z;
+    logic        [           W-1:0] gates       [2];  // r, z
     logic        [           W-1:0] gate_z1_q;
     logic        [           W-1:0] gate_z2_q;
     logic        [           W-1:0] gate_z3_q;
@@ -97,7 +96,6 @@ module cell_gru #(
     logic signed [        MixW-1:0] mixed;
 
     for (genvar k = 0; k < 2; k++) begin : g_gate
-      logic [W-1:0] value;
       recurrent_lookup #(
           .IN_WIDTH   (SUM_WIDTH),
           .IN_FRAC    (SUM_FRAC),
@@ -109,11 +107,9 @@ module cell_gru #(
       ) u_table (
           .clk     (clk),
           .in_data (sums[2*u+k]),
-          .out_data(value)
+          .out_data(gates[k])
       );
     end
-    assign gate_r = g_gate[0].value;
-    assign gate_z = g_gate[1].value;
 
     assign new_exact = (NewW'(gated_q) <<< GatedUp) + (NewW'(signed'(in_new[u])) <<< InUp);
 
@@ -151,9 +147,9 @@ module cell_gru #(
 
     always_ff @(posedge clk) begin
       hidden_q   <= hidden[u];
-      gated_q    <= GatedW'(signed'({1'b0, gate_r})) * GatedW'(signed'(hidden_q));
+      gated_q    <= GatedW'(signed'({1'b0, gates[0]})) * GatedW'(signed'(hidden_q));
       new_code_q <= new_code;
-      gate_z1_q  <= gate_z;
+      gate_z1_q  <= gates[1];
       gate_z2_q  <= gate_z1_q;
       gate_z3_q  <= gate_z2_q;
       mix_new_q  <= ProductW'(One - signed'({2'b00, gate_z3_q})) * ProductW'(signed'(gate_n));

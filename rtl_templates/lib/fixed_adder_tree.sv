@@ -29,6 +29,13 @@ module fixed_adder_tree #(
     $fatal(1, "fixed_adder_tree: WIDTH must be at least 1, got %0d", WIDTH);
   end
 
+  // What a level takes: the inputs, then the sums of the level before. They are as wide as the
+  // last, and a level reads of them as much as they need.
+  logic signed [OutWidth-1:0] values[Levels+1][N];
+  for (genvar i = 0; i < N; i++) begin : g_in
+    assign values[0][i] = OutWidth'(signed'(in_data[i]));
+  end
+
   for (genvar k = 0; k < Levels; k++) begin : g_level
     localparam int Width = WIDTH + k;
     localparam int Count = (N + (1 << k) - 1) >> k;
@@ -39,18 +46,10 @@ module fixed_adder_tree #(
     for (genvar i = 0; i < Half; i++) begin : g_pair
       logic signed [Width-1:0] left;
       logic signed [  Width:0] sum_q;
-      if (k == 0) begin : g_left
-        assign left = signed'(in_data[2*i]);
-      end else begin : g_left_below
-        assign left = g_level[k-1].g_pair[2*i].sum_q;
-      end
+      assign left = Width'(values[k][2*i]);
       if (2 * i + 1 < Count) begin : g_add
         logic signed [Width-1:0] right;
-        if (k == 0) begin : g_right
-          assign right = signed'(in_data[2*i+1]);
-        end else begin : g_right_below
-          assign right = g_level[k-1].g_pair[2*i+1].sum_q;
-        end
+        assign right = Width'(values[k][2*i+1]);
         always_ff @(posedge clk) begin
           sum_q <= (Width + 1)'(left) + (Width + 1)'(right);
         end
@@ -59,14 +58,13 @@ module fixed_adder_tree #(
           sum_q <= (Width + 1)'(left);
         end
       end
+      assign values[k+1][i] = OutWidth'(sum_q);
     end
   end
 
   if (Levels == 0) begin : g_wires
     unread u_unread (.unused(clk));
-    assign out_data = signed'(in_data[0]);
-  end else begin : g_result
-    assign out_data = g_level[Levels-1].g_pair[0].sum_q;
   end
+  assign out_data = values[Levels][0];
 
 endmodule

@@ -31,6 +31,10 @@ module fixed_carry_tree #(
     $fatal(1, "fixed_carry_tree: WIDTH must be at least 1, got %0d", WIDTH);
   end
 
+  // What each level gives, from the inputs on. The values are as wide as the last.
+  logic signed [OutWidth-1:0] values [Levels+1][N];
+  logic                       carries[Levels+1][N];
+
   for (genvar k = 0; k <= Levels; k++) begin : g_level
     localparam int Width = WIDTH + k;
     localparam int Count = (N + (1 << k) - 1) >> k;
@@ -47,28 +51,30 @@ module fixed_carry_tree #(
         logic signed [Width-2:0] right;
         logic signed [  Width:0] sum;
         logic                    into;
-        assign left  = g_level[k-1].g_value[2*i].value;
-        assign right = g_level[k-1].g_value[2*i+1].value;
-        assign into  = g_level[k-1].g_value[2*i].carry;
+        assign left  = (Width - 1)'(values[k-1][2*i]);
+        assign right = (Width - 1)'(values[k-1][2*i+1]);
+        assign into  = carries[k-1][2*i];
         assign sum   = (Width + 1)'(signed'({left, 1'b1})) + (Width + 1)'(signed'({right, into}));
         unread u_unread (.unused(sum[0]));
         always_ff @(posedge clk) begin
           value <= sum[Width:1];
-          carry <= g_level[k-1].g_value[2*i+1].carry;
+          carry <= carries[k-1][2*i+1];
         end
       end else begin : g_odd
         always_ff @(posedge clk) begin
-          value <= Width'(g_level[k-1].g_value[2*i].value);
-          carry <= g_level[k-1].g_value[2*i].carry;
+          value <= Width'(values[k-1][2*i]);
+          carry <= carries[k-1][2*i];
         end
       end
+      assign values[k][i]  = OutWidth'(value);
+      assign carries[k][i] = carry;
     end
   end
 
   if (Levels == 0) begin : g_wires
     unread u_unread (.unused(clk));
   end
-  assign out_data  = g_level[Levels].g_value[0].value;
-  assign out_carry = g_level[Levels].g_value[0].carry;
+  assign out_data  = values[Levels][0];
+  assign out_carry = carries[Levels][0];
 
 endmodule

@@ -78,13 +78,18 @@ module fixed_logic_product #(
     localparam int Count = (N - First < GROUP) ? N - First : GROUP;
     localparam int TotalW = PWidth + Count - 1;
 
+    // What the stages give: the operands, of the recoded one what is not used up, and the sum.
+    logic        [ Count-1:0][WidthX-1:0] x  [  Stages];
+    logic        [ Count-1:0][Digits-1:0] y  [  Stages];
+    logic signed [TotalW-1:0]             sum[Stages+1];
+    assign sum[0] = '0;
+
     for (genvar s = 0; s < Stages; s++) begin : g_stage
       localparam int Below = s * Step;  // rows that are added before
       localparam int Here = (Rows - Below < Step) ? Rows - Below : Step;
-      // The operands, of the recoded one what is not used up.
       localparam int LeftW = Digits - 2 * Below;
-      logic signed [Count-1:0][WidthX-1:0] x_q;
-      logic        [Count-1:0][ LeftW-1:0] y_q;
+      logic [Count-1:0][WidthX-1:0] x_q;
+      logic [Count-1:0][ LeftW-1:0] y_q;
 
       if (s == 0) begin : g_first
         for (genvar i = 0; i < Count; i++) begin : g_operand
@@ -99,12 +104,20 @@ module fixed_logic_product #(
         end
       end else begin : g_next
         always_ff @(posedge clk) begin
-          x_q <= g_group[g].g_stage[s-1].x_q;
+          x_q <= x[s-1];
           for (int i = 0; i < Count; i++) begin
-            y_q[i] <= g_group[g].g_stage[s-1].y_q[i][LeftW+2*Step-1:2*Step];
+            y_q[i] <= y[s-1][i][LeftW+2*Step-1:2*Step];
           end
         end
       end
+      assign x[s] = x_q;
+      for (genvar i = 0; i < Count; i++) begin : g_left
+        assign y[s][i] = Digits'(y_q[i]);
+      end
+
+      // The sum before the first product and after each, from the weight of its row on.
+      logic signed [TotalW-1:0] rows[Here*Count+1];
+      assign rows[0] = sum[s] >>> (2 * Below);
 
       for (genvar k = 0; k < Here; k++) begin : g_row
         localparam int SumW = sum_width(Count, Below + k);
@@ -117,64 +130,47 @@ module fixed_logic_product #(
           logic signed [ WidthX:0] once;
           logic signed [ WidthX:0] row;
           logic signed [Width-1:0] so_far;
-          logic signed [  Width:0] sum;
-          logic signed [Width-1:0] added;
+          logic signed [  Width:0] added;
           logic                    minus;
           logic                    one;
           logic                    two;
-          assign minus = y_q[i][2*k+2];
-          assign one   = y_q[i][2*k+1] ^ y_q[i][2*k];
-          assign two   = y_q[i][2*k+2] ^ y_q[i][2*k+1];
-          assign once  = (WidthX + 1)'(signed'(x_q[i]));
-          assign row   = one ? once : two ? {once[WidthX-1:0], 1'b0} : '0;
-          if (i > 0) begin : g_so_far_pair
-            assign so_far = Width'(g_add[0].added);
-          end else if (k > 0) begin : g_so_far_row
-            assign so_far = Width'(g_row[k-1].total >>> 2);
-          end else if (s > 0) begin : g_so_far_stage
-            assign so_far = Width'(g_group[g].g_stage[s-1].sum_q >>> 2);
-          end else begin : g_so_far_none
-            assign so_far = '0;
-          end
+          assign minus = y[s][i][2*k+2];
+          assign one = y[s][i][2*k+1] ^ y[s][i][2*k];
+          assign two = y[s][i][2*k+2] ^ y[s][i][2*k+1];
+          assign once = (WidthX + 1)'(signed'(x[s][i]));
+          assign row = one ? once : two ? {once[WidthX-1:0], 1'b0} : '0;
+          // The first product of another row counts from a weight that is two bits higher.
+          assign so_far = Width'(rows[k*Count+i] >>> ((i == 0 && k > 0) ? 2 : 0));
           // x + y is x - ~y - 1, with the borrow from one more bit: a subtraction, because Yosys
           // keeps the order of its operands, and what an FPGA adds to a carry must be plain.
-          assign sum   = {so_far, 1'b0} - {Width'(row) ^ {Width{!minus}}, !minus};
-          assign added = sum[Width:1];
-          unread u_unread (.unused(sum[0]));
+          assign added = {so_far, 1'b0} - {Width'(row) ^ {Width{!minus}}, !minus};
+          assign rows[k*Count+i+1] = TotalW'(signed'(added[Width:1]));
+          unread u_unread (.unused(added[0]));
         end
-
-        logic signed [SumW-1:0] total;
-        assign total = g_add[Count-1].added;
       end
 
       // What is left to add to, and all bits that are final.
       localparam int Final = 2 * (Below + Here - 1);
-      logic signed [sum_width(Count, Below + Here - 1)-1:0] sum_q;
-      always_ff @(posedge clk) sum_q <= g_row[Here-1].total;
+      localparam int SumQW = sum_width(Count, Below + Here - 1);
+      logic signed [SumQW-1:0] sum_q;
+      always_ff @(posedge clk) sum_q <= SumQW'(rows[Here*Count]);
       if (Final > 0) begin : g_final
         logic [Final-1:0] low;
         logic [Final-1:0] low_q;
         if (s > 0) begin : g_before
-          localparam int Before = 2 * Below;
-          if (Before > 2) begin : g_more
-            assign low[Before-3:0] = g_group[g].g_stage[s-1].g_final.low_q;
-          end
-          assign low[Before-1:Before-2] = g_group[g].g_stage[s-1].sum_q[1:0];
+          assign low[2*Below-1:0] = sum[s][2*Below-1:0];
         end
         for (genvar k = 0; k < Here - 1; k++) begin : g_low
-          assign low[2*(Below+k)+1:2*(Below+k)] = g_row[k].total[1:0];
+          assign low[2*(Below+k)+1:2*(Below+k)] = rows[(k+1)*Count][1:0];
         end
         always_ff @(posedge clk) low_q <= low;
+        assign sum[s+1] = TotalW'(signed'({sum_q, low_q}));
+      end else begin : g_lone
+        assign sum[s+1] = TotalW'(sum_q);
       end
     end
 
-    logic signed [TotalW-1:0] total;
-    if (Rows > 1) begin : g_rows
-      assign total = {g_stage[Stages-1].sum_q, g_stage[Stages-1].g_final.low_q};
-    end else begin : g_lone
-      assign total = TotalW'(g_stage[Stages-1].sum_q);
-    end
-    assign sums[g] = GroupW'(total);
+    assign sums[g] = GroupW'(sum[Stages]);
   end
 
   logic signed [GroupW+$clog2(Groups)-1:0] all;

@@ -34,11 +34,17 @@ module fixed_root #(
   // A remainder is at most twice the root, and has a pair appended.
   localparam int RestW = Bits + 3;
 
+  // What goes into each stage, and out of the last.
+  logic [PairsW-1:0] pairs[Bits+1];
+  logic [ RestW-1:0] rests[Bits+1];
+  logic [  Bits-1:0] roots[Bits+1];
+  logic              lefts[Bits+1];
+  assign pairs[0] = PairsW'(in_data);
+  assign rests[0] = '0;
+  assign roots[0] = '0;
+  assign lefts[0] = in_left;
+
   for (genvar s = 0; s < Bits; s++) begin : g_stage
-    logic [PairsW-1:0] pairs;
-    logic [ RestW-1:0] rest;
-    logic [  Bits-1:0] root;
-    logic              left;
     logic [ RestW-1:0] next;
     logic [ RestW-1:0] trial;
     logic              fits;
@@ -46,33 +52,26 @@ module fixed_root #(
     logic [ RestW-1:0] rest_q;
     logic [  Bits-1:0] root_q;
     logic              left_q;
-    if (s == 0) begin : g_first
-      assign pairs = PairsW'(in_data);
-      assign rest  = '0;
-      assign root  = '0;
-      assign left  = in_left;
-    end else begin : g_next
-      assign pairs = g_stage[s-1].pairs_q;
-      assign rest  = g_stage[s-1].rest_q;
-      assign root  = g_stage[s-1].root_q;
-      assign left  = g_stage[s-1].left_q;
-    end
-    assign next  = (rest << 2) | RestW'(pairs[PairsW-1-:2]);
-    assign trial = (RestW'(root) << 2) | RestW'(1);
+    assign next  = (rests[s] << 2) | RestW'(pairs[s][PairsW-1-:2]);
+    assign trial = (RestW'(roots[s]) << 2) | RestW'(1);
     assign fits  = next >= trial;
     always_ff @(posedge clk) begin
-      pairs_q <= pairs << 2;
+      pairs_q <= pairs[s] << 2;
       rest_q  <= fits ? next - trial : next;
-      root_q  <= (root << 1) | Bits'(fits);
-      left_q  <= left;
+      root_q  <= (roots[s] << 1) | Bits'(fits);
+      left_q  <= lefts[s];
     end
-    unread u_unread (.unused(&pairs_q));
+    assign pairs[s+1] = pairs_q;
+    assign rests[s+1] = rest_q;
+    assign roots[s+1] = root_q;
+    assign lefts[s+1] = left_q;
   end
+  unread u_unread (.unused(&pairs[Bits]));
 
   logic [       Bits:0] exact;
   logic [OUT_WIDTH-1:0] result;
 
-  assign exact = {g_stage[Bits-1].root_q, g_stage[Bits-1].left_q || g_stage[Bits-1].rest_q != '0};
+  assign exact = {roots[Bits], lefts[Bits] || rests[Bits] != '0};
 
   fixed_cast_unit #(
       .IN_WIDTH  (Bits + 1),

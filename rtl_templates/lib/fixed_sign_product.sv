@@ -40,6 +40,11 @@ module fixed_sign_product #(
   // ---- What is added, and its signs. Sums of unsigned numbers are signed after the first level.
   localparam int First = A_WIDTH + ((A_SIGNED != 0) ? 0 : 1);
 
+  // What each level gives. The sums are as wide as the last.
+  localparam int LastW = First + Levels;
+  logic signed [LastW-1:0] sums   [Levels+1][N];
+  logic                    minuses[Levels+1][N];
+
   for (genvar k = 0; k <= Levels; k++) begin : g_level
     localparam int Width = First + k;
     localparam int Count = (N + (1 << k) - 1) >> k;
@@ -63,30 +68,32 @@ module fixed_sign_product #(
         logic signed [Width-1:0] right;
         logic same;
         logic [Width:0] sum;
-        assign left  = Width'(g_level[k-1].g_sum[2*i].sum_q);
-        assign right = Width'(g_level[k-1].g_sum[2*i+1].sum_q);
-        assign same  = g_level[k-1].g_sum[2*i].minus_q == g_level[k-1].g_sum[2*i+1].minus_q;
+        assign left  = Width'(sums[k-1][2*i]);
+        assign right = Width'(sums[k-1][2*i+1]);
+        assign same  = minuses[k-1][2*i] == minuses[k-1][2*i+1];
         // x + y is x - ~y - 1, with the borrow from one more bit: a subtraction, because Yosys
         // keeps the order of its operands, and what an FPGA adds to a carry must be plain.
         assign sum   = {left, 1'b0} - {right ^ {Width{same}}, same};
         always_ff @(posedge clk) begin
           sum_q   <= sum[Width:1];
-          minus_q <= g_level[k-1].g_sum[2*i].minus_q;
+          minus_q <= minuses[k-1][2*i];
         end
         unread u_unread (.unused(sum[0]));
       end else begin : g_along
         always_ff @(posedge clk) begin
-          sum_q   <= Width'(g_level[k-1].g_sum[2*i].sum_q);
-          minus_q <= g_level[k-1].g_sum[2*i].minus_q;
+          sum_q   <= Width'(sums[k-1][2*i]);
+          minus_q <= minuses[k-1][2*i];
         end
       end
+      assign sums[k][i]    = LastW'(sum_q);
+      assign minuses[k][i] = minus_q;
     end
   end
 
   logic signed [OutWidth-1:0] total;
   logic minus;
-  assign total = OutWidth'(g_level[Levels].g_sum[0].sum_q);
-  assign minus = g_level[Levels].g_sum[0].minus_q;
+  assign total = OutWidth'(sums[Levels][0]);
+  assign minus = minuses[Levels][0];
   always_ff @(posedge clk) begin
     out_data <= (total ^ {OutWidth{minus}}) + OutWidth'(minus);
   end

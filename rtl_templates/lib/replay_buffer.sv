@@ -42,35 +42,37 @@ module replay_buffer #(
     $fatal(1, "replay_buffer: REPEATS must be at least 1, got %0d", REPEATS);
   end
 
+  localparam int Depth = 2 * LEN;
+  localparam int CountW = $clog2(Depth + 1);
+  logic [CountW-1:0] used_q;  // written, not yet read in a last pass
+
   if (REPEATS == 1) begin : g_wires
-    unread u_unread (.unused(&{clk, rst}));
+    unread u_unread (.unused(&{clk, rst, used_q}));
+    assign used_q    = '0;
     assign out_data  = in_data;
     assign out_valid = in_valid;
     assign in_ready  = out_ready;
   end else begin : g_replay
-    localparam int Depth = 2 * LEN;
     localparam int PtrW = $clog2(Depth);
-    localparam int CountW = $clog2(Depth + 1);
     localparam int PassW = $clog2(REPEATS);
     localparam bit Wraps = Depth == 1 << PtrW;  // pointers come round by themselves
     localparam logic [PtrW-1:0] PtrLast = PtrW'(Depth - 1);
     localparam logic [PtrW-1:0] LowLast = PtrW'(LEN - 1);
     localparam logic [PtrW-1:0] HighFirst = PtrW'(LEN);
 
-    logic [ WIDTH-1:0] mem                                                   [Depth];
-    logic [  PtrW-1:0] wr_ptr_q;
-    logic [  PtrW-1:0] rd_ptr_q;
-    logic [  PtrW-1:0] rd_ptr_d;
-    logic              high_q;  // the vector being read is in the upper half
-    logic [ PassW-1:0] pass_q;
-    logic [CountW-1:0] used_q;  // written, not yet read in a last pass
-    logic              first_pass;
-    logic              last_pass;
-    logic              vector_end;
-    logic              move;
-    logic              write;
-    logic              read;
-    logic              release_slot;
+    logic [WIDTH-1:0] mem                                                   [Depth];
+    logic [ PtrW-1:0] wr_ptr_q;
+    logic [ PtrW-1:0] rd_ptr_q;
+    logic [ PtrW-1:0] rd_ptr_d;
+    logic             high_q;  // the vector being read is in the upper half
+    logic [PassW-1:0] pass_q;
+    logic             first_pass;
+    logic             last_pass;
+    logic             vector_end;
+    logic             move;
+    logic             write;
+    logic             read;
+    logic             release_slot;
 
     assign first_pass = pass_q == '0;
     assign last_pass = pass_q == PassW'(REPEATS - 1);

@@ -39,20 +39,22 @@ module row_share #(
 
   localparam int RestW = DIV_WIDTH + 1;
 
+  // The divisor into each stage, and what a stage gives: remainders, and bits of the quotient,
+  // inverted, of which there is one more after each.
+  logic [DIV_WIDTH-1:0] divisors[FRAC+2];
+  logic [    RestW-1:0] rests   [FRAC+1] [LANES];
+  logic [       FRAC:0] bits    [FRAC+1] [LANES];
+  assign divisors[0] = in_divisor;
+
   // A remainder lies in [-divisor, divisor); its sign is the next bit, inverted.
   for (genvar s = 0; s <= FRAC; s++) begin : g_stage
-    logic [DIV_WIDTH-1:0] divisor;
     logic [DIV_WIDTH-1:0] divisor_q;
-    if (s == 0) begin : g_divisor
-      assign divisor = in_divisor;
-    end else begin : g_divisor_before
-      assign divisor = g_stage[s-1].divisor_q;
-    end
     always_ff @(posedge clk) begin
       if (enable[s]) begin
-        divisor_q <= divisor;
+        divisor_q <= divisors[s];
       end
     end
+    assign divisors[s+1] = divisor_q;
 
     for (genvar i = 0; i < LANES; i++) begin : g_lane
       logic [RestW-1:0] twice;
@@ -61,30 +63,27 @@ module row_share #(
       logic [RestW-1:0] rest_q;
       if (s == 0) begin : g_first
         assign twice = RestW'(in_data[i]);
-        assign add   = 1'b0;
+        assign add = 1'b0;
+        assign bits[s][i] = (FRAC + 1)'(rest_q[RestW-1]);
       end else begin : g_next
         logic [s-1:0] bits_q;
-        logic [s-1:0] bits_d;
-        assign twice = {g_stage[s-1].g_lane[i].rest_q[RestW-2:0], 1'b0};
-        assign add   = g_stage[s-1].g_lane[i].rest_q[RestW-1];
-        if (s == 1) begin : g_bit
-          assign bits_d = add;
-        end else begin : g_bits
-          assign bits_d = {g_stage[s-1].g_lane[i].g_next.bits_q, add};
-        end
+        assign twice = {rests[s-1][i][RestW-2:0], 1'b0};
+        assign add   = rests[s-1][i][RestW-1];
         always_ff @(posedge clk) begin
           if (enable[s]) begin
-            bits_q <= bits_d;
+            bits_q <= bits[s-1][i][s-1:0];
           end
         end
+        assign bits[s][i] = (FRAC + 1)'({bits_q, rest_q[RestW-1]});
       end
       // One carry chain: the lowest bits carry in a one for a difference.
-      assign sum = {twice, 1'b1} + {{1'b0, divisor} ^ {RestW{!add}}, !add};
+      assign sum = {twice, 1'b1} + {{1'b0, divisors[s]} ^ {RestW{!add}}, !add};
       always_ff @(posedge clk) begin
         if (enable[s]) begin
           rest_q <= sum[RestW:1];
         end
       end
+      assign rests[s][i] = rest_q;
       unread u_unread (.unused(sum[0]));
     end
   end
@@ -95,12 +94,12 @@ module row_share #(
     logic                 left;
     logic [     FRAC+1:0] quotient;
     logic [OUT_WIDTH-1:0] result;
-    assign rest     = g_stage[FRAC].g_lane[i].rest_q;
-    assign whole    = {1'b0, g_stage[FRAC].divisor_q};
+    assign rest     = rests[FRAC][i];
+    assign whole    = {1'b0, divisors[FRAC+1]};
     // Nothing is left at 0 and at -divisor; a sum is 0 where each of its bits
     // differs as the two bits below have a one, which needs no carry.
     assign left     = (rest != '0) && ((rest ^ whole) != ((rest | whole) << 1));
-    assign quotient = {~{g_stage[FRAC].g_lane[i].g_next.bits_q, rest[RestW-1]}, left};
+    assign quotient = {~bits[FRAC][i], left};
     fixed_cast_unit #(
         .IN_WIDTH  (FRAC + 2),
         .IN_FRAC   (FRAC + 1),

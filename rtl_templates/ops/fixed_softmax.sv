@@ -336,23 +336,18 @@ module fixed_softmax #(
     );
 
     // The distances beside their exponentials.
+    logic [Lanes-1:0][InW-1:0] distances[ExpStages+1];
+    assign distances[0] = distance;
     for (genvar s = 0; s < ExpStages; s++) begin : g_stage
       logic [Lanes-1:0][InW-1:0] distance_q;
-      if (s == 0) begin : g_first
-        always_ff @(posedge clk) begin
-          if (exp_enable[s]) begin
-            distance_q <= distance;
-          end
-        end
-      end else begin : g_next
-        always_ff @(posedge clk) begin
-          if (exp_enable[s]) begin
-            distance_q <= g_stage[s-1].distance_q;
-          end
+      always_ff @(posedge clk) begin
+        if (exp_enable[s]) begin
+          distance_q <= distances[s];
         end
       end
+      assign distances[s+1] = distance_q;
     end
-    assign kept = g_stage[ExpStages-1].distance_q;
+    assign kept = distances[ExpStages];
 
     for (genvar i = 0; i < Lanes; i++) begin : g_lane
       logic [ExactW-1:0] sum;

@@ -5,5 +5,6 @@ bind replay_buffer exercise_replay #(
     .clk,
     .rst,
     .in_valid,
-    .in_ready
+    .in_ready,
+    .level(int'(used_q))
 );

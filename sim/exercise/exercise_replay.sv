@@ -6,7 +6,8 @@ module exercise_replay #(
     input logic clk,
     input logic rst,
     input logic in_valid,
-    input logic in_ready
+    input logic in_ready,
+    input int   level
 );
   if (REPEATS > 1) begin : g_memory
     exercise_buffer #(
@@ -14,11 +15,11 @@ module exercise_replay #(
     ) exercise (
         .clk,
         .rst,
-        .level(int'(g_replay.used_q)),  // of the replay_buffer that this is bound into
+        .level,
         .waits(in_valid && !in_ready)
     );
   end else begin : g_wires
     logic unused;
-    assign unused = &{1'b0, clk, rst, in_valid, in_ready};
+    assign unused = &{1'b0, clk, rst, in_valid, in_ready, level};
   end
 endmodule

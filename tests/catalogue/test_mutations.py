@@ -86,7 +86,7 @@ WRONG = {
         (
             (
                 "sum_q <= (Width + 1)'(left);",
-                "sum_q <= (Width + 1)'(left & g_pair[0].left);",
+                "sum_q <= (Width + 1)'(left & Width'(values[k][0]));",
             ),
         ),
     ),

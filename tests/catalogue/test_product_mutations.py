@@ -25,8 +25,8 @@ WRONG = {
         SIGNS,
         (
             (
-                "2*i].sum_q);\n          minus_q <= g_level[k-1].g_sum[2*i].minus_q;",
-                "2*i].sum_q);\n          minus_q <= !g_level[k-1].g_sum[2*i].minus_q;",
+                "2*i]);\n          minus_q <= minuses[k-1][2*i];",
+                "2*i]);\n          minus_q <= !minuses[k-1][2*i];",
             ),
         ),
     ),
@@ -70,7 +70,7 @@ WRONG = {
         "linear-logic_of_the_data", LOGIC, (("= one ? once : two ?", "= one ? once : (two && 1'b0) ?"),)
     ),
     "the second of two rows starts anew": Mutation(
-        "conv2d-logic_unrolled", LOGIC, (("= Width'(g_add[0].added);", "= Width'(g_add[0].added >>> 1);"),)
+        "conv2d-logic_unrolled", LOGIC, (("(i == 0 && k > 0) ? 2 : 0", "(i == 0 && k > 0) ? 2 : i"),)
     ),
     "an unsigned operand has no zero above it": Mutation(
         "linear-logic_unsigned",
@@ -88,8 +88,8 @@ WRONG = {
         "lib/fixed_carry_tree.sv",
         (
             (
-                "carry <= g_level[k-1].g_value[2*i+1].carry",
-                "carry <= g_level[k-1].g_value[2*i+1].carry && g_level[k-1].g_value[2*i].carry",
+                "carry <= carries[k-1][2*i+1]",
+                "carry <= carries[k-1][2*i+1] && carries[k-1][2*i]",
             ),
         ),
     ),

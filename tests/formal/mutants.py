@@ -201,7 +201,7 @@ MUTANTS: dict[str, Mutant] = {
     # fixed_logic_product
     "logic_subtracts_nothing": of(BOTH, "p_dot", "{!minus}}, !minus}", "{1'b0}}, 1'b0}"),
     "logic_counts_nothing_twice": of(BOTH, "p_dot", "one ? once : two ?", "one ? once : (two && 1'b0) ?"),
-    "logic_adds_one_of_two": of(BOTH, "p_dot", "= Width'(g_add[0].added);", "= '0;"),
+    "logic_adds_one_of_two": of(BOTH, "p_dot", "rows[k*Count+i] >>>", "rows[k*Count] >>>"),
     "logic_holds_the_first_of_two_too_tightly": of(BOTH, "p_dot", "SumW - 1 : SumW", "SumW - 2 : SumW"),
     # fixed_mac_array
     "mac_takes_data_without_weights": of(

@@ -168,8 +168,7 @@ module replay_buffer_proof #(
       assert (!armed || (int'(dut.g_replay.rd_ptr_q) == LEN * int'(reader.half) + int'(reader.index)
                          && int'(dut.g_replay.pass_q) == int'(reader.pass)
                          && dut.g_replay.high_q == reader.half));
-      inv_used :
-      assert (!armed || (held >= 0 && held <= 2 * LEN && int'(dut.g_replay.used_q) == held));
+      inv_used : assert (!armed || (held >= 0 && held <= 2 * LEN && int'(dut.used_q) == held));
       inv_unread : assert (!armed || unread >= 0);
       inv_whole : assert (!armed || reader.pass == '0 || reader.gap != '0);
       inv_due : assert (!armed || out_valid == due_q);
