@@ -46,7 +46,13 @@ class Latency:
             _place(network, [None] * len(first.beats_in), stages)
             interval = network.settle()
         if interval is None:
-            raise CatalogueError("a module does not come to a steady rate", field="steps", got="other intervals")
+            raise CatalogueError(
+                "a module does not come to a steady rate",
+                field="steps",
+                got="intervals that go on changing",
+                expected="frames that leave at equal distances",
+                remedy="of a custom op give its inputs more room, or its outputs a longer queue; else please report this",
+            )
 
         def departures(*accepted: Cycles) -> Cycles:
             # What was accepted had room.

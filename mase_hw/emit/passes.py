@@ -17,6 +17,7 @@ from mase_hw.emit.build import build_followed
 from mase_hw.emit.bundle import PICTURE, Bundle, check_target
 from mase_hw.emit.causality import needed
 from mase_hw.emit.constants import broadcast_values
+from mase_hw.emit.elaborate import check_elaboration
 from mase_hw.emit.instantiated import check_files
 from mase_hw.emit.keywords import KEYWORDS
 from mase_hw.emit.manifest import describe_design
@@ -141,10 +142,10 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
 
 @graph_pass("emit_internal_rtl_transform_pass", args=EmitArgs, needs=(TOP,))
 def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
-    """Copy the library and op modules the design instantiates, and write the ordered file list.
+    """Copy the library and op modules the design instantiates, elaborate them, and write the ordered file list.
 
     Raises:
-        EmitError: If a file of a custom op is not there any more.
+        EmitError: If a file of a custom op is not there any more, or a module refuses its parameters.
     """
     bundle = bundle_of(graph)
     netlist: Netlist = graph.meta["netlist"]
@@ -154,6 +155,7 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
             bundle.add(path, render_generated(netlist.generated[file]))
         elif file != f"{netlist.name}.sv":
             bundle.add(path, _read(netlist.external.get(file, rtl_root() / file)))
+    check_elaboration(netlist, {path: bundle.read(path).decode(errors="replace") for path in bundle.manifest["rtl"]})
     bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
     return graph, write_bundle(graph, args)
 

@@ -330,7 +330,7 @@ class Options:
             return None
         kept = interface(self.node, self._arguments, hardware, streams, self.args)
         memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports}
-        latency = hardware.latency(params)
+        latency = hardware.timing(self.node.name, params)
         multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)
         use = module_price(hardware.module, verilog_params(params), memories, self.args.family, multipliers)
         return Candidate(dict(lanes), kernel, implementation, order, latency.interval, use, data, multipliers, latency)

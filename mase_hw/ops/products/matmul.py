@@ -180,7 +180,8 @@ def build(r: Request) -> MatmulParams:
         **tensor_params("DATA_IN_1", shapes["data_in_1"], formats["data_in_1"], (p_in if transposed else p_out,)),
         **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (p_out,)),
         TRANSPOSED=int(transposed),
-        CAUSAL=int(bool(r.arithmetic.attributes.get("causal", False))),
+        # A single token sees every row: nothing is left out, and rows may be held as where nothing ever is.
+        CAUSAL=int(bool(r.arithmetic.attributes.get("causal", False)) and shapes["data_in_0"][1] > 1),
         CAPACITY=2 * rows,
         ROUNDING=int(r.arithmetic.rounding),
         OVERFLOW=int(r.arithmetic.overflow),

@@ -37,6 +37,7 @@ def context_of(
         ],
         "parameters": list(parameters.items()),
         "stages": stages.count,
+        "elements": inputs,
         "adders": sum(made.a >= 0 for made in layer.graph.values),
         "adder_bits": layer.graph.adder_bits,
         "fmt_in": a.formats["data_in_0"],

@@ -21,6 +21,7 @@ from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef,
 from mase_hw.ops import linear
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._elementwise import ElementwiseParams
+from mase_hw.ops._images import image
 from mase_hw.ops._tensors import format_of, stream_of, tensor_params
 from mase_hw.ops.unrolled._layer import SOLVERS, layer_of
 from mase_hw.ops.unrolled._stages import Stages
@@ -74,7 +75,8 @@ def _build_conv(r: Request) -> UnrolledParams:
             expected="a kernel of 1, stride 1, no padding, one group",
             remedy="ask for 'tree', 'chain', 'packed' or 'logic', or leave the choice to the cost",
         )
-    return _params(r, r.stream_shapes)
+    images = {name: image(r.node, r.shapes[name], len(weight) - 2) for name in ("data_in_0", "data_out_0")}
+    return _params(r, {name: (n, h, w, c) for name, (n, c, h, w) in images.items()})
 
 
 def _build(r: Request) -> UnrolledParams:

@@ -137,7 +137,7 @@ class _Mapper:
         if hardware.shares and not chosen and self.args.share_requantisers and hardware.multipliers(params):
             # What follows has the lanes of a whole beat again: it may have more beats, or several such inputs.
             params = self._shared(node, hardware, request, params, self._pace_before(node, before_it))
-        latency = hardware.latency(params)
+        latency = hardware.timing(node.name, params)
         self.timed[node.name] = (latency, before_it)
         few = next(s.lane_dims[0] for s in hardware.ports(params) if s.name == "data_out_0")
         self.gaps[node.name] = max(latency.gap_after(before_it), self.lanes[node.name][0] // few * latency.gap)

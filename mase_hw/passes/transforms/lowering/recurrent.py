@@ -104,6 +104,8 @@ class Layers(nn.Module):
     def _begin(self, name: str, at: int, x: Tensor, given: Mapping[str, Tensor]) -> Tensor:
         """What sequences of a layer and direction begin with, ``(N, 1, H)``."""
         if name in given:
+            if len(self.cells) == 1:  # of one layer the index would not say which of two dimensions are the frames
+                return given[name].reshape(-1, 1, given[name].shape[-1])
             begin = given[name][at]
             return begin.unsqueeze(1) if self.batched else begin.unsqueeze(0).unsqueeze(0)
         return stored_result(x, self.get_buffer(f"{name}{at}"))
