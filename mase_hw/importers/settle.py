@@ -8,14 +8,14 @@ Nothing is calibrated.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, fx
 
 from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
-from mase_hw.errors import MaseHwError
+from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import covering, exact_format, holds
@@ -24,6 +24,7 @@ from mase_hw.importers.problems import ON_HOST, NodesRefused, plan_each
 from mase_hw.importers.settle_integers import Integers
 from mase_hw.ir import MaseGraph
 from mase_hw.opdef import OpDef
+from mase_hw.ops.concat import holding_all
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
@@ -33,6 +34,11 @@ _WINDOWS = (F.avg_pool1d, F.avg_pool2d)
 _MEANS = ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
 _ROUNDING = ("prelu",)
 """Ops whose result has the format of their input, and is rounded to it."""
+_EXACT: dict[str, Callable[[Mapping[str, FixedFormat]], FixedFormat]] = {
+    "cat": holding_all,
+    "neg": lambda formats: _negative(formats["data_in_0"]),
+}
+"""Ops whose result has, where nothing says another format, one in which it may be rounded, or saturate."""
 _BEHIND = f"quantise its result, so that the file says its format, or {ON_HOST}"
 
 
@@ -61,7 +67,15 @@ def settle(
         UnsupportedError: If a format is not known, or values are not exact in fixed point; names every node.
     """
     pipeline = quantise_pipeline(example, {"fold_batch_norm": False}).without(CALIBRATE, QUANTIZE)
+    placed = {node.name for node in graph.nodes} & set(markers)
     graph = pipeline.run(graph).graph
+    lost = sorted(placed - {node.name for node in graph.nodes})
+    if lost:
+        raise GraphError(
+            "a quantisation of the file got lost while the model was lowered",
+            node=", ".join(sources.get(name, name) for name in lost)[:400],
+            remedy="please report this, with the file",
+        )
     if integers:
         Integers(graph, markers, weights, sources).run()
         return graph
@@ -135,6 +149,9 @@ class _Settled:
         for index, source in enumerate(operands.inputs):
             formats[f"data_in_{index}"] = self._entering(node, source, given)
         if self.graph.is_implicit(node) and cast is None and operands.inputs:
+            outside = operands.inputs[0].name not in self.formats
+            if op.golden is None and outside:
+                return  # it moves an input of the model, which enters where it is computed with
             self.formats[node.name] = formats["data_in_0"]
             if op.golden is None:
                 return
@@ -163,7 +180,7 @@ class _Settled:
         result = cast.fmt if cast is not None else exact()
         if cast is not None:
             given |= {"rounding": cast.rounding}
-        if cast is not None or not (op.default_out or op.exact_out):
+        if cast is not None or op.name in _EXACT or not (op.default_out or op.exact_out):
             given |= _keys("data_out", result)
         self.formats[node.name] = result
         if given:
@@ -211,6 +228,8 @@ class _Settled:
             found = op.exact_out(formats, shapes["data_in_0"], {k: v for k, v in args.items() if k not in args.tensors})
             if found is not None:
                 return found
+        if op.name in _EXACT:
+            return _EXACT[op.name](formats)
         if op.default_out is not None and op.name not in _ROUNDING and self._on_grid(node, op, formats):
             fmt = op.default_out(formats)
             drops = op.non_negative and fmt.signed and fmt.width > 1
@@ -243,6 +262,11 @@ class _Settled:
         if kernel is not None:
             return math.prod(kernel) if isinstance(kernel, tuple) else 0
         return math.prod(shapes[0]) // math.prod(shapes[1]) if math.prod(shapes[1][2:]) == 1 else 0
+
+
+def _negative(fmt: FixedFormat) -> FixedFormat:
+    """The format of every number of another sign; with a sign, one bit more for that of the smallest."""
+    return FixedFormat(fmt.width + 1, fmt.frac_width)
 
 
 def _keys(group: str, fmt: FixedFormat) -> dict[str, Any]:

@@ -129,7 +129,9 @@ def batch_norm(s: Step) -> Ref:
     kind: Any = _NORMS.get(len(s.shape()))
     if kind is None:
         raise Refused(f"a batch normalisation of data {list(s.shape())}")
-    return s.layer(kind(given["weight"].numel(), eps=s.node.get("epsilon", 1e-5), **_META), **given)
+    layer = kind(given["weight"].numel(), eps=s.node.get("epsilon", 1e-5), **_META)
+    layer.num_batches_tracked = torch.tensor(0)  # the one tensor that no input of the node gives
+    return s.layer(layer, **given)
 
 
 def instance_norm(s: Step) -> Ref:
