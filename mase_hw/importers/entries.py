@@ -8,6 +8,7 @@ from torch import fx
 
 from mase_hw.formats import Rounding
 from mase_hw.importers.graph import Marker, Refused
+from mase_hw.importers.problems import ON_HOST
 from mase_hw.ir import MaseGraph
 
 
@@ -38,10 +39,12 @@ def marker_of_input(
         if op is None or len(last.users) != 1 or not (graph.is_implicit(last) or op.name == "clamp"):
             raise Refused(
                 f"it reads the input {sources.get(start.name, start.name)} before that is quantised",
-                "quantise the inputs of the model",
+                f"quantise the inputs of the model (with a Quant, or a QuantizeLinear and a DequantizeLinear), or {ON_HOST}",
             )
         (last,) = last.users
     marker = markers[last.name]
+    if marker.given is not None:
+        raise Refused(f"it truncates the input {start.name}, which nothing has quantised", "put a Quant before it")
     if marker.rounding is not Rounding.HALF_EVEN:
         raise Refused("an input of the model is rounded half to even, by the host", "use the rounding mode ROUND")
     return start, marker

@@ -27,6 +27,8 @@ LONGEST_NAME = 60
 """Characters of the name of a node."""
 MOST_ELEMENTS = 1 << 26
 """Elements of an input or of a result, beyond which a file is taken for a damaged one: 256 MB of float32."""
+MANY = 1_000_003
+"""Frames for which sizes are looked at besides, where a file leaves their number open: no size in a file is as large."""
 Ref: TypeAlias = Any
 """A value: a node of the graph, or a tensor that is known."""
 
@@ -105,6 +107,8 @@ class Writer:
         """Nodes that say to which format their input is rounded, by name."""
         self.weights: dict[str, Known] = {}
         """Formats of parameters, by path, as far as the file says them."""
+        self.quantised = False
+        """Whether the file quantises stored numbers, so that its data has to be quantised as well."""
         self.integers = False
         """Whether a scale is no power of two, or a zero point is not that of fixed point."""
         self._noted: dict[int, tuple[Tensor, Known]] = {}
@@ -136,6 +140,11 @@ class Writer:
     def shape(self, value: Ref) -> tuple[int, ...]:
         """The shape of a value, for one frame."""
         return tuple(self.like(value).shape)
+
+    def shape_of_many(self, value: Ref) -> tuple[int, ...]:
+        """The shape of a value for :data:`MANY` frames; of a stored tensor its own."""
+        where, shape = self.frames_dim(value), self.shape(value)
+        return tuple(n * MANY if i == where else n for i, n in enumerate(shape))
 
     def frames_dim(self, value: Ref) -> int | None:
         """The dimension along which frames follow each other; None of a stored tensor."""

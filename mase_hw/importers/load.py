@@ -89,9 +89,10 @@ def import_model(
     graph = MaseGraph(module, custom_ops=custom_ops, share_weights=True)
     drawn = torch.Generator().manual_seed(0)
     example = {str(n.target): _example(writer.like(n), drawn) for n in inputs}
-    if writer.markers and host:
+    quantised = writer.markers or writer.quantised
+    if quantised and host:
         graph = settle_around(graph, example, writer)
-    elif writer.markers:
+    elif quantised:
         graph = settle(graph, example, writer.markers, writer.weights, writer.sources, writer.integers)
     graph.meta[SOURCE_NAMES] = dict(writer.sources)
     graph.example = example

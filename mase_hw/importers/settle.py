@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx
 
 from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
-from mase_hw.errors import MaseHwError
+from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
@@ -27,6 +27,7 @@ from mase_hw.importers.settle_integers import Integers
 from mase_hw.ir import MaseGraph
 from mase_hw.opdef import OpDef
 from mase_hw.ops._binary import covering_both
+from mase_hw.ops.concat import holding_all
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
@@ -34,6 +35,10 @@ from mase_hw.passes.transforms.quantize_operands import operands_of, parameters_
 
 _WINDOWS = (F.avg_pool1d, F.avg_pool2d)
 _MEANS = ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
+_EXACT: dict[str, Callable[[Mapping[str, FixedFormat]], FixedFormat]] = {
+    "cat": holding_all,
+}
+"""Ops whose result has, where nothing says another format, one in which it may be rounded, or saturate."""
 _BEHIND = f"quantise its result, so that the file says its format, or {ON_HOST}"
 
 
@@ -62,7 +67,15 @@ def settle(
         UnsupportedError: If a format is not known, or values are not exact in fixed point; names every node.
     """
     pipeline = quantise_pipeline(example, {"fold_batch_norm": False}).without(CALIBRATE, QUANTIZE)
+    placed = {node.name for node in graph.nodes} & set(markers)
     graph = pipeline.run(graph).graph
+    lost = sorted(placed - {node.name for node in graph.nodes})
+    if lost:
+        raise GraphError(
+            "a quantisation of the file got lost while the model was lowered",
+            node=", ".join(sources.get(name, name) for name in lost)[:400],
+            remedy="please report this, with the file",
+        )
     if integers:
         Integers(graph, markers, weights, sources).run()
         return graph
@@ -136,6 +149,9 @@ class _Settled:
         for index, source in enumerate(operands.inputs):
             formats[f"data_in_{index}"] = self._entering(node, source, given)
         if self.graph.is_implicit(node) and cast is None and operands.inputs:
+            outside = operands.inputs[0].name not in self.formats
+            if op.golden is None and outside:
+                return  # it moves an input of the model, which enters where it is computed with
             self.formats[node.name] = formats["data_in_0"]
             if op.golden is None:
                 return
@@ -164,7 +180,7 @@ class _Settled:
         result = cast.fmt if cast is not None else exact()
         if cast is not None:
             given |= {"rounding": cast.rounding}
-        if cast is not None or not (op.default_out or op.exact_out):
+        if cast is not None or op.name in _EXACT or not (op.default_out or op.exact_out):
             given |= _keys("data_out", result)
         self.formats[node.name] = result
         if given:
@@ -212,6 +228,8 @@ class _Settled:
             found = op.exact_out(formats, shapes["data_in_0"], {k: v for k, v in args.items() if k not in args.tensors})
             if found is not None:
                 return found
+        if op.name in _EXACT:
+            return _EXACT[op.name](formats)
         if op.default_out is not None:
             fmt = op.default_out(formats)
             drops = op.non_negative and fmt.signed and fmt.width > 1

@@ -195,7 +195,7 @@ def _default(formats: Mapping[str, FixedFormat]) -> FixedFormat:
     return FixedFormat(integer + frac + int(signed), frac, signed)
 
 
-def _exact(formats: Mapping[str, FixedFormat]) -> FixedFormat:
+def holding_all(formats: Mapping[str, FixedFormat]) -> FixedFormat:
     """The narrowest format that holds every value of all inputs."""
     parts = [formats[name] for name in _inputs(formats)]
     signed, frac = any(f.signed for f in parts), max(f.frac_width for f in parts)
@@ -264,7 +264,7 @@ OPS = (
         functions=(cat_exactly,),
         golden=golden,
         formats=_FORMATS,
-        default_out=_exact,
+        default_out=holding_all,
         hardware=dataclasses.replace(_HARDWARE, cases=lambda: _cases()[-1:]),
     ),
 )

@@ -36,6 +36,8 @@ DOMAINS = {"": RULES, "com.microsoft": _MICROSOFT} | dict.fromkeys(qonnx.DOMAINS
 """Domain -> its operations."""
 _OF_CODES = {*quantisers.RULES, *runtime.RULES, *_MICROSOFT, *quantisers.MOVES}
 """Operations that read quantised integers."""
+_SIZES = ("Shape", "Size")
+"""Operations that give sizes of data."""
 _GONE = object()
 """The result of a node that is refused."""
 
@@ -62,6 +64,8 @@ class _Conversion:
         self.writer = Writer("Imported")
         self.problems = Problems("ONNX model")
         self.values: dict[str, Any] = dict(source.stored)
+        self.many: dict[str, Tensor] = {}
+        """Sizes and what is computed of them, by name, as they are for many frames."""
         self.readers = Counter(name for node in source.nodes for name in node.inputs if name)
         self.readers.update(source.outputs)
 
@@ -95,6 +99,8 @@ class _Conversion:
 
     def _results(self, node: Node, inputs: list[Ref | None]) -> list[Any]:
         step = Step(node, inputs, self.writer, self.source.opset, self.readers)
+        if self.source.open:
+            step.of_many = [self.many.get(name, value) for name, value in zip(node.inputs, inputs, strict=True)]
         step.refuse_control()
         rule = DOMAINS.get(node.domain, {}).get(node.operation)
         if rule is None:
@@ -109,12 +115,23 @@ class _Conversion:
         found = rule(step)
         node.refuse_unread()
         results = found if isinstance(found, list) else [found]
+        if any(name in self.many for name in node.inputs) or node.operation in _SIZES:
+            self._of_many(step, rule, results)
         if of_codes and node.operation in quantisers.MOVES:
             self.writer.codes(results[0], of_codes[0])
         unread = [name for name in node.outputs[len(results) :] if name and self.readers[name]]
         if unread:
             raise Refused(f"its results {', '.join(unread)[:120]} are not known")
         return (results + [None] * len(node.outputs))[: len(node.outputs)]
+
+    def _of_many(self, step: Step, rule: Any, results: list[Any]) -> None:
+        """What a node that computes sizes gives for many frames."""
+        sizes = [isinstance(v, Tensor) and v.dim() <= 1 and not v.dtype.is_floating_point for v in results]
+        if step.of_many is None or not all(sizes):
+            return
+        found = rule(step.for_many())
+        for name, value in zip(step.node.outputs, found if isinstance(found, list) else [found], strict=False):
+            self.many[name] = value
 
     def module(self) -> fx.GraphModule:
         missing = [name for name in self.source.outputs if not isinstance(self.values.get(name), fx.Node | Tensor)]

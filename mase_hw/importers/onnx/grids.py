@@ -56,6 +56,7 @@ def stored(s: Step, integers: Tensor, scale: Tensor, width: int, signed: bool, *
         fixed: Whether their zero point is one that fixed point has as well.
     """
     fracs, exact = frac_widths(scale), integers * scale.double()
+    s.writer.quantised = True
     s.writer.integers |= fracs is None or not fixed
     fmt = FixedFormat(width, fracs[0], signed) if fracs is not None and len(set(fracs)) == 1 else None
     low, high = (int(integers.min()), int(integers.max())) if integers.numel() else (0, 0)

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from mase_hw.importers.graph import Ref, Refused
+from mase_hw.importers.onnx.batch_norm import batch_norm
 from mase_hw.importers.onnx.step import Step, padded_window, window
 
 _META: Any = {"device": "meta"}
 _CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
-_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 
 
 def conv(s: Step) -> Ref:
@@ -116,20 +116,6 @@ def linear(s: Step, weight: Tensor, bias: Tensor | None) -> Ref:
     """A linear layer on the first input, with a weight of shape ``(out, in)``."""
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, **_META)
     return s.layer(layer, weight=weight, bias=bias)
-
-
-def batch_norm(s: Step) -> Ref:
-    """``BatchNormalization`` with the statistics that are stored."""
-    s.node.get("momentum", 0.9)
-    several = s.opset < 14 and any(s.node.outputs[1:])  # which means training there
-    if s.node.get("training_mode", 0) or several:
-        raise Refused("a batch normalisation in training", "export the model in evaluation mode")
-    names = ("weight", "bias", "running_mean", "running_var")
-    given = {name: s.known(i, f"the {name}") for i, name in enumerate(names, 1)}
-    kind: Any = _NORMS.get(len(s.shape()))
-    if kind is None:
-        raise Refused(f"a batch normalisation of data {list(s.shape())}")
-    return s.layer(kind(given["weight"].numel(), eps=s.node.get("epsilon", 1e-5), **_META), **given)
 
 
 def instance_norm(s: Step) -> Ref:

@@ -167,6 +167,7 @@ def resize(s: Step) -> Ref:
         raise Refused(f"sizes or scales {given}")
     places = dict(zip(axes, given, strict=True))
     if s.has(3):
+        s.sized(s.data(), lambda of: _along_frames(of, axes))
         sizes = [int(places.get(i, n)) for i, n in enumerate(shape)]
         scales = [b / a for a, b in zip(shape, sizes, strict=True)]
     else:
@@ -186,6 +187,12 @@ def resize(s: Step) -> Ref:
     if mode != "linear" or corners is None or single or not whole:
         raise Refused(f"a resize in the mode {mode!r:.40} with the places of {way!r:.40}")
     return s.call(F.interpolate, s.data(), tuple(sizes[2:]), None, _LINEAR[dims], align_corners=corners)
+
+
+def _along_frames(s: Step, axes: list[int]) -> list[int]:
+    """The sizes of the data, but along the batch what the file resizes it to."""
+    wanted = dict(zip(axes, s.numbers(3, "the sizes"), strict=True))
+    return [wanted.get(0, n) if i == 0 else n for i, n in enumerate(s.shape())]
 
 
 def _nearest(i: int, have: int, want: int, scale: float, way: str, rounding: str) -> int:

@@ -74,10 +74,9 @@ def _bipolar(s: Step, scale: Tensor) -> Ref:
     # 2 * step where the value is not negative, less one step: both are exact.
     positive = s.writer.method("to", s.call(torch.ge, x, 0.0), torch.float32)
     signs = s.call(torch.sub, s.call(torch.mul, positive, 2 * step), step)
-    if fracs is not None:
-        return signs
-    s.writer.integers = True
-    return grids.mark(s, signs, Marker(ScaledFormat.make(2, step, narrow=True), Rounding.HALF_EVEN))
+    s.writer.integers |= fracs is None
+    fmt = ScaledFormat.make(2, step, narrow=True) if fracs is None else FixedFormat(2, fracs[0])
+    return grids.mark(s, signs, Marker(fmt, Rounding.HALF_EVEN))
 
 
 def trunc(s: Step) -> Ref:

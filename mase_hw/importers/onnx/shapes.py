@@ -44,14 +44,14 @@ def constant_of_shape(s: Step) -> Tensor:
 
 def shape_of(s: Step) -> Tensor:
     """``Shape``: known, since sizes are."""
-    sizes = list(s.writer.shape(s.any(0)))
+    sizes = list(s.shape())
     start, end = s.node.get("start", 0), s.node.get("end", None)
     return torch.tensor(sizes[start:end], dtype=torch.int64)
 
 
 def size_of(s: Step) -> Tensor:
     """``Size``."""
-    return torch.tensor(math.prod(s.writer.shape(s.any(0))), dtype=torch.int64)
+    return torch.tensor(math.prod(s.shape()), dtype=torch.int64)
 
 
 def range_of(s: Step) -> Tensor:
@@ -64,6 +64,10 @@ def range_of(s: Step) -> Tensor:
 
 def reshape(s: Step) -> Ref:
     """``Reshape``."""
+    return s.sized(s.writer.reshape(s.data(), _reshaped(s)), _reshaped)
+
+
+def _reshaped(s: Step) -> list[int]:
     given, wanted = s.shape(), s.numbers(1, "the shape")
     if s.node.get("allowzero", 0) and 0 in wanted:
         raise Refused("a tensor without elements")
@@ -75,17 +79,23 @@ def reshape(s: Step) -> Ref:
         if not known or math.prod(given) % known:
             raise Refused(f"{list(given)} does not become {wanted}")
         sizes[sizes.index(-1)] = math.prod(given) // known
-    return s.writer.reshape(s.data(), sizes)
+    if math.prod(sizes) != math.prod(given):
+        raise Refused(f"{list(given)} does not become {wanted}")
+    return sizes
 
 
 def flatten(s: Step) -> Ref:
     """``Flatten`` to two dimensions."""
+    return s.sized(s.writer.reshape(s.data(), _flat(s)), _flat)
+
+
+def _flat(s: Step) -> tuple[int, int]:
     given = s.shape()
     axis = s.node.get("axis", 1)
     axis = axis + len(given) if axis < 0 else axis
     if not 0 <= axis <= len(given):
         raise Refused(f"the axis {axis}")
-    return s.writer.reshape(s.data(), (math.prod(given[:axis]), math.prod(given[axis:])))
+    return math.prod(given[:axis]), math.prod(given[axis:])
 
 
 def squeeze(s: Step) -> Ref:
@@ -145,17 +155,30 @@ def split(s: Step) -> list[Ref]:
     return [s.call(operator.getitem, whole, i) for i in range(count)]
 
 
-def slices(s: Step) -> Ref:
-    """``Slice``."""
-    given = s.shape()
+def _cut(s: Step) -> list[tuple[int, int, int, int]]:
+    """Starts, ends, axes and steps."""
     starts, ends = s.numbers(1, "the starts"), s.numbers(2, "the ends")
     axes = s.numbers(3, "a list of axes") if s.has(3) else list(range(len(starts)))
     steps = s.numbers(4, "the steps") if s.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise Refused("starts, ends, axes and steps of different lengths")
+    axes = [s.axis(axis, len(s.shape())) for axis in axes]
+    return list(zip(starts, ends, axes, steps, strict=True))
+
+
+def _left(s: Step) -> list[int]:
+    """The sizes of what a slice leaves."""
+    sizes = list(s.shape())
+    for start, end, axis, step in _cut(s):
+        sizes[axis] = len(range(*slice(start, end, step).indices(sizes[axis])))
+    return sizes
+
+
+def slices(s: Step) -> Ref:
+    """``Slice``."""
+    given = s.shape()
     parts, turned = [slice(None)] * len(given), []
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        axis = s.axis(axis, len(given))
+    for start, end, axis, step in _cut(s):
         if step == -1 and start in (-1, given[axis] - 1) and end < -given[axis]:
             turned.append(axis)
             continue
@@ -172,7 +195,7 @@ def slices(s: Step) -> Ref:
         made = s.call(operator.getitem, made, tuple(parts))
     for axis in turned:
         s.frame_axis(axis)
-    return s.call(torch.flip, made, turned) if turned else made
+    return s.sized(s.call(torch.flip, made, turned) if turned else made, _left)
 
 
 def gather(s: Step) -> Ref:
@@ -206,16 +229,20 @@ def _joined(given: Sequence[int], wanted: Sequence[int]) -> list[int]:
 
 def expand(s: Step) -> Ref:
     """``Expand``."""
-    given, wanted = s.shape(), s.numbers(1, "the shape")
-    if len(wanted) > 16 or any(n < 1 for n in wanted):
-        raise Refused(f"the shape {wanted}")
-    sizes = tuple(torch.empty(given, device="meta").broadcast_to(_joined(given, wanted)).shape)
+    given, sizes = s.shape(), _expanded(s)
     if math.prod(sizes) > MOST_ELEMENTS:
         raise Refused(f"a tensor of the shape {list(sizes)}")
     x = s.any(0)
-    if tuple(sizes) == given:
-        return x
-    return s.writer.method("expand", x, *(frames.expanded(given, sizes) if isinstance(x, fx.Node) else sizes))
+    if sizes != given:
+        x = s.writer.method("expand", x, *(frames.expanded(given, sizes) if isinstance(x, fx.Node) else sizes))
+    return s.sized(x, _expanded)
+
+
+def _expanded(s: Step) -> tuple[int, ...]:
+    given, wanted = s.shape(), s.numbers(1, "the shape")
+    if len(wanted) > 16 or any(n < 1 for n in wanted):
+        raise Refused(f"the shape {wanted}")
+    return tuple(torch.empty(given, device="meta").broadcast_to(_joined(given, wanted)).shape)
 
 
 def depth_to_space(s: Step) -> Ref:

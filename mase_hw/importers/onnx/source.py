@@ -102,6 +102,7 @@ class Source:
         stored: Tensors by name.
         inputs: Shape for one frame and element type by name.
         outputs: Names of the results.
+        open: Whether the number of frames is not 1 in the file, but left open, or another one for which ``shapes`` give 1.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Source:
     stored: dict[str, Tensor]
     inputs: dict[str, tuple[tuple[int, ...], torch.dtype]]
     outputs: list[str]
+    open: bool = False
 
 
 def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None) -> Source:
@@ -179,7 +181,9 @@ def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tupl
             ) from error  # fmt: skip
     nodes = [_node(n, i, folder, versions) for i, n in enumerate(graph.node)]
     inputs = _inputs(graph, stored, shapes or {}, name)
-    return Source(name, opset, nodes, stored, inputs, [_text(o.name) for o in graph.output])
+    firsts = [v.type.tensor_type.shape.dim[:1] for v in graph.input if _text(v.name) in inputs]
+    several = any(first and first[0].dim_value != 1 for first in firsts)
+    return Source(name, opset, nodes, stored, inputs, [_text(o.name) for o in graph.output], several)
 
 
 def up_to(source: Source, outputs: Sequence[str]) -> Source:
@@ -312,7 +316,9 @@ def _inputs(
         given = shapes.get(key)
         if given is not None:
             known = dict(enumerate(sizes))
-            fits = len(given) == len(sizes) and all(known[i] in (g, str(known[i])) for i, g in enumerate(given))
+            fits = len(given) == len(sizes) and all(
+                known[i] in (g, str(known[i])) or (i == 0 and g == 1) for i, g in enumerate(given)
+            )
             if kind.HasField("shape") and not fits:
                 problems.append(f"{label}: {list(given)} was given, and the file says {sizes}")
                 continue

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from mase_hw.importers.graph import Ref, Refused, Writer
+from mase_hw.importers.graph import MANY, Ref, Refused, Writer
 from mase_hw.importers.onnx.source import Node, Subgraph
 
 CONTROL = {"If", "Loop", "Scan", "SequenceMap"}
@@ -26,6 +27,9 @@ class Step:
         writer: Where the graph is written.
         opset: Version of the operations.
         readers: How often a result is read, by its name.
+        of_many: Its inputs for many frames, where the file leaves their number open: the same data, and known values
+            as the file computes them for so many. None if the file is for one frame.
+        many: Whether ``inputs`` are those, so that shapes are for many frames.
     """
 
     node: Node
@@ -33,6 +37,37 @@ class Step:
     writer: Writer
     opset: int
     readers: dict[str, int]
+    of_many: list[Ref | None] | None = None
+    many: bool = False
+
+    def for_many(self) -> Step:
+        """The same node for many frames."""
+        assert self.of_many is not None  # the caller looked
+        return dataclasses.replace(self, inputs=self.of_many, of_many=None, many=True)
+
+    def sized(self, made: Ref, sizes: Callable[[Step], Sequence[int]]) -> Ref:
+        """A result whose sizes the file gives; refuses what is not the frames one by one for any number of them.
+
+        Args:
+            made: The result.
+            sizes: Its sizes, from the node for one frame or for many.
+        """
+        if self.of_many is None or not isinstance(made, fx.Node):
+            return made
+        given, have = self.for_many().shape(), self.writer.shape_of_many(made)
+        why = None
+        try:
+            found = tuple(sizes(self.for_many()))
+        except Refused as error:
+            why = error.why.replace(str(MANY), "N")
+        if why is not None or found != have:
+            gives = why or f"of {_open(given)} it gives {_open(found)}, and of each frame alone {_open(have)}"
+            raise Refused(
+                f"it works along the batch, or fixes its size: {gives}",
+                "if the model is for one frame, set the first size of its inputs to 1 in the file; else leave the "
+                "batch as it is",
+            )
+        return made
 
     def refuse_control(self) -> None:
         """Refuse what decides by values which nodes run."""
@@ -75,8 +110,8 @@ class Step:
         return integers(self.known(index, what), what)
 
     def shape(self, index: int = 0) -> tuple[int, ...]:
-        """Shape of an input for one frame."""
-        return self.writer.shape(self.any(index))
+        """Shape of an input for one frame, or for many."""
+        return (self.writer.shape_of_many if self.many else self.writer.shape)(self.any(index))
 
     def axis(self, value: int, dims: int) -> int:
         """An axis as one that is not negative."""
@@ -118,6 +153,12 @@ class Step:
             if value is not None and isinstance(made, fx.Node):
                 self.writer.weights[f"{made.target}.{name}"] = self.writer.noted(value)
         return made
+
+
+def _open(sizes: Sequence[int]) -> str:
+    """Sizes for many frames, as one writes them for any number."""
+    named = ("N" if n == MANY else f"{n // MANY}N" if n and n % MANY == 0 else str(n) for n in sizes)
+    return f"[{', '.join(named)}]"
 
 
 def integers(value: Tensor, what: str) -> list[int]:

@@ -128,22 +128,24 @@ def concatenation(s: Step) -> Value:
     first, nodes = _alike(s, values)
     where = TO_FIRST.index(axis % dims) if first else axis % dims
     fmt = format_of(s.out)
+    given = [value.fmt for value in values]  # a fused activation leaves fewer integers of the same scale
     part = 0
     while len(nodes) > 1:
         few, rest = nodes[:MOST], nodes[MOST:]
-        nodes = [_side_by_side(s, few, where, fmt, f"part_{part}" if rest else ""), *rest]
+        nodes = [_side_by_side(s, few, where, [*given[:MOST], fmt], f"part_{part}" if rest else ""), *rest]
+        given = [fmt, *given[MOST:]]
         part += 1
     return s.result(nodes[0], fmt, first=first)
 
 
-def _side_by_side(s: Step, nodes: list[fx.Node], where: int, fmt: ScaledFormat, part: str) -> fx.Node:
-    """As many tensors as the module of hardware has ports for."""
+def _side_by_side(s: Step, nodes: list[fx.Node], where: int, fmts: list[ScaledFormat], part: str) -> fx.Node:
+    """As many tensors as the module of hardware has ports for; formats of these, and of the result."""
     shapes = [s.writer.shape(node) for node in nodes]
     shape = list(shapes[0])
     shape[where] = sum(each[where] for each in shapes)
     if any(n != m for each in shapes for i, (n, m) in enumerate(zip(each, shape, strict=True)) if i != where):
         raise Refused(f"tensors of the shapes {[list(each) for each in shapes]} side by side")
-    formats = {f"data_in_{i}": fmt for i in range(len(nodes))} | {"data_out_0": fmt}
+    formats = {f"data_in_{i}": fmt for i, fmt in enumerate(fmts[:-1])} | {"data_out_0": fmts[-1]}
     return s.put(Quantized(s.catalogue["cat"], Arithmetic(formats, attributes={"dim": where})), nodes, shape, part)
 
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from torch import Tensor, nn
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
-from mase_hw.errors import FormatError
+from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import MULTIPLIER_BITS, FixedFormat, Rounding, ScaledFormat, quantize_multiplier, steps_of
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, magnitude
@@ -26,6 +26,39 @@ WIDEST = 48
 """Bits of a sum before it is requantised: values of scaled integers carry 50."""
 LEFT_SHIFT = 20
 """Bits by which TensorFlow Lite shifts the operands of a sum of 8 bits to the left."""
+
+
+def side_by_side(have: Sequence[ScaledFormat]) -> tuple[list[ScaledFormat], ScaledFormat]:
+    """Formats in which numbers of several tensors are integers of one scale, as they are, and that of all of them.
+
+    Args:
+        have: Formats of the tensors.
+
+    Raises:
+        UnsupportedError: If a scale is no whole multiple of the smallest one.
+    """
+    (step, *other), zeros = sorted({step for fmt in have for step in steps_of(fmt)}), {fmt.zero_point for fmt in have}
+    found = list(have)
+    if other or len(zeros) > 1:
+        if any((each / step).denominator != 1 for each in other) or any(fmt.per_channel for fmt in have):
+            raise UnsupportedError(
+                "it takes numbers of several scales, which no common scale holds exactly",
+                got=", ".join(map(str, have)),
+                remedy="quantise its result, or give what it takes one scale",
+            )
+        found = []
+        for fmt in have:
+            times, whole = int(steps_of(fmt)[0] / step), fmt.centred
+            found.append(_between(whole.min_mantissa * times, whole.max_mantissa * times, step, 0))
+    ends = min(fmt.min_mantissa for fmt in found), max(fmt.max_mantissa for fmt in found)
+    return found, have[0] if len(set(found)) == 1 else _between(*ends, step, found[0].zero_point)
+
+
+def _between(low: int, high: int, step: Fraction, zero: int) -> ScaledFormat:
+    """The narrowest format of the integers from one to another."""
+    signed = low < 0
+    width = max(high.bit_length() if high > 0 else 0, (-low - 1).bit_length() if signed else 0) + signed
+    return ScaledFormat.make(max(width, 1), step, zero, signed=signed, low=low, high=high)
 
 
 def common_scale(

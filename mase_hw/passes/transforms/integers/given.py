@@ -33,7 +33,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refus
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import GraphPass, Info, NoArgs
-from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
+from mase_hw.passes.transforms.integers.combine import product_of, side_by_side, sum_of, total_of
 from mase_hw.passes.transforms.integers.means import sum_in_place_of
 from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, steps_format
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
@@ -169,17 +169,19 @@ class GivenIntegers:
         Args:
             node: The node.
             result: Format behind it. Inputs in another one are brought into it before; of one input, its result after.
+                None leaves the numbers as they are, of several scales as integers of a common one.
             how: Of these requantisations.
         """
         op, operands = self._op(node)
         assert op.scaled is not None  # the caller looked
         attributes = self._attributes(node, operands)
-        fmt = self.data(operands.inputs[0])
-        if len(operands.inputs) > 1 and result is not None:
-            fmt = as_scaled(result)
-        if fmt.zero_point and op.scaled.at_zero(attributes):
-            fmt = fmt.centred
-        formats: dict[str, FixedFormat] = {f"data_in_{i}": fmt for i in range(len(operands.inputs))}
+        given = [self.data(source) for source in operands.inputs]
+        if len(given) > 1 and result is not None:
+            given = [as_scaled(result)] * len(given)
+        if given[0].zero_point and op.scaled.at_zero(attributes):
+            given = [fmt.centred for fmt in given]
+        given, fmt = side_by_side(given)
+        formats: dict[str, FixedFormat] = {f"data_in_{i}": each for i, each in enumerate(given)}
         formats["data_out_0"] = fmt
         how = Requantizing() if how is None else how
         self._plan(node, op, formats, {}, operands, attributes, result, how)
