@@ -134,7 +134,8 @@ def oracle(layer: nn.RNNBase, modules: Mapping[str, Any], x: list[list[Fraction]
             states = []
             for step in reversed(x) if d else x:
                 taken = [brought(each, linear["data_in_0"]) for each in step]
-                sums = [sum(w * v for w, v in zip(row, taken, strict=True)) + b for row, b in zip(weight, bias)]
+                products = [sum(w * v for w, v in zip(row, taken, strict=True)) for row in weight]
+                sums = [product + b for product, b in zip(products, bias, strict=True)]
                 assert sums == [brought(each, linear["data_out_0"]) for each in sums], "the linear layer is exact"
                 h, c = cell.step(sums, h, c)
                 states.append(h)
