@@ -1,9 +1,9 @@
 """Functions made of three straight pieces: one line each; comparators and constant factors in hardware.
 
 ``f(x) = slope * x + offset``, with one pair below a threshold, one above another, and one between them. Slopes and
-offsets become integers (exactly, where they have few bits), the thresholds codes of the input, so everything is exact
-until the one cast. Where a constant is rounded, all roundings together move the result by less than
-1/32 LSB before the cast.
+offsets become integers (exactly, where they have few bits), the thresholds codes of the input, and what follows is
+exact until the one cast. Where constants are rounded, a slope and an offset each move what is cast by at most
+``2**-GUARD`` LSB.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SLOPE_BITS = 30
 """Bits of the largest constant of scaled integers."""
 _MOST = (1 << SLOPE_BITS) - 1
 GUARD = 7
-"""The rounding of a constant moves the result by at most 2**-GUARD / 2 of its LSB."""
+"""The rounding of a constant moves what is cast by at most 2**-GUARD of the result's LSB."""
 
 
 @dataclass(frozen=True)

@@ -133,9 +133,7 @@ def _free(graph: MaseGraph, name: str) -> str:
     return "only another shape" if graph.is_implicit(node) else "no hardware of its own"
 
 
-def _layer(
-    name: str, what: str, instances: list[dict[str, Any]], manifest: Mapping[str, Any], family: str
-) -> Layer:
+def _layer(name: str, what: str, instances: list[dict[str, Any]], manifest: Mapping[str, Any], family: str) -> Layer:
     own = {instance["name"] for instance in instances}
     memories = [memory for memory in manifest["memories"] if memory["instance"] in own]
     fifos = [fifo for fifo in manifest["fifos"] if fifo["instance"] in own]

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mase_hw.cost.resources import missing
+from mase_hw.cost.resources import RESOURCES, missing
 from mase_hw.emit.estimate import FAMILY, basis
 from mase_hw.errors import MaseHwError
 from mase_hw.preflight.budget import Need
@@ -148,9 +148,8 @@ class Check:
             of = "estimate" if self.accepted else "estimate of what maps"
             left = total["not_estimated"]
             least = "at least " if left else ""
-            said.append(
-                f"{of}: {least}{total['lut']} LUT, {total['ff']} FF, {total['dsp']} DSP, {total['bram']} BRAM of 18 Kbit"
-            )
+            counts = ", ".join(f"{total[name]} {name.upper()}" for name in RESOURCES)
+            said.append(f"{of}: {least}{counts} of 18 Kbit")
             if left:
                 number = sum(left.values())
                 said.append(

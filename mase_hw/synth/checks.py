@@ -62,7 +62,7 @@ def check_family(manifest: Mapping[str, Any], target: Target) -> list[str]:
         return []
     found = f"was made for {made}" if made else "was made for no family, as hardware.family is not set"
     return [
-        f"the design {found}, and is mapped to {wanted}: compile it with family = \"{wanted}\" in [hardware] for the "
+        f'the design {found}, and is mapped to {wanted}: compile it with family = "{wanted}" in [hardware] for the '
         f"multipliers and memories that are chosen for {wanted}"
     ]
 

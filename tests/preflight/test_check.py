@@ -186,7 +186,19 @@ def test_budget() -> None:
     device = mase_hw.check(model, example, device="ice40up5k")
     assert {need.resource for need in device.needs} == {"lut", "ff", "dsp", "bram"}
     assert not device.fits and "DOES NOT FIT" in device.text()
-    assert mase_hw.check(model, example, device="ice40up5k", limits={"dsp": 10_000}).fits
+    other = mase_hw.check(model, example, device="ice40up5k", limits={"dsp": 10_000})
+    assert not other.fits and "NOT KNOWN: no cost model was fitted for ice40" in other.text()
+    assert "these are counts for xc7" in other.text()
+    assert not any(need.exceeds for need in other.needs) and "DOES NOT FIT" not in other.text()
+
+
+def test_a_device_is_compared_with_the_estimate_for_its_family() -> None:
+    model, example = sequential()
+    found = mase_hw.check(model, example, device="lfe5u-85f")
+    alone = mase_hw.check(model, example)
+    assert found.passed and (found.family, alone.family) == ("ecp5", "xc7")
+    assert found.estimate["lut"] > alone.estimate["lut"], "look-up tables of four inputs hold less than those of six"
+    assert "Lattice ECP5" in found.to_json()["estimate"]["basis"]
 
 
 def test_small_block_rams_count_more_often() -> None:

@@ -156,7 +156,8 @@ class Exponentials:
         self.k += 1
         self.index = self._index(width, frac, scale)
         self.n = self.index // 2
-        for self.q in range(self.k + 4, self.k + 11, 2):
+        for guard in (4, 6, 8, 10):
+            self.q = self.k + guard
             low = self._falling(self.n, 0, frac, scale, self.q)
             high = self._falling(self.index - self.n, self.n, frac, scale, self.q)
             for j in range(1, len(high)):

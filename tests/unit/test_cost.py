@@ -1,9 +1,14 @@
 """The cost model: pure, quick, additive, and honest about what it does not know."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of, unsupported
 from mase_hw.cost.contents import parameters_of
+from mase_hw.cost.model import FITTED, STRUCTURES, constants
 from mase_hw.cost.primitives import blocks_of
 from mase_hw.cost.terms import Terms
 from mase_hw.errors import ConfigError
@@ -30,6 +35,19 @@ def test_every_case_of_a_layer_has_a_cost_with_its_multipliers(family: str) -> N
         if p.DATA_IN_0_PRECISION_0 == p.WEIGHT_PRECISION_0 == 8:
             # Those of look-up tables take no block.
             assert found.dsp == (0 if p.LOGIC else facets.multipliers(p)), case.name
+
+
+def test_what_has_a_structure_has_constants_and_the_page_names_what_has_none() -> None:
+    """So a module of the package is estimated on every family or on none."""
+    for family in FAMILIES:
+        assert set(constants(FITTED[family])) == set(STRUCTURES)
+    modules = {op.hardware.module for op in default_catalogue() if op.hardware is not None}
+    without = {name for name in modules - set(STRUCTURES) if name.startswith("fixed_") and name != "fixed_unrolled"}
+    page = (Path(__file__).parents[2] / "docs" / "area.md").read_text(encoding="utf-8")
+    section = page.split("## What is not estimated")[1].split("\n## ")[0]
+    assert set(re.findall(r"`(fixed_\w+)`", section)) == without
+    for module in without:
+        assert cost_of(module, {}, "ecp5", multipliers=2) == Resources(dsp=2, not_estimated=(module,))
 
 
 def test_a_family_without_a_model_is_refused_with_the_reason() -> None:

@@ -129,14 +129,13 @@ def oracle(layer: nn.RNNBase, modules: Mapping[str, Any], x: list[list[Fraction]
                 late = stored(b_hh[2 * units :], recurrence["bias"])
             weight = stored(by_unit(w_ih, gates), linear["weight"])
             bias = stored(by_unit(both, gates), linear["bias"])
-            cell = Cell(
-                layer.mode, recurrence, stored(by_unit(w_hh, gates), recurrence["weight"]), late, modes
-            )
+            cell = Cell(layer.mode, recurrence, stored(by_unit(w_hh, gates), recurrence["weight"]), late, modes)
             h, c = [Fraction(0)] * units, [Fraction(0)] * units
             states = []
             for step in reversed(x) if d else x:
                 taken = [brought(each, linear["data_in_0"]) for each in step]
-                sums = [sum(w * v for w, v in zip(row, taken, strict=True)) + b for row, b in zip(weight, bias)]
+                products = [sum(w * v for w, v in zip(row, taken, strict=True)) for row in weight]
+                sums = [product + b for product, b in zip(products, bias, strict=True)]
                 assert sums == [brought(each, linear["data_out_0"]) for each in sums], "the linear layer is exact"
                 h, c = cell.step(sums, h, c)
                 states.append(h)
@@ -164,7 +163,9 @@ def test_layers(kind: type[nn.RNNBase], more: dict[str, Any]) -> None:
         nn.init.uniform_(parameter, -1.2, 1.2)
     width, rounding = more.get("width", 8), more.get("rounding", "half_even")
     names = ("data_in_width", "weight_width", "bias_width", "data_out_width")
-    config = {"quantize": {"default": {"config": {"name": "fixed", "rounding": rounding, **dict.fromkeys(names, width)}}}}
+    config = {
+        "quantize": {"default": {"config": {"name": "fixed", "rounding": rounding, **dict.fromkeys(names, width)}}}
+    }
     x = torch.randn(4, 6, 3)
     graph = mapped_graph(Layer(layer).eval(), x[:1], load_config(config), [x], lambda _: None)
     modules = dict(graph.model.named_modules())
