@@ -15,7 +15,6 @@ from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
 from mase_hw.nn.streaming import streaming
 
-
 CHECKS = ("lib/stream_check.sv", "lib/frame_check.sv")
 """Monitors of the top level, in simulation only."""
 
