@@ -66,8 +66,8 @@ def kept(result: SimResult, manifest: Mapping[str, Any], frames: int, jobs: int 
 
 
 _CUSTOM = (
-    "let `latency` of this custom op say the cycles that its module takes; docs/custom_ops.md shows how, and what it says "
-    "of beats that wait"
+    "let `latency` of this custom op say the cycles that its module takes, with its steps (mase_hw.steps.Steps) where "
+    "beats come in bursts or wait; docs/custom_ops.md shows how"
 )
 _OURS = "compile the model again; if nobody edited the manifest, please report this with the bundle"
 

@@ -49,6 +49,7 @@ def _along(manifest: Mapping[str, Any], instances: Mapping[str, Mapping[str, int
             continue
         first = instances[giver]["first_out"]
         if taker in instances and taken in FIRST_IN and instances[taker]["first_in"] != first:
-            yield f"instances.{taker}.timing.first_in: {instances[taker]['first_in']}, but {giver} gives in cycle {first}"
+            said = instances[taker]["first_in"]
+            yield f"instances.{taker}.timing.first_in: {said}, but {giver} gives in cycle {first}"
         if taken == "data_out_0" and not taker and fill != first:
             yield f"timing.fill: {fill}, but {giver} gives the first result in cycle {first}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +17,9 @@ _IGNORED = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|\(\*(?!\s*\)).
 _DIRECTIVE = re.compile(r"^\s*`(ifdef|ifndef|elsif|else|endif|define)\b\s*(\w*)")
 _DECLARED = re.compile(r"\b(?:module|interface|program)\s+(?:automatic\s+|static\s+)?(\w+)")
 _USED = re.compile(r"(?<![\w`.:$])([A-Za-z_]\w*)\s+(?:#\s*\(|([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*\()")
-_NO_INSTANCE = re.compile(r"\b(?:module|interface|program|function|task|automatic|static|virtual|extends|class|new|extern|pure)\s*$")
+_NO_INSTANCE = re.compile(
+    r"\b(?:module|interface|program|function|task|automatic|static|virtual|extends|class|new|extern|pure)\s*$"
+)
 _DEFINED = frozenset({"VERILATOR"})
 
 
@@ -31,8 +33,8 @@ def check_files(netlist: Netlist, catalogue: Catalogue) -> None:
         catalogue: Where its ops are.
 
     Raises:
-        ConfigError: If the module of an op, or one that is instantiated in its files, is in none of its files, or if two
-            of its files declare the same module.
+        ConfigError: If the module of an op, or one that is instantiated in its files, is in none of its files, or if
+            two of its files declare the same module.
         EmitError: If a file cannot be read.
     """
     for name in dict.fromkeys(instance.op for instance in netlist.instances):
@@ -71,7 +73,9 @@ def _missing(op: str, facets: Hardware, module: str, why: str) -> ConfigError:
         field="dependence_files",
         got=f"{why}; files: {', '.join(facets.files)}",
         expected="every module that the files instantiate, in one of them",
-        remedy=f"add {there!r} to dependence_files" if there else "write the module, and name its file in dependence_files",
+        remedy=f"add {there!r} to dependence_files"
+        if there
+        else "write the module, and name its file in dependence_files",
     )
 
 

@@ -17,7 +17,6 @@ from mase_hw.nn.streaming import streaming
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 
-
 CHECKS = ("lib/stream_check.sv", "lib/frame_check.sv")
 """Monitors of the top level, in simulation only."""
 

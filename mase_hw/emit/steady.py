@@ -1,4 +1,4 @@
-"""From which frame on a design at full rate gives its results at its interval, so that a simulation can hold it to that."""
+"""From which frame on a design at full rate keeps its interval, so that a simulation can hold it to that."""
 
 from __future__ import annotations
 

@@ -50,9 +50,7 @@ def _ports(manifest: Mapping[str, Any], text: str) -> Iterator[str]:
                 yield f"ports.{name}: {key} {said}, but the top level has {has}"
 
 
-def _instances(
-    manifest: Mapping[str, Any], built: Mapping[str, tuple[str, str, Mapping[str, str]]]
-) -> Iterator[str]:
+def _instances(manifest: Mapping[str, Any], built: Mapping[str, tuple[str, str, Mapping[str, str]]]) -> Iterator[str]:
     """Instances of the top level, their modules and their parameters."""
     named = {entry["name"]: entry for entry in manifest["instances"]}
     for name in sorted(named.keys() ^ built.keys()):

@@ -43,8 +43,9 @@ def likely(
         resets: How often all frames are played again.
     """
     slow = (1.0 if stalls is None else stalls.slowdown) * (1.0 if inner is None else inner.slowdown)
+    last, interval = int(timing["last"]), int(timing["interval"])
     # What follows the last beat is waited for as long as a frame takes.
-    once = (frames + 1) * int(timing["interval"]) + 2 * int(timing["last"])
+    once = frames * interval + last + max(LEAST_TAIL, interval + last)
     return int(slow * once) * (1 + resets)
 
 

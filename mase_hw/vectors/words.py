@@ -7,7 +7,7 @@ from typing import Any
 
 
 def fault_coverage(faults: Mapping[str, Any]) -> str:
-    """The share of faults in memories that change an output, as ``fault coverage 69 % (177 of 256 sampled stuck bits)``.
+    """The share of faults that change an output, as ``fault coverage 69 % (177 of 256 sampled stuck bits)``.
 
     Only a coverage of all of them is called 100 %.
 

@@ -27,13 +27,16 @@ module frame_check #(
 );
 
   if (FRAME_IN < 1 || FRAME_OUT < 1) begin : g_bad_frame
-    // Refuses FRAME_IN=0; refuses FRAME_OUT=0; takes FRAME_IN=1, FRAME_OUT=1
-    $fatal(1, "frame_check %s: frames must have beats, got %0d and %0d", NAME_OUT, FRAME_IN,
-           FRAME_OUT);
+    // Refuses FRAME_IN=0; FRAME_OUT=0; takes FRAME_IN=1
+    $fatal(
+        1, "frame_check %s: frames must have beats, got %0d and %0d", NAME_OUT, FRAME_IN, FRAME_OUT
+    );
   end
   if (NEED > FRAME_IN) begin : g_bad_need
-    // Refuses NEED=2, FRAME_IN=1; takes NEED=2, FRAME_IN=2
-    $fatal(1, "frame_check %s: NEED must be at most %0d, got %0d", NAME_OUT, FRAME_IN, NEED);
+    // Refuses NEED=2; takes NEED=1
+    $fatal(
+        1, "frame_check %s: NEED of %s is at most %0d, not %0d", NAME_OUT, NAME_IN, FRAME_IN, NEED
+    );
   end
 
 `ifndef SYNTHESIS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.catalogue import Latency, default_catalogue
+from mase_hw.errors import SimulationError
 from mase_hw.host.lint import lint
 from mase_hw.ir import MaseGraph
 from mase_hw.ops._elementwise import registered
@@ -174,3 +177,36 @@ def test_timing_of_a_module_without_steps(example: ModuleType, work: Path) -> No
         assert {"stream_repack", "leaky_shift"} <= {part["module"] for part in design.manifest["instances"]}
         timings.append({key: design.timing[key] for key in ("fill", "last", "interval")})
     assert timings[0] == timings[1]
+
+
+WRONG_LATENCY: dict[str, tuple[Callable[[Latency], Latency], str]] = {
+    "first result": (
+        lambda known: Latency(known.interval, lambda accepted: accepted + 3, known.beats),
+        r"instances\.u__1\.timing\.first_out: promised (\d+) cycles, measured (\d+)",
+    ),
+    "frames": (
+        lambda known: Latency(16 * known.interval, lambda accepted: accepted + 1, known.beats),
+        r"timing\.interval: promised (\d+) cycles, measured (\d+)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_LATENCY)
+def test_a_latency_that_is_not_that_of_the_module(name: str, example: ModuleType, work: Path, tmp_path: Path) -> None:
+    """The error names the node, the op, the facet and both figures; only ops of the package are to be reported."""
+    wrong, said = WRONG_LATENCY[name]
+    entry = {**example.CUSTOM_OPS["modules"][example.LeakyShift], "latency": lambda p: wrong(registered(p))}
+    torch.manual_seed(0)
+    inputs = torch.randn(6, 8)
+    design = mase_hw.compile(
+        nn.Sequential(nn.Linear(8, 8), example.LeakyShift(2)), inputs[:1], out=tmp_path / "wrong", vectors=inputs,
+        custom_ops={"modules": {example.LeakyShift: entry}},
+    )  # fmt: skip
+    for told in (design, mase_hw.load_design(design.path)):
+        with pytest.raises(SimulationError, match="every bit is right, but the design does not take") as caught:
+            told.simulate(engine="batch", work_dir=work / "wrong.work")
+        failure = caught.value
+        assert failure.node == "_1 (custom op LeakyShift)" and failure.field == "custom_ops.LeakyShift.latency"
+        found = re.search(said, str(failure.got))
+        assert found is not None and int(found[1]) > int(found[2]), failure.got
+        assert "`latency` of this custom op" in str(failure.remedy) and "report" not in str(failure.remedy)

@@ -258,7 +258,7 @@ def test_what_is_no_instance(rtl: Path, tmp_path: Path) -> None:
 def test_the_op_is_in_none_of_its_files(rtl: Path, tmp_path: Path) -> None:
     op = custom_op(Absolute, entry(rtl))
     (rtl / "my_abs.sv").write_text("module my_absolute;\nendmodule\n")
-    with pytest.raises(ConfigError, match="(?s)declares the module 'my_abs'.*the op is this module"):
+    with pytest.raises(ConfigError, match=r"(?s)declares the module 'my_abs'.*the op is this module"):
         mase_hw.compile(
             nn.Sequential(Absolute()), torch.ones(1, 4), out=tmp_path / "out", custom_ops={"modules": {Absolute: op}}
         )

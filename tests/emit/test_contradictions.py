@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import mase_hw
-from mase_hw.emit.contradictions import contradictions
+from mase_hw.emit.contradictions import contradicted, contradictions
 from mase_hw.errors import EmitError, ResultsError
 from tests.emit.bundles import emit, rewrite
 from tests.emit.designs import DESIGNS
@@ -77,7 +78,53 @@ CONTRADICTIONS: list[tuple[str, Callable[[Manifest], object]]] = [
 LAYOUT = {"shape": [1, 7], "factors": [7], "order": [0]}
 
 
-@pytest.mark.parametrize(("message", "change"), CONTRADICTIONS)
+def part(m: Manifest, module: str = "fixed_linear") -> dict[str, Any]:
+    """The first instance of a module."""
+    return next(entry for entry in m["instances"] if entry["module"] == module)
+
+
+def narrower(m: Manifest) -> None:
+    """Two lanes instead of three, everywhere in the entry of the port."""
+    port(m).update(parallelism=[2, 1], lanes=2, bits=16, beats=3)
+    (axis,) = (each for each in m["handoff"]["axis_ports"] if each["port"] == "data_in_0")
+    axis.update(bits=16, tdata=16)
+
+
+HARDWARE: list[tuple[str, Callable[[Manifest], object]]] = [
+    (r"timing\.interval: \d+, but all instances one after the other", lambda m: m["timing"].update(interval=10**8)),
+    (r"timing\.last: \d+, but all instances one after the other", lambda m: m["timing"].update(last=10**8)),
+    (r"timing\.interval: 1, but u_fc\d takes \d+ cycles", lambda m: m["timing"].update(interval=1)),
+    (
+        r"timing\.fill: \d+, but u_fc\d gives the first result",
+        lambda m: m["timing"].update(fill=m["timing"]["fill"] - 1),
+    ),
+    (r"timing\.fill: 0, but u_fc\d gives the first result", lambda m: m["timing"].update(fill=0)),
+    (r"timing\.bottleneck: 'data_out_0' does not take", lambda m: m["timing"].update(bottleneck="data_out_0")),
+    (r"timing\.steady: 0 is no frame", lambda m: m["timing"].update(steady=0)),
+    (r"timing\.steady: 1 is no frame", lambda m: m["timing"].update(exact=False)),
+    (r"instances\.\w+\.timing\.first_in: \d+, but u_fc1 gives", lambda m: part(m)["timing"].update(first_out=1)),
+    (r"instances\.\w+\.timing\.first_in: 0, but u_fc1", lambda m: part(m, "fixed_relu")["timing"].update(first_in=0)),
+    (r"timing\.interval: \d+, but u_fc1 takes 1000 cycles", lambda m: part(m)["timing"].update(interval=1000)),
+    (r"u_fc1\.timing: .*'interval': 2\.5.* are no cycles", lambda m: part(m)["timing"].update(interval=2.5)),
+    (r"u_fc1\.parameters\.ROUNDING: 3, but the top level has 0", lambda m: part(m)["parameters"].update(ROUNDING=3)),
+    (r"u_fc1\.parameters\.OTHER: 1, but the top level has None", lambda m: part(m)["parameters"].update(OTHER=1)),
+    (r"u_fc1\.module: 'fixed_conv2d', but .* 'fixed_linear'", lambda m: part(m).update(module="fixed_conv2d")),
+    (r"u_fc1\.node: 'fc3', but the top level has 'fc1'", lambda m: part(m).update(node="fc3")),
+    ("instances: u_relu is in the top level only", lambda m: m["instances"].remove(part(m, "fixed_relu"))),
+    ("instances: u_fc9 is in the manifest only", lambda m: m["instances"].append(part(m) | {"name": "u_fc9"})),
+    (
+        "fifos: u_queue is no FIFO of the top level",
+        lambda m: m["fifos"].append({"instance": "u_queue", "depth": 4, "bits": 8}),
+    ),
+    ("fc1_bias.mem: 9 words of .* do not make its", lambda m: m["memories"][0].update(words=9)),
+    ("fc1_bias.mem: 2 words of 1 bits, but its ROM has 2 of", lambda m: m["memories"][0].update(bits=1)),
+    ("fc1_bias.mem: u_fc9_bias is no instance", lambda m: m["memories"][0].update(instance="u_fc9_bias")),
+    (r"ports\.data_in_0: lanes, width \(2, 8\), but the top level has \(3, 8\)", narrower),
+    (r"ports\.data_in_0: beats 3, but the top level has 2", narrower),
+]
+
+
+@pytest.mark.parametrize(("message", "change"), CONTRADICTIONS + HARDWARE)
 def test_refused(older: Path, message: str, change: Callable[[Manifest], object]) -> None:
     rewrite(older, change, honest=False)
     with pytest.raises(EmitError, match=f"(?s)contradicts itself.*{message}.*what to do: emit") as caught:
@@ -100,6 +147,12 @@ def test_no_design_contradicts_itself(name: str, tmp_path: Path) -> None:
     design = mase_hw.compile(model, example, config, out=tmp_path / "b")
     assert contradictions(design.manifest) == []
     assert contradictions(json.loads((design.path / "manifest.json").read_text())) == []
+    assert contradicted(design.manifest, design.path) == []
+    for fifo in copy.deepcopy(design.manifest)["fifos"]:
+        for key, more in (("depth", 1), ("bits", -1)):
+            told = {**design.manifest, "fifos": [each for each in design.manifest["fifos"] if each != fifo]}
+            told["fifos"].append({**fifo, key: fifo[key] + more})
+            assert [f"fifos.{fifo['instance']}.{key}" in said for said in contradicted(told, design.path)] == [True]
 
 
 def test_every_changed_file_is_named(older: Path) -> None:

@@ -124,7 +124,7 @@ PROMISES: dict[str, tuple[str, Callable[[Manifest], object]]] = {
     "a cycle too few to the last result": ("last", lambda m: m["timing"].update(last=m["timing"]["last"] - 1)),
     "a cycle too many a frame": ("interval", lambda m: slower(m, 1, 1)),
     "a cycle too few a frame": ("interval", lambda m: slower(m, 1, -1)),
-    "a million times as many a frame": ("interval", lambda m: slower(m, 10**6)),
+    "ten thousand times as many a frame": ("interval", lambda m: slower(m, 10**4)),
 }
 
 
@@ -210,7 +210,7 @@ def test_a_beat_too_many_after_a_while(copy: Path, work: Path, engine: str) -> N
 def test_the_design_says_that_a_frame_is_too_many(copy: Path, work: Path, quiet: int, engine: str) -> None:
     """100 cycles after the last one, and just before as many as the interval and the first frame take together."""
     top, timing = copy / "rtl/top.sv", mase_hw.Design(copy).timing
-    quiet = quiet if quiet > 0 else timing["last"] + timing["interval"] - 2
+    quiet = quiet if quiet > 0 else timing["last"] + timing["interval"] - 4
     top.write_text(late(top.read_text(), quiet, monitored=True))
     broken = mase_hw.Design(copy, verify=False)
     with pytest.raises(SimulationError, match="a frame leaves the design before what it is made of came in") as caught:

@@ -345,6 +345,36 @@ module top #(
       .valid(net_fc_valid),
       .ready(net_fc_ready)
   );
+
+  frame_check #(
+      .FRAME_IN(1),
+      .FRAME_OUT(1),
+      .NEED(1),
+      .NAME_IN("data_in_0"),
+      .NAME_OUT("data_out_0")
+  ) frames_data_out_0_of_data_in_0 (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(data_in_0_valid),
+      .in_ready(data_in_0_ready),
+      .out_valid(data_out_0_valid),
+      .out_ready(data_out_0_ready)
+  );
+
+  frame_check #(
+      .FRAME_IN(1),
+      .FRAME_OUT(1),
+      .NEED(1),
+      .NAME_IN("data_in_0"),
+      .NAME_OUT("data_out_1")
+  ) frames_data_out_1_of_data_in_0 (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(data_in_0_valid),
+      .in_ready(data_in_0_ready),
+      .out_valid(data_out_1_valid),
+      .out_ready(data_out_1_ready)
+  );
 `endif
 
 endmodule
