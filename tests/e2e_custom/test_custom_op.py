@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,12 +15,18 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
-from mase_hw.catalogue import Latency, default_catalogue
+from mase_hw.catalogue import Arithmetic, Latency, default_catalogue
+from mase_hw.compiler.config import load_config
+from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.errors import SimulationError
+from mase_hw.formats import FixedFormat
 from mase_hw.host.lint import lint
 from mase_hw.ir import MaseGraph
+from mase_hw.nn import Quantized
+from mase_hw.numerics import cast
 from mase_hw.ops._elementwise import registered
 from tests.docs.pages import blocks
+from tests.unit.pipeline import RANGES
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_op"
 
@@ -210,3 +216,46 @@ def test_a_latency_that_is_not_that_of_the_module(name: str, example: ModuleType
         found = re.search(said, str(failure.got))
         assert found is not None and int(found[1]) > int(found[2]), failure.got
         assert "`latency` of this custom op" in str(failure.remedy) and "report" not in str(failure.remedy)
+
+
+class Quadruple(nn.Module):
+    """Four times its input, whose range it leaves."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 4
+
+
+def quadruple(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    source, target = a.formats["data_in_0"], a.formats["data_out_0"]
+    return {"data_out_0": cast(t["data_in_0"], source.frac_width - 2, target, a.rounding, a.overflow)}
+
+
+def test_its_format_is_what_was_observed(example: ModuleType) -> None:
+    """``like`` is about the hardware: a relu never leaves the range of its input."""
+    entry = {**example.CUSTOM_OPS["modules"][example.LeakyShift], "args": {"x": "data_in"}, "golden": quadruple}
+    torch.manual_seed(0)
+    inputs, layers = torch.randn(64, 6), (nn.Linear(6, 5), Quadruple(), nn.Linear(5, 3))
+
+    def formats(*layers: nn.Module, **keys: Any) -> Mapping[str, FixedFormat]:
+        config = load_config({"calibrate": RANGES})
+        custom = {"modules": {Quadruple: {**entry, **keys}}}
+        made = quantised_graph(nn.Sequential(*layers), inputs[:1], config, [inputs], custom, lambda _: None)
+        node = next(n for n in made.nodes if made.meta_of(n).common.mase_op == "quadruple")
+        module = made.meta_of(node).module
+        assert isinstance(module, Quantized)
+        return module.arithmetic.formats
+
+    def as_input(given: Mapping[str, FixedFormat]) -> FixedFormat:
+        return given["data_in_0"]
+
+    with torch.no_grad():
+        low, high = (float(end) for end in (4 * layers[0](inputs)).aminmax())
+    for keys in ({}, {"default_out": None}):
+        assert formats(*layers, **keys)["data_out_0"] == FixedFormat.covering(low, high, 8), "nothing is clipped"
+    found = formats(*layers, default_out=as_input)
+    assert found["data_out_0"] == found["data_in_0"]
+    for first in ((), layers[:1]):  # what leaves the model has 16 bits, of an op that says its format as well
+        assert formats(*first, Quadruple())["data_out_0"].width == 16
+        found = formats(*first, Quadruple(), default_out=as_input)
+        at, out = found["data_in_0"], found["data_out_0"]
+        assert (out.width, out.max_value) == (16, at.max_value + at.scale - out.scale), "the same range, finer"

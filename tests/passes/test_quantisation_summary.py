@@ -156,6 +156,45 @@ def test_parameters_of_one_bit_and_of_zeros_are_named() -> None:
     assert summary.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("layer", "scale", "fmt", "says"),
+    [
+        (nn.Softmax(1), 0.1, "u8.10", "1, which wraps to 0 in u8.10"),
+        (nn.Sigmoid(), 1.0, "u8.8", "1, which wraps to 0 in u8.8"),
+        (nn.Tanh(), 0.1, None, ""),
+        (nn.Softmax(1), 30.0, None, ""),
+        (nn.Linear(6, 3), 1.0, None, ""),
+    ],
+)
+def test_what_wraps_holds_what_was_observed_and_says_what_it_does_not(
+    layer: nn.Module, scale: float, fmt: str | None, says: str
+) -> None:
+    torch.manual_seed(2)
+    data = frames() * scale
+    wraps = {**WIDTHS, "overflow": "wrap"}
+    config = {"quantize": {"default": rule(**wraps), "output_width": 1}}
+    graph = quantised_graph(nn.Sequential(layer), data[:1], load_config(config), [data], None, lambda _: None)
+    summary = graph.meta[SUMMARY]
+    assert summary.clipped == 0, "the default method clips"
+    module = next(m for n in graph.nodes if isinstance(m := graph.meta_of(n).module, Quantized))
+    assert fmt is None or str(module.arithmetic.formats["data_out_0"]) == fmt
+    near = isinstance(layer, nn.Tanh) and module.arithmetic.formats["data_out_0"].max_value < 1
+    assert [says in text and 'config.overflow = "saturate"' in text for text in summary.warnings] == (
+        [True] if says or near else []
+    )
+    node = next(n.name for n in graph.nodes if isinstance(graph.meta_of(n).module, Quantized))
+    config["quantize"]["overrides"] = {node: {"config": {"overflow": "saturate"}}}
+    graph = quantised_graph(nn.Sequential(layer), data[:1], load_config(config), [data], None, lambda _: None)
+    assert not graph.meta[SUMMARY].warnings, "it does what was said"
+
+
+def test_results_that_wrapped_are_named() -> None:
+    given = {**WIDTHS, **FRACTIONS, "data_out_frac_width": 9, "overflow": "wrap"}
+    _, summary = quantised(net(), [frames()], **given)
+    named = [text for text in summary.warnings if "of the results of fc2 wrap in s8.9" in text]
+    assert len(named) == 1 and "overrides.fc2" in named[0]
+
+
 def test_at_most_ten_lines(tmp_path: Path) -> None:
     said: list[str] = []
     design = mase_hw.compile(net(), frames(1), out=tmp_path / "d", calibration=[frames()], progress=said.append)

@@ -98,6 +98,33 @@ def test_what_is_read_again_has_no_more() -> None:
     assert arithmetic(quantised(Net(twice=True)), "fc2")["data_out_0"].width <= 9
 
 
+@pytest.mark.parametrize(
+    "moves",
+    [
+        lambda x: x.transpose(1, 2),
+        lambda x: x[:, :, 1:3],
+        lambda x: torch.cat([x, x], 2),
+        lambda x: nn.functional.max_pool1d(x, 2),
+        lambda x: nn.functional.interpolate(x, scale_factor=2),
+        lambda x: x.amax(1),
+    ],
+)
+def test_what_is_moved_on_its_way_out_keeps_its_bits(moves: Any) -> None:
+    class Moving(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(6, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            result: Tensor = moves(self.fc(x))
+            return result
+
+    example, data = torch.randn(1, 4, 6), [torch.randn(9, 4, 6)]
+    graph = quantised_graph(Moving(), example, load_config(None), data, None, lambda _: None)
+    last = [m for n in graph.nodes if isinstance(m := graph.meta_of(n).module, Quantized)][-1].arithmetic
+    assert last.formats["data_out_0"].width >= 16 and arithmetic(graph, "fc")["data_out_0"].width >= 16
+
+
 def test_scores_of_three_bits_are_not_ties() -> None:
     """What it is for: with three bits everywhere, most frames have several classes of the same score."""
     torch.manual_seed(0)

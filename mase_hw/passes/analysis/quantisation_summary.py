@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from mase_hw.formats import FixedFormat, steps_of
+from mase_hw.formats import FixedFormat, Overflow, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.trace.containers import contents
@@ -25,6 +25,8 @@ SUMMARY = "quantisation_summary"
 """Key of ``graph.meta``: the :class:`Summary` of the quantised graph."""
 MOST_ELEMENTS = 1 << 23
 """Frames are looked at as long as all activations together have no more elements; at least one is."""
+REACH_ONE = ("sigmoid", "hardsigmoid", "tanh", "erf", "softmax", "softmin", "masked_softmax", "recurrence")
+"""Ops whose results come as close to 1 as their inputs allow, whatever was observed."""
 NAMED = 3
 """Nodes, outputs and warnings that are named."""
 
@@ -150,7 +152,7 @@ class Summarising:
             sum(s.zeros for s in sums.values()) / total,
             parameters.clipped / (parameters.count or 1),
             parameters.zeros / (parameters.count or 1),
-            tuple(parameters.warnings),
+            (*parameters.warnings, *_wrapping(graph, sums)),
         )
 
     def _add(
@@ -251,6 +253,23 @@ def _on_grid(module: Quantized, name: str) -> Tensor:
         factor = torch.pow(2.0, module.get_buffer("weight_shift").double())
         value = value * factor.reshape(-1, *[1] * (value.dim() - 1))
     return value
+
+
+def _wrapping(graph: MaseGraph, sums: Mapping[str, _Sums]) -> Iterator[str]:
+    """What is said of nodes whose results wrap: those that did, and the 1 that would."""
+    for name, each in sums.items():
+        module = graph.meta_of(graph.node(name)).module
+        if not isinstance(module, Quantized) or module.arithmetic.overflow is not Overflow.WRAP:
+            continue
+        fmt, what = module.arithmetic.formats["data_out_0"], ""
+        if each.clipped:
+            what = f"{each.clipped / each.count:.2%} of the results of {name} wrap in {fmt}"
+        elif module.op.name in REACH_ONE and fmt.max_value < 1:
+            one = round(math.ldexp(1.0, fmt.frac_width))
+            becomes = ((one - fmt.min_mantissa) % 2**fmt.width + fmt.min_mantissa) * fmt.scale
+            what = f"{name} can give 1, which wraps to {becomes:g} in {fmt}"
+        if what:
+            yield f'{what}; let it saturate (overrides.{name}.config.overflow = "saturate")'
 
 
 def _noise(graph: MaseGraph, name: str, sums: _Sums, others: Mapping[str, _Sums], parameters: _Parameters) -> NodeNoise:

@@ -26,18 +26,21 @@ def passes_out(graph: MaseGraph, args: QuantizeArgs, node: fx.Node) -> bool:
 
 
 def _passes_on(graph: MaseGraph, args: QuantizeArgs, node: fx.Node) -> bool:
-    """Whether the result of a node has the step of its data, and no rule for the node says otherwise."""
+    """Whether the result of a node is numbers of its data, and no rule for the node gives them other bits."""
     op = graph.op_of(node)
     if op is None or graph.is_implicit(node):
         return op is not None
     config, specific = args.config_for(node.name, op.name)
     given = any(key.startswith(("data_in_", "data_out_")) for key in specific)
-    return config.quantised and not given and _as_fine_as_data(op)
+    return config.quantised and not given and _moves(op)
 
 
-def _as_fine_as_data(op: OpDef) -> bool:
-    """Whether finer data gives a finer result by default; true of no comparison, of no table and of no whole number."""
-    if op.default_out is None:
+def _moves(op: OpDef) -> bool:
+    """Whether the results of an op are numbers of its data, in other places or chosen among them; not what it computes.
+
+    The default format says so: finer data gives a finer result, and what has a sign keeps it.
+    """
+    if op.default_out is None or op.rounds or op.non_negative:
         return False
-    probe = {name: _FINE if name.startswith("data_in_") else _COARSE for name in op.formats}
-    return op.default_out(probe).frac_width == _FINE.frac_width
+    fmt = op.default_out({name: _FINE if name.startswith("data_in_") else _COARSE for name in op.formats})
+    return fmt.signed and fmt.frac_width == _FINE.frac_width

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
-from mase_hw.formats import MAX_WIDTH, FixedFormat, ScaledFormat, any_scaled, format_of_places
+from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.ops._binary import covering_both
@@ -318,6 +318,8 @@ class Planner:
         if frac is not None:
             return FixedFormat(width, frac, signed is not False), "configured"
         statistics = self.statistics(node, name) if ends is None else {"min": ends[0], "max": ends[1]}
+        if name == "data_out_0" and config.overflow is Overflow.WRAP:  # what is clipped is far off then
+            statistics = {end: statistics[end] for end in ("min", "max")}
         decision = from_statistics(node.name, name, config, width, statistics)
         self.decisions.setdefault(node.name, {})[name] = decision
         return decision.fmt, decision.reason
