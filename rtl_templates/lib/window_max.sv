@@ -83,7 +83,7 @@ module window_max #(
   ) u_check ();
 
   // One window takes all positions to the end; more of them begin a stride apart.
-  function automatic int apart(int size, int out, int kernel, int stride, int padding);
+  function automatic int distance(int size, int out, int kernel, int stride, int padding);
     int all;
     all = (size + padding > kernel) ? size + padding : kernel;
     return (ADAPTIVE != 0) ? size / out : (out == 1) ? all : stride;
@@ -91,8 +91,8 @@ module window_max #(
 
   localparam int KernelW = (ADAPTIVE != 0) ? IN_W / OUT_W : KERNEL_W;
   localparam int KernelH = (ADAPTIVE != 0) ? IN_H / OUT_H : KERNEL_H;
-  localparam int ApartW = apart(IN_W, OUT_W, KERNEL_W, STRIDE_W, PAD_W);
-  localparam int ApartH = apart(IN_H, OUT_H, KERNEL_H, STRIDE_H, PAD_H);
+  localparam int ApartW = distance(IN_W, OUT_W, KERNEL_W, STRIDE_W, PAD_W);
+  localparam int ApartH = distance(IN_H, OUT_H, KERNEL_H, STRIDE_H, PAD_H);
   localparam int Indices = OUT_W + ((IN_W + PAD_W > OUT_W * ApartW) ? 1 : 0);
   localparam int IndexW = (Indices > 1) ? $clog2(Indices) : 1;
   localparam int RowIndices = OUT_H + ((IN_H + PAD_H > OUT_H * ApartH) ? 1 : 0);

@@ -39,17 +39,17 @@ module window_rise #(
     );
   end
 
-  function automatic int clamp(input int value, input int low, input int high);
+  function automatic int limited(input int value, input int low, input int high);
     return (value < low) ? low : (value > high) ? high : value;
   endfunction
 
   function automatic int rises(input int i);
-    return clamp(FIRST + (i + 1) * STEP, LOW, HIGH) - clamp(FIRST + i * STEP, LOW, HIGH);
+    return limited(FIRST + (i + 1) * STEP, LOW, HIGH) - limited(FIRST + i * STEP, LOW, HIGH);
   endfunction
 
   // Steps that begin below the lower limit, and the first one that ends above the upper one.
-  localparam int Below = clamp((LOW - FIRST + STEP - 1) / STEP, 0, COUNT);
-  localparam int Above = clamp((HIGH - FIRST) / STEP, 0, COUNT);
+  localparam int Below = limited((LOW - FIRST + STEP - 1) / STEP, 0, COUNT);
+  localparam int Above = limited((HIGH - FIRST) / STEP, 0, COUNT);
   localparam int Into = ORIGIN + (Below - 1) * STRIDE;
   localparam int Beyond = ORIGIN + Above * STRIDE;
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import mase_hw
 from mase_hw.errors import ConfigError
-from mase_hw.host.toolchain import require
+from mase_hw.host.lint import lint, references_into_blocks
 from mase_hw.opdef import SUPPORT
-from mase_hw.simulate.build.tools import BuildTools, find_build_tools, run_tool
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.build.whole import lint_bundle
 from tests.emit.designs import DESIGNS
 from tests.unit.pipeline import OWN_FRAMES
 
@@ -46,24 +46,17 @@ def test_golden_text(bundles: dict[str, mase_hw.Design]) -> None:
 def test_verilator_has_no_warning(bundles: dict[str, mase_hw.Design], tools: BuildTools, name: str) -> None:
     """Exactly the files of the list, in its order, no warning switched off; with and without the simulation checks."""
     design = bundles[name]
-    for define in ([], ["-DSYNTHESIS"]):
-        command = [*tools.verilate, "--lint-only", "--assert", "-Wall", *define]
-        command += ["--top-module", design.manifest["top"], "-f", "rtl/files.f"]
-        done = run_tool(command, tools.env, design.path)
-        assert done.returncode == 0 and "%" not in done.stdout, done.stdout
+    for flags in ((), ("-DSYNTHESIS",)):
+        assert lint_bundle(design.path, design.manifest["top"], tools, *flags) == ""
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-def test_verible_has_no_complaint(bundles: dict[str, mase_hw.Design], name: str, root: Path) -> None:
-    found = require("verible-verilog-lint", "verible-verilog-format")
-    top = bundles[name].path / "rtl" / f"{bundles[name].manifest['top']}.sv"
-    rules = root / "rtl_templates" / ".rules.verible_lint"
-    for command in (
-        [str(found["verible-verilog-lint"].path), "--rules_config", str(rules), str(top)],
-        [str(found["verible-verilog-format"].path), "--verify", str(top)],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+def test_verible_has_no_complaint(bundles: dict[str, mase_hw.Design], name: str) -> None:
+    design = bundles[name]
+    assert not lint([design.path / "rtl" / f"{design.manifest['top']}.sv"])
+    assert not [
+        complaint for file in design.manifest["rtl"] for complaint in references_into_blocks(design.path / file)
+    ]
 
 
 @pytest.mark.parametrize("name", DESIGNS)

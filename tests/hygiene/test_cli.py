@@ -14,6 +14,7 @@ from mase_hw._version import __version__
 from mase_hw.catalogue import default_catalogue
 from mase_hw.compiler.config import CompileConfig
 from mase_hw.errors import ConfigError, MismatchError
+from mase_hw.host.lint import lint
 from mase_hw.model_spec import ModelSpec, load_model
 from mase_hw.ops._no_hardware import reasons
 
@@ -214,6 +215,26 @@ def test_lint_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert cli.main(["lint", str(tmp_path)]) == cli.FAILED
     text = capsys.readouterr().out
     assert "module-filename" in text and "not formatted" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "complaints"),
+    [
+        ("assign x = g_level[k-1].g_pair[2*i].sum_q;", 1),
+        ("assign x = g_level [at[k] - 1]\n    . sum_q;", 1),
+        ("assign x = g_final.low_q + gen_more.low_q;", 2),
+        ("assign x = u_tree.g_level[0].sum_q;", 1),
+        ("assign x = dut.g_level[0].u_tree.g_more.sum_q;", 0),
+        ("u_x u_x (.g_level(g_level), .g_b(g_level[k]), .x(sum[g_level[0]]));", 0),
+        ('// as g_level[0].sum_q\n/* g_level.x */ initial $display("g_level.x");', 0),
+        ("assign x = config_q.y;", 0),
+    ],
+)
+def test_lint_finds_references_into_generate_blocks(tmp_path: Path, code: str, complaints: int) -> None:
+    file = tmp_path / "top.sv"
+    file.write_text(f"module top;\n  {code}\nendmodule\n", encoding="utf-8")
+    found = [line for line in lint([file]) if "a reference into a generate block" in line]
+    assert len(found) == complaints and all(line.startswith(f"{file}:2: ") for line in found)
 
 
 def test_lint_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

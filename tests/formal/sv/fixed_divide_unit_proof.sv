@@ -84,6 +84,10 @@ module fixed_divide_unit_proof #(
   logic [4:0][1:0][BitsW-1:0] operand_bits;
   logic [4:0][1:0][BitsW-1:0] quotient_bits;
 
+  logic [1:0]                 operands;
+  logic                       reciprocal;
+  logic                       quotient;
+
   for (genvar r = 0; r < 5; r++) begin : g_rounding
     for (genvar v = 0; v < 2; v++) begin : g_overflow
       logic [OUT_WIDTH-1:0] out_data;
@@ -154,48 +158,44 @@ module fixed_divide_unit_proof #(
         inv_same_operands : assert (!there_q[0] || operand_bits[r][v] == operand_bits[0][0]);
         inv_same_quotient : assert (!there_q[1] || quotient_bits[r][v] == quotient_bits[0][0]);
       end
+
+      // ---- Invariants of one of them: magnitude and sign, the reciprocal, the quotient of
+      // magnitudes.
+      if (r == 0 && v == 0) begin : g_one
+        logic   [ProductW-1:0] one;
+        logic   [ProductW-1:0] product;
+        exact_t                part;
+        exact_t                least;
+
+        for (genvar s = 0; s < 2; s++) begin : g_stage
+          exact_t magnitude;
+          exact_t by;
+          logic   negative;
+          if (s == 0) begin : g_operands
+            assign magnitude = exact_t'(dut.mag_q);
+            assign by        = exact_t'(dut.div_q);
+            assign negative  = dut.negative_q;
+          end else begin : g_quotient
+            assign magnitude = exact_t'(dut.mag2_q);
+            assign by        = exact_t'(dut.div2_q);
+            assign negative  = dut.negative2_q;
+          end
+          assign operands[s] = negative == (value[s] < Zero) && by == divisor[s] &&
+                               magnitude == (negative ? -value[s] : value[s]);
+        end
+
+        // The smallest reciprocal that is not too small.
+        assign one = ProductW'(1) << dut.Scale;
+        assign product = ProductW'(dut.recip_q) * ProductW'(dut.div_q);
+        assign reciprocal = product >= one && product - ProductW'(dut.div_q) < one;
+
+        // Of the magnitude without the fraction bits that are dropped.
+        assign part = exact_t'(dut.mag2_q) >>> dut.Drop;
+        assign least = exact_t'(dut.quotient_q) * divisor[1];
+        assign quotient = part >= least && part - least < divisor[1];
+      end
     end
   end
-
-  // ---- Invariants of one of them: magnitude and sign, the reciprocal, the quotient of
-  // magnitudes.
-  logic   [         1:0] operands;
-  logic                  reciprocal;
-  logic                  quotient;
-  logic   [ProductW-1:0] one;
-  logic   [ProductW-1:0] product;
-  exact_t                part;
-  exact_t                least;
-
-  for (genvar s = 0; s < 2; s++) begin : g_stage
-    exact_t magnitude;
-    exact_t by;
-    logic   negative;
-    if (s == 0) begin : g_operands
-      assign magnitude = exact_t'(g_rounding[0].g_overflow[0].dut.mag_q);
-      assign by        = exact_t'(g_rounding[0].g_overflow[0].dut.div_q);
-      assign negative  = g_rounding[0].g_overflow[0].dut.negative_q;
-    end else begin : g_quotient
-      assign magnitude = exact_t'(g_rounding[0].g_overflow[0].dut.mag2_q);
-      assign by        = exact_t'(g_rounding[0].g_overflow[0].dut.div2_q);
-      assign negative  = g_rounding[0].g_overflow[0].dut.negative2_q;
-    end
-    assign operands[s] = negative == (value[s] < Zero) && by == divisor[s] &&
-                         magnitude == (negative ? -value[s] : value[s]);
-  end
-
-  // The smallest reciprocal that is not too small.
-  assign one = ProductW'(1) << g_rounding[0].g_overflow[0].dut.Scale;
-  assign product = ProductW'(g_rounding[0].g_overflow[0].dut.recip_q) *
-                   ProductW'(g_rounding[0].g_overflow[0].dut.div_q);
-  assign reciprocal = product >= one &&
-                      product - ProductW'(g_rounding[0].g_overflow[0].dut.div_q) < one;
-
-  // Of the magnitude without the fraction bits that are dropped.
-  assign part = exact_t'(g_rounding[0].g_overflow[0].dut.mag2_q) >>>
-                g_rounding[0].g_overflow[0].dut.Drop;
-  assign least = exact_t'(g_rounding[0].g_overflow[0].dut.quotient_q) * divisor[1];
-  assign quotient = part >= least && part - least < divisor[1];
 
   always_comb begin
     inv_operands : assert (!there_q[0] || operands[0]);
