@@ -192,10 +192,16 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _C
     if not delays:
         return chosen
     netlist, tight, late = chosen.timeline.netlist, chosen.tight, chosen.late
-    for delay in delays:
-        if (rewired := delayed(netlist, delay.fork, delay.pins)) is not None:
-            netlist, pin = rewired
-            tight, late = tight | {tightest(delay, chosen.timeline, chosen.depths)}, (*late, pin)
+    todo = [(delay.fork, delay.pins, tightest(delay, chosen.timeline, chosen.depths)) for delay in delays]
+    while todo:
+        (fork, pins, held), *todo = todo
+        known = {held, *tight, *late, *(pin for _, others, _ in todo for pin in others)}
+        if (rewired := delayed(netlist, fork, pins, known)) is None:
+            continue
+        netlist, queue, now = rewired
+        tight = frozenset(now[pin] for pin in (held, *tight) if pin in now)
+        late = (*(now[pin] for pin in late if pin in now), queue)
+        todo = [(f, tuple(now[p] for p in ps), now[h]) for f, ps, h in todo if all(p in now for p in ps)]
     try:
         made = _choose(Timeline(netlist, catalogue, chosen.timeline.solved), tight, late)
     except CatalogueError:  # it stops: some input needs a FIFO of its own

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mase_hw.emit.netlist import Instance, Net, Netlist, Pin
 
 
-def delayed(netlist: Netlist, fork: str, pins: Sequence[Pin]) -> tuple[Netlist, Pin] | None:
+def delayed(
+    netlist: Netlist, fork: str, pins: Sequence[Pin], held: Collection[Pin] = ()
+) -> tuple[Netlist, Pin, dict[Pin, Pin]] | None:
     """A netlist in which one branch of a fork, divided once more, leads to inputs that others led to before.
 
     What lies in between is copied. Where nothing else reads the original, the copy takes its place and its name.
@@ -17,10 +19,14 @@ def delayed(netlist: Netlist, fork: str, pins: Sequence[Pin]) -> tuple[Netlist, 
         netlist: A design without FIFOs; it stays as it is.
         fork: The fork.
         pins: Data inputs that depend on it through modules of one data input each.
+        held: Data inputs of which the caller has to know what became of them.
 
     Returns:
-        The netlist, and the input to which that branch leads; None if the fork has no other branch then.
+        The netlist, the input to which that branch leads, and the inputs that those of ``held`` are now, as far as they
+        are left; None if the fork is gone or has no other branch then.
     """
+    if not any(instance.name == fork for instance in netlist.instances):
+        return None
     made = dataclasses.replace(
         netlist, instances=list(netlist.instances), nets=list(netlist.nets), memories=dict(netlist.memories)
     )
@@ -29,14 +35,21 @@ def delayed(netlist: Netlist, fork: str, pins: Sequence[Pin]) -> tuple[Netlist, 
         index, net = next((i, n) for i, n in enumerate(made.nets) if n.sink == pin)
         made.nets[index] = dataclasses.replace(net, source=copies.source(net.source))
     _prune(made)
+    moved: dict[Pin, Pin] = {}
     for instance in [i for i in made.instances if i.branches]:
-        _close_ranks(made, instance)
+        moved |= _close_ranks(made, instance)
     divided = next((i for i in made.instances if i.name == fork), None)
     if divided is None:
         return None
-    copies.take_places()
+    there = {instance.name for instance in made.instances}
+    gone = {name: twin for name, twin in copies.of.items() if name not in there}
+    ends = {pin: _followed(pin, moved, gone) for pin in held}
+    names = copies.take_places()
     made.verify()
-    return made, _reader(made, Pin(fork, "out_data", divided.branches - 1)).sink
+    sinks = {net.sink for net in made.nets}
+    now = {pin: dataclasses.replace(end, instance=names.get(end.instance, end.instance)) for pin, end in ends.items()}
+    left = {pin: end for pin, end in now.items() if end in sinks}
+    return made, _reader(made, Pin(fork, "out_data", divided.branches - 1)).sink, left
 
 
 class _Copies:
@@ -82,8 +95,12 @@ class _Copies:
                 self.netlist.nets.append(Net(self.nets[net.name], source, Pin(twin, port.name), net.stream))
         return twin
 
-    def take_places(self) -> None:
-        """Give copies whose originals are gone their names, and put all instances in topological order."""
+    def take_places(self) -> dict[str, str]:
+        """Give copies whose originals are gone their names, and put all instances in topological order.
+
+        Returns:
+            The new name of every copy that has one.
+        """
         netlist = self.netlist
         instances, nets = {i.name for i in netlist.instances}, {n.name for n in netlist.nets}
         name = {twin: old for old, twin in self.of.items() if old not in instances}
@@ -101,6 +118,7 @@ class _Copies:
         netlist.nets[:] = [
             Net(signal.get(n.name, n.name), named(n.source), named(n.sink), n.stream) for n in netlist.nets
         ]
+        return name
 
 
 def _prune(netlist: Netlist) -> None:
@@ -115,8 +133,17 @@ def _prune(netlist: Netlist) -> None:
         netlist.memories = {name: file for name, file in netlist.memories.items() if name not in gone}
 
 
-def _close_ranks(netlist: Netlist, fork: Instance) -> None:
-    """Number the branches that are left; a fork with a single one goes."""
+def _followed(pin: Pin, moved: Mapping[Pin, Pin], gone: Mapping[str, str]) -> Pin:
+    """The input that takes now what an input took: that of a copy, or one behind a fork that is gone."""
+    if pin not in moved:
+        pin = dataclasses.replace(pin, instance=gone.get(pin.instance, pin.instance))
+    while pin in moved:
+        pin = moved[pin]
+    return pin
+
+
+def _close_ranks(netlist: Netlist, fork: Instance) -> dict[Pin, Pin]:
+    """Number the branches that are left; a fork with a single one goes, and its reader takes what it took."""
     left = sorted((n for n in netlist.nets if n.source.instance == fork.name), key=lambda n: n.source.branch or 0)
     where = {net.name: index for index, net in enumerate(netlist.nets)}
     if len(left) > 1:
@@ -125,11 +152,12 @@ def _close_ranks(netlist: Netlist, fork: Instance) -> None:
         parameters = {**fork.parameters, "N": len(left)}
         index = netlist.instances.index(fork)
         netlist.instances[index] = dataclasses.replace(fork, branches=len(left), parameters=parameters)
-        return
+        return {}
     driver = _before(netlist, Pin(fork.name, "in_data"))
     netlist.nets[where[driver.name]] = dataclasses.replace(driver, sink=left[0].sink)
     netlist.nets.remove(left[0])
     netlist.instances.remove(fork)
+    return {driver.sink: left[0].sink}
 
 
 def _before(netlist: Netlist, sink: Pin) -> Net:

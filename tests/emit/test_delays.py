@@ -116,7 +116,7 @@ def test_rewired(tmp_path: Path) -> None:
     add, scores = Pin("u_add", "data_in_0"), Pin("u_scaled_dot_product_attention_matmul", "data_in_0")
     rewired = delayed(netlist, "u_data_in_0_fork", [add, scores])
     assert rewired is not None and [netlist.instances, netlist.nets, netlist.memories] == before
-    made, queue = rewired
+    made, queue, _ = rewired
     assert queue == Pin("u_data_in_0_fork_late", "in_data")
     new = {i.name for i in made.instances} - {i.name for i in netlist.instances}
     assert new == {"u_data_in_0_fork_late", "u_norm_late", "u_norm_weight_late", "u_norm_bias_late"}
