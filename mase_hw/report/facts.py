@@ -184,7 +184,7 @@ def _node(graph: MaseGraph, node: Any, instances: list[dict[str, Any]]) -> dict[
 
 
 def _quantisation(graph: MaseGraph, missing: list[str]) -> dict[str, Any]:
-    summary: Summary | None = graph.meta.get(SUMMARY)
+    summary = graph.note(SUMMARY, Summary)
     if summary is None:
         missing.append("noise by node: the model came quantised, so that there is no float model to compare with")
     values, frames = activations(graph)
