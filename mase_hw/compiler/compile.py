@@ -27,7 +27,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import SOURCE_NAMES
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.calibration import CalibrationState
-from mase_hw.passes.analysis.quantisation_summary import SUMMARY
+from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
 from mase_hw.passes.transforms.close_graph import UNREAD
 from mase_hw.vectors.words import fault_coverage
 
@@ -108,8 +108,9 @@ def compile(
         else:
             pipeline = compile_pipeline(dummy, settings, out=out, calibration=calibration, vectors=vectors)
             graph = run_on_model(pipeline, graph, module, dummy, tell, reproduce, threads)
-    if SUMMARY in graph.meta:  # of a model that came quantised there is no float model to compare with
-        for line in graph.meta[SUMMARY].lines():
+    summary = graph.note(SUMMARY, Summary)
+    if summary is not None:  # of a model that came quantised there is no float model to compare with
+        for line in summary.lines():
             tell(line)
     if graph.meta.get(UNREAD):
         tell(f"not in hardware, since nothing reads it: {', '.join(graph.meta[UNREAD])}")

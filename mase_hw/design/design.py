@@ -86,10 +86,9 @@ class Design:
         """What the quantisation cost: noise, clipped values and zeros; None if the design was loaded from disk."""
         if self.graph is None:
             return None
-        from mase_hw.passes.analysis.quantisation_summary import SUMMARY
+        from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
 
-        found: Summary | None = self.graph.meta.get(SUMMARY)
-        return found
+        return self.graph.note(SUMMARY, Summary)
 
     @property
     def timing(self) -> dict[str, Any]:

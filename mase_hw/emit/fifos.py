@@ -66,7 +66,7 @@ def insert_fifos(netlist: Netlist, graph: MaseGraph, solved: Solved | None = Non
         _check(timeline, chosen.depths, given)
     else:
         chosen = _with_delays(chosen, catalogue)
-        args = graph.meta.get(HARDWARE_ARGS, HardwareArgs())
+        args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
         if args.rate_fifos and timeline.exact:
             chosen, netlist.shortfall = _at_rate(chosen, args.rate_fifo_bits)
         netlist.instances[:], netlist.nets[:] = chosen.timeline.netlist.instances, chosen.timeline.netlist.nets

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
 from torch import fx, nn
 
 from mase_hw.catalogue import Catalogue, OpDef
@@ -15,10 +16,15 @@ from mase_hw.errors import GraphError, MetadataKeyError, PassOrderError, suggest
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import binding
 from mase_hw.ir.metadata import MaseGraphMetadata, MaseMetadata, TensorMetadata
+from mase_hw.ir.trace.nested import Nested
+
+N = TypeVar("N")
 
 INIT_PASS = "init_metadata_analysis_pass"
 SOURCE_NAMES = "imported"
 """Key of ``graph.meta`` of an imported model: by node of the graph, the name of the node in the source."""
+EMITTED = frozenset({"netlist", "schedule", "bundle", "vectors"})
+"""Keys of ``graph.meta`` under which emission puts what it makes of a graph: neither a copy nor a checkpoint has it."""
 
 
 class AnnotatedGraph:
@@ -37,6 +43,12 @@ class AnnotatedGraph:
         for node in self.model.graph.nodes:
             node.meta.pop("mase", None)  # fx copies share metadata objects with the graph they came from
         self.meta: dict[str, Any] = {"mase": MaseGraphMetadata(), "passes": []}
+        self.example: Any = None
+        """Inputs of the model, by name or in order, with which it was traced; None if it was traced without."""
+        self.nested: Nested | None = None
+        """What the inputs of the model are held in, if not in nothing."""
+        self.plain: set[str] = set()
+        """Keys of :attr:`meta` whose values a checkpoint gave: plain ones, see :meth:`note`."""
 
     @property
     def fx_graph(self) -> fx.Graph:
@@ -66,6 +78,44 @@ class AnnotatedGraph:
     def completed(self) -> tuple[str, ...]:
         """Passes whose results the graph holds."""
         return tuple(self.meta["passes"])
+
+    @property
+    def lasting(self) -> list[str]:
+        """Passes whose results a copy or a checkpoint of the graph holds: all but those of an emission."""
+        return [name for name in self.completed if not name.startswith(("emit_", "choose_vectors_"))]
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What passes left at the graph besides metadata, by its key in :attr:`meta`, without what emission made."""
+        return {key: value for key, value in self.meta.items() if key not in EMITTED | {"mase", "passes"}}
+
+    def note(self, key: str, kind: type[N]) -> N | None:
+        """What a pass left at the graph, as what it was then: a checkpoint gives it back as plain values.
+
+        Args:
+            key: Its key in :attr:`meta`.
+            kind: Its type.
+
+        Returns:
+            It, or None if there is nothing.
+
+        Raises:
+            GraphError: If a checkpoint had something else there.
+        """
+        if key not in self.plain:
+            return self.meta.get(key)
+        try:
+            found = self.meta[key] = TypeAdapter(kind).validate_python(self.meta.get(key))
+        except ValidationError as error:
+            raise GraphError(
+                "the graph has something else there than a pass leaves",
+                node=f"graph.meta[{key!r}]",
+                got=str(error),
+                expected=getattr(kind, "__name__", str(kind)),
+                remedy="run the pass that made it again",
+            ) from error
+        self.plain.discard(key)
+        return found
 
     def __repr__(self) -> str:
         model, passes = type(self.model).__name__, list(self.completed)

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from mase_hw.ir.annotated import SOURCE_NAMES
 from mase_hw.ir.graph import MaseGraph
 from mase_hw.ir.metadata import HardwareMetadata, MaseMetadata, SoftwareMetadata
 from mase_hw.ir.tensors import TensorDict, TensorMetadata
@@ -17,8 +16,8 @@ NUMBERS = frozenset({int, float})
 def copy_graph(graph: MaseGraph, share_weights: bool = True) -> MaseGraph:
     """A copy that passes may transform while the original stays as it is.
 
-    Nodes keep their names. Metadata is copied; statistics are shared below the names of the tensors. What emission made
-    (netlist, bundle) is left out, and with it the record of those passes.
+    Nodes keep their names. Metadata, and what passes left at the graph, is copied; statistics are shared below the
+    names of the tensors. What emission made (netlist, bundle) is left out, and with it the record of those passes.
 
     Args:
         graph: The graph.
@@ -28,14 +27,14 @@ def copy_graph(graph: MaseGraph, share_weights: bool = True) -> MaseGraph:
         GraphError: If the model cannot be copied.
     """
     made = MaseGraph(graph.model, catalogue=graph.catalogue, share_weights=share_weights)
-    made.cf_args = dict(graph.cf_args)
-    if SOURCE_NAMES in graph.meta:
-        made.meta[SOURCE_NAMES] = dict(graph.meta[SOURCE_NAMES])
+    made.cf_args, made.example, made.nested = dict(graph.cf_args), graph.example, graph.nested
+    made.meta |= {key: _branches(value) for key, value in graph.notes.items()}
+    made.plain = set(graph.plain)
     for old, new in zip(graph.nodes, made.nodes, strict=True):
         given = old.meta.get("mase")
         if isinstance(given, MaseMetadata):
             new.meta["mase"] = _copy(given, MaseMetadata(new, made.model))
-    made.meta["passes"] = [name for name in graph.completed if not name.startswith("emit_")]
+    made.meta["passes"] = graph.lasting
     if graph.metadata.common.nodes_in or graph.metadata.common.results:
         made.refresh()
     return made

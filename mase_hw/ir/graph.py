@@ -23,7 +23,8 @@ from mase_hw.ir.faithful.replaced import refuse_hooks, refuse_replaced
 from mase_hw.ir.program import use_program
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.inplace import follow_writes
-from mase_hw.ir.trace.nested import Nested, NestedModel
+from mase_hw.ir.trace.keywords import in_order
+from mase_hw.ir.trace.nested import NestedModel
 from mase_hw.ir.trace.tracer import private_copy, trace_torch_module
 
 COMMON_PASS = "add_common_metadata_analysis_pass"
@@ -83,11 +84,10 @@ class MaseGraph(AnnotatedGraph):
             traced = traced_by_export(model, cf_args or {}, hf_input_names, known, example, share_weights)
         else:
             traced = trace_torch_module(model, cf_args, None, hf_input_names, known, share_weights, example)
+        in_order(traced)
         refuse_replaced(model, traced.graph)
         super().__init__(traced, known, cf_args)
         self.example = example
-        self.nested: Nested | None = None
-        """What the inputs of the model are held in, if not in nothing."""
         if add_metadata_args is not None and not skip_init_metadata:
             self.init_metadata()
             self.add_common_metadata(**add_metadata_args)

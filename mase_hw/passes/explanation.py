@@ -13,7 +13,7 @@ from mase_hw.errors import GraphError, suggest
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import nodes_at
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.passes.transforms.quantize import DECISIONS
+from mase_hw.passes.transforms.quantize import DECISIONS, Decisions
 from mase_hw.passes.transforms.quantize_config import group_of
 from mase_hw.passes.transforms.quantize_formats import Decision
 
@@ -110,7 +110,7 @@ def explained(graph: MaseGraph) -> list[str]:
     """The nodes for whose formats something was decided, in order of execution.
 
     Raises:
-        GraphError: If the graph does not know (not quantised, or loaded from a checkpoint).
+        GraphError: If the graph does not know, because it is not quantised.
     """
     known = _known(graph, None)
     return [node.name for node in graph.nodes if node.name in known]
@@ -122,12 +122,11 @@ def explain(graph: MaseGraph, node: str) -> Explanation:
     Of an input, a cast and a node that only renames a shape it is said whose format they have.
 
     Args:
-        graph: A graph on which ``quantize_transform_pass`` has run in this process.
+        graph: A graph on which ``quantize_transform_pass`` has run.
         node: Name of a node, or the path of a layer.
 
     Raises:
-        GraphError: If the graph does not know (not quantised, or loaded from a checkpoint), or has no such node, or the
-            node was left in float.
+        GraphError: If the graph is not quantised, or has no such node, or the node was left in float.
     """
     known = _known(graph, node)
     (node, *_) = nodes_at(graph, node) or [node]
@@ -175,13 +174,13 @@ def _op_near(graph: MaseGraph, node: fx.Node, ahead: bool) -> str:
     return graph.meta_of(node).common.mase_op
 
 
-def _known(graph: MaseGraph, node: str | None) -> dict[str, Any]:
-    known: dict[str, Any] | None = graph.meta.get(DECISIONS)
+def _known(graph: MaseGraph, node: str | None) -> Decisions:
+    known = graph.note(DECISIONS, Decisions)
     if known is None:
         raise GraphError(
             "the graph does not know why its formats are what they are",
             node=node,
-            remedy="run quantize_transform_pass on it; a checkpoint keeps formats, not reasons",
+            remedy="run quantize_transform_pass on it",
         )
     return known
 

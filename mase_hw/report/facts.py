@@ -197,7 +197,7 @@ def _built(node: str, instances: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _quantisation(graph: MaseGraph, missing: list[str]) -> dict[str, Any]:
-    summary: Summary | None = graph.meta.get(SUMMARY)
+    summary = graph.note(SUMMARY, Summary)
     if summary is None:
         missing.append("noise by node: the model came quantised, so that there is no float model to compare with")
     values, frames = activations(graph)

@@ -171,7 +171,7 @@ def rebuilt_with(graph: MaseGraph, args: HardwareArgs, name: str) -> tuple[MaseG
 class _Search:
     def __init__(self, graph: MaseGraph, name: str, interval: int) -> None:
         self.graph, self.name, self.interval = graph, name, interval
-        self.args: HardwareArgs = graph.meta[HARDWARE_ARGS]
+        self.args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
 
     def change(self, slowest: list[str]) -> Change | None:
         """The cheapest lanes of all the slowest nodes with which the design is faster."""

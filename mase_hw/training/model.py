@@ -16,8 +16,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.copies import copy_graph
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.passes.analysis.calibration.frames import KEPT
-from mase_hw.passes.transforms.quantize import DECISIONS
+from mase_hw.passes.transforms.quantize import DECISIONS, Decisions
 from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.training.freeze import frozen_integers
 from mase_hw.training.integers import Function, Grid, LearnedIntegers, grid_of
@@ -182,7 +181,7 @@ class TrainingModel(nn.Module):
         old = self._graph[0]
         graph = copy_graph(old)
         known, formats = dict(self.nodes.items()), dict[str, FixedFormat]()
-        decided = dict(old.meta.get(DECISIONS, {}))
+        decided = dict(old.note(DECISIONS, Decisions) or {})
         for node in graph.nodes:
             trained = known.get(node.name)
             sources = node.all_input_nodes
@@ -203,7 +202,6 @@ class TrainingModel(nn.Module):
             elif sources and sources[0].name in formats and graph.is_implicit(node):
                 formats[node.name] = formats[sources[0].name]
         graph.meta[DECISIONS] = decided
-        graph.meta[KEPT] = old.meta.get(KEPT, {})
         graph.fx_graph.lint()
         graph.model.recompile()
         graph.refresh()

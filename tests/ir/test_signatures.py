@@ -84,4 +84,4 @@ def test_what_is_remembered_is_what_would_be_found() -> None:
     for layer in (torch.nn.Linear(2, 3), torch.nn.Linear(4, 5), torch.nn.MultiheadAttention(4, 2)):
         targets += [layer.forward, type(layer).forward]
     for target in [*targets, *reversed(targets)]:
-        assert signatures._signatures(target) == signatures._found(target), target
+        assert signatures.signatures_of(target) == signatures._found(target), target

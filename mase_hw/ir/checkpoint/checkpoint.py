@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from mase_hw.ir.checkpoint.document import Document, parse
 from mase_hw.ir.checkpoint.files import Pair
 from mase_hw.ir.checkpoint.graph import build_model, describe_modules, describe_nodes, describe_state, describe_training
 from mase_hw.ir.checkpoint.metadata import describe_graph_metadata, describe_metadata, restore_metadata
+from mase_hw.ir.checkpoint.notes import Notes, restore_notes
 from mase_hw.ir.checkpoint.tensors import TensorTable, read_tensors
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 from mase_hw.ir.inputs import refuse_unknown
@@ -43,8 +44,13 @@ def export(graph: AnnotatedGraph, fname: str | os.PathLike[str]) -> None:
     pair.write(save, document.text())
 
 
-def describe(graph: AnnotatedGraph, table: TensorTable) -> Document:
+def describe(graph: AnnotatedGraph, table: TensorTable, prefix: str = "") -> Document:
     """The document of a graph; its tensors go into the table.
+
+    Args:
+        graph: The graph.
+        table: Where its tensors go.
+        prefix: Of the keys of its state there.
 
     Raises:
         CheckpointError: If the graph holds something that a checkpoint cannot.
@@ -56,7 +62,8 @@ def describe(graph: AnnotatedGraph, table: TensorTable) -> Document:
 
     write, model, catalogue = ValueWriter(store), graph.model, graph.catalogue
     # The state comes first, so that values that are parameters are known as such.
-    state = describe_state(model, table)
+    state = describe_state(model, table, prefix)
+    notes = Notes(table, write, lambda of, key: describe(of, table, f"{prefix}{key}/"))
     return Document(
         generator={"mase_hw": __version__, "torch": str(torch.__version__)},
         model=type(model).__name__,
@@ -64,13 +71,14 @@ def describe(graph: AnnotatedGraph, table: TensorTable) -> Document:
         nodes=describe_nodes(model, catalogue, write),
         modules=describe_modules(model, catalogue, write),
         training=describe_training(model, state),
-        passes=[name for name in graph.completed if not name.startswith("emit_")],
+        passes=graph.lasting,
         cf_args={key: write(value, f"cf_args.{key}") for key, value in graph.cf_args.items()},
         boundary=bool(graph.metadata.common.nodes_in or graph.metadata.common.results),
         metadata=describe_metadata(graph, write),
         graph_metadata=describe_graph_metadata(graph, write),
-        tensors=table.documents,
+        tensors={} if prefix else table.documents,
         imported=graph.meta.get(SOURCE_NAMES),
+        **notes.of(graph),
     )
 
 
@@ -87,7 +95,7 @@ def load(empty: Callable[[], G], checkpoint: str | os.PathLike[str], propagate_m
         with pair.read() as (text, file):
             document = parse(text, str(pair.document))
             tensors = read_tensors(file, document.tensors)
-        return _build(empty(), document, tensors, propagate_missing)
+        return _build(empty, document, tensors, propagate_missing)
     except Exception as error:  # the document may come from anybody, so anything may come out of it
         if isinstance(error, MaseHwError) and str(pair.folder / pair.stem) in str(error):
             raise
@@ -102,7 +110,8 @@ def load(empty: Callable[[], G], checkpoint: str | os.PathLike[str], propagate_m
         ) from error
 
 
-def _build(graph: G, document: Document, tensors: Mapping[str, Tensor], propagate_missing: bool) -> G:
+def _build(empty: Callable[[], G], document: Document, tensors: Mapping[str, Tensor], propagate_missing: bool) -> G:
+    graph = empty()
     # A constructor copies what it is given; this model is the graph's own, so it is put in afterwards.
     graph.model = build_model(document, tensors, graph.catalogue)
     state: dict[str, Tensor] = {**dict(graph.model.named_parameters()), **dict(graph.model.named_buffers())}
@@ -113,5 +122,10 @@ def _build(graph: G, document: Document, tensors: Mapping[str, Tensor], propagat
     graph.meta["passes"] = list(document.passes)
     if document.imported is not None:
         graph.meta[SOURCE_NAMES] = dict(document.imported)
+
+    def inner(entry: Any) -> G:
+        return _build(empty, Document.model_validate(entry), tensors, propagate_missing)
+
+    restore_notes(graph, document, read, inner)
     restore_metadata(graph, document, read, propagate_missing)
     return graph

@@ -71,6 +71,9 @@ class MetadataDocument(Part):
     hardware: dict[str, Any]
 
 
+_OPTIONAL = ("imported", "notes", "node_notes", "example", "nested")
+
+
 class Document(Part):
     """A graph without its tensors.
 
@@ -87,7 +90,13 @@ class Document(Part):
         boundary: Whether the graph's own metadata was filled.
         metadata: By node name; a node may be missing.
         graph_metadata: Of the graph.
-        imported: Of an imported model, by node of the graph, the name of the node in the source; else not written.
+        imported: Of an imported model, by node of the graph, the name of the node in the source.
+        notes: What passes left at the graph, by its key in ``graph.meta``, encoded; a graph as its document.
+        node_notes: What else stands at nodes, by name of the node, encoded.
+        example: The example with which the model was traced, encoded.
+        nested: What its inputs are held in, encoded.
+
+    The last five are not written where there is nothing of the kind.
     """
 
     generator: dict[str, str]
@@ -103,11 +112,15 @@ class Document(Part):
     metadata: dict[str, MetadataDocument]
     graph_metadata: MetadataDocument
     imported: dict[Name, str] | None = None
+    notes: dict[str, Any] | None = None
+    node_notes: dict[Name, Any] | None = None
+    example: Any = None
+    nested: Any = None
 
     def text(self) -> str:
         """The document as JSON, one line per node or module, always the same for the same document."""
         lines = []
-        for name, value in self.model_dump(exclude={"imported"} if self.imported is None else None).items():
+        for name, value in self.model_dump(exclude={name for name in _OPTIONAL if getattr(self, name) is None}).items():
             if isinstance(value, list | dict) and value:
                 pairs = value.items() if isinstance(value, dict) else enumerate(value)
                 items = [(f"{_json(k)}: " if isinstance(value, dict) else "") + _json(v) for k, v in pairs]

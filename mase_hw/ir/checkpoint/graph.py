@@ -81,8 +81,13 @@ def _called(graph: fx.Graph) -> list[str]:
     return [path for path in paths if not any(path.startswith(f"{outer}.") for outer in paths)]
 
 
-def describe_state(model: fx.GraphModule, table: TensorTable) -> list[StateDocument]:
+def describe_state(model: fx.GraphModule, table: TensorTable, prefix: str = "") -> list[StateDocument]:
     """Parameters and buffers of the called modules, and those that nodes read.
+
+    Args:
+        model: The traced model.
+        table: Where the tensors go.
+        prefix: Of their keys there; a path of the model has no slash.
 
     Raises:
         CheckpointError: If a node reads something else than a parameter or buffer.
@@ -101,7 +106,7 @@ def describe_state(model: fx.GraphModule, table: TensorTable) -> list[StateDocum
             StateDocument(
                 name=name,
                 kind=kind,  # type: ignore[arg-type]
-                tensor=table.add(name, tensor, name),
+                tensor=table.add(f"{prefix}{name}", tensor, name),
                 requires_grad=tensor.requires_grad,
                 same_as=first if first != name else None,
             )

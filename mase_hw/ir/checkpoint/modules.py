@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import CheckpointError, suggest
+from mase_hw.ir.trace.derived import computes_as
 from mase_hw.ir.view import same
 
 _INTERNAL = frozenset(vars(nn.Module()))
@@ -126,7 +127,7 @@ def refuse_hooks(module: nn.Module, path: str) -> None:
 def _listed_class(module: nn.Module, path: str, catalogue: Catalogue) -> type[nn.Module]:
     classes = known_classes(catalogue)
     for cls in type(module).__mro__:
-        if classes.get(class_name(cls)) is cls and cls.forward is type(module).forward:
+        if classes.get(class_name(cls)) is cls and computes_as(type(module), cls):
             return cls
     raise CheckpointError(
         "a checkpoint cannot hold a module whose class is not in the catalogue",

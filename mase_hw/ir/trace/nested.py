@@ -15,11 +15,12 @@ import numpy as np
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from mase_hw.errors import ConfigError
+from mase_hw.errors import CheckpointError, ConfigError
 from mase_hw.ir.trace import huggingface
 
 NAMES = "_mase_names"
 """Attribute of a flat model's class: the names of its inputs, for the tracer."""
+_CONSTANTS = bool | int | float | str | None
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -66,6 +67,37 @@ class Nested:
         held = any(not _plain(value) for value in values)
         tensors = any(isinstance(leaf, Tensor | np.ndarray) for leaf in pytree.tree_leaves(values))
         return cls(model, example) if tensors and (held or collected or _is_argument(model, example)) else None
+
+    def to_document(self) -> dict[str, Any]:
+        """All of it as lists, tuples, dicts and the defaults of the signature.
+
+        Raises:
+            CheckpointError: If a container is of another class.
+        """
+        parameters = self.signature.parameters.values()
+        arguments = pytree.tree_unflatten(self.constants, self.spec)
+        if not _of_plain_classes(arguments):
+            raise CheckpointError("inputs are held in a class of their own", got=_shown(self.spec))
+        return {
+            "signature": [(p.name, int(p.kind), p.default is p.empty or (p.default,)) for p in parameters],
+            "arguments": arguments,
+            "tensors": list(self._tensors),
+            "paths": list(self.paths),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Nested:
+        """What :meth:`to_document` wrote."""
+        made = cls.__new__(cls)
+        parameters = []
+        for name, kind, given in document["signature"]:
+            default = inspect.Parameter.empty if given is True else given[0]
+            parameters.append(inspect.Parameter(name, inspect._ParameterKind(kind), default=default))
+        made.signature = inspect.Signature(parameters)
+        made.constants, made.spec = pytree.tree_flatten(dict(document["arguments"]))
+        made._tensors, made.paths = list(document["tensors"]), list(document["paths"])
+        made.names = [str(c) for c, tensor in zip(made.constants, made._tensors, strict=True) if tensor]
+        return made
 
     def flat(self, inputs: Any, what: str = "inputs") -> dict[str, Any]:
         """Tensors by name.
@@ -241,7 +273,7 @@ def _is_one(signature: inspect.Signature, inputs: Mapping[Any, Any] | Sequence[A
 
 
 def _constant(leaf: Any, path: str) -> Any:
-    if leaf is None or isinstance(leaf, bool | int | float | str):
+    if isinstance(leaf, _CONSTANTS):
         return leaf
     raise ConfigError(
         "an input is neither a tensor nor a container of tensors",
@@ -250,6 +282,12 @@ def _constant(leaf: Any, path: str) -> Any:
         expected="tensors in lists, tuples, named tuples and dicts; numbers, strings and None are constants",
         remedy="register the class with torch.utils._pytree.register_dataclass, or give its tensors one by one",
     )
+
+
+def _of_plain_classes(value: Any) -> bool:
+    if type(value) is dict:
+        return all(map(_of_plain_classes, value.values()))
+    return all(map(_of_plain_classes, value)) if type(value) in (list, tuple) else isinstance(value, _CONSTANTS)
 
 
 def _free(name: str, taken: Sequence[str]) -> str:

@@ -63,16 +63,14 @@ def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Ca
     """
     if isinstance(target, str):
         args = _fold(target, list(args))
-        candidates = _method_signatures(target)
-    else:
-        candidates = _signatures(target)
+    candidates = signatures_of(target)
     fallback: inspect.BoundArguments | None = None
     for signature in candidates:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
             continue
-        if all(_fits(signature.parameters[n], v, is_tensor) for n, v in bound.arguments.items()):
+        if all(fits(signature.parameters[n], v, is_tensor) for n, v in bound.arguments.items()):
             return _listed(bound)
         fallback = fallback or bound
     if fallback is not None:
@@ -82,8 +80,13 @@ def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Ca
     return [*zip(names, args, strict=True), *kwargs.items()]
 
 
-def _signatures(target: Callable[..., Any]) -> list[inspect.Signature]:
-    """The signatures of a function, found once; those of a bound ``forward`` once for all modules of its class."""
+def signatures_of(target: Callable[..., Any] | str) -> list[inspect.Signature]:
+    """The signatures of a function, or of the tensor method of that name; none if they are not known.
+
+    They are found once; those of a bound ``forward`` once for all modules of its class.
+    """
+    if isinstance(target, str):
+        return _method_signatures(target)
     function = getattr(target, "__func__", target)
     of_module = isinstance(getattr(function, "__self__", None), types.ModuleType)  # as those of operator and math
     if not isinstance(function, types.FunctionType) and not of_module:
@@ -111,11 +114,17 @@ NUMBERS = list[int] | int
 """Annotation of a list of a fixed length in a schema: a number is taken for all of it, ``x.var(1)``."""
 
 
+def _schemas(method: str) -> list[Any]:
+    """The schemas of a method of tensors; lists and texts have some of the same names."""
+    found = torch._C._jit_get_schemas_for_operator(f"aten::{method}")
+    return [s for s in found if any(a.name == "self" and a.type.kind() == "TensorType" for a in s.arguments)]
+
+
 @functools.cache
 def _method_signatures(method: str) -> list[inspect.Signature]:
     kinds = inspect.Parameter
     signatures = []
-    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{method}"):
+    for schema in _schemas(method):
         parameters = [
             kinds(
                 a.name,
@@ -123,7 +132,7 @@ def _method_signatures(method: str) -> list[inspect.Signature]:
                 default=_default(a),
                 annotation=NUMBERS if getattr(a, "N", None) and _kind(a.type) is list else _kind(a.type),
             )
-            for a in schema.arguments
+            for a in sorted(schema.arguments, key=lambda a: a.name != "self")  # x.where(condition, other)
         ]
         signatures.append(inspect.Signature(parameters))
     return signatures
@@ -143,7 +152,7 @@ def _kind(schema_type: Any) -> Any:
 
 def _fold(method: str, args: list[Any]) -> list[Any]:
     """``x.view(2, -1)`` is ``x.view([2, -1])``: gather numbers where a method ends in a list."""
-    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{method}"):
+    for schema in _schemas(method):
         positional = [a for a in schema.arguments if not a.kwarg_only]
         index = len(positional) - 1
         if index < 1 or positional[index].type.kind() != "ListType" or len(args) <= index:
@@ -156,7 +165,8 @@ def _fold(method: str, args: list[Any]) -> list[Any]:
     return args
 
 
-def _fits(parameter: inspect.Parameter, value: Any, is_tensor: Callable[[Any], bool]) -> bool:
+def fits(parameter: inspect.Parameter, value: Any, is_tensor: Callable[[Any], bool]) -> bool:
+    """Whether a value may be given for a parameter, as far as its annotation says; decides between overloads."""
     wants = parameter.annotation
     if wants is torch.Tensor:
         return is_tensor(value)

@@ -15,6 +15,7 @@ from mase_hw.nn import Quantized
 from mase_hw.passes.base import graph_pass
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
+from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.passes.transforms.quantize_operands import (
     hold_constant,
     hold_derived,
@@ -25,6 +26,8 @@ from mase_hw.passes.transforms.quantize_rewrite import Rewriter
 
 DECISIONS = "quantization_decisions"
 """Key of ``graph.meta``: by node, why its tensors have their formats, and what was configured."""
+Decisions = dict[str, tuple[dict[str, Decision], list[tuple[str, dict[str, Any]]]]]
+"""What is there: by node, decisions by tensor, and who configured which keys, the weakest first."""
 
 
 @graph_pass(
@@ -74,7 +77,7 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
 def configured_for(graph: MaseGraph, node: str) -> NodeConfig:
     """The keys with which a node of a quantised graph was quantised; none of one that has no record."""
     merged: dict[str, Any] = {}
-    for _, given in graph.meta.get(DECISIONS, {}).get(node, ({}, []))[1]:
+    for _, given in (graph.note(DECISIONS, Decisions) or {}).get(node, ({}, []))[1]:
         merged |= given
     return NodeConfig(**merged)
 

@@ -56,8 +56,7 @@ def update_quantization_configs(
 
 def recorded_quantization(graph: MaseGraph) -> QuantizeArgs | None:
     """The configuration that was recorded last; None if none was."""
-    found = graph.meta.get(RECORDED)
-    return found if isinstance(found, QuantizeArgs) else None
+    return graph.note(RECORDED, QuantizeArgs)
 
 
 def _record(graph: MaseGraph, args: QuantizeArgs) -> None:
