@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from pyslang import Bag, SourceManager, parsing, syntax
+
 from mase_hw.catalogue import Catalogue, Hardware
-from mase_hw.emit.keywords import KEYWORDS
 from mase_hw.emit.netlist import Netlist
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.resources import rtl_root
-
-_IGNORED = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|\(\*(?!\s*\)).*?\*\)", re.DOTALL)
-_DIRECTIVE = re.compile(r"^\s*`(ifdef|ifndef|elsif|else|endif|define)\b\s*(\w*)")
-_DECLARED = re.compile(r"\b(?:module|interface|program)\s+(?:automatic\s+|static\s+)?(\w+)")
-_USED = re.compile(r"(?<![\w`.:$])([A-Za-z_]\w*)\s+(?:#\s*\(|([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*\()")
-_NO_INSTANCE = re.compile(
-    r"\b(?:module|interface|program|function|task|automatic|static|virtual|extends|class|new|extern|pure)\s*$"
-)
-_DEFINED = frozenset({"VERILATOR"})
 
 
 def check_files(netlist: Netlist, catalogue: Catalogue) -> None:
@@ -105,40 +96,15 @@ def read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
 
 @lru_cache(maxsize=512)
 def scanned(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The same of a text. What stands in macros is not seen."""
-    code = _compiled(_IGNORED.sub(" ", text))
-    used = {
-        found[1]
-        for found in _USED.finditer(code)
-        if found[1] not in KEYWORDS and found[2] not in KEYWORDS and not _NO_INSTANCE.search(code, 0, found.start())
-    }
-    return frozenset(_DECLARED.findall(code)), frozenset(used)
+    """The same of a text."""
+    macros, declared, used = parsing.PreprocessorOptions(), set(), set()
+    macros.predefines = ["VERILATOR=1"]
 
+    def visit(node: object) -> None:
+        if isinstance(node, syntax.ModuleDeclarationSyntax):
+            declared.add(node.header.name.valueText)
+        elif isinstance(node, syntax.HierarchyInstantiationSyntax):
+            used.add(node.type.valueText)
 
-def _compiled(code: str) -> str:
-    """The lines that are compiled where only Verilator's own macro and those of the file are defined."""
-    defined, kept = set(_DEFINED), []
-    levels: list[tuple[bool, bool]] = []
-    """Of every conditional around a line: whether its lines are compiled, and whether those of a branch before were."""
-    for line in code.splitlines():
-        directive = _DIRECTIVE.match(line)
-        active = all(here for here, _ in levels)
-        if directive is None:
-            kept.append(line if active else "")
-            continue
-        word, name = directive.groups()
-        if word == "define" and active:
-            defined.add(name)
-        elif word in ("ifdef", "ifndef"):
-            here = (name in defined) == (word == "ifdef")
-            levels.append((here, here))
-        elif word in ("elsif", "else") and levels:
-            before = levels.pop()[1]
-            here = not before and (word == "else" or name in defined)
-            levels.append((here, before or here))
-        elif word == "endif" and levels:
-            levels.pop()
-    return "\n".join(kept)
-
-
-__all__ = ["check_files", "scanned"]
+    syntax.SyntaxTree.fromText(text, SourceManager(), "file", "file", Bag([macros])).root.visit(visit)
+    return frozenset(declared), frozenset(used)

@@ -17,11 +17,14 @@ from mase_hw.emit.instantiated import scanned
 from mase_hw.errors import CatalogueError, ConfigError, EmitError, MaseHwError, UnsupportedError
 from mase_hw.ir import MaseGraph, custom_op
 from mase_hw.ir.custom.ops import with_custom_ops
+from mase_hw.numerics import cast
 from mase_hw.opdef import SUPPORT
 from mase_hw.passes.analysis import (
     add_common_metadata_analysis_pass,
     init_metadata_analysis_pass,
 )
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_op"
 
 
 class Absolute(nn.Module):
@@ -43,14 +46,21 @@ def twice(x: Tensor, times: int = 2) -> Tensor:
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {"data_out_0": t["data_in_0"].abs()}
+    return {"data_out_0": cast(t["data_in_0"].abs(), a.formats["data_in_0"].frac_width, a.formats["data_out_0"])}
+
+
+def with_ports(module: str, body: str = "") -> str:
+    """A module with the parameters and ports of an elementwise op, all the same to what is in it."""
+    text = (EXAMPLE / "rtl/leaky_shift.sv").read_text(encoding="utf-8")
+    header = text[: text.index(");\n") + 3].replace("leaky_shift", module)
+    return f"{header}  assign data_in_0_ready = 1'b0;\n{body}endmodule\n"
 
 
 @pytest.fixture
 def rtl(tmp_path: Path) -> Path:
     folder = tmp_path / "rtl"
     (folder / "parts").mkdir(parents=True)
-    (folder / "my_abs.sv").write_text("module my_abs;\nendmodule\n")
+    (folder / "my_abs.sv").write_text(with_ports("my_abs"))
     (folder / "parts/helper.sv").write_text("module helper;\nendmodule\n")
     return folder
 
@@ -182,7 +192,7 @@ def test_a_file_that_is_gone_when_it_is_needed(rtl: Path, tmp_path: Path) -> Non
 
 FILES: dict[str, tuple[dict[str, str], list[str], str, str]] = {
     "a file of the package": (
-        {"my_abs.sv": "module my_abs;\n  register_slice #(.WIDTH(8)) u_slice ();\nendmodule\n"}, [],
+        {"my_abs.sv": with_ports("my_abs", "  register_slice #(.WIDTH(8)) u_slice ();\n")}, [],
         r"no file of an op declares the module 'register_slice'", "add 'lib/register_slice.sv' to dependence_files",
     ),
     "a file of the package that one of them needs": (
@@ -190,14 +200,14 @@ FILES: dict[str, tuple[dict[str, str], list[str], str, str]] = {
         r"no file of an op declares the module '\w+'.*lib/fixed_mac_lane\.sv instantiates it", "add 'lib/",
     ),
     "a file of one's own": (
-        {"my_abs.sv": "module my_abs;\n  if (1) begin : g helper u_a[3:0] (); end\nendmodule\n"}, [],
+        {"my_abs.sv": with_ports("my_abs", "  if (0) begin : g_never helper u_a[3:0] (); end\n")}, [],
         r"'helper'.*external/my_abs\.sv instantiates it", "add 'parts/helper.sv' to dependence_files",
     ),
     "a module that is nowhere": (
-        {"my_abs.sv": "module my_abs;\n  nowhere u_a (.x(1));\nendmodule\n"}, [], "'nowhere'", "write the module",
+        {"my_abs.sv": with_ports("my_abs", "  nowhere u_a (.x(1));\n")}, [], "'nowhere'", "write the module",
     ),
     "a module that is there twice": (
-        {"my_abs.sv": "module my_abs;\nendmodule\nmodule helper;\nendmodule\n"}, ["parts/helper.sv"],
+        {"my_abs.sv": with_ports("my_abs") + "module helper;\nendmodule\n"}, ["parts/helper.sv"],
         r"two files of an op declare the module 'helper'.*external/parts/helper\.sv and external/my_abs\.sv",
         "leave one of them out",
     ),
@@ -267,7 +277,7 @@ def test_the_op_is_in_none_of_its_files(rtl: Path, tmp_path: Path) -> None:
 def test_files_of_two_ops_with_the_same_name(rtl: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / "parts").mkdir(parents=True)
-    (other / "my_scale.sv").write_text("module my_scale;\nendmodule\n")
+    (other / "my_scale.sv").write_text(with_ports("my_scale"))
     (other / "parts/helper.sv").write_text("module helper; /* another one */\nendmodule\n")
     custom = {
         "modules": {

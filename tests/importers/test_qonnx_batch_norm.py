@@ -21,7 +21,9 @@ def norm(n: Net, channels: int, scale: Any = None, **given: Any) -> tuple[list[F
     """A normalisation, and its factors and shifts: those of the definition, rounded to float64."""
     r = n.r
     numbers = {
-        "scale": r.uniform(0.5, 2, channels) * np.where(np.arange(channels) % 3 == 1, -1, 1) if scale is None else scale,
+        "scale": r.uniform(0.5, 2, channels) * np.where(np.arange(channels) % 3 == 1, -1, 1)
+        if scale is None
+        else scale,
         "bias": r.standard_normal(channels),
         "mean": r.standard_normal(channels),
         "var": r.uniform(0.2, 2, channels),
