@@ -51,8 +51,8 @@ def _of_part(part: Part, wanted: dict[Pin, int]) -> dict[Pin, int]:
         (steps,) = part.stages
         frame = (max(beats for beats in outputs if beats is not None) - 1) // steps.beats_out[0]
         ahead = [0 if len(part.inputs) == 1 else beats for beats in steps.beats_in]
-        counts = zip(part.inputs, steps.beats_in, ahead, strict=True)
-        return {pin: frame * beats + 1 - less for pin, beats, less in counts}
+        frames = zip(part.inputs, steps.beats_in, ahead, strict=True)
+        return {pin: frame * size + 1 - less for pin, size, less in frames}
     counts = outputs
     for steps in reversed(part.stages):
         counts = [_of_stage(steps, counts, index) for index in range(len(steps.need_steps))]

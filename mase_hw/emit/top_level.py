@@ -37,7 +37,7 @@ def _parts(text: str) -> list[tuple[str, str, str, str]]:
 def _ports(manifest: Mapping[str, Any], text: str) -> Iterator[str]:
     """Lanes and bits of the ports, and the beats that their monitors count as a frame."""
     built = {name: (int(lanes) + 1, int(width) + 1) for lanes, width, name in _PORT.findall(text)}
-    beats = {}
+    beats: dict[str, int] = {}
     for name, frame in _CHECK.findall(text):
         beats |= {end: int(frame) for end in name.split(" to ") if "." not in end}
     for entry in manifest["ports"]:

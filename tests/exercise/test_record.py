@@ -15,8 +15,8 @@ from mase_hw.simulate.exercise.watch import ADDED
 from mase_hw.vectors.casts import CastUse
 
 LOG = """
-exercise: edge 1 on data_in_0 to u_a.data_in_0
-exercise: edge 0 on u_a.data_out_0 to data_out_0
+exercise: edge 1, first at 135 on data_in_0 to u_a.data_in_0
+exercise: edge 0, first at -1 on u_a.data_out_0 to data_out_0
 exercise: buffer 2 of 2, 1 in top.u_a.u_out.exercise
 exercise: buffer 3 of 8, 0 in top.u_a.u_replay.exercise.g_memory.exercise
 a line of something else: exercise: buffer 9 of 9, 1 in nowhere.exercise
@@ -26,7 +26,7 @@ a line of something else: exercise: buffer 9 of 9, 1 in nowhere.exercise
 def test_reading_what_the_monitors_print(tmp_path: Path) -> None:
     log = tmp_path / "sim.log"
     log.write_text(LOG)
-    found = Exercise.read(log, "top.")
+    found = Exercise.read(log, "top.", 10)
     assert found is not None
     assert found.buffers == {"u_a.u_out": BufferUse(2, 2, True), "u_a.u_replay": BufferUse(3, 8, False)}
     assert found.edges == {"data_in_0 to u_a.data_in_0": True, "u_a.data_out_0 to data_out_0": False}
@@ -34,8 +34,10 @@ def test_reading_what_the_monitors_print(tmp_path: Path) -> None:
         "buffer never full": ["u_a.u_replay (3 of 8)"],
         "edge never stalled": ["u_a.data_out_0 to data_out_0"],
     }
+    # Edge 0 of the clock is at 5; an edge on which nothing came has none.
+    assert found.begins == {"data_in_0 to u_a.data_in_0": 13}
     log.write_text("nothing of the kind")
-    assert Exercise.read(log, "top.") is None and Exercise.read(tmp_path / "absent", "top.") is None
+    assert Exercise.read(log, "top.", 10) is None and Exercise.read(tmp_path / "absent", "top.", 10) is None
 
 
 def test_several_processes() -> None:
