@@ -28,12 +28,13 @@ from mase_hw.passes.transforms.quantize_operands import (
     ends_of,
     entry_of,
     exact_format,
+    leaves,
     operands_of,
     parameters_of,
+    passes_out,
     refuse_without_hardware,
     sign_is_dropped,
 )
-from mase_hw.passes.transforms.quantize_outputs import leaves, passes_out
 from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
 from mase_hw.passes.transforms.signs import weights as signs
 
@@ -227,8 +228,10 @@ class Planner:
             if op.non_negative and frac is None and signed is None and fmt.signed and fmt.width > 1:
                 fmt, reason = FixedFormat(fmt.width - 1, fmt.frac_width, signed=False), "as its input, without the sign"
             if op.rounds and fmt.width < wide:
-                fmt = FixedFormat(wide, fmt.frac_width + wide - fmt.width, fmt.signed)
-                reason = f"as its op says, with {wide} bits as it leaves the model"
+                fmt, reason = (
+                    FixedFormat(wide, fmt.frac_width + wide - fmt.width, fmt.signed),
+                    f"its op's, in {wide} bits",
+                )
             if not given or (given == {"data_out_width"} and width == fmt.width):
                 return fmt, reason
         fmt, reason = self._format(node, "data_out_0", config)

@@ -27,8 +27,7 @@ from mase_hw.passes.transforms.integers.shares import shares_of
 from mase_hw.passes.transforms.integers.sums import Stored, sums_of
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
-from mase_hw.passes.transforms.quantize_operands import Operands, ends_of, parameters_of
-from mase_hw.passes.transforms.quantize_outputs import leaves, passes_out
+from mase_hw.passes.transforms.quantize_operands import Operands, ends_of, leaves, parameters_of, passes_out
 
 
 @dataclass(frozen=True)
