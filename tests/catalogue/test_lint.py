@@ -21,6 +21,7 @@ from .conftest import Yosys, alone, chosen_groups
 from .elaborate import with_parts
 from .groups import group_dut, groups
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
+from .headers import without_comments
 from .memories import file_of
 from .often import OFTEN, every_case
 
@@ -250,3 +251,18 @@ def test_every_module_by_itself(path: Path, tools: BuildTools) -> None:
     files = with_parts(rtl_root(), path.name)
     for flags in ((), ("-DSYNTHESIS",)):
         assert verilate(tools, rtl_root(), path.stem, files, {}, *flags) == (0, "")
+
+
+FUNCTION = re.compile(r"\bfunction\s+automatic\b[^;(]*?(\w+)\s*\(")
+
+
+def functions(file: Path) -> set[str]:
+    """Names of the functions of a module."""
+    return set(FUNCTION.findall(without_comments(file.read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize("path", [p for p in sorted(rtl_root().glob("*/*.sv")) if functions(p)], ids=lambda p: p.stem)
+def test_functions_hide_none_of_the_modules_below(path: Path) -> None:
+    """In large designs Verilator finds the function of an outer module instead, and warns with VARHIDDEN."""
+    *below, _ = with_parts(rtl_root(), path.name)
+    assert not {name for file in below for name in functions(rtl_root() / file)} & functions(path)

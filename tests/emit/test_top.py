@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import builtins
 import os
+import re
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 import mase_hw
 from mase_hw.errors import ConfigError
 from mase_hw.host.lint import lint, references_into_blocks
 from mase_hw.opdef import SUPPORT
+from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools
 from mase_hw.simulate.build.whole import lint_bundle
+from tests.catalogue.elaborate import with_parts
 from tests.emit.designs import DESIGNS
 from tests.unit.pipeline import OWN_FRAMES
 
@@ -48,6 +55,28 @@ def test_verilator_has_no_warning(bundles: dict[str, mase_hw.Design], tools: Bui
     design = bundles[name]
     for flags in ((), ("-DSYNTHESIS",)):
         assert lint_bundle(design.path, design.manifest["top"], tools, *flags) == ""
+
+
+def library_names(pattern: str, *files: str) -> set[str]:
+    """What that pattern finds in files of the library."""
+    return {name for file in files for name in re.findall(pattern, (rtl_root() / file).read_text())}
+
+
+def test_nodes_with_names_of_the_library_hide_nothing(tmp_path: Path, tools: BuildTools) -> None:
+    """Nodes called like functions of the library, and like instances in the modules that the design has."""
+    every = [path.relative_to(rtl_root()).as_posix() for path in sorted(rtl_root().glob("*/*.sv"))]
+    names = library_names(r"\bfunction\s+automatic\b[^;(]*?(\w+)\s*\(", *every)
+    names |= library_names(r"\bu_(\w+)", *with_parts(rtl_root(), "fixed_linear.sv"))
+    # Modules have attributes of their own, and fx gives no node the name of a builtin.
+    names = {name for name in names if not hasattr(nn.Module(), name) and not hasattr(builtins, name)}
+    assert {"sum_width", "unread", "tree"} < names
+    # The prefixes of the top level's other names are none of the library's.
+    assert not library_names(r"\b(?:net|check)_\w+", *every)
+    model = nn.Sequential(OrderedDict((name, nn.ReLU()) for name in sorted(names)))
+    model.append(nn.Linear(2, 2))
+    design = mase_hw.compile(model.eval(), torch.randn(1, 2), OWN_FRAMES, out=tmp_path / "b")
+    assert {f"u_{name}" for name in names} <= {instance["name"] for instance in design.manifest["instances"]}
+    assert lint_bundle(design.path, design.manifest["top"], tools) == ""
 
 
 @pytest.mark.parametrize("name", DESIGNS)
