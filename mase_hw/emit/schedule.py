@@ -390,7 +390,7 @@ def _check_beats(part: Part, came: Sequence[int], repeat: int) -> None:
             node=part.instance.node,
             got=f"ports {came} in, {outs} out; its schedule {timed[0]} in, {timed[1]} out",
             expected="the same beats",
-            remedy="undo changes of verilog_param; of a custom op correct `latency` or `ports`; else please report this",
+            remedy="undo changes of verilog_param; of a custom op correct `latency` or `ports`; else report this",
         )
 
 
