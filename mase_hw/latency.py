@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +101,15 @@ class Latency:
             return int(self.departures(np.arange(self.beats, dtype=np.int64))[0])
         needed = heads((self.steps[0].with_room(UNLIMITED), *self.steps[1:]))
         return int(_first_frame(needed, [np.arange(beats, dtype=np.int64) for beats in needed[0].beats_in])[0])
+
+
+def timing_of(node: str, latency: Callable[[Any], Latency], params: Any) -> Latency:
+    """What the facet ``latency`` says of these parameters, for a node that its errors name."""
+    try:
+        return latency(params)
+    except CatalogueError as error:
+        error.node = error.node or node  # steps do not know whose they are
+        raise
 
 
 def _place(network: BeatNetwork, offered: Sequence[Cycles | None], stages: Sequence[Steps]) -> list[int]:

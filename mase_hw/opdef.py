@@ -214,14 +214,6 @@ class Hardware:
         if callable(self.latency):  # what is no facet is refused by the catalogue
             object.__setattr__(self, "latency", _kept(self.latency))
 
-    def timing(self, node: str, params: Any) -> Latency:
-        """What :attr:`latency` says, for a node that its errors name."""
-        try:
-            return self.latency(params)
-        except CatalogueError as error:
-            error.node = error.node or node  # steps do not know whose they are
-            raise
-
     @property
     def files(self) -> tuple[str, ...]:
         """Every file the module needs, dependencies first; not that of a module that is made."""

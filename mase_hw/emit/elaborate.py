@@ -7,11 +7,11 @@ elaboration takes about 2 % of the time of a compilation, where Verilator's lint
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyslang import Bag, DiagnosticEngine, SourceManager, ast, syntax
 
-from mase_hw.emit.netlist import Netlist
+from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.errors import EmitError
 
 _WIDTHS = ("PortWidthTruncate", "PortWidthExpand")
@@ -51,6 +51,30 @@ def check_elaboration(netlist: Netlist, sources: Mapping[str, str]) -> None:
             got=message if fatal else f"{file}:{manager.getLineNumber(found.location)}: {message}",
             expected="what its RTL takes",
             remedy="undo changes of verilog_param, and of a custom op correct `build`; else please report this",
+        )
+
+
+def check_beats(instance: Instance, came: Sequence[int], taken: Sequence[int], given: Sequence[int]) -> None:
+    """Refuse a module that takes or gives other beats than its ports have: its parameters contradict each other.
+
+    Args:
+        instance: The module.
+        came: Beats per frame of what drives its data inputs.
+        taken: Those that it takes, by its timing.
+        given: Those that it gives.
+
+    Raises:
+        EmitError: With its node.
+    """
+    # Connectors have words of any length.
+    outs = [p.frame_beats for p in instance.ports if p.name.startswith("data_") and p.direction == "out"]
+    if list(taken) != list(came) or (outs and outs != list(given)):
+        raise EmitError(
+            "a module takes or gives other beats than its ports have",
+            node=instance.node,
+            got=f"ports {list(came)} in, {outs} out; its schedule {list(taken)} in, {list(given)} out",
+            expected="the same beats",
+            remedy="undo changes of verilog_param; of a custom op correct `latency` or `ports`; else report this",
         )
 
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly, Solved, Unpaused
 from mase_hw.catalogue import Catalogue, Cycles, Latency
+from mase_hw.emit.elaborate import check_beats
 from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
-from mase_hw.errors import EmitError
+from mase_hw.latency import timing_of
 from mase_hw.steps import Steps
 
 SOON = 10
@@ -121,11 +122,10 @@ class Timeline:
                 continue
             self.parts[instance.name] = part = _part(instance, inputs, beats, catalogue)
             outs = [p for p in instance.ports if p.direction == "out"]
-            given = part.stages[-1].beats_out
             repeat = beats // part.stages[0].beats_in[0]
-            for port, count in zip(outs, given, strict=True):
-                self._beats[Pin(instance.name, port.name)] = count * repeat
-            _check_beats(part, [self._beats[pin] for pin in inputs], repeat)
+            taken, given = ([n * repeat for n in each] for each in (part.stages[0].beats_in, part.stages[-1].beats_out))
+            self._beats |= {Pin(instance.name, p.name): n for p, n in zip(outs, given, strict=True)}
+            check_beats(instance, [self._beats[pin] for pin in inputs], taken, given)
 
     @property
     def exact(self) -> bool:
@@ -328,7 +328,7 @@ def predict(
 
 def _settled(timeline: Timeline, network: BeatNetwork, interval: int) -> int | None:
     """The interval of a design, if it settles with frames at the pace of its slowest part or at full rate."""
-    paced, _ = timeline.network(timeline.paced(interval))
+    paced = timeline.network(timeline.paced(interval))[0]
     for frames in (SOON, FRAMES):
         for each in (paced, network):
             if (settled := each.settle(frames)) is not None:
@@ -371,27 +371,12 @@ def _part(instance: Instance, inputs: tuple[Pin, ...], beats: int, catalogue: Ca
         return Part(instance, inputs, beats, (Steps.queued(1, depth),), beats)
     facets = catalogue[instance.op].hardware
     assert facets is not None  # only ops with hardware become instances
-    latency = facets.timing(instance.node, facets.params(**instance.parameters))
+    latency = timing_of(instance.node, facets.latency, facets.params(**instance.parameters))
     repeat = beats // latency.beats
     if latency.steps:
         return Part(instance, inputs, beats, latency.steps, latency.interval * repeat, latency)
-    assumed = _assumed(instance, latency, len(inputs))
-    return Part(instance, inputs, beats, (assumed,), latency.interval * repeat, latency, known=False)
-
-
-def _check_beats(part: Part, came: Sequence[int], repeat: int) -> None:
-    """Refuse a module that takes or gives other beats than its ports have: its parameters contradict each other."""
-    ports = [p for p in part.instance.ports if p.name.startswith("data_")]  # connectors have words of any length
-    outs = [p.frame_beats for p in ports if p.direction == "out"]
-    timed = [n * repeat for n in part.stages[0].beats_in], [n * repeat for n in part.stages[-1].beats_out][: len(outs)]
-    if timed != (list(came), outs or timed[1]):
-        raise EmitError(
-            "a module takes or gives other beats than its ports have",
-            node=part.instance.node,
-            got=f"ports {came} in, {outs} out; its schedule {timed[0]} in, {timed[1]} out",
-            expected="the same beats",
-            remedy="undo changes of verilog_param; of a custom op correct `latency` or `ports`; else please report it",
-        )
+    assumed = (_assumed(instance, latency, len(inputs)),)
+    return Part(instance, inputs, beats, assumed, latency.interval * repeat, latency, known=False)
 
 
 def _assumed(instance: Instance, latency: Latency, inputs: int) -> Steps:

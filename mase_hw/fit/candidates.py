@@ -20,6 +20,7 @@ from mase_hw.catalogue import Hardware, Latency, verilog_params
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.fit.prices import Use, module_price
 from mase_hw.ir import MaseGraph
+from mase_hw.latency import timing_of
 from mase_hw.passes.analysis.add_hardware_metadata import Wanted
 from mase_hw.passes.analysis.hardware_args import KERNEL, UNROLLED, HardwareArgs, lane_dims
 from mase_hw.passes.analysis.hardware_choices import asked_of, interface
@@ -330,7 +331,7 @@ class Options:
             return None
         kept = interface(self.node, self._arguments, hardware, streams, self.args)
         memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports}
-        latency = hardware.timing(self.node.name, params)
+        latency = timing_of(self.node.name, hardware.latency, params)
         multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)
         use = module_price(hardware.module, verilog_params(params), memories, self.args.family, multipliers)
         return Candidate(dict(lanes), kernel, implementation, order, latency.interval, use, data, multipliers, latency)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,58 @@ def test_states_that_sequences_begin_with(
     with torch.no_grad():
         wanted, found = (torch.cat([_flat(m(*frame)) for frame in frames]) for m in (model, design.model))
     assert (wanted - found).square().mean() < 0.01 * wanted.square().mean()
+
+
+class Begun(nn.Module):
+    """A layer whose state is made of an input."""
+
+    def __init__(self, layer: nn.Module, made: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.made = layer, made
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        state = self.made(h)
+        found: Tensor = self.layer(x, (state, state) if isinstance(self.layer, nn.LSTM) else state)[0]
+        return found
+
+
+MADE: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
+    "unsqueeze": (lambda h: h.unsqueeze(0), (4,)),
+    "indexed": (lambda h: h[None], (4,)),
+    "transpose": (lambda h: h.transpose(0, 1), (1, 4)),
+    "permute": (lambda h: h.permute(1, 0, 2), (1, 4)),
+    "reshape": (lambda h: h.reshape(1, -1, 4), (4,)),
+    "flatten": (lambda h: h.flatten(1).unsqueeze(0), (2, 2)),
+    "computed": (lambda h: torch.tanh(h).unsqueeze(0), (4,)),
+}
+BEGUN: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    **{f"gru-{name}": (lambda: nn.GRU(3, 4, batch_first=True), name) for name in MADE},  # every form once
+    "rnn-unsqueeze": (lambda: nn.RNN(3, 4, batch_first=True), "unsqueeze"),
+    "lstm-transpose": (lambda: nn.LSTM(3, 4, batch_first=True), "transpose"),
+    "lstm-unsqueeze": (lambda: nn.LSTM(3, 4, batch_first=True), "unsqueeze"),
+    "both_ways-permute": (lambda: nn.GRU(3, 4, batch_first=True, bidirectional=True), "permute"),
+    "layers-transpose": (lambda: nn.LSTM(3, 4, 2, batch_first=True), "transpose"),
+}
+
+
+@pytest.mark.parametrize("name", BEGUN)
+def test_states_that_are_made_of_an_input(name: str, tmp_path: Path) -> None:
+    """Many frames at once, also in calibration, give what each gives alone, as PyTorch's layer does."""
+    torch.manual_seed(6)
+    layer = BEGUN[name][0]()
+    made, shape = MADE[BEGUN[name][1]]
+    assert isinstance(layer, nn.RNNBase)
+    states = layer.num_layers * (2 if layer.bidirectional else 1)
+    model = Begun(layer, made).eval()
+    x = torch.randn(5, 2, 3), torch.randn(5, *((states, 4) if states > 1 else shape))
+    design = mase_hw.compile(
+        model, (x[0][:1], x[1][:1]), {"vectors": {"frames": 1, "faults": 1}}, out=tmp_path / "b", calibration=[x]
+    )
+    with torch.no_grad():
+        alone = torch.cat([design.model(x[0][n : n + 1], x[1][n : n + 1]) for n in range(5)])
+        assert torch.equal(design.model(*x), alone)
+        assert (model(*x) - alone).abs().max() < 0.05
+    assert name not in ("gru-unsqueeze", "lstm-transpose") or design.simulate(x, engine="batch").passed
 
 
 def _flat(found: Tensor | tuple[Tensor, ...]) -> Tensor:

@@ -140,6 +140,30 @@ def test_rewired(tmp_path: Path) -> None:
         assert f".out_data({first})" in text and f"assign {second} = {first};" in text
 
 
+class Selected(nn.Module):
+    """Kernels of two sizes, weighed by a softmax over them (SKNet), and a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths = nn.ModuleList([nn.Conv2d(4, 4, 3, padding=d, dilation=d) for d in (1, 2)])
+        self.reduce, self.select, self.last = nn.Conv2d(4, 2, 1), nn.Conv2d(2, 8, 1), nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.stack([torch.relu(path(x)) for path in self.paths], 1)
+        weights = self.select(torch.relu(self.reduce(y.sum(1).mean((2, 3), keepdim=True))))
+        return torch.relu(self.last((y * weights.view(1, 2, 4, 1, 1).softmax(1)).sum(1)) + x)
+
+
+def test_forks_of_forks(tmp_path: Path) -> None:
+    """A fork that waits late may go when another fork is divided: what it drove waits in its place."""
+    torch.manual_seed(0)
+    net, x = nn.Sequential(Selected(), Selected()).eval(), torch.randn(2, 4, 24, 24)
+    settings = {"hardware": {"max_parallelism": 1}, "vectors": {"frames": 1, "faults": 1}}
+    design = mase_hw.compile(net, x[:1], settings, out=tmp_path / "design", calibration=[x[:1]])
+    found = design.simulate(x, engine="batch")
+    assert found.passed and found.fill == design.timing["fill"]
+
+
 def test_no_beat_is_later(tmp_path: Path) -> None:
     """Products that are faster than the projection of the queries would have to wait for it."""
     lanes = {"data_in_0": 4, "data_out_0": 4}

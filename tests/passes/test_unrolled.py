@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,47 @@ def test_beside_folded_layers_and_in_another_order(tmp_path: Path) -> None:
     assert {"fixed_unrolled__0", "fixed_conv2d", "fixed_unrolled__4"} <= set(modules)
     for result in (design.simulate(engine="batch"), design.simulate(stalls=0.3, engine="batch")):
         assert result.passed, result
+
+
+class Gate(nn.Module):
+    """Attention over places: a map of one channel weighs what it was made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.c = nn.Conv2d(3, 1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.sigmoid(self.c(x))
+
+
+@pytest.mark.parametrize(
+    ("net", "layer", "shape"),
+    [
+        (lambda: nn.Sequential(nn.Conv2d(3, 1, 1)), "_0", (3, 3, 2)),
+        (lambda: nn.Sequential(nn.Conv2d(1, 3, 1)), "_0", (1, 3, 2)),
+        (lambda: nn.Sequential(nn.Conv2d(1, 1, 1)), "_0", (1, 3, 2)),
+        (lambda: nn.Sequential(nn.Conv1d(3, 1, 1)), "_0", (3, 5)),
+        (Gate, "c", (3, 3, 2)),
+    ],
+    ids=["to_one", "of_one", "one_to_one", "sequence", "beside_a_fork"],
+)
+def test_one_channel(net: Callable[[], nn.Module], layer: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    """A pixel is a vector, of whatever length: as many beats as pixels, and the bits of the folded layer."""
+    torch.manual_seed(5)
+    model = net()
+    unrolled, folded = (
+        compiled(tmp_path / str(kind), model, shape, {"implementation": {layer: kind} if kind else {}})
+        for kind in (UNROLLED, None)
+    )
+    made = next(entry for entry in unrolled.manifest["instances"] if "ADDER_BITS" in entry["parameters"])["parameters"]
+    channels = {name: getattr(model.get_submodule(layer.strip("_")), f"{name}_channels") for name in ("in", "out")}
+    for name, count in channels.items():
+        port = f"DATA_{name.upper()}_0"
+        assert made[f"{port}_TENSOR_SIZE_DIM_0"] == made[f"{port}_PARALLELISM_DIM_0"] == count
+    data = torch.rand(3, *shape) * 2 - 1
+    assert torch.equal(unrolled.model(data), folded.model(data))
+    result = unrolled.simulate(data, engine="batch")
+    assert result.passed and result.interval == unrolled.timing["interval"] == data[0, 0].numel()
 
 
 def test_channels_with_formats_of_their_own(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from mase_hw.catalogue import Arithmetic, Hardware, OpDef, Request, verilog_para
 from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, TensorMetadata
+from mase_hw.latency import timing_of
 from mase_hw.layouts import Layout
 from mase_hw.opdef import Latency
 from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
@@ -137,7 +138,7 @@ class _Mapper:
         if hardware.shares and not chosen and self.args.share_requantisers and hardware.multipliers(params):
             # What follows has the lanes of a whole beat again: it may have more beats, or several such inputs.
             params = self._shared(node, hardware, request, params, self._pace_before(node, before_it))
-        latency = hardware.timing(node.name, params)
+        latency = timing_of(node.name, hardware.latency, params)
         self.timed[node.name] = (latency, before_it)
         few = next(s.lane_dims[0] for s in hardware.ports(params) if s.name == "data_out_0")
         self.gaps[node.name] = max(latency.gap_after(before_it), self.lanes[node.name][0] // few * latency.gap)
