@@ -55,12 +55,6 @@ def stored(s: Step, integers: Tensor, scale: Tensor, width: int, signed: bool, *
         signed: Whether these are with a sign.
         fixed: Whether their zero point is one that fixed point has as well.
     """
-    if scale.numel() > 1 and tuple(torch.broadcast_shapes(integers.shape, scale.shape)) != tuple(integers.shape):
-        raise Refused(
-            f"scales of the shape {list(scale.shape)} for stored numbers of the shape {list(integers.shape)}",
-            "give one scale, or one for every channel, in a shape that broadcasts to the numbers (of a bias, one "
-            "dimension)",
-        )
     fracs, exact = frac_widths(scale), integers * scale.double()
     s.writer.quantised = True
     s.writer.integers |= fracs is None or not fixed
