@@ -38,13 +38,15 @@ def port_entry(stream: Stream, tensor: str, path: str = "") -> dict[str, Any]:
 
 
 def format_entry(fmt: FixedFormat) -> dict[str, Any]:
-    """A format, and the factor that turns its integers into values."""
+    """A format, and the factor that turns its integers into values: one, or a list along ``axis``."""
     if isinstance(fmt, ScaledFormat):
-        (step,) = fmt.scales  # sums with a scale for every channel stay inside
         limits = [fmt.min_mantissa, fmt.max_mantissa]
-        found = {"type": "integer", "width": fmt.width, "signed": fmt.signed, "scale": step}
+        several = fmt.channels > 1  # sums of weights that have a scale for each output, which nothing has quantised
+        scale: Any = list(fmt.scales) if several else fmt.scales[0]
+        found = {"type": "integer", "width": fmt.width, "signed": fmt.signed, "scale": scale}
+        more = {"axis": fmt.axis} if several else {}
         ties = {"odd_ties": True} if fmt.odd_ties else {}
-        return {**found, "zero_point": fmt.zero_point, "limits": limits, **ties}
+        return {**found, **more, "zero_point": fmt.zero_point, "limits": limits, **ties}
     return {
         "type": "fixed",
         "width": fmt.width,
@@ -59,8 +61,9 @@ def format_of_entry(entry: dict[str, Any]) -> FixedFormat:
     if entry.get("type") != "integer":
         return FixedFormat(entry["width"], entry["frac_width"], entry["signed"])
     low, high = entry["limits"]
-    scale, zero, ties = float(entry["scale"]), entry["zero_point"], entry.get("odd_ties", False)
-    fmt = ScaledFormat.make(entry["width"], scale, zero, signed=entry["signed"], low=low, high=high)
+    scale, zero, ties = entry["scale"], entry["zero_point"], entry.get("odd_ties", False)
+    axis = entry.get("axis", 0)
+    fmt = ScaledFormat.make(entry["width"], scale, zero, signed=entry["signed"], axis=axis, low=low, high=high)
     return dataclasses.replace(fmt, odd_ties=ties)
 
 

@@ -39,7 +39,7 @@ def marker_of_input(
         if op is None or len(last.users) != 1 or not (graph.is_implicit(last) or op.name == "clamp"):
             raise Refused(
                 f"it reads the input {sources.get(start.name, start.name)} before that is quantised",
-                f"quantise the inputs of the model (with a Quant, or a QuantizeLinear and a DequantizeLinear), or {ON_HOST}",
+                f"quantise the inputs of the model (a Quant, or a QuantizeLinear and a DequantizeLinear), or {ON_HOST}",
             )
         (last,) = last.users
     marker = markers[last.name]

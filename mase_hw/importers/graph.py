@@ -28,7 +28,7 @@ LONGEST_NAME = 60
 MOST_ELEMENTS = 1 << 26
 """Elements of an input or of a result, beyond which a file is taken for a damaged one: 256 MB of float32."""
 MANY = 1_000_003
-"""Frames for which sizes are looked at besides, where a file leaves their number open: no size in a file is as large."""
+"""Frames for which sizes are looked at as well, where a file leaves their number open; no size is as large."""
 Ref: TypeAlias = Any
 """A value: a node of the graph, or a tensor that is known."""
 

@@ -41,5 +41,5 @@ class HostGraph(OnHost):
             self.add_module(name, child)
 
     def forward(self, *inputs: Tensor) -> Any:
-        """The node's result."""
-        return self.__dict__["computed"](*inputs)
+        """The node's result, in float32: hardware gives wide sums in float64."""
+        return self.__dict__["computed"](*(x.float() if x.is_floating_point() else x for x in inputs))

@@ -1,4 +1,4 @@
-"""Files of ONNX that leave the number of frames open, or fix another one than 1: the shapes of ONNX Runtime, or none."""
+"""Files of ONNX with an open number of frames, or another one than 1: the shapes of ONNX Runtime, or none."""
 
 from typing import Any
 

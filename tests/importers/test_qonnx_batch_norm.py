@@ -1,6 +1,5 @@
 """Batch normalisation between the quantisers of a file: whole in hardware, and right for every value of every sum."""
 
-import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,8 @@ SCALES: dict[str, dict[str, Any]] = {
     "real": {"weight": 0.3, "scale": 0.21},
     "bias": {"weight": 0.3, "scale": 0.21, "bias": True},
     "channels": {"weight": [[0.3], [0.2], [0.11]], "scale": 0.25},
-    "ties": {"weight": 0.5, "scale": 0.25, "norm": {"scale": [1, -2, 0], "bias": [0.125, 0.25, 0.5], "mean": [0, 0.5, 3],
-                                                  "var": [1, 4, 1], "epsilon": 0.0}},
+    "ties": {"weight": 0.5, "scale": 0.25, "norm": {"scale": [1, -2, 0], "bias": [0.125, 0.25, 0.5],
+                                                  "mean": [0, 0.5, 3], "var": [1, 4, 1], "epsilon": 0.0}},
 }  # fmt: skip
 
 
@@ -93,3 +92,108 @@ def test_every_sum(name: str) -> None:
     found = graph.model(torch.from_numpy(codes * scale).float()).detach().double().numpy() / scale
     np.testing.assert_array_equal(np.rint(found), want)
     assert len(np.unique(want)) == 16
+
+
+def grid(value: Any, scale: float, bits: int = 8) -> Any:
+    """``Quant`` in float64."""
+    each = float(np.float32(scale))
+    return np.clip(np.rint(value / each), -(1 << bits - 1), (1 << bits - 1) - 1) * each
+
+
+def images(alone: bool) -> tuple[Net, Any]:
+    """A convolution with a scale for each channel and a normalisation of its sums, or of what is quantised again."""
+    n = Net(7, 1, 2, 5, 4)
+    n.quant(0, 6, scale=0.07)
+    scales = np.float32([0.3, 0.2, 0.11, 0.05]).reshape(4, 1, 1, 1)
+    n.add("Conv", n.weight(0, BITS, 4, 2, 3, 3, scale=scales), pads=[1, 1, 1, 1])
+    if alone:
+        n.quant(0, 6, scale=0.21)
+    factors, shifts = (np.array([float(v) for v in each]).reshape(4, 1, 1) for each in norm(n, 4))
+    n.quant(0, 8, scale=0.043)
+    stored = next(v for v in n.stored.values() if v.shape == (4, 2, 3, 3)).astype(np.float64)
+    exact = np.rint(stored / scales.astype(np.float64)).clip(-7, 7) * scales.astype(np.float64)
+
+    def result(x: torch.Tensor) -> Any:
+        sums = torch.nn.functional.conv2d(
+            torch.from_numpy(grid(x.numpy(), 0.07, 6)), torch.from_numpy(exact), padding=1
+        )
+        return grid(factors * (grid(sums.numpy(), 0.21, 6) if alone else sums.numpy()) + shifts, 0.043)
+
+    return n, result
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_in_hardware(alone: bool, tmp_path: Path) -> None:
+    n, result = images(alone)
+    x = torch.randn(4, 2, 5, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    graph = mase_hw.import_model(n.model())
+    design = mase_hw.compile(graph, graph.example, out=tmp_path / "design").simulate(x.float(), engine="batch")
+    assert design.passed and design.result.mismatches == 0
+    found = design.outputs["data_out_0"].numpy()
+    np.testing.assert_allclose(found, result(x.float().double()), rtol=0, atol=1e-6)
+    assert len(np.unique(found)) > 30
+
+
+def test_rows_alone() -> None:
+    """A normalisation of features that something else reads as well."""
+    n = Net(5, 1, 4)
+    start = n.quant(0, 6, scale=0.07)
+    factors, shifts = (np.array([float(v) for v in each]) for each in norm(n, 4))
+    n.quant(0, 8, scale=0.03)
+    n.add("Add", start)
+    n.quant(0, 8, scale=0.021)
+    x = np.random.default_rng(0).standard_normal((200, 4))
+    a = grid(x.astype(np.float32).astype(np.float64), 0.07, 6)
+    found = mase_hw.import_model(n.model()).model(torch.from_numpy(x).float()).detach().numpy()
+    np.testing.assert_allclose(found, grid(grid(factors * a + shifts, 0.03) + a, 0.021), rtol=0, atol=1e-6)
+
+
+def test_statistics_that_cannot_be() -> None:
+    n = Net(5, 1, 4)
+    n.quant(0, 6, scale=0.07)
+    n.add("BatchNormalization", *(n.store(np.float32([v] * 4)) for v in (1, 0, 0, -1)))
+    n.quant(0, 8, scale=0.021)
+    with pytest.raises(UnsupportedError, match="statistics that are not finite"):
+        mase_hw.import_model(n.model())
+
+
+@pytest.mark.parametrize("images_too", [False, True])
+def test_sums_of_channels_leave_the_hardware(images_too: bool, tmp_path: Path) -> None:
+    """Nothing quantises the last layer, whose weights have a scale for each output."""
+    n = Net(2, 1, 2, 3, 3) if images_too else Net(2, 1, 4)
+    n.quant(0, BITS, scale=0.1)
+    shape = (3, 2, 2, 2) if images_too else (3, 4)
+    scales = np.float32([0.3, 0.2, 0.11]).reshape(3, *[1] * (len(shape) - 1))
+    weight = n.weight(0, BITS, *shape, scale=scales)
+    n.add(*(("Conv", weight) if images_too else ("Gemm", weight)), **({} if images_too else {"transB": 1}))
+    x = np.random.default_rng(1).standard_normal((6, *n.shape[1:])).astype(np.float32)
+    stored = next(v for v in n.stored.values() if v.shape == shape).astype(np.float64)
+    exact = torch.from_numpy(np.rint(stored / scales.astype(np.float64)).clip(-7, 7) * scales.astype(np.float64))
+    run = torch.nn.functional.conv2d if images_too else torch.nn.functional.linear
+    graph = mase_hw.import_model(n.model())
+    result = mase_hw.compile(graph, graph.example, out=tmp_path / "b").simulate(torch.from_numpy(x), engine="batch")
+    assert result.passed and result.result.mismatches == 0
+    want = run(torch.from_numpy(grid(x.astype(np.float64), 0.1, BITS)), exact)
+    torch.testing.assert_close(result.outputs["data_out_0"].double(), want, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("weight_scale", [0.3, np.float32([[0.3], [0.2], [0.11]])])
+def test_the_host_reads_sums(weight_scale: Any, tmp_path: Path) -> None:
+    """Wide ones, and such that have a scale for each channel: what the host computes of them is in float32."""
+    n = Net(4, 1, 4)
+    n.quant(0, BITS, scale=0.1)
+    weight = n.weight(0, BITS, 3, 4, scale=weight_scale)
+    bias = n.weights(3)
+    n.add("Gemm", weight, n.store(bias), transB=1)
+    n.add("LpNormalization")
+    x = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32)
+    graph = mase_hw.import_model(n.model(), host=True)
+    result = mase_hw.compile_partitioned(graph, graph.example, out=tmp_path / "b").simulate(
+        torch.from_numpy(x), engine="batch"
+    )
+    assert result.passed
+    stored = next(v for v in n.stored.values() if v.shape == (3, 4)).astype(np.float64)
+    scales = np.asarray(weight_scale, np.float32).astype(np.float64)
+    sums = grid(x.astype(np.float64), 0.1, BITS) @ (np.rint(stored / scales).clip(-7, 7) * scales).T + bias
+    want = sums / np.sqrt((sums**2).sum(1, keepdims=True))
+    np.testing.assert_allclose(graph.model(torch.from_numpy(x)).detach().numpy(), want, rtol=1e-4, atol=1e-4)

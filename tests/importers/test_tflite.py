@@ -34,6 +34,10 @@ def test_in_hardware(name: str, tmp_path: Path) -> None:
     in_hardware(compared(NETWORKS[name](), 6), tmp_path)
 
 
+def test_branches_of_other_ranges_in_hardware(tmp_path: Path) -> None:
+    in_hardware(compared(NETWORKS["joined"](), 6), tmp_path)
+
+
 def in_hardware(result: Compared, tmp_path: Path) -> None:
     """From the graph through ``compile`` to the simulation of what was emitted: the integers of the kernels."""
     design = mase_hw.compile(result.graph, result.graph.example, out=tmp_path / "design")

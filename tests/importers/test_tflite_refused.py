@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tflite
+import torch
 
 import mase_hw
 from mase_hw.cli import main
@@ -151,6 +152,24 @@ def in_float() -> File:
     return f
 
 
+def with_a_float_tail() -> File:
+    f = net()
+    last = f.graph.outputs[0]
+    shape = tuple(f.graph.tensors[last].shape)
+    values, y = (f.tensor(shape, dtype=np.float32, name=name) for name in ("values", "tail"))
+    f.operation("DEQUANTIZE", [last], [values])
+    f.operation("RELU", [values], [y])
+    f.graph.outputs = [y]
+    return f
+
+
+def without_results() -> File:
+    """What a vendor's operation may be: it gives nothing that another one reads."""
+    f = net()
+    f.operation("ASSIGN_VARIABLE", [f.graph.outputs[0]], [])
+    return f
+
+
 def of_other_ranks() -> File:
     f = File(3)
     x = f.input(1, 4, scale=0.03)
@@ -168,6 +187,10 @@ BAD: dict[str, tuple[Callable[[], File], type[Exception], list[str]]] = {
         ["t3 (WHILE)", "control flow", "loops unrolled"]),
     "several graphs": (lambda: net(two_graphs), UnsupportedError, ["several graphs", "2 graphs"]),
     "floats": (in_float, UnsupportedError, ["ran_in_float (RELU)", "int8"]),
+    "a float tail": (with_a_float_tail, UnsupportedError, ["tail (RELU)", "outputs=[name]"]),
+    "an operation without results": (without_results, UnsupportedError, ["(ASSIGN_VARIABLE): no such operation"]),
+    "bytes without a sign at the boundary": (
+        lambda: net(tensor(0, type=schema.TensorType.UINT8)), UnsupportedError, ["uint8", "inference_input_type"]),
     "a batch": (lambda: net(tensor(0, shape=[2, 5, 4, 3])), UnsupportedError, ["input", "first size is not 1"]),
     "sizes left open": (
         lambda: net(tensor(0, shapeSignature=[-1, -1, 4, 3])), UnsupportedError, ["input", "left open"]),
@@ -214,6 +237,13 @@ def test_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["compile", str(file), "--out", str(tmp_path / "out")]) != 0
     assert words[0] in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["net.tflite"]
+
+
+def test_the_remedy_of_a_float_tail() -> None:
+    f = with_a_float_tail()
+    whole, cut = mase_hw.import_model(net().data()), mase_hw.import_model(f.data(), outputs=["t6"])
+    x = torch.randn(3, *next(iter(whole.example.values())).shape[1:], generator=torch.Generator().manual_seed(4))
+    assert torch.equal(cut.model(x), whole.model(x))
 
 
 def test_no_file(tmp_path: Path) -> None:

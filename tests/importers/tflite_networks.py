@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.importers.tflite_files import File
+from tests.importers.tflite_files import File, Value
 
 
 def strides() -> File:
@@ -172,6 +172,24 @@ def excited() -> File:
     return f
 
 
+def joined() -> File:
+    """Branches of one scale whose functions leave other ranges of integers: a ReLU, none, a ReLU6, a tanh."""
+    f = File(17)
+    x = f.input(1, 11, scale=0.05, zero=3)
+    parts = [f.dense(x, 4, "relu"), f.dense(x, 3), f.dense(x, 5, "relu6")]
+    for part in parts:
+        found = f.graph.tensors[part.index].quantization
+        found.scale, found.zeroPoint = np.float32([1 / 16]), np.int64([-9])
+    one = [Value(part.index, part.shape, 1 / 16, -9) for part in parts]
+    start = f.concatenation(1, *one)
+    curved = f.function("TANH", f.dense(start, 6), 1 / 128, 0)
+    plain = f.dense(start, 3, "relu")
+    found = f.graph.tensors[plain.index].quantization
+    found.scale, found.zeroPoint = np.float32([1 / 128]), np.int64([0])
+    f.output(f.concatenation(1, curved, Value(plain.index, plain.shape, 1 / 128, 0)))
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -191,6 +209,7 @@ NETWORKS: dict[str, Callable[[], File]] = {
         orders,
         functions,
         excited,
+        joined,
     )
 }
 """Networks by name."""

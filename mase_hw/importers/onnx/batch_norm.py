@@ -1,4 +1,4 @@
-"""``BatchNormalization`` with the statistics that are stored: in float a layer, in a file that is quantised a part of one.
+"""``BatchNormalization`` with stored statistics: in float a layer, in a file that is quantised a part of one.
 
 Between quantisers ``y = s x + t`` with ``s = scale / sqrt(var + epsilon)`` and ``t = bias - s mean``, both rounded to
 float64, changes what the integers of a layer's weights stand for: ``s`` times the scale of every output, and what they

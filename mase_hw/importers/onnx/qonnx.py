@@ -41,6 +41,11 @@ def quant(s: Step) -> Ref:
         if not bool(((zeros >= low) & (zeros <= high)).all()):
             raise Refused(f"a zero point beyond {low} to {high}", "a zero point is one of the integers")
         codes = _ROUND[mode]((x.float() / scale.float() + zeros).clamp(low, high)) - zeros
+        if codes.shape != x.shape:
+            raise Refused(
+                f"scales of the shape {list(scale.shape)} for stored numbers of the shape {list(x.shape)}",
+                "give one scale, or one for every channel in a shape that broadcasts to the numbers",
+            )
         return grids.stored(s, codes.double(), scale, width, signed, fixed=not bool(zeros.any()))
     zero = _zero(s)
     if width == 1 and signed:

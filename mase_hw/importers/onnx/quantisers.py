@@ -128,7 +128,11 @@ def _along_values(x: Tensor, values: Tensor, axis: int) -> Tensor:
     if values.numel() == 1:
         return values.reshape(())
     if values.dim() != 1 or not -x.dim() <= axis < x.dim() or x.shape[axis] != values.numel():
-        raise Refused(f"scales of the shape {list(values.shape)} along axis {axis} of {list(x.shape)}")
+        fits = [i for i, n in enumerate(x.shape) if values.dim() == 1 and n == values.numel()]
+        raise Refused(
+            f"scales of the shape {list(values.shape)} along axis {axis} of {list(x.shape)}",
+            f"set its axis to {fits[0]}" if fits else "give one scale, or one for every channel",
+        )
     return values.reshape([-1 if i == axis % x.dim() else 1 for i in range(x.dim())])
 
 

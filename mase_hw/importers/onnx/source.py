@@ -23,6 +23,10 @@ OPSETS = range(13, 22)
 MOST_BYTES = 1 << 31
 """Bytes of a file: what the format itself can hold."""
 _MISSING = object()
+_SIZES = (
+    "give the sizes of one frame: import_model(path, shapes={name: (1, ...)}); for the command line, in a function of "
+    "yours that returns this graph and graph.example (FILE.py:FUNCTION)"
+)
 
 
 @dataclass
@@ -102,7 +106,7 @@ class Source:
         stored: Tensors by name.
         inputs: Shape for one frame and element type by name.
         outputs: Names of the results.
-        open: Whether the number of frames is not 1 in the file, but left open, or another one for which ``shapes`` give 1.
+        open: Whether the number of frames is left open in the file, or another one than 1, for which ``shapes`` give 1.
     """
 
     name: str
@@ -165,7 +169,8 @@ def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tupl
             node=name,
             got=f"opset {opset}",
             expected=f"{OPSETS.start} to {OPSETS.stop - 1}",
-            remedy="convert it with onnx.version_converter.convert_version",
+            remedy=f"export the model with opset {OPSETS.start} to {OPSETS.stop - 1}, or convert it with "
+            "onnx.version_converter.convert_version, which may not know the operations of other domains",
         )
     graph = model.graph
     if graph.sparse_initializer:
@@ -296,7 +301,7 @@ def _inputs(
 ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     """Inputs that are no stored tensors, with sizes for one frame."""
     found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
-    problems = []
+    problems, remedies = [], dict[str, None]()
     values = {_text(v.name): v for v in graph.input if _text(v.name) not in stored}
     if unknown := set(shapes) - set(values):
         raise ConfigError("shapes of inputs that the model has not", field="shapes", got=sorted(unknown),
@@ -305,10 +310,13 @@ def _inputs(
         kind, label = value.type.tensor_type, key[:120]
         dtype = DTYPES.get(kind.elem_type)
         if dtype not in (torch.float32, torch.int32, torch.int64, torch.bool):
-            problems.append(f"{label}: elements of the type {kind.elem_type}; float32, int32, int64 and bool are known")
+            named = str(dtype).removeprefix("torch.") if dtype is not None else f"number {kind.elem_type}"
+            problems.append(f"{label}: elements of the type {named}; float32, int32, int64 and bool are known")
+            remedies["export the model so that it begins in float32 (or, for ids, in int32 or int64)"] = None
             continue
         if not kind.HasField("shape") and key not in shapes:
             problems.append(f"{label}: no shape")
+            remedies[_SIZES] = None
             continue
         sizes = [
             d.dim_value if d.WhichOneof("value") == "dim_value" else _text(d.dim_param) or "?" for d in kind.shape.dim
@@ -321,6 +329,7 @@ def _inputs(
             )
             if kind.HasField("shape") and not fits:
                 problems.append(f"{label}: {list(given)} was given, and the file says {sizes}")
+                remedies[_SIZES] = None
                 continue
             sizes = list(given)
         if sizes and isinstance(sizes[0], str):
@@ -328,15 +337,15 @@ def _inputs(
         still = [f"dimension {i} is {s!r:.60}" for i, s in enumerate(sizes) if isinstance(s, str) or s < 1]
         if still or not sizes or sizes[0] != 1 or math.prod(s for s in sizes if isinstance(s, int)) > MOST_ELEMENTS:
             problems.append(f"{label}: {', '.join(still) or f'the shape {sizes}, whose first size is not 1'}")
+            remedies[_SIZES] = None
             continue
         found[key] = (tuple(int(n) for n in sizes), dtype)
     if problems:
         raise UnsupportedError(
-            "inputs of the model are not of one frame of known sizes:\n  " + "\n  ".join(problems[:40]),
+            "inputs of the model are not of one frame of known sizes and types:\n  " + "\n  ".join(problems[:40]),
             node=f"{name}: " + ", ".join(p.split(":")[0] for p in problems[:40]),
             expected="static shapes that begin with the number of frames, 1 or left open",
-            remedy="give the missing sizes: import_model(path, shapes={name: (1, ...)}); for the command line, in a "
-            "function of yours that returns this graph and graph.example (FILE.py:FUNCTION)",
+            remedy="; ".join(remedies),
         )
     return found
 

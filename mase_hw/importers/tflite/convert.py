@@ -116,6 +116,9 @@ class _Conversion:
                 self.problems.add(op.name, op.operation, _unknown(op))
             self.gone.update(op.outputs)
             return
+        if not op.outputs and op.operation not in self.rules:
+            self.problems.add(op.name, op.operation, _unknown(op))
+            return
         if not op.outputs or (known | set(self.source.inputs)) & set(op.outputs):
             raise GraphError(
                 "an operation without a result of its own", node=op.name[:200], remedy="the file is damaged"
@@ -135,7 +138,11 @@ class _Conversion:
         if op.operation == "QUANTIZE" and of_floats:
             return self._enter(self.floats[first], op.outputs[0])
         if of_floats or any(self.source.tensors[i].kind == "float32" for i in op.inputs if i >= 0):
-            raise Refused("it computes in float", "quantise the whole model to int8")
+            raise Refused(
+                "it computes in float",
+                "quantise the whole model to int8, or, of what comes behind its integers, name the last tensor of int8 "
+                "as a result: import_model(file, outputs=[name]) or FILE.tflite:name",
+            )
         if op.operation == "DEQUANTIZE":
             return step.data()
         rule = self.rules.get(op.operation)

@@ -186,7 +186,12 @@ def format_of(info: Info) -> ScaledFormat:
         Refused: If it is not int8 with one scale.
     """
     if info.kind != "int8":
-        raise Refused(f"{info.name[:100]} has elements of {info.kind}, not int8", "quantise the model to int8")
+        remedy = "quantise the model to int8"
+        if info.kind == "uint8":
+            remedy += (
+                ", and let its inputs and results be int8 or float32 (inference_input_type, inference_output_type)"
+            )
+        raise Refused(f"{info.name[:100]} has elements of {info.kind}, not int8", remedy)
     if len(info.scales) != 1:
         raise Refused(f"{info.name[:100]} has {len(info.scales)} scales, and data has one")
     return ScaledFormat.make(8, info.scales[0], info.zeros[0])
