@@ -155,9 +155,7 @@ def test_every_call_by_keyword() -> None:
 def test_what_has_no_order_stays_by_keyword() -> None:
     calls = {
         "alpha": Call(torch.add, (), {"input": X, "other": Y, "alpha": 2}),
-        "dim": Call(torch.nn.functional.softmax, (), {"input": X, "dim": 1, "dtype": torch.float64}),
         "non_blocking": Call("to", (X, "cpu"), {"non_blocking": True}),
     }
     assert nodes_of(calls["alpha"])[-2].endswith("(x, y), {'alpha': 2})")
-    assert nodes_of(calls["dim"])[-2].endswith("(x, 1), {'dtype': torch.float64})")
     assert nodes_of(calls["non_blocking"])[-2].endswith("(x, 'cpu'), {'non_blocking': True})")

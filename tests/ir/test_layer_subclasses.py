@@ -1,4 +1,4 @@
-"""Classes derived from layers: a graph computes what the class computes, or is refused; it never has the base's value."""
+"""Classes derived from layers: a graph computes what the class does, or is refused; it never has the base's value."""
 
 from __future__ import annotations
 
