@@ -16,6 +16,7 @@ from torch import fx, nn
 from mase_hw.catalogue import Catalogue, OpDef
 from mase_hw.errors import GraphError
 from mase_hw.ir.metadata import TensorMetadata
+from mase_hw.ir.trace.derived import computes_as
 from mase_hw.ir.trace.signatures import Bound, bind, forward_of
 
 Results = Mapping[fx.Node, Mapping[str, TensorMetadata]]
@@ -42,8 +43,8 @@ class Slot:
 def op_of(catalogue: Catalogue, model: nn.Module, node: fx.Node) -> OpDef | None:
     """The op of a node.
 
-    A module whose class overrides the forward of the catalogued base is something else, unless it says
-    ``mase_leaf`` or ``mase_op``.
+    A module whose class overrides the forward of the catalogued base, or what that calls, is something else, unless it
+    says ``mase_leaf`` or ``mase_op``.
     """
     if node.op == "call_function":
         return catalogue.of_function(node.target)  # type: ignore[arg-type]
@@ -56,7 +57,7 @@ def op_of(catalogue: Catalogue, model: nn.Module, node: fx.Node) -> OpDef | None
     if op is None or isinstance(getattr(module, "mase_op", None), str) or getattr(type(module), "mase_leaf", False):
         return op
     base = next(cls for cls in type(module).__mro__ if cls in op.modules)
-    return op if type(module).forward is base.forward else None
+    return op if computes_as(type(module), base) else None
 
 
 def slots(op: OpDef | None, model: nn.Module, node: fx.Node, results: Results) -> list[Slot]:

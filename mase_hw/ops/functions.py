@@ -111,6 +111,15 @@ def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
         for attribute, value in function.given(attributes).items():
             if not isinstance(value, int | float | str) or (not isinstance(value, str) and not math.isfinite(value)):
                 raise UnsupportedError("this must be a finite number", node=node, field=attribute, got=value)
+        if name == "pow" and "exponent" not in attributes:
+            raise UnsupportedError(
+                "a power is a function of one value only if its exponent is a number",
+                node=node,
+                field="exponent",
+                got="a tensor",
+                expected="a number, x ** 3",
+                remedy="write a ** b of positive a as torch.exp(b * torch.log(a)), of a number a with math.log(a)",
+            )
         try:
             values = function(torch.linspace(-9.0, 9.0, 73, dtype=torch.float64), attributes)
         except (RuntimeError, ZeroDivisionError, TypeError) as error:

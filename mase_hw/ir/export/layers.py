@@ -140,7 +140,9 @@ class Layers:
         if any(True for _ in home.children()):
             return None
         layer = make()
-        for name, value in tensors.items():
+        # A class of the user's own may have more: the scale of an embedding, by which its forward multiplies.
+        more = {**home._parameters, **home._buffers}
+        for name, value in {**more, **tensors}.items():
             if isinstance(value, nn.Parameter):
                 layer.register_parameter(name, value)
             elif value is not None:

@@ -22,7 +22,7 @@ from torch.func import functional_call
 from mase_hw.errors import ConfigError, ToolError, UnsupportedError, suggest
 from mase_hw.ir.trace.inplace import follow_writes, written
 
-INSTALL = "pip install 'mase-hw[hf]'"
+INSTALL = "pip install 'transformers>=4.57,<5'"
 
 
 def is_model(model: nn.Module) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import fx, nn
 
+from mase_hw.ir.trace.derived import computes_as
+
 OPAQUE = (
     *(nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell, nn.MultiheadAttention, nn.Transformer),
     *(nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerDecoder),
@@ -20,7 +22,7 @@ LAYER = "layer"
 
 def is_opaque(model: nn.Module) -> bool:
     """Whether a model is one of :data:`OPAQUE` and computes what its class says."""
-    return any(isinstance(model, kind) and type(model).forward is kind.forward for kind in OPAQUE)
+    return any(computes_as(type(model), kind) for kind in OPAQUE)
 
 
 def as_call(layer: nn.Module, fixed: Mapping[str, Any], example: Mapping[str, Any] | Sequence[Any] | None) -> Any:

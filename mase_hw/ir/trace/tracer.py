@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import fx, nn
 from torch.fx.proxy import TraceError
 
@@ -17,6 +18,7 @@ from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import open_results
+from mase_hw.ir.trace.derived import computes_as
 from mase_hw.ir.trace.inplace import follow_writes
 from mase_hw.ir.trace.nested import NAMES
 from mase_hw.ir.trace.root import as_call, is_opaque
@@ -29,8 +31,8 @@ class MaseTracer(fx.Tracer):
     """The fx tracer that stops at ``torch.nn`` layers and at every other module the catalogue has as one op.
 
     A module is a leaf if it is a ``torch.nn`` layer, if its class says ``mase_leaf = True``, if it is an
-    instance of ``custom_leaf_layers``, or if it has the forward of one of ``leaf_types`` (a subclass that
-    overrides the forward computes something else, so it is traced).
+    instance of ``custom_leaf_layers``, or if it computes as one of ``leaf_types`` does (a subclass that overrides the
+    forward, or what that calls, computes something else, so it is traced).
 
     Args:
         custom_leaf_modules: Python modules whose functions are not traced into.
@@ -59,13 +61,18 @@ class MaseTracer(fx.Tracer):
         constant = {"param_shapes_constant": True} if param_shapes_constant else {}  # not every base knows it
         super().__init__(autowrap_modules=modules, autowrap_functions=self.custom_leaf_functions, **constant)
 
+    def trace(self, root: Any, concrete_args: Any = None) -> fx.Graph:
+        """Trace ``root``; sizes of data may be given to constructors one by one, ``torch.ones(x.shape[1], 4)``."""
+        with huggingface.replaced(torch, {name: _of_one_size(getattr(torch, name)) for name in _CONSTRUCTORS}):
+            return super().trace(root, concrete_args)
+
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether the tracer records a call of the module instead of its inside."""
         return (
             super().is_leaf_module(m, module_qualified_name)
             or bool(getattr(type(m), "mase_leaf", False))
             or isinstance(m, self.custom_leaf_layers)
-            or any(isinstance(m, t) and type(m).forward is t.forward for t in self.leaf_types)
+            or any(computes_as(type(m), t) for t in self.leaf_types)
         )
 
 
@@ -78,6 +85,19 @@ class ShapeTracer(ShapeAware, MaseTracer):
         if names is None:
             return super().create_args_for_root(root_fn, is_module, concrete_args)
         return root_fn, [self.root, *(self.create_proxy("placeholder", name, (), {}) for name in names)]
+
+
+_CONSTRUCTORS = ("ones", "zeros", "empty")
+
+
+def _of_one_size(constructor: Callable[..., Any]) -> Callable[..., Any]:
+    """A constructor of tensors that takes sizes as one tuple: torch records no call with several that are proxies."""
+
+    def made(*sizes: Any, **settings: Any) -> Any:
+        together = any(isinstance(size, fx.Proxy) for size in sizes[1:])
+        return constructor(sizes, **settings) if together else constructor(*sizes, **settings)
+
+    return made
 
 
 def trace_torch_module(

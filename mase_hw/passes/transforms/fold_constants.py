@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import torch
@@ -29,18 +28,26 @@ DROPOUTS = (
 
 MADE = frozenset({"arange", "full", "ones", "zeros", "eye", "tensor"})
 """Ops that make a tensor of numbers."""
-LIKE = {torch.zeros_like: 0, torch.ones_like: 1, torch.full_like: None}
-"""Functions that take nothing of data but the shape, and the number that they fill it with; None if it is given."""
-BROADCAST = frozenset({"where", "masked_fill", "add", "sub", "mul", "div", "maximum", "minimum"})
-"""Ops to which one number is as good as a tensor of it."""
+LIKE = frozenset({torch.zeros_like, torch.ones_like, torch.full_like, *(f"new_{n}" for n in ("zeros", "ones", "full"))})
+"""Functions and methods that take nothing of data but the shape and the type."""
+AS = frozenset({"to", "type_as", "expand_as", "view_as", "reshape_as"})
+"""Methods that take nothing else of any tensor but the first one."""
+BROADCAST = frozenset(
+    {"where", "masked_fill", "add", "sub", "mul", "div", "maximum", "minimum", "pow", "and", "or", "xor"}
+    | {"eq", "ne", "lt", "le", "gt", "ge"}
+)
+"""Ops to which one number, or one frame, is as good as a tensor of them."""
+PLAIN = int | float | str | torch.dtype | torch.device | torch.Size
+"""What a question about a tensor is answered by."""
 
 
 @graph_pass("fold_constants_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED[-1:])
 def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
     """Compute once what depends on no data: ``self.table[1]``, ``self.weight * self.mask``, ``arange(x.shape[1])``.
 
-    That is what depends on parameters, buffers and numbers alone, and on the sizes of a frame (not on the number of
-    frames); an embedding of such ids as well. ``zeros_like`` and its relatives are one number, where that is broadcast.
+    That is what depends on parameters, buffers and numbers alone, and on the shape and the type of data; an embedding
+    of such ids as well. What is the same for every frame, and has as many as there are frames (``zeros_like(x)``,
+    ``positions.expand(x.shape[0], -1)``), is one of them, or one number, where that is broadcast.
 
     The result is stored as ``<node>_folded``: a parameter if one of its parts is trained, else a buffer. Training then
     changes the result and no longer its parts. Random operations are never computed here, and no tensor that an
@@ -67,112 +74,148 @@ def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
 
 def fold_constants(graph: MaseGraph) -> dict[str, str]:
     """Compute nodes whose inputs are all constant, and store what remains of them; node -> parameter or buffer."""
-    writes = {target for n in graph.nodes if (target := written(n, graph.model)) is not None}
-    values: dict[fx.Node, Any] = {}
-    trained: dict[fx.Node, bool] = {}
-    data = _of_data(graph)
-    for node in graph.nodes:
-        if node in writes:
-            continue
-        if node.op == "get_attr":
-            value = _attribute(graph.model, str(node.target))
-            if isinstance(value, Tensor) and not value.is_meta:
-                values[node], trained[node] = value, value.requires_grad
-        elif (known := _of_shapes(graph, node)) is not None or (known := _filled(graph, node, data)) is not None:
-            values[node], trained[node] = known, False
-        elif node.op.startswith("call_") and _constant(graph, node, values):
-            result = compute(graph, node, values)
-            if result is not None:
-                values[node] = result
-                module = graph.meta_of(node).module
-                own = [] if module is None else [p.requires_grad for p in module.parameters()]
-                trained[node] = any(own) or any(trained[source] for source in node.all_input_nodes)
+    found = _Constants(graph)
+    known, values = [*found.once], found.values
+    stays: set[fx.Node] = set()
     made: dict[str, str] = {}
-    for node in [n for n in values if n.op != "get_attr"]:
-        # Inner steps disappear with the last one; several tensors at once are only ever inner.
-        if isinstance(values[node], Tensor) and any(user not in values for user in node.users):
-            made[node.name] = _store(graph, node, values[node], trained[node])
-    for node in reversed([n for n in values if n.op != "get_attr"]):
+    for node in reversed(known):
+        # Inner steps disappear with the last one; what is no tensor, or several, is only ever inner.
+        if node.op == "get_attr" or not any(user not in found.once or user in stays for user in node.users):
+            continue
+        if isinstance(values.get(node), Tensor):
+            made[node.name] = _store(graph, node, values[node], found.trained[node])
+        else:
+            stays.add(node)
+    for node in reversed([n for n in known if n.op != "get_attr"]):
         if not node.users:
             stored = f"and stored as {made[node.name]} " if node.name in made else ""
             vanished(graph, node, f"was computed once {stored}by fold_constants_transform_pass: it is a constant")
             graph.fx_graph.erase_node(node)
-    return made
+    return dict(reversed(made.items()))
 
 
-def _constant(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> bool:
-    sources, op = node.all_input_nodes, graph.op_of(node)
-    if op is None or not all(source in values for source in sources) or (not sources and op.name not in MADE):
-        return False
-    if node.op == "call_module" and not isinstance(graph.meta_of(node).module, nn.Embedding):
-        return False
-    random = node.op == "call_function" and node.target in DROPOUTS
-    return not random and written(node, graph.model) is None
+class _Constants:
+    """What of a graph can be computed without data.
 
+    Args:
+        graph: A float graph with common metadata.
 
-def _of_shapes(graph: MaseGraph, node: fx.Node) -> Any:
-    """What a question about a tensor of data is answered by, if that is the same for any number of frames."""
-    if not node.all_input_nodes or node.op not in ("call_function", "call_method"):
-        return None
-    source, given = node.args[0], node.args[1:]
-    if not isinstance(source, fx.Node):
-        return None
-    if node.target is getattr and given and given[0] == "device":
-        tensors = graph.meta_of(source).common.results.tensors
-        return torch.device("cpu") if tensors else None
-    if node.op == "call_method" and node.target == "size" and given:
-        return _size(graph, source, given[0])
-    asked = source.target is getattr and source.args[1:] == ("shape",)
-    whole = source.op == "call_method" and source.target == "size" and len(source.args) == 1
-    if node.target is operator.getitem and (asked or whole) and isinstance(source.args[0], fx.Node):
-        return _size(graph, source.args[0], given[0])
-    return None
+    Attributes:
+        once: By node in order: its value for as many frames as the example has.
+        twice: Its value for twice as many.
+        values: Those that are constant: the same for any number of frames, or for every frame where that is broadcast.
+        trained: Whether a part of it is trained.
+    """
 
+    def __init__(self, graph: MaseGraph) -> None:
+        self.graph = graph
+        self.once: dict[fx.Node, Any] = {}
+        self.twice: dict[fx.Node, Any] = {}
+        self.trained: dict[fx.Node, bool] = {}
+        self.data = _of_data(graph)
+        writes = {target for n in graph.nodes if (target := written(n, graph.model)) is not None}
+        for node in graph.nodes:
+            if node not in writes and node not in self.data:
+                self._look_at(node)
+        self.values = {node: value for node, value in self.once.items() if _equal(value, self.twice[node])}
+        for node in self.once.keys() - self.values.keys():
+            frame = _frame(self.once[node], self.twice[node])
+            if frame is not None and self._broadcast(node):
+                self.values[node] = frame
 
-def _filled(graph: MaseGraph, node: fx.Node, data: set[fx.Node]) -> Tensor | None:
-    """The number that fills a tensor as large as one of data, if all that read it broadcast."""
-    if node.op != "call_function" or node.target not in LIKE or not _broadcast(graph, node, data):
-        return None
-    number: Any = LIKE[node.target]
-    if number is None:
-        number = node.args[1] if len(node.args) > 1 else node.kwargs["fill_value"]
-    dtype = graph.tensor(node, "data_out_0").torch_dtype
-    return torch.full((), number, dtype=dtype) if isinstance(number, int | float) else None
+    def _look_at(self, node: fx.Node) -> None:
+        if node.op == "get_attr":
+            value = _attribute(self.graph.model, str(node.target))
+            if isinstance(value, Tensor) and not value.is_meta:
+                self.once[node] = self.twice[node] = value
+                self.trained[node] = value.requires_grad
+        if not node.op.startswith("call_") or not self._computable(node):
+            return
+        shapes = {n: s for n in node.all_input_nodes if n in self.data and (s := self._shaped(n)) is not None}
+        if any(n not in self.once and n not in shapes for n in node.all_input_nodes):
+            return
+        once = compute(self.graph, node, {**self.once, **{n: pair[0] for n, pair in shapes.items()}})
+        more = bool(shapes) or any(self.once[n] is not self.twice[n] for n in node.all_input_nodes)
+        twice = compute(self.graph, node, {**self.twice, **{n: p[1] for n, p in shapes.items()}}) if more else once
+        if once is not None and twice is not None:
+            self.once[node], self.twice[node] = once, twice
+            module = self.graph.meta_of(node).module
+            own = [] if module is None else [p.requires_grad for p in module.parameters()]
+            self.trained[node] = any(own) or any(self.trained.get(n, False) for n in node.all_input_nodes)
 
-
-def _broadcast(graph: MaseGraph, node: fx.Node, data: set[fx.Node]) -> bool:
-    """Whether what reads a node has the same shape if the node is one number, or is read by such."""
-    for user in node.users:
-        op = graph.op_of(user)
-        if op is None or op.name not in BROADCAST or written(user, graph.model) is not None:
+    def _computable(self, node: fx.Node) -> bool:
+        op = self.graph.op_of(node)
+        if op is None or (not node.all_input_nodes and op.name not in MADE):
             return False
-        shape = graph.tensor(user, "data_out_0").shape
-        whole = (graph.tensor(n, "data_out_0").shape == shape for n in user.all_input_nodes if n in data)
-        if not any(whole) and not _broadcast(graph, user, data):
+        if node.op == "call_module" and not isinstance(self.graph.meta_of(node).module, nn.Embedding):
             return False
-    return bool(node.users)
+        random = node.op == "call_function" and node.target in DROPOUTS
+        return not random and written(node, self.graph.model) is None
+
+    def _shaped(self, node: fx.Node) -> tuple[Tensor, Tensor] | None:
+        """A tensor of the shape of data, and one for twice as many frames; of their numbers nothing is asked."""
+        tensors = self.graph.meta_of(node).common.results.tensors
+        if list(tensors) != ["data_out_0"]:
+            return None
+        shape, dtype = tensors["data_out_0"].shape, tensors["data_out_0"].torch_dtype
+        if not shape or dtype is None:
+            return None
+        number = torch.zeros((), dtype=dtype)
+        return number.expand(shape), number.expand((2 * shape[0], *shape[1:]))
+
+    def _broadcast(self, node: fx.Node) -> bool:
+        """Whether what reads a node has the same shape if the node is one frame or number, or is read by such."""
+        graph = self.graph
+        for user in node.users:
+            if user in self.once:
+                continue
+            op = graph.op_of(user)
+            if op is None or op.name not in BROADCAST or written(user, graph.model) is not None:
+                return False
+            shape = graph.tensor(user, "data_out_0").shape
+            whole = (graph.tensor(n, "data_out_0").shape == shape for n in user.all_input_nodes if n in self.data)
+            if not any(whole) and not self._broadcast(user):
+                return False
+        return bool(node.users)
+
+
+def _equal(once: Any, twice: Any) -> bool:
+    """Whether a value is the same for twice as many frames."""
+    if isinstance(once, Tensor):
+        return once is twice or (once.shape == twice.shape and bool(torch.equal(once, twice)))
+    if isinstance(once, list):
+        return len(once) == len(twice) and all(map(_equal, once, twice))
+    return bool(once == twice)
+
+
+def _frame(once: Any, twice: Any) -> Tensor | None:
+    """One frame of a tensor that has the same for each, as one number if it is one all over; else None."""
+    if not isinstance(once, Tensor) or not once.dim() or twice.shape != (2 * len(once), *once.shape[1:]):
+        return None
+    if not len(once) or not torch.equal(twice, once[:1].expand(twice.shape)):
+        return None
+    same = bool((once == once.reshape(-1)[0]).all()) if once.numel() else False
+    return once.reshape(-1)[0].clone() if same else once[0].clone()
 
 
 def _of_data(graph: MaseGraph) -> set[fx.Node]:
-    """Tensors whose numbers depend on data, not only their shape."""
+    """Tensors whose numbers depend on data, not only their shape and type."""
     found: set[fx.Node] = set()
     for node in graph.nodes:
-        read = any(source in found for source in node.all_input_nodes) and node.target not in LIKE
+        sources = [] if node.target in LIKE else node.all_input_nodes
+        if node.op == "call_method" and node.target in AS:
+            sources = [n for n in node.args[:1] if isinstance(n, fx.Node)]
+        read = any(source in found for source in sources)
         if (node.op == "placeholder" or read) and graph.meta_of(node).common.results.tensors:
             found.add(node)
     return found
 
 
-def _size(graph: MaseGraph, node: fx.Node, dim: Any) -> int | None:
-    tensors = graph.meta_of(node).common.results.tensors
-    if list(tensors) != ["data_out_0"] or not isinstance(dim, int):
-        return None
-    shape = tensors["data_out_0"].shape
-    return int(shape[dim]) if len(shape) and dim % len(shape) else None
-
-
 def compute(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
-    """The value of a node, or None if it is no tensor or tuple of them, or depends on chance."""
+    """The value of a node, or None if it cannot be known, or depends on chance.
+
+    Tensors, several of them as a list, and answers to questions about tensors can.
+    """
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
 
     def run() -> Any:
@@ -187,7 +230,7 @@ def compute(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
         before = torch.random.get_rng_state()
         result = run()
         drawn = not torch.equal(before, torch.random.get_rng_state())
-    if isinstance(result, int) and not isinstance(result, bool):
+    if isinstance(result, PLAIN) and not isinstance(result, bool):
         return result
     parts = result if isinstance(result, tuple | list) else (result,)
     if drawn or not all(isinstance(part, Tensor) for part in parts):

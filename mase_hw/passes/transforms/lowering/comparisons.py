@@ -77,8 +77,11 @@ def _converted(e: Expression) -> Body | None:
         return None
     if e.truth:
         return formula(lambda s, a: as_number(a, torch.bool) if x in e.truths else BY_NAME["ne"](a, 0), x)
-    dtype = e.dtype
-    if dtype is None or (dtype not in (torch.float32, torch.float64) and x not in e.truths):
+    dtype, before = e.dtype, e.dtypes[x]
+    if dtype is None or before is None:
+        return None
+    whole = not before.is_floating_point and dtype in (torch.int32, torch.int64)
+    if not whole and dtype not in (torch.float32, torch.float64):
         return None
     return formula(lambda s, a: as_number(a, dtype), x)
 

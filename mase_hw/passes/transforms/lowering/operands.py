@@ -25,6 +25,7 @@ class Expression:
         node: The node.
         args: Its arguments by the names of the signature: data as nodes, stored tensors and numbers as themselves.
         shapes: Shape of every producer of data.
+        dtypes: Element type of every producer of data.
         truths: Producers of data that are true or false.
         truth: Whether the result is true or false.
         shape: Shape of the result.
@@ -34,6 +35,7 @@ class Expression:
     node: fx.Node
     args: Mapping[str, Any]
     shapes: Mapping[fx.Node, tuple[int, ...]]
+    dtypes: Mapping[fx.Node, torch.dtype | None]
     truths: frozenset[fx.Node]
     truth: bool
     shape: tuple[int, ...]
@@ -130,6 +132,7 @@ def expression_of(graph: MaseGraph, node: fx.Node) -> Expression | None:
         node,
         args,
         {n: tuple(tensor.shape) for n, tensor in data.items()},
+        {n: tensor.torch_dtype for n, tensor in data.items()},
         frozenset(n for n, tensor in data.items() if tensor.torch_dtype is torch.bool),
         mine.torch_dtype is torch.bool,
         tuple(mine.shape),
