@@ -228,10 +228,7 @@ class Planner:
             if op.non_negative and frac is None and signed is None and fmt.signed and fmt.width > 1:
                 fmt, reason = FixedFormat(fmt.width - 1, fmt.frac_width, signed=False), "as its input, without the sign"
             if op.rounds and fmt.width < wide:
-                fmt, reason = (
-                    FixedFormat(wide, fmt.frac_width + wide - fmt.width, fmt.signed),
-                    f"its op's, in {wide} bits",
-                )
+                fmt = FixedFormat(wide, fmt.frac_width + wide - fmt.width, fmt.signed)
             if not given or (given == {"data_out_width"} and width == fmt.width):
                 return fmt, reason
         fmt, reason = self._format(node, "data_out_0", config)
