@@ -373,10 +373,8 @@ def _part(instance: Instance, inputs: tuple[Pin, ...], beats: int, catalogue: Ca
     assert facets is not None  # only ops with hardware become instances
     latency = timing_of(instance.node, facets.latency, facets.params(**instance.parameters))
     repeat = beats // latency.beats
-    if latency.steps:
-        return Part(instance, inputs, beats, latency.steps, latency.interval * repeat, latency)
-    assumed = (_assumed(instance, latency, len(inputs)),)
-    return Part(instance, inputs, beats, assumed, latency.interval * repeat, latency, known=False)
+    steps = latency.steps or (_assumed(instance, latency, len(inputs)),)
+    return Part(instance, inputs, beats, steps, latency.interval * repeat, latency, known=bool(latency.steps))
 
 
 def _assumed(instance: Instance, latency: Latency, inputs: int) -> Steps:
