@@ -89,7 +89,8 @@ def custom_name(op: OpDef) -> str | None:
     """The class or function of an op that a user brought; None for one of the package."""
     if default_catalogue().get(op.name) is op:
         return None
-    return next((target.__name__ for target in (*op.modules, *op.functions)), op.name)
+    targets: tuple[Any, ...] = (*op.modules, *op.functions)
+    return str(targets[0].__name__) if targets else op.name
 
 
 def _chosen(parameters: Mapping[str, int | str]) -> dict[str, Any]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import types
 
 from torch import nn
 
 
-@functools.cache
 def computes_as(kind: type[nn.Module], base: type[nn.Module]) -> bool:
     """Whether a class computes what one of its bases does.
 
