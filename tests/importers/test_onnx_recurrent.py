@@ -132,6 +132,9 @@ def test_in_hardware(name: str, tmp_path: Path) -> None:
         (lambda: network("LSTM", stored={"h0": arr(1, 1, UNITS)}, names=("w", "r", "b", "-", "h0")), "one initial"),
         (lambda: network("LSTM", stored={"h0": arr(1, 3, UNITS)}, names=("w", "r", "b", "-", "h0", "h0")),
          r"the shape \[1, 3, 4\]"),
+        # What PyTorch writes of an LSTM with a projection: zeros as well say that the layer is another one.
+        (lambda: network("LSTM", stored={"h0": np.zeros((1, 1, UNITS + 2), np.float32)},
+                         names=("w", "r", "b", "-", "h0", "h0")), r"the shape \[1, 1, 6\]"),
     ],
 )  # fmt: skip
 def test_refused(made: Any, words: str) -> None:

@@ -84,16 +84,17 @@ def _layer(s: Step, kind: str, directions: int, function: str) -> nn.RNNBase:
 def _begins(s: Step, count: int, x: Ref, rows: bool, size: tuple[int, int]) -> list[Ref] | None:
     """What sequences begin with, ``(D, N, H)`` each; None for zeros."""
     given = [s.inputs[i] if s.has(i) else None for i in range(5, 5 + count)]
-    if all(v is None or (isinstance(v, Tensor) and not bool(v.any())) for v in given):
+    zeros = all(v is None or (isinstance(v, Tensor) and not bool(v.any())) for v in given)
+    states = [s.call(torch.permute, v, (1, 0, 2)) if rows and v is not None else v for v in given]
+    for shape in (s.writer.shape(state) for state in states if state is not None):
+        if len(shape) != 3 or (shape[0], shape[2]) != size or not (zeros or shape[1] == 1):
+            raise Refused(f"initial states of the shape {list(shape)} for a layer of {size[1]} units and one frame")
+    if zeros:
         return None
-    if any(v is None for v in given):
+    if any(state is None for state in states):
         raise Refused("one initial state of two", "give both")
     found = []
-    for value in given:
-        state = s.call(torch.permute, value, (1, 0, 2)) if rows else value
-        shape = s.writer.shape(state)
-        if len(shape) != 3 or (shape[0], shape[2]) != size or shape[1] != 1:
-            raise Refused(f"initial states of the shape {list(shape)} for a layer of {size[1]} units and one frame")
+    for state in states:
         if isinstance(state, Tensor):  # one for all sequences
             many = s.writer.method("size", x, 0)
             state = s.writer.method("expand", s.writer.constant(state), state.shape[0], many, state.shape[2])
