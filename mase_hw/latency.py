@@ -52,7 +52,7 @@ class Latency:
                 field="steps",
                 got="intervals that go on changing",
                 expected="frames that leave at equal distances",
-                remedy="of a custom op, give its inputs more room or its outputs a longer queue; else report it",
+                remedy="of a custom op, give its inputs more room or its outputs a longer FIFO; else report it",
             )
 
         def departures(*accepted: Cycles) -> Cycles:

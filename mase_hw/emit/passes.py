@@ -16,9 +16,8 @@ from mase_hw.catalogue import Hardware
 from mase_hw.emit.build import build_followed
 from mase_hw.emit.bundle import PICTURE, Bundle, check_target
 from mase_hw.emit.causality import needed
+from mase_hw.emit.checks.elaborate import check_elaboration
 from mase_hw.emit.constants import broadcast_values
-from mase_hw.emit.elaborate import check_elaboration
-from mase_hw.emit.instantiated import check_files
 from mase_hw.emit.keywords import KEYWORDS
 from mase_hw.emit.manifest import describe_design
 from mase_hw.emit.netlist import Instance, Netlist
@@ -101,7 +100,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
 
     Raises:
         EmitError: If the netlist is broken or the folder cannot be written.
-        ConfigError: If the top's name is not a SystemVerilog identifier, or a module is in none of the files of its op.
+        ConfigError: If the top's name is not a SystemVerilog identifier.
     """
     modules = {path.stem for path in rtl_root().rglob("*.sv")} | {
         op.hardware.module for op in graph.catalogue if op.hardware is not None
@@ -124,7 +123,6 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         check_target(args.project_dir)
     solved = Solved()
     netlist, followed = build_followed(graph, args.top_name, solved)
-    check_files(netlist, graph.catalogue)
     if args.top_name in netlist.signals():
         raise ConfigError(
             "the top's name is that of a signal inside it", field="top_name", got=args.top_name, remedy="choose another"
@@ -145,6 +143,7 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
     """Copy the library and op modules the design instantiates, elaborate them, and write the ordered file list.
 
     Raises:
+        ConfigError: If a module is in none of the files of its op, or in two files.
         EmitError: If a file of a custom op is not there any more, or a module refuses its parameters.
     """
     bundle = bundle_of(graph)
@@ -155,7 +154,8 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
             bundle.add(path, render_generated(netlist.generated[file]))
         elif file != f"{netlist.name}.sv":
             bundle.add(path, _read(netlist.external.get(file, rtl_root() / file)))
-    check_elaboration(netlist, {path: bundle.read(path).decode(errors="replace") for path in bundle.manifest["rtl"]})
+    texts = {path: bundle.read(path).decode(errors="replace") for path in bundle.manifest["rtl"]}
+    check_elaboration(netlist, texts, graph.catalogue)
     bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
     return graph, write_bundle(graph, args)
 

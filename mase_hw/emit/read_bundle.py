@@ -8,7 +8,7 @@ from typing import Any
 
 from mase_hw.documents import parse_json
 from mase_hw.emit.bundle import FORMAT_VERSION, MANIFEST, digest, own_digest
-from mase_hw.emit.contradictions import contradicted, contradictions, named_files
+from mase_hw.emit.checks.contradictions import contradicted, contradictions, named_files
 from mase_hw.errors import EmitError
 
 _AGAIN = "emit the bundle again; do not edit generated files"

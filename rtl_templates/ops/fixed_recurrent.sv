@@ -139,6 +139,10 @@ module fixed_recurrent #(
     // Refuses KIND=-1; KIND=4; DATA_IN_0_SIGNED=0; WEIGHT_SIGNED=0
     $fatal(1, "fixed_recurrent: KIND %0d must be 0 to 3; input and weights have signs", KIND);
   end
+  if (OVERFLOW != 0 && OVERFLOW != 1) begin : g_bad_overflow
+    // Refuses OVERFLOW=2; OVERFLOW=-1; takes OVERFLOW=1
+    $fatal(1, "fixed_recurrent: OVERFLOW %0d must be 0 (saturate) or 1 (wrap)", OVERFLOW);
+  end
   if (Units < 1 || Times < 1 || DATA_OUT_0_TENSOR_SIZE_DIM_2 < 1 || P < 1 ||
       DATA_OUT_0_TENSOR_SIZE_DIM_0 != OutUnits || OL != P * (1 + CELLS)) begin : g_bad_size
     // Refuses DATA_OUT_0_TENSOR_SIZE_DIM_*=0; DATA_OUT_0_PARALLELISM_DIM_0=0;

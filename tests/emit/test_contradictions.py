@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import mase_hw
-from mase_hw.emit.contradictions import contradicted, contradictions
+from mase_hw.emit.checks.contradictions import contradicted, contradictions
 from mase_hw.errors import EmitError, ResultsError
 from tests.emit.bundles import emit, rewrite
 from tests.emit.designs import DESIGNS

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from mase_hw.compiler.stages import compile_pipeline
-from mase_hw.emit.elaborate import check_elaboration
+from mase_hw.emit.checks.elaborate import check_elaboration
 from mase_hw.emit.passes import bundle_of
 from mase_hw.errors import EmitError
 from mase_hw.ir import MaseGraph
@@ -54,11 +54,11 @@ def test_a_port_of_another_width_and_text_that_is_none(tmp_path: Path) -> None:
     graph = emitted(tmp_path / "bundle", "_0", {})
     bundle, netlist = bundle_of(graph), graph.meta["netlist"]
     sources = {path: bundle.read(path).decode() for path in bundle.manifest["rtl"]}
-    check_elaboration(netlist, sources)
+    check_elaboration(netlist, sources, graph.catalogue)
     relu = re.sub(r"(input +logic) .* data_in_0,", r"\1 [6:0] data_in_0,", sources["rtl/ops/fixed_relu.sv"])
     with pytest.raises(EmitError, match=r"rtl/top\.sv") as caught:
-        check_elaboration(netlist, sources | {"rtl/ops/fixed_relu.sv": relu})
+        check_elaboration(netlist, sources | {"rtl/ops/fixed_relu.sv": relu}, graph.catalogue)
     assert caught.value.node == "_1"
     with pytest.raises(EmitError, match="does not elaborate") as caught:
-        check_elaboration(netlist, sources | {"rtl/ops/fixed_relu.sv": "module fixed_relu ("})
+        check_elaboration(netlist, sources | {"rtl/ops/fixed_relu.sv": "module fixed_relu ("}, graph.catalogue)
     assert caught.value.node == "rtl/ops/fixed_relu.sv"

@@ -115,7 +115,7 @@ class Chain:
     def found(self) -> tuple[int, ...]:
         """The depths that the search finds."""
         netlist = self.netlist()
-        insert_fifos(netlist, cast(Any, SimpleNamespace(nodes=(), meta={}, catalogue=self.catalogue())))
+        insert_fifos(netlist, cast(Any, SimpleNamespace(nodes=(), note=lambda *_: None, catalogue=self.catalogue())))
         assert all(fifo.rate for fifo in netlist.fifos)
         depths = {fifo.before: fifo.depth for fifo in netlist.fifos}
         return tuple(depths.get(f"n{number}.data_in", 0) for number in range(STAGES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -116,9 +117,8 @@ def test_wrong_module(design: mase_hw.Design, tmp_path: Path, work: Path) -> Non
 
 
 def test_hang(design: mase_hw.Design, tmp_path: Path, work: Path) -> None:
-    top = next(path for path in (design.path / "rtl").glob("*.sv"))
-    row = next(r for r in top.read_text().splitlines() if "net_left_ready = " in r)
-    broken = _broken(design, tmp_path, f"rtl/{top.name}", row, "  assign net_left_ready = 1'b0 & data_out_0_ready;")
+    rows = "  assign data_out_0_valid = net_left_valid;\n  assign net_left_ready = data_out_0_ready;\n"
+    broken = _broken(design, tmp_path, "rtl/top.sv", rows, re.sub("= (.*);", r"= 1'b0 & \1;", rows))
     found = _run(broken, tmp_path, work)
     assert found.hangs and found.divergence is None
     report = found.report()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import fx, nn
 from torch.fx.proxy import TraceError
 
@@ -61,11 +60,6 @@ class MaseTracer(fx.Tracer):
         constant = {"param_shapes_constant": True} if param_shapes_constant else {}  # not every base knows it
         super().__init__(autowrap_modules=modules, autowrap_functions=self.custom_leaf_functions, **constant)
 
-    def trace(self, root: Any, concrete_args: Any = None) -> fx.Graph:
-        """Trace ``root``; sizes of data may be given to constructors one by one, ``torch.ones(x.shape[1], 4)``."""
-        with huggingface.replaced(torch, {name: _of_one_size(getattr(torch, name)) for name in _CONSTRUCTORS}):
-            return super().trace(root, concrete_args)
-
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether the tracer records a call of the module instead of its inside."""
         return (
@@ -85,19 +79,6 @@ class ShapeTracer(ShapeAware, MaseTracer):
         if names is None:
             return super().create_args_for_root(root_fn, is_module, concrete_args)
         return root_fn, [self.root, *(self.create_proxy("placeholder", name, (), {}) for name in names)]
-
-
-_CONSTRUCTORS = ("ones", "zeros", "empty")
-
-
-def _of_one_size(constructor: Callable[..., Any]) -> Callable[..., Any]:
-    """A constructor of tensors that takes sizes as one tuple: torch records no call with several that are proxies."""
-
-    def made(*sizes: Any, **settings: Any) -> Any:
-        together = any(isinstance(size, fx.Proxy) for size in sizes[1:])
-        return constructor(sizes, **settings) if together else constructor(*sizes, **settings)
-
-    return made
 
 
 def trace_torch_module(

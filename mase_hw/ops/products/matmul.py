@@ -240,7 +240,6 @@ OPS = (
                 "lib/fixed_dot_product.sv",
                 "lib/fixed_carry_tree.sv",
                 "lib/fixed_chain_product.sv",
-                "lib/fixed_logic_product.sv",
                 "lib/fixed_dot_products.sv",
                 "lib/fixed_accumulator.sv",
                 "lib/fixed_cast_unit.sv",

@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mase_hw.emit.bundle import MANIFEST
-from mase_hw.emit.cycles import other_cycles
+from mase_hw.emit.checks.cycles import other_cycles
+from mase_hw.emit.checks.top_level import other_hardware
 from mase_hw.emit.port_entry import port_entry, port_stream
-from mase_hw.emit.top_level import other_hardware
 from mase_hw.errors import MaseHwError
 
 CLOCK, RESET = "clk", {"name": "rst", "active": "high", "synchronous": True}

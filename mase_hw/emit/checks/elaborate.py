@@ -11,23 +11,27 @@ from collections.abc import Mapping, Sequence
 
 from pyslang import Bag, DiagnosticEngine, SourceManager, ast, syntax
 
+from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import Instance, Netlist
-from mase_hw.errors import EmitError
+from mase_hw.errors import ConfigError, EmitError, MaseHwError
+from mase_hw.resources import rtl_root
 
 _WIDTHS = ("PortWidthTruncate", "PortWidthExpand")
 _INSTANCE = re.compile(r"^  \) (\w+) \($", re.MULTILINE)
 """The line of the top level on which the ports of an instance begin."""
 
 
-def check_elaboration(netlist: Netlist, sources: Mapping[str, str]) -> None:
+def check_elaboration(netlist: Netlist, sources: Mapping[str, str], catalogue: Catalogue) -> None:
     """Refuse RTL that is no design: a parameter check that fails, a port of another width, an unknown name.
 
     Args:
         netlist: What the RTL was made from.
         sources: The text of every RTL file by its path in the bundle, that of the top level among them.
+        catalogue: Where its ops are.
 
     Raises:
-        EmitError: With the node to which the module belongs, for the first fault.
+        ConfigError: If a module is in none of the files of its op, or in two files.
+        EmitError: With the node to which the module belongs, for the first other fault.
     """
     options = ast.CompilationOptions()
     options.topModules = {netlist.name}
@@ -35,19 +39,25 @@ def check_elaboration(netlist: Netlist, sources: Mapping[str, str]) -> None:
     compilation = ast.Compilation(bag)
     for path, text in sources.items():
         compilation.addSyntaxTree(syntax.SyntaxTree.fromText(text, manager, path, path, bag))
-    nodes = {instance.name: instance.node for instance in netlist.instances}
+    instances = {instance.name: instance for instance in netlist.instances}
     top = f"rtl/{netlist.name}.sv"
     for found in compilation.getAllDiagnostics():
-        file = manager.getFileName(found.location)
+        file, code = manager.getFileName(found.location), str(found.code)
+        if "DuplicateDefinition" in code:
+            raise _twice(str(found.args[0]), [path for path, text in sources.items() if _declares(text, found.args[0])])
         # Inside modules the lint of the catalogue judges widths.
-        if not found.isError() and not (file == top and any(name in str(found.code) for name in _WIDTHS)):
+        if not found.isError() and not (file == top and any(name in code for name in _WIDTHS)):
             continue
-        fatal = "FatalTask" in str(found.code)
+        instance = instances.get(_instance(found, sources[top] if file == top else ""))
+        if "UnknownModule" in code:
+            module = str(found.args[0])
+            owner = next((i for i in netlist.instances if i.module == module), instance)
+            raise _missing(module, file.removeprefix("rtl/"), owner, catalogue)
+        fatal = "FatalTask" in code
         message = str(found.args[0]).removeprefix(": ") if fatal else DiagnosticEngine(manager).formatMessage(found)
-        instance = _instance(found, sources[top] if file == top else "")
         raise EmitError(
             "the parameters of a module contradict each other" if fatal else "a module does not elaborate",
-            node=nodes.get(instance, instance) or file,
+            node=file if instance is None else instance.node,
             got=message if fatal else f"{file}:{manager.getLineNumber(found.location)}: {message}",
             expected="what its RTL takes",
             remedy="undo changes of verilog_param, and of a custom op correct `build`; else please report this",
@@ -76,6 +86,43 @@ def check_beats(instance: Instance, came: Sequence[int], taken: Sequence[int], g
             expected="the same beats",
             remedy="undo changes of verilog_param; of a custom op correct `latency` or `ports`; else report this",
         )
+
+
+def _missing(module: str, file: str, instance: Instance | None, catalogue: Catalogue) -> MaseHwError:
+    """What to say of a module that is instantiated in a file and is in none."""
+    op = None if instance is None else catalogue.get(instance.op)
+    facets = None if op is None else op.hardware
+    own = facets is not None and facets.module == module
+    files: dict[str, str] = {}
+    for root in (None if facets is None else facets.root, rtl_root()):
+        for path in sorted(root.rglob("*.sv")) if root is not None else ():
+            files.setdefault(str(path.relative_to(root or path)), path.read_text(encoding="utf-8", errors="replace"))
+    there = next((name for name, text in files.items() if _declares(text, module)), None)
+    return ConfigError(
+        f"no file of an op declares the module {module!r}",
+        node=file if instance is None else instance.op,
+        field="dependence_files",
+        got=("the op is this module" if own else f"{file} instantiates it")
+        + ("" if facets is None else f"; files: {', '.join(facets.files)}"),
+        expected="every module that a design instantiates, in one of the files of its op",
+        remedy=f"add {there!r} to dependence_files"
+        if there
+        else "write the module, and name its file in dependence_files",
+    )
+
+
+def _twice(module: str, files: Sequence[str]) -> MaseHwError:
+    return ConfigError(
+        f"two files declare the module {module!r}",
+        field="dependence_files",
+        got=" and ".join(file.removeprefix("rtl/") for file in files),
+        expected="a module in one file",
+        remedy="leave one of them out, or rename one of the modules",
+    )
+
+
+def _declares(text: str, module: str) -> bool:
+    return re.search(rf"^\s*(?:module|package|interface)\s+{re.escape(module)}\b", text, re.MULTILINE) is not None
 
 
 def _instance(found: object, top: str) -> str:

@@ -1,0 +1,1 @@
+"""Whether what is emitted, or what a bundle says, fits together."""
