@@ -29,33 +29,28 @@ module fixed_adder_tree #(
     $fatal(1, "fixed_adder_tree: WIDTH must be at least 1, got %0d", WIDTH);
   end
 
-  // What a level takes: the inputs, then the sums of the level before. They are as wide as the
-  // last, and a level reads of them as much as they need.
+  // What a level takes: the inputs, then the sums of the level before. All are as wide as the last
+  // sum; a sum is right modulo the width that it has.
   logic signed [OutWidth-1:0] values[Levels+1][N];
   for (genvar i = 0; i < N; i++) begin : g_in
     assign values[0][i] = OutWidth'(signed'(in_data[i]));
   end
 
   for (genvar k = 0; k < Levels; k++) begin : g_level
-    localparam int Width = WIDTH + k;
+    localparam int Width = WIDTH + k + 1;
     localparam int Count = (N + (1 << k) - 1) >> k;
-    localparam int Half = (Count + 1) / 2;
 
     // A register for each sum, of which a simulator writes the whole; sums of odd
     // widths would straddle the words of one for all.
-    for (genvar i = 0; i < Half; i++) begin : g_pair
-      logic signed [Width-1:0] left;
-      logic signed [  Width:0] sum_q;
-      assign left = Width'(values[k][2*i]);
+    for (genvar i = 0; i < (Count + 1) / 2; i++) begin : g_pair
+      logic signed [Width-1:0] sum_q;
       if (2 * i + 1 < Count) begin : g_add
-        logic signed [Width-1:0] right;
-        assign right = Width'(values[k][2*i+1]);
         always_ff @(posedge clk) begin
-          sum_q <= (Width + 1)'(left) + (Width + 1)'(right);
+          sum_q <= Width'(values[k][2*i] + values[k][2*i+1]);
         end
       end else begin : g_carry
         always_ff @(posedge clk) begin
-          sum_q <= (Width + 1)'(left);
+          sum_q <= Width'(values[k][2*i]);
         end
       end
       assign values[k+1][i] = OutWidth'(sum_q);

@@ -85,8 +85,8 @@ WRONG = {
         "lib/fixed_adder_tree.sv",
         (
             (
-                "sum_q <= (Width + 1)'(left);",
-                "sum_q <= (Width + 1)'(left & Width'(values[k][0]));",
+                "sum_q <= Width'(values[k][2*i]);",
+                "sum_q <= Width'(values[k][2*i] & values[k][0]);",
             ),
         ),
     ),

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from mase_hw.resources import sim_root
-from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.engines.batch.checks import rare_first
 from mase_hw.simulate.engines.batch.copies import as_memory
 from mase_hw.simulate.engines.batch.kept import kept
 from mase_hw.simulate.engines.batch.shadows import in_place
 from mase_hw.simulate.engines.batch.statements import Change, Function, edited, functions
-from mase_hw.simulate.engines.batch.sums import Layout, levels
 
 
 def function(body: str) -> str:
@@ -206,110 +201,7 @@ def test_other_results_are_not_kept(body: str, elsewhere: Counter[str]) -> None:
     assert "static" not in guarded(body, elsewhere=elsewhere)
 
 
-# Sums, and copies of wide registers.
-
-
-def sums(count: int, bits: int = 17) -> str:
-    mask = (2 << bits) - 1
-    lines = []
-    for i in range(count):
-        if bits == 16:
-            left, right = f"(0x0000ffffU & vlSelfRef.p[{i}U])", f"(vlSelfRef.p[{i}U] >> 0x00000010U)"
-        else:
-            left, right = f"vlSelfRef.a{2 * i}", f"vlSelfRef.a{2 * i + 1}"
-        sides = [f"VL_EXTENDS_II({bits + 1},{bits}, {side})" for side in (left, right)]
-        lines.append(f"    vlSelfRef.s{i} = (0x{mask:08x}U & ({sides[0]} + {sides[1]}));\n")
-    return "".join(lines)
-
-
-def layout(folder: Path, change: Callable[[str], str] = lambda text: text) -> Layout:
-    names = [*(f"a{i}" for i in range(8)), *(f"s{i}" for i in range(4))]
-    text = "".join(f"    IData/*17:0*/ {name};\n" for name in names) + "    VlWide<4>/*127:0*/ p;\n"
-    (folder / "Vtop.h").write_text(change(text))
-    return Layout(folder)
-
-
-def added(body: str, place: Layout) -> str:
-    return changed(body, lambda found, text: levels(found, text, place))
-
-
-def test_a_level_of_a_tree_becomes_a_call(tmp_path: Path) -> None:
-    place = layout(tmp_path)
-    assert added(sums(4), place) == "    batch::sums<4, 17>(&vlSelfRef.s0, &vlSelfRef.a0);\n"
-    assert added(sums(3, 16), place) == "    batch::sums_of_16<3>(&vlSelfRef.s0, &vlSelfRef.p);\n"
-    assert added(sums(1), place) == sums(1)
-
-
-SUMS: dict[str, Callable[[str], str]] = {
-    "another mask": lambda text: text.replace("0x0003ffffU", "0x0001ffffU"),
-    "another width": lambda text: text.replace("(18,17,", "(18,16,"),
-    "a difference": lambda text: text.replace(" + ", " - "),
-    "another operand": lambda text: text.replace("a3)", "a5)"),
-    "operands in another order": lambda text: text.replace("a0", "x").replace("a1", "a0").replace("x", "a1"),
-}
-
-
-@pytest.mark.parametrize("change", SUMS)
-def test_other_sums_stay(tmp_path: Path, change: str) -> None:
-    wrong = SUMS[change](sums(2))
-    assert wrong != sums(2) and added(wrong, layout(tmp_path)) == wrong
-
-
-@pytest.mark.parametrize("name", ["a1", "s1"])
-def test_variables_that_lie_elsewhere_stay(tmp_path: Path, name: str) -> None:
-    line = f"    IData/*17:0*/ {name};\n"
-    for new in (f"    CData/*7:0*/ more;\n{line}", line.replace("IData", "SData"), f"  }};\n  struct {{\n{line}"):
-        assert added(sums(2), layout(tmp_path, lambda text, new=new: text.replace(line, new))) == sums(2)
-    layout(tmp_path)
-    (tmp_path / "Vtop_other.h").write_text(f"    IData/*17:0*/ {name[0]}0;\n    IData/*17:0*/ b;\n")
-    assert added(sums(2), Layout(tmp_path)) == sums(2), "a class that has them otherwise"
-
-
-SUMMED = r"""
-#include "products.h"
-#include <cstdio>
-static unsigned long wrong, tried, word = 1;
-static int64_t number(uint32_t value, int bits) {
-  const int64_t whole = int64_t(1) << bits, low = value & (whole - 1);
-  return low >= whole / 2 ? low - whole : low;
-}
-static uint32_t next(int bits) {
-  word = word * 6364136223846793005UL + 1442695040888963407UL;
-  const uint32_t most = (1U << bits) - 1, value = word >> 24;
-  // Random numbers, and those around the ends of the range.
-  return (value & 3 ? value >> 3 : (1U << (bits - 1)) - 1 + (value >> 8) % 3) & most;
-}
-template <int COUNT, int BITS> void check() {
-  for (int round = 0; round < 2000; ++round, ++tried) {
-    uint32_t from[2 * COUNT], found[COUNT + 1];
-    uint16_t halves[2 * COUNT];
-    for (int i = 0; i < 2 * COUNT; ++i) from[i] = next(BITS), halves[i] = from[i];
-    found[COUNT] = 0xdeadbeef;
-    if (BITS == 16) batch::sums_of_16<COUNT>(found, halves);
-    else batch::sums<COUNT, BITS>(found, from);
-    for (int i = 0; i < COUNT; ++i) {
-      const int64_t sum = number(from[2 * i], BITS) + number(from[2 * i + 1], BITS);
-      wrong += found[i] != (static_cast<uint64_t>(sum) & ((uint64_t(2) << BITS) - 1));
-    }
-    wrong += found[COUNT] != 0xdeadbeef;
-  }
-}
-template <int COUNT> void all() { check<COUNT, 16>(), check<COUNT, 17>(), check<COUNT, 20>(), check<COUNT, 29>(); }
-int main() {
-  all<1>(), all<2>(), all<3>(), all<4>(), all<5>(), all<6>(), all<7>(), all<8>(), all<11>();
-  std::printf("%lu of %lu", wrong, tried);
-}
-"""
-
-
-@pytest.mark.parametrize("level", ["-O0", "-O2"])
-def test_the_call_computes_sums(tools: BuildTools, tmp_path: Path, level: str) -> None:
-    source, program = tmp_path / "check.cpp", tmp_path / "check"
-    source.write_text(SUMMED)
-    command = [*tools.compiler, level, "-std=gnu++14", f"-I{sim_root() / 'batch'}", str(source), "-o", str(program)]
-    subprocess.run(command, check=True, env=dict(tools.env))
-    assert subprocess.run([program], check=True, capture_output=True, text=True).stdout == "0 of 72000"
-
+# Copies of wide registers.
 
 LOOP = """
     __Vilp3 = 0U;

@@ -1,8 +1,8 @@
 """Changes of the C++ that Verilator wrote, before it is compiled for a long run: the same results with less work.
 
-The parts are independent of each other: sums (``sums.py``), copies of wide registers (``copies.py``), checks
-(``checks.py``), copies that registers are computed in (``shadows.py``) and results that are kept (``kept.py``). Each
-replaces only what it has shown to mean the same; whatever else there is stays as Verilator wrote it.
+The parts are independent of each other: copies of wide registers (``copies.py``), checks (``checks.py``), copies that
+registers are computed in (``shadows.py``) and results that are kept (``kept.py``). Each replaces only what it has shown
+to mean the same; whatever else there is stays as Verilator wrote it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from mase_hw.simulate.engines.batch.kept import kept
 from mase_hw.simulate.engines.batch.products import AS_IT_IS, declared
 from mase_hw.simulate.engines.batch.shadows import in_place
 from mase_hw.simulate.engines.batch.statements import Change, Function, edited, functions, written
-from mase_hw.simulate.engines.batch.sums import Layout, levels
 
-_FILES = ("refine", "copies", "products", "statements", "checks", "shadows", "kept", "sums", "edges")
+_FILES = ("refine", "copies", "products", "statements", "checks", "shadows", "kept", "edges")
 RECIPE = hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in _FILES)).hexdigest()
 """Names what is done to a model: a simulator that was made by another version of it is another simulator."""
 
@@ -35,7 +34,7 @@ def refine(model: Path) -> None:
     Args:
         model: The folder.
     """
-    sizes, layout = declared(model), Layout(model)
+    sizes = declared(model)
     texts: dict[Path, str] = {}
     found: dict[Path, list[Function]] = {}
     writes: Counter[str] = Counter()
@@ -55,7 +54,6 @@ def refine(model: Path) -> None:
     for source, text in texts.items():
         changes: list[Change] = []
         for function in found[source]:
-            changes += levels(function, text, layout)
             changes += rare_first(function, text)
             changes += in_place(function)
             for group in kept(function, text, sizes, writes) if function.name.startswith(_ROOT) else []:
