@@ -44,7 +44,8 @@ def check_elaboration(netlist: Netlist, sources: Mapping[str, str], catalogue: C
     for found in compilation.getAllDiagnostics():
         file, code = manager.getFileName(found.location), str(found.code)
         if "DuplicateDefinition" in code:
-            raise _twice(str(found.args[0]), [path for path, text in sources.items() if _declares(text, found.args[0])])
+            module = str(found.args[0])
+            raise _twice(module, [path for path, text in sources.items() if _declares(text, module)])
         # Inside modules the lint of the catalogue judges widths.
         if not found.isError() and not (file == top and any(name in code for name in _WIDTHS)):
             continue
