@@ -85,7 +85,7 @@ def test_estimate(pair: mase_hw.Design) -> None:
     assert "**Estimate**" in text and f"| {found['lut']} | {found['ff']} | 6 | 0 |" in text
 
     def rom(words: int, bits: int) -> int:
-        one = {"module": "rom_source", "parameters": {"WIDTH": bits, "DEPTH": words}}
+        one = {"name": "rom", "module": "rom_source", "parameters": {"WIDTH": bits, "DEPTH": words}}
         return estimate({"instances": [one], "memories": []})["bram"]
 
     assert rom(1024, 128) == 8  # 1024 words of 18 bits a block
