@@ -73,11 +73,13 @@ class Known:
         fmt: Their format in fixed point; None if they have none, or nothing said it.
         integers: Their format as scaled integers, without a zero point.
         exact: The numbers in float64, where float32 does not hold them.
+        every: Of a bias, that every sum with it must be requantised right.
     """
 
     fmt: FixedFormat | None = None
     integers: ScaledFormat | None = None
     exact: Tensor | None = None
+    every: bool = False
 
 
 @dataclass(frozen=True)

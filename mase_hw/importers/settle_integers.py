@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from torch import Tensor, fx
 
-from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, steps_of
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import exact_format
@@ -27,6 +27,7 @@ from mase_hw.ops._lookup import TABLE_BITS
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.integers.given import GivenIntegers, as_scaled
 from mase_hw.passes.transforms.integers.means import MEANS
+from mase_hw.passes.transforms.integers.requantizing import Requantizing
 from mase_hw.passes.transforms.integers.sums import Stored
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of
 
@@ -112,12 +113,12 @@ class Integers:
 
     def _as_the_file(self, node: fx.Node, marker: Marker) -> None:
         """Refuse what a planned requantisation does not round as the file does."""
-        plan, how = self.given.plans[node.name], marker.requantizing
+        plan = self.given.plans[node.name]
         if plan.op.name == "requantize":
             have, a, parameters = plan.arithmetic.formats["data_in_0"], plan.arithmetic, plan.parameters
         elif plan.result is not None:
             have = plan.arithmetic.formats["data_out_0"]
-            a, parameters = how.between(have, plan.result)
+            a, parameters = self.given.how[node.name].between(have, plan.result)
         else:
             return
         if marker.given is not None and not _within(have, as_scaled(marker.given)):
@@ -220,10 +221,10 @@ class Integers:
         self.given.sums(
             node,
             weight,
-            None if bias is None else Stored(bias if said.exact is None else said.exact, said.integers),
+            None if bias is None else Stored(bias if said.exact is None else said.exact, said.integers, said.every),
             None if marker is None else as_scaled(marker.fmt),
             None if marker is None else marker.requantizing,
-            step=self._step_of_reader(node),
+            reader=self._requantising_reader(node),
         )
 
     def _made_of(self, weight: Tensor) -> ScaledFormat | None:
@@ -245,14 +246,15 @@ class Integers:
                 return ScaledFormat.make(fmt.width, one, signed=fmt.signed, low=low, high=high)
         return None
 
-    def _step_of_reader(self, node: fx.Node) -> Fraction | None:
-        """The step to which the one reader of a node, a clamp, rounds."""
+    def _requantising_reader(self, node: fx.Node) -> tuple[FixedFormat, Requantizing] | None:
+        """To what and how the one reader of a node, a clamp, rounds."""
         readers = list(node.users)
         op = self.graph.op_of(readers[0]) if len(readers) == 1 else None
         if op is None or op.scaled is None or op.scaled.kind != "clamp":
             return None
         found = self._marker_behind(readers[0])
-        return None if found is None else steps_of(as_scaled(self.markers[found.name].fmt))[0]
+        marker = None if found is None else self.markers[found.name]
+        return None if marker is None else (marker.fmt, marker.requantizing)
 
     def _path(self, node: fx.Node, name: str) -> str:
         """Where a parameter of a layer or of a function is stored."""

@@ -84,7 +84,7 @@ def divide_cast(
     shift = max(shift, -(bound.bit_length() + 2))
     # The remainder is doubled.
     most = max(bound << max(shift, 0), (largest << max(-shift, 0)) << 1)
-    carrier(2 * most, name="division")
+    carrier(2 * most)
     dtype = torch.float64 if most <= _EXACT else torch.int64
     quotient: Tensor = _Divide.apply(mantissa.to(dtype), divisor.to(mantissa.device, dtype), shift, rounding)  # type: ignore[no-untyped-call]
     observer = cast_observer()

@@ -103,7 +103,7 @@ def _average(a: Arithmetic, x: Tensor, windows: tuple[Windows, Windows], divisor
     rows, columns = windows
     across = columns.most * magnitude(fx)
     bound = rows.most * across
-    carrier(bound, name="avg_pool")
+    carrier(bound)
     total = x
     if not columns.wires:
         total = exact_linear(total, columns.matrix().to(x.device), across)

@@ -44,7 +44,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         fb = a.formats["bias"]
         frac = max(product_frac, fb.frac_width)
         bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
-    carrier(bound, name="convolution")  # refuses what fits none, before anything is shifted
+    carrier(bound)  # refuses what fits none, before anything is shifted
     g = geometry_of(a.attributes, tuple(w.shape[2:]))
     images, kernel = _images(x, w), w if w.dim() == 4 else w.unsqueeze(2)
     if fx.zero_point:

@@ -51,7 +51,7 @@ def golden(name: str) -> Golden:
         slopes = [s << (frac - source.frac_width - c.slope_frac) for s in c.slopes]
         offsets = [o << (frac - c.offset_frac) for o in c.offsets]
         bound = max(magnitude(source) * abs(s) + abs(o) for s, o in zip(slopes, offsets, strict=True))
-        dtype = carrier(max(bound, magnitude(source)), name=name)
+        dtype = carrier(max(bound, magnitude(source)))
         m = as_carrier(x, dtype)
         out = cast(_straight(m, c, slopes, offsets), kept, target, a.rounding, a.overflow)
         if dtype == torch.int64 and out.dtype != torch.int64 and x.requires_grad:

@@ -8,11 +8,17 @@ import onnx
 import pytest
 import torch
 import torch.nn.functional as F
+from onnxruntime import InferenceSession
 from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.cli import main
-from tests.importers.graphs import exported, reference
+from tests.importers.graphs import exported, node, reference
+from tests.importers.graphs import model as small_model
+
+SIXTEEN_BITS = {
+    "quantize": {"default": {"config": {f"{name}_width": 16 for name in ("data_in", "weight", "bias", "data_out")}}}
+}
 
 
 class Residual(nn.Module):
@@ -108,6 +114,27 @@ def test_in_hardware(name: str, tmp_path: Path) -> None:
     design = mase_hw.compile(graph, graph.example, out=tmp_path / "design")
     result = design.simulate(torch.randn(3, *shape[1:], generator=torch.Generator().manual_seed(2)), engine="batch")
     assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
+
+
+@pytest.mark.parametrize("layer", [False, True])
+def test_batch_normalisation_in_hardware(layer: bool, tmp_path: Path) -> None:
+    """Alone, and behind a convolution; with 16 bits as close to ONNX Runtime as those allow."""
+    r = np.random.default_rng(5)
+    stored = {name: (np.abs(r.standard_normal(3)) + 0.3).astype(np.float32) for name in "sbmv"}
+    nodes = [node("BatchNormalization", "c s b m v" if layer else "x s b m v", "d"), node("Relu", "d", "y")]
+    if layer:
+        stored["w"] = (r.standard_normal((3, 3, 3, 3)) / 5).astype(np.float32)
+        nodes.insert(0, node("Conv", "x w", "c", pads=[1, 1, 1, 1]))
+    model = small_model(nodes, {"x": (1, 3, 4, 4)}, stored)
+    x = r.standard_normal((32, 3, 4, 4)).astype(np.float32)
+    graph, data = mase_hw.import_model(model), torch.from_numpy(x)
+    design = mase_hw.compile(graph, graph.example, SIXTEEN_BITS, out=tmp_path / "design", calibration=[data])
+    result = design.simulate(data[:3], engine="batch")
+    assert result.passed and result.result.mismatches == 0 and result.result.beats_compared > 0
+    session = InferenceSession(model.SerializeToString())
+    want = np.concatenate([session.run(None, {"x": frame[None]})[0] for frame in x[:3]])
+    np.testing.assert_allclose(result.outputs["data_out_0"].numpy(), want, rtol=0, atol=np.abs(want).max() * 2**-10)
+    assert want.max() > 1
 
 
 def test_command_needs_no_python_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -153,6 +153,10 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto], type[Exception], list[str]]]
     "another domain": (
         lambda: model([helper.make_node("Relu", ["x"], ["y"], name="mine", domain="my.own")], {"x": (1, 2)}),
         UnsupportedError, ["mine", "my.own"]),
+    "a graph within an operation of another domain": (
+        lambda: model([helper.make_node("Fancy", ["x"], ["y"], name="mine", domain="my.own",
+                                        body=helper.make_graph([], "inner", [], []))], {"x": (1, 2)}),
+        UnsupportedError, ["mine (Fancy): no such operation is known in my.own"]),
     "dynamic sizes": (lambda: model([node("Relu", "x")], {"x": ("N", 3, "height", "width")}), UnsupportedError,
                       ["dimension 2 is 'height'", "dimension 3 is 'width'", "shapes=", "FILE.py:FUNCTION"]),
     "a batch": (lambda: model([node("Relu", "x")], {"x": (4, 3)}), UnsupportedError, ["first size is not 1"]),

@@ -94,6 +94,68 @@ def test_every_sum(name: str) -> None:
     assert len(np.unique(want)) == 16
 
 
+def test_ties_that_no_multiplier_gives() -> None:
+    """A sixth of a step: of its ties every other one is rounded up."""
+
+    def made(scale: float) -> Any:
+        n = Net(3, 1, 4)
+        n.quant(0, BITS, scale=0.5)
+        n.add("Gemm", n.weight(0, BITS, 3, 4, scale=0.5), transB=1)
+        norm(n, 3, **{"scale": [1] * 3, "bias": [0] * 3, "mean": [0] * 3, "var": [1] * 3, "epsilon": 0.0})
+        n.quant(0, 8, scale=scale)
+        return n.model()
+
+    with pytest.raises(UnsupportedError, match=r"(?s)every result right.*gemm.*powers of two"):
+        mase_hw.import_model(made(1.5))
+    mase_hw.import_model(made(1.0))
+
+
+def rounded(number: int, by: int, mode: str) -> int:
+    """A quotient, rounded."""
+    floor, rest = divmod(number, by)
+    if mode == "FLOOR":
+        return floor
+    if mode == "DOWN":
+        return floor + (floor < 0 and rest > 0)
+    if 2 * rest == by:
+        return floor + (floor & 1 if mode == "ROUND" else floor >= 0)
+    return floor + (2 * rest > by)
+
+
+@pytest.mark.parametrize(("seed", "mode"), [(4, "ROUND"), (5, "ROUND"), (8, "ROUND"), (4, "HALF_UP"), (0, "FLOOR"),
+                                            (0, "DOWN")])  # fmt: skip
+def test_all_sums_of_many_channels(seed: int, mode: str) -> None:
+    """Random numbers, which are close to a border between two results somewhere among so many."""
+    channels, bits = 256, 8
+    n, signed = Net(seed, 1, 1), 1 - seed % 2
+    scale = float(np.exp(n.r.uniform(-4, 0)))
+    n.quant(0, 11, scale=scale)
+    scales = np.exp(n.r.uniform(-3, 0, (channels, 1))).astype(np.float32)
+    weight = n.weight(0, BITS, channels, 1, scale=scales)
+    bias = n.weights(channels)
+    n.add("Gemm", weight, *([n.store(bias)] if seed else []), transB=1)
+    factors, shifts = norm(n, channels)
+    if not signed:
+        n.add("Relu")
+    wanted = scale * 1.6
+    n.quant(0, bits, scale=wanted, signed=signed, mode=mode)
+    given = next(v for v in n.stored.values() if v.shape == (channels, 1)).astype(np.float64)
+    weights = np.rint(given / scales.astype(np.float64)).clip(-7, 7)[:, 0].astype(int)
+    codes = np.arange(-1024, 1024)
+    x = torch.from_numpy(codes * float(step(scale))).float()[:, None]
+    found = mase_hw.import_model(n.model()).model(x).detach().double().numpy() / float(step(wanted))
+    low, high = (-128, 127) if signed else (0, 255)
+    differ = 0
+    for c, factor in enumerate(factors):
+        ratio = factor * Fraction(float(scales[c, 0])) * step(scale) / step(wanted)
+        added = ((factor * Fraction(float(bias[c])) if seed else 0) + shifts[c]) / step(wanted)
+        by = ratio.denominator * added.denominator
+        a, b = ratio.numerator * added.denominator, added.numerator * ratio.denominator
+        want = [min(max(rounded(a * int(total) + b, by, mode), low), high) for total in codes * weights[c]]
+        differ += int((np.rint(found[:, c]) != want).sum())
+    assert differ == 0
+
+
 def grid(value: Any, scale: float, bits: int = 8) -> Any:
     """``Quant`` in float64."""
     each = float(np.float32(scale))

@@ -177,6 +177,15 @@ def of_other_ranks() -> File:
     return f
 
 
+def fake_quantised(dtype: Any) -> File:
+    f = File(1)
+    x = f.input(1, 4, dtype=dtype)
+    y = f.tensor((1, 4), dtype=dtype, name="as_if_rounded")
+    f.operation("FAKE_QUANT", [x.index], [y])
+    f.graph.outputs = [y]
+    return f
+
+
 # Tensors of net: 0 the input, 1 weight, 2 bias, 3 result of the convolution, 4 weight, 5 bias, 6 result.
 BAD: dict[str, tuple[Callable[[], File], type[Exception], list[str]]] = {
     "unknown operations, all at once": (
@@ -186,6 +195,10 @@ BAD: dict[str, tuple[Callable[[], File], type[Exception], list[str]]] = {
         lambda: net(lambda f: codes(f, "WHILE", "FULLY_CONNECTED")), UnsupportedError,
         ["t3 (WHILE)", "control flow", "loops unrolled"]),
     "several graphs": (lambda: net(two_graphs), UnsupportedError, ["several graphs", "2 graphs"]),
+    "a fake quantisation": (
+        lambda: fake_quantised(np.int8), UnsupportedError, ["as_if_rounded (FAKE_QUANT)", "no such operation"]),
+    "a fake quantisation of floats": (
+        lambda: fake_quantised(np.float32), UnsupportedError, ["as_if_rounded (FAKE_QUANT)", "computes in float"]),
     "floats": (in_float, UnsupportedError, ["ran_in_float (RELU)", "int8"]),
     "a float tail": (with_a_float_tail, UnsupportedError, ["tail (RELU)", "outputs=[name]"]),
     "an operation without results": (without_results, UnsupportedError, ["(ASSIGN_VARIABLE): no such operation"]),

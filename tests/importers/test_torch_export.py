@@ -143,6 +143,33 @@ def test_refused(function: Callable[[Tensor], Tensor], words: str) -> None:
         mase_hw.import_model(program(Called(function)))
 
 
+class FakeQuantised(nn.Module):
+    """A layer trained with rounding, which its program has as operations that give floats."""
+
+    def __init__(self, data: bool) -> None:
+        super().__init__()
+        self.layer, self.data = nn.Linear(6, 3), data
+        self.register_buffer("scales", torch.tensor([0.1, 0.2, 0.3]))
+        self.register_buffer("zeros", torch.zeros(3, dtype=torch.int32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.data:
+            return F.linear(torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), self.layer.weight)
+        weight = torch.fake_quantize_per_channel_affine(self.layer.weight, self.scales, self.zeros, 0, -127, 127)
+        return F.linear(x, weight)
+
+
+@pytest.mark.parametrize("data", [True, False])
+@pytest.mark.parametrize("as_program", [True, False])
+def test_fake_quantisation_is_never_left_out(data: bool, as_program: bool, tmp_path: Path) -> None:
+    model, x = FakeQuantised(data).eval(), torch.randn(4, 6)
+    with pytest.raises(UnsupportedError, match=f"fake_quantize_per_{'tensor' if data else 'channel'}_affine"):
+        if as_program:
+            mase_hw.import_model(torch.export.export(model, (x[:1],)))
+        else:
+            mase_hw.compile(model, x[:1], out=tmp_path / "design", calibration=[x])
+
+
 def test_dynamic_scales_are_refused() -> None:
     def dynamic(x: Tensor) -> Tensor:
         step, zero = OPS.choose_qparams.tensor(x, -128, 127, 1e-6, torch.int8)

@@ -3,11 +3,13 @@
 Between quantisers ``y = s x + t`` with ``s = scale / sqrt(var + epsilon)`` and ``t = bias - s mean``, both rounded to
 float64, changes what the integers of a layer's weights stand for: ``s`` times the scale of every output, and what they
 are added to. So it becomes the scales and the bias of the layer right before it, else those of a layer that multiplies
-every channel by 1 or -1.
+every channel by 1 or -1. These scales and biases are rounded to float64 as well; for them, the integer of every sum is
+the right one (:mod:`mase_hw.passes.transforms.integers.thresholds`).
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -61,7 +63,9 @@ def _scaled(s: Step, x: fx.Node, factor: Tensor, shift: Tensor) -> fx.Node:
     values = layer.weight.detach().double() if known.exact is None else known.exact
     _write(s, x, (values / scales).round(), scales, factor)
     if layer.bias is not None:
-        shift = shift + factor * (layer.bias.detach().double() if bias.exact is None else bias.exact)
+        values = layer.bias.detach().double() if bias.exact is None else bias.exact
+        each = zip(*(map(Fraction, v.tolist()) for v in (shift, factor, values)), strict=True)
+        shift = torch.tensor([float(t + f * b) for t, f, b in each], dtype=torch.float64)
     _add(s, x, shift)
     return x
 
@@ -92,5 +96,5 @@ def _add(s: Step, x: fx.Node, shift: Tensor) -> None:
     """The bias of a layer."""
     layer: Any = s.writer.layer_of(x)
     layer.bias = nn.Parameter(shift.float())
-    s.writer.weights[f"{x.target}.bias"] = Known(exact=shift)
+    s.writer.weights[f"{x.target}.bias"] = Known(exact=shift, every=True)
     s.writer.integers |= not torch.equal(layer.bias.detach().double(), shift)

@@ -101,7 +101,8 @@ class _Conversion:
         step = Step(node, inputs, self.writer, self.source.opset, self.readers)
         if self.source.open:
             step.of_many = [self.many.get(name, value) for name, value in zip(node.inputs, inputs, strict=True)]
-        step.refuse_control()
+        if not node.domain:
+            step.refuse_control()
         rule = DOMAINS.get(node.domain, {}).get(node.operation)
         if rule is None:
             raise _unknown(node)

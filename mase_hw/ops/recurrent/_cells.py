@@ -221,7 +221,7 @@ Aligned = tuple[Tensor, int, int]
 def _product(a: Bounded, b: Bounded) -> Bounded:
     """The exact product of two tensors, element by element."""
     bound = a[1] * b[1]
-    dtype = carrier(bound, name="recurrence")
+    dtype = carrier(bound)
     return as_carrier(a[0], dtype) * as_carrier(b[0], dtype), bound
 
 
@@ -229,5 +229,5 @@ def _sum(a: Aligned, b: Aligned) -> tuple[Tensor, int]:
     """The exact sum of two tensors, and its fraction width: the finer of the two."""
     frac = max(a[1], b[1])
     up_a, up_b = frac - a[1], frac - b[1]
-    dtype = carrier((a[2] << up_a) + (b[2] << up_b), name="recurrence")
+    dtype = carrier((a[2] << up_a) + (b[2] << up_b))
     return as_carrier(a[0], dtype) * (1 << up_a) + as_carrier(b[0], dtype) * (1 << up_b), frac

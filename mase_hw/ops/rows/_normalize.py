@@ -167,5 +167,5 @@ def check_fits(a: Arithmetic, plan: Plan) -> int:
         both = max(frac, bias.frac_width)
         bound = (bound << (both - frac)) + (magnitude(bias) << (both - bias.frac_width))
         frac = both
-    carrier(bound, name="normalisation")
+    carrier(bound)
     return frac

@@ -177,7 +177,7 @@ def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
     key = logarithms(a, size)
     frac = max(source.frac_width, key[3].frac_width)
     far, near = (frac - fmt.frac_width for fmt in (source, key[3]))
-    carrier((1 << source.width + far) + (1 << key[3].width + near), name="log_softmax")
+    carrier((1 << source.width + far) + (1 << key[3].width + near))
     exact = -(distance << far) - (logarithm(key, total).to(torch.int64) << near)
     return cast(exact, frac, target, a.rounding, a.overflow)
 

@@ -159,7 +159,7 @@ def _exact(function: int, a: Arithmetic, x: Tensor) -> Tensor:
     source, target, size = a.formats["data_in_0"], a.formats["data_out_0"], x.shape[-1]
     width, correction = moment_width(source, size, function), correction_of(a.attributes)
     grow, _ = root_bits(a, width)
-    carrier((1 << (width + 2 * grow)) * 4, name="moments of a row")
+    carrier((1 << (width + 2 * grow)) * 4)
     moment, divisor = (x * x).sum(-1), 1
     if function != NORM:
         total = x.sum(-1)

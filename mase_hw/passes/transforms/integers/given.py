@@ -20,7 +20,7 @@ The arithmetic is exact: sums of products of integers at the scale of the produc
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +29,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled, steps_of
+from mase_hw.formats import FixedFormat, Multipliers, Overflow, Rounding, ScaledFormat, refuse_scaled, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import GraphPass, Info, NoArgs
@@ -38,18 +38,15 @@ from mase_hw.passes.transforms.integers.means import sum_in_place_of
 from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, steps_format
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
 from mase_hw.passes.transforms.integers.shares import shares_for
-from mase_hw.passes.transforms.integers.sums import Stored, products_of, sums_of
+from mase_hw.passes.transforms.integers.sums import Stored, at_products, finer, products_of, sums_of
+from mase_hw.passes.transforms.integers.thresholds import MOST_BITS_OF_RESULT, exact_requantization
 from mase_hw.passes.transforms.quantize import DECISIONS, write_plans
 from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of
 from mase_hw.passes.transforms.quantize_plan import Plan
 
-_SAME = 2.0**-20
-"""A bias is one of integers if every number is one so nearly: files have its scale, a product, rounded to float32."""
 SLOPE_BITS = 24
 """Bits of the slopes of a PReLU that a source has as real numbers."""
-_FINER = 16
-"""A bias of real numbers is kept to within ``2**-(_FINER + 1)`` steps of the result."""
 
 
 class GivenIntegers:
@@ -71,6 +68,8 @@ class GivenIntegers:
         self.places: dict[str, int] = {}
         self.spent: set[fx.Node] = set()
         self.how: dict[str, Requantizing] = {}
+        self.found: dict[str, Multipliers] = {}
+        """Multipliers behind sums."""
 
     def enter(self, placeholder: fx.Node, fmt: FixedFormat) -> None:
         """An input of the model: the host rounds it half to even to numbers of a format."""
@@ -88,7 +87,7 @@ class GivenIntegers:
         result: FixedFormat | None = None,
         how: Requantizing | None = None,
         *,
-        step: Fraction | None = None,
+        reader: tuple[FixedFormat, Requantizing] | None = None,
     ) -> None:
         """A layer of exact sums, and the requantisation behind it.
 
@@ -99,7 +98,10 @@ class GivenIntegers:
                 else real numbers, for which the sums get as many bits more as they need.
             result: Format behind the requantisation; None leaves the exact sums, at the scale of the products.
             how: The requantisation.
-            step: Without a ``result``, the step of what reads the sums, if that is a requantisation of its own.
+            reader: Without a ``result``, the format and the settings of the one reader, if that is a requantisation.
+
+        Raises:
+            UnsupportedError: Nothing that hardware has makes every result right, and the bias says that all must be.
         """
         op, operands = self._op(node)
         assert op.scaled is not None and op.scaled.sums is not None and weight.fmt is not None  # the caller looked
@@ -112,9 +114,21 @@ class GivenIntegers:
         if bias is None and data.zero_point:
             bias = Stored(torch.zeros(outputs))  # only to take off what the zero point adds
         if bias is not None:
-            bias = _at_products(bias, data, weight.fmt)
-        step = step if result is None else steps_of(result)[0]
-        extra = [0] * weight.fmt.channels if bias is None else self._finer(node, op, bias, data, weight.fmt, step)
+            bias = at_products(bias, data, weight.fmt)
+        behind = reader if result is None else (result, how)
+        step = None if behind is None else steps_of(behind[0])[0]
+        extra = [0] * weight.fmt.channels if bias is None else finer(node.name, op, bias, data, weight.fmt, step)
+        found = None
+        if bias is not None and behind is not None and (bias.exact or any(extra)):
+            want, settings = as_scaled(behind[0]), behind[1]
+            found = exact_requantization(data, weight, bias, extra, want, settings)
+            if found is None and bias.exact and want.width <= MOST_BITS_OF_RESULT:
+                raise UnsupportedError(
+                    "no multipliers and bias that hardware has make every result right",
+                    node=node.name,
+                    remedy="take scales that are powers of two, or fewer bits for the data, the weights and the result",
+                )
+        extra = extra if found is None else found.extra
         given = steps_of(weight.fmt) * (len(extra) // weight.fmt.channels)
         fmt = ScaledFormat.make(
             weight.fmt.width,
@@ -125,40 +139,22 @@ class GivenIntegers:
         shift = torch.tensor(extra * (outputs // len(extra)), dtype=torch.int64) if any(extra) else None
         products = torch.tensor(products_of(data, fmt), dtype=torch.float64)
         rounded = None if bias is None else (bias.values.detach().double().cpu() / products).round() * products
+        if found is not None:
+            rounded = torch.tensor(found.bias, dtype=torch.float64) * products
+            self.found[node.name] = found.multipliers
+            how = dataclasses.replace(how, found=found.multipliers)
         shape = tuple(self.graph.tensor(node, "data_in_0").shape)
         made = sums_of(op, data, Stored(weight.values, fmt), rounded, shape, shift=shift)
         formats, parameters = made.formats, made.parameters
         self._plan(node, op, formats, parameters, operands, attributes, result, how)
 
-    def _finer(
-        self,
-        node: fx.Node,
-        op: OpDef,
-        bias: Stored,
-        data: FixedFormat,
-        weight: ScaledFormat,
-        step: Fraction | None,
-    ) -> list[int]:
-        """Bits by which sums are finer than products, so that a bias of real numbers is one of integers."""
-        products = [each * steps_of(data)[0] for each in steps_of(weight)]
-        exact = bias.values.detach().double().cpu() / torch.tensor([float(p) for p in products], dtype=torch.float64)
-        if bool(((exact - exact.round()).abs() <= _SAME * exact.abs().clamp(min=1.0)).all()):
-            return [0] * len(products)
-        if "weight_shift" not in op.parameters:
-            raise UnsupportedError(
-                f"{op.name} has a bias that is no multiple of its products",
-                node=node.name,
-                remedy="quantise the bias with the scale of the data times that of the weights",
-            )
-        if step is None:
-            return [_FINER] * len(products)
-        return [min(max(math.ceil(math.log2(each / step)) + _FINER, 0), _FINER) for each in products]
-
     def requantize(self, node: fx.Node, result: FixedFormat, how: Requantizing | None = None) -> None:
         """A node that only brings its input into another format, such as a clamp, becomes a requantisation."""
         _, operands = self._op(node)
         how = Requantizing() if how is None else how
-        arithmetic, parameters = how.between(self.formats[operands.inputs[0].name], result)
+        source = operands.inputs[0].name
+        how = dataclasses.replace(how, found=self.found.get(source))
+        arithmetic, parameters = how.between(self.formats[source], result)
         op = self.graph.catalogue["requantize"]
         self.plans[node.name] = Plan(node, op, arithmetic, parameters, operands.inputs, operands)
         self.formats[node.name] = result
@@ -359,8 +355,11 @@ class GivenIntegers:
         def behind(plan: Plan) -> Requantizing:
             return self.how.get(plan.node.name, Requantizing())
 
+        def before(plan: Plan) -> Requantizing:
+            return dataclasses.replace(behind(plan), found=None)
+
         def written(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
-            info = write_plans(graph, self, behind, behind)
+            info = write_plans(graph, self, behind, before)
             graph.meta[DECISIONS] = {
                 name: ({k: Decision(fmt, "as the source says") for k, fmt in plan.arithmetic.formats.items()}, [])
                 for name, plan in self.plans.items()
@@ -378,17 +377,6 @@ def as_scaled(fmt: FixedFormat) -> ScaledFormat:
     if isinstance(fmt, ScaledFormat):
         return fmt
     return ScaledFormat.make(fmt.width, Fraction(2) ** -fmt.frac_width, signed=fmt.signed)
-
-
-def _at_products(bias: Stored, data: ScaledFormat, weight: ScaledFormat) -> Stored:
-    """A bias whose scale is that of the products up to rounding: its integers at exactly that scale."""
-    products = torch.tensor(products_of(data, weight), dtype=torch.float64)
-    if bias.fmt is None:
-        return bias
-    own = torch.tensor(bias.fmt.scales, dtype=torch.float64)
-    if not bool(((own / products - 1).abs() <= _SAME).all()):
-        return bias
-    return Stored((bias.values.detach().double().cpu() / own).round() * products)
 
 
 def _parameter(value: Tensor) -> Tensor:
