@@ -89,9 +89,9 @@ def inputs(shapes: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def scaled(result: Any, factor: Any) -> Any:
-    if isinstance(result, tuple | list):
-        return tuple(scaled(part, factor) for part in result)
-    return None if result is None else result * factor
+    if isinstance(result, tuple | list):  # the first of several
+        return (scaled(result[0], factor), *result[1:])
+    return result * factor
 
 
 def derived(base: type[nn.Module], how: str) -> type[nn.Module]:

@@ -116,6 +116,9 @@ class ProgramImport:
                 expected="operations that `mase-hw ops` lists",
                 remedy="replace the operation in the model, or pass the model itself with custom_ops",
             )
+        for got in self.graph.nodes:
+            if got.op == "get_attr":
+                got.target = self.layers.beside.get(str(got.target), got.target)
         made = fx.GraphModule(self.root, self.graph, "Exported")
         made.graph.eliminate_dead_code()
         made.recompile()
@@ -223,6 +226,7 @@ class ProgramImport:
         return made
 
     def _get(self, path: str) -> fx.Node:
+        path = self.layers.beside.get(path, path)
         made = self.graph.get_attr(path)
         self.two[made] = self._attribute(path).to("meta")
         return made

@@ -82,6 +82,8 @@ class Layers:
     def __init__(self, root: nn.Module) -> None:
         self.root = root
         self._made: dict[str, tuple[Any, ...]] = {}
+        self.beside: dict[str, str] = {}
+        """Tensors that a layer does not have: the path of each beside it, by the path that it had."""
 
     def place(self, function: Any, args: Sequence[Any], path_of: Callable[[Any], str | None], dims: int) -> str | None:
         """The path of the layer that a call is, which is put there; None if it is none.
@@ -140,15 +142,24 @@ class Layers:
         if any(True for _ in home.children()):
             return None
         layer = make()
+        parent, _, last = path.rpartition(".")
+        outer, own = self.root.get_submodule(parent), {*layer._parameters, *layer._buffers}
+        for name, value in tensors.items():
+            _hold(layer, name, value)
         # A class of the user's own may have more: the scale of an embedding, by which its forward multiplies.
-        more = {**home._parameters, **home._buffers}
-        for name, value in {**more, **tensors}.items():
-            if isinstance(value, nn.Parameter):
-                layer.register_parameter(name, value)
-            elif value is not None:
-                layer._parameters.pop(name, None)
-                layer.register_buffer(name, value)
-        parent, _, name = path.rpartition(".")
-        setattr(self.root.get_submodule(parent), name, layer)
+        for name, value in {**home._parameters, **home._buffers}.items():
+            if name not in own:
+                _hold(outer, f"{last}_{name}", value)
+                self.beside[f"{path}.{name}"] = f"{parent}.{last}_{name}".removeprefix(".")
+        setattr(outer, last, layer)
         self._made[path] = key
         return path
+
+
+def _hold(module: nn.Module, name: str, value: Tensor | None) -> None:
+    """Keep a tensor in a module as what it is: a parameter, or a buffer."""
+    if isinstance(value, nn.Parameter):
+        module.register_parameter(name, value)
+    elif value is not None:
+        module._parameters.pop(name, None)
+        module.register_buffer(name, value)
