@@ -55,4 +55,4 @@ def test_what_64_bits_do_not_hold_is_refused(bound: int, largest: int, frac: int
     """A numerator that is too large, a divisor that is after it was shifted, and a numerator that was."""
     with pytest.raises(FormatError, match="carrier") as caught:
         divide_cast(torch.tensor([bound]), torch.tensor([largest]), (bound, largest), frac, FixedFormat(8, 0))
-    assert caught.value.node == "division"
+    assert caught.value.node is None  # the node that divides is named by what runs it
