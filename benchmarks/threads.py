@@ -11,7 +11,6 @@ wait spin, so the figures of a busy machine say little of several threads.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import resource
@@ -38,11 +37,8 @@ def serve(name: str, cycles: int) -> None:
     import mase_hw
     from benchmarks.time_to_verdict import network
     from mase_hw.emit.reference import Reference
+    from mase_hw.simulate.engines.batch.engine import BATCH as engine
 
-    try:
-        engine = importlib.import_module("mase_hw.simulate.engines.batch.engine").BATCH
-    except ImportError:  # versions of before the rooms of today
-        engine = importlib.import_module("mase_hw.flow.batch").BATCH
 
     torch.set_num_threads(1)
     model, inputs, config = network(name)

@@ -20,7 +20,6 @@ from mase_hw._version import __version__
 from mase_hw.cli._common import BROKEN, FAILED, INTERRUPTED, UNUSABLE, UNWRITABLE
 from mase_hw.cli.answers import error_document
 from mase_hw.cli.output import abandon, guarded
-from mase_hw.deprecation import deprecated
 from mase_hw.errors import MaseHwError, OutputError, SimulationError
 from mase_hw.host.allocator import keep_freed
 
@@ -47,8 +46,6 @@ COMMANDS = (
     "ops",
 )
 """Every subcommand: a module of :mod:`mase_hw.cli.commands` with ``HELP``, ``configure`` and ``run``."""
-FORMER = {"prepare": "precompile"}
-"""Former names of subcommands, which still work."""
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
@@ -148,9 +145,6 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; names of nodes may also follow options, which argparse alone does not allow."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words and words[0] in FORMER:
-        deprecated(f"mase-hw {words[0]}", f"mase-hw {FORMER[words[0]]}", shown=True)
-        words[0] = FORMER[words[0]]
     whole = parser(*(name for name in words[:1] if name in COMMANDS))
     arguments, rest = whole.parse_known_args(words)
     if rest and hasattr(arguments, "nodes") and not any(word.startswith("-") for word in rest):

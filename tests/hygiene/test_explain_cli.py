@@ -55,9 +55,6 @@ def test_json(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert not capsys.readouterr().out
     assert cli.main([*words, "fc2", "fc1", "--json"]) == cli.OK
     assert capsys.readouterr().out == file.read_text(encoding="utf-8")
-    with pytest.warns(FutureWarning, match="use mase-hw explain --out FILE"):
-        assert cli.main([*words, "fc2", "fc1", "--json", str(former := tmp_path / "former.json")]) == cli.OK
-    assert not capsys.readouterr().out and former.read_bytes() == file.read_bytes()
     fc2, fc1 = json.loads(file.read_text(encoding="utf-8"))["nodes"]
     assert (fc2["node"], fc1["node"]) == ("fc2", "fc1")
     weight = fc2["tensors"]["weight"]

@@ -17,7 +17,6 @@ PACKAGE = "mase_hw"
 # Lowest first. "__init__" is the public interface in mase_hw/__init__.py.
 LAYERS = (
     "_version",
-    "deprecation",
     "errors",
     "options",
     "user_code",

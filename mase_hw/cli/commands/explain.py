@@ -15,7 +15,6 @@ from mase_hw.cli._common import (
 )
 from mase_hw.cli.answers import answer, document
 from mase_hw.cli.progress import voice
-from mase_hw.deprecation import deprecated
 
 HELP = "say why the tensors of nodes have their formats"
 
@@ -41,7 +40,6 @@ def run(arguments: argparse.Namespace) -> int:
     from mase_hw.model_spec import load_model
     from mase_hw.passes.explanation import explain, explained
 
-    _former(arguments)
     settle(arguments)
     settings, spec = load_config(arguments.config), load_model(arguments.model)
     calibration = calibration_of(arguments, spec.calibration)
@@ -60,12 +58,3 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise not_written("the explanation", arguments.out, error) from error
     return OK
-
-
-def _former(arguments: argparse.Namespace) -> None:
-    """``--json FILE`` wrote a file once, as ``--out FILE`` does."""
-    files = [name for name in arguments.nodes if name.endswith(".json")]
-    if arguments.json and arguments.out is None and len(files) == 1:
-        deprecated("mase-hw explain --json FILE", "mase-hw explain --out FILE", shown=True)
-        arguments.nodes.remove(files[0])
-        arguments.out = path(files[0])

@@ -1,6 +1,5 @@
 """Passes that fill metadata, check it and report it; they never change the graph itself."""
 
-from mase_hw.deprecation import former_modules
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.add_software_metadata import add_software_metadata_analysis_pass
@@ -36,15 +35,3 @@ __all__ = [
     "report_node_type_analysis_pass",
     "verify_analysis_pass",
 ]
-
-MOVED = {
-    "network_noise": "passes.analysis.noise.network",
-    "noise_pair": "passes.analysis.noise.pair",
-    "noise_plot": "passes.analysis.noise.plot",
-    "noise_record": "passes.analysis.noise.record",
-    "noise_report": "passes.analysis.noise.report",
-    "noise_sums": "passes.analysis.noise.sums",
-}
-"""Former name in this package -> present name in ``mase_hw``."""
-
-former_modules(__name__, MOVED)

@@ -7,12 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mase_hw.deprecation import deprecated, former_names
 from mase_hw.errors import HangError
 from mase_hw.simulate.diagnose.divergence import Divergence
 from mase_hw.simulate.result import SimResult
-
-__getattr__ = former_names(__name__, {"QueueState": f"{__name__}.FifoState"})
 
 
 @dataclass(frozen=True)
@@ -215,12 +212,6 @@ class Diagnosis:
     first_frame: int = 0
     losses: tuple[Loss, ...] = ()
     gaps: tuple[Gap, ...] = ()
-
-    @property
-    def queues(self) -> tuple[FifoState, ...]:
-        """The former name of ``fifos``."""
-        deprecated("Diagnosis.queues", "Diagnosis.fifos")
-        return self.fifos
 
     @property
     def hangs(self) -> bool:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mase_hw.deprecation import former_names
 from mase_hw.errors import EmitError
 from mase_hw.formats import FixedFormat
 from mase_hw.simulate.build.runtime_cache import PREPARED, prepared_place
@@ -81,6 +80,3 @@ def precompile_runtime(tell: Callable[[str], None] = lambda _: None) -> Path:
             remedy="set MASE_HW_RUNTIME to a folder that can be written",
         ) from problem  # fmt: skip
     return folder
-
-
-__getattr__ = former_names(__name__, {"prepare": f"{__name__}.precompile_runtime"})
