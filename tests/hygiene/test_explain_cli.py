@@ -68,7 +68,7 @@ def test_json(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         (["fc3"], "did you mean 'fc2'"),
         (["elsewhere"], "known: fc1, fc2"),
-        (["--json", "absent/why.json"], "the explanation cannot be written"),
+        (["--out", "absent/why.json"], "the explanation cannot be written"),
         (["--unknown", "fc1"], "unrecognized arguments: --unknown fc1"),
     ],
 )
