@@ -87,18 +87,6 @@ def place(request: pytest.FixtureRequest, builder: Builder, shared: Path) -> Cal
 
 
 @pytest.fixture(scope="session")
-def refined_place(
-    request: pytest.FixtureRequest, tools: BuildTools, shared: Path, cache: Path
-) -> Callable[[Item], Place]:
-    """The same in simulators for long runs."""
-
-    def make(dut: Dut, name: str) -> Built:
-        return build_batch(dut, shared / "catalogue-refined" / name, cache_dir=cache, tools=tools, jobs=1, cycles=None)
-
-    return _places(chosen_groups(request), make, shared)
-
-
-@pytest.fixture(scope="session")
 def cocotb_place(request: pytest.FixtureRequest, cocotb_builder: Builder, shared: Path) -> Callable[[Item], Place]:
     """The same for the cases that are played under cocotb, whose simulators take longer to build."""
     return _places(chosen_groups(request, UNDER_COCOTB_SIZE), cocotb_builder, shared)

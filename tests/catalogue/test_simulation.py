@@ -48,14 +48,6 @@ def test_under_cocotb(it: Item, cocotb_place: Places, tmp_path: Path) -> None:
         run(CHECKS[name], it, cocotb_place(it), tmp_path / name, engine="cocotb")
 
 
-@pytest.mark.slow
-@whatever_case
-def test_refined(it: Item, refined_place: Places, tmp_path: Path) -> None:
-    """Simulators for long runs, whose C++ is not as Verilator wrote it, say the same to the bit and the cycle."""
-    for name in ("full_rate", "back_pressure", "random_stalls"):
-        run(CHECKS[name], it, refined_place(it), tmp_path / name)
-
-
 @every_case
 def test_late_inputs(it: Item, place: Places, tmp_path: Path) -> None:
     """The latency model holds for any arrival of the data, not only for one beat per cycle."""

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, ToolError
+from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError, ToolError
 from mase_hw.resources import sim_root
-from mase_hw.simulate.engines.batch.build import has_plain_eval
 from mase_hw.simulate.engines.batch.engine import BATCH
 from mase_hw.simulate.engines.batch.plan import stream_seed
 from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Stalls
@@ -173,17 +172,9 @@ def test_sign_extension_is_that_of_verilator(tools: BuildTools, tmp_path: Path) 
     assert subprocess.run([program], check=True, capture_output=True, text=True).stdout == "0 of 128000"
 
 
-def test_the_model_is_called_past_its_wrapper_only_if_that_does_nothing_else(builder: Builder, good: Built) -> None:
-    def written(built: Built) -> str:
-        return (built.folder / "model" / "Vtop.cpp").read_text()
-
-    assert "BATCH_DIRECT 1" in (good.folder / "model" / "unit_0.cpp").read_text()
-    assert has_plain_eval(written(good))
-    clean_up = "    // Evaluate cleanup\n"
-    assert clean_up in written(good)
-    assert not has_plain_eval(written(good).replace(clean_up, "    more();\n"))
-    assert not has_plain_eval("") and not has_plain_eval(written(good).replace("eval_step", "eval_all"))
-    # Waves need the wrapper, which says that signals may have changed.
-    waves = builder("batch", slice_dut(), "waves", waves=True)
-    assert not has_plain_eval(written(waves))
-    assert "BATCH_DIRECT 0" in (waves.folder / "model" / "unit_0.cpp").read_text()
+@pytest.mark.parametrize("engine", ["batch", "cocotb", "fast"])
+def test_a_port_is_as_wide_as_its_stream(builder: Builder, engine: str) -> None:
+    dut = slice_dut()
+    streams = (dut.streams[0], dataclasses.replace(dut.streams[1], parallelism=(4,)))
+    with pytest.raises(SimulationError, match="data_out_0 has 16 bits, and its stream 32"):
+        builder(engine, dataclasses.replace(dut, streams=streams), f"wider {engine}")

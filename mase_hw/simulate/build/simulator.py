@@ -62,10 +62,7 @@ class Flavour:
         rules: Lines of a configuration file for Verilator; the same for the same design wherever it lies.
         folders: Where headers lie that ``main`` or the prologue includes.
         generated: C++ files that are written beside the model and compiled before ``main``, by name.
-        prologue: First lines of every unit, from the folder of the generated model.
-        rewrite: Changes the generated C++ in the folder of the model, before it is compiled.
-        refine: Changes it further for long runs.
-        recipe: Names what ``rewrite`` and ``refine`` do, for the identity: another recipe is another simulator.
+        prologue: First lines of every unit.
         driver: C++ files that are the same for every design, compiled once and kept with the runtime.
         unit_bytes: C++ that is compiled as one unit: headers are parsed once a unit, but units compile in parallel.
         coverage: Whether the simulator counts lines, branches and toggles.
@@ -80,10 +77,7 @@ class Flavour:
     rules: Callable[[Dut], str] = lambda dut: ""
     folders: tuple[Path, ...] = ()
     generated: tuple[tuple[str, str], ...] = ()
-    prologue: Callable[[Path], str] = lambda model: ""
-    rewrite: Callable[[Path], object] = lambda model: None
-    refine: Callable[[Path], object] = lambda model: None
-    recipe: str = ""
+    prologue: str = ""
     driver: tuple[Path, ...] = ()
     unit_bytes: int = 400_000
     coverage: bool = False
@@ -223,7 +217,7 @@ def identity_of(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour, give
     facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.flags, *flavour.link(tools), flavour.optimise]
     facts += [f"{waves=}", f"{flavour.coverage=}", f"{flavour.strict=}", flavour.rules(dut), dut.top, *dut.ports]
     facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
-    facts += [flavour.recipe, *(text for file in flavour.generated for text in file)]
+    facts += [flavour.prologue, _port_widths(dut), *(text for file in flavour.generated for text in file)]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
     given.feed(digest)
@@ -272,9 +266,6 @@ def _build(
     try:
         copies = given.write(model)
         listing = _verilate(dut, model, tools, flavour, waves, log, copies)
-        flavour.rewrite(model)
-        if flavour.optimise == OPTIMISED:
-            flavour.refine(model)
         workers = jobs or compilers()
         units = _units(model, listing, flavour, copies.main, waves, workers)
         flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in copies.folders), "-Winvalid-pch"]
@@ -314,7 +305,9 @@ def _verilate(
     command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
     command += ["--trace-fst"] if waves else []
     command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
-    command += [str(rules), *map(str, copies.sources)]
+    widths = model / "port_widths.sv"
+    widths.write_text(_port_widths(dut), encoding="utf-8")
+    command += [str(rules), *map(str, copies.sources), str(widths)]
     done = run_tool(command, tools.env, model)
     said = copies.named(done.stdout)
     log.append(f"$ {shlex.join(command)}\n{said}")
@@ -329,6 +322,23 @@ def _verilate(
         )
     sources = json.loads((model / "Vtop.json").read_text(encoding="utf-8"))["sources"]
     return {kind: list(map(str, files)) for kind, files in sources.items()}
+
+
+def _port_widths(dut: Dut) -> str:
+    """A module bound into the design that refuses ports that are not as wide as their streams."""
+    ports = {stream.name: stream.bits for stream in dut.streams}
+    declared = ", ".join(f"parameter int {name}" for name in ports)
+    checks = "".join(
+        f"  if ({name} != {bits}) begin : g_{name}\n"
+        f'    $fatal(1, "{name} has %0d bits, and its stream {bits}", {name});\n  end\n'
+        for name, bits in ports.items()
+    )
+    connected = ", ".join(f".{name}($bits({name}))" for name in ports)
+    return f"""\
+module port_widths #({declared}) ();
+{checks}endmodule
+bind {dut.design} port_widths #({connected}) u_port_widths ();
+"""
 
 
 def _literal(value: int | str) -> str:
@@ -363,7 +373,7 @@ def _units(
             groups.append([])
             size = file.stat().st_size
         groups[-1].append(file)
-    prologue = _macros(waves, flavour.coverage) + flavour.prologue(model)
+    prologue = _macros(waves, flavour.coverage) + flavour.prologue
     units = []
     for index, group in enumerate(group for group in groups if group):
         unit = model / f"unit_{index}.cpp"

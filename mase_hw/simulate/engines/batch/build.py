@@ -6,20 +6,16 @@ nets of the top level to the driver, which then records their handshakes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mase_hw.errors import ConfigError, SimulationError
+from mase_hw.errors import ConfigError
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
 from mase_hw.simulate.build.simulator import Built, Flavour
 from mase_hw.simulate.build.tools import OPTIMISED, BuildTools
 from mase_hw.simulate.coverage import FLAGS as COVERAGE_FLAGS
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.batch.edges import has_one_edge
-from mase_hw.simulate.engines.batch.products import vectorise
-from mase_hw.simulate.engines.batch.refine import RECIPE, refine
 from mase_hw.simulate.exercise.watch import ADDED
 from mase_hw.streams import Stream
 
@@ -85,10 +81,7 @@ def build(
         rules=rules,
         folders=(sim_root() / "batch",),
         generated=(("glue.cpp", _glue(dut, probes, levels, threads)),),
-        prologue=lambda model: _prologue(dut, model, threads),
-        rewrite=vectorise,
-        refine=refine,
-        recipe=RECIPE,
+        prologue='#include "extend.h"\n',
         unit_bytes=800_000,
         coverage=coverage,
         strict=not foreign,
@@ -96,29 +89,6 @@ def build(
     return simulators.build(
         dut, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, jobs=jobs, flavour=flavour, cycles=cycles
     )
-
-
-def _prologue(dut: Dut, model: Path, threads: int) -> str:
-    """What the driver must know of the model, and functions that the compiler translates better than Verilator's.
-
-    Raises:
-        SimulationError: If a port is not as wide as its stream: the driver copies whole beats to and from it.
-    """
-    ports = (model / "Vtop.h").read_text(encoding="utf-8")
-    for stream in dut.streams:
-        found = re.search(rf"\bVL_(?:IN|OUT)(?:8|16|64|W)?\(&{_mangled(stream.name)},(\d+),0", ports)
-        bits = int(found[1]) + 1 if found else None
-        if bits != stream.bits:
-            raise SimulationError(
-                "a port of the design is not as wide as its stream",
-                node=f"{dut.design}.{stream.name}",
-                got="no such port" if bits is None else f"{bits} bits",
-                expected=f"{stream.lanes} lanes of {stream.fmt.width} bits",
-            )
-    # What the other threads say waits until the wrapper asks for it.
-    direct = threads == 1 and has_plain_eval((model / "Vtop.cpp").read_text(encoding="utf-8"))
-    facts = f"#define BATCH_DIRECT {int(direct)}\n#define BATCH_EDGES {int(direct and has_one_edge(model))}\n"
-    return f'{facts}#include "extend.h"\n#include "products.h"\n'
 
 
 def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str], threads: int) -> str:
@@ -138,19 +108,10 @@ def _glue(dut: Dut, probes: Sequence[Stream], levels: Mapping[str, str], threads
 #if VM_TRACE
 #include "verilated_fst_c.h"
 #endif
-#if BATCH_EDGES
-void Vtop___024root___eval_ico(Vtop___024root *root);
-void Vtop___024root___eval_nba(Vtop___024root *root);
-#elif BATCH_DIRECT
-void Vtop___024root___eval(Vtop___024root *root);
-#endif
 
 namespace batch {{
 namespace {{
 Vtop *top;
-#if BATCH_DIRECT
-bool settled;
-#endif
 #if VM_TRACE
 VerilatedFstC *waves;
 #endif
@@ -169,32 +130,7 @@ Model open_model(VerilatedContext *context) {{
 {"".join(entry(inner, stream) for stream in probes)}  }}, {{
 {fifos}  }}}};
 }}
-#if BATCH_DIRECT
-void eval_model() {{
-  if (!settled) {{
-    settled = true;
-    return top->eval();
-  }}
-#if BATCH_EDGES
-  // The one trigger of the model; inputs change before a falling edge only, and were followed there.
-  Vtop___024root &root = *top->rootp;
-  const bool rising = top->clk && !root.__Vtrigprevexpr___TOP__clk__0;
-  root.__Vtrigprevexpr___TOP__clk__0 = top->clk;
-  if (rising) {{
-    root.__VnbaTriggered[0] = 1;
-    Vtop___024root___eval_nba(&root);
-    root.__VnbaTriggered[0] = 0;
-  }} else {{
-    root.__VicoTriggered[0] = 1;
-    Vtop___024root___eval_ico(&root);
-  }}
-#else
-  Vtop___024root___eval(top->rootp);
-#endif
-}}
-#else
 void eval_model() {{ top->eval(); }}
-#endif
 #if VM_TRACE
 void trace_model(const char *file) {{
   waves = new VerilatedFstC;
@@ -218,33 +154,3 @@ void close_model() {{
 def _mangled(name: str) -> str:
     """A SystemVerilog name as Verilator spells it in C++: a double underscore is its own separator."""
     return name.replace("__", "___05F")
-
-
-_PLAIN_EVAL = """
-    vlSymsp->__Vm_deleter.deleteAll();
-    if (VL_UNLIKELY(!vlSymsp->__Vm_didInit)) {
-    Vtop___024root___eval_static(&(vlSymsp->TOP));
-    Vtop___024root___eval_initial(&(vlSymsp->TOP));
-    Vtop___024root___eval_settle(&(vlSymsp->TOP));
-    vlSymsp->__Vm_didInit = true;
-    }
-    Vtop___024root___eval(&(vlSymsp->TOP));
-    Verilated::endOfEval(vlSymsp->__Vm_evalMsgQp);
-"""
-
-
-def has_plain_eval(model: str) -> bool:
-    """Whether ``Vtop::eval_step``, as Verilator wrote it, does nothing after the first time but evaluate.
-
-    It also frees dynamic objects, of which these designs have none, and flushes the messages of threads, which a model
-    of one thread does not have either; the locks of the latter cost as much as hundreds of instructions, twice a cycle.
-    Where it does anything else, such as marking signals for waves, the driver must not go past it.
-
-    Args:
-        model: Text of ``Vtop.cpp``.
-    """
-    _, _, rest = model.partition("void Vtop::eval_step() {\n")
-    body = re.sub(r"#ifdef VL_DEBUG\n.*?#endif[^\n]*\n", "", rest.partition("\n}\n")[0] + "\n", flags=re.DOTALL)
-    lines = (line.strip() for line in body.splitlines())
-    kept = [line for line in lines if line and not line.startswith(("//", "VL_DEBUG_IF("))]
-    return kept == _PLAIN_EVAL.replace("    ", "").split("\n")[1:-1]
