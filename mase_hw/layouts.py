@@ -117,6 +117,8 @@ class Layout:
         """
         if math.prod(shape) != math.prod(self.shape):
             raise GraphError("a reshape changes the number of elements", got=list(shape), expected=list(self.shape))
+        if self.is_row_major:
+            return Layout.row_major(shape)
         parts: dict[int, list[int]] = {i: [] for i in range(len(self.factors))}
         sizes: list[int] = []
         at, left = 0, self.factors[0] if self.factors else 1

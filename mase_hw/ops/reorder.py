@@ -23,7 +23,7 @@ from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
 
 Sequence = np.ndarray[Any, np.dtype[np.int64]]
-RANK = 6
+RANK = 10
 """Nested counters of the module."""
 
 
@@ -38,12 +38,20 @@ class ReorderParams:
     SIZE_3: int
     SIZE_4: int
     SIZE_5: int
+    SIZE_6: int
+    SIZE_7: int
+    SIZE_8: int
+    SIZE_9: int
     STEP_0: int
     STEP_1: int
     STEP_2: int
     STEP_3: int
     STEP_4: int
     STEP_5: int
+    STEP_6: int
+    STEP_7: int
+    STEP_8: int
+    STEP_9: int
 
     @property
     def elements(self) -> int:
@@ -203,7 +211,12 @@ def _cases() -> list[Case]:
     }
     plain = [Case(name, reorder_params(name, 9, have, want), 4) for name, (have, want) in pairs.items()]
     phases = (Layout((6, 4, 5, 2), (6, 4, 5, 2), (0, 2, 1, 3)), Layout.row_major((6, 4, 5, 2)))
-    return [*plain, Case("blocks_of_pairs", reorder_params("blocks", 4, *phases, lanes=2), 4)]
+    many = Layout((2,) * 8 + (3,), (2,) * 8 + (3,), (8, 0, 2, 4, 6, 7, 5, 3, 1))
+    return [
+        *plain,
+        Case("blocks_of_pairs", reorder_params("blocks", 4, *phases, lanes=2), 4),
+        Case("nine_factors", reorder_params("nine", 3, Layout.row_major(many.shape), many), 3),
+    ]
 
 
 OPS = (

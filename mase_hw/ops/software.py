@@ -126,7 +126,8 @@ ARITHMETIC = (
 )
 
 MOVEMENT = (
-    *_plain("stack split chunk unbind tile gather", IMPLICIT),
+    *_plain("stack hstack dstack column_stack split chunk unbind tile gather", IMPLICIT),
+    _op("vstack", IMPLICIT, torch.vstack, torch.row_stack),
     *_plain("tensor_split hsplit dsplit split_with_sizes", IMPLICIT),
     *_plain("masked_fill index_select narrow select flip roll", IMPLICIT),
     *_plain("repeat_interleave rot90 take take_along_dim diagonal", IMPLICIT),

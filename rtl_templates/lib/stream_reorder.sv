@@ -21,12 +21,20 @@ module stream_reorder #(
     parameter int SIZE_3 = 1,
     parameter int SIZE_4 = 1,
     parameter int SIZE_5 = 1,
+    parameter int SIZE_6 = 1,
+    parameter int SIZE_7 = 1,
+    parameter int SIZE_8 = 1,
+    parameter int SIZE_9 = 1,
     parameter int STEP_0 = 1,
     parameter int STEP_1 = 0,
     parameter int STEP_2 = 0,
     parameter int STEP_3 = 0,
     parameter int STEP_4 = 0,
-    parameter int STEP_5 = 0
+    parameter int STEP_5 = 0,
+    parameter int STEP_6 = 0,
+    parameter int STEP_7 = 0,
+    parameter int STEP_8 = 0,
+    parameter int STEP_9 = 0
 ) (
     input  logic             clk,
     input  logic             rst,
@@ -38,56 +46,85 @@ module stream_reorder #(
     input  logic             out_ready
 );
 
-  localparam int Rank = 6;
-  localparam int Elements = SIZE_0 * SIZE_1 * SIZE_2 * SIZE_3 * SIZE_4 * SIZE_5;
+  localparam int Rank = 10;
+  localparam int Sizes[Rank] = '{
+      SIZE_0,
+      SIZE_1,
+      SIZE_2,
+      SIZE_3,
+      SIZE_4,
+      SIZE_5,
+      SIZE_6,
+      SIZE_7,
+      SIZE_8,
+      SIZE_9
+  };
+  localparam int Steps[Rank] = '{
+      STEP_0,
+      STEP_1,
+      STEP_2,
+      STEP_3,
+      STEP_4,
+      STEP_5,
+      STEP_6,
+      STEP_7,
+      STEP_8,
+      STEP_9
+  };
+
+  function automatic int elements_of();
+    int count;
+    count = 1;
+    for (int i = 0; i < Rank; i++) begin
+      count = count * Sizes[i];
+    end
+    return count;
+  endfunction
+
+  function automatic int last_of();
+    int last;
+    last = 0;
+    for (int i = 0; i < Rank; i++) begin
+      last = last + (Sizes[i] - 1) * Steps[i];
+    end
+    return last;
+  endfunction
+
+  function automatic int least_of();
+    int least;
+    least = Sizes[0];
+    for (int i = 1; i < Rank; i++) begin
+      if (Sizes[i] < least) begin
+        least = Sizes[i];
+      end
+    end
+    return least;
+  endfunction
+
+  localparam int Elements = elements_of();
   localparam int AddrW = (Elements > 1) ? $clog2(Elements) : 1;
 
   if (WIDTH < 1) begin : g_bad_width
     // Refuses WIDTH=0; takes WIDTH=1
     $fatal(1, "stream_reorder: WIDTH must be at least 1, got %0d", WIDTH);
   end
-  if (SIZE_0 < 1 || SIZE_1 < 1 || SIZE_2 < 1 || SIZE_3 < 1 || SIZE_4 < 1 || SIZE_5 < 1)
-  begin : g_bad_size
+  if (least_of() < 1) begin : g_bad_size
     // Refuses SIZE_*=0
     $fatal(1, "stream_reorder: every SIZE must be at least 1");
   end
 
-  function automatic int size_of(input int i);
-    case (i)
-      0: return SIZE_0;
-      1: return SIZE_1;
-      2: return SIZE_2;
-      3: return SIZE_3;
-      4: return SIZE_4;
-      default: return SIZE_5;
-    endcase
-  endfunction
-
-  function automatic int step_of(input int i);
-    case (i)
-      0: return STEP_0;
-      1: return STEP_1;
-      2: return STEP_2;
-      3: return STEP_3;
-      4: return STEP_4;
-      default: return STEP_5;
-    endcase
-  endfunction
-
   // What the address changes by when counter i steps and all faster ones return to zero.
   function automatic int delta_of(input int i);
     int delta;
-    delta = step_of(i);
+    delta = Steps[i];
     for (int j = 0; j < i; j++) begin
-      delta = delta - (size_of(j) - 1) * step_of(j);
+      delta = delta - (Sizes[j] - 1) * Steps[j];
     end
     return delta;
   endfunction
 
-  if ((SIZE_0 - 1) * STEP_0 + (SIZE_1 - 1) * STEP_1 + (SIZE_2 - 1) * STEP_2 + (SIZE_3 - 1) * STEP_3
-      + (SIZE_4 - 1) * STEP_4 + (SIZE_5 - 1) * STEP_5 != Elements - 1)
-  begin : g_bad_step
-    // Refuses STEP_0=0; STEP_0=2; SIZE_[12345]=2
+  if (last_of() != Elements - 1) begin : g_bad_step
+    // Refuses STEP_0=0; STEP_0=2; SIZE_[1-9]=2
     $fatal(1, "stream_reorder: the counters do not end at the last of %0d elements", Elements);
   end
 
@@ -112,7 +149,7 @@ module stream_reorder #(
   assign rd_last  = &at_end;
 
   for (genvar i = 0; i < Rank; i++) begin : g_counter
-    localparam int Size = size_of(i);
+    localparam int Size = Sizes[i];
     // Outside of a process: in one, Yosys maps the products of constants to multipliers first.
     localparam logic [AddrW-1:0] Delta = AddrW'(delta_of(i));
     assign moves_by[i] = Delta;

@@ -78,10 +78,67 @@ def paddings(x: Tensor) -> dict[str, Any]:
     }
 
 
+def joined(x: Tensor) -> dict[str, Any]:
+    """Tensors one after the other, in every notation, and of any number."""
+    row = x.flatten(1)
+    return {
+        "one": torch.cat([x], 1) * 2,
+        "alone": torch.stack([x], -1),
+        "many": torch.cat([x * k for k in range(1, 8)], 1),
+        "stack": torch.stack([x, x * 2, -x], 2),
+        "hstack": torch.hstack([x, x * 0.5]),
+        "vstack": torch.vstack([x[0], x[0] * 2]).unsqueeze(0),
+        "dstack": torch.dstack([x, x * 2, x * 3]),
+        "columns": torch.column_stack([row, row * 2]),
+    }
+
+
+STORED = torch.randn(8, 8, 8, generator=torch.Generator().manual_seed(5))
+
+
+def einsums(x: Tensor) -> dict[str, Any]:
+    """Of one operand, of three, with stored operands, with an index in both operands and in the result."""
+    w = STORED.to(x.device)
+    return {
+        "turned": torch.einsum("bij->bji", x * 2),
+        "summed": torch.einsum("bij->bj", x),
+        "diagonal": torch.einsum("bii->bi", x[:, :, :4] * 2),
+        "trace": torch.einsum("bii", x[:, :, :4]),
+        "groups": torch.einsum("bid,ide->bie", x, w[:4, :6, :3]),
+        "rows_of_groups": torch.einsum("hkd,bdk->bhk", w[:2, :6, :4], x),
+        "elements": torch.einsum("bij,j->bij", x, w[0, 0, :6]),
+        "outer": torch.einsum("bij,k->bkij", x, w[0, 1, :3]),
+        "shared_alone": torch.einsum("big,og->bo", x, w[0, :3, :6]),
+        "three": torch.einsum("de,ef,bid->bif", w[0, :6, :3], w[1, :3, :5], x),
+        "three_of_data": torch.einsum("bi,bj,bij->b", x[:, :, 0], x[:, 1], x),
+        "batches": torch.matmul(x.reshape(-1, 2, 2, 6), w[:2, :6, :3]),
+        "batches_left": torch.matmul(w[:2, :3, :2], x.reshape(-1, 2, 2, 6)),
+    }
+
+
+def broadcasts(x: Tensor) -> dict[str, Any]:
+    """Data that is smaller than a stored tensor."""
+    w = STORED.to(x.device)
+    last = x.unsqueeze(-1)
+    return {
+        "minus": last - w[0, 0, :3],
+        "from": w[0, 1, :3] - last,
+        "times": last * w[0, :5, :3],
+        "by": last / (w[0, 2, :3].abs() + 0.5),
+        "largest": torch.maximum(last, w[0, 3, :3]),
+        "above": (last > w[0, 4, :3]).float(),
+        "chosen": torch.where(last > 0, last, w[0, 5, :3]),
+        "channels": x.unsqueeze(1) + w[:1, :4, :3, None],
+    }
+
+
 MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
     "whole_frames": (whole_frames, (3, 5), 8, 2),
     "parts": (parts, (8, 5), 6, 3),
     "paddings": (paddings, (3, 4, 5), 7, 2),
+    "joined": (joined, (3, 5), 16, 2),
+    "einsums": (einsums, (4, 6), 16, 2),
+    "broadcasts": (broadcasts, (3, 5), 16, 3),
 }
 """Function, shape of a frame, bits, lanes."""
 
@@ -105,7 +162,8 @@ def test_shapes(name: str, tmp_path: Path) -> None:
             assert torch.equal(output.reshape(each.shape), each.double()), path
             assert len(output.unique()) > 1, path
             error, signal = (floats.double() - each).square().mean(), floats.double().square().mean()
-            assert error < 0.3 * signal, path  # what it computes is what the model says; the bits are held above
+            # What it computes is what the model says; the bits are held above.
+            assert error < (0.3 if width < 16 else 1e-6) * signal, path
         if stalls is None:
             assert design.timing["exact"]
             check_every_beat(design, simulation.result, 8)

@@ -23,7 +23,9 @@ REFINED = {**scaling.REFINED, **comparisons.REFINED, **choices.REFINED}
 def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
     """Write arithmetic without hardware of its own as ops that have it.
 
-    - ``x @ W``, ``torch.einsum``, ``addmm`` and ``baddbmm`` with a stored operand become a linear layer.
+    - ``x @ W``, ``torch.einsum``, ``addmm`` and ``baddbmm`` with a stored operand become a linear layer, or, with a
+      matrix for each index of a batch, a convolution with groups. An ``einsum`` of one operand or of more than two
+      becomes sums, diagonals and products of two.
     - ``x ** 2`` and ``square`` become a product, ``x ** 0.5`` and the like the function of that name.
     - ``add`` and ``sub`` with ``alpha`` become a product and a sum, ``clamp`` with tensors a minimum and a maximum.
     - ``where`` and ``masked_fill`` with numbers or stored tensors become a choice with a constant, or products with 0

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from mase_hw.ops.arithmetic.whole_quotient import floor_quotient, trunc_quotient
+from mase_hw.passes.transforms.lowering.einsum import simplified
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, Rule, formula, number_of
 
 _WHOLE = {"floor": floor_quotient, "trunc": trunc_quotient}
@@ -160,5 +161,6 @@ COMPOUNDS: dict[str, Rule] = {
     "floor_divide": _floor_divided,
     "remainder": _remainder(torch.floor),
     "fmod": _remainder(torch.trunc),
+    "einsum": simplified,
 }
 """By the name of the op."""

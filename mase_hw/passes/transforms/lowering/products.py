@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import string
-from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from mase_hw.passes.transforms.lowering.einsum import contracted, letters_of, shape_of, stored_product
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, Rule, formula
 
 
@@ -20,6 +18,10 @@ def _multiplied(e: Expression) -> Body | None:
     if len(named) != 2:
         return None
     x, y = named
+    stored = x if isinstance(x, Tensor) else y
+    if isinstance(stored, Tensor) and stored.dim() > 2 and _matrix(stored) is None:
+        terms = letters_of(*(len(shape_of(e, v)) for v in named))
+        return None if terms is None else contracted(e, x, terms[0], y, terms[1], terms[2])
     if isinstance(y, Tensor) and isinstance(x, fx.Node):
         vector = y.dim() == 1
         matrix = _matrix(y[:, None] if vector else y)
@@ -73,77 +75,9 @@ def _with_sum(e: Expression, first: str, second: str) -> Body | None:
     return formula(lambda s, b, a: b * beta + F.linear(a, s.weight), start, x, weight=weight)
 
 
-def _einsum(e: Expression) -> Body | None:
-    """Two operands, one of them stored: the dimensions that are summed over are put last, and a linear layer sums."""
-    given = _flat(e.args.values())
-    call = next((v for v in given if isinstance(v, str)), None)
-    tensors = [v for v in given if isinstance(v, fx.Node | Tensor)]
-    if not isinstance(call, str) or len(tensors) != 2 or sum(isinstance(v, Tensor) for v in tensors) != 1:
-        return None
-    at = 0 if isinstance(tensors[0], fx.Node) else 1
-    x, stored = tensors[at], tensors[1 - at]
-    assert isinstance(x, fx.Node)  # one of them is
-    assert isinstance(stored, Tensor)
-    terms = terms_of(call, [len(e.shapes[v]) if isinstance(v, fx.Node) else v.dim() for v in tensors], len(e.shape))
-    if terms is None:
-        return None
-    data, fixed, out = terms[at], terms[1 - at], terms[2]
-    if any(len(set(term)) != len(term) for term in (data, fixed, out)):
-        return None
-    summed = [c for c in data if c in fixed and c not in out]
-    free = [c for c in data if c not in summed]
-    new = [c for c in fixed if c in out and c not in data]
-    if not summed or any(c in fixed for c in free) or any(c not in out for c in free):
-        return None
-    alone = [i for i, c in enumerate(fixed) if c not in out and c not in data]
-    left = [c for i, c in enumerate(fixed) if i not in alone]
-    weight = stored.sum(alone) if alone else stored
-    sizes = [stored.shape[fixed.index(c)] for c in new]
-    weight = weight.permute([left.index(c) for c in (*new, *summed)]).reshape(max(1, math.prod(sizes)), -1)
-    first = [data.index(c) for c in (*free, *summed)]
-    have = [*free, *new]
-    last = [have.index(c) for c in out]
-
-    def run(s: nn.Module, a: Tensor) -> Tensor:
-        a = _permuted(a, first)
-        a = torch.flatten(a, len(free)) if len(summed) > 1 else a
-        a = F.linear(a, s.weight)  # type: ignore[arg-type]
-        if len(new) != 1:
-            a = torch.unflatten(a, -1, sizes) if new else torch.squeeze(a, -1)
-        return _permuted(a, last)
-
-    return formula(run, x, weight=weight)
-
-
-def _flat(values: Iterable[Any]) -> list[Any]:
-    """The values, and what is in lists among them."""
-    return [v for value in values for v in (_flat(value) if isinstance(value, tuple | list) else [value])]
-
-
-def _permuted(value: Tensor, order: Sequence[int]) -> Tensor:
-    return value if list(order) == sorted(order) else torch.permute(value, list(order))
-
-
-def terms_of(equation: str, ranks: Sequence[int], rank: int) -> list[str] | None:
-    """The letters of both operands and of the result; dots become letters of their own, from the last one back."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != 2:
-        return None
-    if not arrow:
-        letters = "".join(terms).replace(".", "")
-        right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    spare = "".join(c for c in string.ascii_letters if c not in equation)
-    found = []
-    for term, size in zip((*terms, right), (*ranks, rank), strict=True):
-        dots = size - len(term.replace("...", ""))
-        found.append(term.replace("...", spare[len(spare) - dots :]))
-    return found if all(len(t) == n for t, n in zip(found, (*ranks, rank), strict=True)) else None
-
-
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("matmul", "mm", "mv", "bmm"), _multiplied),
     "addmm": lambda e: _with_sum(e, "mat1", "mat2"),
     "baddbmm": lambda e: _with_sum(e, "batch1", "batch2"),
-    "einsum": _einsum,
+    "einsum": stored_product,
 }

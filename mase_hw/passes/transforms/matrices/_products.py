@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.ops.products.matmul import grouped_matmul
+from mase_hw.passes.transforms.lowering.einsum import letters_of, terms_of
 from mase_hw.passes.transforms.lowering.operands import Expression
-from mase_hw.passes.transforms.lowering.products import terms_of
 from mase_hw.passes.transforms.matrices._shared import Shared
 
 FRAMES = "*"
@@ -51,18 +51,8 @@ def product_of(e: Expression, x: fx.Node, y: fx.Node, equation: str = "") -> Pro
     """What a product of two tensors of data computes; None if it is no sum of products with one term."""
     shapes = [e.shapes[x], e.shapes[y]]
     ranks = [len(shape) for shape in shapes]
-    terms = terms_of(equation, ranks, len(e.shape)) if equation else _letters(*ranks)
+    terms = terms_of(equation, ranks, len(e.shape)) if equation else letters_of(*ranks)
     return None if terms is None else _product(terms, shapes, e.shape)
-
-
-def _letters(left: int, right: int) -> list[str] | None:
-    """The letters of ``matmul`` by the ranks of its operands."""
-    if not left or not right:
-        return None
-    batch = "abcdefgh"[: max(left, right, 2) - 2]
-    row, column = "y" if left > 1 else "", "z" if right > 1 else ""
-    first, second = batch[len(batch) - max(left - 2, 0) :], batch[len(batch) - max(right - 2, 0) :]
-    return [f"{first}{row}x", f"{second}x{column}", f"{batch}{row}{column}"]
 
 
 def _product(terms: Sequence[str], shapes: Sequence[Sequence[int]], shape: Sequence[int]) -> Product | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
@@ -26,8 +26,30 @@ MOVES = frozenset(
     | {"unfold", "take", "take_along_dim", "triu", "tril", "diagonal", "view_as"}
 )
 """Ops that may be rearrangements of their first tensor, by name."""
-BROADCASTS = frozenset({"where", "softmax_where"})
+BROADCASTS = frozenset({"where", "softmax_where", "choose"})
 """Ops of several operands besides those that take a constant in place of one."""
+
+Joined = Callable[[Sequence[int], int], tuple[Sequence[int], int]]
+"""Shape of a tensor, and the dimension that is named -> the shape in which ``cat`` takes it, and the dimension."""
+
+
+def _at_least(function: Callable[[Tensor], Tensor], dim: int) -> Joined:
+    def rule(shape: Sequence[int], _: int) -> tuple[Sequence[int], int]:
+        made = tuple(function(torch.empty(tuple(shape), device="meta")).shape)
+        return made, min(dim, len(made) - 1)
+
+    return rule
+
+
+JOINS: dict[str, Joined] = {
+    "cat": lambda shape, dim: (shape, dim),
+    "stack": lambda shape, dim: ([*shape[:dim], 1, *shape[dim:]], dim),
+    "hstack": _at_least(torch.atleast_1d, 1),
+    "vstack": _at_least(torch.atleast_2d, 0),
+    "dstack": _at_least(torch.atleast_3d, 2),
+    "column_stack": _at_least(lambda x: x.unsqueeze(-1) if x.dim() < 2 else x, 1),
+}
+"""What puts tensors one after the other, by the name of the op."""
 
 
 @graph_pass("lower_movement_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
@@ -38,9 +60,10 @@ def lower_movement_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
       ``repeat_interleave``, ``flip``, ``roll``, ``unfold``, ``index_select``, ``gather`` and indexing with stored
       indices, ``triu``, ``tril``) becomes one ``rearrange``. It is found by running the call, and keeps its name.
     - An operand of a sum, a product and the like that is data and smaller than the result gets a ``rearrange`` of its
-      own, called ``<node>_expand``.
-    - ``stack`` becomes a ``cat`` of the tensors with one dimension more, and a ``cat`` of more tensors than the module
-      has ports becomes several; the inner ones are exact.
+      own, called ``<node>_expand``, also where it is a stored tensor that is larger.
+    - ``stack``, ``hstack``, ``vstack``, ``dstack`` and ``column_stack`` become a ``cat`` of the tensors in the shape
+      that this needs, and a ``cat`` of more tensors than the module has ports becomes several; the inner ones are
+      exact. That of one tensor is this tensor.
     - ``max`` and ``min`` over a dimension become ``amax`` and ``argmax`` (``amin`` and ``argmin``), whichever are read,
       those of two tensors ``maximum`` and ``minimum``; a ``mean`` that is not over rows and columns of an image becomes
       ``mean_over``.
@@ -65,7 +88,7 @@ def lower_movement_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
         if node not in graph.nodes:
             continue  # went with the one before it
         name = str(graph.meta_of(node).common.mase_op)
-        if (name in MOVES and _move(graph, node)) or (name in ("stack", "cat") and _join(graph, node, name)):
+        if (name in MOVES and _move(graph, node)) or (name in JOINS and _join(graph, node, JOINS[name])):
             lowered[node.name] = name
         elif lower_reduction(graph, node, _floats(graph, node)):
             lowered[node.name] = name
@@ -115,26 +138,28 @@ def _move(graph: MaseGraph, node: fx.Node) -> bool:
     return True
 
 
-def _join(graph: MaseGraph, node: fx.Node, name: str) -> bool:
-    """``stack`` as ``cat``, and a ``cat`` of many tensors in several."""
-    sources = [n for n in node.args[0] if isinstance(n, fx.Node)] if isinstance(node.args[0], list | tuple) else []
+def _join(graph: MaseGraph, node: fx.Node, joined: Joined) -> bool:
+    """Tensors one after the other, in whatever notation, as ``cat``; that of many in several."""
+    given = node.args[0] if node.args else None
+    sources = [n for n in given if isinstance(n, fx.Node)] if isinstance(given, list | tuple) else []
     shapes = [graph.tensor(n, "data_out_0").shape for n in sources]
-    rank = len(graph.tensor(node, "data_out_0").shape)
-    given = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", node.kwargs.get("axis", 0))
-    if (name == "cat" and len(sources) <= MOST) or not sources or not isinstance(given, int):
+    made = graph.tensor(node, "data_out_0").shape
+    named = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", node.kwargs.get("axis", 0))
+    if not sources or len(sources) != len(given) or not isinstance(named, int):  # type: ignore[arg-type]
         return False
-    if len(sources) == 1 and name == "cat":
+    wanted = [tuple(joined(shape, named % len(made))[0]) for shape in shapes]
+    dim = joined(shapes[0], named % len(made))[1]
+    same = wanted == [tuple(shape) for shape in shapes]
+    if node.target is torch.cat and same and 1 < len(sources) <= MOST:
         return False
-    dim = given % rank
-    if name == "stack":
-        made = [(*shape[:dim], 1, *shape[dim:]) for shape in shapes]
+    if len(sources) == 1:
+        become(graph, node, torch.reshape, sources, [_of_frames(made)])
+        return True
+    if not same:
         sources = [
             insert(graph, node, torch.reshape, [source], [_of_frames(shape)], f"{node.name}_part")
-            for source, shape in zip(sources, made, strict=True)
+            for source, shape in zip(sources, wanted, strict=True)
         ]
-    if len(sources) == 1:
-        become(graph, node, torch.reshape, sources, [_of_frames(graph.tensor(node, "data_out_0").shape)])
-        return True
     while len(sources) > MOST:
         parts = [sources[i : i + MOST] for i in range(0, len(sources), MOST)]
         sources = [
@@ -151,8 +176,8 @@ def _broadcast(graph: MaseGraph, node: fx.Node) -> int:
     if op is None or op.hardware is None or not (op.constant or op.name in BROADCASTS):
         return 0
     inputs = _data_inputs(graph, node)
-    if len(inputs) < 2:  # also of numbers that are no tensors
-        return 0
+    if not inputs or list(graph.meta_of(node).common.results.tensors) != ["data_out_0"]:
+        return 0  # of numbers that are no tensors
     shape = tuple(graph.tensor(node, "data_out_0").shape)
     count = 0
     for source in inputs:
