@@ -117,7 +117,7 @@ class QuantisedProgram(ProgramImport):
         if source in self.static or source in self.paths:
             value = self.static.get(source)
             if value is None:
-                value = self._attribute(self.paths[source])
+                value = self.attribute(self.paths[source])
             with torch.no_grad():
                 args = [value.detach(), *map(self._constant, node.args[1:])]
                 self.static[node] = node.target(*args)  # type: ignore[operator]
@@ -130,7 +130,7 @@ class QuantisedProgram(ProgramImport):
         scales, zeros, _, low, high, dtype = numbers
         width, signed = _TYPES[dtype]
         fmt = ScaledFormat.make(width, float(scales[0]), int(zeros[0]), signed=signed, low=low, high=high)
-        self.env[node] = made = self._emit(("call_function", passed_on, (self._value(source),), {}), node)
+        self.env[node] = made = self.emit(("call_function", passed_on, (self.value(source),), {}), node)
         self.markers[made.name] = Marker(fmt, Rounding.HALF_EVEN)
         self._integers[node] = (float(scales[0]), int(zeros[0]), low, high, dtype)
 
@@ -146,7 +146,7 @@ class QuantisedProgram(ProgramImport):
             return
         value = self.static.get(source)
         if value is None and source in self.paths:
-            value = self._attribute(self.paths[source])
+            value = self.attribute(self.paths[source])
         if value is None:
             if source in self.env:
                 raise Refused("it reads integers that nothing has quantised")

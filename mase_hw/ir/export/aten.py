@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import fx
 
 from mase_hw.catalogue import Catalogue
 
@@ -67,14 +68,14 @@ REFUSED = {
     "nonzero": "the size of its result depends on data",
     "item": "a value of the data becomes a number of Python",
     "_local_scalar_dense": "a value of the data becomes a number of Python",
-    "lstm": "a program holds no recurrent layer: pass the model itself, not its export",
-    "gru": "a program holds no recurrent layer: pass the model itself, not its export",
-    "rnn_tanh": "a program holds no recurrent layer: pass the model itself, not its export",
     "quantize_per_tensor": "the program is quantised: take it with mase_hw.import_model",
     "quantize_per_channel": "the program is quantised: take it with mase_hw.import_model",
-    "rnn_relu": "a program holds no recurrent layer: pass the model itself, not its export",
 }
 """Operations that no hardware has, and why, or what to do."""
+
+
+class NotTaken(Exception):
+    """Why an operation is none of the catalogue."""
 
 
 def packet(target: Any) -> str:
@@ -96,6 +97,8 @@ def call_of(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: C
     if target is operator.getitem:
         return ("call_function", target, args, kwargs)
     name = packet(target)
+    if name in ("max", "min") and target._overloadname == "other":
+        name += "imum"
     rule = RULES.get(name)
     if rule is not None:
         return rule(*args, **kwargs)
@@ -125,8 +128,12 @@ def _select(x: Any, dim: int, index: int) -> Call:
     return _function(operator.getitem, x, (*[slice(None)] * dim, index))
 
 
-def _rsub(x: Any, other: Any, alpha: float = 1) -> Call | None:
-    return _function(torch.sub, other, x) if alpha == 1 else None
+def _extreme(function: Any, a: Any, b: Any) -> Call:
+    """The larger or the smaller of two; a number is a bound."""
+    a, b = (a, b) if isinstance(a, fx.Node) else (b, a)
+    if isinstance(b, fx.Node):
+        return _function(function, a, b)
+    return _function(torch.clamp, a, *((b,) if function is torch.maximum else (None, b)))
 
 
 def _attention(q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **more: Any) -> Call:
@@ -153,10 +160,14 @@ def _instance_norm(
     return _function(F.instance_norm, x, mean, var, weight, bias, own, momentum, eps)
 
 
-def _enlarged(mode: str) -> Callable[..., Call]:
+def _enlarged(name: str) -> Callable[..., Call]:
+    mode = name.removeprefix("_").removeprefix("upsample_").removesuffix("_aa")[:-2].replace("_", "-")
+
     def rule(x: Any, size: Any, *rest: Any) -> Call:
-        corners = {"align_corners": rest[0]} if mode != "nearest" else {}
-        return _function(F.interpolate, x, size, None if size is not None else rest[-1], mode, **corners)
+        more: dict[str, Any] = {} if mode.startswith("nearest") else {"align_corners": rest[0]}
+        if name.endswith("_aa"):
+            more["antialias"] = True
+        return _function(F.interpolate, x, size, None if size is not None else rest[-1], mode, **more)
 
     return rule
 
@@ -176,7 +187,6 @@ RULES: dict[str, Callable[..., Call | None]] = {
     "_to_copy": _to,
     "slice": _slice,
     "select": _select,
-    "rsub": _rsub,
     "t": lambda x: _function(torch.transpose, x, 0, 1),
     "softmax": lambda x, dim, dtype=None: _function(F.softmax, x, dim),
     "_softmax": lambda x, dim, half=False: _function(F.softmax, x, dim),
@@ -191,6 +201,7 @@ RULES: dict[str, Callable[..., Call | None]] = {
     "batch_norm": lambda x, w, b, m, v, training, momentum, eps, *_: _batch_norm(x, w, b, m, v, momentum, eps),
     "convolution": _convolution,
     "max_pool2d_with_indices": lambda x, *args: _function(F.max_pool2d, x, *args),
+    "max_pool3d_with_indices": lambda x, *args: _function(F.max_pool3d, x, *args),
     "_adaptive_avg_pool2d": lambda x, size: _function(F.adaptive_avg_pool2d, x, size),
     "embedding": lambda weight, ids, *_: _function(F.embedding, ids, weight),
     "gelu": lambda x, approximate="none": _function(F.gelu, x, approximate=approximate),
@@ -204,15 +215,45 @@ RULES: dict[str, Callable[..., Call | None]] = {
     ),
     "clamp_min": lambda x, low: _function(torch.clamp, x, low),
     "clamp_max": lambda x, high: _function(torch.clamp, x, None, high),
-    "upsample_nearest2d": _enlarged("nearest"),
-    "upsample_bilinear2d": _enlarged("bilinear"),
+    **{
+        name: _enlarged(name)
+        for name in (
+            "upsample_nearest1d",
+            "upsample_nearest2d",
+            "upsample_nearest3d",
+            "upsample_linear1d",
+            "upsample_bilinear2d",
+            "upsample_trilinear3d",
+            "upsample_bicubic2d",
+            "_upsample_nearest_exact1d",
+            "_upsample_nearest_exact2d",
+            "_upsample_nearest_exact3d",
+            "_upsample_bilinear2d_aa",
+            "_upsample_bicubic2d_aa",
+        )
+    },
+    "log_sigmoid": lambda x: _function(F.logsigmoid, x),
+    "log_sigmoid_forward": lambda x: _function(F.logsigmoid, x),
+    "im2col": lambda x, *sizes: _function(F.unfold, x, *sizes),
+    "col2im": lambda x, *sizes: _function(F.fold, x, *sizes),
+    "unfold": lambda x, dim, size, step: ("call_method", "unfold", (x, dim, size, step), {}),
+    "maximum": lambda a, b: _extreme(torch.maximum, a, b),
+    "minimum": lambda a, b: _extreme(torch.minimum, a, b),
     "__and__": lambda a, b: _function(torch.logical_and, a, b),
     "__or__": lambda a, b: _function(torch.logical_or, a, b),
+    "__xor__": lambda a, b: _function(torch.logical_xor, a, b),
     "bitwise_not": lambda a: _function(torch.logical_not, a),
     "pow": lambda x, e: _function(torch.pow, x, e),
 }
 """By the name of the operation: arguments -> call, or None if these arguments have none."""
 MULTIPLE = frozenset(
-    {"native_layer_norm", "_native_batch_norm_legit_no_training", "max_pool2d_with_indices", "native_group_norm"}
+    {
+        "native_layer_norm",
+        "_native_batch_norm_legit_no_training",
+        "native_group_norm",
+        "log_sigmoid_forward",
+        *(f"max_pool{n}d_with_indices" for n in (1, 2, 3)),
+        *(f"adaptive_max_pool{n}d" for n in (1, 2, 3)),
+    }
 )
 """Operations with several results, of which the first one is what a function of torch gives alone."""

@@ -19,9 +19,10 @@ from torch.utils import _pytree as pytree
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.ir.export import frames
-from mase_hw.ir.export.aten import MULTIPLE, NOTHING, REFUSED, SAME, SHAPED, call_of, packet
+from mase_hw.ir.export.aten import MULTIPLE, NOTHING, REFUSED, SAME, SHAPED, NotTaken, call_of, packet
 from mase_hw.ir.export.layers import Layers
 from mase_hw.ir.export.program import program_of
+from mase_hw.ir.export.recurrent import RECURRENT, write_recurrent
 from mase_hw.ir.faithful.same_function import describe, equal
 from mase_hw.user_code import user_code
 
@@ -54,7 +55,8 @@ def import_program(model: ExportedProgram | fx.GraphModule, known: Catalogue) ->
             "check the inputs, for example ids that are no row",
         )
         with torch.no_grad(), torch.random.fork_rng(devices=[]), user_code(problem, remedy=remedy):
-            wanted, found = program.module()(*args, **kwargs), made(**inputs)
+            found = made(**inputs)
+            wanted = program.module()(*args, **kwargs)  # which may write its inputs
         if not equal(wanted, found):
             raise GraphError(
                 "the graph made of an exported program gives something else than the program",
@@ -125,12 +127,13 @@ class ProgramImport:
         return made.eval()
 
     def _refuse_writes(self) -> None:
-        written = [s for s in self.program.graph_signature.output_specs if "MUTATION" in s.kind.name]
+        specs = self.program.graph_signature.output_specs
+        written = [s for s in specs if "MUTATION" in s.kind.name and s.kind.name != "USER_INPUT_MUTATION"]
         if written:
             raise UnsupportedError(
                 "the exported program writes state: a result depends on the calls before",
                 node=", ".join(str(s.target or s.arg.name) for s in written),
-                expected="a forward that writes no buffer and no input",
+                expected="a forward that writes no buffer",
                 remedy="export the model in evaluation mode; what counts calls or keeps a cache is no part of it",
             )
 
@@ -178,9 +181,12 @@ class ProgramImport:
             with torch.no_grad():
                 self.static[node] = node.target(*args, **kwargs)  # type: ignore[operator]
         else:
-            found = self._moved(node, name)
+            try:
+                found, why = self._moved(node, name), ""
+            except NotTaken as error:
+                found, why = None, str(error)
             if found is None:
-                self.problems.append((node.name, str(node.target), ""))
+                self.problems.append((node.name, name if why else str(node.target), why))
             else:
                 self.env[node] = found
 
@@ -191,25 +197,32 @@ class ProgramImport:
             given, val = source.meta["val"], node.meta.get("val")
             if name in SAME or (name == "_to_copy" and isinstance(val, Tensor) and val.dtype == given.dtype):
                 if name == "dropout" and node.args[2:] and node.args[2]:
-                    return self._emit(("call_function", F.dropout, (self._value(source), node.args[1], True), {}), node)
-                return self._value(source)
+                    return self.emit(("call_function", F.dropout, (self.value(source), node.args[1], True), {}), node)
+                return self.value(source)
             if name in SHAPED and isinstance(val, Tensor):
                 return self._shaped(node, name, source, tuple(given.shape), tuple(val.shape))
             if name == "index":
                 return self._indexed(node, source)
+        if name in RECURRENT:
+            return write_recurrent(self, node, name)
         if name == "getitem" and isinstance(source, fx.Node) and packet(source.target) in MULTIPLE:
-            return self._value(source) if node.args[1] == 0 else None
+            return self.value(source) if node.args[1] == 0 else None
+        if name == "getitem" and isinstance(source, fx.Node) and isinstance(self.env[source], tuple):
+            return self.env[source][node.args[1]]
         if name == "copy" and node.meta["val"].shape == node.args[1].meta["val"].shape:  # type: ignore[union-attr]
-            return self._value(node.args[1])  # type: ignore[arg-type]
-        if name == "cat" and not all(self._is_data(n) for n in node.all_input_nodes):
+            return self.value(node.args[1])  # type: ignore[arg-type]
+        if name == "cat" and not all(self.is_data(n) for n in node.all_input_nodes):
             joined = self._joined(node)
             if joined is not None:
                 return joined
-        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self._value)
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self.value)
         call = call_of(node.target, args, kwargs, self.known)
-        return None if call is None else self._emit(call, node)
+        if call is None and not any(self.is_data(n) for n in node.all_input_nodes):
+            self.static[node] = self._computed(node)
+            return self.value(node)
+        return None if call is None else self.emit(call, node)
 
-    def _value(self, node: fx.Node) -> Any:
+    def value(self, node: fx.Node) -> Any:
         """What stands for a node of the program in the graph: a node, or a number for a tensor without dimensions."""
         if node in self.env:
             return self.env[node]
@@ -225,13 +238,21 @@ class ProgramImport:
         self.env[node] = made = self._get(self.paths[node])
         return made
 
+    def _computed(self, node: fx.Node) -> Any:
+        """The value of a node of the program that depends on no data."""
+        if node in self.paths or node in self.static:
+            return self.attribute(self.paths[node]) if node in self.paths else self.static[node]
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), self._computed)
+        with torch.no_grad():
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+
     def _get(self, path: str) -> fx.Node:
         path = self.layers.beside.get(path, path)
         made = self.graph.get_attr(path)
-        self.two[made] = self._attribute(path).to("meta")
+        self.two[made] = self.attribute(path).to("meta")
         return made
 
-    def _emit(self, call: Any, node: fx.Node) -> fx.Node:
+    def emit(self, call: Any, node: fx.Node) -> fx.Node:
         """Put a call into the graph, as a layer if it is one."""
         kind, target, args, kwargs = call
         inputs = [n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, fx.Node)]
@@ -254,10 +275,10 @@ class ProgramImport:
         result = self.two.get(source) if isinstance(source, fx.Node) else None
         if source not in self.data or not isinstance(result, Tensor):
             return None
-        paths = {self.env[n]: self._own(path, node) for n, path in self.paths.items() if n in self.env}
+        paths = {self.env[n]: self.own(path, node) for n, path in self.paths.items() if n in self.env}
         return self.layers.place(target, args, lambda n: paths.get(n) if isinstance(n, fx.Node) else None, result.dim())
 
-    def _own(self, path: str, node: fx.Node) -> str:
+    def own(self, path: str, node: fx.Node) -> str:
         """The path of a tensor in the module that an operation stood in, if that has the same tensor as another."""
         stack = list(node.meta.get("nn_module_stack", {}).values())
         inside = f"{stack[-1][0]}.{path.rpartition('.')[2]}" if stack else path
@@ -278,7 +299,8 @@ class ProgramImport:
         except Exception:  # the graph then does for one frame at a time
             return None
 
-    def _attribute(self, path: str) -> Tensor:
+    def attribute(self, path: str) -> Tensor:
+        """The tensor at a path."""
         value: Any = self.root
         for part in path.split("."):
             value = getattr(value, part)
@@ -288,17 +310,17 @@ class ProgramImport:
     def _shaped(
         self, node: fx.Node, name: str, source: fx.Node, given: tuple[int, ...], shape: tuple[int, ...]
     ) -> fx.Node | None:
-        x = self._value(source)
+        x = self.value(source)
         if given == shape:
             return x  # type: ignore[no-any-return]
         if name.startswith("expand"):
-            return self._emit(("call_method", "expand", (x, *frames.expanded(given, shape)), {}), node)
+            return self.emit(("call_method", "expand", (x, *frames.expanded(given, shape)), {}), node)
         if name == "unsqueeze":
-            return self._emit(("call_function", torch.unsqueeze, (x, node.args[1]), {}), node)
+            return self.emit(("call_function", torch.unsqueeze, (x, node.args[1]), {}), node)
         where = frames.dimension(given, self.two[x]) if isinstance(self.two.get(x), Tensor) else None
         found = None if where is None else frames.reshaped(math.prod(given[:where]) * self.outside.get(x, 1), shape)
         target, outside = found or (shape, 1)
-        made = self._emit(("call_function", torch.reshape, (x, target), {}), node)
+        made = self.emit(("call_function", torch.reshape, (x, target), {}), node)
         self.outside[made] = outside
         return made
 
@@ -310,20 +332,20 @@ class ProgramImport:
         given, shape = tuple(source.meta["val"].shape), tuple(node.meta["val"].shape)
         places = torch.arange(source.meta["val"].numel()).reshape(given)
         chosen = places[tuple(slice(None) if i is None else self.static[i] for i in indices)].reshape(-1)
-        x = self._value(source)
+        x = self.value(source)
         if given[0] != 1 or shape[0] != 1:
             return None
-        flat = self._emit(("call_function", torch.reshape, (x, (-1, places.numel())), {}), node)
+        flat = self.emit(("call_function", torch.reshape, (x, (-1, places.numel())), {}), node)
         if not torch.equal(chosen, places.reshape(-1)):
             path = f"{node.name}_places"
             self._store(path, chosen)
-            flat = self._emit(("call_function", torch.index_select, (flat, 1, self._get(path)), {}), node)
-        return self._emit(("call_function", torch.reshape, (flat, (-1, *shape[1:])), {}), node)
+            flat = self.emit(("call_function", torch.index_select, (flat, 1, self._get(path)), {}), node)
+        return self.emit(("call_function", torch.reshape, (flat, (-1, *shape[1:])), {}), node)
 
     def _joined(self, node: fx.Node) -> fx.Node | None:
         """Data and stored tensors one after the other: zeros in the place of what is stored, to which it is added."""
         parts: list[fx.Node] = list(node.args[0])  # type: ignore[arg-type]
-        data = [i for i, part in enumerate(parts) if self._is_data(part)]
+        data = [i for i, part in enumerate(parts) if self.is_data(part)]
         shape, dim = tuple(node.meta["val"].shape), node.args[1] if len(node.args) > 1 else 0
         assert isinstance(dim, int)
         dim %= len(shape)
@@ -332,28 +354,31 @@ class ProgramImport:
         sizes = [part.meta["val"].shape[dim] for part in parts]
         before, after = sum(sizes[: data[0]]), sum(sizes[data[0] + 1 :])
         wide = [0, 0] * (len(shape) - dim - 1) + [before, after]
-        padded: Any = self._value(parts[data[0]])
+        padded: Any = self.value(parts[data[0]])
         if len(shape) == 3 and dim == 1:  # tokens as the places of a row of channels: the order in which they come
-            turned = self._emit(("call_function", torch.transpose, (padded, 1, 2), {}), node)
-            turned = self._emit(("call_function", F.pad, (turned, [before, after]), {}), node)
-            padded = self._emit(("call_function", torch.transpose, (turned, 1, 2), {}), node)
+            turned = self.emit(("call_function", torch.transpose, (padded, 1, 2), {}), node)
+            turned = self.emit(("call_function", F.pad, (turned, [before, after]), {}), node)
+            padded = self.emit(("call_function", torch.transpose, (turned, 1, 2), {}), node)
         else:
-            padded = self._emit(("call_function", F.pad, (padded, wide), {}), node)
+            padded = self.emit(("call_function", F.pad, (padded, wide), {}), node)
+        if all(i in data or (p in self.static and not self.static[p].any()) for i, p in enumerate(parts)):
+            return padded  # type: ignore[no-any-return]
         empty = torch.zeros((*shape[:dim], sizes[data[0]], *shape[dim + 1 :]))
         self._store(f"{node.name}_empty", empty)
-        filled = [
-            self._get(f"{node.name}_empty") if i == data[0] else self._value(part) for i, part in enumerate(parts)
-        ]
-        stored = self._emit(("call_function", torch.cat, (filled, dim), {}), node)
-        return self._emit(("call_function", torch.add, (padded, stored), {}), node)
+        filled = [self._get(f"{node.name}_empty") if i == data[0] else self.value(part) for i, part in enumerate(parts)]
+        stored = self.emit(("call_function", torch.cat, (filled, dim), {}), node)
+        return self.emit(("call_function", torch.add, (padded, stored), {}), node)
 
-    def _is_data(self, node: fx.Node) -> bool:
+    def is_data(self, node: fx.Node) -> bool:
+        """Whether a node of the program depends on data."""
         return self.env.get(node) in self.data
 
     def _output(self, node: fx.Node) -> None:
         if self.problems:
             return
-        values = [self._value(n) if isinstance(n, fx.Node) else n for n in node.args[0]]  # type: ignore[union-attr]
+        specs = self.program.graph_signature.output_specs  # an input that is written is a result that nobody asked for
+        results = [n for n, s in zip(node.args[0], specs, strict=True) if s.kind.name == "USER_OUTPUT"]  # type: ignore[arg-type]
+        values = [self.value(n) if isinstance(n, fx.Node) else n for n in results]
         spec = self.program.call_spec.out_spec
         self.graph.output(_plain(pytree.tree_unflatten(values, spec)))
 

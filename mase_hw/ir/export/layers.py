@@ -13,11 +13,12 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_META: Any = {"device": "meta"}
+META: Any = {"device": "meta"}
+"""Options of a layer that gets the tensors of a program."""
 
 
 def _linear(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
-    return nn.Linear(w.shape[1], w.shape[0], b is not None, **_META)
+    return nn.Linear(w.shape[1], w.shape[0], b is not None, **META)
 
 
 def _conv(kind: Any) -> Callable[..., nn.Module]:
@@ -26,7 +27,7 @@ def _conv(kind: Any) -> Callable[..., nn.Module]:
         stride, padding, dilation, groups = [*rest, *defaults[len(rest) :]]
         sizes: Any = [v if isinstance(v, str) else _sizes(v, w.dim() - 2) for v in (stride, padding, dilation)]
         channels = w.shape[1] * groups
-        made: nn.Module = kind(channels, w.shape[0], tuple(w.shape[2:]), *sizes, groups, b is not None, **_META)
+        made: nn.Module = kind(channels, w.shape[0], tuple(w.shape[2:]), *sizes, groups, b is not None, **META)
         return made
 
     return make
@@ -39,7 +40,7 @@ def _transposed(kind: Any) -> Callable[..., nn.Module]:
         dims = w.dim() - 2
         stride, padding, more, dilation = (_sizes(v, dims) for v in (stride, padding, more, dilation))
         shape = (w.shape[0], w.shape[1] * groups, tuple(w.shape[2:]))
-        made: nn.Module = kind(*shape, stride, padding, more, groups, b is not None, dilation, **_META)
+        made: nn.Module = kind(*shape, stride, padding, more, groups, b is not None, dilation, **META)
         return made
 
     return make
@@ -51,7 +52,7 @@ def _sizes(value: Any, dims: int) -> tuple[int, ...]:
 
 
 def _layer_norm(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
-    return nn.LayerNorm(list(w.shape), rest[0] if rest else 1e-5, bias=b is not None, **_META)
+    return nn.LayerNorm(list(w.shape), rest[0] if rest else 1e-5, bias=b is not None, **META)
 
 
 LAYERS: dict[Any, tuple[int, Callable[..., nn.Module]]] = {
@@ -63,8 +64,8 @@ LAYERS: dict[Any, tuple[int, Callable[..., nn.Module]]] = {
     F.conv_transpose2d: (1, _transposed(nn.ConvTranspose2d)),
     F.conv_transpose3d: (1, _transposed(nn.ConvTranspose3d)),
     F.layer_norm: (2, _layer_norm),
-    F.embedding: (1, lambda w, b, rest: nn.Embedding(w.shape[0], w.shape[1], **_META)),
-    F.prelu: (1, lambda w, b, rest: nn.PReLU(w.numel(), **_META)),
+    F.embedding: (1, lambda w, b, rest: nn.Embedding(w.shape[0], w.shape[1], **META)),
+    F.prelu: (1, lambda w, b, rest: nn.PReLU(w.numel(), **META)),
 }
 """Function -> place of its weight, behind which comes the bias, and what makes the layer of weight, bias and the rest
 of the arguments."""
@@ -131,6 +132,26 @@ class Layers:
             value = getattr(value, part)
         assert isinstance(value, Tensor)  # a path that path_of gave
         return value
+
+    def recurrent(self, layer: nn.Module, names: Sequence[str], paths: Sequence[str], free: str) -> str:
+        """Put a recurrent layer where its parameters are, if they are called as a layer calls them; give its path.
+
+        Args:
+            layer: The layer.
+            names: Its parameters.
+            paths: Where they are.
+            free: Its path otherwise.
+        """
+        tensors = {name: self._tensor(path) for name, path in zip(names, paths, strict=True)}
+        stem, _, last = paths[0].rpartition(".")
+        own = bool(stem) and last == names[0] and all(p == f"{stem}.{n}" for p, n in zip(paths, names, strict=True))
+        key = (type(layer), repr(layer))
+        placed = self._put(stem, key, lambda: layer, dict(tensors)) if own else None
+        if placed is None:
+            self.root.add_module(free, nn.Module())
+            placed = self._put(free, (*key, free), lambda: layer, dict(tensors))
+        assert placed is not None  # nothing else is at a free path
+        return placed
 
     def _put(
         self, path: str, key: tuple[Any, ...], make: Callable[[], nn.Module], tensors: dict[str, Tensor | None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any, TypeGuard
 
 import torch
@@ -25,16 +26,18 @@ def is_program(model: object) -> TypeGuard[ExportedProgram | fx.GraphModule]:
 
 
 def program_of(model: ExportedProgram | fx.GraphModule) -> ExportedProgram:
-    """The program of either kind, in functional form: no operation writes in place.
+    """The program of either kind, in functional form: no operation writes in place, and sizes are those of one frame.
 
     Raises:
-        UnsupportedError: If a size is left open.
-        GraphError: If it is the module of a program and cannot be exported again.
+        UnsupportedError: If a size is left open that is not the number of frames.
+        GraphError: If it has to be exported again and cannot.
     """
     if isinstance(model, fx.GraphModule):
         _refuse_symbols(model.graph, {})
-        model = _again(model)
-    _refuse_symbols(model.graph, model.range_constraints)
+        model = _again(model, model.graph, None)
+    elif _refuse_symbols(model.graph, model.range_constraints):
+        guards = {"check_guards": False} if "check_guards" in signature(model.module).parameters else {}
+        model = _again(model.module(**guards), model.graph, model.example_inputs)
     with _quiet():
         made: ExportedProgram = model.run_decompositions({})
     return made
@@ -65,9 +68,18 @@ def export_model(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         ) from error
 
 
-def _again(model: fx.GraphModule) -> ExportedProgram:
-    """The program of its module, for zeros of the shapes that it was made for."""
-    places = [n for n in model.graph.nodes if n.op == "placeholder"]
+def _again(module: nn.Module, graph: fx.Graph, example: Any) -> ExportedProgram:
+    """The program of a module for one frame.
+
+    Args:
+        module: What runs the program.
+        graph: Its graph, which says the shapes of its inputs.
+        example: Arguments and keywords, of which the first frame is taken; None for zeros.
+    """
+    places = [n for n in graph.nodes if n.op == "placeholder"]
+    kept = getattr(module, "_in_spec", None)
+    leaves = None if example is None else pytree.tree_leaves(example)
+    places = places if leaves is None else places[len(places) - len(leaves) :]  # parameters stand in front of inputs
     found = [n.meta.get("val") for n in places]
     lacking = [n.name for n, value in zip(places, found, strict=True) if not isinstance(value, Tensor)]
     if lacking:
@@ -77,35 +89,50 @@ def _again(model: fx.GraphModule) -> ExportedProgram:
             expected='a node.meta["val"] for every input, as torch.export gives',
             remedy="pass the ExportedProgram itself, or the model that it was made of",
         )
-    zeros = [torch.zeros(tuple(v.shape), dtype=v.dtype) for v in found if isinstance(v, Tensor)]
-    spec = getattr(model, "_in_spec", None)
-    args, kwargs = (zeros, {}) if spec is None else pytree.tree_unflatten(zeros, spec)
-    return export_model(model, args, kwargs)
+    zeros = [torch.zeros(_one_frame(v), dtype=v.dtype) for v in found if isinstance(v, Tensor)]
+    given = zeros if leaves is None else [v[: z.shape[0]] if z.dim() else v for v, z in zip(leaves, zeros, strict=True)]
+    if example is not None:
+        kept = pytree.tree_structure(example)
+    args, kwargs = (given, {}) if kept is None else pytree.tree_unflatten(given, kept)
+    return export_model(module, args, kwargs)
 
 
-def _refuse_symbols(graph: fx.Graph, ranges: Mapping[Any, Any]) -> None:
-    """Refuse sizes that are left open.
+def _one_frame(value: Tensor) -> tuple[int, ...]:
+    """The sizes of an input for one frame."""
+    return tuple(1 if isinstance(n, torch.SymInt) else n for n in value.shape)
+
+
+def _refuse_symbols(graph: fx.Graph, ranges: Mapping[Any, Any]) -> bool:
+    """Refuse sizes that are left open, but for one number of frames; whether that is open.
 
     Raises:
         UnsupportedError: Names every input that has one, and the symbol.
     """
-    problems = []
+    problems, batches = list[str](), set[str]()
     for node in graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder" and isinstance(value, Tensor):
             sizes: list[Any] = list(value.shape)
             symbols = {i: s for i, s in enumerate(sizes) if isinstance(s, torch.SymInt)}
-            problems += [f"{node.name}: dimension {i} is {s}{_range(ranges, s)}" for i, s in symbols.items()]
+            batches |= {str(s) for i, s in symbols.items() if not i and s.node.expr.is_symbol}
+            problems += [
+                f"{node.name}: dimension {i} is {s}{_range(ranges, s)}"
+                for i, s in symbols.items()
+                if i or not s.node.expr.is_symbol
+            ]
         elif node.op == "placeholder" and isinstance(value, torch.SymInt):
             problems.append(f"{node.name}: a number that is left open, {value}")
+    if len(batches) > 1:
+        problems.append(f"inputs: their numbers of frames are {', '.join(sorted(batches))}, which differ")
     if problems:
         raise UnsupportedError(
             "the exported program leaves sizes open; hardware has those of one example:\n  " + "\n  ".join(problems),
             node=", ".join(p.split(":")[0] for p in problems),
             got="dynamic_shapes",
-            expected="static shapes",
-            remedy="export without dynamic_shapes, for the longest sequence; shorter ones are padded and masked",
+            expected="static shapes, but for the first size of every input, the number of frames",
+            remedy="export with no other dynamic_shapes, for the longest sequence; shorter ones are padded and masked",
         )
+    return bool(batches)
 
 
 def _range(ranges: Mapping[Any, Any], symbol: torch.SymInt) -> str:
