@@ -1,12 +1,14 @@
 """The functions of one value that hardware computes from memory: one line each.
 
-A function is any differentiable torch function, evaluated in float64 on the CPU when a table is made, and in the
-gradient of the quantised module. What is not defined for negative values (``positive``) gets 0 in their place, so
-``log`` and ``rsqrt`` saturate and ``sqrt`` gives 0 there; an infinite value saturates like any other.
+A function is any torch function of one value, evaluated in float64 on the CPU when a table is made, and in the gradient
+of the quantised module. Beyond the ends of its domain it has the value that it has at the end, so ``log`` and ``rsqrt``
+saturate and ``sqrt`` gives 0 below zero, and ``asin`` stays what it is at -1 and 1; an infinite value saturates like
+any other.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 RELATED, BUILTIN = "module_related_func", "builtin_func"
 
@@ -29,7 +32,6 @@ class Function:
         f: The function on floats; takes the attributes as keyword arguments.
         targets: Module classes, functions and names of methods that are this function.
         attributes: Names of what ``f`` takes beside the value; those missing in a call have torch's default.
-        positive: Negative values count as 0.
         kind: ``mase_type``.
     """
 
@@ -37,16 +39,53 @@ class Function:
     f: Callable[..., Tensor]
     targets: tuple[Any, ...]
     attributes: tuple[str, ...] = ()
-    positive: bool = False
     kind: str = RELATED
 
     def given(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Those attributes of a node that the function takes."""
         return {name: attributes[name] for name in self.attributes if name in attributes}
 
+    def domain(self, attributes: Mapping[str, Any]) -> tuple[float, float]:
+        """The least and the largest value for which the function is a number, infinite where there is none.
+
+        Raises:
+            ValueError: If it is nowhere a number, or also between two such values not everywhere.
+        """
+        return _domain(self, tuple(sorted(self.given(attributes).items())))
+
     def __call__(self, x: Tensor, attributes: Mapping[str, Any]) -> Tensor:
         """Values of the function, same shape and dtype; infinite where it has a pole."""
-        return self.f(x.clamp(min=0) if self.positive else x, **self.given(attributes))
+        x = x.clamp(*self.domain(attributes))
+        result = self.f(x, **self.given(attributes))
+        if bool(torch.isnan(result).any()):  # a pole with two signs, as of digamma: what is right of it
+            right = torch.nextafter(x, torch.full_like(x, math.inf))
+            result = torch.where(torch.isnan(result), self.f(right, **self.given(attributes)), result)
+        return result
+
+
+@functools.lru_cache(maxsize=256)
+def _domain(function: Function, given: tuple[tuple[str, Any], ...]) -> tuple[float, float]:
+    """By bisection; the places that are tried first are no whole numbers, at which some functions have poles."""
+
+    def known(places: list[float]) -> list[bool]:
+        values = function.f(torch.tensor(places, dtype=torch.float64), **dict(given))
+        return (~torch.isnan(values)).tolist()
+
+    def end(inside: float, outside: float) -> float:
+        while (middle := (inside + outside) / 2) not in (inside, outside):
+            inside, outside = (middle, outside) if known([middle])[0] else (inside, middle)
+        return inside
+
+    right = [1.1 * 2.0**k for k in range(-20, 21)]
+    places = [-x for x in reversed(right)] + right
+    found = known(places)
+    numbers = [place for place, number in zip(places, found, strict=True) if number]
+    first, after = (found.index(True), len(found) - found[::-1].index(True)) if numbers else (0, 0)
+    if not all(found[first:after]) or not numbers:
+        raise ValueError(f"not a number at {places[found.index(False)]:.4g}")
+    low = end(places[first], places[first - 1]) if first else -math.inf
+    high = end(places[after - 1], places[after]) if after < len(places) else math.inf
+    return low, high
 
 
 def _of(name: str, f: Callable[..., Tensor], *targets: Any, attributes: str = "") -> Function:
@@ -54,12 +93,20 @@ def _of(name: str, f: Callable[..., Tensor], *targets: Any, attributes: str = ""
     return Function(name, f, tuple(dict.fromkeys(targets)), tuple(attributes.split()))
 
 
-def _plain(name: str, f: Callable[..., Tensor], positive: bool = False) -> Function:
-    """A function that has one name everywhere: function of torch and math, method, and those that write in place."""
-    places = (torch, torch.special, math)
-    functions = [getattr(place, n) for place in places for n in (name, f"{name}_") if hasattr(place, n)]
-    methods = [n for n in (name, f"{name}_") if hasattr(Tensor, n)]
-    return Function(name, f, tuple(dict.fromkeys([*functions, *methods])), (), positive, BUILTIN)
+def _plain(names: str, attributes: str = "", f: Callable[..., Tensor] | None = None) -> Function:
+    """A function that has one name everywhere: function of torch and math, method, and those that write in place.
+
+    Args:
+        names: The name, and others that it has, separated by a slash.
+        attributes: As those of a function.
+        f: What it is computed with, if not the function of torch.
+    """
+    name, *others = names.split("/")
+    found: list[Any] = []
+    for n in (form for each in (name, *others) for form in (each, f"{each}_")):
+        found += [getattr(place, n) for place in (torch, torch.special, math) if hasattr(place, n)]
+        found += [n] if hasattr(Tensor, n) else []
+    return Function(name, f or found[0], tuple(dict.fromkeys(found)), tuple(attributes.split()), BUILTIN)
 
 
 def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -72,7 +119,7 @@ def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
 
 def inverse_power(input: Tensor, scale: float = 1.0, offset: float = 1.0, exponent: float = 0.75) -> Tensor:
-    """``(offset + scale * x) ** -exponent``, the factor of local response normalisation; for ``x`` of 0 and more.
+    """``(offset + scale * x) ** -exponent``, the factor of local response normalisation; below 0 what it is at 0.
 
     Args:
         input: Any shape.
@@ -80,8 +127,28 @@ def inverse_power(input: Tensor, scale: float = 1.0, offset: float = 1.0, expone
         offset: What is added.
         exponent: Of the reciprocal.
     """
-    return (offset + scale * input) ** -exponent
+    return (offset + scale * input.clamp(min=0)) ** -exponent
 
+
+def exponential(input: Tensor, base: float) -> Tensor:
+    """``base ** x``.
+
+    Args:
+        input: Any shape.
+        base: A positive number.
+    """
+    if has_torch_function_unary(input):
+        return handle_torch_function(exponential, (input,), input, base)
+    return torch.pow(base, input)
+
+
+NAMES = """
+exp expm1 exp2 log log1p log2 log10 sqrt rsqrt reciprocal sin cos tan asin/arcsin acos/arccos atan/arctan sinh cosh
+asinh/arcsinh acosh/arccosh atanh/arctanh sinc erf erfc erfinv erfcx ndtr ndtri log_ndtr entr lgamma/gammaln digamma/psi
+i0 i0e i1 i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai spherical_bessel_j0 modified_bessel_i0 modified_bessel_i1
+modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1
+"""
+"""Functions that have the same name wherever they stand, and after a slash other names of them."""
 
 FUNCTIONS = (
     _of("sigmoid", torch.sigmoid, nn.Sigmoid, F.sigmoid, torch.sigmoid, torch.sigmoid_, torch.special.expit,
@@ -97,22 +164,16 @@ FUNCTIONS = (
     _of("softplus", F.softplus, nn.Softplus, F.softplus, attributes="beta threshold"),
     _of("softsign", F.softsign, nn.Softsign, F.softsign),
     _of("logsigmoid", F.logsigmoid, nn.LogSigmoid, F.logsigmoid),
-    Function("inverse_power", inverse_power, (inverse_power,), ("scale", "offset", "exponent"), positive=True),
+    Function("inverse_power", inverse_power, (inverse_power,), ("scale", "offset", "exponent")),
     _of("tanhshrink", F.tanhshrink, nn.Tanhshrink, F.tanhshrink),
-    _plain("exp", torch.exp),
-    _plain("reciprocal", torch.reciprocal),
-    _plain("sqrt", torch.sqrt, positive=True),
-    _plain("rsqrt", torch.rsqrt, positive=True),
-    _plain("log", torch.log, positive=True),
-    _plain("erf", torch.erf),
-    _plain("sin", torch.sin),
-    _plain("cos", torch.cos),
-    _plain("exp2", torch.exp2),
-    _plain("log2", torch.log2, positive=True),
+    *(_plain(names) for names in NAMES.split()),
+    _plain("logit", "eps"),
+    _plain("polygamma", "n", lambda input, n: torch.polygamma(n, input)),
+    Function("exponential", exponential, (exponential,), ("base",), kind=BUILTIN),
     Function("pow", torch.pow, (torch.pow, math.pow, operator.pow, torch.float_power, "pow", "pow_", "float_power"),
         ("exponent",), kind=BUILTIN),
 )  # fmt: skip
-"""Adding a function is one line here."""
+"""Adding a function is one line, or one word, here."""
 
 TABLE = Function("table", torch.clone, (), kind=BUILTIN)
 """No function of a model: what a table of codes says, which a source or a pass gives."""

@@ -1,4 +1,4 @@
-"""Functions of wide inputs: a quadratic over each of a few hundred segments, in integers.
+"""Functions of wide inputs: a quadratic over each of some segments, mostly a few hundred, in integers.
 
 The inputs are cut into octaves of both signs (the bit length of ``m``, or of ``~m`` where ``m`` is negative), and
 every octave into 2**n equal segments, as few as the error allows: poles and tails cost no more than the rest (the
@@ -34,7 +34,7 @@ BUDGET = 0.25
 """Largest error before the cast, in LSBs of the output."""
 GUARD = 5
 """Fraction bits of the coefficients beyond those of the output."""
-MAX_SEGMENTS = 4096
+MAX_SEGMENTS = 1 << 15
 _EXHAUSTIVE = 1 << 19
 """Codes of an octave up to which every one is measured."""
 _SAMPLES = 64

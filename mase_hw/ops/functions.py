@@ -84,10 +84,9 @@ def _surrogate(function: Function, a: Arithmetic, x: Tensor) -> Tensor:
     source, target = a.formats["data_in_0"], a.formats["data_out_0"]
     # A pole, or an infinite slope, is passed at half a code's distance: its gradient would be infinite.
     x = x.double() - source.zero_point
-    if function.positive:
-        x = x.clamp(min=0.5)
-    elif not bool(torch.isfinite(function(torch.zeros(1, dtype=torch.float64), a.attributes))):
-        x = torch.where(x == 0, x + 0.5, x)
+    low, high = (end / source.scale for end in function.domain(a.attributes))
+    x = x.clamp(low + 0.5, high - 0.5)
+    x = torch.where(torch.isfinite(function(x.detach() * source.scale, a.attributes)), x, x + 0.5)
     result = function(x * source.scale, a.attributes) / target.scale + target.zero_point
     if a.overflow is Overflow.SATURATE:
         result = result.clamp(target.min_mantissa, target.max_mantissa)
@@ -121,13 +120,13 @@ def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
                 remedy="write a ** b of positive a as torch.exp(b * torch.log(a)), of a number a with math.log(a)",
             )
         try:
-            values = function(torch.linspace(-9.0, 9.0, 73, dtype=torch.float64), attributes)
+            function.domain(attributes)
         except (RuntimeError, ZeroDivisionError, TypeError) as error:
             raise UnsupportedError(f"{name} cannot be computed", node=node, got=str(error)) from error
-        if bool(torch.isnan(values).any()):
+        except ValueError as error:
             raise UnsupportedError(
-                f"{name} with these attributes is not a number somewhere", node=node, got=function.given(attributes)
-            )
+                f"{name} with these attributes is {error}", node=node, got=function.given(attributes)
+            ) from error
 
     return check
 
@@ -225,6 +224,8 @@ def _cases(name: str) -> Callable[[], list[Case]]:
             "elu": {"alpha": 0.7},
             "softplus": {"beta": 2.0},
             "inverse_power": {"scale": 0.5, "offset": 1.5, "exponent": 0.6},
+            "exponential": {"base": 1.7},
+            "polygamma": {"n": 1},
             "pow": {"exponent": 3},
             "table": {CODES: tuple((37 * code + 11) % 256 - 128 for code in range(256))},
         }

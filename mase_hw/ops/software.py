@@ -109,8 +109,8 @@ ACTIVATIONS = (
 
 ARITHMETIC = (
     *_plain("matmul bmm mm mv addmm baddbmm", BUILTIN),
-    *_plain("tan sinh cosh var std min max", BUILTIN),
-    *_plain("square log1p", BUILTIN),
+    *_plain("var std min max", BUILTIN),
+    *_plain("square", BUILTIN),
     *_plain("diff triu tril einsum", BUILTIN),
     _op("and", BUILTIN, operator.and_, torch.logical_and, torch.bitwise_and, "logical_and", "bitwise_and"),
     _op("or", BUILTIN, operator.or_, torch.logical_or, torch.bitwise_or, "logical_or", "bitwise_or"),

@@ -129,8 +129,7 @@ MOVES = {
     "roll": lambda x: x.roll(1, 1),
     "to": lambda x: x.to(torch.float64).float(),
     "masked_fill": lambda x: x.masked_fill(torch.eye(4).bool(), 0.0),
-    "cosh": torch.cosh,
-    "sinh": torch.sinh,
+    "remainder": lambda x: x.remainder(3),
 }
 FORMAT = {"name": "fixed", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8, "weight_frac_width": 6}
 RULE = {"config": {**FORMAT, "bias_width": 8, "bias_frac_width": 4, "data_out_width": 8, "data_out_frac_width": 4}}

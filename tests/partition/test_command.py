@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
     """A layer, a function that no hardware has, and a clip."""
     nodes = [
         node("Gemm", "x w b", "a", "/first/Gemm", transB=1),
-        node("Tan", "a", "t", "/odd/Tan"),
+        node("Mod", "a three", "t", "/odd/Mod", fmod=1),
         node("Clip", "t low high", "y", "/last/Clip"),
     ]
     stored = {
@@ -26,6 +26,7 @@ def file(tmp_path: Path) -> Path:
         "b": R.standard_normal(3).astype(np.float32),
         "low": np.float32(-1),
         "high": np.float32(0.5),
+        "three": np.float32(3),
     }
     path = tmp_path / "net.onnx"
     onnx.save(model(nodes, {"x": ("N", 4)}, stored), path)
@@ -39,9 +40,9 @@ def test_a_file_in_hardware_and_on_the_host(file: Path, tmp_path: Path, capsys: 
     found = json.loads(capsys.readouterr().out)
     assert [(p["name"], p["nodes"]) for p in found["parts"]] == [
         ("hardware_0", ["first_gemm"]),
-        ("host_1", ["odd_Tan", "last_Clip"]),
+        ("host_1", ["odd_Mod", "last_Clip"]),
     ]
-    assert found["host"]["last_Clip"] == "wanted on the host" and "tan" in found["host"]["odd_Tan"]
+    assert found["host"]["last_Clip"] == "wanted on the host" and "fmod" in found["host"]["odd_Mod"]
     verdict = found["simulation"]["hardware_0"]
     assert verdict["passed"] and verdict["mismatches"] == 0 and verdict["frames"] == 3
     assert json.loads((out / "partition.json").read_text())["host"] == found["host"]
@@ -51,10 +52,10 @@ def test_a_file_in_hardware_and_on_the_host(file: Path, tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], ["op 'tan' cannot be quantised", "odd_Tan"]),
-        (["--host", "odd_Tan"], ["nodes are placed by a partition only", "--partition"]),
-        (["--partition", "--host", "od_Tan"], ["no such node", "od_Tan"]),
-        (["--partition", "--hardware", "odd*"], ["odd_Tan", "wanted in hardware cannot be"]),
+        ([], ["op 'fmod' cannot be quantised", "odd_Mod"]),
+        (["--host", "odd_Mod"], ["nodes are placed by a partition only", "--partition"]),
+        (["--partition", "--host", "od_Mod"], ["no such node", "od_Mod"]),
+        (["--partition", "--hardware", "odd*"], ["odd_Mod", "wanted in hardware cannot be"]),
         (["--partition", "--report"], ["a partition has a design for each segment", "--report"]),
     ],
 )

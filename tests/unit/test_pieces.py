@@ -21,6 +21,7 @@ from mase_hw.ops._comparisons import BY_NAME
 from mase_hw.ops._pieces import PIECES, constants
 from tests.unit.pipeline import annotated, quantised, rule
 from tests.unit.test_functions import arithmetic, rounded
+from tests.unit.test_named_functions import ORACLE as NAMED
 
 HALF, SIXTH = Fraction(1, 2), Fraction(1, 6)
 
@@ -307,8 +308,8 @@ class Weighted(nn.Module):
 
 def test_forms_cover_every_op() -> None:
     names = {op.name for op in default_catalogue() if op.hardware and op.hardware.module in MODULES}
-    # What only a pass makes has no form.
-    assert names == set(FORMS) | {"inverse_power", "table"}
+    # What only a pass makes has no form; functions that are all alike are in test_named_functions.
+    assert names - {"inverse_power", "table"} == set(FORMS) | set(NAMED)
     assert annotated(Call(nn.ReLU6()), torch.ones(3)) is not None
 
 

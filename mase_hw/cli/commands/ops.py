@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from mase_hw.cli._common import OK
 from mase_hw.cli.answers import answer
@@ -57,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(found: dict[str, Any]) -> None:
-    table = Table("op", "kind", "torch", "hardware", box=None, pad_edge=False)
+    name = Column("op", min_width=max(len(row[0]) for row in found["ops"]))
+    table = Table(name, "kind", "torch", "hardware", box=None, pad_edge=False)
     for row in found["ops"]:
         table.add_row(*row)
     console = Console()

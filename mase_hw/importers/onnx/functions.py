@@ -27,7 +27,7 @@ def _operands(s: Step) -> tuple[Ref, Ref]:
     if s.writer.is_data(a):
         return a, scalar(b, len(s.shape(0)))
     if s.writer.is_data(b):
-        return scalar(a, dims) if s.node.operation in ("Add", "Sub", "Mul", "Div") else a, b
+        return scalar(a, dims) if s.node.operation in ("Add", "Sub", "Mul", "Div", "Pow") else a, b
     return a, b
 
 
@@ -146,7 +146,7 @@ def _threshold(s: Step) -> Ref:
 RULES: dict[str, Rule] = {
     **{name: _plain(getattr(torch, name.lower())) for name in (
         "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Reciprocal", "Erf", "Abs", "Sign", "Floor", "Ceil", "Round", "Sin",
-        "Cos", "Tan", "Sinh", "Cosh",
+        "Cos", "Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh",
     )},
     "Relu": _plain(F.relu),
     "Softplus": _plain(F.softplus),

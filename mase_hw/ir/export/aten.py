@@ -104,7 +104,7 @@ def call_of(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: C
         return rule(*args, **kwargs)
     kept = {k: v for k, v in kwargs.items() if k not in SETTINGS}
     for place in (torch, F, torch.special):
-        function = getattr(place, name, None)
+        function = getattr(place, name.removeprefix("special_"), None)
         if function is not None and known.of_function(function) is not None:
             return ("call_function", function, args, kept)
     return ("call_method", name, args, kept) if known.of_method(name) is not None else None

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, fx
 
+from mase_hw.ops._functions import exponential
 from mase_hw.passes.transforms.lowering import comparisons
 from mase_hw.passes.transforms.lowering.compounds import whole_quotient
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, Rule, formula, number_of
@@ -37,9 +38,12 @@ def _summed(negative: bool, e: Expression) -> Body | None:
 
 
 def _power(e: Expression) -> Body | None:
-    """The square is a product, and some powers are functions of their own."""
+    """The square is a product, and some powers, and those of a number, are functions of their own."""
     operands = e.operands
     exponent = 2.0 if len(operands) == 1 else number_of(operands[1])
+    base = number_of(operands[0])
+    if base is not None and isinstance(operands[-1], fx.Node):
+        return formula(lambda s, a: exponential(a, base), operands[1])
     if exponent is None or not isinstance(operands[0], fx.Node):
         return None
     if exponent == 2.0:
