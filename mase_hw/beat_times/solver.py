@@ -6,12 +6,15 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from mase_hw.beat_times.below import Below
+from mase_hw.beat_times.deadlock import waits_for_itself
 from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Run, Waiting
 from mase_hw.beat_times.patterns import REAL, Chunk, Solved, Times, alike, same
 from mase_hw.errors import CatalogueError
 
 FEW = 0.25
 """Evaluations for every block up to which a frame is solved from the one before."""
+OFTEN = 64
+"""Evaluations of a block after which it is asked whether the network stops."""
 
 
 class Overdue(Exception):
@@ -54,6 +57,7 @@ class Solver:
                         reading.times.readers[index].append((number, waits == ALWAYS))
                         self.wanted[number] += waits == ALWAYS
             start += node.blocks
+        self.producers: dict[int, tuple[Latest | Run, int]] = {}
         self.below: Below | None = None
         """A solved network in which no event is later."""
         self.earlier = list(earlier.values())
@@ -291,9 +295,11 @@ class Solver:
             if most is not None and done > most:
                 return False
             counts[number] += 1
-            if counts[number] > limit:
-                raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {frame}")
             index = frame * node.blocks + block
+            # Looked for ever more seldom: most networks do not stop.
+            often = counts[number] >= OFTEN and counts[number] & (counts[number] - 1) == 0
+            if counts[number] > limit or (often and self._stops(node, index)):
+                raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {frame}")
             for times, chunk in zip(node.outs, chunks, strict=True):
                 if chunk is None:
                     continue
@@ -313,6 +319,16 @@ class Solver:
                         if known is None or start < known:
                             queued[reader] = start
                             heapq.heappush(heap, (start, reader))
+
+    def _stops(self, node: Latest | Run, index: int) -> bool:
+        """Whether events of a block wait for themselves."""
+        if not self.producers:
+            self.producers |= {id(times): (each, out) for each in self.nodes for out, times in enumerate(each.outs)}
+        return any(
+            waits_for_itself(times, index, self.producers, self.frame)
+            for times in node.outs
+            if times.chunks[index] is not None
+        )
 
 
 def _later(chunk: Chunk | None, distance: int) -> Chunk | None:

@@ -16,8 +16,7 @@ from fractions import Fraction
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.estimate import block_rams
-from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
-from mase_hw.emit.rewire import delayed
+from mase_hw.emit.netlist import TOP, Instance, Pin
 from mase_hw.emit.schedule import Timeline
 
 COPY = 4
@@ -78,6 +77,9 @@ def find_delays(timeline: Timeline, depths: Mapping[Pin, int], catalogue: Catalo
     for pin in queues:
         for fork, moves in _forks(timeline, pin, queues):
             behind.setdefault(fork, {})[pin] = moves
+    readers: dict[str, list[Pin]] = {}
+    for sink, source in timeline.into.items():
+        readers.setdefault(source.instance, []).append(sink)
     found = []
     for fork, moved in behind.items():
         enters = Pin(fork, "in_data")
@@ -87,7 +89,7 @@ def find_delays(timeline: Timeline, depths: Mapping[Pin, int], catalogue: Catalo
             if len(pins) == 1 and not moved[pins[0]]:
                 continue  # its FIFO stands at the fork already
             gain = _gain({pin: queues[pin] for pin in pins}, stream)
-            price = _price(timeline.netlist, fork, pins, catalogue) if gain > 0 else None
+            price = _price(timeline, readers, fork, pins, catalogue) if gain > 0 else None
             if price is not None and gain > price:
                 found.append(Delay(fork, pins, gain - price))
     chosen: list[Delay] = []
@@ -132,15 +134,36 @@ def _gain(queues: Mapping[Pin, _Waiting], stream: _Waiting) -> int:
     return sum(queue.blocks for queue in queues.values()) - stream.waiting(least).blocks - rest
 
 
-def _price(netlist: Netlist, fork: str, pins: Sequence[Pin], catalogue: Catalogue) -> int | None:
-    """What copies of modules count, in block RAMs; None if it cannot be done, or one of them multiplies."""
-    rewired = delayed(netlist, fork, pins)
-    if rewired is None:
+def _price(
+    timeline: Timeline, readers: Mapping[str, Sequence[Pin]], fork: str, pins: Sequence[Pin], catalogue: Catalogue
+) -> int | None:
+    """What copies of modules count, in block RAMs; None if it cannot be done, or one of them multiplies.
+
+    Args:
+        timeline: The design.
+        readers: Of every instance: the inputs that read it.
+        fork: Where the stream is divided.
+        pins: Data inputs that are to read the stream that waits, behind modules of one data input each.
+        catalogue: Where the modules are described.
+    """
+    passed = set()
+    for pin in pins:
+        source = timeline.into[pin]
+        while source.instance != fork and source.instance not in passed:
+            passed.add(source.instance)
+            source = timeline.parts[source.instance].inputs[0]
+    kept: set[str] = set()
+    """Those that something else reads as well, so that they are copied instead of moved."""
+    for name in [fork, *(name for name in timeline.parts if name in passed)][::-1]:
+        if any(pin not in pins and (pin.instance not in passed or pin.instance in kept) for pin in readers[name]):
+            kept.add(name)
+    if fork not in kept:
         return None
-    price, before = 0, {instance.name for instance in netlist.instances}
-    for instance in rewired[0].instances:
+    price = 0
+    for name in kept - {fork}:
+        instance = timeline.parts[name].instance
         op = catalogue.get(instance.op)
-        if instance.name in before or op is None or op.hardware is None or not op.mase_type:
+        if op is None or op.hardware is None or not op.mase_type:
             continue
         if op.hardware.multipliers(op.hardware.params(**instance.parameters)):
             return None

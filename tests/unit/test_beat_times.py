@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly
+from mase_hw.beat_times.nodes import Run
 from mase_hw.beat_times.patterns import Solved
 from mase_hw.catalogue import Latency
 from mase_hw.errors import CatalogueError
@@ -112,6 +113,43 @@ def test_a_network_that_stops() -> None:
     network.sink(network.stage(Steps.registered(4, 2), [late, source])[0])
     with pytest.raises(CatalogueError, match="deadlocks"):
         network.advance()
+
+
+def test_a_network_that_stops_says_so_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The long way needs 600 beats of a frame for its first result. It may take one that the short way has no room for:
+    with 599 places there all is well, and with 598 the last of those 600 waits for itself."""
+    evaluated = []
+    evaluate = Run.evaluate
+
+    def counted(*args: Any) -> Any:
+        evaluated.append(args)
+        return evaluate(*args)
+
+    monkeypatch.setattr(Run, "evaluate", counted)
+
+    def network(depth: int, beats: int) -> BeatNetwork:
+        network = BeatNetwork()
+        source = network.source(beats)
+        needed = np.maximum(np.arange(beats) - 599, 0)
+        rows = Steps.at(
+            beats,
+            needed=(needed,),
+            freed=(np.arange(beats),),
+            emitted=np.arange(beats),
+            delay=(1,),
+            room=(700,),
+            pipe=1,
+            queue=2,
+        )
+        late = network.stage(rows, [source])[0]
+        short = network.stage(Steps.queued(1, depth), [source])[0]
+        network.sink(network.stage(Steps.registered(beats, 2), [late, short])[0])
+        return network
+
+    with pytest.raises(CatalogueError, match="deadlocks"):
+        network(598, 10_000).advance()
+    assert len(evaluated) < 2000, "not one for every beat of a frame"
+    assert network(599, 700).advance()
 
 
 def test_latency_of_stages() -> None:
