@@ -24,7 +24,7 @@ from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.export import is_program
 from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.faithful.models import check_model, check_tensors
-from mase_hw.ir.faithful.parametrized import settle_weights
+from mase_hw.ir.faithful.parametrized import settled
 from mase_hw.ir.faithful.same_function import fixed_arguments, run
 from mase_hw.ir.faithful.state import with_random
 from mase_hw.ir.faithful.surroundings import ordinary
@@ -164,8 +164,8 @@ def traced(
     given = _given(example_inputs)
     # What the example leaves at its default is fixed: tracing would take it for a tensor.
     fixed = fixed_arguments(model, given) or None
-    graph = MaseGraph(model, fixed, custom_ops, catalogue=catalogue, example=_tensors(example_inputs))
-    settle_weights(graph.model)
+    plain = settled(model)
+    graph = MaseGraph(plain, fixed, custom_ops, catalogue=catalogue, example=_tensors(example_inputs))
     if graph.model.training:
         tell("the model is in training mode; the design's is in evaluation mode, without dropout (train() goes on)")
     graph.model.eval()

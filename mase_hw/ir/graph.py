@@ -16,8 +16,8 @@ from mase_hw.ir.checkpoint import export, load
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.draw import draw
 from mase_hw.ir.export import is_program
+from mase_hw.ir.export.by_export import followed, traced_by_export
 from mase_hw.ir.export.convert import import_program
-from mase_hw.ir.export.huggingface import traced_by_export
 from mase_hw.ir.faithful.models import check_model
 from mase_hw.ir.faithful.replaced import refuse_hooks, refuse_replaced
 from mase_hw.ir.program import use_program
@@ -82,6 +82,8 @@ class MaseGraph(AnnotatedGraph):
             traced.recompile()
         elif huggingface.is_model(model) and example is not None:
             traced = traced_by_export(model, cf_args or {}, hf_input_names, known, example, share_weights)
+        elif example is not None and not custom_ops and hf_input_names is None:
+            traced = followed(model, cf_args or {}, known, example, share_weights)
         else:
             traced = trace_torch_module(model, cf_args, None, hf_input_names, known, share_weights, example)
         in_order(traced)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.utils import parametrizations, parametrize, prune, weight_norm
+from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
 
 import mase_hw
 from mase_hw.compiler.config import load_config
@@ -52,6 +52,10 @@ def test_what_is_seen(name: str, tmp_path: Path) -> None:
     assert type(error) is kind and error.remedy and "no number of bits" not in error.message, str(error)
 
 
+FOLLOWED = ("whole", "call operator")
+"""What torch.export sees, though the tracer does not: the graph computes it as well."""
+
+
 @pytest.mark.parametrize("width", [2, 8])
 @pytest.mark.parametrize("name", [*HIDDEN, *SEEN])
 def test_what_it_computes(name: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,15 +63,28 @@ def test_what_it_computes(name: str, width: int, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(graph_module, "refuse_hooks", lambda model: None)
     monkeypatch.setattr(graph_module, "refuse_replaced", lambda model, graph: None)
     tampering, where = {**HIDDEN, **SEEN}[name]
+    if name in FOLLOWED:
+        model = net()
+        with tampering(model) or contextlib.nullcontext(), torch.no_grad():
+            torch.testing.assert_close(MaseGraph(model, example=[X]).model.eval()(DATA), model.eval()(DATA))
+        return
     error = refused(net(), tampering, tmp_path / "b", width)
     assert isinstance(error, GraphError), str(error)
     if name in HIDDEN:
         assert where in (error.node or ""), str(error)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["traced", "gradient"])
+def test_models_that_are_something_else_for_the_tracer(name: str) -> None:
+    """They are followed by torch.export: the graph computes what they compute."""
+    model = net(MODELS[name])
+    with torch.no_grad():
+        torch.testing.assert_close(passes(model, 16).model.eval()(DATA), model.eval()(DATA), rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - {"traced", "gradient"}))
 def test_models_that_are_something_else_for_us(name: str, tmp_path: Path) -> None:
-    says = {"call": "__call__ of a layer was replaced", "liar": "a tensor decides itself"}
+    says = {"call": "__call__ of a layer was replaced", "liar": "a tensor decides itself", "autocast": "op .to. cannot"}
     with pytest.raises((GraphError, UnsupportedError), match=says.get(name, "something else than the model")):
         compiled(net(MODELS[name]), tmp_path / "b")
     assert not (tmp_path / "b").exists()
@@ -170,19 +187,34 @@ def test_parametrized_weights_are_computed(name: str, training: bool) -> None:
         assert torch.allclose(graph.model.eval()(DATA), model.eval()(DATA), atol=1e-3)
 
 
-@pytest.mark.parametrize("what", ["weight_norm", "prune"])
+OLDER = {
+    "weight_norm": lambda model: weight_norm(model.fc1),
+    "spectral_norm": lambda model: spectral_norm(model.fc1),
+    "pruned twice": lambda model: [prune.l1_unstructured(model.fc1, "weight", share) for share in (0.5, 0.3)],
+    "pruned bias": lambda model: prune.random_unstructured(model.fc2, "bias", 0.5),
+}
+
+
+@pytest.mark.parametrize("name", OLDER)
 @pytest.mark.filterwarnings("ignore")
-def test_hooks_that_make_a_weight(what: str) -> None:
-    """The older way is refused, with what to do; done, it passes."""
-    model = net()
-    if what == "prune":
-        prune.l1_unstructured(model.fc1, "weight", 0.5)
-    else:
-        weight_norm(model.fc1)
-    with pytest.raises(UnsupportedError, match=r"remove_weight_norm and prune\.remove"):
-        passes(model)
-    (nn.utils.remove_weight_norm if what == "weight_norm" else lambda m: prune.remove(m, "weight"))(model.fc1)
-    passes(model)
+def test_hooks_that_make_a_weight(name: str) -> None:
+    """The weights are those that they make, and the model keeps its hooks."""
+    model = net().eval()
+    OLDER[name](model)
+    before = {n: t.clone() for n, t in model.state_dict().items()}
+    graph = passes(model, 16)
+    assert all(torch.equal(t, before[n]) for n, t in model.state_dict().items())
+    assert any(module._forward_pre_hooks for module in model.modules())
+    with torch.no_grad():
+        assert torch.allclose(graph.model.eval()(DATA), model(DATA), atol=1e-3)
+
+
+def test_a_model_that_is_a_parametrized_layer() -> None:
+    layer = parametrizations.weight_norm(nn.Linear(4, 3)).eval()
+    x = torch.randn(8, 4)
+    graph = quantised_graph(layer, x[:1], load_config(bits(16)), [x], None, lambda _: None)
+    with torch.no_grad():
+        assert torch.allclose(graph.model.eval()(x), layer(x), atol=1e-3)
 
 
 def test_compiled_models() -> None:

@@ -27,8 +27,6 @@ class Reads(nn.Module):
         if self.part == "last cell":
             output, (_, c) = self.layer(x)
             return c[-1]
-        if self.part == "joined":
-            return torch.cat(self.layer(x)[1])
         if self.part == "everything":
             return self.layer(x)
         if self.part == "lstm":
@@ -215,9 +213,8 @@ def test_cells(cell: type[nn.RNNCellBase], bias: bool) -> None:
     ("layer", "part", "problem"),
     [
         (nn.LSTM(2, 3, proj_size=2), "lstm", "projection"),
-        (nn.LSTM(2, 3), "joined", "several tensors are read at once"),
     ],
-    ids=["projection", "several results in a function"],
+    ids=["projection"],
 )
 def test_refused(layer: nn.RNNBase, part: str, problem: str) -> None:
     with pytest.raises(UnsupportedError, match=problem):

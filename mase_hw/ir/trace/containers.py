@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import operator
 from collections.abc import Mapping
 from typing import Any
 
-from torch import fx
+from torch import fx, nn
 
 
 def contents(result: Any) -> list[Any]:
@@ -40,6 +41,29 @@ def open_results(graph: fx.Graph) -> None:
     output.args = fx.node.map_arg(output.args, lambda node: made.get(node, node))
     for node in made:
         graph.erase_node(node)
+
+
+def open_states(graph: fx.Graph, root: nn.Module) -> None:
+    """Let what reads the pair of states of an LSTM as a whole (``state = cell(x, state)``) read both of them."""
+    for node in list(graph.nodes):
+        kind = root.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(kind, nn.LSTMCell):
+            _open(graph, node)
+        for part in list(node.users) if isinstance(kind, nn.LSTM) else ():
+            if part.target is operator.getitem and part.args[1] == 1:
+                _open(graph, part)
+
+
+def _open(graph: fx.Graph, pair: fx.Node) -> None:
+    whole = [user for user in pair.users if user.target is not operator.getitem]
+    if whole:
+        with graph.inserting_after(pair):
+            second = graph.call_function(operator.getitem, (pair, 1))
+            first = graph.call_function(operator.getitem, (pair, 0))
+        for user in whole:
+            user.args, user.kwargs = fx.node.map_arg(
+                (user.args, user.kwargs), lambda n: (first, second) if n is pair else n
+            )
 
 
 def _fields(node: fx.Node) -> dict[str, Any] | tuple[Any, ...] | None:

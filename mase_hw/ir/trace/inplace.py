@@ -16,6 +16,9 @@ from torch import fx
 from mase_hw.ir.trace.signatures import bind
 from mase_hw.ops.software import setitem
 
+_RESHAPING = frozenset({"squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_", "t_"})
+"""Methods that change the shape of a tensor and write no number."""
+
 
 def follow_writes(graph: fx.Graph, root: Any) -> None:
     """Connect readers of a written tensor to the operation that wrote it last.
@@ -33,6 +36,8 @@ def follow_writes(graph: fx.Graph, root: Any) -> None:
             continue
         if node.target is operator.setitem:
             node.target = setitem
+        if node.target in _RESHAPING:
+            node.target = str(node.target).removesuffix("_")
         for reader in [user for user in target.users if position[user] > position[node]]:
             reader.replace_input_with(target, node)
 

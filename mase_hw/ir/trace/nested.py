@@ -60,9 +60,11 @@ class Nested:
         if isinstance(model, fx.GraphModule) or huggingface.is_model(model):
             return None
         values = list(example.values()) if isinstance(example, Mapping) else example
+        kinds = [p.kind for p in inspect.signature(model.forward).parameters.values()]
+        if isinstance(example, Tensor | np.ndarray) and kinds[:1] == [inspect.Parameter.VAR_POSITIONAL]:
+            example = values = (example,)
         if isinstance(example, Tensor | np.ndarray | str | bytes) or not isinstance(values, Sequence):
             return None
-        kinds = [p.kind for p in inspect.signature(model.forward).parameters.values()]
         collected = any(kind in _VARIABLE for kind in kinds)
         held = any(not _plain(value) for value in values)
         tensors = any(isinstance(leaf, Tensor | np.ndarray) for leaf in pytree.tree_leaves(values))

@@ -1,25 +1,35 @@
-"""Control flow on shapes: while a model is traced, what depends on shapes alone has the value of the example.
+"""Shapes while a model is traced: what depends on them alone is a number of Python, as when the model runs.
 
-Sizes stay nodes of the graph, so that a reshape works for any number of frames; only where Python needs a value (an
-``if``, a ``range``, a loop over parts) it gets that of the example. A model that goes another way for other shapes is
-found when its graph is compared with it on the calibration data.
+Only what depends on the number of frames stays a node of the graph, so that a reshape works for any number of them. It
+is found by computing the example beside one of twice as many frames. Where Python needs a number of it (an ``if``, a
+``range``, ``int(x.size(0))``) it gets that of the example, and the tracer remembers that it had to ask.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.proxy import Attribute, Proxy, TraceError
+from torch.utils import _pytree as pytree
 
-_ATTRIBUTES = frozenset({"shape", "ndim", "dtype", "device"})
-_METHODS = frozenset({"size", "dim", "ndimension", "numel", "nelement", "is_floating_point"})
-_FUNCTIONS = (torch.numel, torch.is_floating_point)
-
+_ATTRIBUTES = frozenset({"shape", "ndim", "dtype", "device", "layout", "is_cuda", "requires_grad"})
+_METHODS = frozenset({"size", "dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "__len__"})
+_FUNCTIONS = (torch.numel, torch.is_floating_point, torch.is_complex)
+_PLAIN = bool | int | float | str | torch.Size | torch.dtype | torch.device | torch.layout
+"""Answers to questions about shapes."""
+_UNKNOWN = object()
+"""The value of what cannot be computed for twice as many frames."""
+SPECIALISED = "specialised"
+"""Where a traced model says that Python was given a number that is another one for more frames."""
+_MAKING = ("zeros", "ones", "full", "empty", "arange", "eye")
+"""Functions of torch that take a node as their first size only where they are told to."""
+_RESHAPING = ("expand", "repeat", "view", "reshape", "tile", "new_zeros", "new_ones", "new_full", "new_empty")
+"""Methods of tensors, of which the same is true."""
 
 _CALL, _GETATTR = nn.Module.__call__, nn.Module.__getattr__
 
@@ -38,16 +48,73 @@ def _untraced() -> Iterator[None]:
 class ShapeAware(fx.Tracer):
     """A tracer that knows an example; to be mixed into another one."""
 
-    _example: Mapping[str, Any] = {}
+    _examples: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+    _values: tuple[dict[fx.Node, Any], dict[fx.Node, Any]] = ({}, {})
+    specialised = False
+    """Whether Python was given a number that is another one for more frames."""
 
     def use(self, example: Mapping[str, Any]) -> None:
         """Take an example: tensors by name of the argument of ``forward``."""
-        self._example = {k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in example.items()}
-        self._values: dict[fx.Node, Any] = {}
+        once = {k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in example.items()}
+        twice = {k: torch.cat([v, v]) if isinstance(v, Tensor) and v.dim() else v for k, v in once.items()}
+        self._examples, self._values = (once, twice), ({}, {})
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        """The graph of a model; tensors that it makes by the number of frames are nodes."""
+        with ExitStack() as stack:
+            for home, names in ((torch, _MAKING), (torch.Tensor, _RESHAPING)):
+                for name in names:
+                    stack.enter_context(self._recorded(home, name))
+            return super().trace(root, concrete_args)
+
+    @contextmanager
+    def _recorded(self, home: Any, name: str) -> Iterator[None]:
+        """Within the block a function makes a node where a number that it takes is one."""
+        own: Callable[..., Any] = getattr(home, name)
+        inherited = name not in vars(home)
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            if not any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves((args, kwargs))):
+                return own(*args, **kwargs)
+            if home is torch:
+                return self.create_proxy("call_function", own, args, kwargs)
+            return self.create_proxy("call_method", name, args, kwargs)
+
+        setattr(home, name, function)
+        try:
+            yield
+        finally:
+            if inherited:
+                delattr(home, name)
+            else:
+                setattr(home, name, own)
 
     def proxy(self, node: fx.Node) -> Proxy:
         """A proxy that Python may ask for what it knows."""
         return _ShapeProxy(node, self)
+
+    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **more: Any) -> Any:
+        """A proxy, or the number itself of what is the same for any number of frames."""
+        if target is operator.pos:
+            return args[0]
+        made = super().create_proxy(kind, target, args, kwargs, *rest, **more)
+        if kind not in ("call_function", "call_method") or not _of_shapes(made.node):
+            return made
+        once, twice = self._both(made.node)
+        if not (isinstance(once, _PLAIN) and _same(once, twice)):
+            return made
+        for values in self._values:
+            values.pop(made.node, None)
+        self.graph.erase_node(made.node)
+        return once
+
+    def attribute(self, obj: Proxy, name: str) -> Any:
+        """An attribute of a tensor, as itself if it is the same for any number of frames."""
+        if name in _ATTRIBUTES:
+            once, twice = (getattr(value, name, _UNKNOWN) for value in self._both(obj.node))
+            if isinstance(once, _PLAIN) and _same(once, twice):
+                return once
+        return _ShapeAttribute(obj, name)
 
     def to_bool(self, obj: Proxy) -> bool:
         """The truth of what depends on shapes alone.
@@ -55,10 +122,10 @@ class ShapeAware(fx.Tracer):
         Raises:
             TraceError: If it depends on values.
         """
-        return bool(self.known(obj)) if _of_shapes(obj.node) else super().to_bool(obj)
+        return bool(self.number(obj, bool)) if _of_shapes(obj.node) else super().to_bool(obj)
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        """The parts of a tuple or list, of as many as the example has.
+        """The parts of a tuple or list, or of a tensor whose first dimension is not the frames.
 
         Raises:
             TraceError: If it is none.
@@ -66,25 +133,35 @@ class ShapeAware(fx.Tracer):
         return iter([operator.getitem(obj, index) for index in range(self.length(obj))])
 
     def length(self, obj: Proxy) -> int:
-        """Parts of a tuple or list.
+        """Parts of a tuple or list, or the first size of a tensor.
 
         Raises:
-            TraceError: If it is none.
+            TraceError: If it is none of these.
         """
         value = self.known(obj)
-        if not isinstance(value, tuple | list):
-            raise TraceError("a tensor cannot be gone through element by element: its first dimension is the frames")
-        return len(value)
+        if not isinstance(value, tuple | list | Tensor):
+            raise TraceError(f"a {type(value).__name__} has no parts")
+        return self._told(obj, len)
 
-    def integer(self, obj: Proxy) -> int:
+    def number(self, obj: Proxy, kind: Callable[[Any], Any]) -> Any:
         """A number that depends on shapes alone.
+
+        Args:
+            obj: Stands for it.
+            kind: What is made of it: an integer, a float, or its truth.
 
         Raises:
             TraceError: If it depends on values.
         """
         if not _of_shapes(obj.node):
             raise TraceError("the value of a tensor is used as a Python number")
-        return operator.index(self.known(obj))
+        return self._told(obj, kind)
+
+    def _told(self, obj: Proxy, kind: Callable[[Any], Any]) -> Any:
+        made = kind(self.known(obj))
+        twice = self._both(obj.node)[1]
+        self.specialised |= twice is not _UNKNOWN and made != kind(twice)
+        return made
 
     def known(self, obj: Proxy) -> Any:
         """The value of a proxy for the example.
@@ -92,34 +169,51 @@ class ShapeAware(fx.Tracer):
         Raises:
             TraceError: If an input is missing in the example.
         """
-        with torch.no_grad(), _untraced():
-            return self._value(obj.node)
+        return self._value(obj.node, 0)
 
-    def _value(self, node: fx.Node) -> Any:
-        for each in self.graph.nodes:  # in order of execution, so that nothing is recursive
-            if each not in self._values:
-                self._values[each] = self._computed(each)
-            if each is node:
-                break
-        return self._values[node]
+    def _both(self, node: fx.Node) -> tuple[Any, Any]:
+        """Values for the example and for twice as many frames; unknown if they cannot be computed."""
+        found = []
+        for which in (0, 1):
+            try:
+                found.append(self._value(node, which))
+            except Exception:  # the model's own operations, with numbers that nobody promised them
+                found.append(_UNKNOWN)
+        return found[0], found[1]
 
-    def _computed(self, node: fx.Node) -> Any:
+    def _value(self, node: fx.Node, which: int) -> Any:
+        values = self._values[which]
+        if node not in values:
+            with torch.no_grad(), _untraced():
+                for each in self.graph.nodes:  # in order of execution, so that nothing is recursive
+                    if each not in values:
+                        values[each] = self._computed(each, which)
+                    if each is node:
+                        break
+        return values[node]
+
+    def _computed(self, node: fx.Node, which: int) -> Any:
+        values = self._values[which]
         if node.op == "placeholder":
             name = str(node.target)
-            if name not in self._example:
+            if name not in self._examples[which]:
                 raise TraceError(f"the example has no {name}, so that its shape is not known")
-            return self._example[name]
+            return self._examples[which][name]
         if node.op == "get_attr":
             value: Any = self.root
             for part in str(node.target).split("."):
                 value = getattr(value, part)
             return value
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: self._values[n])
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
         if node.op == "call_module":
             return self.root.get_submodule(str(node.target))(*args, **kwargs)
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _same(once: Any, twice: Any) -> bool:
+    return type(once) is type(twice) and bool(once == twice)
 
 
 class _Asked(Proxy):
@@ -131,13 +225,16 @@ class _Asked(Proxy):
         return self.tracer.length(self)
 
     def __index__(self) -> int:
-        return self.tracer.integer(self)
+        return int(self.tracer.number(self, operator.index))
 
     def __int__(self) -> int:
-        return self.tracer.integer(self)
+        return int(self.tracer.number(self, int))
 
-    def __getattr__(self, name: str) -> Attribute:
-        return _ShapeAttribute(self, name)
+    def __float__(self) -> float:
+        return float(self.tracer.number(self, float))
+
+    def __getattr__(self, name: str) -> Any:
+        return self.tracer.attribute(self, name)
 
 
 class _ShapeProxy(_Asked):

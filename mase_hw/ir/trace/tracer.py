@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.fx.proxy import TraceError
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.trace import huggingface
-from mase_hw.ir.trace.containers import open_results
+from mase_hw.ir.trace.containers import open_results, open_states
 from mase_hw.ir.trace.derived import computes_as
 from mase_hw.ir.trace.inplace import follow_writes
 from mase_hw.ir.trace.nested import NAMES
 from mase_hw.ir.trace.root import as_call, is_opaque
-from mase_hw.ir.trace.shapes import ShapeAware, drop_questions
+from mase_hw.ir.trace.shapes import SPECIALISED, ShapeAware, drop_questions
 from mase_hw.user_code import first_line, place, user_code
 from mase_hw.user_code import reason as reason_of
 
@@ -160,19 +160,25 @@ def trace_torch_module(
     if isinstance(tracer, ShapeAware):
         drop_questions(graph)
     open_results(graph)
+    open_states(graph, root)
     follow_writes(graph, root)
     traced = fx.GraphModule(root, graph, type(model).__name__)
     traced.training = model.training
+    if isinstance(tracer, ShapeAware) and tracer.specialised:
+        traced.meta[SPECIALISED] = True
     return traced
 
 
 def private_copy(model: nn.Module, share_weights: bool = False) -> Any:
     """A deep copy of a model; with ``share_weights`` the parameters and buffers stay the caller's tensors."""
-    shared = [*model.parameters(), *model.buffers()] if share_weights else []
+    shared = {id(t): t for t in [*model.parameters(), *model.buffers()]} if share_weights else {}
+    # What a hook has computed from parameters cannot be copied with its history.
+    held = [v for m in model.modules() for v in vars(m).values() if isinstance(v, Tensor) and not v.is_leaf]
+    shared |= {id(t): t.detach().clone() for t in held}
     problem = "the model cannot be copied"
     remedy = "keep only parameters, buffers and plain values as attributes of the modules"
     with user_code(problem, node=type(model).__name__, remedy=remedy):
-        made = copy.deepcopy(model, {id(t): t for t in shared})
+        made = copy.deepcopy(model, shared)
     _check_copy(model, made, share_weights)
     return made
 

@@ -39,8 +39,8 @@ def lower_reduction(graph: MaseGraph, node: fx.Node, sources: list[fx.Node]) -> 
         return _mean(graph, node, sources[0], dict(args))
     if name not in _EXTREMES:
         return False
-    if len(sources) == 2:
-        become_of(graph, node, _EXTREMES[name][2], sources)
+    if len(args.tensors) == 2:  # one of them may be stored
+        become_of(graph, node, _EXTREMES[name][2], node.all_input_nodes)
         return True
     dim = args.get("dim")
     if len(sources) == 1 and dim is None and list(meta.common.results.tensors) == ["data_out_0"]:
