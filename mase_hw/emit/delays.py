@@ -63,6 +63,43 @@ class _Waiting:
         return dataclasses.replace(self, depth=-(-share.numerator * self.beats // share.denominator))
 
 
+def reconvergent(timeline: Timeline) -> list[Pin]:
+    """Inputs of joins that lie on a cycle of the undirected netlist; every input of the design is a node by itself."""
+    links = [(source.instance or source.port, pin.instance, pin) for pin, source in timeline.data_pins().items()]
+    behind: dict[str, list[tuple[str, Pin]]] = {}
+    for a, b, pin in links:
+        behind.setdefault(a, []).append((b, pin))
+        behind.setdefault(b, []).append((a, pin))
+    # A spanning forest: every other link closes a cycle with what leads from its ends to where they meet.
+    above: dict[str, str] = {}
+    order: dict[str, int] = {}
+    tree: dict[Pin, str] = {}
+    for root in behind:
+        todo = [] if root in order else [root]
+        above.setdefault(root, root)
+        while todo:
+            order[node := todo.pop()] = len(order)
+            for other, pin in behind[node]:
+                if other not in above:
+                    above[other], tree[pin] = node, other
+                    todo.append(other)
+    top = {node: node for node in behind}
+    """The nodes that cycles join become one; of each, the node that comes first."""
+
+    def find(node: str) -> str:
+        while top[node] != node:
+            top[node] = node = top[top[node]]
+        return node
+
+    for a, b, pin in links:
+        if pin not in tree:
+            while (a := find(a)) != (b := find(b)):
+                late = max(a, b, key=order.__getitem__)
+                top[late] = above[late]
+    joins = {name for name, part in timeline.parts.items() if len(part.inputs) > 1}
+    return [pin for _, end, pin in links if end in joins and (pin not in tree or find(tree[pin]) != tree[pin])]
+
+
 def find_delays(timeline: Timeline, depths: Mapping[Pin, int], catalogue: Catalogue) -> list[Delay]:
     """Delays that promise fewer block RAMs, the best ones first, none of which shortens the same FIFO as another.
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
 from mase_hw.catalogue import Catalogue
-from mase_hw.emit.delays import Delay, find_delays, tightest
+from mase_hw.emit.delays import Delay, find_delays, reconvergent, tightest
 from mase_hw.emit.estimate import block_rams
 from mase_hw.emit.netlist import CONNECTORS, TOP, Fifo, Instance, Net, Netlist, Pin, Shortfall
 from mase_hw.emit.progress import finishes
@@ -111,29 +111,51 @@ class _Chosen:
     @property
     def blocks(self) -> int:
         """Block RAMs of all FIFOs."""
-        nets = {net.sink: net for net in self.timeline.netlist.nets}
-        return sum(block_rams(depth, nets[pin].stream.bits) for pin, depth in self.depths.items())
+        return _blocks(self.timeline, self.depths)
 
     def no_slower(self, other: _Chosen) -> bool:
-        """Whether no beat of the first frame leaves the design later than with the other one, and no frame."""
+        """Whether no frame takes longer than with the other one."""
         ours, theirs = self.followed, other.followed
-        if ours is None or theirs is None:
-            return False
-        pairs = zip(self._leaves(), other._leaves(), strict=True)
-        return ours.interval <= theirs.interval and all(bool((a <= b).all()) for a, b in pairs)
+        return ours is not None and theirs is not None and ours.interval <= theirs.interval
 
-    def _leaves(self) -> list[Cycles]:
-        """When the beats of the first frame leave the design."""
+    def later(self, timeline: Timeline, network: BeatNetwork, edges: Mapping[Pin, int]) -> bool:
+        """Whether a beat of the first frame leaves another network later than this one."""
         assert self.followed is not None
-        sources = [self.timeline.into[Pin(TOP, output.name)] for output in self.timeline.netlist.outputs]
-        edges = [self.followed.network.edges[self.followed.edges[source]] for source in sources]
-        return [edge.offered[: edge.beats] for edge in edges]
+        ours = _leaves(self.timeline, self.followed.network, self.followed.edges)
+        return any(bool((a > b).any()) for a, b in zip(_leaves(timeline, network, edges), ours, strict=True))
 
 
-def _choose(timeline: Timeline, tight: frozenset[Pin], late: tuple[Pin, ...], rate: Depths | None = None) -> _Chosen:
-    """Depths for inputs of joins and those where beats are held back, with FIFOs for the rate if there are any."""
-    pins = list(dict.fromkeys([*(pin for pin in _reconvergent(timeline) if pin not in tight), *late]))
-    depths, followed = _depths(timeline, pins, rate or {}) if pins or rate is not None else ({}, None)
+def _leaves(timeline: Timeline, network: BeatNetwork, edges: Mapping[Pin, int]) -> list[Cycles]:
+    """When the beats of the first frame leave a design."""
+    sources = [timeline.into[Pin(TOP, output.name)] for output in timeline.netlist.outputs]
+    outputs = [network.edges[edges[source]] for source in sources]
+    return [edge.offered[: edge.beats] for edge in outputs]
+
+
+def _blocks(timeline: Timeline, depths: Depths) -> int:
+    """Block RAMs of all FIFOs."""
+    nets = {net.sink: net for net in timeline.netlist.nets}
+    return sum(block_rams(depth, nets[pin].stream.bits) for pin, depth in depths.items())
+
+
+class _NoBetter(Exception):
+    """The first frame shows that a design is no better than another one."""
+
+
+def _choose(
+    timeline: Timeline,
+    tight: frozenset[Pin],
+    late: tuple[Pin, ...],
+    rate: Depths | None = None,
+    other: _Chosen | None = None,
+) -> _Chosen:
+    """Depths for inputs of joins and those where beats are held back, with FIFOs for the rate if there are any.
+
+    Raises:
+        _NoBetter: If a beat leaves later than with those of the other one, or no fewer block RAMs are taken.
+    """
+    pins = list(dict.fromkeys([*(pin for pin in reconvergent(timeline) if pin not in tight), *late]))
+    depths, followed = _depths(timeline, pins, rate or {}, other) if pins or rate is not None else ({}, None)
     return _Chosen(timeline, tight, late, depths | (rate or {}), followed, rate or {})
 
 
@@ -203,8 +225,8 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _C
         late = (*(now[pin] for pin in late if pin in now), queue)
         todo = [(f, tuple(now[p] for p in ps), now[h]) for f, ps, h in todo if all(p in now for p in ps)]
     try:
-        made = _choose(Timeline(netlist, catalogue, chosen.timeline.solved), tight, late)
-    except CatalogueError:  # it stops: some input needs a FIFO of its own
+        made = _choose(Timeline(netlist, catalogue, chosen.timeline.solved), tight, late, other=chosen)
+    except (CatalogueError, _NoBetter):  # if it stops, some input needs a FIFO of its own
         made = chosen
     if made.blocks < chosen.blocks and made.no_slower(chosen):
         return made
@@ -212,30 +234,9 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _C
     return _apply(_apply(chosen, delays[:half], catalogue), delays[half:], catalogue) if half else chosen
 
 
-def _reconvergent(timeline: Timeline) -> list[Pin]:
-    """Inputs of joins that lie on a cycle of the undirected netlist; every input of the design is a node by itself."""
-    sources = timeline.data_pins()
-    links = [(source.instance or source.port, pin.instance, pin) for pin, source in sources.items()]
-    joins = {name for name, part in timeline.parts.items() if len(part.inputs) > 1}
-    return [pin for start, end, pin in links if end in joins and _connected(links, start, end, without=pin)]
-
-
-def _connected(links: list[tuple[str, str, Pin]], start: str, end: str, without: Pin) -> bool:
-    neighbours: dict[str, set[str]] = {}
-    for a, b, pin in links:
-        if pin != without:
-            neighbours.setdefault(a, set()).add(b)
-            neighbours.setdefault(b, set()).add(a)
-    seen, todo = {start}, [start]
-    while todo:
-        for other in neighbours.get(todo.pop(), ()):
-            if other not in seen:
-                seen.add(other)
-                todo.append(other)
-    return end in seen
-
-
-def _depths(timeline: Timeline, pins: list[Pin], rate: Depths) -> tuple[Depths, Followed | None]:
+def _depths(
+    timeline: Timeline, pins: list[Pin], rate: Depths, other: _Chosen | None = None
+) -> tuple[Depths, Followed | None]:
     """Depth of the FIFO before every pin, 0 where no beat ever waits; and how the design does with them."""
     chosen: set[Pin] = set()
     there = {pin: Steps.queued(1, depth) for pin, depth in rate.items()}
@@ -250,6 +251,11 @@ def _depths(timeline: Timeline, pins: list[Pin], rate: Depths) -> tuple[Depths, 
         sooner = network
         depths = _most_held(timeline, network, edges, pins, chosen)
         more = {pin for pin, depth in depths.items() if depth} - chosen
+        # More delay makes nothing earlier, and frames that follow make no FIFO shorter.
+        if other is not None and (
+            other.later(timeline, network, edges) or (not more and _blocks(timeline, depths) >= other.blocks)
+        ):
+            raise _NoBetter
         if not more:
             paced, paced_edges, interval = _at_pace(timeline, buffers)
             for pin, depth in _most_held(timeline, paced, paced_edges, pins, chosen).items():
