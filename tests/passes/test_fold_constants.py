@@ -48,6 +48,8 @@ USES: dict[str, Use] = {
     "as large as data": lambda m, x: m.fc(x * torch.full_like(x, 0.25)),
     "mask as large as data": lambda m, x: m.fc(x + torch.zeros_like(x).masked_fill(m.k[0] > 0, 2.0)),
     "weight": lambda m, x: nn.functional.linear(x, m.k[:2], m.b[1, :2]),
+    "layers of a row": lambda m, x: m.fc(x) + torch.sigmoid(m.fc(m.k[1] * 0.5)),
+    "layers of positions": lambda m, x: m.fc(x) * m.fc(torch.arange(x.shape[1]).float() / x.shape[1] ** 2),
 }
 
 

@@ -45,8 +45,8 @@ PLAIN = int | float | str | torch.dtype | torch.device | torch.Size
 def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
     """Compute once what depends on no data: ``self.table[1]``, ``self.weight * self.mask``, ``arange(x.shape[1])``.
 
-    That is what depends on parameters, buffers and numbers alone, and on the shape and the type of data; an embedding
-    of such ids as well. What is the same for every frame, and has as many as there are frames (``zeros_like(x)``,
+    That is what depends on parameters, buffers and numbers alone, and on the shape and the type of data; layers of
+    such tensors as well, where they are not in training. What is the same for every frame, and has as many as there are frames (``zeros_like(x)``,
     ``positions.expand(x.shape[0], -1)``), is one of them, or one number, where that is broadcast.
 
     The result is stored as ``<node>_folded``: a parameter if one of its parts is trained, else a buffer. Training then
@@ -147,7 +147,8 @@ class _Constants:
         op = self.graph.op_of(node)
         if op is None or (not node.all_input_nodes and op.name not in MADE):
             return False
-        if node.op == "call_module" and not isinstance(self.graph.meta_of(node).module, nn.Embedding):
+        module = self.graph.meta_of(node).module
+        if module is not None and module.training and not isinstance(module, nn.Embedding):
             return False
         random = node.op == "call_function" and node.target in DROPOUTS
         return not random and written(node, self.graph.model) is None
