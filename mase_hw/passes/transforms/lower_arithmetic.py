@@ -12,6 +12,7 @@ from mase_hw.passes.transforms.lowering import choices, comparisons, products, s
 from mase_hw.passes.transforms.lowering.compounds import COMPOUNDS
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.operands import Rule, expression_of
+from mase_hw.passes.transforms.movement._calls import drop
 
 RULES = {**scaling.RULES, **comparisons.RULES, **products.RULES, **choices.RULES}
 """Which op is expressed by which rule, unless it has hardware of its own."""
@@ -30,6 +31,7 @@ def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mas
     - ``add`` and ``sub`` with ``alpha`` become a product and a sum, ``clamp`` with tensors a minimum and a maximum.
     - ``where`` and ``masked_fill`` with numbers or stored tensors become a choice with a constant, or products with 0
       and 1 where the condition is stored.
+    - ``x[arange(frames), places]``, a row that data names, becomes a row of the unit matrix times the rows.
     - A division by powers of two becomes a product with their reciprocals, which is exact.
     - A formula with a name (``addcmul``, ``lerp``, ``logaddexp``, ``frac``, ``any``) becomes what it stands for, and a
       division with ``rounding_mode`` a whole quotient.
@@ -72,5 +74,7 @@ def _lower(graph: MaseGraph, rules: Mapping[str, Rule], refined: Mapping[str, Ru
         body = None if expression is None else rule(expression)
         if body is not None:
             lowered[node.name] = str(graph.meta_of(node).common.mase_op)
+            before = node.all_input_nodes
             expand(graph, node, body.module, body.sources)
+            drop(graph, [n for n in before if n not in body.sources and n.op != "get_attr"])
     return lowered

@@ -78,7 +78,7 @@ class _Lowering:
             self._several(node, source, recipes, name)
 
     def _source(self, node: fx.Node) -> fx.Node | None:
-        """The one tensor of numbers or truth values that a call without hardware reads."""
+        """The one tensor that a call without hardware reads."""
         op = self.graph.op_of(node)
         if node.op not in ("call_function", "call_method") or op is None or op.implicit or op.golden is not None:
             return None
@@ -87,8 +87,7 @@ class _Lowering:
             return None
         results = self.graph.meta_of(inputs[0]).common.results
         tensor = results["data_out_0"] if list(results) == ["data_out_0"] else None
-        single = tensor is not None and (tensor.type == "float" or tensor.torch_dtype is torch.bool)
-        return inputs[0] if single and math.prod(results["data_out_0"].shape) else None
+        return inputs[0] if tensor is not None and math.prod(tensor.shape) else None
 
     def _run(self, node: fx.Node, source: fx.Node, probe: Tensor) -> Any:
         """What the call gives for a tensor without data; None if that cannot be."""

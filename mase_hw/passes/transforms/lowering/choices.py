@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, fx
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
 
 from mase_hw.ops._comparisons import eq_number
 from mase_hw.ops.arithmetic.where import choose, select
@@ -64,9 +65,27 @@ def _by_stored(condition: Tensor, yes: Operand, no: Operand) -> Body | None:
     return formula(lambda s, x: torch.mul(x, s.mask) + s.rest, data, mask=mask, rest=rest)
 
 
+def _picked(e: Expression) -> Body | None:
+    """``x[arange(frames), places]``, a row of each frame that data names: a row of zeros and a 1 times the rows."""
+    x, places = e.args.get("a"), e.args.get("b")
+    if not isinstance(x, fx.Node) or x not in e.shapes or not isinstance(places, tuple) or len(places) != 2:
+        return None
+    frames, row = places
+    first = bool((frames == 0).all()) if isinstance(frames, Tensor) else getattr(frames, "target", None) is torch.arange
+    shape = e.shapes[x]
+    if not first or e.shapes.get(row) != (1,) or shape[0] != 1 or len(shape) < 3:
+        return None
+
+    def run(s: nn.Module, values: Tensor, place: Tensor) -> Tensor:
+        chosen = F.embedding(place, s.unit).unsqueeze(1)  # type: ignore[arg-type]
+        return torch.matmul(chosen, values.reshape(-1, shape[1], math.prod(shape[2:]))).reshape(-1, *shape[2:])
+
+    return formula(run, x, row, unit=torch.eye(shape[1]))
+
+
 def _tensor(value: Operand) -> Tensor:
     return value if isinstance(value, Tensor) else torch.tensor(float(value))  # type: ignore[arg-type]
 
 
-RULES: dict[str, Rule] = {"masked_fill": _filled}
+RULES: dict[str, Rule] = {"masked_fill": _filled, "getitem": _picked}
 REFINED: dict[str, Rule] = {"where": _where}

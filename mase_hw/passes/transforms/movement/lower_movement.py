@@ -119,7 +119,7 @@ def _move(graph: MaseGraph, node: fx.Node) -> bool:
     op, meta = graph.op_of(node), graph.meta_of(node)
     if op is None or op.golden is not None or op.implicit or written(node, graph.model) is not None:
         return False
-    inputs = _floats(graph, node)
+    inputs = _floats(graph, node) or _data_inputs(graph, node)
     only = len(inputs) == 1 or (len(inputs) == 2 and op.name in SHAPE_ONLY)
     if not only or list(meta.common.results.tensors) != ["data_out_0"]:
         return False
@@ -142,15 +142,16 @@ def _join(graph: MaseGraph, node: fx.Node, joined: Joined) -> bool:
     """Tensors one after the other, in whatever notation, as ``cat``; that of many in several."""
     given = node.args[0] if node.args else None
     sources = [n for n in given if isinstance(n, fx.Node)] if isinstance(given, list | tuple) else []
-    shapes = [graph.tensor(n, "data_out_0").shape for n in sources]
     made = graph.tensor(node, "data_out_0").shape
     named = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", node.kwargs.get("axis", 0))
     if not sources or len(sources) != len(given) or not isinstance(named, int):  # type: ignore[arg-type]
         return False
+    sources = [n for n in sources if math.prod(graph.tensor(n, "data_out_0").shape)] or sources  # others are empty
+    shapes = [graph.tensor(n, "data_out_0").shape for n in sources]
     wanted = [tuple(joined(shape, named % len(made))[0]) for shape in shapes]
     dim = joined(shapes[0], named % len(made))[1]
     same = wanted == [tuple(shape) for shape in shapes]
-    if node.target is torch.cat and same and 1 < len(sources) <= MOST:
+    if node.target is torch.cat and same and 1 < len(sources) == len(given) <= MOST:  # type: ignore[arg-type]
         return False
     if len(sources) == 1:
         become(graph, node, torch.reshape, sources, [_of_frames(made)])
