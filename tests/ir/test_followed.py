@@ -148,6 +148,25 @@ def test_writes_to_slices(line: Line, tmp_path: Path) -> None:
         torch.testing.assert_close(made.model(frames.clone()), model(frames.clone()), rtol=1e-3, atol=1e-3)
 
 
+def test_a_model_that_keeps_what_it_computed_can_be_copied() -> None:
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+            self.kept: dict[str, Tensor] = {}
+
+        def forward(self, x: Tensor) -> Tensor:
+            if "bias" not in self.kept:
+                self.kept["bias"] = self.fc.weight * 2
+            result: Tensor = self.fc(x) + self.kept["bias"]
+            return result
+
+    model = Keeps().eval()
+    model(torch.randn(1, 4, 4))  # with gradients
+    frames = torch.randn(3, 4, 4)
+    torch.testing.assert_close(MaseGraph(model, example=[frames[:1]]).model(frames), model(frames))
+
+
 def test_what_neither_follows_names_the_line() -> None:
     with pytest.raises(GraphError, match="the value of a tensor") as error:
         MaseGraph(Lines(lambda self, x: x * float(x.sum())), example=[torch.randn(1, 6, 4)])

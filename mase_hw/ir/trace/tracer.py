@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 from torch.fx.proxy import TraceError
+from torch.utils import _pytree as pytree
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
@@ -172,9 +173,9 @@ def trace_torch_module(
 def private_copy(model: nn.Module, share_weights: bool = False) -> Any:
     """A deep copy of a model; with ``share_weights`` the parameters and buffers stay the caller's tensors."""
     shared = {id(t): t for t in [*model.parameters(), *model.buffers()]} if share_weights else {}
-    # What a hook has computed from parameters cannot be copied with its history.
-    held = [v for m in model.modules() for v in vars(m).values() if isinstance(v, Tensor) and not v.is_leaf]
-    shared |= {id(t): t.detach().clone() for t in held}
+    # What a hook or an earlier call has computed from parameters cannot be copied with its history.
+    held = [value for module in model.modules() for value in pytree.tree_leaves(dict(vars(module)))]
+    shared |= {id(t): t.detach().clone() for t in held if isinstance(t, Tensor) and not t.is_leaf}
     problem = "the model cannot be copied"
     remedy = "keep only parameters, buffers and plain values as attributes of the modules"
     with user_code(problem, node=type(model).__name__, remedy=remedy):

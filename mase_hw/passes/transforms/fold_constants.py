@@ -45,9 +45,10 @@ PLAIN = int | float | str | torch.dtype | torch.device | torch.Size
 def fold_constants_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
     """Compute once what depends on no data: ``self.table[1]``, ``self.weight * self.mask``, ``arange(x.shape[1])``.
 
-    That is what depends on parameters, buffers and numbers alone, and on the shape and the type of data; layers of
-    such tensors as well, where they are not in training. What is the same for every frame, and has as many as there are frames (``zeros_like(x)``,
-    ``positions.expand(x.shape[0], -1)``), is one of them, or one number, where that is broadcast.
+    That is what depends on parameters, buffers and numbers alone, and on the shape and the type of data; layers of such
+    tensors as well, where they are not in training. What is the same for every frame, and has as many as there are
+    frames (``zeros_like(x)``, ``positions.expand(x.shape[0], -1)``), is one of them, or one number, where that is
+    broadcast.
 
     The result is stored as ``<node>_folded``: a parameter if one of its parts is trained, else a buffer. Training then
     changes the result and no longer its parts. Random operations are never computed here, and no tensor that an
