@@ -132,6 +132,38 @@ def broadcasts(x: Tensor) -> dict[str, Any]:
     }
 
 
+def resized(x: Tensor) -> dict[str, Any]:
+    """Nearest neighbours by any ratio, poolings that enlarge, the least number around a maximum."""
+    return {
+        "ratio": F.interpolate(x, size=(7, 4)),
+        "scale": F.interpolate(x, scale_factor=1.5, mode="nearest"),
+        "smaller": F.interpolate(x, scale_factor=0.5),
+        "exact": F.interpolate(x, size=(7, 4), mode="nearest-exact"),
+        "row": F.interpolate(x.flatten(1, 2), size=11),
+        "volume": F.interpolate(x.unsqueeze(1), size=(3, 7, 6)),
+        "averages": F.adaptive_avg_pool2d(x, (7, 3)),
+        "maxima": F.adaptive_max_pool2d(x, (7, 3)),
+        "row_maxima": F.adaptive_max_pool1d(x.flatten(1, 2), 11),
+        "huge": F.max_pool2d(F.pad(x, (1, 0, 1, 1), value=-1e9), 3, 2),
+        "infinite": F.max_pool1d(F.pad(x.flatten(1, 2), (2, 2), value=float("-inf")), 3, 2),
+    }
+
+
+def in_front(x: Tensor) -> dict[str, Any]:
+    """Reductions of a dimension in front of the frames, other lengths of vectors, frames in any order of elements."""
+    return {
+        "mean": torch.stack([x, x * 2, x * 3]).mean(0),
+        "largest": torch.stack([x, -x], dim=0).abs().amax(dim=0),
+        "turned": x.permute(1, 0, 2).sum(0),
+        "least_length": F.normalize(x, dim=-1, eps=1.0),
+        "sum_of_sizes": F.normalize(x, p=1, dim=1),
+        "largest_size": F.normalize(x, p=float("inf"), dim=-1),
+        "any_order": (x * 2).reshape(-1, 8, 3).transpose(1, 2).reshape(-1, 24),
+        "order_of_order": (x * 2).transpose(1, 2).reshape(-1, 4, 6).transpose(1, 2).reshape(-1, 3, 8),
+        "nothing": torch.cat([(x * 2)[..., :6] * 3, (x * 2)[..., 6:]], -1),
+    }
+
+
 MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
     "whole_frames": (whole_frames, (3, 5), 8, 2),
     "parts": (parts, (8, 5), 6, 3),
@@ -139,6 +171,8 @@ MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
     "joined": (joined, (3, 5), 16, 2),
     "einsums": (einsums, (4, 6), 16, 2),
     "broadcasts": (broadcasts, (3, 5), 16, 3),
+    "resized": (resized, (2, 5, 6), 16, 2),
+    "in_front": (in_front, (4, 6), 16, 2),
 }
 """Function, shape of a frame, bits, lanes."""
 

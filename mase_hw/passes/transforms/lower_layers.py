@@ -18,7 +18,7 @@ from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.recurrent import RECURRENT, lower_recurrent
 from mase_hw.passes.transforms.lowering.rules import RULES
 from mase_hw.passes.transforms.lowering.unbatched import SPATIAL, refuse_unbatched
-from mase_hw.passes.transforms.lowering.whole import results_apart, whole_frames
+from mase_hw.passes.transforms.lowering.whole import behind_frames, results_apart, whole_frames
 
 
 @graph_pass("lower_layers_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
@@ -30,7 +30,8 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
     names all of them, so that a configuration reaches them by it. What writes in place is written as what does not: its
     readers are connected to it already. What no rule covers stays as it is.
 
-    A reduction of all dimensions (``x.mean()``) of an example with one row along dimension 0 is that of a frame.
+    A reduction of all dimensions (``x.mean()``) of an example with one row along dimension 0 is that of a frame, and so
+    is one of a dimension 0 in front of that of the frames (``torch.stack(parts).mean(0)``).
 
     Args:
         graph: A float graph with common metadata, calibrated later. Slices are lowered after this.
@@ -44,7 +45,7 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
         UnsupportedError: If a layer of images gets one without a dimension for frames.
     """
     edit.refuse_quantised(graph, "lowering")
-    lowered = {**results_apart(graph), **whole_frames(graph), **_without_indices(graph)}
+    lowered = {**results_apart(graph), **whole_frames(graph), **behind_frames(graph), **_without_indices(graph)}
     while found := _lower(graph):
         # What a rule makes may be lowered in its turn.
         lowered = {**found, **lowered}

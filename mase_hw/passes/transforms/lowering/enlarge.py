@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -76,7 +77,7 @@ class Resample(nn.Module):
 
     Args:
         call: Input ``(N, C, *size)``.
-        options: Of :func:`torch.nn.functional.interpolate`.
+        options: Of :func:`torch.nn.functional.interpolate`; the mode ``adaptive`` is that of averages.
     """
 
     def __init__(self, call: Call, options: dict[str, Any]) -> None:
@@ -86,7 +87,9 @@ class Resample(nn.Module):
         for dim in self.dims:
             size, out = pairs[dim - 2]
             given = torch.eye(size, dtype=torch.float64)
-            if options["mode"] == "bicubic":
+            if options["mode"] == "adaptive":
+                matrix = F.adaptive_avg_pool1d(given.unsqueeze(0), out)[0]
+            elif options["mode"] == "bicubic":
                 matrix = F.interpolate(given.reshape(1, size, size, 1), (out, 1), **options)[0, :, :, 0]
             else:
                 matrix = F.interpolate(given.unsqueeze(0), out, **{**options, "mode": "linear"})[0]
@@ -101,16 +104,70 @@ class Resample(nn.Module):
         return x
 
 
+class Chosen(nn.Module):
+    """Elements of every dimension of space by stored places, the largest of several at each.
+
+    Args:
+        places: Of every dimension that changes: a tensor of places for each that is compared.
+    """
+
+    def __init__(self, places: Mapping[int, Sequence[Tensor]]) -> None:
+        super().__init__()
+        self.dims = {dim: len(each) for dim, each in places.items()}
+        for dim, each in places.items():
+            for index, place in enumerate(each):
+                self.register_buffer(f"places_{dim}_{index}", place.to(torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, C, *size)`` -> another size."""
+        for dim, count in self.dims.items():
+            parts = [torch.index_select(x, dim, self.get_buffer(f"places_{dim}_{i}")) for i in range(count)]
+            x = functools.reduce(torch.maximum, parts)
+        return x
+
+
+def _nearest(call: Call, mode: str, scales: Sequence[Any]) -> nn.Module | None:
+    """Nearest neighbours by any ratio; by whole factors they are an op of their own."""
+    pairs = list(zip(call.shapes[0][2:], call.shape[2:], strict=True))
+    if len(pairs) < 3 and all(out % size == 0 for size, out in pairs):
+        return None
+    kept = not call.attributes.get("recompute_scale_factor")
+    places = {}
+    for dim, ((size, out), scale) in enumerate(zip(pairs, scales, strict=True), start=2):
+        how: dict[str, Any] = {"size": out} if scale is None or not kept else {"scale_factor": float(scale)}
+        numbers = torch.arange(size, dtype=torch.float64).reshape(1, 1, size)
+        places[dim] = [F.interpolate(numbers, mode=mode, **how).flatten()]
+    return Chosen({dim: each for dim, each in places.items() if each[0].tolist() != list(range(pairs[dim - 2][0]))})
+
+
+def adaptive(call: Call) -> nn.Module | None:
+    """An adaptive pooling that enlarges: windows of one or two elements."""
+    pairs = list(zip(call.shapes[0][2:], call.shape[2:], strict=True))
+    if all(out <= size for size, out in pairs) or len(call.shape) != len(call.shapes[0]):
+        return None
+    if "avg" in call.op:
+        return Resample(call, {"mode": "adaptive"})
+    places = {}
+    for dim, (size, out) in enumerate(pairs, start=2):
+        first = torch.arange(out) * size // out
+        last = -(-(torch.arange(out) + 1) * size // out) - 1
+        most = int((last - first).max()) + 1
+        places[dim] = [torch.minimum(first + i, last) for i in range(most)]
+    return Chosen(places)
+
+
 def interpolate(call: Call) -> nn.Module | None:
-    """An enlargement with weights; nearest neighbours are an op of their own."""
+    """An enlargement with weights, or nearest neighbours by other ratios than whole ones."""
     mode = str(call.attributes.get("mode", "bilinear" if call.op == "upsample_bilinear" else "nearest"))
     corners = bool(call.attributes.get("align_corners") or False)
     spatial = len(call.shape) - 2
+    scale = call.attributes.get("scale_factor")
+    asked = list(scale) if isinstance(scale, list | tuple) else [scale] * spatial
+    if mode.startswith("nearest"):
+        return _nearest(call, mode, asked)
     if mode not in WEIGHTED or not 1 <= spatial <= 2 or call.attributes.get("antialias"):
         return None
     ratios = [out / size for size, out in zip(call.shapes[0][2:], call.shape[2:], strict=True)]
-    scale = call.attributes.get("scale_factor")
-    asked = list(scale) if isinstance(scale, list | tuple) else [scale] * spatial
     kept = not call.attributes.get("recompute_scale_factor") and scale is not None
     if kept and any(a is None or not math.isclose(a, r) for a, r in zip(asked, ratios, strict=True)):
         return None  # the scale, not the sizes, places the positions

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from mase_hw.passes.transforms.lowering.call import Call, parameter
 
+_SHORT = 1e-6
+"""A length up to which the least one of :func:`torch.nn.functional.normalize` only keeps from dividing by 0."""
+
 
 class Flattened(nn.Module):
     """A norm over the last dimensions as one over a single dimension."""
@@ -44,6 +47,23 @@ class Alone(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """What the layer takes."""
         return self.norm(x)  # type: ignore[no-any-return]
+
+
+class Divided(nn.Module):
+    """Vectors divided by their length, which counts as at least ``eps``."""
+
+    def __init__(self, power: float, dim: int, eps: float) -> None:
+        super().__init__()
+        self.power, self.dim, self.eps = power, dim, eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any tensor that has the dimension."""
+        if self.power == 2:
+            length = torch.sqrt((x * x).sum(self.dim, keepdim=True))
+        else:
+            sizes = x.abs()
+            length = (torch.sum if self.power == 1 else torch.amax)(sizes, self.dim, keepdim=True)
+        return x / length.clamp(min=self.eps)
 
 
 def layer(call: Call) -> nn.Module | None:
@@ -85,15 +105,18 @@ def instance(call: Call) -> nn.Module | None:
 
 
 def unit_length(call: Call) -> nn.Module | None:
-    """Vectors divided by their length as an RMS norm weighted by ``1 / sqrt(size)``; only the Euclidean length."""
-    if float(call.attributes.get("p", 2.0)) != 2.0 or len(call.inputs) != 1:
+    """Vectors divided by their length as an RMS norm weighted by ``1 / sqrt(size)``; other lengths by a division."""
+    power, eps = float(call.attributes.get("p", 2.0)), float(call.attributes.get("eps", 1e-12))
+    if power not in (1.0, 2.0, math.inf) or len(call.inputs) != 1:
         return None
     dim, shape = call.attributes.get("dim", 1), call.shapes[0]
     if not isinstance(dim, int) or not shape or (dim % len(shape) == 0 and len(shape) > 1):
         return None
     size = shape[dim]
+    if power != 2 or eps > _SHORT:
+        return Divided(power, dim % len(shape), eps)
     # The length is at least eps; what is shorter than any LSB is 0.
-    norm = nn.RMSNorm(size, float(call.attributes.get("eps", 1e-12)) ** 2 / size)
+    norm = nn.RMSNorm(size, eps**2 / size)
     nn.init.constant_(norm.weight, 1 / math.sqrt(size))
     norm.weight.requires_grad_(False)
     last = dim % len(shape) == len(shape) - 1

@@ -8,7 +8,7 @@ from torch import nn
 
 from mase_hw.passes.transforms.lowering import plain, tables, volumes
 from mase_hw.passes.transforms.lowering.call import Call
-from mase_hw.passes.transforms.lowering.enlarge import interpolate
+from mase_hw.passes.transforms.lowering.enlarge import adaptive, interpolate
 from mase_hw.passes.transforms.lowering.norms import instance, layer, rms, unit_length
 from mase_hw.passes.transforms.lowering.padding import pad, padded_conv
 from mase_hw.passes.transforms.lowering.statistics import logsumexp, norm, std, var
@@ -36,6 +36,10 @@ RULES: Mapping[str, Rule] = {
     "circular_pad": pad,
     "interpolate": interpolate,
     "upsample_bilinear": interpolate,
+    "adaptive_avg_pool1d": adaptive,
+    "adaptive_avg_pool2d": adaptive,
+    "adaptive_max_pool1d": adaptive,
+    "adaptive_max_pool2d": adaptive,
     "glu": plain.glu,
     "rrelu": plain.rrelu,
     "pixel_unshuffle": plain.pixel_unshuffle,

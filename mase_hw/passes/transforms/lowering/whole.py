@@ -77,6 +77,48 @@ def whole_frames(graph: MaseGraph) -> dict[str, str]:
     return lowered
 
 
+def behind_frames(graph: MaseGraph) -> dict[str, str]:
+    """Reductions of a dimension 0 in front of that of the frames (of a stack, or moved there); node -> what it was."""
+    lowered: dict[str, str] = {}
+    for node in graph.nodes:
+        meta = graph.meta_of(node)
+        name, args = str(meta.common.mase_op), meta.common.args
+        if name not in _OF_ROW or list(args.tensors) != ["data_in_0"]:
+            continue
+        source = graph.sources(node)["data_in_0"][0]
+        shape = graph.tensor(source, "data_out_0").shape
+        given = {key: value for key, value in args.items() if key not in args.tensors}
+        if len(shape) < 2 or given.get("dim") is None or dims_of(given, len(shape)) != (0,) or shape[1] != 1:
+            continue
+        if _moved_to_front(graph, source):
+            turned = insert(graph, node, torch.transpose, [source], [0, 1], f"{node.name}_turned")
+            node.replace_input_with(source, turned)
+            node.args = (turned, *((1,) if len(node.args) > 1 else ()), *node.args[2:])
+            node.kwargs = {key: 1 if key in ("dim", "axis") else value for key, value in node.kwargs.items()}
+            args["dim"], args["data_in_0"] = 1, graph.tensor(turned, "data_out_0").copy()
+            lowered[node.name] = name
+    return lowered
+
+
+def _moved_to_front(graph: MaseGraph, node: fx.Node) -> bool:
+    """Whether dimension 0 of a tensor is one of each frame, and not that of the frames."""
+    name, shape = str(graph.meta_of(node).common.mase_op), graph.tensor(node, "data_out_0").shape
+    if shape[0] == 1:
+        return False
+    if name == "stack":
+        return (graph.meta_of(node).common.args.get("dim") or 0) in (0, -len(shape))
+    args = graph.meta_of(node).common.args
+    if name in ("permute", "transpose", "swapaxes"):
+        order = args.get("dims") or (args.get("dim0", args.get("axis0")), args.get("dim1", args.get("axis1")))
+        if name == "permute":
+            return bool(order[1] % len(shape) == 0)
+        return {d % len(shape) for d in order} == {0, 1}
+    before = [n for n in node.all_input_nodes if list(graph.meta_of(n).common.results.tensors) == ["data_out_0"]]
+    op = graph.op_of(node)
+    each = op is not None and op.hardware is not None and op.hardware.layout == "any"
+    return each and any(graph.tensor(n, "data_out_0").shape == shape and _moved_to_front(graph, n) for n in before)
+
+
 def _shaped(graph: MaseGraph, node: fx.Node, shape: tuple[int, ...]) -> None:
     """Give a result its shape back, for whoever reads it."""
     users = list(node.users)
