@@ -212,7 +212,13 @@ class Writer:
         if math.prod(given) != math.prod(shape):
             raise Refused(f"{list(given)} does not become {list(shape)}")
         where = self.frames_dim(x)
-        assert where is not None  # of every node, as _made holds
+        if where is None:  # of one element
+            return self.call(torch.reshape, x, tuple(shape))
+        if not shape:  # the one element of a file for one frame
+            made = self.graph.call_function(torch.reshape, (x, ()))
+            self.sources[made.name], self._outside[made] = self.source, 1
+            self._one[made] = self._two[made] = torch.empty((), dtype=self.like(x).dtype, device="meta")
+            return made
         before = math.prod(given[:where]) * self._outside.get(x, 1)
         found = frames.reshaped(before, shape)
         if found is None:
@@ -310,8 +316,9 @@ class Writer:
         one, two = results
         _small(one)
         self._one[made], self._two[made] = one, two
+        single = any(isinstance(v, fx.Node) and isinstance(o := self._one[v], Tensor) and not o.dim() for v in leaves)
         for a, b in zip(pytree.tree_leaves(one), pytree.tree_leaves(two), strict=True):
-            if isinstance(a, Tensor) and frames.dimension(tuple(a.shape), b) is None:
+            if isinstance(a, Tensor) and frames.dimension(tuple(a.shape), b) is None and not single:
                 raise Refused(
                     "it mixes the frames of a batch, or fixes their number",
                     "export the model with a batch of 1, or with a dynamic batch",

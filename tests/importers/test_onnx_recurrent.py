@@ -122,7 +122,6 @@ def test_in_hardware(name: str, tmp_path: Path) -> None:
         (lambda: network("LSTM", activations=["Relu", "Tanh", "Tanh"]), "activations"),
         (lambda: network("LSTM", clip=1.0), "clip"),
         (lambda: network("LSTM", input_forget=1), "input_forget"),
-        (lambda: network("GRU", linear_before_reset=0), "linear_before_reset = 1"),
         (lambda: network("GRU", direction="sideways"), "sideways"),
         (lambda: network("RNN", stored={"n": np.array([2], np.int32)}, names=("w", "r", "b", "n")), "end before 5"),
         (lambda: network("LSTM", stored={"p": np.ones((1, 3 * UNITS), np.float32)},

@@ -28,7 +28,10 @@ def batch_norm(s: Step) -> Ref:
     """``BatchNormalization``."""
     s.node.get("momentum", 0.9)
     several = s.opset < 14 and any(s.node.outputs[1:])  # which means training there
-    if s.node.get("training_mode", 0) or several:
+    if s.opset < 9:
+        s.node.fixed("spatial", 1)
+    trained = s.opset < 7 and not s.node.get("is_test", 0)
+    if s.node.get("training_mode", 0) or several or trained:
         raise Refused("a batch normalisation in training", "export the model in evaluation mode")
     given = {name: s.known(i, f"the {name}") for i, name in enumerate(_NAMES, 1)}
     epsilon, dims, x = s.node.get("epsilon", 1e-5), len(s.shape()), s.data()

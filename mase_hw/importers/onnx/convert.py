@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, fx
@@ -10,6 +11,8 @@ from torch import Tensor, fx
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.importers.graph import Ref, Refused, Writer
 from mase_hw.importers.onnx import (
+    attention,
+    control,
     einsum,
     functions,
     known,
@@ -22,12 +25,13 @@ from mase_hw.importers.onnx import (
     runtime,
     shapes,
 )
-from mase_hw.importers.onnx.source import Node, Source
+from mase_hw.importers.onnx.older import modern
+from mase_hw.importers.onnx.source import Node, Source, Subgraph
 from mase_hw.importers.onnx.step import Step
 from mase_hw.importers.problems import Problems
 
 _ROOMS: tuple[Any, ...] = (
-    functions, reductions, layers, recurrent, einsum, pools, shapes, known, quantisers, runtime
+    functions, reductions, layers, attention, recurrent, einsum, pools, shapes, known, quantisers, runtime, control
 )  # fmt: skip
 RULES: dict[str, Any] = {name: rule for room in _ROOMS for name, rule in room.RULES.items()}
 """Operation of ONNX' own domain -> what writes it."""
@@ -63,16 +67,22 @@ class _Conversion:
         self.source = source
         self.writer = Writer("Imported")
         self.problems = Problems("ONNX model")
-        self.values: dict[str, Any] = dict(source.stored)
+        self.values: ChainMap[str, Any] = ChainMap(dict(source.stored))
         self.many: dict[str, Tensor] = {}
         """Sizes and what is computed of them, by name, as they are for many frames."""
-        self.readers = Counter(name for node in source.nodes for name in node.inputs if name)
+        self.readers = Counter(name for node in source.nodes for name in node.reads if name)
         self.readers.update(source.outputs)
 
     def run(self) -> None:
         for name, (shape, dtype) in self.source.inputs.items():
             self.values[name] = self.writer.input(name, shape, dtype)
-        for node in self.source.nodes:
+        self._write(self.source.nodes)
+        self.problems.refuse()
+
+    def _write(self, nodes: Sequence[Node]) -> None:
+        for given in nodes:
+            node, stored = modern(given, self.source.opset)
+            self.values.update(stored)
             missing = [name for name in node.inputs if name and name not in self.values]
             if missing:
                 raise GraphError(
@@ -91,18 +101,38 @@ class _Conversion:
                 self.writer.source = node.name
                 try:
                     results = self._results(node, inputs)
+                except control.Gone:
+                    pass  # what is refused inside is noted
                 except (Refused, Exception) as error:
                     # Torch says in many ways that shapes and attributes of a damaged file do not fit.
                     self.problems.add(node.name, node.operation, error)
             self.values.update(zip(node.outputs, results, strict=True))
-        self.problems.refuse()
+
+    def inside(self, graph: Subgraph, given: Sequence[Any], node: Node) -> list[Any]:
+        """The results of a graph inside a node.
+
+        Args:
+            graph: The graph.
+            given: Its inputs.
+            node: The node; sizes among the results are those of its first results.
+        """
+        self.values = self.values.new_child(graph.stored)
+        self.values.update(zip(graph.inputs, given, strict=True))
+        self._write(graph.nodes)
+        found = [self.values.get(name, _GONE) for name in graph.outputs]
+        for name, inner in zip(node.outputs, graph.outputs, strict=False):
+            if inner in self.many:
+                self.many[name] = self.many[inner]
+        self.values = self.values.parents
+        if any(v is _GONE for v in found):
+            raise control.Gone
+        return found
 
     def _results(self, node: Node, inputs: list[Ref | None]) -> list[Any]:
         step = Step(node, inputs, self.writer, self.source.opset, self.readers)
         if self.source.open:
             step.of_many = [self.many.get(name, value) for name, value in zip(node.inputs, inputs, strict=True)]
-        if not node.domain:
-            step.refuse_control()
+        step.inside = lambda graph, given: self.inside(graph, given, node)
         rule = DOMAINS.get(node.domain, {}).get(node.operation)
         if rule is None:
             raise _unknown(node)
@@ -116,7 +146,8 @@ class _Conversion:
         found = rule(step)
         node.refuse_unread()
         results = found if isinstance(found, list) else [found]
-        if any(name in self.many for name in node.inputs) or node.operation in _SIZES:
+        inner = node.operation in control.RULES
+        if not inner and (any(name in self.many for name in node.inputs) or node.operation in _SIZES):
             self._of_many(step, rule, results)
         if of_codes and node.operation in quantisers.MOVES:
             self.writer.codes(results[0], of_codes[0])

@@ -21,10 +21,12 @@ DTYPES = {
     6: torch.int32,
     7: torch.int64,
     9: torch.bool,
-    10: torch.float16,
+    10: torch.float32,
     11: torch.float64,
+    16: torch.float32,
 }
-"""Element types of the format -> of torch."""
+"""Element types of the format -> of torch; halves are taken as what they are a part of, float32."""
+BFLOAT16 = 16
 NIBBLES = {21: torch.uint8, 22: torch.int8}
 """Those of 4 bits -> of the :class:`Nibbles` that stand for them."""
 _TYPES = {

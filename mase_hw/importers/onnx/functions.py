@@ -31,8 +31,19 @@ def _operands(s: Step) -> tuple[Ref, Ref]:
     return a, b
 
 
+def _aligned(s: Step) -> None:
+    """Before opset 7, the second operand may say with which axis of the first one it begins."""
+    if s.opset < 7:
+        s.node.get("broadcast", 0)
+        axis, own = s.node.get("axis", None), s.shape(1)
+        if axis is not None and own:
+            behind = len(s.shape()) - s.axis(axis, len(s.shape())) - len(own)
+            s.inputs[1] = s.writer.reshape(s.any(1), (*own, *[1] * behind))
+
+
 def _binary(function: Any) -> Rule:
     def rule(s: Step) -> Ref:
+        _aligned(s)
         a, b = _operands(s)
         return s.call(function, a, b)
 
@@ -54,6 +65,7 @@ def _add(s: Step) -> Ref:
 
 
 def _divide(s: Step) -> Ref:
+    _aligned(s)
     a, b = _operands(s)
     whole = all(not s.writer.like(v).dtype.is_floating_point for v in (s.data(0), s.data(1)))
     if not whole:
@@ -115,7 +127,14 @@ def _shrink(s: Step) -> Ref:
 
 
 def _where(s: Step) -> Ref:
-    return s.call(torch.where, s.any(0), *(scalar(s.data(i), 0) for i in (1, 2)))
+    chosen = s.any(0)
+    if isinstance(chosen, Tensor) and (bool(chosen.all()) or not bool(chosen.any())):
+        taken = 1 if bool(chosen.all()) else 2
+        if len(s.shape(taken)) == max(len(s.shape(i)) for i in range(3)) and all(
+            n in (1, own) for i in range(3) for n, own in zip(s.shape(i)[::-1], s.shape(taken)[::-1], strict=False)
+        ):
+            return s.any(taken)
+    return s.call(torch.where, chosen, *(scalar(s.data(i), 0) for i in (1, 2)))
 
 
 def _cast(s: Step) -> Ref:
@@ -130,6 +149,8 @@ def _cast(s: Step) -> Ref:
 
 def _dropout(s: Step) -> Ref:
     s.node.get("seed", 0)
+    if s.opset < 7 and not s.node.get("is_test", 0):
+        raise Refused("a dropout in training is random", "export the model in evaluation mode")
     if s.has(2) and bool(s.known(2, "the training mode").any()):
         raise Refused("a dropout in training is random", "export the model in evaluation mode")
     return s.data()

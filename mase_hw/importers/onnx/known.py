@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from mase_hw.importers.graph import MOST_ELEMENTS, Ref, Refused
 from mase_hw.importers.onnx.elements import DTYPES
 from mase_hw.importers.onnx.step import Step
+from mase_hw.ir.export.frames import dimension
 
 
 def _folded(function: Callable[..., Tensor]) -> Any:
@@ -89,14 +90,62 @@ def cast_like(s: Step) -> Ref:
     return x if s.writer.like(x).dtype == dtype else s.writer.method("to", x, dtype)
 
 
-def gather_elements(s: Step) -> Tensor:
-    """``GatherElements`` of what is known."""
-    x, places = s.known(0, "what is chosen from"), s.known(1, "places")
-    axis = s.axis(s.node.get("axis", 0), x.dim())
-    size = x.shape[axis]
+def chosen(s: Step, take: Callable[[Tensor], Tensor]) -> Ref:
+    """Elements of the first input at known places.
+
+    Args:
+        s: The node.
+        take: Gives the result for a tensor in the place of the input.
+    """
+    x, given = s.any(0), s.shape()
+    if isinstance(x, Tensor):
+        return take(x)
+    frames, places = s.writer.frames_dim(x), torch.arange(math.prod(given)).reshape(given)
+    found = take(places)
+    if frames is None or given[frames] != 1:
+        raise Refused("its places are not within a frame")
+    try:
+        twice = dimension(tuple(found.shape), take(torch.cat([places, places], frames)))
+    except (RuntimeError, IndexError):
+        twice = None
+    where = next((i for i in (twice, frames) if i is not None and i < found.dim() and found.shape[i] == 1), None)
+    front = s.call(torch.permute, x, (frames, *(i for i in range(len(given)) if i != frames))) if frames else x
+    flat = s.writer.reshape(front, (1, places.numel()))
+    if not torch.equal(found.reshape(-1), places.reshape(-1)):
+        flat = s.call(torch.index_select, flat, 1, found.reshape(-1))
+    if not where:
+        return s.writer.reshape(flat, tuple(found.shape))
+    others = [n for i, n in enumerate(found.shape) if i != where]
+    made = s.writer.reshape(flat, (1, *others))
+    order = list(range(1, len(others) + 1))
+    return s.call(torch.permute, made, (*order[:where], 0, *order[where:]))
+
+
+def gather_elements(s: Step) -> Ref:
+    """``GatherElements`` at known places."""
+    places, shape = s.known(1, "places"), s.shape()
+    axis = s.axis(s.node.get("axis", 0), len(shape))
+    s.frame_axis(axis)
+    size = shape[axis]
     if not bool(((places >= -size) & (places < size)).all()):
         raise Refused(f"places that are not among the {size} of the axis {axis}")
-    return torch.gather(x, axis, places.long() % size)
+    return chosen(s, lambda x: torch.gather(x, axis, places.long() % size))
+
+
+def gather_nd(s: Step) -> Ref:
+    """``GatherND`` at known places."""
+    places, shape = s.known(1, "places"), s.shape()
+    batch, count = s.node.get("batch_dims", 0), places.shape[-1] if places.dim() else 0
+    if not 0 <= batch < places.dim() or not 0 < count <= len(shape) - batch:
+        raise Refused(f"places of the shape {list(places.shape)} in {list(shape)}")
+    size = torch.tensor(shape[batch : batch + count])
+    if places.dtype.is_floating_point or not bool(((places >= -size) & (places < size)).all()):
+        raise Refused(f"places that are not in {list(shape)}")
+    if batch and tuple(places.shape[:batch]) != tuple(shape[:batch]):
+        raise Refused(f"places for {list(places.shape[:batch])} of {list(shape[:batch])}")
+    index = (places.long() % size).unbind(-1)
+    rows = [torch.arange(n).reshape(-1, *[1] * (places.dim() - 2 - i)) for i, n in enumerate(shape[:batch])]
+    return chosen(s, lambda x: x[(*rows, *index)])
 
 
 def scatter_nd(s: Step) -> Tensor:
@@ -119,12 +168,12 @@ RULES: dict[str, Any] = {
     "OneHot": one_hot,
     "CastLike": cast_like,
     "GatherElements": gather_elements,
+    "GatherND": gather_nd,
     "ScatterND": scatter_nd,
     "NonZero": _folded(lambda x: x.nonzero().T.contiguous()),
     "BitwiseAnd": _folded(torch.bitwise_and),
     "BitwiseOr": _folded(torch.bitwise_or),
     "BitwiseXor": _folded(torch.bitwise_xor),
     "BitwiseNot": _folded(torch.bitwise_not),
-    "IsNaN": _folded(torch.isnan),
 }
 """Operation -> what writes it."""

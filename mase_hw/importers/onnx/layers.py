@@ -85,6 +85,7 @@ def gemm(s: Step) -> Ref:
     """``Gemm`` with a stored matrix, as a linear layer."""
     alpha, beta = s.node.get("alpha", 1.0), s.node.get("beta", 1.0)
     turned_a, turned_b = s.node.get("transA", 0), s.node.get("transB", 0)
+    s.node.get("broadcast", 0)  # of opset 6
     weight = s.known(1, "the weight")
     if turned_a or weight.dim() != 2 or len(s.shape()) != 2:
         raise Refused("a product of matrices that is no linear layer: transA, or a weight that is no matrix")
@@ -149,6 +150,8 @@ def prelu(s: Step) -> Ref:
     """``PRelu`` with one slope, or one for every channel."""
     slope, shape = s.known(1, "the slope"), s.shape()
     one = slope.numel() == 1
+    if s.opset < 7 and slope.dim() == 1:
+        slope = slope.reshape(-1, *[1] * (len(shape) - 2))
     if not one and [*slope.shape][-len(shape) + 1 :] != [shape[1], *[1] * (len(shape) - 2)]:
         raise Refused(f"slopes of the shape {list(slope.shape)} for data {list(shape)}")
     return s.layer(nn.PReLU(slope.numel(), **_META), weight=slope.reshape(-1))

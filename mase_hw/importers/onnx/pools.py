@@ -6,8 +6,10 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from mase_hw.importers.graph import Ref, Refused
 from mase_hw.importers.onnx.step import Step, padded_window, window
@@ -147,22 +149,23 @@ def pad(s: Step) -> Ref:
 
 
 def resize(s: Step) -> Ref:
-    """``Resize`` by whole factors to the nearest, or linearly; the places are compared with those that torch takes."""
-    shape = s.shape()
+    """``Resize`` and ``Upsample``: as torch does it where its places or weights are the same, else by these."""
+    shape, old = s.shape(), s.opset < 11
     dims = len(shape) - 2
     if s.node.get("antialias", 0) or dims not in _LINEAR:
         raise Refused("a resize with antialias, or of data that are no picture")
     axes = s.node.maybe_ints("axes")
     axes = list(range(len(shape))) if axes is None else [s.axis(a, len(shape)) for a in axes]
-    for unused, default in (("cubic_coeff_a", -0.75), ("exclude_outside", 0), ("extrapolation_value", 0.0)):
-        s.node.get(unused, default)
+    s.node.get("extrapolation_value", 0.0)
     s.node.fixed("keep_aspect_ratio_policy", "stretch")
-    mode, nearest = s.node.get("mode", "nearest"), s.node.get("nearest_mode", "round_prefer_floor")
-    way = s.node.get("coordinate_transformation_mode", "half_pixel")
+    mode = str(s.node.get("mode", "nearest")).replace("bilinear", "linear")
+    nearest = s.node.get("nearest_mode", "floor" if old else "round_prefer_floor")
+    way = s.node.get("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
+    cubic, outside = s.node.get("cubic_coeff_a", -0.75), bool(s.node.get("exclude_outside", 0))
     if s.has(3):
         given: list[float] = [float(n) for n in s.numbers(3, "the sizes")]
     else:
-        given = [float(v) for v in s.known(2, "the scales").reshape(-1).tolist()]
+        given = [float(v) for v in s.known(1 if old else 2, "the scales").reshape(-1).tolist()]
     if len(given) != len(axes) or any(not 0 < v < 1 << 16 for v in given):
         raise Refused(f"sizes or scales {given}")
     places = dict(zip(axes, given, strict=True))
@@ -175,18 +178,26 @@ def resize(s: Step) -> Ref:
         sizes = [math.floor(n * v) for n, v in zip(shape, scales, strict=True)]
     if sizes[:2] != list(shape[:2]) or any(n < 1 or n > 1 << 16 for n in sizes):
         raise Refused(f"a resize of {list(shape)} to {sizes}")
-    if mode == "nearest":
-        for have, want, scale in zip(shape[2:], sizes[2:], scales[2:], strict=True):
-            theirs = [_nearest(i, have, want, scale, way, nearest) for i in range(want)]
-            if theirs != [min(i * have // want, have - 1) for i in range(want)]:
-                raise Refused(f"places of {way} with {nearest} from {have} to {want} elements, which torch has not")
-        return s.call(F.interpolate, s.data(), tuple(sizes[2:]), None, "nearest")
-    corners = {"half_pixel": False, "pytorch_half_pixel": False, "align_corners": True}.get(way)
-    single = way == "pytorch_half_pixel" and 1 in sizes[2:]
+    found = [
+        [_place(i, have, want, scale, way) for i in range(want)]
+        for have, want, scale in zip(shape[2:], sizes[2:], scales[2:], strict=True)
+    ]
     whole = all(abs(have * scale - want) < 1e-3 for have, want, scale in zip(shape, sizes, scales, strict=True))
-    if mode != "linear" or corners is None or single or not whole:
-        raise Refused(f"a resize in the mode {mode!r:.40} with the places of {way!r:.40}")
-    return s.call(F.interpolate, s.data(), tuple(sizes[2:]), None, _LINEAR[dims], align_corners=corners)
+    if way == "align_corners" and not whole:
+        raise Refused(
+            "corners aligned at scales that give no whole size, which evaluators take in two ways", "give sizes"
+        )
+    if mode == "nearest":
+        # Before opset 11 nothing says how; evaluators round up where they leave elements out.
+        ways = ["ceil" if old and scale < 1 else nearest for scale in scales[2:]]
+        each = zip(found, ways, shape[2:], strict=True)
+        return _nearest(s, [[_rounded(x, rounding, n) for x in xs] for xs, rounding, n in each])
+    if mode not in ("linear", "cubic"):
+        raise Refused(f"a resize in the mode {mode!r:.40}")
+    matrices = [
+        _weights(xs, n, cubic if mode == "cubic" else None, outside) for xs, n in zip(found, shape[2:], strict=True)
+    ]
+    return _weighted(s, matrices, _LINEAR[dims] if mode == "linear" else "bicubic")
 
 
 def _along_frames(s: Step, axes: list[int]) -> list[int]:
@@ -195,16 +206,23 @@ def _along_frames(s: Step, axes: list[int]) -> list[int]:
     return [wanted.get(0, n) if i == 0 else n for i, n in enumerate(s.shape())]
 
 
-def _nearest(i: int, have: int, want: int, scale: float, way: str, rounding: str) -> int:
+def _place(i: int, have: int, want: int, scale: float, way: str) -> float:
+    """Where a result lies between the elements of the data; in float32, in which evaluators round it."""
+    middle = np.float32(have / 2) * (np.float32(1) - np.float32(want) / (np.float32(scale) * np.float32(have)))
+    half = float(np.float32(i + 0.5) / np.float32(scale) - np.float32(0.5))
     places = {
-        "half_pixel": (i + 0.5) / scale - 0.5,
-        "pytorch_half_pixel": (i + 0.5) / scale - 0.5 if want > 1 else 0.0,
-        "asymmetric": i / scale,
+        "half_pixel": half,
+        "half_pixel_symmetric": float(middle + np.float32(i + 0.5) / np.float32(scale) - np.float32(0.5)),
+        "pytorch_half_pixel": half if want > 1 else 0.0,
+        "asymmetric": float(np.float32(i) / np.float32(scale)),
         "align_corners": i * (have - 1) / (want - 1) if want > 1 else 0.0,
     }
     if way not in places:
         raise Refused(f"the places of {way!r:.40}")
-    x = places[way]
+    return places[way]
+
+
+def _rounded(x: float, rounding: str, have: int) -> int:
     rounded = {
         "floor": math.floor(x),
         "ceil": math.ceil(x),
@@ -216,6 +234,66 @@ def _nearest(i: int, have: int, want: int, scale: float, way: str, rounding: str
     return min(max(rounded[rounding], 0), have - 1)
 
 
+def _nearest(s: Step, places: list[list[int]]) -> Ref:
+    """The elements at these places of rows and columns."""
+    shape = s.shape()[2:]
+    for mode, shift in (("nearest", 0), ("nearest-exact", 1)):
+        theirs = [
+            [(2 * i + shift) * n // (2 * len(at)) for i in range(len(at))] for at, n in zip(places, shape, strict=True)
+        ]
+        if places == theirs:
+            return s.call(F.interpolate, s.data(), tuple(map(len, places)), None, mode)
+    made = s.data()
+    for dim, (at, n) in enumerate(zip(places, shape, strict=True), start=2):
+        if at != list(range(n)):
+            made = s.call(torch.index_select, made, dim, torch.tensor(at))
+    return made
+
+
+def _weights(places: list[float], have: int, cubic: float | None, outside: bool) -> torch.Tensor:
+    """The weight of every element of the data, by result; of a cubic with this coefficient, or linear."""
+    made = torch.zeros(len(places), have, dtype=torch.float64)
+    for i, place in enumerate(places):
+        first, part = math.floor(place), place - math.floor(place)
+        taps = {first: 1 - part, first + 1: part}
+        if cubic is not None:
+            near = [(cubic + 2) * d**3 - (cubic + 3) * d**2 + 1 for d in (part, 1 - part)]
+            far = [cubic * (d**3 - 5 * d**2 + 8 * d - 4) for d in (1 + part, 2 - part)]
+            taps = {first - 1: far[0], first: near[0], first + 1: near[1], first + 2: far[1]}
+        if outside:
+            taps = {at: weight for at, weight in taps.items() if 0 <= at < have}
+        for at, weight in taps.items():
+            made[i, min(max(at, 0), have - 1)] += weight / (sum(taps.values()) if outside else 1)
+    return made
+
+
+def _weighted(s: Step, matrices: list[torch.Tensor], mode: str) -> Ref:
+    """Rows and columns times these matrices."""
+    sizes = tuple(len(m) for m in matrices)
+    for corners in (False, True):
+        if all(bool(torch.isclose(m, _theirs(m, mode, corners), atol=1e-6).all()) for m in matrices):
+            return s.call(F.interpolate, s.data(), sizes, None, mode, align_corners=corners)
+    for dim, matrix in enumerate(matrices, start=2):
+        if matrix.shape[0] != matrix.shape[1] or not torch.equal(matrix, torch.eye(len(matrix), dtype=matrix.dtype)):
+            order = [n for n in range(len(matrices) + 2) if n != dim] + [dim]
+            s.inputs[0] = s.call(torch.permute, s.data(), tuple(order))
+            layer = nn.Linear(matrix.shape[1], matrix.shape[0], False, device="meta")
+            made = s.layer(layer, weight=matrix)
+            s.inputs[0] = s.call(torch.permute, made, tuple(order.index(n) for n in range(len(order))))
+    return s.data()
+
+
+def _theirs(matrix: torch.Tensor, mode: str, corners: bool) -> torch.Tensor:
+    """The weights that torch has."""
+    out, size = matrix.shape
+    given = torch.eye(size, dtype=torch.float64)
+    if mode == "bicubic":
+        made = F.interpolate(given.reshape(1, size, size, 1), (out, 1), mode=mode, align_corners=corners)[0, :, :, 0]
+    else:
+        made = F.interpolate(given.unsqueeze(0), out, mode="linear", align_corners=corners)[0]
+    return made.t()
+
+
 RULES = {
     "MaxPool": max_pool,
     "AveragePool": average_pool,
@@ -225,5 +303,6 @@ RULES = {
     "Col2Im": columns_to_image,
     "Pad": pad,
     "Resize": resize,
+    "Upsample": resize,
 }
 """Operation -> what writes it."""

@@ -162,5 +162,5 @@ def _rounding(s: Step, default: str) -> Rounding:
 
 RULES = {"Quant": quant, "IntQuant": quant, "BipolarQuant": bipolar_quant, "Trunc": trunc}
 """Operation of QONNX -> what writes it."""
-DOMAINS = frozenset({"qonnx.custom_op.general", "onnx.brevitas"})
+DOMAINS = frozenset({"qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general"})
 """Domains of QONNX."""

@@ -14,6 +14,8 @@ from mase_hw.importers.onnx.step import Step
 _META: Any = {"device": "meta", "batch_first": True}
 _ORDER = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
 """Where PyTorch's gates stand in ONNX: r, z, n in z, r, h, and i, f, g, o in i, o, f, c."""
+MOST_WRITTEN = 64
+"""Steps of a layer that PyTorch has not, each of which has hardware of its own."""
 MOST_STEPS = 1 << 14
 """Steps of a sequence, beyond which a file is taken for a damaged one."""
 _FUNCTIONS = {"RNN": ["tanh"], "GRU": ["sigmoid", "tanh"], "LSTM": ["sigmoid", "tanh", "tanh"]}
@@ -36,8 +38,6 @@ def _refuse_others(s: Step, kind: str) -> None:
     for name in ("activation_alpha", "activation_beta", "clip"):
         if s.node.get(name, None):
             raise Refused(f"the attribute {name}, which no layer in hardware has")
-    if kind == "GRU" and not s.node.get("linear_before_reset", 0):
-        raise Refused("the reset gate before the product", "export it with linear_before_reset = 1, as PyTorch does")
     if kind == "LSTM":
         s.node.fixed("input_forget", 0)
         if s.has(7) and bool(s.known(7, "the weights of the peepholes").any()):
@@ -102,6 +102,71 @@ def _begins(s: Step, count: int, x: Ref, rows: bool, size: tuple[int, int]) -> l
     return found
 
 
+def _whole(s: Step, layer: nn.RNNBase, x: Ref, begins: list[Ref] | None) -> tuple[Ref, Ref]:
+    """All states of a layer of PyTorch, and the last ones."""
+    steps, directions = s.writer.shape(x)[1], 2 if layer.bidirectional else 1
+
+    def like(count: int) -> Any:  # known without a step for each of the sequence
+        last = torch.empty(directions, count, layer.hidden_size, device="meta")
+        whole = torch.empty(count, steps, directions * layer.hidden_size, device="meta")
+        return whole, (last, last) if isinstance(layer, nn.LSTM) else last
+
+    given = [] if begins is None else [tuple(begins) if len(begins) > 1 else begins[0]]
+    made = s.writer.layer(layer, x, *given, like=like)
+    return s.call(operator.getitem, made, 0), s.call(operator.getitem, made, 1)
+
+
+def _early(s: Step, layer: nn.RNNBase, x: Ref, begins: Ref | None) -> tuple[Ref, Ref]:
+    """The same of a ``GRU`` whose reset gate stands before the product of the state, step by step."""
+    steps, units = s.writer.shape(x)[1], layer.hidden_size
+    if steps > MOST_WRITTEN:
+        raise Refused(
+            f"the reset gate before the product, over {steps} steps: each has hardware of its own, for at most "
+            f"{MOST_WRITTEN}",
+            "train it with linear_before_reset = 1, as PyTorch and newer versions of Keras have it",
+        )
+
+    def product(weight: Tensor, data: Ref, bias: Tensor | None = None) -> Ref:
+        linear = nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
+        linear.weight = nn.Parameter(weight.detach().clone())
+        if bias is not None:
+            linear.bias = nn.Parameter(bias.detach().clone())
+        return s.writer.layer(linear, data)
+
+    def part(of: Ref, first: int, last: int) -> Ref:
+        return s.call(operator.getitem, of, (slice(None), slice(first, last)))
+
+    outputs, lasts = [], []
+    for at in range(2 if layer.bidirectional else 1):
+        end = "l0_reverse" if at else "l0"
+        state, bias = layer.get_parameter(f"weight_hh_{end}"), None
+        if layer.bias:
+            bias = layer.get_parameter(f"bias_ih_{end}") + layer.get_parameter(f"bias_hh_{end}")
+        given = product(layer.get_parameter(f"weight_ih_{end}"), s.call(torch.flip, x, (1,)) if at else x, bias)
+        h = None if begins is None else s.call(operator.getitem, begins, at)
+        states = []
+        for step in range(steps):
+            now = s.call(operator.getitem, given, (slice(None), step))
+            gates, new = part(now, 0, 2 * units), part(now, 2 * units, 3 * units)
+            if h is not None:
+                gates = s.call(torch.add, gates, product(state[: 2 * units], h))
+            gates = s.call(torch.sigmoid, gates)
+            z = part(gates, units, 2 * units)
+            if h is not None:
+                reset = s.call(torch.mul, part(gates, 0, units), h)
+                new = s.call(torch.add, new, product(state[2 * units :], reset))
+            new = s.call(torch.tanh, new)
+            rest = s.call(torch.neg, new) if h is None else s.call(torch.sub, h, new)
+            h = s.call(torch.add, new, s.call(torch.mul, z, rest))
+            states.append(s.call(torch.unsqueeze, h, 1))
+        lasts.append(s.call(torch.unsqueeze, h, 0))
+        whole = s.call(torch.cat, states, 1) if steps > 1 else states[0]
+        outputs.append(s.call(torch.flip, whole, (1,)) if at else whole)
+    if len(outputs) == 1:
+        return outputs[0], lasts[0]
+    return s.call(torch.cat, outputs, 2), s.call(torch.cat, lasts, 0)
+
+
 def recurrent(s: Step) -> list[Ref]:
     """``RNN``, ``GRU`` and ``LSTM``: all states, the last ones, and of an LSTM the last cell states."""
     kind, layout = s.node.operation, s.node.get("layout", 0)
@@ -123,6 +188,7 @@ def recurrent(s: Step) -> list[Ref]:
         raise Refused(f"a sequence of {steps} steps; there are at most {MOST_STEPS}")
     if s.has(4) and s.numbers(4, "the lengths of sequences") != [steps] * frames:
         raise Refused(f"sequences that end before {steps} steps", "give all of them the same length")
+    early = kind == "GRU" and not s.node.get("linear_before_reset", 0)
     if way == "reverse":
         x = s.call(torch.flip, x, (1,))
     layer = _layer(s, kind, directions, function)
@@ -130,15 +196,10 @@ def recurrent(s: Step) -> list[Ref]:
         raise Refused(f"weights for {layer.input_size} inputs, and data of {s.writer.shape(x)[2]}")
     size = (directions, layer.hidden_size)
     begins = _begins(s, 2 if kind == "LSTM" else 1, x, bool(layout), size)
-
-    def like(count: int) -> Any:  # known without a step for each of the sequence
-        last = torch.empty(directions, count, size[1], device="meta")
-        whole = torch.empty(count, steps, directions * size[1], device="meta")
-        return whole, (last, last) if kind == "LSTM" else last
-
-    given = [] if begins is None else [tuple(begins) if len(begins) > 1 else begins[0]]
-    made = s.writer.layer(layer, x, *given, like=like)
-    output, last = (s.call(operator.getitem, made, i) for i in (0, 1))
+    if early:
+        output, last = _early(s, layer, x, None if begins is None else begins[0])
+    else:
+        output, last = _whole(s, layer, x, begins)
     if way == "reverse":
         output = s.call(torch.flip, output, (1,))
     several = s.writer.reshape(output, (frames, steps, directions, layer.hidden_size))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,49 +16,66 @@ from mase_hw.importers.onnx.step import Step
 Rule = Callable[[Step], Any]
 
 
-def _over(s: Step, since: int) -> tuple[tuple[int, ...], bool] | None:
-    """The axes over which a node works, and whether they stay; None if it leaves its data as it is."""
-    dims = len(s.shape())
-    axes, keep = s.axes("axes", 1, since, dims), bool(s.node.get("keepdims", 1))
+Axes = tuple[tuple[int, ...], bool, tuple[int, ...]]
+"""Axes within a frame, whether they stay, and the shape of the result."""
+
+
+def _over(s: Step) -> Axes | None:
+    """The axes over which a node works; None if it leaves its data as it is."""
+    shape = s.shape()
+    axes, keep = s.axes(1, len(shape)), bool(s.node.get("keepdims", 1))
     if s.node.get("noop_with_empty_axes", 0) and not axes:
         return None
-    axes = axes or list(range(dims))
-    for axis in axes:
-        s.frame_axis(axis)
-    return tuple(axes), keep
+    axes = axes or list(range(len(shape)))
+    sizes = [1 if i in axes else n for i, n in enumerate(shape) if keep or i not in axes]
+    frames = s.writer.frames_dim(s.any(0))
+    if frames in axes:
+        if not s.alone or shape[frames] != 1:
+            s.frame_axis(frames)
+        axes.remove(frames)
+    return tuple(axes), keep, tuple(sizes)
 
 
-def _reduce(function: Any, since: int) -> Rule:
+def _along(s: Step, function: Any, x: Ref, over: Axes) -> Ref:
+    """A function over axes; that of the one frame of a file is taken away behind it."""
+    axes, keep, sizes = over
+    return s.writer.reshape(function(x, axes, keep) if axes else x, sizes)
+
+
+def _reduce(function: Any) -> Rule:
     def rule(s: Step) -> Ref:
-        found = _over(s, since)
-        return s.data() if found is None else s.call(function, s.data(), found[0], keepdim=found[1])
+        over = _over(s)
+        if over is None:
+            return s.data()
+        return _along(s, lambda x, axes, keep: s.call(function, x, axes, keepdim=keep), s.data(), over)
 
     return rule
 
 
-def _after(first: Any, since: int, then: Any = None) -> Rule:
+def _after(first: Any, then: Any = None) -> Rule:
     """A sum of what a function gives, and what is computed of it."""
 
     def rule(s: Step) -> Ref:
-        x, found = first(s, s.data()), _over(s, since)
-        made = x if found is None else s.call(torch.sum, x, found[0], keepdim=found[1])
+        x, over = first(s, s.data()), _over(s)
+        made = x
+        if over is not None:
+            made = _along(s, lambda x, axes, keep: s.call(torch.sum, x, axes, keepdim=keep), x, over)
         return made if then is None else s.call(then, made)
 
     return rule
 
 
 def _l2(s: Step) -> Ref:
-    found = _over(s, 18)
-    return s.call(torch.abs, s.data()) if found is None else _norm(s, *found)
-
-
-def _norm(s: Step, axes: tuple[int, ...], keep: bool) -> Ref:
-    return s.call(torch.linalg.vector_norm, s.data(), 2, axes, keep)
+    over = _over(s)
+    if over is None or not over[0]:
+        made = s.call(torch.abs, s.data())
+        return made if over is None else s.writer.reshape(made, over[2])
+    return _along(s, lambda x, axes, keep: s.call(torch.linalg.vector_norm, x, 2, axes, keep), s.data(), over)
 
 
 def _product(s: Step) -> Ref:
     """``ReduceProd`` of what is known, such as sizes."""
-    found = _over(s, 18)
+    found = _over(s)
     value = s.known(0, "a product of elements")
     if found is None:
         return value
@@ -76,12 +95,15 @@ def _place(function: Any) -> Rule:
 
 
 def _top(s: Step) -> list[Ref]:
-    """``TopK`` of one: the largest or the smallest element, and its place."""
+    """``TopK``: the largest or the smallest elements, and their places."""
     count, axis = s.numbers(1, "the number of elements"), s.axis(s.node.get("axis", -1), len(s.shape()))
     s.node.get("sorted", 1)
     s.frame_axis(axis)
     if count != [1]:
-        raise Refused(f"the {count} first elements: hardware finds one", "leave the order to the host")
+        if len(count) != 1 or not 0 < count[0] <= s.shape()[axis]:
+            raise Refused(f"the {count} first of {s.shape()[axis]} elements")
+        made = s.call(torch.topk, s.data(), count[0], axis, bool(s.node.get("largest", 1)))
+        return [s.call(operator.getitem, made, i) for i in (0, 1)]
     value, place = (torch.amax, torch.argmax) if s.node.get("largest", 1) else (torch.amin, torch.argmin)
     return [s.call(value, s.data(), axis, True), s.call(place, s.data(), axis, True)]
 
@@ -134,14 +156,20 @@ def _local_response(s: Step) -> Ref:
 def _global_power(s: Step) -> Ref:
     """``GlobalLpPool``."""
     s.node.fixed("p", 2)
-    return _norm(s, tuple(range(2, len(s.shape()))), True)
+    return s.call(torch.linalg.vector_norm, s.data(), 2, tuple(range(2, len(s.shape()))), True)
 
 
 def _softmax(function: Any) -> Rule:
+    """Over one axis; before opset 13 over all from an axis on."""
+
     def rule(s: Step) -> Ref:
-        axis = s.axis(s.node.get("axis", -1), len(s.shape()))
+        shape, before = s.shape(), s.opset < 13
+        axis, x = s.axis(s.node.get("axis", 1 if before else -1), len(shape)), s.data()
         s.frame_axis(axis)
-        return s.call(function, s.data(), axis)
+        if not before or math.prod(shape[axis + 1 :]) == 1:
+            return s.call(function, x, axis)
+        rows = s.writer.reshape(x, (*shape[:axis], math.prod(shape[axis:])))
+        return s.writer.reshape(s.call(function, rows, axis), shape)
 
     return rule
 
@@ -165,15 +193,15 @@ def _mean(s: Step) -> Ref:
 RULES: dict[str, Rule] = {
     "Softmax": _softmax(F.softmax),
     "LogSoftmax": _softmax(F.log_softmax),
-    "ReduceMean": _reduce(torch.mean, 18),
-    "ReduceSum": _reduce(torch.sum, 13),
-    "ReduceMax": _reduce(torch.amax, 18),
-    "ReduceMin": _reduce(torch.amin, 18),
-    "ReduceL1": _after(lambda s, x: s.call(torch.abs, x), 18),
+    "ReduceMean": _reduce(torch.mean),
+    "ReduceSum": _reduce(torch.sum),
+    "ReduceMax": _reduce(torch.amax),
+    "ReduceMin": _reduce(torch.amin),
+    "ReduceL1": _after(lambda s, x: s.call(torch.abs, x)),
     "ReduceL2": _l2,
-    "ReduceSumSquare": _after(_square, 18),
-    "ReduceLogSum": _after(_same, 18, torch.log),
-    "ReduceLogSumExp": _reduce(torch.logsumexp, 18),
+    "ReduceSumSquare": _after(_square),
+    "ReduceLogSum": _after(_same, torch.log),
+    "ReduceLogSumExp": _reduce(torch.logsumexp),
     "ReduceProd": _product,
     "ArgMax": _place(torch.argmax),
     "ArgMin": _place(torch.argmin),

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from mase_hw.importers.graph import MOST_ELEMENTS, Ref, Refused
@@ -99,24 +100,29 @@ def _flat(s: Step) -> tuple[int, int]:
 
 
 def squeeze(s: Step) -> Ref:
-    """``Squeeze``."""
+    """``Squeeze``; of a file for one frame also the dimension of the frames."""
     given = s.shape()
     if not s.has(1) and not s.writer.is_data(s.any(0)):
         return torch.squeeze(s.any(0))
-    axes = s.axes("axes", 1, 13, len(given)) or [i for i, n in enumerate(given) if n == 1 and i]
+    frames = s.writer.frames_dim(s.any(0))
+    axes = s.axes(1, len(given)) or [i for i, n in enumerate(given) if n == 1 and (s.alone or i != frames)]
     if any(given[a] != 1 for a in axes):
         raise Refused(f"the axes {axes} of {list(given)}, of which one is not 1")
-    for axis in axes:
-        s.frame_axis(axis)
+    if not s.alone:
+        for axis in axes:
+            s.frame_axis(axis)
     return s.writer.reshape(s.data(), [n for i, n in enumerate(given) if i not in axes])
 
 
 def unsqueeze(s: Step) -> Ref:
-    """``Unsqueeze``."""
+    """``Unsqueeze``; where the frames have lost their dimension, it comes back."""
     made, given = s.any(0), s.shape()
     axes = s.numbers(1, "a list of axes")
+    frames = s.writer.frames_dim(made)
+    lost = isinstance(made, fx.Node) and (frames is None or given[frames] != 1)
     for axis in sorted(s.axis(a, len(given) + len(axes)) for a in axes):
-        made = s.call(torch.unsqueeze, made, axis)
+        given = (*given[:axis], 1, *given[axis:])
+        made = s.writer.reshape(made, given) if lost else s.call(torch.unsqueeze, made, axis)
     return made
 
 
@@ -130,11 +136,26 @@ def transpose(s: Step) -> Ref:
 
 
 def concat(s: Step) -> Ref:
-    """``Concat``."""
+    """``Concat``; what is stored is put into every frame."""
     parts = [s.any(i) for i in range(len(s.inputs))]
     axis = s.axis(s.node.get("axis"), len(s.shape()))
     for index in range(len(parts)):
         s.frame_axis(axis, index)
+    data = [i for i, part in enumerate(parts) if s.writer.is_data(part)]
+    if not data or len(data) == len(parts):
+        return s.call(torch.cat, parts, axis)
+    if len(data) == 1 and not any(bool(part.any()) for i, part in enumerate(parts) if i not in data):
+        sizes = [s.shape(i)[axis] for i in range(len(parts))]
+        around = [sum(sizes[: data[0]]), sum(sizes[data[0] + 1 :])]
+        return s.call(F.pad, parts[data[0]], [0, 0] * (len(s.shape()) - axis - 1) + around)
+    first = parts[data[0]]
+    where = s.writer.frames_dim(first)
+    assert where is not None  # of every node
+    many = s.writer.method("size", first, where)
+    for index, part in enumerate(parts):
+        if index not in data and part.shape[where] == 1:
+            sizes = [many if i == where else n for i, n in enumerate(part.shape)]
+            parts[index] = s.writer.method("expand", s.writer.constant(part), *sizes)
     return s.call(torch.cat, parts, axis)
 
 
@@ -252,7 +273,7 @@ def depth_to_space(s: Step) -> Ref:
     if not 0 < block < 1 << 8 or c % block**2:
         raise Refused(f"blocks of {block} from {c} channels")
     if mode == "CRD":
-        return s.call(torch.nn.functional.pixel_shuffle, s.data(), block)
+        return s.call(F.pixel_shuffle, s.data(), block)
     parts = s.writer.reshape(s.data(), (n, block, block, c // block**2, h, w))
     return s.writer.reshape(s.call(torch.permute, parts, (0, 3, 4, 1, 5, 2)), (n, c // block**2, h * block, w * block))
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.importers.cut import needed, refuse_unknown
 from mase_hw.importers.graph import MOST_ELEMENTS, Refused
-from mase_hw.importers.onnx.elements import DTYPES, NIBBLES, nibbles
+from mase_hw.importers.onnx.elements import BFLOAT16, DTYPES, NIBBLES, nibbles
 
-OPSETS = range(13, 22)
+OPSETS = range(6, 29)
 MOST_BYTES = 1 << 31
 """Bytes of a file: what the format itself can hold."""
 _MISSING = object()
@@ -51,6 +51,13 @@ class Node:
     attributes: dict[str, Any]
     version: int = 1
     read: set[str] = field(default_factory=set)
+
+    @property
+    def reads(self) -> list[str]:
+        """Names that it reads, those inside of its graphs included; twice where they may be read more than once."""
+        times = 2 if self.operation in ("Loop", "Scan", "SequenceMap") else 1
+        inside = [v for v in self.attributes.values() if isinstance(v, Subgraph)]
+        return [*self.inputs, *(name for graph in inside for name in graph.reads * times)]
 
     def get(self, name: str, default: Any = _MISSING) -> Any:
         """An attribute; refuses one that is missing and has no default, or is of another kind than the default."""
@@ -93,6 +100,28 @@ class Node:
         unread = sorted(set(self.attributes) - self.read)
         if unread:
             raise Refused(f"unknown attribute(s) {', '.join(unread)[:200]}", "take out attributes that change nothing")
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """A graph inside a node, of which a branch or the body of a loop is made.
+
+    Args:
+        nodes: In the order in which they are computed.
+        stored: Tensors by name.
+        inputs: Names of its inputs.
+        outputs: Names of its results.
+    """
+
+    nodes: list[Node]
+    stored: dict[str, Tensor]
+    inputs: list[str]
+    outputs: list[str]
+
+    @property
+    def reads(self) -> list[str]:
+        """Names that its nodes and its results read."""
+        return [*(name for node in self.nodes for name in node.reads), *self.outputs]
 
 
 @dataclass
@@ -198,7 +227,7 @@ def up_to(source: Source, outputs: Sequence[str]) -> Source:
         ConfigError: If no node gives a value of such a name.
     """
     refuse_unknown(outputs, {name for node in source.nodes for name in node.outputs if name})
-    nodes = needed(source.nodes, outputs, lambda node: node.inputs, lambda node: node.outputs)
+    nodes = needed(source.nodes, outputs, lambda node: node.reads, lambda node: node.outputs)
     return dataclasses.replace(source, nodes=nodes, outputs=list(outputs))
 
 
@@ -222,11 +251,18 @@ def tensor_of(proto: Any, folder: Path | None) -> Tensor:
             raw = proto.raw_data if proto.HasField("raw_data") else bytes(b & 255 for b in proto.int32_data)
         return nibbles(raw, dims, proto.data_type)
     if proto.data_location == onnx.TensorProto.EXTERNAL:
+        if proto.data_type == BFLOAT16:  # numpy has none: the upper half of a float32
+            raw = _external(proto, folder, math.prod(dims) * 2)
+            halves = np.frombuffer(raw, "<u2").astype(np.uint32) << 16
+            return torch.from_numpy(halves.view(np.float32).reshape(dims))
         kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(proto.data_type)).newbyteorder("<")
         raw = _external(proto, folder, math.prod(dims) * kind.itemsize)
-        return torch.from_numpy(np.frombuffer(raw, kind).astype(kind.newbyteorder("="), copy=True).reshape(dims))
+        made = torch.from_numpy(np.frombuffer(raw, kind).astype(kind.newbyteorder("="), copy=True).reshape(dims))
+        return made.to(DTYPES[proto.data_type])
     try:
-        return torch.from_numpy(np.array(onnx.numpy_helper.to_array(proto)).reshape(dims))
+        given = np.array(onnx.numpy_helper.to_array(proto)).reshape(dims)
+        given = given.astype(np.float32) if DTYPES[proto.data_type] is torch.float32 else given
+        return torch.from_numpy(given)
     except Exception as error:  # numpy says in many ways that bytes and shape do not fit
         raise Refused(f"its data does not fit the shape {dims} ({error!s:.120})") from error
 
@@ -258,7 +294,7 @@ def _node(proto: Any, index: int, folder: Path | None, versions: Mapping[str, in
     inputs, outputs = [_text(n) for n in proto.input], [_text(n) for n in proto.output]
     name = _text(proto.name) or next(iter(outputs), "") or f"node {index}"
     domain = "" if _text(proto.domain) == "ai.onnx" else _text(proto.domain)
-    given = {_text(a.name): _attribute(a, folder) for a in proto.attribute}
+    given = {_text(a.name): _attribute(a, folder, versions) for a in proto.attribute}
     return Node(name, _text(proto.op_type), domain, inputs, outputs, given, versions.get(domain, 1))
 
 
@@ -267,11 +303,7 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-class Subgraph:
-    """What stands for a graph inside a node; nothing takes one."""
-
-
-def _attribute(proto: Any, folder: Path | None) -> Any:
+def _attribute(proto: Any, folder: Path | None, versions: Mapping[str, int]) -> Any:
     import onnx
 
     kinds = onnx.AttributeProto
@@ -280,8 +312,14 @@ def _attribute(proto: Any, folder: Path | None) -> Any:
             return tensor_of(proto.t, folder)
         except Refused as error:
             return error
-    if proto.type in (kinds.GRAPH, kinds.GRAPHS):
-        return Subgraph()
+    if proto.type == kinds.GRAPH:
+        graph = proto.g
+        try:
+            stored = {_text(t.name): tensor_of(t, folder) for t in graph.initializer}
+        except Refused as error:
+            return error
+        nodes = [_node(n, i, folder, versions) for i, n in enumerate(graph.node)]
+        return Subgraph(nodes, stored, [_text(v.name) for v in graph.input], [_text(o.name) for o in graph.output])
     simple = {kinds.INT: "i", kinds.FLOAT: "f"}
     if proto.type in simple:
         return getattr(proto, simple[proto.type])

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.importers.graph import MANY, Ref, Refused, Writer
-from mase_hw.importers.onnx.source import Node, Subgraph
+from mase_hw.importers.onnx.source import Node
 
-CONTROL = {"If", "Loop", "Scan", "SequenceMap"}
 MOST_LIST = 1 << 16
 
 
@@ -30,6 +29,7 @@ class Step:
         of_many: Its inputs for many frames, where the file leaves their number open: the same data, and known values
             as the file computes them for so many. None if the file is for one frame.
         many: Whether ``inputs`` are those, so that shapes are for many frames.
+        inside: Gives the results of a graph inside of the node for its inputs.
     """
 
     node: Node
@@ -39,6 +39,7 @@ class Step:
     readers: dict[str, int]
     of_many: list[Ref | None] | None = None
     many: bool = False
+    inside: Callable[[Any, list[Any]], list[Any]] | None = None
 
     def for_many(self) -> Step:
         """The same node for many frames."""
@@ -68,15 +69,6 @@ class Step:
                 "batch as it is",
             )
         return made
-
-    def refuse_control(self) -> None:
-        """Refuse what decides by values which nodes run."""
-        inside = any(isinstance(v, Subgraph) for v in self.node.attributes.values())
-        if inside or self.node.operation in CONTROL:
-            raise Refused(
-                "control flow: which nodes run is decided by values",
-                "export the model with its loops unrolled and its conditions known",
-            )
 
     def has(self, index: int) -> bool:
         """Whether an input is given."""
@@ -119,13 +111,15 @@ class Step:
             raise Refused(f"the axis {value} of a tensor of {dims} dimensions")
         return value % dims
 
-    def axes(self, name: str, index: int, since: int, dims: int) -> list[int] | None:
-        """Axes: an attribute, and since an opset an input; None if neither is given."""
-        if self.opset >= since:
-            found = self.numbers(index, "a list of axes") if self.has(index) else None
-        else:
-            found = self.node.maybe_ints(name)
+    def axes(self, index: int, dims: int) -> list[int] | None:
+        """Axes; None if they are left out."""
+        found = self.numbers(index, "a list of axes") if self.has(index) else None
         return None if found is None else [self.axis(a, dims) for a in found]
+
+    @property
+    def alone(self) -> bool:
+        """Whether the file is for one frame, so that it may reduce or take away the dimension of it."""
+        return self.of_many is None and not self.many
 
     def frame_axis(self, axis: int, index: int = 0) -> None:
         """Refuse to work along the dimension of the frames."""
