@@ -284,7 +284,7 @@ class OpDef:
         constant: Name of the parameter that an operand becomes which is a number or a stored tensor; the attribute
             ``reversed`` then says that it comes before the data. Empty for ops whose operands are all data.
         lowered: Of an op that a pass writes as others before the quantisation: those, by name.
-        implicit: No hardware of its own: the data passes unchanged, only the shape or the order of dimensions differs.
+        implicit: No hardware of its own: only the shape or the order of the data's dimensions changes.
         relayout: Of an implicit op that is no plain reshape, or of one in hardware that takes any order and leaves out
             elements: layout of the input, shape of the result and attributes -> layout of the result, or None if the
             op cannot work in that order.
@@ -295,21 +295,21 @@ class OpDef:
             (:mod:`mase_hw.nn.values`). Only makes inference faster, and is not a second definition.
         channels: Of an op with an output channel for every index of the first dimension of its parameters: formats and
             tensors of the golden and numbers of channels, any number of times -> those of a golden that gives these
-            channels one after the other, and the dimension of the result; None if these tensors do not allow it. Only
-            makes looking for faults faster.
+            channels one after the other, and the dimension of the result; None if these tensors do not allow it.
+        variants: Whether the golden takes all tensors with one more first dimension, along which the parameters or the
+            memory (words one after the other) differ. This and ``channels`` only make looking for faults faster.
         formats: Tensor names whose format the quantisation configuration may set.
-        default_out: Output format when the configuration gives none, from the input formats: of an op whose results
-            never leave that range, such as one that selects or moves numbers. None: from what was observed.
+        default_out: Output format when the configuration gives none, from the input formats: of an op that selects or
+            moves numbers. None: what was observed.
         rounds: Of an op with ``default_out``: that may be coarser than its results, which leave the model with more.
         exact_out: Output format that the arithmetic fixes, whatever is configured: from the formats, the shape of
-            ``data_in_0`` and the attributes; None if these leave it open. For a place in a tensor, which no scale makes
-            smaller.
+            ``data_in_0`` and the attributes, as of a place in a tensor; None if these leave it open.
         places: Of an op whose input is a place in a table: how many there are, from the shapes of the parameters. The
             input is an unsigned integer that can name each of them, whatever is observed.
         non_negative: Of an op with ``default_out``: it gives 0 for negative numbers, so its result needs no sign.
         finest: Finest fraction width worth choosing for a tensor, from its name and the formats chosen so far; None for
             no limit. Keeps an automatic choice from widening exact sums for bits that cannot matter.
-        refused: Of an op that is not in hardware and will not be: why, and what to do instead.
+        refused: Of an op that will not be in hardware: why, and what to do instead.
         check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
         exact: The format in which a result needs no cast, from formats and shapes; None if no format is known.
         scaled: How it takes scaled integers; None: it takes none.
@@ -338,6 +338,7 @@ class OpDef:
     golden: Golden | None = None
     on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Any] | None = None
     channels: Callable[[Arithmetic, Mapping[str, Tensor], Sequence[int]], SomeChannels | None] | None = None
+    variants: Callable[[Arithmetic, Mapping[str, Tensor]], bool] | None = None
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
     rounds: bool = False

@@ -45,10 +45,11 @@ def with_casts(
 
 def _counted(exercise: Exercise, graph: MaseGraph, inputs: Inputs) -> Exercise:
     from mase_hw.emit.reference import Reference
-    from mase_hw.vectors.choose import frames_to_try
+    from mase_hw.vectors.choose import frames_to_try, stacked
     from mase_hw.vectors.playback import cut, frames_of
     from mase_hw.vectors.watch import count_casts
 
     named = Reference(graph).named(inputs)
-    frames = frames_to_try(graph, min(FRAMES, frames_of(graph, named)))
-    return dataclasses.replace(exercise, casts=count_casts(graph, cut(graph, named, 0, frames)), frames=frames)
+    stacks = stacked(graph, named)
+    frames = frames_to_try(graph, min(FRAMES, frames_of(graph, named)), stacks)
+    return dataclasses.replace(exercise, casts=count_casts(graph, cut(graph, named, 0, frames), stacks), frames=frames)

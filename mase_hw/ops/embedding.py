@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, format_of_places
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
+from mase_hw.observing import note_look_up
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
 from mase_hw.steps import Steps
@@ -96,10 +97,16 @@ def _reads(a: Arithmetic, name: str, content: Memory) -> Golden:
 
     def compute(b: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         rows, size = (t["weight"] if "weight" in t else sample_table(b)).shape
-        codes = [(word >> (i * width)) & ((1 << width) - 1) for word in content.words for i in range(lanes)]
+        ids = t["data_in_0"].detach().to(torch.int64).clamp(0, rows - 1)
+        read, places = torch.unique(ids, return_inverse=True)  # of a large table few rows are read
+        beats = len(content.words) // rows
+        at = (read.cpu()[:, None] * beats + torch.arange(beats)).flatten()
+        note_look_up(at)
+        words = [content.words[word] for word in at.tolist()]
+        codes = [(word >> (i * width)) & ((1 << width) - 1) for word in words for i in range(lanes)]
         values = torch.tensor([c - (1 << width) if c > target.max_mantissa else c for c in codes], dtype=torch.int64)
-        table = as_carrier(values.reshape(rows, -1)[:, :size], carrier(magnitude(target)))
-        return {"data_out_0": _read(b, t["data_in_0"], table.to(t["data_in_0"].device))}
+        table = as_carrier(values.reshape(len(read), -1)[:, :size], carrier(magnitude(target)))
+        return {"data_out_0": table.to(ids.device)[places]}
 
     return compute
 

@@ -32,8 +32,14 @@ LEAST_CASTS = 32
 """Wrong casts that are simulated however large the network is."""
 FEWEST = 4
 """Frames that are looked at however large the network is."""
-BUDGET = 800_000_000
-"""Multiplications and results that may be spent on choosing, and again on measuring."""
+SECONDS, RATE = 8, 100_000_000
+"""About what may be spent on choosing, and again on measuring; and multiplications and results that a second computes.
+
+The work is counted, not timed, so that the same model has the same vectors on every machine.
+"""
+BUDGET = SECONDS * RATE
+STEP = 300_000
+"""What the time steps of a recurrence cost besides, each: its calls, for a frame alone and all its faults."""
 HEAVY = 64
 """Bits of memories that one wrong cast counts for: it stands for all the casts of a node."""
 SHOWN = 20
@@ -70,6 +76,7 @@ class Seen:
         """The fields as JSON types, with the seed of the sample."""
         return {
             "frames": self.frames,
+            "seconds": SECONDS,
             "memory": {
                 "bits": self.bits,
                 "tried": self.tried,
@@ -117,7 +124,10 @@ def choose(
             {"extreme": extreme, "calibration": real, "random": random_frames(graph, frames, seed)}, graph, frames
         )
     memories, ends = Memories(graph), frames_of(graph, extreme)
-    wanted, tries = _affordable(min(CHOOSING, memories.bits), ends + frames_of(graph, real) + RANDOM, cost_of(graph))
+    stacks = stacked(graph, extreme)
+    calls = 0 if stacks else calls_of(graph)
+    most = ends + frames_of(graph, real) + RANDOM
+    wanted, tries = _affordable(min(CHOOSING, memories.bits), most, cost_of(graph), calls)
     # Half of what can be tried besides the extreme ones is real, spread evenly.
     rest = max(2, tries - ends)
     step = -(-frames_of(graph, real) // max(1, rest - min(RANDOM, rest // 2)))
@@ -126,14 +136,15 @@ def choose(
         parts["random"] = random_frames(graph, max(1, rest - frames_of(graph, parts["calibration"])), seed)
     counts = {"random": 0} | {name: frames_of(graph, part) for name, part in parts.items()}
     pool = {name: torch.cat([part[name].to(extreme[name].dtype) for part in parts.values()]) for name in extreme}
-    stacks = stacked(graph, pool) if tries else None
-    if stacks is None or frames <= ends:
+    if not tries or frames <= ends:
         # Too large to try them, and to simulate many: the extreme ones, and a real one. Or there is no room for others.
         picked = list(range(min(frames, ends + 1)))
     else:
         faults: list[Fault] = [*memories.sample(wanted, f"choose {seed}")]
-        faults += cast_faults(count_casts(graph, pool, stacks))
-        table = detected(memories, playbacks(graph, pool, stacks=stacks), faults)
+        known: list[Playback] = []
+        faults += cast_faults(count_casts(graph, pool, stacks, known))
+        every = known if len(known) == frames_of(graph, pool) else playbacks(graph, pool, stacks=stacks)
+        table = detected(memories, every, faults)
         more, shown = _search(memories, faults, table, seed, stacks)
         pool = {name: torch.cat([part, more[name]]) for name, part in pool.items()} if more else pool
         counts["random"] += shown.shape[1]
@@ -173,18 +184,21 @@ def stacked(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> bool:
     return cost_of(graph) * LEAST * FEWEST <= BUDGET and stackable(graph, inputs)
 
 
-def _affordable(faults: int, frames: int, cost: int) -> tuple[int, int]:
+def _affordable(faults: int, frames: int, cost: int, calls: int) -> tuple[int, int]:
     """How many faults and frames can be tried with each other; none if these were too few."""
+    if calls * frames > BUDGET // 2:
+        return (0, 0)
     scale = min(1.0, math.sqrt(BUDGET / (cost * max(LEAST, faults) * frames)))
     faults, frames = int(faults * scale), int(frames * scale)
     return (faults, frames) if scale == 1.0 or frames >= LEAST else (0, 0)
 
 
-def frames_to_try(graph: MaseGraph, frames: int) -> int:
+def frames_to_try(graph: MaseGraph, frames: int, stacks: bool) -> int:
     """Of so many frames, how many can be looked at: all, but for large networks, and for long streams the first."""
     if streaming(graph.model):
         frames = min(frames, at_a_time(graph))
-    return min(frames, max(FEWEST, BUDGET // (cost_of(graph) * LEAST)))
+    calls = 0 if stacks else calls_of(graph)
+    return min(frames, max(FEWEST, BUDGET // (cost_of(graph) * LEAST + 2 * calls)))
 
 
 def _search(
@@ -270,7 +284,7 @@ def measure(
         known: The first frames, each alone, if they were simulated already.
     """
     memories, casts = Memories(graph), cast_faults(uses)
-    total = frames_to_try(graph, frames_of(graph, inputs))
+    total = frames_to_try(graph, frames_of(graph, inputs), stacks)
     room = BUDGET // (cost_of(graph) * total)
     bits = memories.sample(max(LEAST, min(most, room)), f"measure {seed}")
     if len(casts) > (some := max(LEAST_CASTS, room)):
@@ -315,3 +329,15 @@ def cost_of(graph: MaseGraph) -> int:
         cost += op.hardware.work(op.hardware.params(**instance.parameters))
         cost += sum(port.beats * port.lanes for port in instance.ports if port.direction == "out")
     return cost
+
+
+def calls_of(graph: MaseGraph) -> int:
+    """What one frame alone costs besides, however few results it has: recurrences go through it step by step."""
+    netlist: Netlist = graph.meta["netlist"]
+    calls = 0
+    for instance in netlist.instances:
+        op = graph.catalogue.get(instance.op)
+        if op is not None and op.hardware is not None and op.hardware.idle is not None:
+            weight = math.prod(next(port.tensor_shape for port in instance.ports if port.name == "weight"))
+            calls += STEP * op.hardware.work(op.hardware.params(**instance.parameters)) // weight
+    return calls

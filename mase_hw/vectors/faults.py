@@ -153,12 +153,37 @@ class Memories:
                 return _result(module.op.golden, module, mantissas)
         stored = self._stored[fault.node, fault.parameter]
         if stored.memory is not None:
-            words = list(stored.memory.words)
-            words[fault.index] ^= 1 << fault.bit
-            changed = dataclasses.replace(stored.memory, words=tuple(words))
+            changed = _changed(stored.memory, [fault])
             return _result(self._golden(fault.node, fault.parameter, changed), module, mantissas)
         flipped = {**mantissas, fault.parameter: self._flipped(part, node, fault, mantissas[fault.parameter])}
         return _result(module.op.golden, module, flipped)
+
+    def several(self, part: Playback, node: fx.Node, mantissas: Mapping[str, Tensor]) -> bool:
+        """Whether many wrong bits of a node cost as much as one."""
+        module = part.module(node)
+        return module.op.variants is not None and module.op.variants(module.arithmetic, mantissas)
+
+    def each(
+        self, part: Playback, node: fx.Node, faults: Mapping[int, Fault], mantissas: Mapping[str, Tensor], room: int
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The same for many faults by number, so many wrong bits at a time as the op and the room allow."""
+        module, together = part.module(node), dict[str, list[int]]()
+        for number, fault in faults.items():
+            if self.several(part, node, mantissas) and isinstance(fault, MemoryBit):
+                together.setdefault(fault.parameter, []).append(number)
+            else:
+                yield number, self.faulty(part, node, fault, mantissas)
+        for parameter, numbers in together.items():
+            stored = self._stored[node.name, parameter]
+            for begin in range(0, len(numbers), room):
+                some = [fault for n in numbers[begin : begin + room] if isinstance(fault := faults[n], MemoryBit)]
+                given, golden = {n: t.expand(len(some), *t.shape) for n, t in mantissas.items()}, module.op.golden
+                if stored.memory is not None:
+                    golden = self._golden(node.name, parameter, _changed(stored.memory, some))
+                else:
+                    own = mantissas[parameter]
+                    given[parameter] = torch.stack([self._flipped(part, node, fault, own) for fault in some])
+                yield from zip(numbers[begin : begin + room], _result(golden, module, given), strict=True)
 
     def in_channels(
         self,
@@ -300,6 +325,7 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
     with torch.no_grad():
         right, last = _right(part, node, mantissas, any(isinstance(fault, WrongCast) for fault in faults))
         inside = {fault.parameter for fault in faults if isinstance(fault, MemoryBit)}
+        inside = set() if memories.several(part, node, mantissas) else inside
         read = {parameter: memories.read(part, node, parameter, mantissas) for parameter in inside}
 
         def keep(numbers: Tensor, frames: Tensor, value: Tensor) -> None:
@@ -316,14 +342,15 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
             for some, differs, value in apart:
                 keep(names[some.cpu()], differs.cpu(), value)
             left = {number: fault for number, fault in left.items() if number not in stored}
-        for number, fault in left.items():
-            words = read[fault.parameter] if isinstance(fault, MemoryBit) else None
+        for number, fault in list(left.items()):
+            words = read.get(fault.parameter) if isinstance(fault, MemoryBit) else None
             if words is not None and isinstance(fault, MemoryBit) and fault.index not in words:
-                continue
-            if isinstance(fault, WrongCast) and last is not None:
-                wrong = last.again(fault.kind).reshape(right.shape)
-            else:
-                wrong = memories.faulty(part, node, fault, mantissas)
+                del left[number]
+        again = {n: fault for n, fault in left.items() if isinstance(fault, WrongCast) and last is not None}
+        casts = ((n, last.again(fault.kind).reshape(right.shape)) for n, fault in again.items() if last is not None)
+        left = {number: fault for number, fault in left.items() if number not in again}
+        room = max(1, ROOM // max(1, right.numel()))
+        for number, wrong in itertools.chain(casts, memories.each(part, node, left, mantissas, room)):
             differs = (wrong != right).reshape(part.frames, -1).any(1).nonzero().flatten()
             keep(torch.full_like(differs, number), differs, part.rows(wrong, differs))
     if rows:
@@ -345,6 +372,14 @@ def _right(
     with observing(recorder):
         right = _result(module.op.golden, module, mantissas)
     return right, recorder.only(right)
+
+
+def _changed(memory: Memory, faults: Sequence[MemoryBit]) -> Memory:
+    """What a memory holds with a wrong bit; with several, one after the other."""
+    words = list(memory.words * len(faults))
+    for number, fault in enumerate(faults):
+        words[number * len(memory.words) + fault.index] ^= 1 << fault.bit
+    return dataclasses.replace(memory, words=tuple(words))
 
 
 def _place(fault: MemoryBit, parameter: Tensor) -> tuple[int, int] | None:

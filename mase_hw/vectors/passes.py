@@ -51,7 +51,7 @@ def choose_vectors_analysis_pass(graph: MaseGraph, args: VectorArgs) -> tuple[Ma
         sources = {"given": frames_of(graph, inputs)}
     stacks = stacked(graph, inputs) if stacks is None else stacks
     known: list[Playback] = []
-    first = cut(graph, inputs, 0, frames_to_try(graph, frames_of(graph, inputs)))
+    first = cut(graph, inputs, 0, frames_to_try(graph, frames_of(graph, inputs), stacks))
     uses = count_casts(graph, first, stacks, known)
     seen = measure(graph, inputs, uses, args.faults, args.seed, stacks, known)
     entry = {

@@ -7,7 +7,6 @@ simulated already.
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,16 +93,41 @@ class Recurrent(nn.Module):
         return torch.sigmoid(self.gru(x)[0])
 
 
-def test_words_that_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong bit of a table is simulated only if its word is looked up; all others show the same, which is nothing."""
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory: pytest.TempPathFactory) -> MaseGraph:
     torch.manual_seed(3)
     widths = {"data_in_width": 5, "weight_width": 5, "bias_width": 5, "data_out_width": 5}
     rules = {"default": {"config": widths}, "recurrence": {"config": {"gate_width": 5}}}
     config = {"quantize": rules, "vectors": {"faults": 4, "frames": 1}}
     x = torch.randn(4, 3, 2)
-    design = mase_hw.compile(Recurrent().eval(), x[:1], config, out=tmp_path / "design", calibration=[x])
+    out = tmp_path_factory.mktemp("recurrent") / "design"
+    design = mase_hw.compile(Recurrent().eval(), x[:1], config, out=out, calibration=[x])
     assert design.graph is not None
-    memories, parts = Memories(design.graph), playbacks(design.graph, random_frames(design.graph, 2, 2), stacks=False)
+    return design.graph
+
+
+@pytest.mark.parametrize("stacks", [False, True])
+def test_faults_of_a_recurrence_at_once(stacks: bool, recurrent: MaseGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong bits of weights, biases and tables go through the time steps together; each alone shows the same frames."""
+    memories = Memories(recurrent)
+    bits = [bit for bit in memories.sample(memories.bits, "") if bit.node != "sigmoid"][::7]
+    assert {bit.parameter for bit in bits} == {"weight", "bias", "SIGMOID_FILE", "TANH_FILE"}
+    parts = playbacks(recurrent, random_frames(recurrent, 3, 2), stacks=stacks)
+    whole = []
+    faulty = Memories.faulty
+    monkeypatch.setattr(Memories, "faulty", lambda *args: whole.append(args) or faulty(*args))
+    monkeypatch.setattr(faults, "ROOM", 200)
+    found = detected(memories, parts, bits)
+    recurrences = {node.name for node in recurrent.nodes if recurrent.meta_of(node).common.mase_op == "recurrence"}
+    assert not [args for args in whole if args[2].name in recurrences]
+    monkeypatch.setattr(Memories, "several", lambda *args: False)
+    assert torch.equal(detected(memories, parts, bits), found) and bool(found.any()) and not bool(found.all())
+
+
+def test_words_that_are_not_read(recurrent: MaseGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong bit of a table is simulated only if its word is looked up; all others show the same, which is nothing."""
+    memories, parts = Memories(recurrent), playbacks(recurrent, random_frames(recurrent, 2, 2), stacks=False)
+    monkeypatch.setattr(Memories, "several", lambda *args: False)
     bits = [b for b in memories.sample(memories.bits, "") if b.parameter.endswith("_FILE") and b.bit == 4]
     assert {bit.parameter for bit in bits} == {"SIGMOID_FILE", "TANH_FILE", "TABLE_FILE"}
     played = []

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mase_hw.exact_sums import exact_linear
+from mase_hw.exact_sums import exact_linear, exact_matmul
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.nn.recurrence import GATES, beside, joined
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
@@ -84,14 +84,17 @@ class Cell:
 
     Args:
         a: The arithmetic.
-        t: Mantissas of ``data_in_0 (..., T, H * G)``, ``weight`` and the optional ``bias``.
+        t: Mantissas of ``data_in_0 (..., T, H * G)``, ``weight`` and the optional ``bias``; these two may have a first
+            dimension more, along which those of the data differ in their weights.
         look: Where tables are looked up.
     """
 
     def __init__(self, a: Arithmetic, t: Mapping[str, Tensor], look: Look = look) -> None:
         self.a, self.tables, self.inner, self.find = a, tables(a), squashed(a), look
         self.weight, self.bias = t["weight"], t.get("bias")
-        self.units, self.gates = self.weight.shape[1], GATES[a.attributes["kind"]]
+        if self.bias is not None and self.bias.dim() == 2:
+            self.bias = self.bias.reshape(len(self.bias), *[1] * (t["data_in_0"].dim() - 3), -1)
+        self.units, self.gates = self.weight.shape[-1], GATES[a.attributes["kind"]]
         self.name = state_of(a.formats)
         self.state = a.formats[self.name]
         self.dot_frac = self.state.frac_width + a.formats["weight"].frac_width
@@ -147,7 +150,9 @@ class Cell:
 
     def _sums(self, h: Tensor) -> Tensor:
         """``W h``, exact."""
-        return exact_linear(h, self.weight, self.dot_bound).reshape(*h.shape, self.gates)
+        if self.weight.dim() == 2:
+            return exact_linear(h, self.weight, self.dot_bound).reshape(*h.shape, self.gates)
+        return exact_matmul(h.flatten(1, -2), self.weight.mT, self.dot_bound).reshape(*h.shape, self.gates)
 
     def _gate(self, x: Tensor, sums: Tensor, memory: str | None) -> Tensor:
         """The sum of both parts, in the gate's format, or as a relu leaves it; looked up."""

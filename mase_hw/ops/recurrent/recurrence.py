@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
@@ -144,11 +145,16 @@ def _reads(a: Arithmetic, name: str, content: Memory) -> Golden | None:
     """What a layer gives with another table."""
     at = tables(a)[name]
     given = entries(key_of(TABLES[name], at), content)
+    size = 1 << at.formats["data_in_0"].width
 
     def find(memory_name: str, where: Arithmetic, x: Tensor) -> Tensor:
         if memory_name != name:
             return look(memory_name, where, x)
-        found = look_up(key_of(TABLES[name], where), x, given)
+        if len(given) == size:
+            found = look_up(key_of(TABLES[name], where), x, given)
+        else:  # a table for each index of the first dimension
+            first = torch.arange(len(x), device=x.device).reshape(-1, *[1] * (x.dim() - 1)) * size
+            found = given.to(x.device)[(x.to(torch.int64) & (size - 1)) + first]
         return as_carrier(found, carrier(magnitude(where.formats["data_out_0"])))
 
     return lambda _, t: _results(a, Cell(a, t, find).run(t, t.get(BEFORE)))
@@ -320,6 +326,7 @@ OPS = (
         remembers=lambda attributes: bool(attributes.get("streaming")),
         parameters=("weight", "bias"),
         golden=golden,
+        variants=lambda a, t: t["data_in_0"].dim() > 2 and not a.attributes.get("streaming"),
         formats=("data_in_0", "weight", "bias", "gate", "cell", "state", "data_out_0"),
         exact_inputs=("data_in_0",),
         inner=Inner(_inner_names, inside, _inner_width),
