@@ -5,6 +5,7 @@ the first cycle that its dependencies allow: the least solution of equations of 
 They are iterated from below, a block of beats (some rows of a picture) at a time, until nothing changes; no event
 waits for one of a later frame. Each equation commutes with a shift in time, so what a block gives for operands that
 are the same but for a shift is looked up: the cost grows with what differs, and the result is that of the equations.
+Those of a network that deadlocks have no solution: some event waits for itself, which is looked for.
 """
 
 from mase_hw.beat_times.alone import heads, sustained

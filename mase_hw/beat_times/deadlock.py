@@ -1,9 +1,11 @@
-"""Whether an event waits for itself: then its network stops.
+"""Whether an event waits for itself: then its network deadlocks.
 
-The iteration from below raises the times of such events for ever. What made an event as late as it is now is found by
-evaluating its equation once more. Following that back either ends in what is known from before, or comes to an event
-again: around such a cycle every event has to come after the one that it waits for, the last one included (a cycle of
-positive weight; it is how the algorithm of Bellman and Ford finds one early).
+The iteration from below goes on raising the times of such events, by a few cycles in many evaluations. What made an
+event as late as it is now is found by evaluating its equation once more. Going back so from event to event either ends
+in what is known from before, or comes to an event again. If the cycles on the way from that event to itself add up to
+more than 0, it would have to come later than itself. (This is how a negative cycle is found early in the algorithm of
+Bellman and Ford, by the predecessors that it keeps; B. V. Cherkassky and A. V. Goldberg, "Negative-cycle detection
+algorithms", Mathematical Programming 1999.)
 """
 
 from __future__ import annotations

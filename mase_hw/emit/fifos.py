@@ -38,6 +38,9 @@ from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
 
+NEARLY = 2
+"""Beats by which the depth of a FIFO is not known before all FIFOs are."""
+
 
 def insert_fifos(netlist: Netlist, graph: MaseGraph, solved: Solved | None = None) -> Followed | None:
     """Put the FIFOs into a netlist, which is verified again.
@@ -128,14 +131,13 @@ class _Chosen:
 def _leaves(timeline: Timeline, network: BeatNetwork, edges: Mapping[Pin, int]) -> list[Cycles]:
     """When the beats of the first frame leave a design."""
     sources = [timeline.into[Pin(TOP, output.name)] for output in timeline.netlist.outputs]
-    outputs = [network.edges[edges[source]] for source in sources]
-    return [edge.offered[: edge.beats] for edge in outputs]
+    return [edge.offered[: edge.beats] for edge in (network.edges[edges[source]] for source in sources)]
 
 
 def _blocks(timeline: Timeline, depths: Depths) -> int:
     """Block RAMs of all FIFOs."""
-    nets = {net.sink: net for net in timeline.netlist.nets}
-    return sum(block_rams(depth, nets[pin].stream.bits) for pin, depth in depths.items())
+    bits = {net.sink: net.stream.bits for net in timeline.netlist.nets}
+    return sum(block_rams(depth, bits[pin]) for pin, depth in depths.items())
 
 
 class _NoBetter(Exception):
@@ -251,11 +253,11 @@ def _depths(
         sooner = network
         depths = _most_held(timeline, network, edges, pins, chosen)
         more = {pin for pin, depth in depths.items() if depth} - chosen
-        # More delay makes nothing earlier, and frames that follow make no FIFO shorter.
-        if other is not None and (
-            other.later(timeline, network, edges) or (not more and _blocks(timeline, depths) >= other.blocks)
-        ):
-            raise _NoBetter
+        if other is not None:
+            # Frames that follow make no FIFO shorter; a FIFO that costs a cycle makes about a beat more or less wait.
+            held = {pin: network.most_held(edges[timeline.into[pin]], edges[pin]) - NEARLY for pin in pins}
+            if other.later(timeline, network, edges) or _blocks(timeline, held if more else depths) >= other.blocks:
+                raise _NoBetter
         if not more:
             paced, paced_edges, interval = _at_pace(timeline, buffers)
             for pin, depth in _most_held(timeline, paced, paced_edges, pins, chosen).items():

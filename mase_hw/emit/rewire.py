@@ -36,8 +36,14 @@ def delayed(
         made.nets[index] = dataclasses.replace(net, source=copies.source(net.source))
     _prune(made)
     moved: dict[Pin, Pin] = {}
+    left: dict[str, list[int]] = {}
+    for net in made.nets:
+        if net.source.branch is not None:
+            left.setdefault(net.source.instance, []).append(net.source.branch)
     for instance in [i for i in made.instances if i.branches]:
-        moved |= _close_ranks(made, instance)
+        # Most forks are as they were.
+        if instance.parameters["N"] != instance.branches or sorted(left[instance.name]) != [*range(instance.branches)]:
+            moved |= _close_ranks(made, instance)
     divided = next((i for i in made.instances if i.name == fork), None)
     if divided is None:
         return None
@@ -48,8 +54,8 @@ def delayed(
     made.verify()
     sinks = {net.sink for net in made.nets}
     now = {pin: dataclasses.replace(end, instance=names.get(end.instance, end.instance)) for pin, end in ends.items()}
-    left = {pin: end for pin, end in now.items() if end in sinks}
-    return made, _reader(made, Pin(fork, "out_data", divided.branches - 1)).sink, left
+    there_now = {pin: end for pin, end in now.items() if end in sinks}
+    return made, _reader(made, Pin(fork, "out_data", divided.branches - 1)).sink, there_now
 
 
 class _Copies:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -17,7 +19,7 @@ from mase_hw.emit.build import NetlistBuilder
 from mase_hw.emit.netlist import Netlist, Pin
 from mase_hw.emit.render import render_top
 from mase_hw.emit.rewire import delayed
-from mase_hw.emit.schedule import Schedule
+from mase_hw.emit.schedule import Schedule, Timeline
 
 TOKENS, WIDTH = 32, 32  # products are as slow as projections: queries cannot be late
 
@@ -109,9 +111,36 @@ def readers(netlist: Netlist, source: str) -> list[str]:
     return sorted(n.sink.instance for n in netlist.nets if n.source.instance == source)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_reconvergent_paths(seed: int) -> None:
+    """An input of a join lies on a cycle if its ends are connected without it, whatever the directions."""
+    random = np.random.default_rng(seed)
+    sources: dict[Pin, Pin] = {}
+    parts: dict[str, Any] = {}
+    for number in range(12):
+        drivers = [f"u{n}" for n in range(number)] + ["data_in_0", "data_in_1"]
+        inputs = [str(random.choice(drivers)) for _ in range(int(random.integers(1, 3)))]
+        parts[f"u{number}"] = SimpleNamespace(inputs=inputs)
+        for port, driver in enumerate(inputs):
+            top = driver.startswith("data")
+            sources[Pin(f"u{number}", f"data_in_{port}")] = Pin("" if top else driver, driver if top else "data_out_0")
+    expected = []
+    for pin, source in sources.items():
+        start = source.instance or source.port
+        together = {start}
+        for _ in parts:
+            for other, driver in sources.items():
+                ends = {other.instance, driver.instance or driver.port}
+                if other != pin and ends & together:
+                    together |= ends
+        if len(parts[pin.instance].inputs) > 1 and pin.instance in together:
+            expected.append(pin)
+    assert delays.reconvergent(cast(Any, SimpleNamespace(data_pins=lambda: sources, parts=parts))) == expected
+
+
 def test_rewired(tmp_path: Path) -> None:
     """What only delayed inputs read moves; what others read too is copied, with its memories."""
-    netlist = plain(compiled(Block(True), tmp_path / "design"))
+    netlist = plain(design := compiled(Block(True), tmp_path / "design"))
     before = [list(netlist.instances), list(netlist.nets), dict(netlist.memories)]
     add, scores = Pin("u_add", "data_in_0"), Pin("u_scaled_dot_product_attention_matmul", "data_in_0")
     rewired = delayed(netlist, "u_data_in_0_fork", [add, scores])
@@ -130,6 +159,18 @@ def test_rewired(tmp_path: Path) -> None:
     )
     everything = [n.sink for n in netlist.nets if n.source.instance == "u_data_in_0_fork"]
     assert delayed(netlist, "u_data_in_0_fork", everything) is None
+    # What is copied counts; where nothing is left of the fork there is no price.
+    assert design.graph is not None
+    timeline = Timeline(netlist, design.graph.catalogue)
+    read = {
+        instance.name: [n.sink for n in netlist.nets if n.source.instance == instance.name]
+        for instance in netlist.instances
+    }
+    prices = [
+        delays._price(timeline, read, "u_data_in_0_fork", pins, design.graph.catalogue)
+        for pins in ([add, scores], [add], everything)
+    ]
+    assert prices == [delays.COPY * netlist.instance("u_norm").ports[0].lanes, 0, None]
     # Branches of a fork share the data of its first one, in whatever order the nets stand.
     turned = dataclasses.replace(made, nets=made.nets[::-1])
     first, second = (
