@@ -203,6 +203,43 @@ def test_shapes(name: str, tmp_path: Path) -> None:
             check_every_beat(design, simulation.result, 8)
 
 
+class Ids(nn.Module):
+    """Integers that are cut, put in another order and compared before a table reads them; and a row that they name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(10, 3)
+        self.register_buffer("places", torch.tensor([2, 0, 1]))
+
+    def forward(self, ids: Tensor) -> dict[str, Tensor]:
+        rows = self.table(ids)
+        return {
+            "columns": self.table(ids[:, 0]) + self.table(ids[:, -1]) * 2,
+            "parts": sum(self.table(part) for part in ids.split(1, 1)),
+            "ordered": self.table(ids[:, [2, 0, 1]]),
+            "selected": self.table(ids.index_select(1, self.places)) * (ids != 3).unsqueeze(-1),
+            "joined": self.table(torch.cat([ids[:, 1:], ids[:, :1]], 1)),
+            "reversed": self.table(ids.flip(1)),
+            "named": rows[torch.arange(ids.shape[0]), ids.argmax(-1)],
+        }
+
+
+def test_ids(tmp_path: Path) -> None:
+    """At 16 bits, so that only the table is rounded: half an LSB of it in each row."""
+    torch.manual_seed(2)
+    model = Ids().eval()
+    ids = torch.randint(0, 10, (8, 3), generator=torch.Generator().manual_seed(4))
+    frames = list(ids.split(1))
+    config = {**bits(16), "hardware": {"max_parallelism": 2}, **OWN_FRAMES}
+    design = mase_hw.compile(model, frames[0], config, out=tmp_path / "bundle", calibration=frames)
+    simulation = design.simulate(ids, engine="batch", stalls=0.3, work_dir=tmp_path / "work")
+    assert simulation.passed
+    with torch.no_grad():
+        wanted = list(model(ids).values())
+    for (path, output), floats in zip(simulation.results.items(), wanted, strict=True):
+        assert (output.reshape(floats.shape) - floats).abs().max() < 2e-3, path
+
+
 @pytest.mark.parametrize(
     ("layer", "shape", "expected"),
     [

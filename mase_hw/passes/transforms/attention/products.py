@@ -11,10 +11,10 @@ from torch import Tensor, fx
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.products.matmul import grouped_matmul
 from mase_hw.passes.transforms.attention.places import Source, sources_of
-from mase_hw.passes.transforms.lowering.einsum import terms_of
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.operands import Expression, expression_of
 from mase_hw.passes.transforms.lowering.plain import Line1, Line2
+from mase_hw.passes.transforms.lowering.products import terms_of
 
 PRODUCTS = ("matmul", "bmm", "einsum")
 """Ops that may be products of two streams."""

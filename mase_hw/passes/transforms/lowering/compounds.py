@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from mase_hw.ops.arithmetic.whole_quotient import floor_quotient, trunc_quotient
-from mase_hw.passes.transforms.lowering.einsum import simplified
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, Rule, formula, number_of
+from mase_hw.passes.transforms.lowering.products import simplified
 
 _WHOLE = {"floor": floor_quotient, "trunc": trunc_quotient}
 

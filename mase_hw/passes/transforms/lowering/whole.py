@@ -109,7 +109,7 @@ def _moved_to_front(graph: MaseGraph, node: fx.Node) -> bool:
         return (graph.meta_of(node).common.args.get("dim") or 0) in (0, -len(shape))
     args = graph.meta_of(node).common.args
     if name in ("permute", "transpose", "swapaxes"):
-        order = args.get("dims") or (args.get("dim0", args.get("axis0")), args.get("dim1", args.get("axis1")))
+        order: Any = args.get("dims") or (args.get("dim0", args.get("axis0")), args.get("dim1", args.get("axis1")))
         if name == "permute":
             return bool(order[1] % len(shape) == 0)
         return {d % len(shape) for d in order} == {0, 1}

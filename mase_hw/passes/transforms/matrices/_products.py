@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.ops.products.matmul import grouped_matmul
-from mase_hw.passes.transforms.lowering.einsum import letters_of, terms_of
 from mase_hw.passes.transforms.lowering.operands import Expression
+from mase_hw.passes.transforms.lowering.products import letters_of, terms_of
 from mase_hw.passes.transforms.matrices._shared import Shared
 
 FRAMES = "*"
