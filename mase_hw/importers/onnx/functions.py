@@ -41,9 +41,18 @@ def _aligned(s: Step) -> None:
             s.inputs[1] = s.writer.reshape(s.any(1), (*own, *[1] * behind))
 
 
+def _raised(s: Step) -> None:
+    """Data as many dimensions as a stored operand has."""
+    for data, other in ((0, 1), (1, 0)):
+        if s.writer.is_data(s.any(data)) and not s.writer.is_data(s.any(other)):
+            for _ in range(len(s.shape(other)) - len(s.shape(data))):
+                s.inputs[data] = s.call(torch.unsqueeze, s.any(data), 0)
+
+
 def _binary(function: Any) -> Rule:
     def rule(s: Step) -> Ref:
         _aligned(s)
+        _raised(s)
         a, b = _operands(s)
         return s.call(function, a, b)
 
