@@ -31,14 +31,14 @@ LEAST = 16
 LEAST_CASTS = 32
 """Wrong casts that are simulated however large the network is."""
 FEWEST = 4
-"""Frames that are looked at however large the network is."""
+"""Frames that are looked at however large the network is; of long recurrences whose frames go alone, one."""
 SECONDS, RATE = 8, 100_000_000
 """About what may be spent on choosing, and again on measuring; and multiplications and results that a second computes.
 
 The work is counted, not timed, so that the same model has the same vectors on every machine.
 """
 BUDGET = SECONDS * RATE
-STEP = 300_000
+STEP = 500_000
 """What the time steps of a recurrence cost besides, each: its calls, for a frame alone and all its faults."""
 HEAVY = 64
 """Bits of memories that one wrong cast counts for: it stands for all the casts of a node."""
@@ -198,7 +198,7 @@ def frames_to_try(graph: MaseGraph, frames: int, stacks: bool) -> int:
     if streaming(graph.model):
         frames = min(frames, at_a_time(graph))
     calls = 0 if stacks else calls_of(graph)
-    return min(frames, max(FEWEST, BUDGET // (cost_of(graph) * LEAST + 2 * calls)))
+    return min(frames, max(1 if calls else FEWEST, BUDGET // (cost_of(graph) * LEAST + 2 * calls)))
 
 
 def _search(

@@ -99,6 +99,7 @@ class Cell:
         self.state = a.formats[self.name]
         self.dot_frac = self.state.frac_width + a.formats["weight"].frac_width
         self.dot_bound = self.units * magnitude(self.state) * magnitude(a.formats["weight"])
+        self.weight = as_carrier(self.weight, carrier(self.dot_bound))  # once, not in every step
 
     def run(self, t: Mapping[str, Tensor], before: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The result, mantissas ``(..., T, H)`` or ``(..., T, H * 2)``, and what a hop after these begins with.
@@ -154,13 +155,11 @@ class Cell:
             return exact_linear(h, self.weight, self.dot_bound).reshape(*h.shape, self.gates)
         return exact_matmul(h.flatten(1, -2), self.weight.mT, self.dot_bound).reshape(*h.shape, self.gates)
 
-    def _gate(self, x: Tensor, sums: Tensor, memory: str | None) -> Tensor:
-        """The sum of both parts, in the gate's format, or as a relu leaves it; looked up."""
+    def _gate(self, x: Tensor, sums: Tensor, name: str = "gate") -> Tensor:
+        """The sum of both parts, in the gate's format; or, for that of the state, as a relu leaves it."""
         source = self.a.formats["data_in_0"]
         exact, frac = _sum((x, source.frac_width, magnitude(source)), (sums, self.dot_frac, self.dot_bound))
-        if memory is None:
-            return self._cast(exact.clamp(min=0), frac, self.name)
-        return self._look(memory, self._cast(exact, frac, "gate"))
+        return self._cast(exact if name == "gate" else exact.clamp(min=0), frac, name)
 
     def _cast(self, exact: Tensor, frac: int, name: str) -> Tensor:
         overflow = Overflow.SATURATE if name in INSIDE else self.a.overflow
@@ -170,15 +169,15 @@ class Cell:
         return self.find(memory, self.tables[memory], x)
 
     def _relu(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        return self._gate(x, self._sums(h), None)[..., 0], c
+        return self._gate(x, self._sums(h), self.name)[..., 0], c
 
     def _tanh(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        return self._gate(x, self._sums(h), "TANH_FILE")[..., 0], c
+        return self._look("TANH_FILE", self._gate(x, self._sums(h)))[..., 0], c
 
     def _gru(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         formats, sigmoid, tanh = self.a.formats, self.inner["sigmoid"], self.inner["tanh"]
         sums = self._sums(h)
-        r, z = self._gate(x[..., :2], sums[..., :2], "SIGMOID_FILE").unbind(-1)
+        r, z = self._look("SIGMOID_FILE", self._gate(x[..., :2], sums[..., :2])).unbind(-1)
         hidden, frac, bound = sums[..., 2], self.dot_frac, self.dot_bound
         if self.bias is not None:
             fb = formats["bias"]
@@ -202,9 +201,9 @@ class Cell:
 
     def _lstm(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         sigmoid, tanh, cell = self.inner["sigmoid"], self.inner["tanh"], self.a.formats["cell"]
-        sums = self._sums(h)
-        i, f, o = (self._gate(x[..., k], sums[..., k], "SIGMOID_FILE") for k in (0, 1, 3))
-        g = self._gate(x[..., 2], sums[..., 2], "TANH_FILE")
+        gates = self._gate(x, self._sums(h))
+        i, f, o = self._look("SIGMOID_FILE", gates[..., [0, 1, 3]]).unbind(-1)
+        g = self._look("TANH_FILE", gates[..., 2])
         kept, kept_bound = _product((f, magnitude(sigmoid)), (c, magnitude(cell)))
         new, new_bound = _product((i, magnitude(sigmoid)), (g, magnitude(tanh)))
         exact, frac = _sum(
@@ -235,4 +234,5 @@ def _sum(a: Aligned, b: Aligned) -> tuple[Tensor, int]:
     frac = max(a[1], b[1])
     up_a, up_b = frac - a[1], frac - b[1]
     dtype = carrier((a[2] << up_a) + (b[2] << up_b))
-    return as_carrier(a[0], dtype) * (1 << up_a) + as_carrier(b[0], dtype) * (1 << up_b), frac
+    x, y = as_carrier(a[0], dtype), as_carrier(b[0], dtype)
+    return (x * (1 << up_a) if up_a else x) + (y * (1 << up_b) if up_b else y), frac
