@@ -39,7 +39,6 @@ def serve(name: str, cycles: int) -> None:
     from mase_hw.emit.reference import Reference
     from mase_hw.simulate.engines.batch.engine import BATCH as engine
 
-
     torch.set_num_threads(1)
     model, inputs, config = network(name)
     with tempfile.TemporaryDirectory() as folder:
