@@ -57,8 +57,8 @@ def waits_for_itself(times: Times, block: int, producers: Producers, frame: int)
         if id(times) not in producers or block < frame * times.blocks:
             return False
         node, out = producers[id(times)]
-        find = _cause_of_latest if isinstance(node, Latest) else _cause_of_step
-        cause = find(node, out, frame, block - frame * times.blocks, place)  # type: ignore[arg-type]
+        at = out, frame, block - frame * times.blocks, place
+        cause = _cause_of_latest(node, *at) if isinstance(node, Latest) else _cause_of_step(node, *at)
         if cause is None:
             return False
         times, block, place, lag = cause
