@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -305,6 +306,9 @@ class ProgramImport:
     def _indexed(self, node: fx.Node, source: fx.Node) -> fx.Node | None:
         """``x[i, j]`` with indices that are known: a choice of elements of the frame."""
         indices: Any = node.args[1]
+        if not self._is_data(source):
+            chosen = tuple(slice(None) if i is None else self._value(i) for i in indices)
+            return self._emit(("call_function", operator.getitem, (self._value(source), chosen), {}), node)
         if any(i is not None and i not in self.static for i in indices):
             return None
         given, shape = tuple(source.meta["val"].shape), tuple(node.meta["val"].shape)
