@@ -196,7 +196,6 @@ def test_shapes_steer_python(tmp_path: Path) -> None:
     ("forward", "text"),
     [
         (lambda x: x * 2 if x.sum() > 0 else x, "control flow"),
-        (lambda x: torch.stack(list(x)), "its first dimension is the frames"),
         (lambda x: torch.cat([x * i for i in range(x.argmax())]), "value of a tensor"),
     ],
 )

@@ -22,6 +22,15 @@ from mase_hw.ir import MaseGraph
 Line = Callable[[Any, Tensor], Any]
 
 
+class Optional(nn.Module):
+    """An argument that the example leaves at its default."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        side = max(math.ceil(x.shape[1] / 4) * 4 - x.shape[1], 0)
+        x = nn.functional.pad(x, (0, 0, 0, side))
+        return x * x.shape[1] ** 0.5 if mask is None else x * mask
+
+
 class Lines(nn.Module):
     """A model of one line."""
 
@@ -102,6 +111,13 @@ def test_the_graph_of_one_frame_does_for_several(name: str) -> None:
 
 def _tensors(value: Any) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else [t for part in value for t in _tensors(part)]
+
+
+def test_sizes_beside_an_argument_at_its_default() -> None:
+    frames = torch.randn(7, 6, 4)
+    graph = MaseGraph(Optional(), {"mask": None}, example=[frames[:1]])
+    torch.testing.assert_close(graph.model(frames), Optional()(frames))
+    assert [n.name for n in graph.nodes] == ["x", "pad", "mul", "output"]
 
 
 def test_sizes_are_no_nodes_unless_they_count_frames() -> None:

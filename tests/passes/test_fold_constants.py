@@ -49,6 +49,7 @@ USES: dict[str, Use] = {
     "mask as large as data": lambda m, x: m.fc(x + torch.zeros_like(x).masked_fill(m.k[0] > 0, 2.0)),
     "weight": lambda m, x: nn.functional.linear(x, m.k[:2], m.b[1, :2]),
     "layers of a row": lambda m, x: m.fc(x) + torch.sigmoid(m.fc(m.k[1] * 0.5)),
+    "layers in place": lambda m, x: m.fc(x) + nn.functional.relu(m.fc(m.k[1]), inplace=True) * 2,
     "layers of positions": lambda m, x: m.fc(x) * m.fc(torch.arange(x.shape[1]).float() / x.shape[1] ** 2),
 }
 

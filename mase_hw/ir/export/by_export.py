@@ -54,7 +54,9 @@ def followed(
         try:
             return traced_by_export(model, fixed, None, known, example, share_weights)
         except MaseHwError as other:
-            raise (other if other.node and ":" in other.node else error) from error
+            # At another line: the tracer stopped at what is no problem in itself.
+            elsewhere = ":" in (other.node or "") and other.node != error.node
+            raise (other if elsewhere else error) from error
     if not _in_doubt(model, traced, known, _named(model, fixed, example)):
         return traced
     try:

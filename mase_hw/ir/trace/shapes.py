@@ -196,6 +196,7 @@ class ShapeAware(fx.Tracer):
         values = self._values[which]
         if node.op == "placeholder":
             name = str(node.target)
+            name = name if name in self._examples[which] else stem(name)
             if name not in self._examples[which]:
                 raise TraceError(f"the example has no {name}, so that its shape is not known")
             return self._examples[which][name]
@@ -210,6 +211,12 @@ class ShapeAware(fx.Tracer):
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def stem(target: str) -> str:
+    """The name of an argument, to which fx adds a number if it is fixed to a value."""
+    name, _, number = target.rpartition("_")
+    return name if number.isdigit() else target
 
 
 def _same(once: Any, twice: Any) -> bool:

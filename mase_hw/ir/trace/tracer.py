@@ -22,7 +22,7 @@ from mase_hw.ir.trace.derived import computes_as
 from mase_hw.ir.trace.inplace import follow_writes
 from mase_hw.ir.trace.nested import NAMES
 from mase_hw.ir.trace.root import as_call, is_opaque
-from mase_hw.ir.trace.shapes import SPECIALISED, ShapeAware, drop_questions
+from mase_hw.ir.trace.shapes import SPECIALISED, ShapeAware, drop_questions, stem
 from mase_hw.user_code import first_line, place, user_code
 from mase_hw.user_code import reason as reason_of
 
@@ -239,7 +239,7 @@ def _drop_specialised(graph: fx.Graph, fixed: Mapping[str, Any]) -> None:
     """Remove what fx leaves of an argument fixed by ``cf_args``: its placeholder and value check."""
     for name in fixed:
         for node in list(graph.nodes):
-            if node.op == "placeholder" and _stem(str(node.target)) == name:
+            if node.op == "placeholder" and stem(str(node.target)) == name:
                 _erase_users(graph, node)
                 graph.erase_node(node)
 
@@ -249,8 +249,3 @@ def _erase_users(graph: fx.Graph, node: fx.Node) -> None:
         _erase_users(graph, user)
         if user in node.users:
             graph.erase_node(user)
-
-
-def _stem(target: str) -> str:
-    stem, _, number = target.rpartition("_")
-    return stem if number.isdigit() else target

@@ -114,7 +114,7 @@ class _Constants:
         self.twice: dict[fx.Node, Any] = {}
         self.trained: dict[fx.Node, bool] = {}
         self.data = _of_data(graph)
-        writes = {target for n in graph.nodes if (target := written(n, graph.model)) is not None}
+        writes = {target for n in graph.nodes if (target := written(n, graph.model)) and not self._fresh(target)}
         for node in graph.nodes:
             if node not in writes and node not in self.data:
                 self._look_at(node)
@@ -152,7 +152,13 @@ class _Constants:
         if module is not None and module.training and not isinstance(module, nn.Embedding):
             return False
         random = node.op == "call_function" and node.target in DROPOUTS
-        return not random and written(node, self.graph.model) is None
+        target = written(node, self.graph.model)
+        return not random and (target is None or self._fresh(target))
+
+    def _fresh(self, node: fx.Node) -> bool:
+        """Whether a result is a tensor of its own, which may be written in place: no stored one, and no view."""
+        op = self.graph.op_of(node)
+        return op is not None and op.golden is not None and not op.implicit
 
     def _shaped(self, node: fx.Node) -> tuple[Tensor, Tensor] | None:
         """A tensor of the shape of data, and one for twice as many frames; of their numbers nothing is asked."""
@@ -218,7 +224,8 @@ def compute(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
 
     Tensors, several of them as a list, and answers to questions about tensors can.
     """
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
+    target = written(node, graph.model)
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n].clone() if n is target else values[n])
 
     def run() -> Any:
         module = graph.meta_of(node).module
