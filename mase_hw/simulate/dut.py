@@ -76,3 +76,20 @@ class Dut:
     def ports(self) -> tuple[str, ...]:
         """Every port name."""
         return ("clk", "rst", *(p for s in self.streams for p in (s.name, s.valid, s.ready)))
+
+
+def port_widths(dut: Dut) -> str:
+    """A module bound into the design that refuses ports that are not as wide as their streams."""
+    ports = {stream.name: stream.bits for stream in dut.streams}
+    declared = ", ".join(f"parameter int {name}" for name in ports)
+    checks = "".join(
+        f"  if ({name} != {bits}) begin : g_{name}\n"
+        f'    $fatal(1, "{name} has %0d bits, and its stream {bits}", {name});\n  end\n'
+        for name, bits in ports.items()
+    )
+    connected = ", ".join(f".{name}($bits({name}))" for name in ports)
+    return f"""\
+module port_widths #({declared}) ();
+{checks}endmodule
+bind {dut.design} port_widths #({connected}) u_port_widths ();
+"""

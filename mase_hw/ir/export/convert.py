@@ -328,9 +328,9 @@ class ProgramImport:
     def _indexed(self, node: fx.Node, source: fx.Node) -> fx.Node | None:
         """``x[i, j]`` with indices that are known: a choice of elements of the frame, or of a stored tensor."""
         indices: Any = node.args[1]
-        if any(i is not None and i not in self.static for i in indices) or not self._is_data(source):
-            at = tuple(slice(None) if i is None else self._value(i) for i in indices)
-            return self._emit(("call_function", operator.getitem, (self._value(source), at), {}), node)
+        if any(i is not None and i not in self.static for i in indices) or not self.is_data(source):
+            at = tuple(slice(None) if i is None else self.value(i) for i in indices)
+            return self.emit(("call_function", operator.getitem, (self.value(source), at), {}), node)
         given, shape = tuple(source.meta["val"].shape), tuple(node.meta["val"].shape)
         places = torch.arange(source.meta["val"].numel()).reshape(given)
         chosen = places[tuple(slice(None) if i is None else self.static[i] for i in indices)].reshape(-1)

@@ -27,7 +27,7 @@ from mase_hw.simulate.build.headers import has_dynamic_arrays
 from mase_hw.simulate.build.runtime_cache import Runtime, runtime
 from mase_hw.simulate.build.snapshot import Copies, Snapshot, take
 from mase_hw.simulate.build.tools import OPTIMISED, BuildTools, compilers, find_build_tools, first_errors, run_tool
-from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.dut import Dut, port_widths
 
 FLAGS = (
     "--cc",
@@ -217,7 +217,7 @@ def identity_of(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour, give
     facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.flags, *flavour.link(tools), flavour.optimise]
     facts += [f"{waves=}", f"{flavour.coverage=}", f"{flavour.strict=}", flavour.rules(dut), dut.top, *dut.ports]
     facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
-    facts += [flavour.prologue, _port_widths(dut), *(text for file in flavour.generated for text in file)]
+    facts += [flavour.prologue, port_widths(dut), *(text for file in flavour.generated for text in file)]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
     given.feed(digest)
@@ -306,7 +306,7 @@ def _verilate(
     command += ["--trace-fst"] if waves else []
     command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
     widths = model / "port_widths.sv"
-    widths.write_text(_port_widths(dut), encoding="utf-8")
+    widths.write_text(port_widths(dut), encoding="utf-8")
     command += [str(rules), *map(str, copies.sources), str(widths)]
     done = run_tool(command, tools.env, model)
     said = copies.named(done.stdout)
@@ -322,23 +322,6 @@ def _verilate(
         )
     sources = json.loads((model / "Vtop.json").read_text(encoding="utf-8"))["sources"]
     return {kind: list(map(str, files)) for kind, files in sources.items()}
-
-
-def _port_widths(dut: Dut) -> str:
-    """A module bound into the design that refuses ports that are not as wide as their streams."""
-    ports = {stream.name: stream.bits for stream in dut.streams}
-    declared = ", ".join(f"parameter int {name}" for name in ports)
-    checks = "".join(
-        f"  if ({name} != {bits}) begin : g_{name}\n"
-        f'    $fatal(1, "{name} has %0d bits, and its stream {bits}", {name});\n  end\n'
-        for name, bits in ports.items()
-    )
-    connected = ", ".join(f".{name}($bits({name}))" for name in ports)
-    return f"""\
-module port_widths #({declared}) ();
-{checks}endmodule
-bind {dut.design} port_widths #({connected}) u_port_widths ();
-"""
 
 
 def _literal(value: int | str) -> str:
