@@ -46,7 +46,8 @@ def write_recurrent(program: ProgramImport, node: fx.Node, name: str) -> Any:
     assert isinstance(x, fx.Node)
     begins: list[Any] = list(states) if isinstance(states, list | tuple) else [states]
     weights: list[Any] = [w for w in rest if w is not None] if cell else list(rest[0])  # type: ignore[arg-type]
-    frames, options = 0, {"bias": len(weights) > 2}
+    frames = 0
+    options: dict[str, Any] = {"bias": len(weights) > 2}
     if str(node.target).endswith(".data"):
         raise NotTaken("its sequences are packed: give all of them the same length")
     if not cell:
