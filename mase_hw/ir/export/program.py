@@ -99,7 +99,8 @@ def _again(module: nn.Module, graph: fx.Graph, example: Any) -> ExportedProgram:
 
 def _one_frame(value: Tensor) -> tuple[int, ...]:
     """The sizes of an input for one frame."""
-    return tuple(1 if isinstance(n, torch.SymInt) else n for n in value.shape)
+    sizes: list[Any] = list(value.shape)
+    return tuple(1 if isinstance(n, torch.SymInt) else n for n in sizes)
 
 
 def _refuse_symbols(graph: fx.Graph, ranges: Mapping[Any, Any]) -> bool:

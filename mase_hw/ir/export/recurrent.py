@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.ir.export.aten import NotTaken
 from mase_hw.ir.export.layers import META
-
-if TYPE_CHECKING:
-    from mase_hw.ir.export.convert import ProgramImport
 
 _LAYERS: dict[str, tuple[Any, int, dict[str, Any]]] = {
     "rnn_tanh": (nn.RNN, 1, {"nonlinearity": "tanh"}),
@@ -31,11 +28,11 @@ RECURRENT = frozenset({*_LAYERS, *_CELLS})
 """Names of these operations."""
 
 
-def write_recurrent(program: ProgramImport, node: fx.Node, name: str) -> Any:
+def write_recurrent(program: Any, node: fx.Node, name: str) -> Any:
     """Write a call as a layer; gives its result, or a tuple of them, as the operation gives them.
 
     Args:
-        program: Where it is written.
+        program: The :class:`~mase_hw.ir.export.convert.ProgramImport` that writes the graph.
         node: The call.
         name: Its operation, one of :data:`RECURRENT`.
 
@@ -90,19 +87,20 @@ def _layer(name: str, weights: Sequence[Tensor], options: dict[str, Any]) -> tup
     return made, [key for key, _ in made.named_parameters()]
 
 
-def _begin(program: ProgramImport, state: fx.Node, x: fx.Node, frames: int, dim: int, node: fx.Node) -> fx.Node:
+def _begin(program: Any, state: fx.Node, x: fx.Node, frames: int, dim: int, node: fx.Node) -> fx.Node:
     """What sequences begin with; what is stored begins all of them."""
     made: fx.Node = program.value(state)
     if made in program.data:
         return made
     many = program.emit(("call_method", "size", (x, frames), {}), node)
     sizes = [many if i == dim else n for i, n in enumerate(state.meta["val"].shape)]
-    return program.emit(("call_method", "expand", (made, *sizes), {}), node)
+    result: fx.Node = program.emit(("call_method", "expand", (made, *sizes), {}), node)
+    return result
 
 
-def _part(program: ProgramImport, whole: fx.Node, index: int) -> fx.Node:
+def _part(program: Any, whole: fx.Node, index: int) -> fx.Node:
     """One result of a layer."""
-    made = program.graph.call_function(operator.getitem, (whole, index))
+    made: fx.Node = program.graph.call_function(operator.getitem, (whole, index))
     program.two[made] = program.two[whole][index]
     program.data.add(made)
     return made
