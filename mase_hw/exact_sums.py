@@ -148,6 +148,24 @@ def exact_product(x: Tensor, y: Tensor, bound_x: int, bound_y: int) -> tuple[Ten
     return (kept << 1) | sticky.to(torch.int64), drop - 1
 
 
+def shifted_product(x: Tensor, y: Tensor, drop: int) -> Tensor:
+    """``x * y * 2**-drop`` element by element, rounded half up, however many bits the product has.
+
+    Args:
+        x: Integers from 0 to below 2**61.
+        y: The same, broadcast against ``x``.
+        drop: At least 1; the result is within int64.
+    """
+    x, y, mask = x.to(torch.int64), y.to(torch.int64), (1 << 31) - 1
+    low = (x & mask) * (y & mask)
+    middle = (x >> 31) * (y & mask) + (x & mask) * (y >> 31) + (low >> 31)
+    # The product is high * 2**62 + rest.
+    high, rest = (x >> 31) * (y >> 31) + (middle >> 31), (middle & mask) << 31 | (low & mask)
+    if drop > 62:
+        return (high + (1 << (drop - 63))) >> (drop - 62)
+    return (high << (62 - drop)) + ((rest + (1 << (drop - 1))) >> drop)
+
+
 def _in_limbs(product: Callable[[Tensor, Tensor], Tensor], x: Tensor, w: Tensor) -> Tensor:
     """Integer product beyond 53 bits from float64 products of limbs; no device needs an int64 matrix product."""
     inner = max(1, x.shape[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import mase_hw
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import FormatError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.observing import look_ups
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops.embedding import sample_table
 from tests.unit.oracle import by_fraction
@@ -105,3 +107,24 @@ def test_a_checkpoint_keeps_the_number_of_rows(tmp_path: Path) -> None:
 def test_a_sample_table_has_every_number_of_its_format(signed: bool) -> None:
     table = sample_table(Arithmetic({"data_out_0": FixedFormat(2, 0, signed)}, attributes={"table": (16, 4)}))
     assert set(table.flatten().tolist()) == ({-2, -1, 0, 1} if signed else {0, 1, 2, 3})
+
+
+def test_a_wrong_bit_of_the_table_and_the_words_that_are_read() -> None:
+    """Another table is read as it is stored, and only its rows that ids name."""
+    op, rows, size, lanes = default_catalogue()["embedding"], 7, 5, 2
+    assert op.hardware is not None and op.hardware.reads is not None
+    fmt, ids = FixedFormat(8, 6), torch.tensor([[5, 0, 5]])
+    table = torch.arange(-17, 18).reshape(rows, size)
+    more = {"parameters": {"weight": table}, "parallelism": {"data_out_0": (lanes,)}}
+    formats = {"data_in_0": FixedFormat(3, 0, signed=False), "weight": fmt, "data_out_0": fmt}
+    (stored,) = op.hardware.memories(Arithmetic(formats, attributes=more)).values()
+    at = 5 * 3 + 1  # the third and the fourth number of row 5
+    words = [word ^ (1 << 8) if number == at else word for number, word in enumerate(stored.words)]
+    golden = op.hardware.reads(Arithmetic(formats), "TABLE_FILE", dataclasses.replace(stored, words=tuple(words)))
+    assert golden is not None
+    with look_ups() as found:
+        out = golden(Arithmetic(formats), {"data_in_0": ids, "weight": table})["data_out_0"]
+    wanted = table[ids].clone()
+    wanted[0, [0, 2], 3] ^= 1
+    assert torch.equal(out.to(torch.int64), wanted)
+    assert set(torch.cat(found).tolist()) == {0, 1, 2, 15, 16, 17}

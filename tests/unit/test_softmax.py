@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mase_hw.errors import FormatError
+from mase_hw.exact_sums import shifted_product
 from mase_hw.formats import FixedFormat
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops.rows._exponent import WORST, evaluate, exponent
@@ -96,7 +97,7 @@ def test_too_wide_is_refused() -> None:
     with pytest.raises(FormatError, match="needs too large a memory"):
         exponent(30, 26, 20)
     with pytest.raises(FormatError, match="too wide"):
-        exponent(16, 12, 37)
+        exponent(16, 12, 43)
 
 
 def rounded_exponential(distance: int, source: int, frac: int) -> int:
@@ -117,6 +118,36 @@ def test_every_bit(size: int) -> None:
         each = [terms[max(row) - v] for v in row]
         wanted = [by_fraction(Fraction(e, sum(each)), (12, 12, False), "HALF_EVEN", "SATURATE") for e in each]
         assert found == wanted
+
+
+@pytest.mark.parametrize("frac", [30, 34, 36, 42])
+def test_wide_exponentials(frac: int) -> None:
+    """The product of two factors has more bits than any carrier; it is that of Python integers, rounded half up."""
+    plan = exponent(20, 14, frac)
+    distances = [0, 1, 5, 1000, 70000, (1 << plan.index) - 1, 1 << plan.index]
+    drop, wanted = 2 * plan.factor - frac, []
+    for d in distances[:-1]:
+        product = int(plan.coarse_table[d >> plan.fine]) * int(plan.fine_table[d & ((1 << plan.fine) - 1)])
+        wanted.append((product + (1 << (drop - 1))) >> drop)
+    assert wanted[0] == 1 << frac and plan.fine and 2 * plan.factor > 63
+    assert evaluate(plan, torch.tensor(distances)).tolist() == [*wanted, 0]
+
+
+def test_long_rows() -> None:
+    """A row of 32,768 values of 16 bits: at most 1 LSB from the exact quotient, and never above 1 together."""
+    source, target = FixedFormat(16, 12), FixedFormat(16, 20, signed=False)
+    x = torch.randint(-(1 << 15), 1 << 15, (2, 32768), generator=torch.Generator().manual_seed(0))
+    out = golden(SOFTMAX)(Arithmetic({"data_in_0": source, "data_out_0": target}), {"data_in_0": x})["data_out_0"]
+    exact = torch.softmax(x.double() / 4096, -1) * 2**20
+    assert float((out.double() - exact).abs().max()) <= 1 and float(exact.max()) > 50
+
+
+@pytest.mark.parametrize("drop", [1, 31, 61, 62, 63, 90])
+def test_shifted_products(drop: int) -> None:
+    values = [0, 1, 3, (1 << 31) - 1, 1 << 31, (1 << 52) + 12345, (1 << 61) - 1]
+    pairs = [(x, y) for x in values for y in values if (x * y) >> drop < 1 << 62]
+    found = shifted_product(*(torch.tensor(side) for side in zip(*pairs, strict=True)), drop)
+    assert found.tolist() == [(x * y + (1 << (drop - 1))) >> drop for x, y in pairs]
 
 
 @pytest.mark.parametrize("size", [2, 4, 64])

@@ -17,13 +17,14 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import FormatError
+from mase_hw.exact_sums import shifted_product
 from mase_hw.opdef import Memory
 from mase_hw.ops._lookup import TABLE_BITS
 
 WORST = 0.625
 """Largest error of an exponential, in its LSBs, the rounding included."""
 _GUARDS = (4, 6, 8, 10)
-_WIDEST = 36
+_WIDEST = 42
 
 Ints = npt.NDArray[np.int64]
 
@@ -127,9 +128,5 @@ def evaluate(plan: Exponent, distance: Tensor) -> Tensor:
     coarse = torch.from_numpy(plan.coarse_table).to(d.device)[d >> plan.fine]
     if plan.fine:
         low = torch.from_numpy(plan.fine_table).to(d.device)[d & ((1 << plan.fine) - 1)]
-        drop = 2 * plan.factor - plan.frac
-        # In two parts, because the product may have more than 63 bits.
-        part = min(drop - 1, 16)
-        above, below = coarse * (low >> part), coarse * (low & ((1 << part) - 1)) + (1 << (drop - 1))
-        coarse = (above + (below >> part)) >> (drop - part)
+        coarse = shifted_product(coarse, low, 2 * plan.factor - plan.frac)
     return torch.where(inside, coarse, torch.zeros_like(coarse))
