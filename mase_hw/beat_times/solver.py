@@ -296,7 +296,7 @@ class Solver:
                 return False
             counts[number] += 1
             index = frame * node.blocks + block
-            # Looked for ever more seldom: most networks do not stop.
+            # Asked more and more seldom: most networks do not deadlock.
             often = counts[number] >= OFTEN and counts[number] & (counts[number] - 1) == 0
             if counts[number] > limit or (often and self._stops(node, index)):
                 raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {frame}")
