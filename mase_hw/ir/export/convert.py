@@ -307,8 +307,8 @@ class ProgramImport:
         """``x[i, j]`` with indices that are known: a choice of elements of the frame."""
         indices: Any = node.args[1]
         if not self._is_data(source):
-            chosen = tuple(slice(None) if i is None else self._value(i) for i in indices)
-            return self._emit(("call_function", operator.getitem, (self._value(source), chosen), {}), node)
+            rows = tuple(slice(None) if i is None else self._value(i) for i in indices)
+            return self._emit(("call_function", operator.getitem, (self._value(source), rows), {}), node)
         if any(i is not None and i not in self.static for i in indices):
             return None
         given, shape = tuple(source.meta["val"].shape), tuple(node.meta["val"].shape)

@@ -37,7 +37,7 @@ def settled(model: nn.Module) -> nn.Module:
     """
     if not any(_is_parametrized(m) or _hooks(m) for m in model.modules()):
         return model
-    made = private_copy(model)
+    made: nn.Module = private_copy(model)
     for path, module in list(made.named_modules()):
         if _is_parametrized(module):
             _settle(module, path)

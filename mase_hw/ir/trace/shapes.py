@@ -141,7 +141,7 @@ class ShapeAware(fx.Tracer):
         value = self.known(obj)
         if not isinstance(value, tuple | list | Tensor):
             raise TraceError(f"a {type(value).__name__} has no parts")
-        return self._told(obj, len)
+        return int(self._told(obj, len))
 
     def number(self, obj: Proxy, kind: Callable[[Any], Any]) -> Any:
         """A number that depends on shapes alone.

@@ -67,7 +67,11 @@ def _between(x: Tensor, shape: Sequence[int], dim: int, before: int, after: int)
     if len(shape) == 2:
         return F.pad(x.unsqueeze(1), (before, after)).squeeze(1)
     if len(shape) > 3 and dim == 1:
-        return F.pad(x.flatten(2).transpose(1, 2), (before, after)).transpose(1, 2).unflatten(2, tuple(shape[2:]))
+        return (
+            F.pad(x.flatten(2).transpose(1, 2), (before, after))
+            .transpose(1, 2)
+            .reshape(-1, shape[1] + before + after, *shape[2:])
+        )
     return F.pad(x, (0, 0) * (len(shape) - dim - 1) + (before, after))
 
 
