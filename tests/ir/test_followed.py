@@ -63,12 +63,14 @@ def chained(self: Any, x: Tensor) -> Any:
 def windows(self: Any, x: Tensor) -> Tensor:
     side = int(math.sqrt(x.shape[1] * x.shape[2]))
     pad = (-x.shape[1]) % 4
-    return nn.functional.pad(x, (0, 0, 0, pad)).reshape(x.shape[0], -1, side // 2) * x.shape[-1] ** -0.5
+    padded = nn.functional.pad(x, (0, 0, 0, pad))
+    return padded.reshape(x.shape[0], -1, side // 2) * float(x.shape[-1] ** -0.5)
 
 
 def unpacked(self: Any, x: Tensor) -> Tensor:
     first, second = x.reshape(x.shape[0], 2, 3, 4).permute(1, 0, 2, 3)
-    return first - second if x.device.type == "cpu" and x.dtype == torch.float32 else first
+    result: Tensor = first - second if x.device.type == "cpu" and x.dtype == torch.float32 else first
+    return result
 
 
 FOLLOWED: dict[str, Line] = {

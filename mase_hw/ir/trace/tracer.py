@@ -142,7 +142,8 @@ def trace_torch_module(
     tracer = tracer_type(custom_leaf_functions=functions, leaf_types=tuple(m for op in ops for m in op.modules))
     if isinstance(tracer, ShapeAware) and example is not None:
         free = [name for name in known if name not in fixed]
-        tracer.use(example if isinstance(example, Mapping) else dict(zip(free, example, strict=False)))
+        given = example if isinstance(example, Mapping) else dict(zip(free, example, strict=False))
+        tracer.use({**fixed, **given})
     training = [(module, module.training) for module in root.modules()]
     root.eval()
     try:
