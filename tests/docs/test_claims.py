@@ -15,7 +15,7 @@ from tests.docs.pages import PAGES, ROOT, prose
 
 CLAIMS = read()
 # Pages that explain words or decisions and list what is on other pages promise nothing of their own.
-WITHOUT = {"claims.md", *(p.name for p in (ROOT / "docs" / "decisions").glob("*.md"))}
+WITHOUT = {"claims.md", *(p.name for p in (ROOT / "docs" / "decisions").rglob("*.md"))}
 
 
 def plain(text: str) -> str:

@@ -120,7 +120,7 @@ def test_a_power_of_data_by_data() -> None:
             return self.use(x)
 
     x = torch.rand(1, 4) + 0.5
-    for use in (lambda x: torch.float_power(x, x), lambda x: x.pow(x), lambda x: 2**x):
+    for use in (lambda x: torch.float_power(x, x), lambda x: x.pow(x)):
         (problem,) = mase_hw.check(Power(use), x).problems
         assert (
             problem.field == "exponent"

@@ -112,8 +112,8 @@ class Dropping(nn.Module):
         return (y + F.scaled_dot_product_attention(y, q, q, dropout_p=0.2)).transpose(1, 2).flatten(2)
 
 
-class Cached(nn.Module):
-    """Keys and values of earlier calls."""
+class Prefixed(nn.Module):
+    """Stored keys and values in front of those of the data, as in prefix tuning."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,10 +132,17 @@ def test_dropout_that_is_on_names_every_call() -> None:
     assert "dropout_p = 0.1" in str(caught.value) and "dropout_p = 0.2" in str(caught.value)
 
 
-def test_a_cache_of_keys_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="takes a stored tensor in the place of data") as caught:
-        mase_hw.compile(Cached().eval(), torch.randn(1, TOKENS, WIDTH), out=tmp_path / "cached")
-    assert "give the whole sequence" in str(caught.value) and not (tmp_path / "cached").exists()
+def test_stored_keys_before_those_of_the_data(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Prefixed().eval(), torch.randn(8, TOKENS, WIDTH)
+    formats = {"name": "fixed", "data_in_width": 16, "weight_width": 16, "data_out_width": 16}
+    config = {"quantize": {"default": {"config": formats}}, "calibrate": {"method": "min_max"}}
+    one = [frame.unsqueeze(0) for frame in x]
+    design = mase_hw.compile(model, one[0], config, out=tmp_path / "prefixed", calibration=one)
+    with torch.no_grad():
+        for frame in one:
+            assert torch.allclose(design.model(frame), model(frame), atol=2e-3)
+    assert design.simulate(x[:2], stalls=0.3).passed
 
 
 @pytest.mark.parametrize("more", [{"add_bias_kv": True}, {"add_zero_attn": True}])
