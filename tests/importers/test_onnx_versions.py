@@ -323,3 +323,11 @@ def test_every_resize(mode: str, way: str) -> None:
             made = model([node("Resize", "x - - s", mode=mode, coordinate_transformation_mode=way, **more)],
                          {"x": (1, 2, 4, 5)}, {"s": ints(*size)}, opset=19)  # fmt: skip
             check(made, (1, 2, 4, 5))
+
+
+def test_a_resize_that_evaluators_take_in_two_ways_is_refused() -> None:
+    """ONNX Runtime and the evaluator of ONNX choose other places."""
+    made = model([node("Resize", "x - s", coordinate_transformation_mode="half_pixel_symmetric")],
+                 {"x": (1, 2, 4, 5)}, {"s": np.array([1, 1, 1.5, 0.6], np.float32)}, opset=19)  # fmt: skip
+    with pytest.raises(UnsupportedError, match="half_pixel_symmetric"):
+        import_model(made)

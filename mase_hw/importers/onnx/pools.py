@@ -187,6 +187,8 @@ def resize(s: Step) -> Ref:
         raise Refused(
             "corners aligned at scales that give no whole size, which evaluators take in two ways", "give sizes"
         )
+    if mode == "nearest" and way == "half_pixel_symmetric":
+        raise Refused("nearest places in the mode 'half_pixel_symmetric', which evaluators take in two ways")
     if mode == "nearest":
         # Before opset 11 nothing says how; evaluators round up where they leave elements out.
         ways = ["ceil" if old and scale < 1 else nearest for scale in scales[2:]]
