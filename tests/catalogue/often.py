@@ -1,7 +1,8 @@
 """Which cases of the catalogue every run builds and simulates; ``make test-long`` takes the others.
 
-Of every op the first case and every third after it, and those that :data:`ALSO` names: without them there would be
-generate branches that no run of ``make test`` builds (``test_branches.py``).
+Of every op the first case and every third after it, of the functions of one value, which have one module, every third
+of all, and those that :data:`ALSO` names: without them there would be generate branches that no run of ``make test``
+builds (``test_branches.py``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from mase_hw.ops import _functions
+
 from .harness import ITEMS
+
+FUNCTIONS = frozenset(function.name for function in _functions.FUNCTIONS)
 
 EVERY = 3
 """Of so many cases of an op one is in every run."""
@@ -31,9 +36,10 @@ ALSO = frozenset((
 def _often() -> Iterator[str]:
     seen: Counter[str] = Counter()
     for it in ITEMS:
-        if it.id in ALSO or not seen[it.op.name] % EVERY:
+        kind = "function" if it.op.name in FUNCTIONS else it.op.name
+        if it.id in ALSO or not seen[kind] % EVERY:
             yield it.id
-        seen[it.op.name] += 1
+        seen[kind] += 1
 
 
 OFTEN = frozenset(_often())
