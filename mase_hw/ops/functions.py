@@ -229,7 +229,9 @@ def _cases(name: str) -> Callable[[], list[Case]]:
             "pow": {"exponent": 3},
             "table": {CODES: tuple((37 * code + 11) % 256 - 128 for code in range(256))},
         }
-        plain = case("table", (4, 67), 4, S8, S8, attributes=special.get(name))
+        attributes = special.get(name, {})
+        bounded = max(map(abs, BY_NAME[name].domain(attributes))) <= 1
+        plain = case("table", (4, 67), 4, FixedFormat(8, 7) if bounded else S8, S8, attributes=attributes)
         return [plain, *(case(*more) for more in MORE.get(name, ()))]
 
     return cases

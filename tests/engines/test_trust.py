@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shutil
 import threading
@@ -19,13 +18,10 @@ from torch import nn
 import mase_hw
 from mase_hw.design.attempts import alone
 from mase_hw.errors import EmitError, MismatchError, ResultsError, SimulationError, ToolError
-from mase_hw.formats import FixedFormat
 from mase_hw.simulate.engines.batch.engine import BATCH
 from mase_hw.simulate.limits import waits
 from mase_hw.simulate.plan import FAILURE, Stalls
 from tests.emit.bundles import rewrite
-from tests.engines.conftest import Builder
-from tests.sim.conftest import slice_dut
 
 Manifest = dict[str, Any]
 FRAMES = 4
@@ -284,14 +280,6 @@ def test_waves_that_cannot_be_written(copy: Path, options: dict[str, Any], monke
     with pytest.raises(MismatchError) as caught:
         broken.simulate(**options | {"waves": None}, diagnose=False)
     assert caught.value.__notes__ == ["no waves, the run with them failed: no compiler"]
-
-
-def test_a_port_of_another_width(builder: Builder) -> None:
-    """The driver of the batch engine copies whole beats."""
-    wrong = slice_dut()
-    streams = tuple(dataclasses.replace(s, fmt=FixedFormat(9, 4)) for s in wrong.streams)
-    with pytest.raises(SimulationError, match=r"(?s)not as wide as its stream.*16 bits.*2 lanes of 9 bits"):
-        builder("batch", dataclasses.replace(wrong, streams=streams), "wide")
 
 
 def test_one_at_a_time_in_a_work_folder(tmp_path: Path) -> None:
