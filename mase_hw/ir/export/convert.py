@@ -218,7 +218,8 @@ class ProgramImport:
                 return joined
         args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self.value)
         call = call_of(node.target, args, kwargs, self.known)
-        if call is None and not any(self.is_data(n) for n in node.all_input_nodes):
+        # What rounds stored weights says in which format they are: as plain floats they would get another one.
+        if call is None and "quantize" not in name and not any(self.is_data(n) for n in node.all_input_nodes):
             self.static[node] = self._computed(node)
             return self.value(node)
         return None if call is None else self.emit(call, node)
