@@ -81,7 +81,7 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "softplus": [{}, {"beta": 3.0}],
     "pow": [{"exponent": 3}],
 }
-PERIODIC, REACH = ("sin", "cos"), 256.0
+PERIODIC, REACH = ("sin", "cos"), 2048.0
 """Functions that piecewise arithmetic takes within this magnitude, and refuses for formats that reach much further."""
 
 

@@ -30,7 +30,7 @@ def program_of(model: ExportedProgram | fx.GraphModule) -> ExportedProgram:
 
     Raises:
         UnsupportedError: If a size is left open that is not the number of frames.
-        GraphError: If it has to be exported again and cannot.
+        GraphError: If it has to be exported again and cannot, or PyTorch cannot write it in this form.
     """
     if isinstance(model, fx.GraphModule):
         _refuse_symbols(model.graph, {})
@@ -38,8 +38,16 @@ def program_of(model: ExportedProgram | fx.GraphModule) -> ExportedProgram:
     elif _refuse_symbols(model.graph, model.range_constraints):
         guards = {"check_guards": False} if "check_guards" in signature(model.module).parameters else {}
         model = _again(model.module(**guards), model.graph, model.example_inputs)
-    with _quiet():
-        made: ExportedProgram = model.run_decompositions({})
+    try:
+        with _quiet():
+            made: ExportedProgram = model.run_decompositions({})
+    except Exception as error:  # of PyTorch, for what it cannot follow on tensors without data
+        raise GraphError(
+            f"PyTorch cannot write the program without operations in place: {first_line(error)}",
+            node=place(error),
+            got=type(error).__name__,
+            remedy="write the operation that the lines of PyTorch name in another way",
+        ) from error
     return made
 
 
