@@ -17,6 +17,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.observing import observing
+from mase_hw.ops._functions import NAMES
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from tests.passes.test_coverage import COVERED as LAYERS
 from tests.passes.test_coverage import GROUPS, Net
@@ -64,6 +65,7 @@ LINES: dict[str, tuple[tuple[int, ...], Line]] = {
     "comparisons": (ROW, lambda x: [compare(x, x * 2).float() * x for compare in COMPARE]),
     "comparisons with a number": (ROW, lambda x: [compare(x, 0.3).float() * x for compare in COMPARE]),
     "functions": (ROW, lambda x: [function(x.abs() + 0.2) for function in OTHERS]),
+    "named functions": (ROW, lambda x: named(x.abs() * 0.15 + 0.1)),
     "powers": (ROW, lambda x: x**3),
     "masked attention": (
         TOKENS,
@@ -73,6 +75,14 @@ LINES: dict[str, tuple[tuple[int, ...], Line]] = {
     "products": (TOKENS, lambda x: x @ x.transpose(1, 2)),
     "whole quotients": (ROW, lambda x: (x * 5) // 2 + torch.div(x * 5, 2, rounding_mode="trunc")),
 }
+
+
+def named(x: Tensor) -> list[Tensor]:
+    """Every function that torch has under one name, inside its domain, for values between 0 and 1."""
+    names = [each.split("/")[0] for each in NAMES.split()]
+    functions = {name: getattr(torch, name, None) or getattr(torch.special, name) for name in names}
+    found = [function(x + 1 if name == "acosh" else x) for name, function in functions.items()]
+    return [*found, torch.logit(x), torch.polygamma(1, x), 2.0**x]
 
 
 class Of(nn.Module):

@@ -331,7 +331,7 @@ OTHERS: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("synth", "good", "--work", LONG), ("longer than file systems take",)),
     (("doctor", "more"), ("unrecognized arguments: more",)),
     (("ops", "more"), ("unrecognized arguments: more",)),
-    (("prepare", "more"), ("unrecognized arguments: more",)),
+    (("precompile", "more"), ("unrecognized arguments: more",)),
 ]
 
 LINES = (

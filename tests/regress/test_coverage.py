@@ -115,4 +115,4 @@ def test_reasons_that_cannot_be_read(tmp_path: Path, text: str) -> None:
 
 def test_an_op_without_hardware_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="in hardware"):
-        cover(["cosh"], tmp_path)
+        cover(["gather"], tmp_path)

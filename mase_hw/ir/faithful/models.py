@@ -32,6 +32,13 @@ def check_model(model: Any) -> None:
             remedy="pass an instance of the model, not its class" if isinstance(model, type) else None,
         )
     name = type(model).__name__
+    if type(model).forward is nn.Module.forward and "forward" not in vars(model):
+        raise GraphError(
+            "the model cannot be traced: it has no forward",
+            node=name,
+            expected="a module that computes something",
+            remedy="a list of modules in their order is nn.Sequential",
+        )
     for wrapper, meaning, attribute in _WRAPPERS:
         if name == wrapper and isinstance(getattr(model, attribute, None), nn.Module):
             raise GraphError(

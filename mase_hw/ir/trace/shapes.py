@@ -56,7 +56,8 @@ class ShapeAware(fx.Tracer):
     def use(self, example: Mapping[str, Any]) -> None:
         """Take an example: tensors by name of the argument of ``forward``."""
         once = {k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in example.items()}
-        twice = {k: torch.cat([v, v]) if isinstance(v, Tensor) and v.dim() else v for k, v in once.items()}
+        dense = {k for k, v in once.items() if isinstance(v, Tensor) and v.dim() and v.layout is torch.strided}
+        twice = {k: torch.cat([v, v]) if k in dense else v for k, v in once.items()}
         self._examples, self._values = (once, twice), ({}, {})
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
