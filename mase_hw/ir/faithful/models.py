@@ -32,13 +32,6 @@ def check_model(model: Any) -> None:
             remedy="pass an instance of the model, not its class" if isinstance(model, type) else None,
         )
     name = type(model).__name__
-    if type(model).forward is nn.Module.forward and "forward" not in vars(model):
-        raise GraphError(
-            "the model cannot be traced: it has no forward",
-            node=name,
-            expected="a module that computes something",
-            remedy="a list of modules in their order is nn.Sequential",
-        )
     for wrapper, meaning, attribute in _WRAPPERS:
         if name == wrapper and isinstance(getattr(model, attribute, None), nn.Module):
             raise GraphError(
@@ -50,6 +43,13 @@ def check_model(model: Any) -> None:
             node=name,
             expected="the module that it was made of",
             remedy="pass that, before torch.jit.script or torch.jit.trace",
+        )
+    if type(model).forward is nn.Module.forward and "forward" not in vars(model):
+        raise GraphError(
+            "the model cannot be traced: it has no forward",
+            node=name,
+            expected="a module that computes something",
+            remedy="a list of modules in their order is nn.Sequential",
         )
     for path, value in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(value):
