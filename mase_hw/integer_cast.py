@@ -13,9 +13,11 @@ from mase_hw.observing import CastObserver
 
 _WIDE, _WIDE_ODD = FixedFormat(64, 0), ScaledFormat(64, odd_ties=True)
 """Hold every integer there is; ties go to even and to odd ones."""
+_FAR = 65
+"""From so many dropped bits on, every integer is below a half."""
 
 
-def cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> tuple[Tensor, Tensor]:
+def cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
     """Round integers to a multiple of ``2**shift`` and bring them into a format.
 
     Args:
@@ -26,49 +28,44 @@ def cast_int(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overfl
         overflow: What happens beyond the target's range.
 
     Returns:
-        Mantissas, int64, and what was saturated.
+        Mantissas, int64.
     """
-    x = m
-    if shift > 0:
-        if shift <= 62:
-            floor = x >> shift
-            rem = x - (floor << shift)
-            half = 1 << (shift - 1)
-            up, tie = rem > half, rem == half
-        else:
-            # The divisor is at least 2**63: the quotient's floor is 0 or -1 and the fraction needs no remainder.
-            floor = torch.where(x < 0, -torch.ones_like(x), torch.zeros_like(x))
-            half = 1 << 62
-            if shift == 63:
-                up = (x > half) | ((x < 0) & (x > -half))
-                tie = (x == half) | (x == -half)
-            else:
-                up, tie = x < 0, torch.zeros_like(x, dtype=torch.bool)
-            rem = x
-        if rounding is Rounding.HALF_EVEN:
-            x = floor + (up | (tie & ((floor & 1) == int(not fmt.odd_ties)))).to(x.dtype)
-        elif rounding is Rounding.HALF_UP:
-            x = floor + (up | tie).to(x.dtype)
-        elif rounding is Rounding.HALF_AWAY:
-            x = floor + (up | (tie & (floor >= 0))).to(x.dtype)
-        elif rounding is Rounding.FLOOR:
-            x = floor
-        else:
-            x = floor + ((floor < 0) & (rem != 0)).to(x.dtype)
+    x = _shifted(m, shift, rounding, fmt.odd_ties) if shift > 0 else m
     low, high, left = fmt.min_mantissa, fmt.max_mantissa, max(0, -shift)
     if overflow is Overflow.SATURATE:
+        if not left:
+            return x.clamp(low, high)
         # Compare before shifting left, so that nothing leaves int64.
         over, under = x > (high >> left), x < -((-low) >> left)
         x = x << left if left < 63 else torch.zeros_like(x)
-        x = torch.where(over, torch.full_like(x, high), torch.where(under, torch.full_like(x, low), x))
-        return x, over | under
+        return torch.where(over, high, torch.where(under, low, x))
     if left >= fmt.width:
-        x = torch.zeros_like(x)
+        return torch.zeros_like(x)
+    x = (x & ((1 << (fmt.width - left)) - 1)) << left if fmt.width < 64 else x << left
+    if fmt.signed and fmt.width < 64:
+        x = torch.where(x > high, x - (1 << fmt.width), x)
+    return x
+
+
+def _shifted(x: Tensor, shift: int, rounding: Rounding, odd_ties: bool) -> Tensor:
+    """``x * 2**-shift``, rounded: its floor, or one more where what is dropped and something added have a carry."""
+    more = min(shift, _FAR) - 62
+    if more > 0:
+        # The last bit stands for all that are dropped before (a sticky bit), and nothing below leaves int64.
+        x, shift = (x >> more) | ((x & ((1 << more) - 1)) != 0).to(x.dtype), 62
+    floor, half, mask = x >> shift, 1 << (shift - 1), (1 << shift) - 1
+    added: Tensor | int
+    if rounding is Rounding.HALF_EVEN:
+        added = half - (floor & 1) if odd_ties else (floor & 1) + (half - 1)
+    elif rounding is Rounding.HALF_UP:
+        added = half
+    elif rounding is Rounding.HALF_AWAY:
+        added = (floor >= 0) + (half - 1)
+    elif rounding is Rounding.FLOOR:
+        return floor
     else:
-        x = (x & ((1 << (fmt.width - left)) - 1)) << left if fmt.width < 64 else x << left
-        if fmt.signed and fmt.width < 64:
-            x = torch.where(x > high, x - (1 << fmt.width), x)
-    return x, torch.zeros_like(x, dtype=torch.bool)
+        added = (floor < 0) * mask
+    return floor + (((x & mask) + added) >> shift)
 
 
 def observed_cast(
@@ -86,7 +83,7 @@ def observed_cast(
     """
     left = max(0, -shift)
     if shift > 0:
-        value, _ = cast_int(m, shift, _WIDE_ODD if fmt.odd_ties else _WIDE, rounding, Overflow.SATURATE)
+        value = cast_int(m, shift, _WIDE_ODD if fmt.odd_ties else _WIDE, rounding, Overflow.SATURATE)
         half = 1 << min(shift - 1, 62)
         if shift <= 62:
             floor = m >> shift
@@ -98,7 +95,7 @@ def observed_cast(
         m = observer.rounded(value, floor, tie, rounding)
     # Compared before shifting left, as in cast_int.
     low, high = m < -((-fmt.min_mantissa) >> left), m > (fmt.max_mantissa >> left)
-    result, _ = cast_int(m, -left, fmt, rounding, overflow)
+    result = cast_int(m, -left, fmt, rounding, overflow)
     return observer.fitted(result, m << min(left, 63), low, high, fmt, overflow)
 
 

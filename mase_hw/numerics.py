@@ -74,24 +74,22 @@ def as_carrier(mantissa: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class _Cast(torch.autograd.Function):
-    """Exact shift, rounding, overflow; straight-through backward."""
+    """:func:`_cast_float` with a straight-through backward, which saturation stops."""
 
     @staticmethod
     def forward(ctx: Any, m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
-        if m.dtype == torch.int64:
-            result, clipped = cast_int(m, shift, fmt, rounding, overflow)
-        else:
-            result, clipped = _cast_float(m, shift, fmt, rounding, overflow)
         ctx.shift = shift
-        if ctx.needs_input_grad[0]:
-            ctx.save_for_backward(clipped)
+        result = _cast_float(m, shift, fmt, rounding, overflow)
+        if overflow is Overflow.SATURATE:
+            ctx.save_for_backward(result != _shifted(m, shift, fmt, rounding))
         return result
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, None, None]:
-        (clipped,) = ctx.saved_tensors
         grad = grads[0] * math.ldexp(1.0, -ctx.shift)
-        return grad.masked_fill(clipped, 0.0), None, None, None, None
+        for clipped in ctx.saved_tensors:
+            grad = grad.masked_fill(clipped, 0.0)
+        return grad, None, None, None, None
 
 
 def rounded(x: Tensor, rounding: Rounding, odd_ties: bool = False) -> Tensor:
@@ -108,31 +106,25 @@ def rounded(x: Tensor, rounding: Rounding, odd_ties: bool = False) -> Tensor:
     return torch.floor(x) if rounding is Rounding.FLOOR else torch.trunc(x)
 
 
-def _cast_float(
-    m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow
-) -> tuple[Tensor, Tensor]:
+def _shifted(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding) -> Tensor:
+    """``m * 2**-shift``, rounded; ``m`` itself if there is nothing to do."""
     x = m * math.ldexp(1.0, -max(-_FAR, min(_FAR, shift))) if shift else m
-    if shift > 0:
-        x = rounded(x, rounding, fmt.odd_ties)
+    if shift <= 0:
+        return x
+    return x.round_() if rounding is Rounding.HALF_EVEN and not fmt.odd_ties else rounded(x, rounding, fmt.odd_ties)
+
+
+def _cast_float(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
+    """The cast of a float carrier, in as few passes over memory as possible; ``m`` is not written."""
+    x = _shifted(m, shift, fmt, rounding)
     low, high = fmt.min_mantissa, fmt.max_mantissa
     if overflow is Overflow.SATURATE:
-        clipped = (x < low) | (x > high)
-        return torch.clamp(x, low, high) + 0.0, clipped
-    # fmod is exact, and so is the one addition that brings its result into range (Sterbenz's lemma).
-    modulus = math.ldexp(1.0, fmt.width)
-    x = torch.fmod(x, modulus)
-    x = torch.where(x > high, x - modulus, torch.where(x < low, x + modulus, x)) + 0.0
-    return x, torch.zeros_like(x, dtype=torch.bool)
-
-
-def _nearest(x: Tensor, shift: int, fmt: FixedFormat) -> Tensor:
-    """What :func:`_cast_float` gives for half-even and saturate, in as few passes over memory as possible."""
-    if shift:
-        x = x * math.ldexp(1.0, -max(-_FAR, min(_FAR, shift)))
-        x = x.round_() if shift > 0 else x
-        x = x.clamp_(fmt.min_mantissa, fmt.max_mantissa)
+        x = x.clamp(low, high) if x is m else x.clamp_(low, high)
     else:
-        x = x.clamp(fmt.min_mantissa, fmt.max_mantissa)
+        # fmod is exact, and so is the one addition that brings its result into range (Sterbenz's lemma).
+        modulus = math.ldexp(1.0, fmt.width)
+        x = torch.fmod(x, modulus)
+        x = torch.where(x > high, x - modulus, torch.where(x < low, x + modulus, x))
     return x.add_(0.0)  # no negative zeros
 
 
@@ -173,10 +165,13 @@ def _cast(mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, ov
     """:func:`cast` that nobody watches."""
     narrow = carrier(magnitude(fmt))
     dtype = wider(mantissa.dtype, narrow)
-    plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64
-    if plain and not fmt.odd_ties and not (torch.is_grad_enabled() and mantissa.requires_grad):
-        return as_carrier(_nearest(as_carrier(mantissa, dtype), shift, fmt), narrow)
-    result: Tensor = _Cast.apply(as_carrier(mantissa, dtype), shift, fmt, rounding, overflow)  # type: ignore[no-untyped-call]
+    given = as_carrier(mantissa, dtype)
+    if dtype == torch.int64:
+        result = cast_int(given, shift, fmt, rounding, overflow)
+    elif torch.is_grad_enabled() and mantissa.requires_grad:
+        result = _Cast.apply(given, shift, fmt, rounding, overflow)  # type: ignore[no-untyped-call]
+    else:
+        result = _cast_float(given, shift, fmt, rounding, overflow)
     return as_carrier(result, narrow)
 
 

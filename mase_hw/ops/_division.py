@@ -1,7 +1,7 @@
 """Exact division by constants, rounded once: averages of all kinds.
 
-The quotient is computed as an integer with its remainder, and the remainder decides the rounding; no device divides
-floats in a way that could be seen in the result.
+The quotient is a correctly rounded one of floats where that decides the rounding as the exact one does
+(:data:`_WHOLE`), else an integer with its remainder.
 """
 
 from __future__ import annotations
@@ -13,24 +13,29 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.numerics import carrier, cast
+from mase_hw.numerics import carrier, cast, rounded
 from mase_hw.observing import CastObserver, cast_observer
 
-_EXACT = 1 << 52
-"""Below this the floor of a float64 quotient is exact: it is at least one place away from the next integer."""
+_WHOLE = ((torch.float32, 1 << 23), (torch.float64, 1 << 52))
+"""Below these, a numerator has a quotient that a correctly rounded division leaves on its side of every half.
+
+``n / d`` is at least ``1 / (2 d)`` away from a half that it does not meet, and rounded by at most ``n / d * 2**-24`` in
+float32 and ``n / d * 2**-53`` in float64, which is less. Divisors are exact up to twice as much.
+"""
 
 
 class _Divide(torch.autograd.Function):
-    """``round(n * 2**shift / d)`` as an integer in float64 or int64; straight-through backward."""
+    """``round(n * 2**shift / d)`` as an integer; straight-through backward."""
 
     @staticmethod
     def forward(ctx: Any, n: Tensor, d: Tensor, shift: int, rounding: Rounding) -> Tensor:
         ctx.save_for_backward(d)
         ctx.shift = shift
+        if n.dtype != torch.int64:
+            return rounded(n / (d * math.ldexp(1.0, -shift)), rounding)
         mag = n.abs()
-        whole, div = (mag * (1 << shift), d) if shift >= 0 else (mag, d * (1 << -shift))
-        exact = n.dtype == torch.int64
-        quotient = torch.div(whole, div, rounding_mode="floor") if exact else torch.floor(whole / div)
+        whole, div = (mag << shift, d) if shift >= 0 else (mag, d << -shift)
+        quotient = torch.div(whole, div, rounding_mode="floor")
         twice = 2 * (whole - quotient * div)
         if rounding is Rounding.HALF_EVEN:
             up = (twice > div) | ((twice == div) & (quotient % 2 == 1))
@@ -42,8 +47,8 @@ class _Divide(torch.autograd.Function):
             up = (twice > 0) & (n < 0)
         else:
             up = torch.zeros_like(twice, dtype=torch.bool)
-        rounded = quotient + up.to(n.dtype)
-        return torch.where(n < 0, -rounded, rounded)
+        result = quotient + up.to(n.dtype)
+        return torch.where(n < 0, -result, result)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
@@ -82,15 +87,24 @@ def divide_cast(
     shift = fmt.frac_width - frac
     # With a divisor of more than four times the largest numerator every shift gives the same.
     shift = max(shift, -(bound.bit_length() + 2))
-    # The remainder is doubled.
-    most = max(bound << max(shift, 0), (largest << max(-shift, 0)) << 1)
-    carrier(2 * most)
-    dtype = torch.float64 if most <= _EXACT else torch.int64
+    numerator = bound << max(shift, 0)
+    # In integers the remainder is doubled.
+    carrier(2 * max(numerator, (largest << max(-shift, 0)) << 1))
+    dtype = _dtype(mantissa, numerator, largest)
     quotient: Tensor = _Divide.apply(mantissa.to(dtype), divisor.to(mantissa.device, dtype), shift, rounding)  # type: ignore[no-untyped-call]
     observer = cast_observer()
     if observer is not None:
         quotient = _observed(observer, quotient, mantissa, divisor, shift, rounding)
     return cast(quotient, fmt.frac_width, fmt, Rounding.FLOOR, overflow)
+
+
+def _dtype(mantissa: Tensor, numerator: int, divisor: int) -> torch.dtype:
+    """What divides exactly enough, from the largest numerator and divisor; gradients are those of float64."""
+    narrow = mantissa.is_cpu and not (torch.is_grad_enabled() and mantissa.requires_grad)
+    for dtype, limit in _WHOLE if narrow else _WHOLE[1:]:
+        if numerator < limit and divisor <= 2 * limit:
+            return dtype
+    return torch.int64
 
 
 def _observed(observer: CastObserver, quotient: Tensor, n: Tensor, d: Tensor, shift: int, rounding: Rounding) -> Tensor:

@@ -70,10 +70,15 @@ def table(key: Key) -> Tensor:
 
 def look_up(key: Key, mantissas: Tensor, given: Tensor | None = None) -> Tensor:
     """The table's entries for mantissas of any shape, on their device; those of another table if one is given."""
-    address = mantissas.to(torch.int64) & ((1 << key[2].width) - 1)
+    address = mantissas.to(torch.int32 if key[2].width < 32 else torch.int64) & ((1 << key[2].width) - 1)
     if given is not None:
         note_look_up(address)
-    return (table(key) if given is None else given).to(mantissas.device)[address]
+    return entry(table(key) if given is None else given, address)
+
+
+def entry(values: Tensor, address: Tensor) -> Tensor:
+    """The entries of a table of one dimension at addresses of any shape, on their device."""
+    return values.to(address.device).index_select(0, address.reshape(-1)).reshape(address.shape)
 
 
 def memory(key: Key) -> Memory:

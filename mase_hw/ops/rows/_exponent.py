@@ -18,8 +18,9 @@ from torch import Tensor
 
 from mase_hw.errors import FormatError
 from mase_hw.exact_sums import shifted_product
+from mase_hw.numerics import as_carrier, carrier
 from mase_hw.opdef import Memory
-from mase_hw.ops._lookup import TABLE_BITS
+from mase_hw.ops._lookup import TABLE_BITS, entry
 
 WORST = 0.625
 """Largest error of an exponential, in its LSBs, the rounding included."""
@@ -48,6 +49,19 @@ class Exponent:
     factor: int
     coarse_table: Ints
     fine_table: Ints
+
+    @property
+    def dropped(self) -> int:
+        """Bits of a product of two factors that the result does not have."""
+        return 2 * self.factor - self.frac
+
+    @functools.cached_property
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """Both, the first with the 0 of all greater distances behind it, in the carrier of what is made of them."""
+        bound = (1 << 2 * self.factor) + (1 << self.dropped - 1) if self.fine else 1 << self.frac
+        dtype = carrier(min(bound, 1 << 62))  # of products beyond that there is none
+        coarse, fine = np.append(self.coarse_table, 0), self.fine_table
+        return torch.from_numpy(coarse).to(dtype), torch.from_numpy(fine).to(dtype)
 
     def memories(self) -> dict[str, Memory]:
         """The tables as the hardware reads them."""
@@ -121,12 +135,12 @@ def _falling(bits: int, shift: int, source: int, frac: int, scale: float) -> Int
 
 
 def evaluate(plan: Exponent, distance: Tensor) -> Tensor:
-    """Exponentials (int64) of distances of any shape, on their device."""
-    d = distance.to(torch.int64)
-    inside = d < (1 << plan.index)
-    d = torch.where(inside, d, torch.zeros_like(d))
-    coarse = torch.from_numpy(plan.coarse_table).to(d.device)[d >> plan.fine]
-    if plan.fine:
-        low = torch.from_numpy(plan.fine_table).to(d.device)[d & ((1 << plan.fine) - 1)]
-        coarse = shifted_product(coarse, low, 2 * plan.factor - plan.frac)
-    return torch.where(inside, coarse, torch.zeros_like(coarse))
+    """Exponentials of distances of any shape, on their device, in the carrier of the largest."""
+    d = distance.clamp(max=1 << plan.index).to(torch.int32)
+    coarse, fine = plan.tables
+    if not plan.fine:
+        return entry(coarse, d)
+    high, low, drop = entry(coarse, d >> plan.fine), entry(fine, d & ((1 << plan.fine) - 1)), plan.dropped
+    if high.dtype == torch.int64:
+        return as_carrier(shifted_product(high, low, drop), carrier(1 << plan.frac))
+    return as_carrier((high * low).mul_(2.0**-drop).add_(0.5).floor_(), carrier(1 << plan.frac))

@@ -127,7 +127,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     keep = attends(x.shape, a.attributes, x.device)
     if "data_in_1" in t:
         keep = keep & (t["data_in_1"] != 0)
-    out = _exact(a, x.detach().to(torch.int64), keep)
+    out = _exact(a, x.detach(), keep)
     if x.requires_grad and out.is_floating_point():
         low = torch.finfo(torch.float64).min
         smooth = gradient_of(SOFTMAX, a, x, -1, lambda v: v.masked_fill(~keep, low))
@@ -138,10 +138,11 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _exact(a: Arithmetic, x: Tensor, keep: Tensor) -> Tensor:
     target, size = a.formats["data_out_0"], x.shape[-1]
     source = a.formats["data_in_0"]
-    most = torch.where(keep, x, torch.full_like(x, source.min_mantissa)).amax(-1, keepdim=True)
+    x = as_carrier(x, carrier(1 << source.width))  # of a distance
+    most = x.masked_fill(~keep, source.min_mantissa).amax(-1, keepdim=True)
     plan = exponentials(a, size, SOFTMAX)
-    terms = torch.where(keep, evaluate(plan, (most - x).clamp(min=0)), torch.zeros_like(x))
-    total = terms.sum(-1, keepdim=True).clamp(min=1)
+    terms = evaluate(plan, (most - x).clamp(min=0)).masked_fill_(~keep, 0)
+    total = as_carrier(terms, carrier(size << plan.frac)).sum(-1, keepdim=True).clamp(min=1)
     return divide_cast(terms, total, (1 << plan.frac, size << plan.frac), 0, target, a.rounding, a.overflow)
 
 

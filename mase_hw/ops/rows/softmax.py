@@ -157,7 +157,7 @@ def golden(function: int) -> Golden:
         dtype = carrier(magnitude(target))
         if symbolic(t["data_in_0"]):
             return {"data_out_0": as_carrier(t["data_in_0"], dtype)}
-        out = _exact(function, a, t["data_in_0"].detach().to(torch.int64), dim)
+        out = _exact(function, a, t["data_in_0"].detach(), dim)
         if t["data_in_0"].requires_grad and out.is_floating_point():
             out = straight_through(out, gradient_of(function, a, t["data_in_0"], dim))
         return {"data_out_0": as_carrier(out, dtype)}
@@ -167,18 +167,19 @@ def golden(function: int) -> Golden:
 
 def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
     source, target, size = a.formats["data_in_0"], result_format(a), x.shape[dim] if x.ndim else 1
+    x = as_carrier(x, carrier(1 << source.width))  # of a distance
     distance = x - x.amin(dim, keepdim=True) if function == SOFTMIN else x.amax(dim, keepdim=True) - x
     plan = exponentials(a, size, function)
     terms = evaluate(plan, distance)
-    total = terms.sum(dim, keepdim=True)
+    total = as_carrier(terms, carrier(size << plan.frac)).sum(dim, keepdim=True)
     if function != LOG:
         limits = (1 << plan.frac, size << plan.frac)
         return divide_cast(terms, total, limits, 0, target, a.rounding, a.overflow)
     key = logarithms(a, size)
     frac = max(source.frac_width, key[3].frac_width)
     far, near = (frac - fmt.frac_width for fmt in (source, key[3]))
-    carrier((1 << source.width + far) + (1 << key[3].width + near))
-    exact = -(distance << far) - (logarithm(key, total).to(torch.int64) << near)
+    dtype = carrier((1 << source.width + far) + (1 << key[3].width + near))
+    exact = as_carrier(distance, dtype) * -(1 << far) - as_carrier(logarithm(key, total), dtype) * (1 << near)
     return cast(exact, frac, target, a.rounding, a.overflow)
 
 
