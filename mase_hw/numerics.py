@@ -79,9 +79,10 @@ class _Cast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
         ctx.shift = shift
-        result = _cast_float(m, shift, fmt, rounding, overflow)
+        result = _cast_float(m, shift, fmt, rounding, overflow, own=False).to(m.dtype)
         if overflow is Overflow.SATURATE:
-            ctx.save_for_backward(result != _shifted(m, shift, fmt, rounding))
+            x = m * _factor(shift)
+            ctx.save_for_backward(result != (rounded(x, rounding, fmt.odd_ties) if shift > 0 else x))
         return result
 
     @staticmethod
@@ -106,26 +107,41 @@ def rounded(x: Tensor, rounding: Rounding, odd_ties: bool = False) -> Tensor:
     return torch.floor(x) if rounding is Rounding.FLOOR else torch.trunc(x)
 
 
-def _shifted(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding) -> Tensor:
-    """``m * 2**-shift``, rounded; ``m`` itself if there is nothing to do."""
-    x = m * math.ldexp(1.0, -max(-_FAR, min(_FAR, shift))) if shift else m
-    if shift <= 0:
-        return x
-    return x.round_() if rounding is Rounding.HALF_EVEN and not fmt.odd_ties else rounded(x, rounding, fmt.odd_ties)
+def _cast_float(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, own: bool) -> Tensor:
+    """The cast of a float carrier, which may be written if it is one's own."""
+    factor = _factor(shift)
+    x = m if not shift else m.mul_(factor) if own else m * factor
+    return settled(x, fmt, rounding if shift > 0 else None, overflow, own=own or x is not m)
 
 
-def _cast_float(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
-    """The cast of a float carrier, in as few passes over memory as possible; ``m`` is not written."""
-    x = _shifted(m, shift, fmt, rounding)
-    low, high = fmt.min_mantissa, fmt.max_mantissa
+def _factor(shift: int) -> float:
+    return math.ldexp(1.0, -max(-_FAR, min(_FAR, shift)))
+
+
+def settled(x: Tensor, fmt: FixedFormat, rounding: Rounding | None, overflow: Overflow, *, own: bool = True) -> Tensor:
+    """Floats as mantissas of a format, in its carrier and in as few passes over memory as possible.
+
+    Args:
+        x: Numbers in a carrier that holds what they are rounded to, and all of the format.
+        fmt: The format.
+        rounding: How they are rounded; None if they are integers.
+        overflow: What happens beyond the format's range.
+        own: The tensor may be written.
+    """
+    if rounding is Rounding.HALF_EVEN and own and not fmt.odd_ties:
+        x = x.round_()
+    elif rounding is not None:
+        x, own = rounded(x, rounding, fmt.odd_ties), True
+    low, high, narrow = fmt.min_mantissa, fmt.max_mantissa, carrier(magnitude(fmt))
     if overflow is Overflow.SATURATE:
-        x = x.clamp(low, high) if x is m else x.clamp_(low, high)
-    else:
-        # fmod is exact, and so is the one addition that brings its result into range (Sterbenz's lemma).
-        modulus = math.ldexp(1.0, fmt.width)
-        x = torch.fmod(x, modulus)
-        x = torch.where(x > high, x - modulus, torch.where(x < low, x + modulus, x))
-    return x.add_(0.0)  # no negative zeros
+        # What the narrow carrier has to round is beyond the format's range, and stays there.
+        small = as_carrier(x, narrow)
+        small = small.clamp_(low, high) if own or small is not x else small.clamp(low, high)
+        return small.add_(0.0)  # no negative zeros
+    # fmod is exact, and so is the one addition that brings its result into range (Sterbenz's lemma).
+    modulus = math.ldexp(1.0, fmt.width)
+    x = torch.fmod(x, modulus)
+    return as_carrier(torch.where(x > high, x - modulus, torch.where(x < low, x + modulus, x)).add_(0.0), narrow)
 
 
 def cast(
@@ -134,6 +150,8 @@ def cast(
     fmt: FixedFormat,
     rounding: Rounding = Rounding.HALF_EVEN,
     overflow: Overflow = Overflow.SATURATE,
+    *,
+    own: bool = False,
 ) -> Tensor:
     """Bring exact mantissas into a format: the one place where an op loses bits.
 
@@ -143,6 +161,7 @@ def cast(
         fmt: Target format; its zero point is added after rounding.
         rounding: What happens to the bits below the target's LSB.
         overflow: What happens beyond the target's range.
+        own: The tensor of mantissas may be written, as nobody reads it afterwards.
 
     Returns:
         Mantissas of ``fmt``, same shape, in the carrier ``fmt`` needs. Gradients pass straight through rounding and
@@ -154,14 +173,14 @@ def cast(
         raise FormatError("scaled integers saturate", field="overflow", got="wrap", expected="saturate")
     shift, zero = frac - fmt.frac_width, fmt.zero_point
     fmt = fmt.centred
-    result = _cast(mantissa, shift, fmt, rounding, overflow)
     observer = cast_observer()
+    result = _cast(mantissa, shift, fmt, rounding, overflow, own and observer is None)
     if observer is not None and not observer.saw(mantissa, shift, fmt, rounding, overflow, result):
         result = as_carrier(observed_cast(observer, mantissa.long(), shift, fmt, rounding, overflow), result.dtype)
     return result + zero if zero else result
 
 
-def _cast(mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
+def _cast(mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, own: bool) -> Tensor:
     """:func:`cast` that nobody watches."""
     narrow = carrier(magnitude(fmt))
     dtype = wider(mantissa.dtype, narrow)
@@ -171,7 +190,7 @@ def _cast(mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, ov
     elif torch.is_grad_enabled() and mantissa.requires_grad:
         result = _Cast.apply(given, shift, fmt, rounding, overflow)  # type: ignore[no-untyped-call]
     else:
-        result = _cast_float(given, shift, fmt, rounding, overflow)
+        result = _cast_float(given, shift, fmt, rounding, overflow, own or given is not mantissa)
     return as_carrier(result, narrow)
 
 

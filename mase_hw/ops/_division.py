@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.numerics import carrier, cast, rounded
+from mase_hw.numerics import carrier, cast, magnitude, rounded, settled
 from mase_hw.observing import CastObserver, cast_observer
 
 _WHOLE = ((torch.float32, 1 << 23), (torch.float64, 1 << 52))
@@ -24,6 +24,11 @@ float32 and ``n / d * 2**-53`` in float64, which is less. Divisors are exact up 
 """
 
 
+def _quotient(n: Tensor, d: Tensor, shift: int, own: bool = False) -> Tensor:
+    d = d * math.ldexp(1.0, -shift)
+    return n.div_(d) if own else n / d
+
+
 class _Divide(torch.autograd.Function):
     """``round(n * 2**shift / d)`` as an integer; straight-through backward."""
 
@@ -32,7 +37,7 @@ class _Divide(torch.autograd.Function):
         ctx.save_for_backward(d)
         ctx.shift = shift
         if n.dtype != torch.int64:
-            return rounded(n / (d * math.ldexp(1.0, -shift)), rounding)
+            return rounded(_quotient(n, d, shift), rounding)
         mag = n.abs()
         whole, div = (mag << shift, d) if shift >= 0 else (mag, d << -shift)
         quotient = torch.div(whole, div, rounding_mode="floor")
@@ -65,6 +70,8 @@ def divide_cast(
     fmt: FixedFormat,
     rounding: Rounding = Rounding.HALF_EVEN,
     overflow: Overflow = Overflow.SATURATE,
+    *,
+    own: bool = False,
 ) -> Tensor:
     """Divide exact mantissas by integers and round the quotient once into a format.
 
@@ -76,6 +83,7 @@ def divide_cast(
         fmt: Target format.
         rounding: What happens to the part of the quotient below the target's LSB.
         overflow: What happens beyond the target's range.
+        own: The tensor of mantissas has the shape of the result and may be written, as nobody reads it afterwards.
 
     Returns:
         Mantissas of ``fmt``; gradients as in :func:`mase_hw.numerics.cast`, divided by the divisor.
@@ -91,8 +99,17 @@ def divide_cast(
     # In integers the remainder is doubled.
     carrier(2 * max(numerator, (largest << max(-shift, 0)) << 1))
     dtype = _dtype(mantissa, numerator, largest)
-    quotient: Tensor = _Divide.apply(mantissa.to(dtype), divisor.to(mantissa.device, dtype), shift, rounding)  # type: ignore[no-untyped-call]
+    given, by = mantissa.to(dtype), divisor.to(mantissa.device, dtype)
     observer = cast_observer()
+    plain = observer is None and not fmt.zero_point and carrier(magnitude(fmt)) in (torch.float32, dtype)
+    if plain and dtype != torch.int64 and not (torch.is_grad_enabled() and mantissa.requires_grad):
+        return settled(
+            _quotient(given, by, shift, own),
+            fmt,
+            rounding,
+            overflow,
+        )
+    quotient: Tensor = _Divide.apply(given, by, shift, rounding)  # type: ignore[no-untyped-call]
     if observer is not None:
         quotient = _observed(observer, quotient, mantissa, divisor, shift, rounding)
     return cast(quotient, fmt.frac_width, fmt, Rounding.FLOOR, overflow)

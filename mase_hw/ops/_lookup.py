@@ -70,15 +70,20 @@ def table(key: Key) -> Tensor:
 
 def look_up(key: Key, mantissas: Tensor, given: Tensor | None = None) -> Tensor:
     """The table's entries for mantissas of any shape, on their device; those of another table if one is given."""
-    address = mantissas.to(torch.int32 if key[2].width < 32 else torch.int64) & ((1 << key[2].width) - 1)
+    place = address(key[2], mantissas)
     if given is not None:
-        note_look_up(address)
-    return entry(table(key) if given is None else given, address)
+        note_look_up(place)
+    return entry(table(key) if given is None else given, place)
 
 
-def entry(values: Tensor, address: Tensor) -> Tensor:
-    """The entries of a table of one dimension at addresses of any shape, on their device."""
-    return values.to(address.device).index_select(0, address.reshape(-1)).reshape(address.shape)
+def address(fmt: FixedFormat, mantissas: Tensor) -> Tensor:
+    """The bits of codes of a format for a table, read as unsigned."""
+    return mantissas.to(torch.int32) & ((1 << fmt.width) - 1)
+
+
+def entry(values: Tensor, at: Tensor) -> Tensor:
+    """The entries of a table of one dimension at places of any shape, on their device."""
+    return values.to(at.device).index_select(0, at.reshape(-1)).reshape(at.shape)
 
 
 def memory(key: Key) -> Memory:

@@ -27,8 +27,9 @@ from torch import Tensor
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.numerics import cast
+from mase_hw.observing import cast_observer
 from mase_hw.opdef import Memory
-from mase_hw.ops._lookup import Key, values
+from mase_hw.ops._lookup import Key, entry, values
 
 BUDGET = 0.25
 """Largest error before the cast, in LSBs of the output."""
@@ -41,6 +42,8 @@ _SAMPLES = 64
 """Codes measured of each segment beyond that."""
 _FIRST = 8
 """Codes of each segment, about, that are measured before all others."""
+_TABLE_BITS = 16
+"""Functions of inputs up to so many bits are computed once for every one of them, and looked up from then on."""
 _AT_ONCE = 1 << 15
 """Codes measured at a time."""
 
@@ -315,20 +318,36 @@ class _Octave:
 
 def evaluate(key: Key, mantissas: Tensor, given: Piecewise | None = None) -> Tensor:
     """Output mantissas of :func:`fit`, or of what is given, for mantissas of any shape, on their device."""
+    source = key[2]
+    if given is None and source.width <= _TABLE_BITS and cast_observer() is None:
+        return entry(_table(key), mantissas.to(torch.int32) - source.min_mantissa)
+    return _computed(key, mantissas, fit(key) if given is None else given)
+
+
+@functools.lru_cache(maxsize=64)
+def _table(key: Key) -> Tensor:
+    """What is computed for every mantissa in order."""
+    source = key[2]
+    with torch.inference_mode(False):
+        return _computed(key, torch.arange(source.min_mantissa, source.max_mantissa + 1), fit(key))
+
+
+def _computed(key: Key, mantissas: Tensor, plan: Piecewise) -> Tensor:
     _, _, source, target, rounding, overflow = key
-    plan = fit(key) if given is None else given
     m = mantissas.to(torch.int64)
 
-    def stored(values: Ints) -> Tensor:
-        return torch.from_numpy(values).to(m.device)
+    def stored(values: Ints, at: Tensor) -> Tensor:
+        return entry(torch.from_numpy(values), at)
 
-    negative = m < 0
-    magnitude = torch.where(negative, ~m, m)
-    length = torch.frexp(magnitude.to(torch.float64)).exponent.to(torch.int64)  # 0 has exponent 0
-    octave = length + (negative.to(torch.int64) << octave_bits(source))
-    place = magnitude << stored(plan.left)[octave]
-    segment = (stored(plan.base)[octave] + (place >> plan.step)) & ((1 << plan.address) - 1)
+    if source.signed:
+        negative = m >> 63
+        magnitude = m ^ negative  # ~m of a negative m
+        octave = torch.frexp(magnitude.to(torch.float64)).exponent - (negative << octave_bits(source))
+    else:
+        magnitude, octave = m, torch.frexp(m.to(torch.float64)).exponent  # 0 has exponent 0
+    place = magnitude << stored(plan.left, octave)
+    segment = (stored(plan.base, octave) + (place >> plan.step)) & ((1 << plan.address) - 1)
     t = place & ((1 << plan.step) - 1)
-    c0, c1, c2 = (stored(row)[segment] for row in plan.coefficients)
-    inner = ((c2 * t) >> plan.step) + c1
-    return cast((c0 << plan.step) + inner * t, plan.frac + plan.step, target, rounding, overflow)
+    c0, c1, c2 = (stored(row, segment) for row in plan.coefficients)
+    inner = (c2.mul_(t) >> plan.step).add_(c1)
+    return cast((c0 << plan.step).add_(inner.mul_(t)), plan.frac + plan.step, target, rounding, overflow, own=True)

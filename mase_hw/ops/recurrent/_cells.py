@@ -15,6 +15,7 @@ state or of the result; everything inside saturates, since wrapping would make t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -27,7 +28,7 @@ from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops import functions
 from mase_hw.ops._functions import BY_NAME
-from mase_hw.ops._lookup import TABLE_BITS
+from mase_hw.ops._lookup import TABLE_BITS, address, entry, key_of, table
 
 Look = Callable[[str, Arithmetic, Tensor], Tensor]
 """A table by the name of its memory, its arithmetic, and mantissas to look up."""
@@ -79,27 +80,68 @@ def tables(a: Arithmetic) -> dict[str, Arithmetic]:
     return found
 
 
+Size = tuple[int, int]
+"""The largest magnitude of mantissas, and their fraction width."""
+
+
 class Cell:
-    """One time step of a layer.
+    """One time step of a layer, in the carrier of the largest number that a step has.
+
+    Gate by gate, so that what belongs together lies together; what is added to each other has one fraction width from
+    the start, in the input parts, the weights and the bias.
 
     Args:
         a: The arithmetic.
         t: Mantissas of ``data_in_0 (..., T, H * G)``, ``weight`` and the optional ``bias``; these two may have a first
             dimension more, along which those of the data differ in their weights.
-        look: Where tables are looked up.
+        find: Where tables are looked up, if not in those that the formats ask for.
     """
 
-    def __init__(self, a: Arithmetic, t: Mapping[str, Tensor], look: Look = look) -> None:
-        self.a, self.tables, self.inner, self.find = a, tables(a), squashed(a), look
-        self.weight, self.bias = t["weight"], t.get("bias")
-        if self.bias is not None and self.bias.dim() == 2:
-            self.bias = self.bias.reshape(len(self.bias), *[1] * (t["data_in_0"].dim() - 3), -1)
-        self.units, self.gates = self.weight.shape[-1], GATES[a.attributes["kind"]]
+    def __init__(self, a: Arithmetic, t: Mapping[str, Tensor], find: Look | None = None) -> None:
+        self.a, self.tables, self.inner, self.find = a, tables(a), squashed(a), find or look
+        self.units, self.gates = t["weight"].shape[-1], GATES[a.attributes["kind"]]
         self.name = state_of(a.formats)
-        self.state = a.formats[self.name]
-        self.dot_frac = self.state.frac_width + a.formats["weight"].frac_width
-        self.dot_bound = self.units * magnitude(self.state) * magnitude(a.formats["weight"])
-        self.weight = as_carrier(self.weight, carrier(self.dot_bound))  # once, not in every step
+        given, state, weight = (_size(a.formats[name]) for name in ("data_in_0", self.name, "weight"))
+        dot = (self.units * state[0] * weight[0], state[1] + weight[1])
+        self.sums = [_sum(given, dot)]
+        shifts = [(self.sums[0][1] - given[1], self.sums[0][1] - dot[1])] * self.gates
+        bias_shift = 0
+        if a.attributes["kind"] == "gru":
+            sigmoid, tanh = _size(self.inner["sigmoid"]), _size(self.inner["tanh"])
+            new = _sum(given, _product(sigmoid, _sum(dot, _size(a.formats["bias"])) if "bias" in t else dot))
+            mixed = _product((1 << sigmoid[1], sigmoid[1]), _sum(tanh, state))
+            self.sums += [new, mixed]
+            shifts[2] = (new[1] - given[1], new[1] - sigmoid[1] - dot[1])
+            bias_shift = new[1] - sigmoid[1]
+        elif a.attributes["kind"] == "lstm":
+            sigmoid, tanh = _size(self.inner["sigmoid"]), _size(self.inner["tanh"])
+            self.sums += [_sum(_product(sigmoid, _size(a.formats["cell"])), _product(sigmoid, tanh))]
+        self.bound = max(bound for bound, _ in self.sums)
+        self.carrier = carrier(self.bound)
+        self.given_shifts = [left for left, _ in shifts]
+        self.weight = self._aligned(t["weight"], -2, [left for _, left in shifts])
+        self.bias = None
+        if "bias" in t:
+            self.bias = _left(as_carrier(t["bias"], self.carrier), bias_shift - a.formats["bias"].frac_width)
+            if self.bias.dim() == 2:
+                self.bias = self.bias.reshape(len(self.bias), *[1] * (t["data_in_0"].dim() - 3), -1)
+        self.stored: dict[str, Tensor] = {}
+        learns = torch.is_grad_enabled() and any(value.requires_grad for value in t.values())
+        if find is None and not learns:
+            keys = {name: key_of(TABLES[name], at) for name, at in self.tables.items()}
+            self.stored = {n: as_carrier(table(k), self.carrier) for n, k in keys.items() if k[2].width <= TABLE_BITS}
+
+    def _aligned(self, x: Tensor, dim: int, shifts: Sequence[int]) -> Tensor:
+        """Gate by gate what stands unit by unit, in the carrier, each gate shifted left by so many bits."""
+        by_gate = x.unflatten(dim, (self.units, self.gates)).transpose(dim - 1, dim)
+        found = torch.empty(by_gate.shape, dtype=self.carrier, device=x.device).copy_(by_gate).flatten(dim - 1, dim)
+        at = 0
+        for left, gates in itertools.groupby(shifts):
+            size = len(list(gates)) * self.units
+            if left:
+                found.narrow(dim, at, size).mul_(1 << left)
+            at += size
+        return found
 
     def run(self, t: Mapping[str, Tensor], before: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The result, mantissas ``(..., T, H)`` or ``(..., T, H * 2)``, and what a hop after these begins with.
@@ -120,7 +162,7 @@ class Cell:
         if "data_in_1" not in t:
             return None
         h, c = (
-            t[name].squeeze(-2).expand(*t["data_in_0"].shape[:-2], self.units)
+            t[name].squeeze(-2).expand(*t["data_in_0"].shape[:-2], self.units).clone()
             for name in ("data_in_1", "data_in_2" if "data_in_2" in t else "data_in_1")
         )
         formats = self.a.formats
@@ -129,110 +171,97 @@ class Cell:
 
     def _steps(self, x: Tensor, before: Sequence[Tensor] | Tensor | None) -> tuple[Tensor, Tensor]:
         step = {"rnn_relu": self._relu, "rnn_tanh": self._tanh, "gru": self._gru, "lstm": self._lstm}
-        h = torch.zeros(*x.shape[:-2], self.units, dtype=carrier(magnitude(self.state)), device=x.device)
+        h = torch.zeros(*x.shape[:-2], self.units, dtype=self.carrier, device=x.device)
         c, states, cells = h, [], []
         if before is not None:
-            h, c = as_carrier(before[0], h.dtype), before[1]
+            h, c = (as_carrier(each, self.carrier) for each in (before[0], before[1]))
         for at in range(x.shape[-2]):
-            parts = x[..., at, :].reshape(*h.shape, self.gates)
-            h, c = step[self.a.attributes["kind"]](parts, h, c)
-            states.append(h)
-            cells.append(c)
-        wide = torch.promote_types(h.dtype, c.dtype)
+            part = self._aligned(x[..., at, :], -1, self.given_shifts)
+            found = step[self.a.attributes["kind"]](part, h, c)
+            h, c = (as_carrier(each, self.carrier) for each in found)
+            states.append(found[0])
+            cells.append(found[1])
+        state = self.a.formats[self.name]
+        cell = self.a.formats.get("cell", state)
+        wide = torch.promote_types(carrier(magnitude(state)), carrier(magnitude(cell)))
         after = torch.stack([as_carrier(h, wide), as_carrier(c, wide)])
         if not self.a.attributes.get("cells"):
-            return torch.stack(states, dim=-2), after
+            return as_carrier(torch.stack(states, dim=-2), carrier(magnitude(state))), after
         out = self.a.formats["data_out_0"]
         both = (
-            self._cast(torch.stack(of, dim=-2), self.a.formats[name].frac_width, "data_out_0")
-            for of, name in ((states, self.name), (cells, "cell"))
+            self._cast(torch.stack(of, dim=-2), fmt.frac_width, "data_out_0")
+            for of, fmt in ((states, state), (cells, cell))
         )
         return beside(*(as_carrier(each, carrier(magnitude(out))) for each in both)), after
 
-    def _sums(self, h: Tensor) -> Tensor:
-        """``W h``, exact."""
+    def _dot(self, h: Tensor) -> Tensor:
+        """``W h``, exact, ``(..., G * H)``."""
         if self.weight.dim() == 2:
-            return exact_linear(h, self.weight, self.dot_bound).reshape(*h.shape, self.gates)
-        return exact_matmul(h.flatten(1, -2), self.weight.mT, self.dot_bound).reshape(*h.shape, self.gates)
-
-    def _gate(self, x: Tensor, sums: Tensor, name: str = "gate") -> Tensor:
-        """The sum of both parts, in the gate's format; or, for that of the state, as a relu leaves it."""
-        source = self.a.formats["data_in_0"]
-        exact, frac = _sum((x, source.frac_width, magnitude(source)), (sums, self.dot_frac, self.dot_bound))
-        return self._cast(exact if name == "gate" else exact.clamp(min=0), frac, name)
+            return as_carrier(exact_linear(h, self.weight, self.bound), self.carrier)
+        found = exact_matmul(h.flatten(1, -2), self.weight.mT, self.bound)
+        return as_carrier(found, self.carrier).reshape(*h.shape[:-1], -1)
 
     def _cast(self, exact: Tensor, frac: int, name: str) -> Tensor:
         overflow = Overflow.SATURATE if name in INSIDE else self.a.overflow
-        return cast(exact, frac, self.a.formats[name], self.a.rounding, overflow)
+        return cast(exact, frac, self.a.formats[name], self.a.rounding, overflow, own=True)
 
     def _look(self, memory: str, x: Tensor) -> Tensor:
-        return self.find(memory, self.tables[memory], x)
+        at = self.tables[memory]
+        if memory in self.stored:
+            return entry(self.stored[memory], address(at.formats["data_in_0"], x))
+        return as_carrier(self.find(memory, at, x), self.carrier)
 
     def _relu(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        return self._gate(x, self._sums(h), self.name)[..., 0], c
+        exact = (self._dot(h) + x).clamp(min=0)
+        return self._cast(exact, self.sums[0][1], self.name), c
 
     def _tanh(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        return self._look("TANH_FILE", self._gate(x, self._sums(h)))[..., 0], c
+        return self._look("TANH_FILE", self._cast(self._dot(h) + x, self.sums[0][1], "gate")), c
 
     def _gru(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        formats, sigmoid, tanh = self.a.formats, self.inner["sigmoid"], self.inner["tanh"]
-        sums = self._sums(h)
-        r, z = self._look("SIGMOID_FILE", self._gate(x[..., :2], sums[..., :2])).unbind(-1)
-        hidden, frac, bound = sums[..., 2], self.dot_frac, self.dot_bound
-        if self.bias is not None:
-            fb = formats["bias"]
-            bound_frac = max(frac, fb.frac_width)
-            bound = (bound << (bound_frac - frac)) + (magnitude(fb) << (bound_frac - fb.frac_width))
-            hidden, frac = _sum((hidden, frac, self.dot_bound), (self.bias, fb.frac_width, magnitude(fb)))
-        gated, gated_bound = _product((r, magnitude(sigmoid)), (hidden, bound))
-        source = formats["data_in_0"]
-        new, frac = _sum(
-            (x[..., 2], source.frac_width, magnitude(source)), (gated, frac + sigmoid.frac_width, gated_bound)
-        )
-        n = self._look("TANH_FILE", self._cast(new, frac, "gate"))
-        one = 1 << sigmoid.frac_width
-        mixed, mixed_bound = _product((one - z, one), (n, magnitude(tanh)))
-        kept, kept_bound = _product((z, one), (h, magnitude(self.state)))
-        exact, frac = _sum(
-            (mixed, sigmoid.frac_width + tanh.frac_width, mixed_bound),
-            (kept, sigmoid.frac_width + self.state.frac_width, kept_bound),
-        )
-        return self._cast(exact, frac, self.name), c
+        sums, two = self._dot(h), 2 * self.units
+        gates = self._cast(sums[..., :two] + x[..., :two], self.sums[0][1], "gate")
+        r, z = self._look("SIGMOID_FILE", gates).chunk(2, -1)
+        hidden = sums[..., two:] if self.bias is None else sums[..., two:] + self.bias
+        new = torch.addcmul(x[..., two:], r, hidden)
+        n = self._look("TANH_FILE", self._cast(new, self.sums[1][1], "gate"))
+        # (1 - z) * n + z * h
+        one = self.inner["sigmoid"].frac_width
+        frac = self.sums[2][1] - one
+        n = _left(n, frac - self.inner["tanh"].frac_width)
+        exact = torch.addcmul(_left(n, one), z, _left(h, frac - self.a.formats[self.name].frac_width) - n)
+        return self._cast(exact, frac + one, self.name), c
 
     def _lstm(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        sigmoid, tanh, cell = self.inner["sigmoid"], self.inner["tanh"], self.a.formats["cell"]
-        gates = self._gate(x, self._sums(h))
-        i, f, o = self._look("SIGMOID_FILE", gates[..., [0, 1, 3]]).unbind(-1)
-        g = self._look("TANH_FILE", gates[..., 2])
-        kept, kept_bound = _product((f, magnitude(sigmoid)), (c, magnitude(cell)))
-        new, new_bound = _product((i, magnitude(sigmoid)), (g, magnitude(tanh)))
-        exact, frac = _sum(
-            (kept, sigmoid.frac_width + cell.frac_width, kept_bound),
-            (new, sigmoid.frac_width + tanh.frac_width, new_bound),
+        sigmoid, tanh, cell = (
+            fmt.frac_width for fmt in (self.inner["sigmoid"], self.inner["tanh"], self.a.formats["cell"])
         )
+        gates, two = self._cast(self._dot(h) + x, self.sums[0][1], "gate"), 2 * self.units
+        i, f = self._look("SIGMOID_FILE", gates[..., :two]).chunk(2, -1)
+        g, o = (
+            self._look("TANH_FILE", gates[..., two : -self.units]),
+            self._look("SIGMOID_FILE", gates[..., -self.units :]),
+        )
+        frac = self.sums[1][1]
+        exact = torch.addcmul(i * _left(g, frac - sigmoid - tanh), f, _left(c, frac - sigmoid - cell))
         c = self._cast(exact, frac, "cell")
-        short = cast(c, cell.frac_width, self.inner["cell"], self.a.rounding, Overflow.SATURATE)
-        out, _ = _product((o, magnitude(sigmoid)), (self._look("CELL_TANH_FILE", short), magnitude(tanh)))
-        return self._cast(out, sigmoid.frac_width + tanh.frac_width, self.name), c
+        short = cast(c, cell, self.inner["cell"], self.a.rounding, Overflow.SATURATE)
+        out = o * self._look("CELL_TANH_FILE", short)
+        return self._cast(out, sigmoid + tanh, self.name), c
 
 
-Bounded = tuple[Tensor, int]
-"""Mantissas, and their largest magnitude."""
-Aligned = tuple[Tensor, int, int]
-"""Mantissas, their fraction width, and their largest magnitude."""
+def _left(x: Tensor, bits: int) -> Tensor:
+    return x * (1 << bits) if bits else x
 
 
-def _product(a: Bounded, b: Bounded) -> Bounded:
-    """The exact product of two tensors, element by element."""
-    bound = a[1] * b[1]
-    dtype = carrier(bound)
-    return as_carrier(a[0], dtype) * as_carrier(b[0], dtype), bound
+def _size(fmt: FixedFormat) -> Size:
+    return magnitude(fmt), fmt.frac_width
 
 
-def _sum(a: Aligned, b: Aligned) -> tuple[Tensor, int]:
-    """The exact sum of two tensors, and its fraction width: the finer of the two."""
+def _product(a: Size, b: Size) -> Size:
+    return a[0] * b[0], a[1] + b[1]
+
+
+def _sum(a: Size, b: Size) -> Size:
     frac = max(a[1], b[1])
-    up_a, up_b = frac - a[1], frac - b[1]
-    dtype = carrier((a[2] << up_a) + (b[2] << up_b))
-    x, y = as_carrier(a[0], dtype), as_carrier(b[0], dtype)
-    return (x * (1 << up_a) if up_a else x) + (y * (1 << up_b) if up_b else y), frac
+    return (a[0] << frac - a[1]) + (b[0] << frac - b[1]), frac

@@ -135,8 +135,8 @@ def _falling(bits: int, shift: int, source: int, frac: int, scale: float) -> Int
 
 
 def evaluate(plan: Exponent, distance: Tensor) -> Tensor:
-    """Exponentials of distances of any shape, on their device, in the carrier of the largest."""
-    d = distance.clamp(max=1 << plan.index).to(torch.int32)
+    """Exponentials of distances of any shape, which are written, on their device, in the carrier of the largest."""
+    d = distance.clamp_(max=1 << plan.index).to(torch.int32)
     coarse, fine = plan.tables
     if not plan.fine:
         return entry(coarse, d)

@@ -31,7 +31,7 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import carrier, magnitude
 from mase_hw.opdef import Arithmetic
-from mase_hw.ops._lookup import Key
+from mase_hw.ops._lookup import Key, entry
 from mase_hw.ops._piecewise import evaluate
 
 EPSILON_BITS = 30
@@ -66,6 +66,25 @@ class Plan:
     def frac(self) -> int:
         """Fraction bits of a normalised element."""
         return self.scale + (self.radicand - self.radicand_frac) // 2 - self.drop
+
+    @property
+    def cut(self) -> int:
+        """Bits of ``R``, shifted, below ``m``."""
+        return self.radicand - self.scale - 2
+
+    @functools.cached_property
+    def shifts(self) -> Tensor:
+        """How many pairs of bits ``R`` is shifted left, by its length."""
+        pairs = self.radicand // 2
+        return torch.tensor([min(pairs - (length + 1) // 2, pairs - 1) for length in range(self.radicand + 1)])
+
+    @functools.cached_property
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """``2**shift / 2**D``, and what ``R`` is multiplied with to be ``m``, by the length of ``R``, in float64."""
+        shifts = self.shifts.tolist()
+        return torch.tensor([2.0 ** (s - self.drop) for s in shifts], dtype=torch.float64), torch.tensor(
+            [2.0 ** (2 * s - self.cut) for s in shifts], dtype=torch.float64
+        )
 
     @property
     def centred_width(self) -> int:
@@ -132,29 +151,44 @@ def plan_of(a: Arithmetic, size: int, centre: bool, eps: float) -> Plan:
     return _plan(a.formats["data_in_0"], precision(a), fine, size, centre, eps)
 
 
-def normalise(plan: Plan, key: Key, x: Tensor) -> Tensor:
-    """Rows of mantissas, the last dimension a row (int64) -> normalised mantissas with ``plan.frac`` fraction bits."""
-    total = x.sum(-1, keepdim=True) if plan.centre else torch.zeros_like(x[..., :1])
-    moment = plan.size * (x * x).sum(-1, keepdim=True) - total * total
-    radicand = (moment << plan.radicand_frac) + (plan.epsilon << plan.epsilon_shift)
-    pairs = (_bit_length(radicand) + 1) // 2
-    shift = (plan.radicand // 2 - pairs).clamp(max=plan.radicand // 2 - 1)
-    m = (radicand << 2 * shift) >> (plan.radicand - plan.scale - 2)
-    r = evaluate(key, m).to(torch.int64)
-    return ((plan.size * x - total) << shift >> plan.drop) * r
+def normalise(plan: Plan, key: Key, x: Tensor, wide: torch.dtype = torch.int64) -> Tensor:
+    """Rows of mantissas, the last dimension a row -> normalised mantissas with ``plan.frac`` fraction bits.
+
+    Args:
+        plan: How.
+        key: Of the reciprocal square root.
+        x: The mantissas, in a carrier of the sum of a row's squares.
+        wide: Carrier of everything else and of the result, see :func:`check_fits`.
+    """
+    total = x.sum(-1, keepdim=True).to(wide) if plan.centre else torch.zeros_like(x[..., :1], dtype=wide)
+    radicand = (x * x).sum(-1, keepdim=True).to(wide).mul_(plan.size).sub_(total * total)
+    radicand = radicand.mul_(1 << plan.radicand_frac).add_(plan.epsilon << plan.epsilon_shift)
+    length, c = _bit_length(radicand), x.to(wide, copy=True)
+    if wide == torch.int64:
+        shift = entry(plan.shifts, length)
+        r = evaluate(key, (radicand << 2 * shift) >> plan.cut)
+        return (c.mul_(plan.size).sub_(total) << shift >> plan.drop) * r.to(wide)
+    factor, of_radicand = (entry(factors, length) for factors in plan.factors)
+    r = evaluate(key, radicand.mul_(of_radicand).floor_())
+    return c.mul_(factor * plan.size).sub_(total.mul_(factor)).floor_().mul_(r.to(wide))
 
 
 def _bit_length(x: Tensor) -> Tensor:
-    """Of integers that are not negative."""
-    length = torch.zeros_like(x)
-    for step in (32, 16, 8, 4, 2, 1):
-        more = x >= (1 << step)
-        length, x = torch.where(more, length + step, length), torch.where(more, x >> step, x)
-    return length + (x > 0).to(x.dtype)
+    """Of integers that are not negative; 0 of 0."""
+    if x.dtype == torch.int64:
+        x = (x & ~(x >> 1)).double()  # the same length, and no run of ones that a float would round up
+    return torch.frexp(x).exponent
 
 
-def check_fits(a: Arithmetic, plan: Plan) -> int:
-    """The fraction of the exact result, with weight and bias.
+def carrier_of(plan: Plan, bound: int) -> torch.dtype:
+    """What holds all that :func:`normalise` computes with, and results up to a bound: float64 where it does."""
+    # N q and s**2 of a row without a sign are each up to four times their largest difference.
+    bits = max(plan.radicand, plan.radicand - plan.radicand_frac + 2, plan.centred_width)
+    return torch.float64 if max(bound, plan.largest, 1 << bits) <= 1 << 53 else torch.int64
+
+
+def check_fits(a: Arithmetic, plan: Plan) -> tuple[int, torch.dtype]:
+    """The fraction of the exact result, with weight and bias, and the carrier in which it is computed.
 
     Raises:
         FormatError: If it does not fit 64 bits.
@@ -168,4 +202,4 @@ def check_fits(a: Arithmetic, plan: Plan) -> int:
         bound = (bound << (both - frac)) + (magnitude(bias) << (both - bias.frac_width))
         frac = both
     carrier(bound)
-    return frac
+    return frac, carrier_of(plan, bound)

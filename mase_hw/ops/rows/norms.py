@@ -65,18 +65,20 @@ def golden(kind: str) -> Golden:
         dtype = carrier(magnitude(target))
         if symbolic(x):
             return {"data_out_0": as_carrier(x, dtype)}
-        mantissas = rows_of(kind, a, x.detach().to(torch.int64))
-        plan = plan_of(a, mantissas.shape[-1], kind != RMS, epsilon(a.attributes))
-        frac = check_fits(a, plan)
-        exact, have = normalise(plan, key_of(a), mantissas).reshape(x.shape), plan.frac
+        rows = rows_of(kind, a, x.detach())
+        plan = plan_of(a, rows.shape[-1], kind != RMS, epsilon(a.attributes))
+        frac, wide = check_fits(a, plan)
+        rows = as_carrier(rows, carrier(plan.size * magnitude(a.formats["data_in_0"]) ** 2))
+        exact, have = normalise(plan, key_of(a), rows, wide).reshape(x.shape), plan.frac
         if "weight" in t:
-            exact = exact * _spread(kind, t["weight"].detach().to(torch.int64), x.ndim)
+            exact = exact.mul_(_spread(kind, as_carrier(t["weight"].detach(), wide), x.ndim))
             have += a.formats["weight"].frac_width
-        exact = exact << (frac - have)
+        if frac > have:
+            exact = exact.mul_(1 << (frac - have))
         if "bias" in t:
-            bias = t["bias"].detach().to(torch.int64) << (frac - a.formats["bias"].frac_width)
-            exact = exact + _spread(kind, bias, x.ndim)
-        out = as_carrier(cast(exact, frac, target, a.rounding, a.overflow), dtype)
+            bias = as_carrier(t["bias"].detach(), wide) * (1 << (frac - a.formats["bias"].frac_width))
+            exact = exact.add_(_spread(kind, bias, x.ndim))
+        out = as_carrier(cast(exact, frac, target, a.rounding, a.overflow, own=True), dtype)
         if any(v.requires_grad for v in t.values()) and out.is_floating_point():
             out = straight_through(out, _surrogate(kind, a, t))
         return {"data_out_0": out}
