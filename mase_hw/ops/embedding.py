@@ -86,8 +86,8 @@ def _memories(a: Arithmetic) -> dict[str, Memory]:
     padded = np.zeros((rows, ceil_div(size, lanes) * lanes), dtype=object)
     padded[:, :size] = table & ((1 << width) - 1)
     beats = padded.reshape(-1, lanes)
-    words = tuple(sum(int(v) << (i * width) for i, v in enumerate(beat)) for beat in beats)
-    return {FILE: Memory(words, lanes * width, f"{rows} rows of {size}")}
+    words = (beats << np.arange(0, lanes * width, width).astype(object)).sum(1)
+    return {FILE: Memory(tuple(words.tolist()), lanes * width, f"{rows} rows of {size}")}
 
 
 def _reads(a: Arithmetic, name: str, content: Memory) -> Golden:
