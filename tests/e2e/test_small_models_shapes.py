@@ -164,6 +164,23 @@ def in_front(x: Tensor) -> dict[str, Any]:
     }
 
 
+def ordered(x: Tensor) -> dict[str, Any]:
+    """The largest and the smallest, in order, and their places."""
+    values, places = x.topk(3, -1)
+    return {
+        "values": values * 2,
+        "places": places,
+        "pair": torch.topk(x, 2, dim=1, largest=False),
+        "one": x.topk(1, -1).indices,
+        "sorted": torch.sort(x, dim=-1, descending=True)[0],
+        "order": torch.sort(x, dim=1, stable=True).indices,
+        "places_of_all": x.argsort(-1),
+        "median": x.median(-1).values,
+        "third": x.kthvalue(3, 1, keepdim=True).values,
+        "kept": x.masked_fill(x < x.topk(2, -1)[0][..., -1:], -torch.inf).softmax(-1),
+    }
+
+
 FAR = -1e9
 LEAST = torch.finfo(torch.float32).min
 KEEP = torch.tensor([True, False, True, True, False, True])
@@ -202,6 +219,7 @@ MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
     "resized": (resized, (2, 5, 6), 16, 2),
     "in_front": (in_front, (4, 6), 16, 2),
     "masked": (masked, (4, 6), 16, 2),
+    "ordered": (ordered, (4, 6), 16, 2),
 }
 """Function, shape of a frame, bits, lanes."""
 
