@@ -18,6 +18,7 @@ from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.ops._lookup import CODES
+from mase_hw.ops.arithmetic.where import beyond
 from mase_hw.ops.rows.norms import GROUP, LAYER, epsilon, rows_of
 from mase_hw.passes.evaluation.criteria import decibels
 from mase_hw.passes.transforms.integers.sums import Stored, sums_of
@@ -67,8 +68,8 @@ def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) 
         raise _parted(name, module, f"results of shape {list(wanted.shape)}", f"{list(found.shape)}")
     if module.op.inner is not None:
         wanted, found = wanted[..., :STEPS, :], found[..., :STEPS, :]
-    # Where a function has a pole, hardware saturates.
-    finite = wanted.isfinite()
+    # Where a function has a pole, or a mask leaves elements out, hardware saturates.
+    finite = ~beyond(wanted)
     a, b = (value.double() if bool(finite.all()) else value.double()[finite] for value in (wanted, found))
     step = 0.0
     if exact is None:
@@ -134,7 +135,7 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
     most = float(max(64, *wanted.shape)) if inner else 0.0
     for bits, width in AMPLE:
         try:
-            ample = {name: _covering(getattr(module, name), bits) for name in names}
+            ample = {name: _covering(getattr(module, name).detach(), bits, 2 * low, 2 * high) for name in names}
             result = FixedFormat.covering(min(2 * low, 0.0), max(2 * high, 0.0), STATE_BITS if inner else width)
             ample |= {name: FixedFormat.covering(-most, most, INNER_BITS) for name in inner}
             if op.exact_out is not None:  # where it fixes one, another would be another result, not a finer one
@@ -167,9 +168,11 @@ def _with_fine_weights(module: Quantized, data: ScaledFormat, inputs: list[Tenso
     return None
 
 
-def _covering(value: Tensor, bits: int) -> FixedFormat:
-    low, high = (float(end) for end in torch.aminmax(value.detach())) if value.numel() else (0.0, 0.0)
-    return FixedFormat.covering(low, high, bits)
+def _covering(value: Tensor, bits: int, low: float, high: float) -> FixedFormat:
+    """A format of a parameter; what leaves elements out is beyond all results, which have these ends."""
+    value = value.clamp(low, high) if bool(beyond(value).any()) else value
+    ends = [float(end) for end in torch.aminmax(value)] if value.numel() else [0.0, 0.0]
+    return FixedFormat.covering(*ends, bits)
 
 
 def _range(value: Tensor) -> tuple[float, float]:
@@ -178,8 +181,8 @@ def _range(value: Tensor) -> tuple[float, float]:
         return 0.0, 0.0
     value = value if value.dtype.is_floating_point else value.double()
     low, high = (float(end) for end in torch.aminmax(value))
-    if not (math.isfinite(low) and math.isfinite(high)):
-        value = value[value.isfinite()]
+    if bool(beyond(torch.tensor([low, high])).any()):
+        value = value[~beyond(value)]
         low, high = (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
     return low, high
 
@@ -189,7 +192,8 @@ def _reach(module: Quantized, inputs: list[Tensor]) -> float:
     largest = max([max(map(abs, _range(x))) for x in inputs], default=0.0)
     factor = 1.0
     for name in module.parameter_names:
-        value = getattr(module, name).detach().abs()
+        value = getattr(module, name).detach()
+        value = value.masked_fill(beyond(value), 0).abs()
         sums = value.flatten(1).sum(1, dtype=torch.float64) if value.dim() > 1 else value
         factor += float(sums.max()) if value.numel() else 0.0
     return largest * factor

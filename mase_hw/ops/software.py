@@ -109,7 +109,7 @@ ACTIVATIONS = (
 
 ARITHMETIC = (
     *_plain("matmul bmm mm mv addmm baddbmm", BUILTIN),
-    *_plain("var std min max", BUILTIN),
+    *_plain("var std min max topk sort argsort kthvalue median", BUILTIN),
     *_plain("square", BUILTIN),
     *_plain("diff triu tril einsum", BUILTIN),
     _op("and", BUILTIN, operator.and_, torch.logical_and, torch.bitwise_and, "logical_and", "bitwise_and"),

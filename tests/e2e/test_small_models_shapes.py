@@ -164,6 +164,51 @@ def in_front(x: Tensor) -> dict[str, Any]:
     }
 
 
+def ordered(x: Tensor) -> dict[str, Any]:
+    """The largest and the smallest, in order, and their places."""
+    values, places = x.topk(3, -1)
+    return {
+        "values": values * 2,
+        "places": places,
+        "pair": torch.topk(x, 2, dim=1, largest=False),
+        "one": x.topk(1, -1).indices,
+        "sorted": torch.sort(x, dim=-1, descending=True)[0],
+        "order": torch.sort(x, dim=1, stable=True).indices,
+        "places_of_all": x.argsort(-1),
+        "median": x.median(-1).values,
+        "third": x.kthvalue(3, 1, keepdim=True).values,
+        "kept": x.masked_fill(x < x.topk(2, -1)[0][..., -1:], -torch.inf).softmax(-1),
+    }
+
+
+FAR = -1e9
+LEAST = torch.finfo(torch.float32).min
+KEEP = torch.tensor([True, False, True, True, False, True])
+ADDED = torch.zeros(4).masked_fill(torch.tensor([False, True, False, False]), -10000.0)
+
+
+def masked(x: Tensor) -> dict[str, Any]:
+    """A number far below all others in front of what only asks for the largest, or for what is not far below."""
+    other = x > 0.5
+    return {
+        "filled": x.masked_fill(~KEEP, FAR).amax(-1),
+        "infinite": x.masked_fill(~KEEP, float("-inf")).max(-1).values,
+        "added": (x + ADDED[:, None]).amax(1) * 2,
+        "places": (x + ADDED[:, None]).argmax(1),
+        "chosen": torch.where(KEEP, x, LEAST).amax(-1),
+        "by_data": x.masked_fill(other, -torch.inf).amax(1) + 1,
+        "smallest": x.masked_fill(other, torch.inf).amin(-1),
+        "pool": F.adaptive_max_pool1d(x.masked_fill(other, FAR), 1),
+        "padding": F.pad(x, (0, 2, 0, 1), value=FAR).amax((1, 2)),
+        "softmax": x.flatten(1).masked_fill(other.flatten(1), FAR).softmax(-1),
+        "other_dimension": (x + ADDED[:, None]).softmax(1),
+        "smallest_first": F.softmin(x.masked_fill(~KEEP, 1e9), -1),
+        "logarithm": x.masked_fill(~KEEP, FAR).logsumexp(-1),
+        "function": torch.sigmoid(x.masked_fill(other, FAR)),
+        "back": torch.where(KEEP, torch.relu(x.masked_fill(~KEEP, FAR)), 0.25),
+    }
+
+
 MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
     "whole_frames": (whole_frames, (3, 5), 8, 2),
     "parts": (parts, (8, 5), 6, 3),
@@ -173,6 +218,8 @@ MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
     "broadcasts": (broadcasts, (3, 5), 16, 3),
     "resized": (resized, (2, 5, 6), 16, 2),
     "in_front": (in_front, (4, 6), 16, 2),
+    "masked": (masked, (4, 6), 16, 2),
+    "ordered": (ordered, (4, 6), 16, 2),
 }
 """Function, shape of a frame, bits, lanes."""
 
@@ -274,3 +321,23 @@ def test_refused(function: Callable[[Tensor], Any], says: str, tmp_path: Path) -
     with pytest.raises(MaseHwError, match=says):
         mase_hw.compile(Several(function), torch.randn(2, 3, 5), out=tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()
+
+
+def test_what_a_mask_leaves_out_is_the_least(tmp_path: Path) -> None:
+    """As a result it is the end of the format, which the others alone decide; what is far is not far enough to sum."""
+
+    def refused(function: Callable[[Tensor], Any]) -> str:
+        with pytest.raises(MaseHwError) as found:
+            mase_hw.compile(Several(function), x[:1], bits(8), out=tmp_path / "refused", calibration=[x])
+        return str(found.value)
+
+    x = torch.randn(8, 4, 6, generator=torch.Generator().manual_seed(4))
+    model = Several(lambda x: x.masked_fill(~KEEP, FAR))
+    design = mase_hw.compile(model, x[:1], {**bits(8), **OWN_FRAMES}, out=tmp_path / "bundle", calibration=[x])
+    found = design.model(x)
+    assert found[..., ~KEEP].unique().tolist() == [-4.0]
+    assert (found - x)[..., KEEP].abs().max() <= 2**-6
+    assert "leaves out are summed" in refused(lambda x: x.masked_fill(~KEEP, FAR).sum(-1))
+    assert "a comparison with what a mask puts" in refused(
+        lambda x: torch.where(x.masked_fill(~KEEP, FAR) < -1e8, 0.0, x)
+    )

@@ -19,6 +19,17 @@ from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_para
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
 
+FAR = -1e4
+"""A number in the place of data, or added to it, that is at most this leaves the element out: it means the least."""
+LEAST = -(2.0**100)
+"""What stands for it in a float graph. No data reach it, and sums and products with ordinary numbers stay finite."""
+_BEYOND = 2.0**80
+
+
+def beyond(values: Tensor) -> Tensor:
+    """Which numbers are no data: what stands for the least or the largest there is, infinities and NaN."""
+    return ~(values.abs() < _BEYOND) if values.is_floating_point() else torch.zeros_like(values, dtype=torch.bool)
+
 
 def select(condition: Tensor, kept: Tensor, other: Tensor) -> Tensor:
     """``torch.where``, also of a condition that is a number: it holds where that is not 0."""

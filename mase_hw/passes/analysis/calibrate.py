@@ -23,6 +23,7 @@ from mase_hw.passes.analysis.calibration import (
     Observer,
 )
 from mase_hw.passes.analysis.calibration.frames import KEPT, FrameSample
+from mase_hw.passes.analysis.calibration.least import Masked
 from mase_hw.passes.analysis.calibration.state import weights_digest
 from mase_hw.passes.analysis.statistics import RangeMinMax
 from mase_hw.passes.analysis.statistics.base import check_finite
@@ -89,14 +90,14 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     state.weights = weights_digest(graph.model)
     with user_code("calibration data cannot be counted", ConfigError, field="data"):
         total = len(args.data) if hasattr(args.data, "__len__") else None
-    sample = _sample(graph, state)
+    sample, masked = _sample(graph, state), Masked(graph)
     with _progress(args, total) as report:
         for index, inputs in batches(graph, args.data):
             for name, value in inputs.items():
                 if isinstance(value, Tensor):
                     frame_tensor(value, f"data[{index}].{name}")
                     check_finite(value, f"input {name} of batch {index}")
-            last = _observed(graph, inputs, state)
+            last = _observed(graph, inputs, state, masked)
             sample.add(inputs)
             if args.watch is not None:
                 args.watch(inputs, last)
@@ -108,6 +109,7 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
         _show_kept(graph, sample, args.watch)
     state.frames = sample.state()
     seen = {(n, r): o for n in graph.nodes for r, o in _results(graph, state, n).items()}
+    seen |= {(n, "data_out_0"): seen[user, "data_out_0"] for n, user in masked.constants.items()}
     for node in graph.nodes:
         software = graph.meta_of(node).software
         found = {name: parameters[node, name] for n, name in parameters if n is node}
@@ -215,14 +217,14 @@ def _parameters(graph: MaseGraph, args: CalibrateArgs) -> dict[tuple[fx.Node, st
     return found
 
 
-def _observed(graph: MaseGraph, inputs: Mapping[str, Any], state: CalibrationState) -> Any:
+def _observed(graph: MaseGraph, inputs: Mapping[str, Any], state: CalibrationState, masked: Masked) -> Any:
     """Observe a batch; the result of the model."""
     result: list[Any] = []
     laid_out = {node for node in graph.nodes if _inner(graph, node)}
     kept = {source: Tensor() for node in laid_out for source in node.all_input_nodes}
 
     def look(node: fx.Node, value: Any) -> None:
-        _observe(state, node, value)
+        _observe(state, node, value, masked)
         if node in kept:
             kept[node] = value
         if node in laid_out:
@@ -237,11 +239,11 @@ def _observed(graph: MaseGraph, inputs: Mapping[str, Any], state: CalibrationSta
     return result[0]
 
 
-def _observe(state: CalibrationState, node: fx.Node, value: Any) -> None:
+def _observe(state: CalibrationState, node: fx.Node, value: Any, masked: Masked) -> None:
     for name, result in named_results(value):
         if isinstance(result, Tensor):
             where = f"{node.name}.{name}"
-            state.observer(where).update(result, where)
+            state.observer(where).update(masked.others(node, result, where), where)
 
 
 def _record(branch: dict[str, Any], name: str, observed: Observer) -> None:

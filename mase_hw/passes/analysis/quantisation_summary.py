@@ -19,6 +19,7 @@ from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.trace.containers import contents
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize
+from mase_hw.ops.arithmetic.where import beyond
 from mase_hw.passes.evaluation.criteria import decibels
 
 SUMMARY = "quantisation_summary"
@@ -188,7 +189,7 @@ class _Sums:
     zeros: int = 0
 
     def add(self, wanted: Tensor, found: Tensor, fmt: FixedFormat | None) -> None:
-        keep = wanted.isfinite()
+        keep = ~beyond(wanted)
         if not bool(keep.all()):
             wanted, found = wanted[keep], found[keep]
         a, b = wanted.double(), found.double()
@@ -197,9 +198,9 @@ class _Sums:
         self.noise += float((a - b).square().sum())
         if fmt is None:
             return
-        beyond = a - a.clamp(fmt.min_value - fmt.scale / 2, fmt.max_value + fmt.scale / 2)
-        self.clipped += int(torch.count_nonzero(beyond))
-        self.clipping += float(beyond.square_().sum())
+        over = a - a.clamp(fmt.min_value - fmt.scale / 2, fmt.max_value + fmt.scale / 2)
+        self.clipped += int(torch.count_nonzero(over))
+        self.clipping += float(over.square_().sum())
         self.zeros += int(torch.count_nonzero((b == 0) & (a != 0)))
 
 
@@ -217,7 +218,8 @@ class _Parameters:
                 for name in module.parameter_names:
                     value = getattr(module, name).detach()
                     if value.dtype.is_floating_point and value.numel():
-                        self._add(node.name, name, value.double(), _on_grid(module, name), module)
+                        grid = _on_grid(module, name)
+                        self._add(node.name, name, torch.where(beyond(value), grid, value.double()), grid, module)
 
     def _add(self, node: str, name: str, value: Tensor, found: Tensor, module: Quantized) -> None:
         fmt = module.arithmetic.formats[name]

@@ -17,6 +17,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
 from mase_hw.ir.tensors import TensorDict
+from mase_hw.ops.arithmetic.where import beyond
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 from mase_hw.passes.transforms.quantize_paths import attribute
 
@@ -200,9 +201,16 @@ def hold_derived(graph: MaseGraph, node: fx.Node, op: OpDef, parameters: Mapping
     meta.software.args = {k: v for k, v in meta.software.args.items() if k not in op.parameters}
 
 
-def ends_of(value: Tensor) -> tuple[float, float]:
-    """The smallest and the largest value of a tensor; zeros if it is empty."""
+def ends_of(value: Tensor, result: Mapping[str, Any] | None = None) -> tuple[float, float]:
+    """The smallest and the largest value of a tensor; zeros if it is empty.
+
+    Args:
+        value: The tensor.
+        result: What was observed where it is used: what leaves elements out is as far as that reaches.
+    """
     value = value.detach()
+    if result is not None and bool(beyond(value).any()):
+        value = value.clamp(float(result["min"]), float(result["max"]))
     return (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
 
 

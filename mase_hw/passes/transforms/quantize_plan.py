@@ -207,7 +207,7 @@ class Planner:
             exact = exact_format(float(value), width)
             if exact is not None:
                 return exact, "exact"
-        return self._format(node, op.constant, config, ends_of(value))
+        return self._format(node, op.constant, config, ends_of(value, self._observed(node, "data_out_0")))
 
     def _output_format(
         self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], formats: Mapping[str, FixedFormat]

@@ -9,12 +9,9 @@ from torch import Tensor, fx
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.transforms.attention.masks import FAR
+from mase_hw.ops.arithmetic.where import FAR, LEAST
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.operands import Expression, Formula, FormulaOfThree, expression_of
-
-MASKED = 1e5 * FAR
-"""What stands for a score that is masked, until the softmax takes the mask."""
 
 
 class _FormulaOfFour(Formula):
@@ -72,9 +69,9 @@ def _write_out(graph: MaseGraph, node: fx.Node, e: Expression) -> None:
         if "bias" in tensors:
             scores = scores + s.bias  # type: ignore[operator]
         if m is not None:
-            scores = torch.where(m, scores, MASKED) if truth else scores + m
+            scores = torch.where(m, scores, LEAST) if truth else scores + m
         if "left_out" in tensors:
-            scores = scores.masked_fill(s.left_out, MASKED)  # type: ignore[arg-type]
+            scores = scores.masked_fill(s.left_out, LEAST)  # type: ignore[arg-type]
         return torch.matmul(torch.softmax(scores, -1), v)
 
     if data:

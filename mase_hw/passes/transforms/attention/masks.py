@@ -9,10 +9,9 @@ from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.trace.inplace import written
+from mase_hw.ops.arithmetic.where import FAR
 from mase_hw.passes.transforms.lowering.operands import Expression, expression_of, number_of
 
-FAR = -1e4
-"""What is added to a score, or put in its place, at most this is a mask: exp of it is 0 in every format."""
 _CASTS = frozenset({"to", "float", "double", "half", "bfloat16", "type", "type_as", "as_number"})
 _SAME = frozenset({"contiguous", "clone", "identity", "dropout", "detach"})
 _SHAPES = frozenset({"view", "reshape", "unsqueeze", "squeeze", "unflatten", "flatten"})
@@ -160,14 +159,14 @@ def _added(graph: MaseGraph, e: Expression, found: Scores) -> bool:
         if isinstance(other, Tensor) and bool(((other == 0) | (other <= FAR)).all()):
             return _add_keep(graph, found, other == 0, data)
         if isinstance(other, fx.Node):
-            mask = _far_where_not(graph, other)
+            mask = far_where_not(graph, other)
             if mask is not None and _add_data(graph, found, mask, data):
                 return True
     return False
 
 
-def _far_where_not(graph: MaseGraph, node: fx.Node) -> DataMask | None:
-    """The mask of ``(1 - mask) * far``, of truth values or whole numbers."""
+def far_where_not(graph: MaseGraph, node: fx.Node, whole: bool = True) -> DataMask | None:
+    """The mask of ``(1 - mask) * far``, of truth values or whole numbers, or of any."""
     e = expression_of(graph, node)
     op = graph.op_of(node)
     if e is None or op is None or op.name != "mul" or len(e.operands) != 2:
@@ -181,12 +180,12 @@ def _far_where_not(graph: MaseGraph, node: fx.Node) -> DataMask | None:
             continue
         values = list(below.operands)
         first, second = values if below_op.name == "sub" else reversed(values)
-        if isinstance(second, fx.Node) and number_of(first) == 1 and _whole(graph, second):
+        if isinstance(second, fx.Node) and number_of(first) == 1 and (not whole or is_whole(graph, second)):
             return DataMask(second, False)
     return None
 
 
-def _whole(graph: MaseGraph, node: fx.Node) -> bool:
+def is_whole(graph: MaseGraph, node: fx.Node) -> bool:
     """Whether what a node only moves or converts are truth values or whole numbers."""
     while True:
         dtype = graph.tensor(node, "data_out_0").torch_dtype

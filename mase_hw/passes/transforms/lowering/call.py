@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ class Call:
         shape: Shape of the result.
         attributes: Arguments that are no tensors, by name.
         parameters: Weights and the like, by name; without those that are None.
-        readers: Ops that read the result, each with its arguments.
     """
 
     name: str
@@ -35,7 +34,6 @@ class Call:
     shape: tuple[int, ...]
     attributes: Mapping[str, Any]
     parameters: Mapping[str, Tensor]
-    readers: Sequence[tuple[str, Mapping[str, Any]]] = ()
 
     def each(self, name: str, dims: int, default: Any = None) -> tuple[int, ...]:
         """An attribute that is a number, or one a dimension of space."""
@@ -71,9 +69,8 @@ def call_of(graph: MaseGraph, node: fx.Node) -> Call | None:
         return None
     attributes = {k: v for k, v in meta.common.args.items() if k not in meta.common.args.tensors}
     shapes = [tuple(graph.tensor(source, "data_out_0").shape) for source in data]
-    readers = [(str(graph.meta_of(n).common.mase_op), graph.meta_of(n).common.args) for n in node.users]
     shape = tuple(graph.tensor(node, "data_out_0").shape)
-    return Call(node.name, op.name, data, shapes, shape, attributes, parameters, readers)
+    return Call(node.name, op.name, data, shapes, shape, attributes, parameters)
 
 
 def copy_parameters(layer: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:

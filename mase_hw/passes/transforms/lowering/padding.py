@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mase_hw.ops.arithmetic.where import FAR, LEAST
 from mase_hw.passes.transforms.lowering.call import Call, copy_parameters
 from mase_hw.passes.transforms.lowering.parts import images_as_space, joined, space_as_images
 
@@ -21,11 +22,6 @@ MODES = {
     "replication_pad": "replicate",
     "circular_pad": "circular",
 }
-
-FAR = -1e4
-"""A number that stands for less than everything."""
-_MAXIMA = ("max_pool1d", "max_pool2d")
-_WINDOW = (("kernel_size", 1), ("padding", 0), ("dilation", 1))
 
 
 class EdgePad(nn.Module):
@@ -168,8 +164,7 @@ def amounts_of(attributes: Mapping[str, Any], spatial: int) -> list[int] | None:
 def pad(call: Call) -> nn.Module | None:
     """A padding that ``fixed_zero_pad2d`` is not: other dimensions, other values than zero, less than nothing.
 
-    A number of at most :data:`FAR` in front of maxima is the least there is, as is the edge of the image again: a
-    window that reaches beyond it has the edge itself.
+    A number of at most :data:`FAR` is the least there is.
     """
     shape = call.shapes[0]
     spatial = len(shape) - 2
@@ -178,12 +173,11 @@ def pad(call: Call) -> nn.Module | None:
     if mode != "constant":
         return None if amounts is None or min(amounts, default=0) < 0 else EdgePad(mode, amounts, shape[2:])
     value = float(call.attributes.get("value") or 0.0)
-    if value <= FAR and amounts is not None and min(amounts, default=0) >= 0 and _below_maxima(call, amounts):
-        return EdgePad("replicate", amounts, shape[2:])
+    value = LEAST if value <= FAR else value
     zeros: nn.Module | None = None
     if amounts is None:
         amounts = amounts_of(call.attributes, len(shape) - 1)
-        if amounts is None or not math.isfinite(value):
+        if amounts is None:
             return None
         zeros = AnyPad(amounts, shape)
     elif spatial == 3 or min(amounts, default=0) < 0:
@@ -191,28 +185,6 @@ def pad(call: Call) -> nn.Module | None:
     if value and math.isfinite(value) and max(amounts, default=0) > 0:
         return ValuePad(zeros, amounts, shape, value)
     return zeros
-
-
-def _below_maxima(call: Call, amounts: Sequence[int]) -> bool:
-    """Whether only maxima read the result, with windows without gaps that all reach into the image."""
-    around = [max(amounts[i : i + 2]) for i in range(0, len(amounts), 2)][::-1]
-    for kind, given in call.readers:
-        dims = len(call.shape) - 2
-        kernel, padding, dilation = (_each(given.get(n, d), dims) for n, d in _WINDOW)
-        reach = [k > a for k, a in zip(kernel[dims - len(around) :], around, strict=True)]
-        if (
-            kind not in _MAXIMA
-            or set(dilation) != {1}
-            or set(padding) != {0}
-            or given.get("ceil_mode")
-            or not all(reach)
-        ):
-            return False
-    return bool(call.readers)
-
-
-def _each(value: Any, dims: int) -> list[int]:
-    return [int(v) for v in value] if isinstance(value, list | tuple) else [int(value)] * dims
 
 
 class PaddedConv(nn.Module):

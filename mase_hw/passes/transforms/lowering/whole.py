@@ -132,6 +132,8 @@ _PAIRS: Mapping[str, tuple[Any, Any]] = {
     "std_mean": (torch.std, torch.mean),
     "aminmax": (torch.amin, torch.amax),
 }
+_BOTH = ("max", "min", "topk", "sort", "kthvalue", "median")
+"""Values and their places."""
 _FIELDS: Mapping[str, int] = {"values": 0, "indices": 1, "min": 0, "max": 1}
 
 
@@ -146,7 +148,7 @@ def results_apart(graph: MaseGraph) -> dict[str, str]:
     for node in graph.nodes:
         meta = graph.meta_of(node)
         name = str(meta.common.mase_op)
-        if name not in (*_PAIRS, "max", "min") or len(meta.common.results.tensors) < 2:
+        if name not in (*_PAIRS, *_BOTH) or len(meta.common.results.tensors) < 2:
             continue
         if output in node.users:
             _returned(graph, node, output)

@@ -12,7 +12,8 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import vanished
 from mase_hw.ops.reductions._reduce import check, dims_of
 from mase_hw.ops.reductions.reduce import mean_over
-from mase_hw.passes.transforms.movement._calls import become, become_of, drop
+from mase_hw.ops.rows.top import top_places, top_values
+from mase_hw.passes.transforms.movement._calls import become, become_of, drop, insert
 
 _EXTREMES: dict[str, tuple[Any, Any, Any]] = {
     "max": (torch.amax, torch.argmax, torch.maximum),
@@ -21,6 +22,7 @@ _EXTREMES: dict[str, tuple[Any, Any, Any]] = {
 REDUCTIONS = frozenset({"sum", "mean_over", "amax", "amin", "argmax", "argmin", "cumsum"})
 """Ops of ``fixed_reduce`` that a model has under their names."""
 _FIELDS = {"values": 0, "indices": 1}
+_ORDERS = frozenset({"topk", "sort", "argsort", "kthvalue", "median"})
 
 
 def lower_reduction(graph: MaseGraph, node: fx.Node, sources: list[fx.Node]) -> bool:
@@ -37,6 +39,8 @@ def lower_reduction(graph: MaseGraph, node: fx.Node, sources: list[fx.Node]) -> 
         _refuse_frames(graph, node, sources[0])
     if name == "mean" and len(sources) == 1:
         return _mean(graph, node, sources[0], dict(args))
+    if name in _ORDERS and len(sources) == 1:
+        return _ordered(graph, node, sources[0], name, dict(args))
     if name not in _EXTREMES:
         return False
     if len(args.tensors) == 2:  # one of them may be stored
@@ -79,16 +83,55 @@ def _extreme(
     graph: MaseGraph, node: fx.Node, source: fx.Node, dim: int, keep: bool, ways: tuple[Any, Any, Any]
 ) -> bool:
     """``x.max(1)`` gives values and places; each is a reduction, and those that nobody reads are none."""
+    users = _fields(node)
+    for user, index in users:
+        become(graph, user, ways[index], [source], [dim, keep])
+    return _replaced(graph, node, users)
+
+
+def _fields(node: fx.Node) -> list[tuple[fx.Node, int]]:
+    """Who reads values (0) and places (1) of a call that gives both; nobody if one reads something else."""
     users: list[tuple[fx.Node, int]] = []
     for user in node.users:
         field = user.args[1] if user.target in (operator.getitem, getattr) and user.args[0] is node else None
         index = _FIELDS.get(field, -1) if isinstance(field, str) else field
         if not isinstance(index, int) or index not in (0, 1):
-            return False
+            return []
         users.append((user, index))
-    for user, index in users:
-        become(graph, user, ways[index], [source], [dim, keep])
+    return users
+
+
+def _replaced(graph: MaseGraph, node: fx.Node, users: list[tuple[fx.Node, int]]) -> bool:
     if users:
         vanished(graph, node, f"was written as {', '.join(user.name for user, _ in users)}")
     drop(graph, [node])
     return bool(users)
+
+
+def _ordered(graph: MaseGraph, node: fx.Node, source: fx.Node, name: str, args: dict[str, Any]) -> bool:
+    """``topk``, ``sort`` and what is one element of a sorted row, along the last dimension, transposed around."""
+    shape = graph.tensor(source, "data_out_0").shape
+    if name == "median" and args.get("dim") is None:
+        return False
+    dim = int(args.get("dim", -1)) % len(shape)
+    if dim == 0:
+        check(node.name, {"dim": 0})
+    size, last = shape[dim], len(shape) - 1
+    one = name in ("kthvalue", "median")
+    count = (size + 1) // 2 if name == "median" else int(args.get("k", size))
+    largest = not one and bool(args.get("largest", True) if name == "topk" else args.get("descending", False))
+    users = [(node, 1)] if name == "argsort" else _fields(node)
+    if one and any(index for _, index in users):
+        return False
+    for user, index in users:
+        moved = source if dim == last else insert(graph, user, torch.transpose, [source], [dim, last], f"{name}_rows")
+        way, given = (top_values, top_places)[index], [size, count, largest]
+        if dim == last and not one:
+            become(graph, user, way, [moved], given)
+            continue
+        found = insert(graph, user, way, [moved], given, f"{user.name}_sorted")
+        if one and dim != last:
+            found = insert(graph, user, torch.transpose, [found], [dim, last], f"{user.name}_back")
+        function, more = (torch.amax, [dim, bool(args.get("keepdim"))]) if one else (torch.transpose, [dim, last])
+        become(graph, user, function, [found], more)
+    return True if name == "argsort" else _replaced(graph, node, users)

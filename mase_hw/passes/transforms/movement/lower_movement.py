@@ -65,8 +65,9 @@ def lower_movement_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
       that this needs, and a ``cat`` of more tensors than the module has ports becomes several; the inner ones are
       exact. That of one tensor is this tensor.
     - ``max`` and ``min`` over a dimension become ``amax`` and ``argmax`` (``amin`` and ``argmin``), whichever are read,
-      those of two tensors ``maximum`` and ``minimum``; a ``mean`` that is not over rows and columns of an image becomes
-      ``mean_over``.
+      those of two tensors ``maximum`` and ``minimum``. ``topk``, ``sort`` and ``argsort`` become ``top_values`` and
+      ``top_places``, ``kthvalue`` and ``median`` of a dimension the last of some sorted values. A ``mean`` that is not
+      over rows and columns of an image becomes ``mean_over``.
 
     Every result is the same, bit for bit. A dimension 0 of size 1 is taken for the frame. Run it after
     ``lower_slices_transform_pass``, since a slice costs less.

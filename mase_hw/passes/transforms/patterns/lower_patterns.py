@@ -11,10 +11,11 @@ from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.patterns.activations import activation
+from mase_hw.passes.transforms.patterns.least import least
 from mase_hw.passes.transforms.patterns.masks import masked_by_data
 from mase_hw.passes.transforms.patterns.norms import norm
 
-RULES = (norm, activation, masked_by_data)
+RULES = (norm, activation, masked_by_data, least)
 """What is tried for every node, the first that fits counts: graph and node -> body and what it is, or None."""
 
 
@@ -28,6 +29,8 @@ def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
       on every number that was tried, becomes that function: it is rounded once.
     - A mask that is data (``attention_mask``, 0 or 1), whatever arithmetic makes of it, becomes a choice by one bit for
       every key; what of it is known beforehand (causal) stays a stored mask.
+    - A number of at most -10,000 that stands in the place of data, or is added to some of it, is the least there is,
+      and one of at least a million the largest: no format is chosen by it, and it becomes the end of that of the rest.
 
     The last node of a pattern keeps its name. Up to the rounding of floats every result is the same.
 

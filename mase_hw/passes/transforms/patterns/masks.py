@@ -11,12 +11,9 @@ from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.arithmetic.conversion import as_number
+from mase_hw.ops.arithmetic.where import FAR, LEAST
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, Formula, expression_of
 
-FAR = -1e4
-"""What is added to a score, or put in its place, and is at most this, leaves it out."""
-OUT = -1e9
-"""What stands for a score that is left out, until the softmax takes the mask."""
 ELEMENTS = frozenset(
     {"add", "sub", "rsub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "where", "masked_fill"}
     | {"to", "float", "bool", "long", "int", "type", "type_as", "as_number", "neg"}
@@ -87,8 +84,8 @@ def _scores(graph: MaseGraph, e: Expression, scores: object, mask: object, inver
 
 def _apply(s: _Masked, x: Tensor, bits: Tensor) -> Tensor:
     keep = as_number(bits, torch.bool).reshape(-1, 1, 1, s.keys)
-    x = torch.where(keep, x, OUT)
-    return x.masked_fill(s.left_out, OUT) if "left_out" in dict(s.named_buffers()) else x  # type: ignore[arg-type]
+    x = torch.where(keep, x, LEAST)
+    return x.masked_fill(s.left_out, LEAST) if "left_out" in dict(s.named_buffers()) else x  # type: ignore[arg-type]
 
 
 class _Masked(Formula):

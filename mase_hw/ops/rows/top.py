@@ -1,0 +1,228 @@
+"""The largest or the smallest elements of rows, in order, and their places: what ``topk`` and ``sort`` come to.
+
+Of equal elements the one with the lower place comes first. (What PyTorch does with ties is not defined, but for
+``sort(stable=True)``, which does the same.) A cell for each result keeps the best so far, so a row is in order as soon
+as its last element is there, whatever it holds: the time does not depend on the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_unary
+
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
+from mase_hw.numerics import cast
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._scaled import SELECTION
+from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops.rows._rows import relayout as in_rows
+from mase_hw.ops.rows._rows import row_shape
+from mase_hw.steps import Steps
+from mase_hw.streams import Stream
+
+
+def top_values(input: Tensor, size: int, count: int, largest: bool = True) -> Tensor:
+    """The first elements of every row, sorted.
+
+    Args:
+        input: ``(..., size)``.
+        size: Of a row.
+        count: Elements that stay.
+        largest: The largest ones, the largest first, rather than the smallest.
+    """
+    if has_torch_function_unary(input):  # tracing records one call
+        result: Tensor = handle_torch_function(top_values, (input,), input, size, count, largest)
+        return result
+    return _sorted(input, count, largest)[0]
+
+
+def top_places(input: Tensor, size: int, count: int, largest: bool = True) -> Tensor:
+    """The places of what :func:`top_values` gives."""
+    if has_torch_function_unary(input):
+        result: Tensor = handle_torch_function(top_places, (input,), input, size, count, largest)
+        return result
+    return _sorted(input, count, largest)[1]
+
+
+def _sorted(x: Tensor, count: int, largest: bool) -> tuple[Tensor, Tensor]:
+    values, places = torch.sort(x, dim=-1, descending=largest, stable=True)
+    return values[..., :count], places[..., :count]
+
+
+@dataclass(frozen=True)
+class TopParams:
+    """Parameters of ``fixed_top``; dimension 0 is that of a row."""
+
+    DATA_IN_0_PRECISION_0: int
+    DATA_IN_0_PRECISION_1: int
+    DATA_IN_0_SIGNED: int
+    DATA_IN_0_TENSOR_SIZE_DIM_0: int
+    DATA_IN_0_TENSOR_SIZE_DIM_1: int
+    DATA_IN_0_TENSOR_SIZE_DIM_2: int
+    DATA_IN_0_PARALLELISM_DIM_0: int
+    DATA_IN_0_PARALLELISM_DIM_1: int
+    DATA_IN_0_PARALLELISM_DIM_2: int
+    DATA_OUT_0_PRECISION_0: int
+    DATA_OUT_0_PRECISION_1: int
+    DATA_OUT_0_SIGNED: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
+    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
+    DATA_OUT_0_PARALLELISM_DIM_0: int
+    DATA_OUT_0_PARALLELISM_DIM_1: int
+    DATA_OUT_0_PARALLELISM_DIM_2: int
+    SMALLEST: int
+    PLACES: int
+    ROUNDING: int
+    OVERFLOW: int
+
+
+def _golden(places: bool) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]:
+    def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """``data_in_0 (..., size)`` -> ``data_out_0 (..., count)``."""
+        source, target = a.formats["data_in_0"], a.formats["data_out_0"]
+        found = _sorted(t["data_in_0"], int(a.attributes["count"]), bool(a.attributes.get("largest", True)))
+        return {"data_out_0": cast(found[places], 0 if places else source.frac_width, target, a.rounding, a.overflow)}
+
+    return golden
+
+
+def _relayout(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+    """The rows in the order in which they come, each from its first element to its last."""
+    kept = in_rows(layout, layout.shape, attributes)
+    last = layout.factors_of(len(layout.shape) - 1) if layout.shape else []
+    if kept is None or not last:
+        return None if kept is None else Layout(tuple(shape), layout.factors, layout.order)
+    if shape[-1] == 1:
+        return Layout(tuple(shape), layout.factors[:-1], layout.order[:-1])
+    return Layout(tuple(shape), (*layout.factors[:-1], shape[-1]), layout.order)
+
+
+def _build(places: bool) -> Callable[[Request], TopParams]:
+    def build(r: Request) -> TopParams:
+        a, (rows, size) = r.arithmetic, row_shape(r)
+        count = int(a.attributes["count"])
+        lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
+        given = r.stream_shapes["data_out_0"] if "data_out_0" in r.shapes else (rows, count)
+        lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), given)
+        return TopParams(
+            **tensor_params("DATA_IN_0", (rows, size), a.formats["data_in_0"], (1,)),
+            **tensor_params("DATA_OUT_0", (rows, count), a.formats["data_out_0"], (1,)),
+            SMALLEST=int(not a.attributes.get("largest", True)),
+            PLACES=int(places),
+            ROUNDING=int(a.rounding),
+            OVERFLOW=int(a.overflow),
+        )
+
+    return build
+
+
+def _ports(p: TopParams) -> tuple[Stream, ...]:
+    return (stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out"))
+
+
+def _arithmetic(p: TopParams) -> Arithmetic:
+    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
+    own = {
+        "size": p.DATA_IN_0_TENSOR_SIZE_DIM_0,
+        "count": p.DATA_OUT_0_TENSOR_SIZE_DIM_0,
+        "largest": not p.SMALLEST,
+    }
+    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), own)
+
+
+def _latency(p: TopParams) -> Latency:
+    """A step of the cells takes an element; the last one of a row waits until the results before have left."""
+    size, count = p.DATA_IN_0_TENSOR_SIZE_DIM_0, p.DATA_OUT_0_TENSOR_SIZE_DIM_0
+    rows = p.DATA_IN_0_TENSOR_SIZE_DIM_1 * p.DATA_IN_0_TENSOR_SIZE_DIM_2
+    every, row, out = (np.arange(n, dtype=np.int64) for n in (rows * size, rows, rows * count))
+    cells = Steps.at(
+        rows * size, needed=[every], freed=[every], emitted=row * size + size - 1, delay=[0], room=[0], pipe=0, queue=0
+    )
+    leaving = Steps.at(
+        rows * count, needed=[row * count], freed=[row * count + count - 1], emitted=out, delay=[1], room=[1], pipe=0,
+        queue=0, room_lag=0,
+    )  # fmt: skip
+    return Latency.from_steps(Steps.registered(rows * size), cells, leaving, Steps.registered(rows * count))
+
+
+def _place_format(
+    formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Mapping[str, Any]
+) -> FixedFormat:
+    """The narrowest format that holds every place of a row."""
+    return FixedFormat(max(1, (sizes[-1] - 1).bit_length()), 0, signed=False)
+
+
+def _case(
+    places: bool,
+    name: str,
+    shape: tuple[int, ...],
+    count: int,
+    formats: tuple[FixedFormat, FixedFormat],
+    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    *,
+    largest: bool = True,
+) -> Case:
+    named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
+    a = Arithmetic(named, *modes, {"size": shape[-1], "count": count, "largest": largest})
+    request = Request(name, a, {"data_in_0": shape}, {"data_in_0": (1,), "data_out_0": (1,)})
+    return Case(name, _build(places)(request), 5)
+
+
+def _values() -> list[Case]:
+    s8, u6, s3 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(3, 1)
+    return [
+        _case(False, "some", (3, 7), 3, (s8, s8)),
+        _case(False, "whole", (2, 2, 5), 5, (u6, FixedFormat(5, 1)), (Rounding.FLOOR, Overflow.WRAP), largest=False),
+        _case(False, "one", (4, 6), 1, (s3, s3)),
+    ]
+
+
+def _places() -> list[Case]:
+    s8, u2, place = FixedFormat(8, 4), FixedFormat(2, 0, signed=False), FixedFormat(3, 0, signed=False)
+    return [
+        _case(True, "ties", (3, 7), 4, (u2, place)),
+        _case(True, "whole", (2, 6), 6, (s8, place), largest=False),
+        _case(True, "two_elements", (5, 2), 2, (s8, FixedFormat(1, 0, signed=False))),
+    ]
+
+
+def _op(name: str, function: Any, places: bool, cases: Callable[[], list[Case]], **facets: Any) -> OpDef:
+    return OpDef(
+        name=name,
+        mase_type="builtin_func",
+        functions=(function,),
+        attributes=("size", "count", "largest"),
+        golden=_golden(places),
+        relayout=_relayout,
+        hardware=Hardware(
+            module="fixed_top",
+            file="ops/fixed_top.sv",
+            dependence_files=(
+                "lib/fixed_cast_unit.sv",
+                "lib/register_slice.sv",
+                "lib/fixed_cast_slice.sv",
+                "lib/loop_counter.sv",
+            ),
+            params=TopParams,
+            build=_build(places),
+            ports=_ports,
+            arithmetic=_arithmetic,
+            latency=_latency,
+            cases=cases,
+        ),
+        **facets,
+    )
+
+
+OPS = (
+    _op("top_values", top_values, False, _values, default_out=lambda formats: formats["data_in_0"], scaled=SELECTION),
+    _op("top_places", top_places, True, _places, exact_out=_place_format),
+)
