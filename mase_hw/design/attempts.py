@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from mase_hw.design.played import Played
 from mase_hw.errors import ToolError
-from mase_hw.host.disk import not_written
+from mase_hw.host.locks import locked
 from mase_hw.host.progress import Count, counter
 from mase_hw.simulate.arguments import Arguments
 from mase_hw.simulate.diagnose.failure import Replay
@@ -158,11 +156,7 @@ def alone(work: Path) -> Iterator[None]:
     Raises:
         EmitError: If the folder cannot be written.
     """
-    try:
-        handle = _locked(work)
-    except OSError as error:
-        raise not_written("the work folder", work, error) from error
-    with handle:
+    with locked(work / ".lock", "the work folder"):
         try:
             yield
         except ToolError:
@@ -170,20 +164,6 @@ def alone(work: Path) -> Iterator[None]:
             if [p.name for p in work.iterdir()] == [".lock"]:
                 shutil.rmtree(work, ignore_errors=True)
             raise
-
-
-def _locked(work: Path) -> TextIO:
-    """The lock of a work folder, held. Whoever had it may have removed the folder: then this lock is nobody's."""
-    while True:
-        work.mkdir(parents=True, exist_ok=True)
-        handle = (work / ".lock").open("w")
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            if os.path.samestat(os.fstat(handle.fileno()), (work / ".lock").stat()):
-                return handle
-        except FileNotFoundError:
-            pass
-        handle.close()
 
 
 def _counted(count: Count, state: State) -> None:

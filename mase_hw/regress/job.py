@@ -6,7 +6,6 @@ on, so every attempt has a folder of its own, and what is shared is written besi
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -14,8 +13,7 @@ import socket
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,8 @@ import numpy as np
 
 from mase_hw.design.promises import kept
 from mase_hw.errors import MaseHwError, SimulationError
+from mase_hw.host.disk import write_whole
+from mase_hw.host.locks import locked
 from mase_hw.regress.matrix import Job
 from mase_hw.regress.ops import OpCase
 from mase_hw.simulate.dut import Dut
@@ -141,12 +141,7 @@ def blank(job: Job, place: Place) -> Result:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file that is either whole or not there."""
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        partial.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResult:
@@ -206,7 +201,7 @@ def _op(job: Job, home: Path) -> _Task:
 def _network(job: Job, home: Path, token: str) -> _Task:
     from mase_hw.design.design import Design
 
-    with _locked(home):
+    with locked(home / "compile.lock", "the build folder"):
         stamp = home / "stamp.json"
         # Compiled once in a regression, never taken from another one: what the model's file imports is not known.
         if not stamp.is_file() or json.loads(stamp.read_text(encoding="utf-8")) != token:
@@ -267,15 +262,6 @@ def _compile(job: Job, home: Path) -> None:
     for seed in job.spec["seeds"]:
         stimulus, expected = reference.run(model.vectors(job.spec["frames"], seed))
         np.savez(home / f"vectors-{seed}.npz", **stimulus, **expected)  # type: ignore[arg-type]
-
-
-@contextmanager
-def _locked(home: Path) -> Iterator[None]:
-    """Hold a build folder against other workers; the lock goes with the process, however it ends."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "compile.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _judge(result: Result, run: SimResult, job: Job) -> None:

@@ -6,18 +6,19 @@ last, after older ones were removed, so that a regression which is killed leaves
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from filelock import Timeout
+
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.host.disk import not_written
+from mase_hw.host.locks import locked
 from mase_hw.host.progress import counter
 from mase_hw.regress.baseline import Figures, compare, read_baseline, write_baseline
 from mase_hw.regress.job import Place, Result
@@ -27,7 +28,6 @@ from mase_hw.regress.pool import LocalPool, Pool, run_all
 from mase_hw.regress.report import REPORTS, write_reports
 from mase_hw.resources import PACKAGE, rtl_root, sim_root
 
-_LOCK = ".lock"
 BASELINE = "baseline.json"
 _SOURCES = (".py", ".sv", ".svh", ".j2", ".h", ".cpp")
 
@@ -76,12 +76,17 @@ def regress(
     baseline = baseline or (file / BASELINE if file.is_dir() else file.with_name(BASELINE))
     before = read_baseline(baseline, matrix.name)
     out = out.resolve()
-    _prepare(out)
-    with _alone(out):
-        return _regress(
-            matrix, jobs, out, failed=failed, waves=waves, pool=pool, baseline=baseline, before=before,
-            update_baseline=update_baseline, say=say, begin=begin,
-        )  # fmt: skip
+    try:
+        # One at a time in a folder: each removes what earlier ones left of a job.
+        with locked(out / ".lock", "the folder of the regression", wait=False):
+            return _regress(
+                matrix, jobs, out, failed=failed, waves=waves, pool=pool, baseline=baseline, before=before,
+                update_baseline=update_baseline, say=say, begin=begin,
+            )  # fmt: skip
+    except Timeout as problem:
+        raise EmitError(
+            "another regression runs in this folder", node=str(out), remedy="wait for it, or choose another folder"
+        ) from problem
 
 
 def _regress(
@@ -159,33 +164,12 @@ def fingerprint(jobs: Iterable[Job]) -> str:
     return digest.hexdigest()
 
 
-def _prepare(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / _LOCK).touch()
-    except OSError as problem:
-        raise not_written("the folder of the regression", out, problem) from problem
-
-
 def _remove_reports(out: Path) -> None:
     try:
         for name in REPORTS:
             (out / name).unlink(missing_ok=True)
     except OSError as problem:
         raise not_written("the folder of the regression", out, problem) from problem
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """One regression at a time in a folder: each removes what earlier ones left of a job."""
-    with (out / _LOCK).open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as problem:
-            raise EmitError(
-                "another regression runs in this folder", node=str(out), remedy="wait for it, or choose another folder"
-            ) from problem
-        yield
 
 
 def brief(message: str) -> str:

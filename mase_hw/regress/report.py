@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import jinja2
 
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import not_written, write_whole
 from mase_hw.regress.baseline import FIGURES
 from mase_hw.regress.job import write_json
 from mase_hw.regress.outcome import Report
@@ -27,8 +25,8 @@ def write_reports(report: Report, out: Path) -> None:
         EmitError: If they cannot be written.
     """
     try:
-        _write(out / "junit.xml", junit(report))
-        _write(out / "report.html", html(report))
+        write_whole(out / "junit.xml", junit(report))
+        write_whole(out / "report.html", html(report))
         write_json(out / "results.json", report.to_json())
     except OSError as problem:
         raise not_written("the reports", out, problem) from problem
@@ -95,12 +93,3 @@ def _problem(case: ET.Element, tag: str, kind: str, message: str) -> None:
     clean = _NOT_XML.sub("\ufffd", message)
     lines = clean.strip().splitlines() or [kind]
     ET.SubElement(case, tag, type=kind, message=lines[0]).text = clean
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

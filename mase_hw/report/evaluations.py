@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mase_hw.documents import parse_json
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import not_written, write_whole
 
 EVALUATIONS = Path("report") / "evaluation.json"
 VERSION = 1
@@ -36,14 +34,9 @@ def keep_evaluation(bundle: Path, digest: str, found: Mapping[str, Any]) -> Path
     same = ("criterion", "data")
     kept = [each for each in evaluations(bundle, digest) if any(each.get(key) != found[key] for key in same)]
     document = {"version": VERSION, "digest": digest, "evaluations": [*kept, dict(found)][-MOST:]}
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        file.parent.mkdir(exist_ok=True)
-        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        partial.replace(file)
+        write_whole(file, json.dumps(document, indent=1) + "\n")
     except OSError as problem:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
         raise not_written("what the evaluation showed", file, problem) from problem
     return file
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mase_hw.documents import parse_json
+from mase_hw.host.disk import write_whole
 from mase_hw.simulate.arguments import Arguments
 from mase_hw.simulate.coverage import KINDS
 from mase_hw.simulate.result import SimResult
@@ -63,10 +63,8 @@ def record(
     }
     path = asked.work / VERDICTS
     kept = [each for each in verdicts(path) if any(each.get(name) != entry[name] for name in _KIND)]
-    partial = path.with_name(f".{VERDICTS}.{os.getpid()}")
     with contextlib.suppress(OSError):
-        partial.write_text(json.dumps({"version": VERSION, "verdicts": [*kept, entry][-MOST:]}, indent=1) + "\n")
-        partial.replace(path)
+        write_whole(path, json.dumps({"version": VERSION, "verdicts": [*kept, entry][-MOST:]}, indent=1) + "\n")
 
 
 def verdicts(path: Path) -> list[dict[str, Any]]:

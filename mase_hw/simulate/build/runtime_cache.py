@@ -8,7 +8,6 @@ twice, and never see half of an object. The hash of each lies beside it, and wha
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from mase_hw.errors import ToolError
 from mase_hw.host.disk import full_disk, not_written
+from mase_hw.host.locks import locked
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build import headers
 from mase_hw.simulate.build.cache import file_hash
@@ -118,15 +118,12 @@ class Runtime:
         if _is_whole(target):
             self.whole.add(target)
             return target  # without a lock: an environment may be read-only, and a file is replaced whole
-        handle = os.open(self.folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, _MODE)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if not _is_whole(target):
-                self._compile(target, arguments)
+            with locked(self.folder / f".{name}.lock", "the build cache", ToolError):
+                if not _is_whole(target):
+                    self._compile(target, arguments)
         except OSError as problem:
             raise not_written("the build cache", target, problem, ToolError) from problem
-        finally:
-            os.close(handle)
         self.whole.add(target)
         return target
 

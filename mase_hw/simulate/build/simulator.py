@@ -7,20 +7,19 @@ one unit, and a simulator is built once for every content: a build folder takes 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mase_hw.errors import SimulationError, ToolError
-from mase_hw.host.disk import emptied, full_disk, not_written
+from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
+from mase_hw.host.locks import locked
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
 from mase_hw.simulate.build.headers import has_dynamic_arrays
@@ -165,7 +164,7 @@ def build(
     wanted = [(identity_of(dut, tools, waves, each, given), each) for each in _levels(flavour, cycles)]
     build_dir, cache = build_dir.resolve(), Cache(cache_dir)
     cached = False
-    with _locked(build_dir):
+    with locked(build_dir / ".lock", "the build folder"):
         identity = next((each for each, _ in wanted if _is_current(build_dir, each)), None)
         reused = identity is not None
         if identity is None:
@@ -224,21 +223,6 @@ def identity_of(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour, give
     return digest.hexdigest()
 
 
-@contextmanager
-def _locked(build_dir: Path) -> Iterator[None]:
-    """Hold the folder against other builders; the lock goes with the process, however it ends."""
-    try:
-        build_dir.mkdir(parents=True, exist_ok=True)
-        handle = os.open(build_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as problem:
-        raise not_written("the build folder", build_dir, problem) from problem
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def _is_current(build_dir: Path, identity: str) -> bool:
     try:
         stamp = json.loads((build_dir / "stamp.json").read_text(encoding="utf-8"))
@@ -252,9 +236,7 @@ def _is_current(build_dir: Path, identity: str) -> bool:
 
 def _stamp(build_dir: Path, identity: str) -> None:
     stamp = {"identity": identity, "executable": file_hash(build_dir / PROGRAM)}
-    partial = build_dir / "stamp.json.partial"
-    partial.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, build_dir / "stamp.json")
+    write_whole(build_dir / "stamp.json", json.dumps(stamp, indent=1) + "\n")
 
 
 def _build(

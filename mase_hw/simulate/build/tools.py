@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.host import tool_checks
 from mase_hw.host.cores import cores
+from mase_hw.host.disk import write_whole
 from mase_hw.host.toolchain import require, verilator_env
 
 
@@ -117,11 +117,8 @@ def _remember(folder: Path | None, key: tuple[object, ...], facts: BuildTools) -
     text = json.dumps([repr(key), dataclasses.asdict(facts)], default=str)
     content = f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n"
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
         if not (folder / _MEMORY).is_file() or (folder / _MEMORY).read_text(encoding="utf-8") != content:
-            with tempfile.TemporaryDirectory(prefix=".tools-", dir=folder) as partial:
-                (Path(partial) / _MEMORY).write_text(content, encoding="utf-8")
-                os.replace(Path(partial) / _MEMORY, folder / _MEMORY)
+            write_whole(folder / _MEMORY, content)
 
 
 def _recall(folder: Path | None, key: tuple[object, ...]) -> BuildTools | None:

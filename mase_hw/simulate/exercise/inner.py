@@ -8,13 +8,12 @@ put in between.
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from mase_hw.errors import EmitError
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import not_written, write_whole
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.exercise.watch import CONNECTOR, file_of
@@ -43,11 +42,7 @@ def with_inner_stalls(dut: Dut, folder: Path) -> Dut:
     text = stalled(given.decode(encoding="utf-8", errors="replace"), source)
     file = folder.resolve() / source.name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Whole or not there: several processes may build the same design.
-        partial = file.with_name(f".{file.name}.{os.getpid()}")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, file)
+        write_whole(file, text)
     except OSError as problem:
         raise not_written("the stalled top level", folder, problem) from problem
     sources = tuple(file if path == source else path for path in dut.sources)

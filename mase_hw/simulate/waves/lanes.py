@@ -7,12 +7,11 @@ lane is ``[2:-5]``. Viewers that know fixed point take the format from that.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from mase_hw.errors import EmitError
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import not_written, write_whole
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.waves.shown import LANES, Shown, groups, scope_of
 
@@ -36,10 +35,7 @@ def with_lanes(dut: Dut, streams: Sequence[Shown], folder: Path) -> Dut:
         return dut
     file = folder.resolve() / f"{MODULE}.sv"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f".{file.name}.{os.getpid()}")
-        partial.write_text(lanes_module(dut.top, streams), encoding="utf-8")
-        os.replace(partial, file)
+        write_whole(file, lanes_module(dut.top, streams))
     except OSError as problem:
         raise not_written("the module that shows lanes", folder, problem, EmitError) from problem
     return dataclasses.replace(dut, sources=(file, *dut.sources))

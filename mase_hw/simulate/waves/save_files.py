@@ -7,11 +7,11 @@ written in hexadecimal with the letters a to p.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mase_hw.host.disk import write_whole
 from mase_hw.simulate.waves.shown import Shown, groups
 
 GTKWAVE, SURFER = ".gtkw", ".sucl"
@@ -57,9 +57,7 @@ def write_save_files(waves: Path, top: str, streams: Sequence[Shown], mark: Mark
     made = []
     for suffix, text in ((GTKWAVE, gtkwave(waves.name, top, streams, mark)), (SURFER, surfer(top, streams, mark))):
         file = waves.with_suffix(suffix)
-        partial = file.with_name(f".{file.name}.{os.getpid()}")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, file)
+        write_whole(file, text)
         made.append(file)
     return made[0], made[1]
 

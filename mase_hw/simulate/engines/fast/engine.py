@@ -6,11 +6,10 @@ runs the clock, cocotb is woken now and then and at the end.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import not_written, write_whole
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build.simulator import COCOTB, Built, Flavour, public_ports
 from mase_hw.simulate.build.simulator import build as build_simulator
@@ -51,11 +50,8 @@ def build(
     """Build the design in its harness; arguments and exceptions as :func:`mase_hw.simulate.build.simulator.build`."""
     file, text = build_dir.resolve() / f"{TOP}.sv", harness_text(dut)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
-            partial = file.with_name(f".{file.name}.{os.getpid()}")
-            partial.write_text(text, encoding="utf-8")
-            os.replace(partial, file)  # whole at any time: another process may read it
+            write_whole(file, text)
     except OSError as problem:
         raise not_written("the build folder", build_dir, problem) from problem
     wrapped = harness(dut, file)
