@@ -26,13 +26,11 @@ from mase_hw.host.disk import write_whole
 from mase_hw.host.locks import locked
 from mase_hw.regress.matrix import Job
 from mase_hw.regress.ops import OpCase
+from mase_hw.simulate.arguments import as_stalls
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import engine as engine_of
-from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
-from mase_hw.simulate.exercise.watch import watched
-from mase_hw.simulate.inner_stalls import InnerStalls
-from mase_hw.simulate.limits import Waits, likely, waits
-from mase_hw.simulate.plan import Limits, Stalls
+from mase_hw.simulate.exercise.monitors import INNER, watched, with_inner_stalls
+from mase_hw.simulate.plan import InnerStalls, Limits, SimulationOptions
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import IntArray
 
@@ -67,7 +65,7 @@ class _Task:
     dut: Dut
     stimulus: Mapping[str, IntArray]
     expected: Mapping[str, IntArray]
-    waits: Waits
+    limits: Limits
     cycles: int
     figures: dict[str, int]
     inner: InnerStalls | None = None
@@ -153,33 +151,13 @@ def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResul
         task = _bundle(job, home) if job.kind == "bundle" else _network(job, home, place.token)
     result["figures"].update(task.figures)
     engine = engine_of(job.engine)
-    built = engine.build(
-        task.dut,
-        home / f"simulator{'-waves' if place.waves else ''}{'-inner' if task.inner else ''}",
-        waves=place.waves,
-        cache_dir=builds / "runtime-cache",
-        cycles=task.cycles,
+    options = SimulationOptions(
+        job.engine, job.seed, as_stalls(job.stalls), task.inner, waves=place.waves, timeout=job.timeout
     )
-    ran = engine.simulate(
-        built,
-        attempt,
-        task.stimulus,
-        task.expected,
-        seed=job.seed,
-        stalls=_stalls(job),
-        inner=task.inner,
-        waves=place.waves,
-        timeout=job.timeout,
-        **task.waits,
-    )
-    at_full_rate = _stalls(job) == Stalls.none() and task.inner is None
-    return task.kept(ran) if at_full_rate and ran.failure is None else ran
-
-
-def _stalls(job: Job) -> Stalls:
-    if isinstance(job.stalls, str):
-        return Stalls.named(job.stalls)
-    return Stalls.random(job.stalls, job.stalls)
+    folder = home / f"simulator{'-waves' if place.waves else ''}{'-inner' if task.inner else ''}"
+    built = engine.build(task.dut, folder, options, cache_dir=builds / "runtime-cache", cycles=task.cycles)
+    ran = engine.simulate(built, attempt, task.stimulus, task.expected, task.limits, options)
+    return task.kept(ran) if options.at_full_rate and ran.failure is None else ran
 
 
 def _op(job: Job, home: Path) -> _Task:
@@ -187,12 +165,12 @@ def _op(job: Job, home: Path) -> _Task:
     tensors = case.stimulus(job.seed)
     wanted = case.expected(tensors)
     by_name = {s.name: s for s in case.streams}
-    watchdog, longest = case.limits(len(tensors[case.source.name]), _stalls(job).slowdown)
+    watchdog, longest = case.limits(len(tensors[case.source.name]), as_stalls(job.stalls).slowdown)
     return _Task(
         case.dut(home / "mem"),
         {name: by_name[name].pack(tensor) for name, tensor in tensors.items()},
         {name: by_name[name].pack(tensor) for name, tensor in wanted.items()},
-        Waits(watchdog=watchdog, max_cycles=longest, tail_cycles=Limits.tail_cycles),
+        Limits(watchdog, longest),
         longest,
         {"multipliers": case.multipliers},
     )
@@ -235,13 +213,13 @@ def _designed(job: Job, home: Path, design: Design, tensors: Mapping[str, IntArr
     dut, inner = design.dut(), None
     if job.inner_stalls:
         dut, inner = with_inner_stalls(dut, home / INNER), InnerStalls(job.inner_stalls, design.timing["interval"])
-    patience = waits(design.timing, frames, _stalls(job), inner)
-    cycles = likely(design.timing, frames, _stalls(job), inner)
+    options = SimulationOptions(stalls=as_stalls(job.stalls), inner=inner)
+    limits, cycles = Limits.of(design.timing, frames, options.stalls, inner), options.cycles(design.timing, frames)
 
     def held(result: SimResult) -> SimResult:
         return kept(result, design.manifest, frames)
 
-    return _Task(watched(dut), sides["in"], sides["out"], patience, cycles, figures, inner, held)
+    return _Task(watched(dut), sides["in"], sides["out"], limits, cycles, figures, inner, held)
 
 
 def _compile(job: Job, home: Path) -> None:

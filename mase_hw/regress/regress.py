@@ -23,9 +23,9 @@ from mase_hw.host.progress import counter
 from mase_hw.regress.baseline import Figures, compare, read_baseline, write_baseline
 from mase_hw.regress.job import Place, Result
 from mase_hw.regress.matrix import Job, Matrix, expand, load_matrix
-from mase_hw.regress.outcome import Report as Report
 from mase_hw.regress.pool import LocalPool, Pool, run_all
 from mase_hw.regress.report import REPORTS, write_reports
+from mase_hw.regress.report import Report as Report
 from mase_hw.resources import PACKAGE, rtl_root, sim_root
 
 BASELINE = "baseline.json"

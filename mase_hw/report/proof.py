@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.documents import parse_json
-from mase_hw.simulate.engines.registry import names
+from mase_hw.simulate.engines.registry import ENGINES
 from mase_hw.simulate.record import VERDICTS, verdicts
 
 SYNTHESIS = "synth"
@@ -55,7 +55,7 @@ def not_checked(
     said = []
     if not played:
         said.append("It was never simulated: `mase-hw sim BUNDLE`.")
-    for name in names():
+    for name in sorted(ENGINES):
         if played and not any(each["engine"] == name for each in passed):
             said.append(f"No simulation with the engine {name} passed: `mase-hw sim BUNDLE --engine {name}`.")
     if played and not any(each["stalls"] for each in passed):

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 import mase_hw
-from mase_hw.simulate.limits import likely
-from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.plan import Stalls, likely
 from tests.e2e.conftest import Workshop
 from tests.e2e.designs import DESIGNS
 from tests.unit import test_golden_network as golden

@@ -22,8 +22,7 @@ from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
 from mase_hw.host.locks import locked
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
-from mase_hw.simulate.build.headers import has_dynamic_arrays
-from mase_hw.simulate.build.runtime_cache import Runtime, runtime
+from mase_hw.simulate.build.runtime_cache import Runtime, has_dynamic_arrays, runtime
 from mase_hw.simulate.build.snapshot import Copies, Snapshot, take
 from mase_hw.simulate.build.tools import OPTIMISED, BuildTools, compilers, find_build_tools, first_errors, run_tool
 from mase_hw.simulate.dut import Dut, port_widths
@@ -65,7 +64,6 @@ class Flavour:
         driver: C++ files that are the same for every design, compiled once and kept with the runtime.
         unit_bytes: C++ that is compiled as one unit: headers are parsed once a unit, but units compile in parallel.
         coverage: Whether the simulator counts lines, branches and toggles.
-        strict: Whether a warning about style refuses the design.
     """
 
     name: str
@@ -80,7 +78,6 @@ class Flavour:
     driver: tuple[Path, ...] = ()
     unit_bytes: int = 400_000
     coverage: bool = False
-    strict: bool = True
 
 
 def public_ports(dut: Dut) -> str:
@@ -134,7 +131,6 @@ def build(
     waves: bool = False,
     cache_dir: Path | None = None,
     tools: BuildTools | None = None,
-    jobs: int | None = None,
     flavour: Flavour = COCOTB,
     cycles: int | None = None,
 ) -> Built:
@@ -146,7 +142,6 @@ def build(
         waves: Make a simulator that can write FST.
         cache_dir: The build cache; ``runtime-cache`` beside ``build_dir`` by default.
         tools: From :func:`find_build_tools`; looked up if missing.
-        jobs: Compilers to run at a time; see :func:`compilers`.
         flavour: What kind of simulator; its level of optimisation is the highest.
         cycles: About how many will be simulated. A short run is over sooner with a simulator that is not optimised; one
             that is there already is taken, a slower one unless the run is long. None: optimise.
@@ -176,7 +171,7 @@ def build(
                     cached = cache.take(identity, build_dir)
                     if not cached:
                         library = runtime(tools, cache_dir, waves=waves, optimise=chosen.optimise)
-                        _build(dut, build_dir, library, chosen, waves, jobs, given)
+                        _build(dut, build_dir, library, chosen, waves, given)
                         about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves}
                         cache.put(identity, build_dir, about | {"flavour": chosen.name, "optimise": chosen.optimise})
                     _stamp(build_dir, identity)
@@ -214,7 +209,7 @@ def identity_of(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour, give
     """Hash of everything that goes into a simulator."""
     digest = hashlib.sha256()
     facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.flags, *flavour.link(tools), flavour.optimise]
-    facts += [f"{waves=}", f"{flavour.coverage=}", f"{flavour.strict=}", flavour.rules(dut), dut.top, *dut.ports]
+    facts += [f"{waves=}", f"{flavour.coverage=}", f"{dut.foreign=}", flavour.rules(dut), dut.top, *dut.ports]
     facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
     facts += [flavour.prologue, port_widths(dut), *(text for file in flavour.generated for text in file)]
     for fact in facts:
@@ -239,16 +234,14 @@ def _stamp(build_dir: Path, identity: str) -> None:
     write_whole(build_dir / "stamp.json", json.dumps(stamp, indent=1) + "\n")
 
 
-def _build(
-    dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves: bool, jobs: int | None, given: Snapshot
-) -> None:
+def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves: bool, given: Snapshot) -> None:
     tools, model = library.tools, build_dir / "model"
     emptied(model)
     log: list[str] = []
     try:
         copies = given.write(model)
         listing = _verilate(dut, model, tools, flavour, waves, log, copies)
-        workers = jobs or compilers()
+        workers = tools.jobs or compilers()
         units = _units(model, listing, flavour, copies.main, waves, workers)
         flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in copies.folders), "-Winvalid-pch"]
         flags += tools.tuning if flavour.optimise == OPTIMISED else ()
@@ -283,7 +276,7 @@ def _verilate(
 ) -> dict[str, list[str]]:
     rules = model / "rules.vlt"
     rules.write_text(f"`verilator_config\n{flavour.rules(dut)}", encoding="utf-8")
-    command = [*tools.verilate, *(flag for flag in FLAGS if flavour.strict or flag != "-Wall"), *flavour.flags]
+    command = [*tools.verilate, *(flag for flag in FLAGS if not dut.foreign or flag != "-Wall"), *flavour.flags]
     command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
     command += ["--trace-fst"] if waves else []
     command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]

@@ -37,6 +37,7 @@ class BuildTools:
         versions: Version of every tool by name, and what of the environment changes what it does.
         linker: Flags by which the compiler calls the linker that takes the least time; none is its own choice.
         tuning: Flags by which it optimises a model for long runs best, as far as it knows them.
+        jobs: Compilers to run at a time; see :func:`compilers` if None.
     """
 
     env: Mapping[str, str]
@@ -48,6 +49,7 @@ class BuildTools:
     versions: Mapping[str, str]
     linker: tuple[str, ...] = ()
     tuning: tuple[str, ...] = ()
+    jobs: int | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -268,3 +270,20 @@ def compilers() -> int:
             remedy="leave the variable out for one a core",
         )
     return int(given)
+
+
+def lint_bundle(folder: Path, top: str, tools: BuildTools, *flags: str) -> str:
+    """Elaborate a bundle's RTL in Verilator with every warning: exactly the files of its list, in their order.
+
+    Args:
+        folder: The bundle.
+        top: Its top-level module.
+        tools: The build tools.
+        flags: More flags, such as ``-DSYNTHESIS``, with which the checks for simulation are left out.
+
+    Returns:
+        Errors and warnings; empty if there are none.
+    """
+    command = [*tools.verilate, "--lint-only", "--quiet", "--assert", "-Wall", *flags]
+    done = run_tool([*command, "--top-module", top, "-f", "rtl/files.f"], tools.env, folder)
+    return done.stdout or (f"Verilator ends with {done.returncode}" if done.returncode else "")

@@ -1,8 +1,8 @@
-"""A copy of a top level with a connector on every edge that closes at random, for the simulator only.
+"""What is added to a design for the simulator only: monitors, and connectors that close its edges at random.
 
-What is synthesised stays as it is. The stalled top level is made from the text of the very file that is simulated
-otherwise: every ``stream_check`` in it names a net and its two ends, and at the end that reads it a connector is
-put in between.
+What is synthesised stays as it is. Monitors are bound into the modules of the library from outside. The stalled top
+level is made from the text of the very file that is simulated otherwise: every ``stream_check`` in it names a net and
+its two ends, and at the end that reads it a connector is put in between.
 """
 
 from __future__ import annotations
@@ -14,9 +14,35 @@ from pathlib import Path
 
 from mase_hw.errors import EmitError
 from mase_hw.host.disk import not_written, write_whole
+from mase_hw.resources import sim_root
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.exercise.watch import CONNECTOR, file_of
+
+MONITORS = ("exercise_edge", "exercise_buffer", "exercise_replay")
+CONNECTOR = "exercise_stall"
+"""What stands on a stalled edge."""
+WATCHED = ("replay_buffer", "skid_buffer", "stream_check", "stream_fifo")
+"""Modules of the library that have a monitor."""
+ADDED = (*MONITORS, CONNECTOR, *(f"bind_{module}" for module in WATCHED))
+"""Every source of the simulator that may be added to a design."""
+
+
+def watched(dut: Dut) -> Dut:
+    """The same design with monitors in the modules that it has, for the simulator only.
+
+    Args:
+        dut: A design.
+    """
+    there = {source.stem for source in dut.sources}
+    bound = [f"bind_{module}" for module in WATCHED if module in there]
+    monitors = MONITORS if bound else ()
+    return dataclasses.replace(dut, sources=(*(file_of(name) for name in (*monitors, *bound)), *dut.sources))
+
+
+def file_of(name: str) -> Path:
+    """A source of the simulator."""
+    return sim_root() / "exercise" / f"{name}.sv"
+
 
 _CHECK = re.compile(
     r"stream_check #\(\s*\.WIDTH\((?P<bits>\d+)\),\s*\.NAME \(\"(?P<source>[^\"]*?) to (?P<sink>[^\"]*)\"\),"
