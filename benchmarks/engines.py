@@ -23,7 +23,7 @@ import torch
 
 import mase_hw
 from mase_hw.emit.reference import Reference
-from mase_hw.host.cores import cores
+from mase_hw.host.process import cores
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.build.tools import find_build_tools
 from mase_hw.simulate.engines.registry import ENGINES

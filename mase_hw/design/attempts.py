@@ -18,7 +18,7 @@ from mase_hw.host.progress import counter
 from mase_hw.simulate.diagnose.failure import Replay, explainable, replay
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import ENGINES
-from mase_hw.simulate.exercise.monitors import INNER, watched, with_inner_stalls
+from mase_hw.simulate.exercise import INNER, watched, with_inner_stalls
 from mase_hw.simulate.plan import DEFAULT_ENGINE, FAILURE, Limits, SimulationOptions, clean_run_folder
 from mase_hw.simulate.plan import Progress as State
 from mase_hw.simulate.result import SimResult
@@ -140,14 +140,13 @@ def alone(work: Path) -> Iterator[None]:
 
 def _ticker(tell: Progress) -> Callable[[State], None]:
     """Passes on how far a simulation is: to whoever counts, or a line every few seconds."""
-    count = counter(tell, "simulating", "beats")
-    if count is not None:
-        return lambda state: count(state.beats, state.total)
-    last = time.monotonic()
+    count, last = counter(tell, "simulating", "beats"), time.monotonic()
 
     def tick(state: State) -> None:
         nonlocal last
-        if time.monotonic() - last >= PROGRESS_SECONDS:
+        if count is not None:
+            count(state.beats, state.total)
+        elif time.monotonic() - last >= PROGRESS_SECONDS:
             last = time.monotonic()
             share = state.beats / max(1, state.total)
             tell(f"simulated {state.cycles:,} cycles, {state.beats:,} of {state.total:,} beats ({share:.0%})")

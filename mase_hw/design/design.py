@@ -14,7 +14,7 @@ from mase_hw.design.vectors import Played, Sides, bundle_vectors
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.report.evaluations import keep_evaluation
+from mase_hw.report.proof import keep_evaluation
 from mase_hw.simulate.arguments import When
 from mase_hw.simulate.arguments import check as check_arguments
 from mase_hw.simulate.diagnose.failure import with_end

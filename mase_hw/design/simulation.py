@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mase_hw.simulate.exercise.record import Exercise
+from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.result import SimResult, Timing
 from mase_hw.streams import Stream
 from mase_hw.vectors.casts import CastUse

@@ -21,7 +21,7 @@ from mase_hw.regress.ops import OpCase
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.coverage import Coverage, Point
 from mase_hw.simulate.engines import batch
-from mase_hw.simulate.plan import Limits, SimulationOptions, Stalls
+from mase_hw.simulate.plan import SimulationOptions, Stalls
 
 KINDS = ("line", "branch")
 COUNTED = SimulationOptions("batch", coverage=True)
@@ -101,23 +101,16 @@ def cover_network(spec: str, out: Path) -> Coverage:
 
 
 def _played(case: OpCase, home: Path, out: Path) -> Coverage:
-    tensors = case.stimulus(0)
-    wanted = case.expected(tensors)
-    streams = {s.name: s for s in case.streams}
+    played = case.played(0)
     built = batch.build(case.dut(home / "mem"), home / "build", COUNTED, cache_dir=out / "runtime-cache")
     counts: Counter[Point] = Counter()
     for name, stalls in (("full_rate", Stalls.none()), ("stalls", Stalls.random(0.4, 0.4))):
-        watchdog, cycles = case.limits(len(tensors[case.source.name]), stalls.slowdown)
-        result = batch.simulate(
-            built,
-            home / name,
-            {n: streams[n].pack(t) for n, t in tensors.items()},
-            {n: streams[n].pack(t) for n, t in wanted.items()},
-            Limits(watchdog, cycles),
-            replace(COUNTED, stalls=stalls),
-        ).raise_on_failure()
-        assert result.coverage is not None  # asked for with the build
-        counts.update(result.coverage.counts)
+        limits = case.limits(played.frames, stalls.slowdown)
+        options = replace(COUNTED, stalls=stalls)
+        result = batch.simulate(built, home / name, played.beats_in, played.beats_out, limits, options)
+        coverage = result.raise_on_failure().coverage
+        assert coverage is not None  # asked for with the build
+        counts.update(coverage.counts)
     return Coverage(dict(counts))
 
 

@@ -13,14 +13,15 @@ import socket
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mase_hw.design.promises import kept
+from mase_hw.design.vectors import Played, Sides
 from mase_hw.errors import MaseHwError, SimulationError
 from mase_hw.host.disk import write_whole
 from mase_hw.host.locks import locked
@@ -29,10 +30,9 @@ from mase_hw.regress.ops import OpCase
 from mase_hw.simulate.arguments import as_stalls
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import engine as engine_of
-from mase_hw.simulate.exercise.monitors import INNER, watched, with_inner_stalls
+from mase_hw.simulate.exercise import INNER, watched, with_inner_stalls
 from mase_hw.simulate.plan import InnerStalls, Limits, SimulationOptions
 from mase_hw.simulate.result import SimResult
-from mase_hw.streams import IntArray
 
 if TYPE_CHECKING:
     from mase_hw.design.design import Design
@@ -63,12 +63,11 @@ class _Task:
     """A job made ready: what to simulate on what, and the figures known before."""
 
     dut: Dut
-    stimulus: Mapping[str, IntArray]
-    expected: Mapping[str, IntArray]
+    played: Played
+    options: SimulationOptions
     limits: Limits
     cycles: int
     figures: dict[str, int]
-    inner: InnerStalls | None = None
     kept: Callable[[SimResult], SimResult] = lambda result: result
     """The result of a run at full rate, held to what a manifest promises of it."""
 
@@ -145,38 +144,29 @@ def write_json(path: Path, value: Any) -> None:
 def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResult:
     builds = Path(place.out) / "builds"
     home = builds / job.build
+    options = SimulationOptions(job.engine, job.seed, as_stalls(job.stalls), waves=place.waves, timeout=job.timeout)
     if job.kind == "op":
-        task = _op(job, home)
+        task = _op(job, home, options)
     else:
-        task = _bundle(job, home) if job.kind == "bundle" else _network(job, home, place.token)
+        design = _bundle(job) if job.kind == "bundle" else _network(job, home, place.token)
+        task = _designed(job, home, options, *design)
     result["figures"].update(task.figures)
-    engine = engine_of(job.engine)
-    options = SimulationOptions(
-        job.engine, job.seed, as_stalls(job.stalls), task.inner, waves=place.waves, timeout=job.timeout
-    )
-    folder = home / f"simulator{'-waves' if place.waves else ''}{'-inner' if task.inner else ''}"
-    built = engine.build(task.dut, folder, options, cache_dir=builds / "runtime-cache", cycles=task.cycles)
-    ran = engine.simulate(built, attempt, task.stimulus, task.expected, task.limits, options)
-    return task.kept(ran) if options.at_full_rate and ran.failure is None else ran
+    engine, played = engine_of(job.engine), task.played
+    folder = home / f"simulator{'-waves' if place.waves else ''}{'-inner' if task.options.inner else ''}"
+    built = engine.build(task.dut, folder, task.options, cache_dir=builds / "runtime-cache", cycles=task.cycles)
+    ran = engine.simulate(built, attempt, played.beats_in, played.beats_out, task.limits, task.options)
+    return task.kept(ran) if task.options.at_full_rate and ran.failure is None else ran
 
 
-def _op(job: Job, home: Path) -> _Task:
+def _op(job: Job, home: Path, options: SimulationOptions) -> _Task:
     case = OpCase(job.spec["op"], job.spec["case"])
-    tensors = case.stimulus(job.seed)
-    wanted = case.expected(tensors)
-    by_name = {s.name: s for s in case.streams}
-    watchdog, longest = case.limits(len(tensors[case.source.name]), as_stalls(job.stalls).slowdown)
-    return _Task(
-        case.dut(home / "mem"),
-        {name: by_name[name].pack(tensor) for name, tensor in tensors.items()},
-        {name: by_name[name].pack(tensor) for name, tensor in wanted.items()},
-        Limits(watchdog, longest),
-        longest,
-        {"multipliers": case.multipliers},
-    )
+    played = case.played(job.seed)
+    limits = case.limits(played.frames, options.stalls.slowdown)
+    figures = {"multipliers": case.multipliers}
+    return _Task(case.dut(home / "mem"), played, options, limits, limits.max_cycles, figures)
 
 
-def _network(job: Job, home: Path, token: str) -> _Task:
+def _network(job: Job, home: Path, token: str) -> tuple[Design, Sides]:
     from mase_hw.design.design import Design
 
     with locked(home / "compile.lock", "the build folder"):
@@ -187,39 +177,36 @@ def _network(job: Job, home: Path, token: str) -> _Task:
             _compile(job, home)
             write_json(stamp, token)
     design = Design(home / "bundle")
+    sides: Sides = ({}, {})
     with np.load(home / f"vectors-{job.seed}.npz") as file:
-        tensors = {name: file[name] for name in design.streams}
-    return _designed(job, home, design, tensors)
+        for name, stream in design.streams.items():
+            sides[0 if stream.direction == "in" else 1][name] = file[name]
+    return design, sides
 
 
-def _bundle(job: Job, home: Path) -> _Task:
+def _bundle(job: Job) -> tuple[Design, Sides]:
     from mase_hw.design.design import Design
 
     design = Design(Path(job.spec["bundle"]))
-    stimulus, expected = design.vectors()
-    return _designed(job, home, design, {**stimulus, **expected})
+    return design, design.vectors()
 
 
-def _designed(job: Job, home: Path, design: Design, tensors: Mapping[str, IntArray]) -> _Task:
-    """A design on what its ports carry, mantissas of shape ``(frames, *tensor_shape)``."""
-    sides: dict[str, dict[str, IntArray]] = {"in": {}, "out": {}}
-    for name, stream in design.streams.items():
-        sides[stream.direction][name] = stream.pack(tensors[name])
-    frames = len(next(iter(tensors.values())))
+def _designed(job: Job, home: Path, options: SimulationOptions, design: Design, sides: Sides) -> _Task:
+    """A design on what its ports carry."""
+    played, dut = Played.of(*sides, design.streams), design.dut()
     figures = {
         "multipliers": sum(int(i.get("multipliers", 0)) for i in design.manifest["instances"]),
         "memory_bits": sum(int(m["words"]) * int(m["bits"]) for m in design.manifest["memories"]),
     }
-    dut, inner = design.dut(), None
     if job.inner_stalls:
-        dut, inner = with_inner_stalls(dut, home / INNER), InnerStalls(job.inner_stalls, design.timing["interval"])
-    options = SimulationOptions(stalls=as_stalls(job.stalls), inner=inner)
-    limits, cycles = Limits.of(design.timing, frames, options.stalls, inner), options.cycles(design.timing, frames)
+        dut = with_inner_stalls(dut, home / INNER)
+        options = replace(options, inner=InnerStalls(job.inner_stalls, design.timing["interval"]))
+    limits = Limits.of(design.timing, played.frames, options.stalls, options.inner)
 
     def held(result: SimResult) -> SimResult:
-        return kept(result, design.manifest, frames)
+        return kept(result, design.manifest, played.frames)
 
-    return _Task(watched(dut), sides["in"], sides["out"], limits, cycles, figures, inner, held)
+    return _Task(watched(dut), played, options, limits, options.cycles(design.timing, played.frames), figures, held)
 
 
 def _compile(job: Job, home: Path) -> None:

@@ -80,6 +80,19 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
+def remove_reports(out: Path) -> None:
+    """Remove those of an earlier regression.
+
+    Raises:
+        EmitError: If they cannot be removed.
+    """
+    try:
+        for name in REPORTS:
+            (out / name).unlink(missing_ok=True)
+    except OSError as problem:
+        raise not_written("the folder of the regression", out, problem) from problem
+
+
 def write_reports(report: Report, out: Path) -> None:
     """Write all three into a folder, each of them whole.
 

@@ -13,9 +13,9 @@ from mase_hw.host.disk import not_written, write_whole
 from mase_hw.ir import MaseGraph
 from mase_hw.report.charts import need_matplotlib
 from mase_hw.report.compare import compare
-from mase_hw.report.evaluations import evaluations
 from mase_hw.report.facts import Facts, facts
 from mase_hw.report.page import page
+from mase_hw.report.proof import evaluations
 
 __all__ = ["bundle_facts", "default_target", "printed", "write_report"]
 

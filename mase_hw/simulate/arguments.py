@@ -6,11 +6,12 @@ import numbers
 import operator
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from mase_hw.errors import ConfigError
-from mase_hw.host.cores import cores
+from mase_hw.host.process import cores
 from mase_hw.simulate.engines.fast import Intervention
 from mase_hw.simulate.engines.registry import engine as engine_of
 from mase_hw.simulate.plan import DEFAULT_ENGINE, MOST_STALLS, PATTERNS, InnerStalls, Reset, SimulationOptions, Stalls
@@ -48,34 +49,28 @@ def check(bundle: Path, interval: int = 1, **asked: Unpack[Asked]) -> Simulation
         ConfigError: If something is of the wrong kind or out of range, does not fit the engine, or if two things
             contradict each other.
     """
-    engine, waves = asked.get("engine", DEFAULT_ENGINE), asked.get("waves")
-    coverage, intervene = bool(asked.get("coverage")), asked.get("intervene")
+    engine = asked.get("engine", DEFAULT_ENGINE)
     engine_of(engine)
-    seed, stalls, reset_at = (
-        _seed(asked.get("seed", 0)),
-        as_stalls(asked.get("stalls")),
-        as_resets(asked.get("reset_at", ())),
-    )
-    work, jobs = _work_folder(bundle, asked.get("work_dir")), _at_least_one("jobs", asked.get("jobs", 1), "process")
-    _fits(engine, jobs, coverage, intervene, waves)
-    closes = _probability("inner_stalls", asked.get("inner_stalls", 0.0))
-    return SimulationOptions(
+    options = SimulationOptions(
         engine=engine,
-        seed=seed,
-        stalls=stalls,
-        inner=InnerStalls(closes, interval) if closes else None,
-        reset_at=reset_at,
-        waves=waves,
-        coverage=coverage,
-        intervene=intervene,
-        jobs=jobs,
-        threads=_threads(engine, asked.get("threads", 1), jobs),
-        work=work,
+        seed=_seed(asked.get("seed", 0)),
+        stalls=as_stalls(asked.get("stalls")),
+        reset_at=as_resets(asked.get("reset_at", ())),
+        waves=asked.get("waves"),
+        coverage=bool(asked.get("coverage")),
+        intervene=asked.get("intervene"),
+        work=_work_folder(bundle, asked.get("work_dir")),
+        jobs=_at_least_one("jobs", asked.get("jobs", 1), "process"),
     )
+    _fits(options)
+    closes = _probability("inner_stalls", asked.get("inner_stalls", 0.0))
+    inner = InnerStalls(closes, interval) if closes else None
+    return replace(options, inner=inner, threads=_threads(engine, asked.get("threads", 1), options.jobs))
 
 
-def _fits(engine: str, jobs: int, coverage: bool, intervene: Path | str | None, waves: bool | None) -> None:
+def _fits(options: SimulationOptions) -> None:
     """Refuse what this engine does not do, and a test that does not exist."""
+    engine, jobs, intervene = options.engine, options.jobs, options.intervene
     if intervene is not None and engine != "fast":
         raise ConfigError(
             f"no test can intervene in engine {engine!r}", field="intervene", got=str(intervene),
@@ -83,11 +78,11 @@ def _fits(engine: str, jobs: int, coverage: bool, intervene: Path | str | None, 
         )  # fmt: skip
     if intervene is not None:
         Intervention.parse(intervene)
-    if engine == "batch" and jobs > 1 and waves:
+    if engine == "batch" and jobs > 1 and options.waves:
         raise ConfigError(
             "only one process can write waves",
             field="waves",
-            got=f"waves={waves} and jobs={jobs}",
+            got=f"waves={options.waves} and jobs={jobs}",
             expected="jobs=1, or waves=None (no --waves) for waves of the share that fails, if one does",
             remedy="leave out one of the two",
         )
@@ -95,7 +90,7 @@ def _fits(engine: str, jobs: int, coverage: bool, intervene: Path | str | None, 
         raise ConfigError(
             f"engine {engine!r} runs in one process", field="jobs", got=jobs, expected=1, remedy='use engine="batch"'
         )
-    if engine != "batch" and coverage:
+    if engine != "batch" and options.coverage:
         raise ConfigError(
             f"engine {engine!r} counts no coverage", field="coverage", got=True, expected='engine="batch"',
             remedy='use engine="batch"',

@@ -20,7 +20,7 @@ from mase_hw.beats import decode
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
 from mase_hw.host.disk import is_full
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.exercise.record import Exercise
+from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.plan import Plan
 from mase_hw.simulate.result import PortResult, SimResult, StreamCycles, find_first_mismatch
 from mase_hw.simulate.run import Run

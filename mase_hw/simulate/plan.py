@@ -19,9 +19,9 @@ from mase_hw.simulate.dut import Dut
 from mase_hw.streams import IntArray, Stream
 
 FAILURE = "failure.txt"
+"""Beside waves that were written because of a failure: what it was."""
 SAVE_FILES = ("dump.gtkw", "dump.sucl")
 """What shows the waves in GTKWave and in Surfer; see :mod:`mase_hw.simulate.waves`."""
-"""Beside waves that were written because of a failure: what it was."""
 RESULT_FILES = (
     "results.xml",
     "outcome.json",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mase_hw.errors import SimulationError
 from mase_hw.simulate.coverage import Coverage
-from mase_hw.simulate.exercise.record import Exercise
+from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.plan import SAVE_FILES
 from mase_hw.streams import IntArray, Stream
 

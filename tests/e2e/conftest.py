@@ -15,7 +15,7 @@ import mase_hw
 from mase_hw.simulate.build import simulator
 from mase_hw.simulate.build.simulator import PATIENT_RUN, SHORT_RUN, build
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools
-from mase_hw.simulate.exercise.monitors import watched
+from mase_hw.simulate.exercise import watched
 from tests.e2e.designs import DESIGNS
 
 

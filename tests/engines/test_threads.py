@@ -13,10 +13,10 @@ from torch import nn
 
 import mase_hw
 from mase_hw.errors import ConfigError
-from mase_hw.host.cores import cores
+from mase_hw.host.process import cores
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.engines import batch
-from mase_hw.simulate.exercise.monitors import watched
+from mase_hw.simulate.exercise import watched
 from mase_hw.simulate.plan import Reset, SimulationOptions, Stalls
 from mase_hw.simulate.result import SimResult
 from tests.engines.conftest import Builder, play

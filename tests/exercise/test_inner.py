@@ -11,7 +11,7 @@ import mase_hw
 from mase_hw import cli
 from mase_hw.emit.netlist import Netlist
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.simulate.exercise.monitors import stalled
+from mase_hw.simulate.exercise import stalled
 from mase_hw.simulate.plan import InnerStalls
 
 CONNECTOR = re.compile(

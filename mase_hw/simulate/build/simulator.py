@@ -279,7 +279,7 @@ def _verilate(
     command = [*tools.verilate, *(flag for flag in FLAGS if not dut.foreign or flag != "-Wall"), *flavour.flags]
     command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
     command += ["--trace-fst"] if waves else []
-    command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
+    command += [f"-G{name}={literal(value)}" for name, value in dut.parameters.items()]
     widths = model / "port_widths.sv"
     widths.write_text(port_widths(dut), encoding="utf-8")
     command += [str(rules), *map(str, copies.sources), str(widths)]
@@ -299,7 +299,8 @@ def _verilate(
     return {kind: list(map(str, files)) for kind, files in sources.items()}
 
 
-def _literal(value: int | str) -> str:
+def literal(value: int | str) -> str:
+    """A parameter as SystemVerilog writes it."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     value = int(value)

@@ -18,8 +18,8 @@ from typing import Any
 
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.host import tool_checks
-from mase_hw.host.cores import cores
 from mase_hw.host.disk import write_whole
+from mase_hw.host.process import cores
 from mase_hw.host.toolchain import require, verilator_env
 
 

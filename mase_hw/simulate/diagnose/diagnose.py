@@ -42,7 +42,7 @@ from mase_hw.simulate.diagnose.report import (
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines import batch
 from mase_hw.simulate.engines.batch import Probes
-from mase_hw.simulate.exercise.monitors import INNER, with_inner_stalls
+from mase_hw.simulate.exercise import INNER, with_inner_stalls
 from mase_hw.simulate.plan import Limits, SimulationOptions
 from mase_hw.simulate.result import SimResult, find_first_mismatch
 from mase_hw.streams import IntArray, Stream

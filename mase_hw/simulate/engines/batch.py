@@ -26,8 +26,7 @@ from mase_hw.simulate.build.tools import OPTIMISED, BuildTools
 from mase_hw.simulate.coverage import FILE, read_coverage
 from mase_hw.simulate.coverage import FLAGS as COVERAGE_FLAGS
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.exercise.monitors import ADDED
-from mase_hw.simulate.exercise.record import Exercise
+from mase_hw.simulate.exercise import ADDED, Exercise
 from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import DEFAULTS, MEMORY, RESET_UNITS, Limits, Plan, SimulationOptions, write_plan
 from mase_hw.simulate.result import Part, SimResult
@@ -126,19 +125,11 @@ def build(
     cycles: int | None = None,
     probes: Probes = NO_PROBES,
 ) -> Built:
-    """Build the model, a glue file, and the C++ driver of ``sim/batch``; arguments as of the cocotb engine.
+    """Build the model, a glue file, and the C++ driver of ``sim/batch``.
 
-    Nothing is public and there is no VPI, so Verilator may optimise everything but the ports. With probes, the nets
-    are exposed to the driver, which then records their handshakes.
-
-    Args:
-        dut: The design.
-        build_dir: Where the simulator is kept.
-        options: Whether it can write waves and counts coverage, and its threads.
-        cache_dir: The build cache.
-        tools: The tools.
-        cycles: About how many will be simulated.
-        probes: What else is recorded.
+    Arguments as of :func:`mase_hw.simulate.engines.cocotb.build`; coverage and threads are those of the options.
+    Nothing is public and there is no VPI, so Verilator may optimise everything but the ports. ``probes`` are exposed to
+    the driver, which then records their handshakes.
 
     Raises:
         ConfigError: If there is less than one thread.

@@ -20,7 +20,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written, write_whole
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build import simulator
-from mase_hw.simulate.build.simulator import COCOTB, Built, Flavour, public_ports
+from mase_hw.simulate.build.simulator import COCOTB, Built, Flavour, literal, public_ports
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.batch import GARBAGE_WORDS, stream_seed
@@ -200,7 +200,7 @@ def harness_text(dut: Dut) -> str:
     control += [".woken(|woken)", ".all_done(&finished)", ".violation(|broken)"]
     control += [f".in_beats({sums['in']})", f".out_beats({sums['out']})"]
     lines.append(f"  stream_control u_control ({', '.join(control)});")
-    parameters = ", ".join(f".{name}({_literal(value)})" for name, value in dut.parameters.items())
+    parameters = ", ".join(f".{name}({literal(value)})" for name, value in dut.parameters.items())
     pins = [".clk", ".rst"]
     for index, stream in enumerate(dut.streams):
         names = ((stream.name, "data"), (stream.valid, "valid"), (stream.ready, "ready"))
@@ -211,13 +211,6 @@ def harness_text(dut: Dut) -> str:
         pins.append(f".{name}({value or f'unused_{name}'})")
     lines.append(f"  {dut.top}{f' #({parameters})' if parameters else ''} u_dut ({', '.join(pins)});")
     return "\n".join([*lines, "endmodule", ""])
-
-
-def _literal(value: int | str) -> str:
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    # A bare negative number is not a literal; 32 bits is what `parameter int` holds.
-    return str(int(value)) if value >= 0 else f"32'sh{int(value) & 0xFFFFFFFF:08x}"
 
 
 def write_fast_plan(dut: Dut, plan: Plan, test: Intervention | None = None) -> None:
