@@ -10,6 +10,7 @@ cache can make cheaper the first time; what each of them takes is listed. "Runti
 `make venv`, or after the first design of a folder. "Cache hit" has the finished simulator.
 """
 
+import dataclasses
 import os
 import resource
 import runpy
@@ -32,7 +33,9 @@ from mase_hw.formats import FixedFormat
 from mase_hw.host.toolchain import verilator_env
 from mase_hw.simulate.build import runtime_cache
 from mase_hw.simulate.build import simulator as building
-from mase_hw.simulate.engines.cocotb.engine import Dut, build
+from mase_hw.simulate.build.simulator import build
+from mase_hw.simulate.build.tools import find_build_tools
+from mase_hw.simulate.dut import Dut
 from mase_hw.streams import Stream
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -103,7 +106,9 @@ def pieces(dut: Dut, work: Path) -> list[tuple[str, float]]:
 
     building.run_tool = runtime_cache.run_tool = watched  # type: ignore[assignment]
     try:
-        build(dut, work / "pieces", cache_dir=work / "pieces-cache", jobs=1)
+        build(
+            dut, work / "pieces", cache_dir=work / "pieces-cache", tools=dataclasses.replace(find_build_tools(), jobs=1)
+        )
     finally:
         building.run_tool = runtime_cache.run_tool = plain
     return found

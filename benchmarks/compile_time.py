@@ -27,7 +27,7 @@ from typing import Any
 import mase_hw
 from benchmarks import machine
 from benchmarks.large_networks import NETWORKS, made
-from mase_hw.host.allocator import keep_freed
+from mase_hw.host.process import keep_freed
 
 SHOWN = 8
 """Steps that are shown, the longest ones."""

@@ -18,15 +18,16 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
 import mase_hw
 from mase_hw.emit.reference import Reference
-from mase_hw.host.cores import cores
-from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.engines.cocotb.engine import COCOTB, Built, find_build_tools
+from mase_hw.host.process import cores
+from mase_hw.simulate.build.simulator import Built
+from mase_hw.simulate.build.tools import find_build_tools
+from mase_hw.simulate.engines.registry import ENGINES
+from mase_hw.simulate.plan import Limits, SimulationOptions
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 BARE = r"""
@@ -98,27 +99,27 @@ def measure(design: mase_hw.Design, images: torch.Tensor, work: Path, arguments:
     stimulus, expected = Reference(design.graph).run(images)
     print(f"PyTorch reference of {len(images)} frames: {time.perf_counter() - begin:.2f} s")
     built = {}
-    for engine in (COCOTB, BATCH):
-        built[engine.name] = engine.build(design.dut(), work / engine.name, cache_dir=work / "cache")
-        print(f"build {engine.name}: {built[engine.name].seconds:.1f} s (empty cache)")
+    for name in ("cocotb", "batch"):
+        built[name] = ENGINES[name].build(design.dut(), work / name, cache_dir=work / "cache")
+        print(f"build {name}: {built[name].seconds:.1f} s (empty cache)")
     bare = bare_loop(built["batch"])
     wall: dict[str, list[float]] = {}
     loop: dict[str, list[float]] = {}
     frames = len(images) * arguments.repeat
-    limits = {"watchdog": 4096, "max_cycles": 10**9}
+    limits = Limits(4096, 10**9)
     beats = [
         {name: design.streams[name].pack(values.repeat(arguments.repeat, 0)) for name, values in side.items()}
         for side in (stimulus, expected)
     ]
     many = f"batch x{arguments.jobs}"
-    cases: list[tuple[str, Any, dict[str, Any]]]
-    cases = [("cocotb", COCOTB, {}), ("batch", BATCH, {}), (many, BATCH, {"jobs": arguments.jobs})]
+    cases = [("cocotb", "cocotb", 1), ("batch", "batch", 1), (many, "batch", arguments.jobs)]
     for _ in range(arguments.rounds):
-        for name, engine, options in cases:
+        for name, engine, jobs in cases:
             begin = time.perf_counter()
-            result = engine.simulate(built[engine.name], work / "run", *beats, **limits, **options).raise_on_failure()
+            options = SimulationOptions(engine, jobs=jobs)
+            result = ENGINES[engine].simulate(built[engine], work / "run", *beats, limits, options).raise_on_failure()
             wall.setdefault(name, []).append((time.perf_counter() - begin) / frames)
-            if not options:  # several processes have no one loop
+            if jobs == 1:  # several processes have no one loop
                 seconds = json.loads((work / "run" / "outcome.json").read_text())["seconds"]
                 loop.setdefault(name, []).append(seconds / result.cycles)
         done = subprocess.run([bare, str(result.cycles)], cwd=work / "run", check=True, capture_output=True, text=True)

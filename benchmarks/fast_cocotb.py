@@ -20,8 +20,8 @@ import torch
 
 import mase_hw
 from mase_hw.emit.reference import Reference
-from mase_hw.simulate.engines.cocotb.engine import COCOTB
-from mase_hw.simulate.engines.fast.engine import FAST
+from mase_hw.simulate.engines.registry import ENGINES
+from mase_hw.simulate.plan import Limits
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -53,17 +53,17 @@ def measure(design: mase_hw.Design, images: torch.Tensor, work: Path, arguments:
         {name: design.streams[name].pack(values.repeat(arguments.repeat, 0)) for name, values in side.items()}
         for side in Reference(design.graph).run(images)
     ]
-    engines = (COCOTB, FAST)
-    built = {e.name: e.build(design.dut(), work / e.name, cache_dir=work / "cache") for e in engines}
-    wall: dict[str, list[float]] = {e.name: [] for e in engines}
-    loop: dict[str, list[float]] = {e.name: [] for e in engines}
+    engines = {name: ENGINES[name] for name in ("cocotb", "fast")}
+    built = {n: e.build(design.dut(), work / n, cache_dir=work / "cache") for n, e in engines.items()}
+    wall: dict[str, list[float]] = {name: [] for name in engines}
+    loop: dict[str, list[float]] = {name: [] for name in engines}
     for _ in range(arguments.rounds):
         counts = set()
-        for engine in engines:
+        for name, engine in engines.items():
             begin = time.perf_counter()
-            result = engine.simulate(built[engine.name], work / "run", *beats, watchdog=20_000, max_cycles=10**9)
-            wall[engine.name].append((time.perf_counter() - begin) / result.raise_on_failure().cycles)
-            loop[engine.name].append(json.loads((work / "run" / "outcome.json").read_text())["seconds"] / result.cycles)
+            result = engine.simulate(built[name], work / "run", *beats, Limits(20_000, 10**9))
+            wall[name].append((time.perf_counter() - begin) / result.raise_on_failure().cycles)
+            loop[name].append(json.loads((work / "run" / "outcome.json").read_text())["seconds"] / result.cycles)
             counts.add(result.cycles)
         if len(counts) != 1:
             raise SystemExit(f"the engines disagree about the cycles: {sorted(counts)}")

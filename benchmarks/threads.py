@@ -1,4 +1,4 @@
-"""Cycles per second of the batch engine in one process: with one thread and with several, and of another version.
+"""Cycles per second of the batch batch in one process: with one thread and with several, and of another version.
 
     python -m benchmarks.threads [--networks mlp cnn] [--threads 1 2] [--before CHECKOUT] [--rounds 3]
 
@@ -37,7 +37,8 @@ def serve(name: str, cycles: int) -> None:
     import mase_hw
     from benchmarks.time_to_verdict import network
     from mase_hw.emit.reference import Reference
-    from mase_hw.simulate.engines.batch.engine import BATCH as engine
+    from mase_hw.simulate.engines import batch
+    from mase_hw.simulate.plan import Limits, SimulationOptions
 
     torch.set_num_threads(1)
     model, inputs, config = network(name)
@@ -52,13 +53,12 @@ def serve(name: str, cycles: int) -> None:
         for line in sys.stdin:
             threads = int(line)
             if threads not in built:
-                more = {"threads": threads} if threads > 1 else {}
                 place = work / f"build{threads}"
-                built[threads] = engine.build(design.dut(), place, cache_dir=work / "cache", **more)
+                options = SimulationOptions("batch", threads=threads, timeout=SECONDS_LEFT)
+                built[threads] = batch.build(design.dut(), place, options, cache_dir=work / "cache")
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            result = engine.simulate(
-                built[threads], work / "run", *beats, watchdog=10**6, max_cycles=10**9, timeout=SECONDS_LEFT
-            )
+            options = SimulationOptions("batch", timeout=SECONDS_LEFT)
+            result = batch.simulate(built[threads], work / "run", *beats, Limits(10**6, 10**9), options)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             result.raise_on_failure()
             outcome = json.loads((work / "run" / "outcome.json").read_text())

@@ -75,8 +75,7 @@ def network(name: str, lanes: int) -> tuple[nn.Module, Any, Any, dict[str, Any]]
 def attempt(name: str, lanes: int) -> tuple[str, str]:
     """The verdict about a network, and the first message."""
     import mase_hw
-    from mase_hw.simulate.build.tools import find_build_tools
-    from mase_hw.simulate.build.whole import lint_bundle
+    from mase_hw.simulate.build.tools import find_build_tools, lint_bundle
 
     model, example, calibration, config = network(name, lanes)
     with tempfile.TemporaryDirectory() as folder:

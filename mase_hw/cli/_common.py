@@ -135,7 +135,7 @@ def attach(design: Design, spec: ModelSpec, arguments: argparse.Namespace, say: 
         MaseHwError: If the model or the configuration is not usable, or gives other hardware.
     """
     import mase_hw
-    from mase_hw.design.attach_model import attach_model
+    from mase_hw.design.design import attach_model
 
     calibration = calibration_of(arguments, spec.calibration)
     say("compiling the model again, for its graph")

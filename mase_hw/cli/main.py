@@ -21,7 +21,7 @@ from mase_hw.cli._common import BROKEN, FAILED, INTERRUPTED, UNUSABLE, UNWRITABL
 from mase_hw.cli.answers import error_document
 from mase_hw.cli.output import abandon, guarded
 from mase_hw.errors import MaseHwError, OutputError, SimulationError
-from mase_hw.host.allocator import keep_freed
+from mase_hw.host.process import keep_freed
 
 COMMANDS = (
     "doctor",

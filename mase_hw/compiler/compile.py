@@ -22,14 +22,14 @@ from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.fit.step import NOT_ESTIMATED
 from mase_hw.fit.target import Target, goal
-from mase_hw.host.collector import set_aside
+from mase_hw.host.process import set_aside
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import SOURCE_NAMES
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
 from mase_hw.passes.transforms.close_graph import UNREAD
-from mase_hw.vectors.words import fault_coverage
+from mase_hw.vectors.casts import fault_coverage
 
 
 def compile(

@@ -1,38 +1,30 @@
-"""The runs of one simulation of a design: the one that counts, and the one with waves if that fails."""
+"""The runs of one simulation of a design: the one that counts, and if it fails those that show why."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from mase_hw.design.played import Played
-from mase_hw.errors import ToolError
-from mase_hw.host.disk import not_written
-from mase_hw.host.progress import Count, counter
-from mase_hw.simulate.arguments import Arguments
-from mase_hw.simulate.diagnose.failure import Replay
+from mase_hw.design.vectors import Played
+from mase_hw.errors import MaseHwError, ResultsError, SimulationError, ToolError
+from mase_hw.host.locks import locked
+from mase_hw.host.progress import counter
+from mase_hw.simulate.diagnose.failure import Replay, explainable, replay
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.registry import DEFAULT, names
-from mase_hw.simulate.engines.registry import engine as engine_of
-from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
-from mase_hw.simulate.exercise.watch import watched
-from mase_hw.simulate.inner_stalls import InnerStalls
-from mase_hw.simulate.limits import Waits
-from mase_hw.simulate.plan import FAILURE, clean_run_folder
+from mase_hw.simulate.engines.registry import ENGINES
+from mase_hw.simulate.exercise import INNER, watched, with_inner_stalls
+from mase_hw.simulate.plan import DEFAULT_ENGINE, FAILURE, Limits, SimulationOptions, clean_run_folder
+from mase_hw.simulate.plan import Progress as State
 from mase_hw.simulate.result import SimResult
-from mase_hw.simulate.run import Progress as State
-from mase_hw.simulate.waves.lanes import FOLDER as LANES
-from mase_hw.simulate.waves.lanes import with_lanes
-from mase_hw.simulate.waves.mark import first_wrong
-from mase_hw.simulate.waves.save_files import write_save_files
-from mase_hw.simulate.waves.shown import Shown
+from mase_hw.simulate.waves import FOLDER as LANES
+from mase_hw.simulate.waves import Shown, first_wrong, with_lanes, write_save_files
+from mase_hw.streams import IntArray
 
 Progress = Callable[[str], None]
 """Told what is being done, a line at a time."""
@@ -40,33 +32,27 @@ PROGRESS_SECONDS = 2.0
 """Least time between two progress lines of a running simulation."""
 
 
+@dataclass(frozen=True)
 class Attempts:
-    """Builds and runs a design in its work folder, as it was asked.
+    """Builds and runs a design in its work folder.
 
     Args:
         dut: The design.
-        asked: What was asked.
-        waits: How long to wait for the design.
+        options: How it is simulated.
+        limits: How long to wait for it.
         cycles: About how many cycles the run takes.
         frames: Frames to play.
         tell: Told what is being done.
-        inner: Stalls inside the design.
         shown: Streams that waves show by node, with their lanes as fixed-point numbers.
     """
 
-    def __init__(
-        self,
-        dut: Dut,
-        asked: Arguments,
-        waits: Waits,
-        cycles: int,
-        frames: int,
-        tell: Progress,
-        inner: InnerStalls | None = None,
-        shown: Sequence[Shown] = (),
-    ) -> None:
-        self.dut, self.asked, self.waits, self.cycles = dut, asked, waits, cycles
-        self.frames, self.tell, self.inner, self.shown = frames, tell, inner, shown
+    dut: Dut
+    options: SimulationOptions
+    limits: Limits
+    cycles: int
+    frames: int
+    tell: Progress
+    shown: Sequence[Shown] = ()
 
     def run(self, played: Played) -> SimResult:
         """The run that counts. Waves that an earlier failure left by itself in the work folder are gone afterwards.
@@ -76,12 +62,10 @@ class Attempts:
             SimulationError: If Verilator refuses the design.
             ToolError: If a tool is missing or fails.
         """
-        asked = self.asked
-        with alone(asked.work):
-            for left in self._waves_of_failures():
-                clean_run_folder(left)
-            beats = (played.beats_in, played.beats_out)
-            return self._attempt(bool(asked.waves), asked.coverage, beats, seed=asked.seed, **asked.options)
+        with alone(self.options.work):
+            for left in self.options.work.glob(f"run*-waves/{FAILURE}"):
+                clean_run_folder(left.parent)
+            return self._attempt(played.beats_in, played.beats_out, self.options)
 
     def again_with_waves(self, again: Replay, failure: Exception) -> SimResult:
         """Run what led to a failure once more, and write waves of that only, with what they are of beside them.
@@ -91,64 +75,50 @@ class Attempts:
             SimulationError: As :meth:`run`.
             ToolError: As :meth:`run`.
         """
-        with alone(self.asked.work):
-            beats, options = (again.beats_in, again.beats_out), {**self.asked.options, "window": again.window}
-            result = self._attempt(True, False, beats, seed=again.seed, **options)
+        with alone(self.options.work):
+            options = replace(self.options, waves=True, coverage=False, seed=again.seed, window=again.window)
+            result = self._attempt(again.beats_in, again.beats_out, options)
             (result.run_dir / FAILURE).write_text(f"{type(failure).__name__}: {failure}\n", encoding="utf-8")
             return result
 
-    def _waves_of_failures(self) -> list[Path]:
-        """The run folders, of any engine, with waves that nobody asked for."""
-        engines = ("" if name == DEFAULT else f"-{name}" for name in names())
-        folders = (self.asked.work / f"run{engine}{inner}-waves" for engine in engines for inner in ("", "-inner"))
-        return [folder for folder in folders if (folder / FAILURE).is_file()]
-
-    def _suffix(self) -> str:
-        engine = "" if self.asked.engine == DEFAULT else f"-{self.asked.engine}"
-        return engine if self.inner is None else f"{engine}-inner"
-
     def simulated(self) -> Dut:
         """What is built: the design with monitors, and with connectors on its edges if these are stalled."""
-        dut = self.dut if self.inner is None else with_inner_stalls(self.dut, self.asked.work / INNER)
-        return watched(dut)
+        stalled = self.options.inner is not None
+        return watched(with_inner_stalls(self.dut, self.options.work / INNER) if stalled else self.dut)
 
-    def _attempt(self, waves: bool, coverage: bool, beats: tuple[Any, Any], **more: Any) -> SimResult:
-        asked, engine = self.asked, engine_of(self.asked.engine)
-        suffix = self._suffix() + ("-waves" if waves else "") + ("-coverage" if coverage else "")
-        self.tell(f"building the simulator ({'with' if waves else 'without'} waves) with Verilator")
+    def _attempt(
+        self, stimulus: Mapping[str, IntArray], expected: Mapping[str, IntArray], options: SimulationOptions
+    ) -> SimResult:
+        engine, work = ENGINES[options.engine], options.work
+        self.tell(f"building the simulator ({'with' if options.waves else 'without'} waves) with Verilator")
         dut = self.simulated()
         built = engine.build(
-            with_lanes(dut, self.shown, asked.work / LANES) if waves else dut,
-            asked.work / f"build{suffix}",
-            waves=waves,
-            cache_dir=asked.work.parent / "runtime-cache",
+            with_lanes(dut, self.shown, work / LANES) if options.waves else dut,
+            work / f"build{_suffix(options)}",
+            options,
+            cache_dir=work.parent / "runtime-cache",
             cycles=self.cycles,
-            **({"coverage": True} if coverage else {}),
-            **({"threads": asked.threads} if asked.threads > 1 else {}),
         )
         how = "reused" if built.reused or built.cached else "built"
         self.tell(f"{how} in {built.seconds:.1f} s; simulating {self.frames} frames")
-        result = engine.simulate(
-            built,
-            asked.work / f"run{suffix}",
-            *beats,
-            stalls=asked.stalls,
-            waves=waves,
-            progress=_ticker(self.tell),
-            reset_at=asked.reset_at,
-            inner=self.inner,
-            **self.waits,
-            **more,
-        )
+        told = replace(options, progress=_ticker(self.tell))
+        result = engine.simulate(built, work / f"run{_suffix(options)}", stimulus, expected, self.limits, told)
         if result.waves is not None:
-            self._save(result, built.dut.inside.rstrip("."))
+            mark = None if options.reset_at else first_wrong(result)
+            with contextlib.suppress(OSError):  # a disk that is full spoils no verdict
+                write_save_files(result.waves, built.dut.inside.rstrip("."), self.shown, mark)
         return result
 
-    def _save(self, result: SimResult, top: str) -> None:
-        """Write what shows the waves in viewers; a disk that is full spoils no verdict."""
-        assert result.waves is not None
-        with contextlib.suppress(OSError):
-            write_save_files(result.waves, top, self.shown, None if self.asked.reset_at else first_wrong(result))
+
+def _suffix(options: SimulationOptions) -> str:
+    """What tells the folders of a simulation from those of others in the same work folder."""
+    named = {
+        options.engine: options.engine != DEFAULT_ENGINE,
+        "inner": options.inner is not None,
+        "waves": options.waves,
+        "coverage": options.coverage,
+    }
+    return "".join(f"-{name}" for name, there in named.items() if there)
 
 
 @contextmanager
@@ -158,11 +128,7 @@ def alone(work: Path) -> Iterator[None]:
     Raises:
         EmitError: If the folder cannot be written.
     """
-    try:
-        handle = _locked(work)
-    except OSError as error:
-        raise not_written("the work folder", work, error) from error
-    with handle:
+    with locked(work / ".lock", "the work folder"):
         try:
             yield
         except ToolError:
@@ -172,36 +138,80 @@ def alone(work: Path) -> Iterator[None]:
             raise
 
 
-def _locked(work: Path) -> TextIO:
-    """The lock of a work folder, held. Whoever had it may have removed the folder: then this lock is nobody's."""
-    while True:
-        work.mkdir(parents=True, exist_ok=True)
-        handle = (work / ".lock").open("w")
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            if os.path.samestat(os.fstat(handle.fileno()), (work / ".lock").stat()):
-                return handle
-        except FileNotFoundError:
-            pass
-        handle.close()
-
-
-def _counted(count: Count, state: State) -> None:
-    count(state.beats, state.total)
-
-
 def _ticker(tell: Progress) -> Callable[[State], None]:
     """Passes on how far a simulation is: to whoever counts, or a line every few seconds."""
-    count = counter(tell, "simulating", "beats")
-    if count is not None:
-        return lambda state: _counted(count, state)
-    last = time.monotonic()
+    count, last = counter(tell, "simulating", "beats"), time.monotonic()
 
     def tick(state: State) -> None:
         nonlocal last
-        if time.monotonic() - last >= PROGRESS_SECONDS:
+        if count is not None:
+            count(state.beats, state.total)
+        elif time.monotonic() - last >= PROGRESS_SECONDS:
             last = time.monotonic()
             share = state.beats / max(1, state.total)
             tell(f"simulated {state.cycles:,} cycles, {state.beats:,} of {state.total:,} beats ({share:.0%})")
 
     return tick
+
+
+NO_MODEL = (
+    "no diagnosis was possible, because a bundle has no model to compare its edges with: name it, as in "
+    "`mase-hw sim BUNDLE --model FILE.py:FUNCTION --config FILE.toml`, or simulate what mase_hw.compile returns"
+)
+
+
+def explained(
+    design: Any,
+    attempts: Attempts,
+    played: Played,
+    result: SimResult,
+    inputs: Any,
+    *,
+    changed: Sequence[str],
+    diagnose: bool,
+) -> SimResult:
+    """The same failure with what more runs show, and what it cannot be told.
+
+    Args:
+        design: What was simulated; :class:`mase_hw.simulate.diagnose.diagnose.Diagnosable`.
+        attempts: The runs.
+        played: What was played.
+        result: How it failed.
+        inputs: What the model was given; None for the bundle's own vectors.
+        changed: Files of the bundle that are not what was emitted.
+        diagnose: Whether to run again with probes.
+    """
+    failure, options, tell = result.failure, attempts.options, attempts.tell
+    assert failure is not None  # the caller looked
+    reach = int(design.timing["last"]) + int(design.timing["interval"])
+    again = replay(result, design.streams, played, options, reach)
+    if changed:
+        failure.got = f"files that are not what was emitted: {', '.join(changed)}\n    {failure.got or ''}".rstrip()
+    if options.waves is None and not isinstance(failure, ResultsError):
+        tell(f"{type(failure).__name__}: running again with waves")
+        result = _with_waves(attempts, again, result, failure)
+    if not diagnose or options.intervene is not None or not explainable(result):
+        return result
+    if design.graph is None:
+        failure.remedy = NO_MODEL if failure.remedy is None else f"{failure.remedy}; {NO_MODEL}"
+        return result
+    tell(f"{type(failure).__name__}: running again with probes on every edge")
+    from mase_hw.simulate.diagnose.diagnose import explain
+
+    with alone(options.work):
+        # A share is played from its mantissas, which is what its inputs became.
+        frames = None if again.part else inputs
+        run = replace(options, seed=again.seed, waves=False)
+        return explain(design, result, frames, again, attempts.limits, run)
+
+
+def _with_waves(attempts: Attempts, again: Replay, result: SimResult, failure: SimulationError) -> SimResult:
+    """With waves of what led to the failure; a run that cannot write them hides nothing."""
+    try:
+        traced = attempts.again_with_waves(again, failure)
+    except (MaseHwError, OSError) as problem:
+        failure.add_note(f"no waves, the run with them failed: {problem}")
+        return result
+    if traced.failure is None:
+        failure.add_note("the same run passed with waves: the failure does not repeat itself")
+    return replace(result, waves=traced.waves)

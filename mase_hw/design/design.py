@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mase_hw.design.attempts import Attempts, Progress
-from mase_hw.design.exercise import with_casts
-from mase_hw.design.failures import explained
-from mase_hw.design.played import Played
+from mase_hw.design.attempts import Attempts, Progress, explained
 from mase_hw.design.promises import kept, timings
-from mase_hw.design.simulation import Simulation
-from mase_hw.design.vectors import Sides, bundle_vectors
+from mase_hw.design.simulation import Simulation, with_casts
+from mase_hw.design.vectors import Played, Sides, bundle_vectors
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.report.evaluations import keep_evaluation
+from mase_hw.report.proof import keep_evaluation
 from mase_hw.simulate.arguments import When
 from mase_hw.simulate.arguments import check as check_arguments
 from mase_hw.simulate.diagnose.failure import with_end
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.registry import DEFAULT
-from mase_hw.simulate.inner_stalls import InnerStalls
-from mase_hw.simulate.limits import likely, waits
-from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.plan import DEFAULT_ENGINE, Limits, Stalls
 from mase_hw.simulate.record import record
-from mase_hw.simulate.waves.shown import shown_streams
+from mase_hw.simulate.waves import shown_streams
 from mase_hw.streams import Stream
 
 if TYPE_CHECKING:
@@ -38,6 +33,7 @@ if TYPE_CHECKING:
     from mase_hw.ir import MaseGraph
     from mase_hw.passes.analysis.quantisation_summary import Summary
     from mase_hw.passes.evaluation import CriterionLike
+
 
 __all__ = ["HARDWARE", "Design", "Progress", "load_design"]
 
@@ -112,7 +108,7 @@ class Design:
         self,
         inputs: Inputs | None = None,
         *,
-        engine: str = DEFAULT,
+        engine: str = DEFAULT_ENGINE,
         seed: int = 0,
         stalls: Stalls | float | str | None = None,
         waves: bool | None = None,
@@ -161,9 +157,10 @@ class Design:
             ToolError: A compiler or simulator is missing.
         """
         tell = progress or (lambda _: None)
-        asked = check_arguments(
-            self.path, engine=engine, seed=seed, stalls=stalls, waves=waves, work_dir=work_dir, jobs=jobs,
-            reset_at=reset_at, coverage=coverage, intervene=intervene, inner_stalls=inner_stalls, threads=threads,
+        options = check_arguments(
+            self.path, int(self.timing["interval"]), engine=engine, seed=seed, stalls=stalls, waves=waves,
+            work_dir=work_dir, jobs=jobs, reset_at=reset_at, coverage=coverage, intervene=intervene,
+            inner_stalls=inner_stalls, threads=threads,
         )  # fmt: skip
         self.reopen()
         if jobs > 1 and self.manifest.get("streaming"):
@@ -176,14 +173,12 @@ class Design:
             )
         self._complete()
         played = self._prepared(inputs, tell)
-        inner = InnerStalls(asked.inner_stalls, int(self.timing["interval"])) if asked.inner_stalls else None
-        patience = waits(self.timing, played.frames, asked.stalls, inner)
-        cycles = likely(self.timing, played.frames, asked.stalls, inner, len(asked.reset_at))
-        shown = shown_streams(self.manifest)
-        attempts = Attempts(self.dut(), asked, patience, cycles, played.frames, tell, inner, shown)
+        limits = Limits.of(self.timing, played.frames, options.stalls, options.inner)
+        cycles, shown = options.cycles(self.timing, played.frames), shown_streams(self.manifest)
+        attempts = Attempts(self.dut(), options, limits, cycles, played.frames, tell, shown)
         result = with_casts(with_end(attempts.run(played)), self.manifest, self.graph, inputs)
         if result.failure is None:
-            result = kept(result, self.manifest, played.frames, jobs) if asked.at_full_rate else result
+            result = kept(result, self.manifest, played.frames, jobs) if options.at_full_rate else result
         else:
             changed = [] if self.verify else changed_files(self.path, self.manifest)
             result = explained(self, attempts, played, result, inputs, changed=changed, diagnose=diagnose)
@@ -191,7 +186,7 @@ class Design:
         paths = {entry["name"]: entry["path"] for entry in self.manifest["ports"]}
         found = Simulation(result, played.frames, self.timing, timed, self.streams, paths, drained)
         measured = {"fill": found.fill, "interval": found.interval}
-        record(self._digest, asked, result, played.frames, inputs is None, measured)
+        record(self._digest, options, result, played.frames, inputs is None, measured)
         if check:
             result.raise_on_failure()
         return found
@@ -325,3 +320,33 @@ def _another(path: Path, got: str, expected: str) -> EmitError:
 def load_design(path: Path | str) -> Design:
     """Open a bundle that was written earlier; it can be simulated against its own vectors."""
     return Design(Path(path))
+
+
+def attach_model(design: Design, compile_into: Callable[[Path], Design]) -> None:
+    """Compile the model again, for its graph only, if it gives the very hardware of the bundle.
+
+    Args:
+        design: As loaded; it has its graph afterwards.
+        compile_into: Compiles the model into a folder that does not exist yet.
+
+    Raises:
+        ConfigError: If a file of the hardware differs, so that the model is not the one behind the bundle.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        again = compile_into(Path(folder) / "bundle")
+        ours, theirs = _hashes(design), _hashes(again)
+        different = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+        if different:
+            raise ConfigError(
+                "the model does not give the hardware of the bundle",
+                node=str(design.path),
+                field="--model",
+                got=f"{len(different)} other files: {', '.join(different[:3])}",
+                remedy="give the model and the configuration it was compiled with",
+            )
+        design.graph = again.graph
+
+
+def _hashes(design: Design) -> dict[str, str]:
+    files: dict[str, str] = design.manifest["files"]
+    return {name: digest for name, digest in files.items() if name.startswith(HARDWARE)}

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mase_hw.errors import SimulationError
-from mase_hw.simulate.result import SimResult
-from mase_hw.simulate.timing import Timing
+from mase_hw.simulate.result import SimResult, Timing
 
 SOURCE, SINK = "data_in_0", "data_out_0"
 """The ports between which the fill latency is promised."""

@@ -1,8 +1,9 @@
-"""The vectors of a bundle, read back: as many frames on every port as its manifest says, and nothing else."""
+"""What a simulation of a design plays and what must come out: frames of every port, and the vectors of a bundle."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,32 @@ def read_vectors(path: Path, stream: Stream, content: bytes | None = None) -> In
             expected="0 in every lane that is not an element",
         )
     return values
+
+
+@dataclass(frozen=True)
+class Played:
+    """Frames of every port.
+
+    Args:
+        stimulus: Mantissas of shape ``(frames, *tensor_shape)`` by input.
+        beats_in: The same as beats.
+        beats_out: What is expected of the outputs, as beats.
+        frames: How many.
+    """
+
+    stimulus: Mapping[str, IntArray]
+    beats_in: Mapping[str, IntArray]
+    beats_out: Mapping[str, IntArray]
+    frames: int
+
+    @classmethod
+    def of(
+        cls, stimulus: Mapping[str, IntArray], expected: Mapping[str, IntArray], streams: Mapping[str, Stream]
+    ) -> Played:
+        """Cut frames of mantissas ``(frames, *tensor_shape)`` into beats."""
+        return cls(
+            stimulus,
+            {name: streams[name].pack(values) for name, values in stimulus.items()},
+            {name: streams[name].pack(values) for name, values in expected.items()},
+            len(next(iter(stimulus.values()))),
+        )

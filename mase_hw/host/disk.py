@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import tempfile
 import time
+import uuid
 from pathlib import Path
 
 from mase_hw.errors import EmitError, MaseHwError
@@ -54,6 +56,23 @@ def not_written(what: str, folder: Path, problem: OSError, kind: type[MaseHwErro
     return kind(
         f"{what} cannot be written", node=str(folder), got=str(problem), remedy=f"{remedy}, or choose another folder"
     )
+
+
+def write_whole(file: Path, content: str) -> None:
+    """Write a file, and its folder, so that whoever reads it finds all of it or what was there before.
+
+    Raises:
+        OSError: If it cannot be written; then nothing is left beside it.
+    """
+    partial = file.with_name(f".{file.name:.80}.{uuid.uuid4().hex[:8]}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(content, encoding="utf-8")
+        partial.replace(file)
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
 
 
 def emptied(folder: Path) -> None:

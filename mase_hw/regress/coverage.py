@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mase_hw.catalogue import default_catalogue
@@ -20,10 +20,11 @@ from mase_hw.model_spec import load_model
 from mase_hw.regress.ops import OpCase
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.coverage import Coverage, Point
-from mase_hw.simulate.engines.registry import engine
-from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.engines import batch
+from mase_hw.simulate.plan import SimulationOptions, Stalls
 
 KINDS = ("line", "branch")
+COUNTED = SimulationOptions("batch", coverage=True)
 ASSERTION = "an assertion that held"
 """The reason of every block that does nothing but stop the simulation; nobody has to write it down."""
 CONSTANT = "computed during elaboration"
@@ -100,25 +101,16 @@ def cover_network(spec: str, out: Path) -> Coverage:
 
 
 def _played(case: OpCase, home: Path, out: Path) -> Coverage:
-    batch = engine("batch")
-    tensors = case.stimulus(0)
-    wanted = case.expected(tensors)
-    streams = {s.name: s for s in case.streams}
-    built = batch.build(case.dut(home / "mem"), home / "build", cache_dir=out / "runtime-cache", coverage=True)
+    played = case.played(0)
+    built = batch.build(case.dut(home / "mem"), home / "build", COUNTED, cache_dir=out / "runtime-cache")
     counts: Counter[Point] = Counter()
     for name, stalls in (("full_rate", Stalls.none()), ("stalls", Stalls.random(0.4, 0.4))):
-        watchdog, cycles = case.limits(len(tensors[case.source.name]), stalls.slowdown)
-        result = batch.simulate(
-            built,
-            home / name,
-            {n: streams[n].pack(t) for n, t in tensors.items()},
-            {n: streams[n].pack(t) for n, t in wanted.items()},
-            watchdog=watchdog,
-            max_cycles=cycles,
-            stalls=stalls,
-        ).raise_on_failure()
-        assert result.coverage is not None  # asked for with the build
-        counts.update(result.coverage.counts)
+        limits = case.limits(played.frames, stalls.slowdown)
+        options = replace(COUNTED, stalls=stalls)
+        result = batch.simulate(built, home / name, played.beats_in, played.beats_out, limits, options)
+        coverage = result.raise_on_failure().coverage
+        assert coverage is not None  # asked for with the build
+        counts.update(coverage.counts)
     return Coverage(dict(counts))
 
 

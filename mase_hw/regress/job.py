@@ -6,7 +6,6 @@ on, so every attempt has a folder of its own, and what is shared is written besi
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -14,27 +13,26 @@ import socket
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mase_hw.design.promises import kept
+from mase_hw.design.vectors import Played, Sides
 from mase_hw.errors import MaseHwError, SimulationError
+from mase_hw.host.disk import write_whole
+from mase_hw.host.locks import locked
 from mase_hw.regress.matrix import Job
 from mase_hw.regress.ops import OpCase
+from mase_hw.simulate.arguments import as_stalls
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import engine as engine_of
-from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
-from mase_hw.simulate.exercise.watch import watched
-from mase_hw.simulate.inner_stalls import InnerStalls
-from mase_hw.simulate.limits import Waits, likely, waits
-from mase_hw.simulate.plan import Limits, Stalls
+from mase_hw.simulate.exercise import INNER, watched, with_inner_stalls
+from mase_hw.simulate.plan import InnerStalls, Limits, SimulationOptions
 from mase_hw.simulate.result import SimResult
-from mase_hw.streams import IntArray
 
 if TYPE_CHECKING:
     from mase_hw.design.design import Design
@@ -65,12 +63,11 @@ class _Task:
     """A job made ready: what to simulate on what, and the figures known before."""
 
     dut: Dut
-    stimulus: Mapping[str, IntArray]
-    expected: Mapping[str, IntArray]
-    waits: Waits
+    played: Played
+    options: SimulationOptions
+    limits: Limits
     cycles: int
     figures: dict[str, int]
-    inner: InnerStalls | None = None
     kept: Callable[[SimResult], SimResult] = lambda result: result
     """The result of a run at full rate, held to what a manifest promises of it."""
 
@@ -141,72 +138,38 @@ def blank(job: Job, place: Place) -> Result:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file that is either whole or not there."""
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        partial.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def _simulate(job: Job, place: Place, attempt: Path, result: Result) -> SimResult:
     builds = Path(place.out) / "builds"
     home = builds / job.build
+    options = SimulationOptions(job.engine, job.seed, as_stalls(job.stalls), waves=place.waves, timeout=job.timeout)
     if job.kind == "op":
-        task = _op(job, home)
+        task = _op(job, home, options)
     else:
-        task = _bundle(job, home) if job.kind == "bundle" else _network(job, home, place.token)
+        design = _bundle(job) if job.kind == "bundle" else _network(job, home, place.token)
+        task = _designed(job, home, options, *design)
     result["figures"].update(task.figures)
-    engine = engine_of(job.engine)
-    built = engine.build(
-        task.dut,
-        home / f"simulator{'-waves' if place.waves else ''}{'-inner' if task.inner else ''}",
-        waves=place.waves,
-        cache_dir=builds / "runtime-cache",
-        cycles=task.cycles,
-    )
-    ran = engine.simulate(
-        built,
-        attempt,
-        task.stimulus,
-        task.expected,
-        seed=job.seed,
-        stalls=_stalls(job),
-        inner=task.inner,
-        waves=place.waves,
-        timeout=job.timeout,
-        **task.waits,
-    )
-    at_full_rate = _stalls(job) == Stalls.none() and task.inner is None
-    return task.kept(ran) if at_full_rate and ran.failure is None else ran
+    engine, played = engine_of(job.engine), task.played
+    folder = home / f"simulator{'-waves' if place.waves else ''}{'-inner' if task.options.inner else ''}"
+    built = engine.build(task.dut, folder, task.options, cache_dir=builds / "runtime-cache", cycles=task.cycles)
+    ran = engine.simulate(built, attempt, played.beats_in, played.beats_out, task.limits, task.options)
+    return task.kept(ran) if task.options.at_full_rate and ran.failure is None else ran
 
 
-def _stalls(job: Job) -> Stalls:
-    if isinstance(job.stalls, str):
-        return Stalls.named(job.stalls)
-    return Stalls.random(job.stalls, job.stalls)
-
-
-def _op(job: Job, home: Path) -> _Task:
+def _op(job: Job, home: Path, options: SimulationOptions) -> _Task:
     case = OpCase(job.spec["op"], job.spec["case"])
-    tensors = case.stimulus(job.seed)
-    wanted = case.expected(tensors)
-    by_name = {s.name: s for s in case.streams}
-    watchdog, longest = case.limits(len(tensors[case.source.name]), _stalls(job).slowdown)
-    return _Task(
-        case.dut(home / "mem"),
-        {name: by_name[name].pack(tensor) for name, tensor in tensors.items()},
-        {name: by_name[name].pack(tensor) for name, tensor in wanted.items()},
-        Waits(watchdog=watchdog, max_cycles=longest, tail_cycles=Limits.tail_cycles),
-        longest,
-        {"multipliers": case.multipliers},
-    )
+    played = case.played(job.seed)
+    limits = case.limits(played.frames, options.stalls.slowdown)
+    figures = {"multipliers": case.multipliers}
+    return _Task(case.dut(home / "mem"), played, options, limits, limits.max_cycles, figures)
 
 
-def _network(job: Job, home: Path, token: str) -> _Task:
+def _network(job: Job, home: Path, token: str) -> tuple[Design, Sides]:
     from mase_hw.design.design import Design
 
-    with _locked(home):
+    with locked(home / "compile.lock", "the build folder"):
         stamp = home / "stamp.json"
         # Compiled once in a regression, never taken from another one: what the model's file imports is not known.
         if not stamp.is_file() or json.loads(stamp.read_text(encoding="utf-8")) != token:
@@ -214,39 +177,36 @@ def _network(job: Job, home: Path, token: str) -> _Task:
             _compile(job, home)
             write_json(stamp, token)
     design = Design(home / "bundle")
+    sides: Sides = ({}, {})
     with np.load(home / f"vectors-{job.seed}.npz") as file:
-        tensors = {name: file[name] for name in design.streams}
-    return _designed(job, home, design, tensors)
+        for name, stream in design.streams.items():
+            sides[0 if stream.direction == "in" else 1][name] = file[name]
+    return design, sides
 
 
-def _bundle(job: Job, home: Path) -> _Task:
+def _bundle(job: Job) -> tuple[Design, Sides]:
     from mase_hw.design.design import Design
 
     design = Design(Path(job.spec["bundle"]))
-    stimulus, expected = design.vectors()
-    return _designed(job, home, design, {**stimulus, **expected})
+    return design, design.vectors()
 
 
-def _designed(job: Job, home: Path, design: Design, tensors: Mapping[str, IntArray]) -> _Task:
-    """A design on what its ports carry, mantissas of shape ``(frames, *tensor_shape)``."""
-    sides: dict[str, dict[str, IntArray]] = {"in": {}, "out": {}}
-    for name, stream in design.streams.items():
-        sides[stream.direction][name] = stream.pack(tensors[name])
-    frames = len(next(iter(tensors.values())))
+def _designed(job: Job, home: Path, options: SimulationOptions, design: Design, sides: Sides) -> _Task:
+    """A design on what its ports carry."""
+    played, dut = Played.of(*sides, design.streams), design.dut()
     figures = {
         "multipliers": sum(int(i.get("multipliers", 0)) for i in design.manifest["instances"]),
         "memory_bits": sum(int(m["words"]) * int(m["bits"]) for m in design.manifest["memories"]),
     }
-    dut, inner = design.dut(), None
     if job.inner_stalls:
-        dut, inner = with_inner_stalls(dut, home / INNER), InnerStalls(job.inner_stalls, design.timing["interval"])
-    patience = waits(design.timing, frames, _stalls(job), inner)
-    cycles = likely(design.timing, frames, _stalls(job), inner)
+        dut = with_inner_stalls(dut, home / INNER)
+        options = replace(options, inner=InnerStalls(job.inner_stalls, design.timing["interval"]))
+    limits = Limits.of(design.timing, played.frames, options.stalls, options.inner)
 
     def held(result: SimResult) -> SimResult:
-        return kept(result, design.manifest, frames)
+        return kept(result, design.manifest, played.frames)
 
-    return _Task(watched(dut), sides["in"], sides["out"], patience, cycles, figures, inner, held)
+    return _Task(watched(dut), played, options, limits, options.cycles(design.timing, played.frames), figures, held)
 
 
 def _compile(job: Job, home: Path) -> None:
@@ -267,15 +227,6 @@ def _compile(job: Job, home: Path) -> None:
     for seed in job.spec["seeds"]:
         stimulus, expected = reference.run(model.vectors(job.spec["frames"], seed))
         np.savez(home / f"vectors-{seed}.npz", **stimulus, **expected)  # type: ignore[arg-type]
-
-
-@contextmanager
-def _locked(home: Path) -> Iterator[None]:
-    """Hold a build folder against other workers; the lock goes with the process, however it ends."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "compile.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _judge(result: Result, run: SimResult, job: Job) -> None:

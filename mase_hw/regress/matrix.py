@@ -23,8 +23,8 @@ from mase_hw.documents import parse_toml
 from mase_hw.emit.bundle import MANIFEST
 from mase_hw.errors import ConfigError
 from mase_hw.passes.base import validate
-from mase_hw.simulate.engines import registry
-from mase_hw.simulate.plan import MOST_STALLS, PATTERNS
+from mase_hw.simulate.engines.registry import engine as engine_of
+from mase_hw.simulate.plan import DEFAULT_ENGINE, MOST_STALLS, PATTERNS
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
@@ -52,7 +52,7 @@ class Axes(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    engines: tuple[str, ...] = Field((registry.DEFAULT,), min_length=1, description="simulation engines by name")
+    engines: tuple[str, ...] = Field((DEFAULT_ENGINE,), min_length=1, description="simulation engines by name")
     seeds: tuple[int, ...] = Field((0,), min_length=1, description="seeds of data, stalls and initial register values")
     stalls: tuple[Stall, ...] = Field(
         (0.0,), min_length=1, description="probabilities of a stall in every cycle, or names of patterns"
@@ -191,7 +191,7 @@ def expand(matrix: Matrix, folder: Path) -> list[Job]:
 
 def _runs(axes: Axes, build: str, kind: str, spec: dict[str, Any], inside: tuple[float, ...] = (0.0,)) -> Iterator[Job]:
     for engine, seed, stalls, inner in itertools.product(axes.engines, axes.seeds, axes.stalls, inside):
-        registry.engine(engine)
+        engine_of(engine)
         rate: float | str = 0.0 if stalls == "none" else stalls
         suffix = "" if rate == 0 else f".{rate}" if isinstance(rate, str) else f".stalls{rate:g}"
         suffix += f".inner{inner:g}" if inner else ""

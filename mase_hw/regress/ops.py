@@ -10,12 +10,14 @@ import numpy as np
 import torch
 
 from mase_hw.catalogue import Arithmetic, Case, OpDef, default_catalogue, verilog_params
+from mase_hw.design.vectors import Played
 from mase_hw.emit.render import render_generated
 from mase_hw.errors import ConfigError
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.plan import Limits
 from mase_hw.streams import IntArray, Stream
 
 
@@ -118,8 +120,13 @@ class OpCase:
                 frames[sink.name].append(result[sink.name].to(torch.int64).numpy().reshape(sink.tensor_shape))
         return {name: np.stack(tensors) for name, tensors in frames.items()}
 
-    def limits(self, frames: int, slowdown: float) -> tuple[int, int]:
-        """Cycles of silence that are a hang, and cycles after which to give up."""
+    def played(self, seed: int) -> Played:
+        """Frames for every port: those of :meth:`stimulus`, and what the golden makes of them."""
+        tensors = self.stimulus(seed)
+        return Played.of(tensors, self.expected(tensors), {stream.name: stream for stream in self.streams})
+
+    def limits(self, frames: int, slowdown: float) -> Limits:
+        """How long to wait for so many frames."""
         latency = self.hardware.latency(self.case.params)
         quiet = latency.interval + latency.fill
-        return 8 * quiet + 200, int(40 * (frames + 1) * quiet * slowdown) + 4000
+        return Limits(8 * quiet + 200, int(40 * (frames + 1) * quiet * slowdown) + 4000)

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 from mase_hw.documents import parse_json
 from mase_hw.errors import ConfigError, ToolError
-from mase_hw.host.orphans import be_a_worker
+from mase_hw.host.process import be_a_worker
 from mase_hw.regress.job import Place, Result, blank, run_job
 from mase_hw.regress.matrix import Job
 

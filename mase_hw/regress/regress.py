@@ -6,28 +6,26 @@ last, after older ones were removed, so that a regression which is killed leaves
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from filelock import Timeout
+
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.host.disk import not_written
+from mase_hw.host.locks import locked
 from mase_hw.host.progress import counter
-from mase_hw.regress.baseline import Figures, compare, read_baseline, write_baseline
+from mase_hw.regress.baseline import compare, read_baseline, write_baseline
 from mase_hw.regress.job import Place, Result
-from mase_hw.regress.matrix import Job, Matrix, expand, load_matrix
-from mase_hw.regress.outcome import Report as Report
+from mase_hw.regress.matrix import Job, expand, load_matrix
 from mase_hw.regress.pool import LocalPool, Pool, run_all
-from mase_hw.regress.report import REPORTS, write_reports
+from mase_hw.regress.report import Report, remove_reports, write_reports
 from mase_hw.resources import PACKAGE, rtl_root, sim_root
 
-_LOCK = ".lock"
 BASELINE = "baseline.json"
 _SOURCES = (".py", ".sv", ".svh", ".j2", ".h", ".cpp")
 
@@ -76,34 +74,47 @@ def regress(
     baseline = baseline or (file / BASELINE if file.is_dir() else file.with_name(BASELINE))
     before = read_baseline(baseline, matrix.name)
     out = out.resolve()
-    _prepare(out)
-    with _alone(out):
-        return _regress(
-            matrix, jobs, out, failed=failed, waves=waves, pool=pool, baseline=baseline, before=before,
-            update_baseline=update_baseline, say=say, begin=begin,
-        )  # fmt: skip
+    try:
+        # One at a time in a folder: each removes what earlier ones left of a job.
+        with locked(out / ".lock", "the folder of the regression", wait=False):
+            remove_reports(out)
+            place = Place(str(out), uuid.uuid4().hex[:12], fingerprint(jobs), waves or failed)
+            kept = {job.name: found for job in jobs if failed and (found := _earlier(out, job)) is not None}
+            todo = [job for job in jobs if job.name not in kept]
+            say(f"{matrix.name}: {len(todo)} jobs to run" + (f", {len(kept)} passed earlier" if kept else ""))
+            ran = {r["job"]: r for r in run_all(todo, place, pool or LocalPool(1), _teller(say, len(todo)))}
+            results = [ran.get(job.name) or kept[job.name] for job in jobs]
+            report = Report(
+                matrix.name,
+                results,
+                [] if before is None else compare(before, results),
+                before is not None,
+                list(kept),
+                [name for name, result in kept.items() if result["sources"] != place.sources],
+                time.perf_counter() - begin,
+            )
+            if update_baseline:
+                if report.failures or report.outdated:
+                    write_reports(report, out)
+                    raise ConfigError(
+                        "the baseline is not updated, because not every job passed with these sources",
+                        node=str(baseline),
+                        got=[r["job"] for r in report.failures] + report.outdated,
+                        remedy=f"see {out / 'report.html'}",
+                    )
+                write_baseline(baseline, matrix.name, results)
+                say(f"wrote {baseline}")
+                report = replace(report, differences=[], baseline=True)
+            write_reports(report, out)
+            return report
+    except Timeout as problem:
+        raise EmitError(
+            "another regression runs in this folder", node=str(out), remedy="wait for it, or choose another folder"
+        ) from problem
 
 
-def _regress(
-    matrix: Matrix,
-    jobs: list[Job],
-    out: Path,
-    *,
-    failed: bool,
-    waves: bool,
-    pool: Pool | None,
-    baseline: Path,
-    before: Figures | None,
-    update_baseline: bool,
-    say: Callable[[str], None],
-    begin: float,
-) -> Report:
-    """Run the jobs of a matrix in a folder that nobody else uses."""
-    place = Place(str(out), uuid.uuid4().hex[:12], fingerprint(jobs), waves or failed)
-    _remove_reports(out)
-    kept = {job.name: found for job in jobs if failed and (found := _earlier(out, job)) is not None}
-    todo = [job for job in jobs if job.name not in kept]
-    say(f"{matrix.name}: {len(todo)} jobs to run" + (f", {len(kept)} passed earlier" if kept else ""))
+def _teller(say: Callable[[str], None], total: int) -> Callable[[Result], None]:
+    """Tells every result when it comes."""
     done, count = 0, counter(say, "regressing", "jobs")
 
     def heard(result: Result) -> None:
@@ -111,35 +122,10 @@ def _regress(
         done += 1
         note = f" {result['kind']}: {brief(result['message'])}" if result["status"] != "passed" else ""
         if count is not None:
-            count(done, len(todo))
-        say(f"[{done}/{len(todo)}] {result['status']:6} {result['job']} ({result['seconds']:.1f} s){note}")
+            count(done, total)
+        say(f"[{done}/{total}] {result['status']:6} {result['job']} ({result['seconds']:.1f} s){note}")
 
-    ran = {r["job"]: r for r in run_all(todo, place, pool or LocalPool(1), heard)}
-    results = [ran.get(job.name) or kept[job.name] for job in jobs]
-    outdated = [name for name, result in kept.items() if result["sources"] != place.sources]
-    report = Report(
-        matrix.name,
-        results,
-        [] if before is None else compare(before, results),
-        before is not None,
-        list(kept),
-        outdated,
-        time.perf_counter() - begin,
-    )
-    if update_baseline:
-        if report.failures or report.outdated:
-            write_reports(report, out)
-            raise ConfigError(
-                "the baseline is not updated, because not every job passed with these sources",
-                node=str(baseline),
-                got=[r["job"] for r in report.failures] + report.outdated,
-                remedy=f"see {out / 'report.html'}",
-            )
-        write_baseline(baseline, matrix.name, results)
-        say(f"wrote {baseline}")
-        report = replace(report, differences=[], baseline=True)
-    write_reports(report, out)
-    return report
+    return heard
 
 
 def fingerprint(jobs: Iterable[Job]) -> str:
@@ -157,35 +143,6 @@ def fingerprint(jobs: Iterable[Job]) -> str:
         content = path.read_bytes() if path.is_file() else b""
         digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
-
-
-def _prepare(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / _LOCK).touch()
-    except OSError as problem:
-        raise not_written("the folder of the regression", out, problem) from problem
-
-
-def _remove_reports(out: Path) -> None:
-    try:
-        for name in REPORTS:
-            (out / name).unlink(missing_ok=True)
-    except OSError as problem:
-        raise not_written("the folder of the regression", out, problem) from problem
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """One regression at a time in a folder: each removes what earlier ones left of a job."""
-    with (out / _LOCK).open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as problem:
-            raise EmitError(
-                "another regression runs in this folder", node=str(out), remedy="wait for it, or choose another folder"
-            ) from problem
-        yield
 
 
 def brief(message: str) -> str:

@@ -1,23 +1,96 @@
-"""The reports of a regression: JUnit XML for servers, JSON for programs, one HTML page for people."""
+"""What a regression showed, and its reports: JUnit XML for servers, JSON for programs, one HTML page for people."""
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
-from mase_hw.host.disk import not_written
-from mase_hw.regress.baseline import FIGURES
-from mase_hw.regress.job import write_json
-from mase_hw.regress.outcome import Report
+from mase_hw.host.disk import not_written, write_whole
+from mase_hw.regress.baseline import FIGURES, Difference
+from mase_hw.regress.job import Result, write_json
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a regression showed.
+
+    Args:
+        matrix: Name of the matrix.
+        results: One of every job, in the order of the matrix.
+        differences: From the baseline.
+        baseline: Whether there was one.
+        kept: Jobs whose result is an earlier regression's.
+        outdated: Those of them that ran other sources than these.
+        seconds: Wall time.
+    """
+
+    matrix: str
+    results: list[Result]
+    differences: list[Difference]
+    baseline: bool
+    kept: list[str]
+    outdated: list[str]
+    seconds: float
+
+    @property
+    def failures(self) -> list[Result]:
+        """Every job that did not pass."""
+        return [r for r in self.results if r["status"] != "passed"]
+
+    @property
+    def regressions(self) -> list[Difference]:
+        """What became slower or larger, or is not measured any more."""
+        return [d for d in self.differences if d.regression]
+
+    @property
+    def gains(self) -> list[Difference]:
+        """What became faster or smaller without being recorded."""
+        return [d for d in self.differences if d.gain]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every job passed with these sources, and every figure is that of the baseline."""
+        return bool(self.results) and not (self.failures or self.regressions or self.gains or self.outdated)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON types."""
+        return {
+            "matrix": self.matrix,
+            "passed": self.passed,
+            "jobs": len(self.results),
+            "failures": len(self.failures),
+            "regressions": len(self.regressions),
+            "gains": len(self.gains),
+            "baseline": self.baseline,
+            "kept": self.kept,
+            "outdated": self.outdated,
+            "seconds": round(self.seconds, 3),
+            "differences": [d.to_json() | {"regression": d.regression} for d in self.differences],
+            "results": self.results,
+        }
+
 
 REPORTS = ("results.json", "junit.xml", "report.html")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+
+def remove_reports(out: Path) -> None:
+    """Remove those of an earlier regression.
+
+    Raises:
+        EmitError: If they cannot be removed.
+    """
+    try:
+        for name in REPORTS:
+            (out / name).unlink(missing_ok=True)
+    except OSError as problem:
+        raise not_written("the folder of the regression", out, problem) from problem
 
 
 def write_reports(report: Report, out: Path) -> None:
@@ -27,8 +100,8 @@ def write_reports(report: Report, out: Path) -> None:
         EmitError: If they cannot be written.
     """
     try:
-        _write(out / "junit.xml", junit(report))
-        _write(out / "report.html", html(report))
+        write_whole(out / "junit.xml", junit(report))
+        write_whole(out / "report.html", html(report))
         write_json(out / "results.json", report.to_json())
     except OSError as problem:
         raise not_written("the reports", out, problem) from problem
@@ -95,12 +168,3 @@ def _problem(case: ET.Element, tag: str, kind: str, message: str) -> None:
     clean = _NOT_XML.sub("\ufffd", message)
     lines = clean.strip().splitlines() or [kind]
     ET.SubElement(case, tag, type=kind, message=lines[0]).text = clean
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,15 +87,3 @@ def _runs(states: Cycles, first: int) -> Runs:
     cuts = np.flatnonzero(np.diff(states)) + 1
     starts, ends = np.concatenate([[0], cuts]), np.concatenate([cuts, [len(states)]])
     return [(int(states[a]), first + int(a), int(b - a)) for a, b in zip(starts, ends, strict=True)]
-
-
-def bottlenecks(found: list[Stage], interval: int) -> list[dict[str, Any]]:
-    """The stages that need most cycles, the slowest first, with their share of the interval."""
-    order = sorted(found, key=lambda stage: -stage.interval)
-    return [_entry(stage, interval) for stage in order]
-
-
-def _entry(stage: Stage, interval: int) -> dict[str, Any]:
-    entry: Mapping[str, Any] = stage.to_json()
-    kept = ("instance", "node", "module", "interval", "shares")
-    return {**{name: entry[name] for name in kept}, "of_interval": stage.interval / interval}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,13 @@ from typing import Any
 from mase_hw.emit.bundle import PICTURE
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import not_written, write_whole
 from mase_hw.ir import MaseGraph
 from mase_hw.report.charts import need_matplotlib
 from mase_hw.report.compare import compare
-from mase_hw.report.evaluations import evaluations
 from mase_hw.report.facts import Facts, facts
 from mase_hw.report.page import page
+from mase_hw.report.proof import evaluations
 
 __all__ = ["bundle_facts", "default_target", "printed", "write_report"]
 
@@ -90,13 +88,8 @@ def write_report(
     other = None if against is None else bundle_facts(Path(against))
     found = bundle_facts(folder, graph, None if work is None else Path(work))
     text = page(found, other)
-    staged = target.with_name(f".{target.name:.80}.{os.getpid()}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staged.write_text(text, encoding="utf-8")
-        staged.replace(target)
+        write_whole(target, text)
     except OSError as problem:
-        with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
         raise not_written("the report", target, problem) from problem
     return target

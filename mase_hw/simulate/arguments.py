@@ -6,123 +6,71 @@ import numbers
 import operator
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from mase_hw.errors import ConfigError
-from mase_hw.host.cores import cores
+from mase_hw.host.process import cores
+from mase_hw.simulate.engines.fast import Intervention
 from mase_hw.simulate.engines.registry import engine as engine_of
-from mase_hw.simulate.intervene import Intervention
-from mase_hw.simulate.plan import MOST_STALLS, PATTERNS, Reset, Stalls
+from mase_hw.simulate.plan import DEFAULT_ENGINE, MOST_STALLS, PATTERNS, InnerStalls, Reset, SimulationOptions, Stalls
 
 When = Reset | int | str
 """A time of a reset: :class:`Reset`, or what :meth:`Reset.parse` reads; a number counts cycles."""
 _RESETS = "a Reset, a number of cycles, 'in:5' or 'out:3', or a list of these"
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """What is asked of a simulation of a design.
-
-    Args:
-        engine: Name of the engine.
-        seed: Of stalls, garbage and initial values.
-        stalls: How unwilling the surroundings are; None for full rate.
-        waves: Whether to write an FST; None: only when something is wrong.
-        reset_at: Resets in the middle of the run.
-        coverage: Whether lines and toggles are counted.
-        intervenes: Whether a test intervenes.
-        work: The work folder.
-        options: What only the engine asked for takes.
-        inner_stalls: Probability that an edge inside the design closes in a cycle.
-        threads: Threads that evaluate the design in each process.
-    """
+class Asked(TypedDict, total=False):
+    """What may be asked of a simulation; :meth:`mase_hw.design.design.Design.simulate` says what it means."""
 
     engine: str
     seed: int
-    stalls: Stalls | None
+    stalls: Stalls | float | str | None
     waves: bool | None
-    reset_at: tuple[Reset, ...]
+    work_dir: Path | str | None
+    jobs: int
+    threads: int
+    reset_at: When | Sequence[When]
     coverage: bool
-    intervenes: bool
-    work: Path
-    options: dict[str, Any]
-    inner_stalls: float = 0.0
-    threads: int = 1
-
-    @property
-    def jobs(self) -> int:
-        """Processes that share the frames."""
-        return int(self.options.get("jobs", 1))
-
-    @property
-    def at_full_rate(self) -> bool:
-        """Whether inputs always offer and outputs always accept, from one reset to the end."""
-        stalled = self.stalls not in (None, Stalls.none()) or bool(self.inner_stalls)
-        return not stalled and not self.reset_at and not self.intervenes
+    intervene: Path | str | None
+    inner_stalls: float
 
 
-def check(
-    bundle: Path,
-    *,
-    engine: str,
-    seed: int,
-    stalls: Stalls | float | str | None,
-    waves: bool | None,
-    work_dir: Path | str | None,
-    jobs: int,
-    reset_at: When | Sequence[When],
-    coverage: bool,
-    intervene: Path | str | None,
-    inner_stalls: float = 0.0,
-    threads: int = 1,
-) -> Arguments:
-    """Check the arguments of :meth:`mase_hw.design.design.Design.simulate`, which says what they mean.
+def check(bundle: Path, interval: int = 1, **asked: Unpack[Asked]) -> SimulationOptions:
+    """Check what is asked of a simulation of a design.
 
     Args:
         bundle: Where the design lies, or will lie.
-        engine: Name of the engine.
-        seed: An integer.
-        stalls: For :func:`as_stalls`.
-        waves: Whether an FST is asked for from the start.
-        work_dir: The work folder; None for the one beside the bundle.
-        jobs: Processes.
-        reset_at: For :func:`as_resets`.
-        coverage: Whether lines and toggles are to be counted.
-        intervene: The test that intervenes.
-        inner_stalls: Probability of a stall inside the design.
-        threads: Threads of every process.
+        interval: Cycles per frame, if it is known.
+        asked: What is asked.
 
     Raises:
-        ConfigError: If one of them is of the wrong kind or out of range, does not fit the engine, or if two of them
+        ConfigError: If something is of the wrong kind or out of range, does not fit the engine, or if two things
             contradict each other.
     """
+    engine = asked.get("engine", DEFAULT_ENGINE)
     engine_of(engine)
-    return Arguments(
+    options = SimulationOptions(
         engine=engine,
-        seed=_seed(seed),
-        stalls=as_stalls(stalls),
-        waves=waves,
-        reset_at=as_resets(reset_at),
-        coverage=bool(coverage),
-        intervenes=intervene is not None,
-        work=_work_folder(bundle, work_dir),
-        options=engine_options(engine, jobs, coverage, intervene, waves),
-        inner_stalls=_probability("inner_stalls", inner_stalls),
-        threads=_threads(engine, threads, operator.index(jobs)),
+        seed=_seed(asked.get("seed", 0)),
+        stalls=as_stalls(asked.get("stalls")),
+        reset_at=as_resets(asked.get("reset_at", ())),
+        waves=asked.get("waves"),
+        coverage=bool(asked.get("coverage")),
+        intervene=asked.get("intervene"),
+        work=_work_folder(bundle, asked.get("work_dir")),
+        jobs=_at_least_one("jobs", asked.get("jobs", 1), "process"),
     )
+    _fits(options)
+    closes = _probability("inner_stalls", asked.get("inner_stalls", 0.0))
+    inner = InnerStalls(closes, interval) if closes else None
+    return replace(options, inner=inner, threads=_threads(engine, asked.get("threads", 1), options.jobs))
 
 
-def engine_options(
-    engine: str, jobs: int, coverage: bool, intervene: Path | str | None = None, waves: bool | None = None
-) -> dict[str, Any]:
-    """What only some engines take.
-
-    Raises:
-        ConfigError: If this engine does not take it, or if there is no such test.
-    """
-    jobs = _at_least_one("jobs", jobs, "process")
+def _fits(options: SimulationOptions) -> None:
+    """Refuse what this engine does not do, and a test that does not exist."""
+    engine, jobs, intervene = options.engine, options.jobs, options.intervene
     if intervene is not None and engine != "fast":
         raise ConfigError(
             f"no test can intervene in engine {engine!r}", field="intervene", got=str(intervene),
@@ -130,26 +78,23 @@ def engine_options(
         )  # fmt: skip
     if intervene is not None:
         Intervention.parse(intervene)
-    if engine == "batch":
-        if jobs > 1 and waves:
-            raise ConfigError(
-                "only one process can write waves",
-                field="waves",
-                got=f"waves={waves} and jobs={jobs}",
-                expected="jobs=1, or waves=None (no --waves) for waves of the share that fails, if one does",
-                remedy="leave out one of the two",
-            )
-        return {"jobs": jobs}
-    if jobs != 1:
+    if engine == "batch" and jobs > 1 and options.waves:
+        raise ConfigError(
+            "only one process can write waves",
+            field="waves",
+            got=f"waves={options.waves} and jobs={jobs}",
+            expected="jobs=1, or waves=None (no --waves) for waves of the share that fails, if one does",
+            remedy="leave out one of the two",
+        )
+    if engine != "batch" and jobs != 1:
         raise ConfigError(
             f"engine {engine!r} runs in one process", field="jobs", got=jobs, expected=1, remedy='use engine="batch"'
         )
-    if coverage:
+    if engine != "batch" and options.coverage:
         raise ConfigError(
             f"engine {engine!r} counts no coverage", field="coverage", got=True, expected='engine="batch"',
             remedy='use engine="batch"',
         )  # fmt: skip
-    return {} if intervene is None else {"intervene": intervene}
 
 
 def _at_least_one(field: str, asked: Any, what: str) -> int:
@@ -186,13 +131,15 @@ def _threads(engine: str, asked: Any, jobs: int) -> int:
     return threads
 
 
-def as_stalls(stalls: Any) -> Stalls | None:
-    """A probability, the name of a pattern or :class:`Stalls`, as the latter.
+def as_stalls(stalls: Any) -> Stalls:
+    """A probability, the name of a pattern or :class:`Stalls`, as the latter; None is full rate.
 
     Raises:
         ConfigError: If it is none of these.
     """
-    if stalls is None or isinstance(stalls, Stalls):
+    if stalls is None:
+        return Stalls.none()
+    if isinstance(stalls, Stalls):
         return stalls
     if isinstance(stalls, str):
         return Stalls.named(stalls)

@@ -7,8 +7,10 @@ this plan and agree. The beats are compared again here, independently of the sco
 from __future__ import annotations
 
 import json
+import re
 import signal
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,11 @@ import numpy as np
 from mase_hw.beats import decode
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
 from mase_hw.host.disk import is_full
-from mase_hw.simulate.assertion_message import assertion_message, memory_line
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.edges import Edges, check_edges, read_edges
-from mase_hw.simulate.exercise.record import Exercise
+from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.plan import Plan
-from mase_hw.simulate.result import PortResult, SimResult, find_first_mismatch
+from mase_hw.simulate.result import PortResult, SimResult, StreamCycles, find_first_mismatch
 from mase_hw.simulate.run import Run
-from mase_hw.simulate.timing import StreamCycles
 from mase_hw.streams import IntArray
 
 _TAIL_LINES = 12
@@ -286,3 +285,152 @@ def _check_verdict(outcome: dict[str, Any], unit: str | None, ports: dict[str, P
             got=f"{verdict}; {unit or 'test passed'}",
             remedy=_tail(run),
         )
+
+
+_SAID = re.compile(r"\[(\d+)\] %(?:Error|Fatal): (\S+:\d+): Assertion failed in ([^:]+): (.*)")
+_BROKEN = re.compile(r"stream (.+?): (valid dropped|data changed)(.*)")
+_MEMORY = re.compile(r"%(?:Warning|Error)[^:]*: ([^:]+):\d*: ?(.*\$readmem.*)")
+
+
+def assertion_message(
+    dut: Dut, plan: Plan, run: Run, lines: Sequence[str], tail: str
+) -> tuple[SimulationError, int | None]:
+    """Why the design stopped the simulation, from the lines that its assertions printed.
+
+    Args:
+        dut: What was simulated.
+        plan: What was played.
+        run: How it ended.
+        lines: The lines of errors in the log, the first one first.
+        tail: Where the log is and how it ends.
+
+    Returns:
+        The error, and the cycle in which it was, as the testbench counts them; None if that is not certain.
+    """
+    message = "the design stopped the simulation with an error of its own"
+    said = _SAID.search(lines[0])
+    if said is None:
+        node, got = memory_line(plan, lines[0])
+        return SimulationError(message, node=node, got=got, remedy=tail), None
+    time, place, path, text = int(said[1]), said[2], said[3].strip(), said[4]
+    when, cycle = _when(plan, run, time)
+    # A message may begin with the instance once more (%m).
+    text = text.removeprefix(f"{path}: ")
+    if place.startswith("frame_check.sv:"):
+        error = SimulationError(
+            "a frame leaves the design before what it is made of came in", node=text.partition(" ")[0],
+            got=f"{when}: {text}", expected="as many frames as came, each after its own input", remedy=tail,
+        )  # fmt: skip
+        return error, cycle
+    edge = _BROKEN.fullmatch(text) if place.startswith("stream_check.sv:") else None
+    if edge is None:
+        if place.startswith("invariant.sv:"):
+            # The module at fault is the one around it, and says what must hold by the name of this instance.
+            path, _, place = path.rpartition(".")
+        node = path.removeprefix(dut.inside)
+        return SimulationError(message, node=node, got=f"{when}: {text} ({place})", remedy=tail), cycle
+    error = SimulationError(
+        f"the design broke the stream protocol {when}: {edge[2]}{edge[3]}",
+        node=edge[1],
+        expected="valid stays high, with the same data, until ready",
+        remedy=f"the module that drives this stream is at fault; {tail}",
+    )
+    return error, cycle
+
+
+def memory_line(plan: Plan, line: str) -> tuple[str | None, str]:
+    """The memory file that a line of Verilator is about, and what it says of it; None and the line if it is not."""
+    found = _MEMORY.search(line)
+    if found is None:
+        return None, line
+    return str((plan.folder / found[1].strip()).resolve()), found[2]
+
+
+def _when(plan: Plan, run: Run, time: int) -> tuple[str, int | None]:
+    """In words when it was, and the cycle if it is certain: if nothing but the first reset came before."""
+    edge, rest = divmod(time - run.period // 2, run.period)
+    if rest:  # not a rising edge of the testbench's clock, so none of its cycles
+        return (f"at time {time} of the simulator" if time else "at its start"), None
+    try:
+        content = json.loads(plan.path.read_text(encoding="utf-8"))
+        reset = int(content["reset_cycles"])
+        again = bool(content["reset_at"]) or _may_reset(plan)
+    except (OSError, ValueError, KeyError, TypeError):
+        again, reset = True, 0
+    if again:
+        return f"at rising edge {edge} of the clock, counted from 0 over all resets", None
+    return (f"in cycle {edge - reset}", edge - reset) if edge >= reset else ("during the reset at its start", None)
+
+
+def _may_reset(plan: Plan) -> bool:
+    """Whether a test intervenes, which may reset whenever it likes."""
+    try:
+        harness = json.loads((plan.folder / "beats" / "harness.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return False
+    return harness["test"] is not None
+
+
+Edges = Mapping[str, tuple[int, int]]
+"""Whole frames, and beats beyond them, by edge."""
+_EDGE = re.compile(r"stream_check: (\d+) frames and (\d+) of \d+ beats on (.+)")
+
+
+def read_edges(log: Path) -> Edges:
+    """The counts of the monitors, as they print them when the simulation ends; empty if there is no log."""
+    try:
+        found = _EDGE.findall(log.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return {}
+    return {name.strip(): (int(frames), int(beats)) for frames, beats, name in found}
+
+
+def check_edges(dut: Dut, edges: Edges, ports: Mapping[str, PortResult], tail: str) -> None:
+    """Check that every edge reported, and carried whole frames; what is left over would spoil the next frame.
+
+    Args:
+        dut: What was simulated. If its edges are known, all of them must report, and all streams must play as many
+            whole frames; of another module nothing is known, and what reports is checked if whole frames were played.
+        edges: From :func:`read_edges`.
+        ports: What moved at the ports.
+        tail: Where the log is and how it ends.
+
+    Raises:
+        ResultsError: If an edge did not report, or the streams did not play the same number of whole frames.
+        SimulationError: If an edge carried something else.
+    """
+    _check_reports(dut, edges, tail)
+    played = {divmod(port.expected, port.stream.frame_beats) for port in ports.values()}
+    if len(played) != 1 or next(iter(played))[1]:
+        if dut.edges is None:
+            return
+        counts = (f"{p.stream.name}: {p.expected} beats, {p.stream.frame_beats} a frame" for p in ports.values())
+        raise ResultsError(
+            "the streams of the design did not play the same number of whole frames, so not all of them were compared",
+            got="\n    ".join(["", *counts]),
+            expected="as many whole frames on every stream",
+        )
+    (wanted,) = played
+    wrong = {name: seen for name, seen in edges.items() if seen != wanted}
+    if wrong:
+        raise SimulationError(
+            "the results are right, but an edge inside the design did not carry a whole number of frames",
+            node=next(iter(wrong)),
+            got="\n    ".join(["", *(f"{name}: {a} frames and {b} beats" for name, (a, b) in wrong.items())]),
+            expected=f"{wanted[0]} frames on every edge",
+        )
+
+
+def _check_reports(dut: Dut, edges: Edges, tail: str) -> None:
+    """The edges that reported are those of which it is known that they must."""
+    if dut.edges is None or set(dut.edges) == set(edges):
+        return
+    silent, unknown = sorted(set(dut.edges) - set(edges)), sorted(set(edges) - set(dut.edges))
+    lists = (("said nothing", silent), ("not in the manifest", unknown))
+    raise ResultsError(
+        "the edges inside the design that reported are not those that it has, so nothing was proven about them",
+        node=(silent or unknown)[0],
+        got="".join(f"\n    {what}: {', '.join(names)}" for what, names in lists if names),
+        expected=f"a report of each of the {len(dut.edges)} edges that the manifest names",
+        remedy=f"emit the bundle again; its checks are compiled unless SYNTHESIS is defined; {tail}",
+    )

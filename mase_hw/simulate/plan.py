@@ -1,4 +1,4 @@
-"""Writes what the simulator is to do: the plan and its beat files, into a cleaned run folder."""
+"""What a simulator is to do: stalls, resets and limits, and the plan with its beat files in a cleaned run folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import operator
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,12 @@ from mase_hw.errors import ConfigError, suggest
 from mase_hw.host.disk import not_written
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.inner_stalls import InnerStalls
 from mase_hw.streams import IntArray, Stream
 
 FAILURE = "failure.txt"
+"""Beside waves that were written because of a failure: what it was."""
 SAVE_FILES = ("dump.gtkw", "dump.sucl")
 """What shows the waves in GTKWave and in Surfer; see :mod:`mase_hw.simulate.waves`."""
-"""Beside waves that were written because of a failure: what it was."""
 RESULT_FILES = (
     "results.xml",
     "outcome.json",
@@ -120,8 +119,9 @@ class Stalls:
         return {"probability": self.ready_low, "burst": list(self.ready_burst)}
 
 
+FULL_RATE = Stalls()
 PATTERNS: dict[str, Stalls] = {
-    "none": Stalls(),
+    "none": FULL_RATE,
     "random": Stalls(0.4, 0.4),
     "single": Stalls(valid_burst=(3, 1), ready_burst=(2, 1)),
     "long": Stalls(valid_burst=(5, 150), ready_burst=(7, 130)),
@@ -190,6 +190,56 @@ class Reset:
         return cls(int(number), unit or "cycles")
 
 
+_SLOWER = 4
+"""A run may take so many times as long as the share of open cycles alone would make it."""
+
+
+@dataclass(frozen=True)
+class InnerStalls:
+    """Stalls inside a design, which must have been built with connectors.
+
+    Args:
+        probability: In each cycle, for each edge that is open and holds no offered beat back, to close. Of the cycles
+            in which edges are closed for long, there is one at a time on average.
+        interval: Cycles per frame; no long stall is longer than about that.
+
+    Raises:
+        ConfigError: If an edge would be closed always, or never could.
+    """
+
+    probability: float
+    interval: int
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.probability < 1.0 or self.interval < 1:
+            raise ConfigError(
+                "stalls inside a design need a probability, and an interval",
+                field="inner_stalls",
+                got=f"{self.probability}, interval {self.interval}",
+                expected="a probability from 0 to below 1, and at least one cycle",
+            )
+
+    @property
+    def slowdown(self) -> float:
+        """How many times as long a run may take."""
+        return _SLOWER / (1 - self.probability)
+
+    def plusargs(self, seed: int) -> tuple[str, ...]:
+        """What the connectors read when the simulator starts; see ``sim/exercise/exercise_stall.sv``."""
+        numbers = {
+            "seed": seed % (1 << 64),
+            "closes": int(self.probability * (1 << 32)),
+            "share": int((1 << 32) / self.probability) if self.probability else 0,
+            "interval": self.interval,
+        }
+        return tuple(f"+inner_{name}={number:x}" for name, number in numbers.items())
+
+
+LEAST_TAIL = 128
+"""Cycles that are waited for surplus beats, however fast a design is."""
+DEFAULT_ENGINE = "cocotb"
+
+
 @dataclass(frozen=True)
 class Limits:
     """When to start, to stop and to give up; all in clock cycles.
@@ -214,6 +264,110 @@ class Limits:
         for field in ("watchdog", "max_cycles", "reset_cycles"):
             if getattr(self, field) < 1:
                 raise ConfigError("a limit of the simulation is too small", field=field, got=getattr(self, field))
+
+    @classmethod
+    def of(
+        cls, timing: Mapping[str, Any], frames: int, stalls: Stalls = FULL_RATE, inner: InnerStalls | None = None
+    ) -> Limits:
+        """How long to wait for a design.
+
+        Args:
+            timing: ``last`` and ``interval`` of the manifest, in cycles.
+            frames: Frames to play.
+            stalls: How unwilling the surroundings are.
+            inner: How unwilling the edges inside are; None if they are as they are.
+
+        A module works at most a whole frame without a beat, hence the watchdog. A surplus beat may follow as long after
+        the last one as a whole frame takes through the design, and as one frame follows another, hence the tail. An
+        engine waits no longer than twice what the whole run took, whatever was promised.
+        """
+        last, interval = int(timing["last"]), int(timing["interval"])
+        inside = 1.0 if inner is None else inner.slowdown
+        watchdog = int(inside * (4 * (last + interval) + 256))
+        slow = inside * (1.0 if stalls == Stalls.none() else 4 * stalls.slowdown)
+        return cls(
+            watchdog,
+            # The watchdog lifts all stalls after its time and needs as long again to call it a hang.
+            int(slow * (frames + 2) * interval) + 4 * watchdog,
+            tail_cycles=max(LEAST_TAIL, int(inside * (last + interval))),
+        )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running simulation is.
+
+    Args:
+        cycles: Clock cycles simulated.
+        beats: Output beats accepted on all streams.
+        total: Output beats expected.
+    """
+
+    cycles: int
+    beats: int
+    total: int
+
+
+@dataclass(frozen=True)
+class SimulationOptions:
+    """How a design is simulated: made once from what is asked for, and read by whatever takes part.
+
+    Args:
+        engine: Name of the engine.
+        seed: Of stalls, garbage on idle data ports and initial values of registers.
+        stalls: How often the surroundings stall.
+        inner: Stalls inside the design, which must have been built with them.
+        reset_at: Resets in the middle of the run (of each process), one after the other; each plays all frames again,
+            and only what comes after the last one is recorded and judged.
+        waves: Write ``dump.fst``, which needs a build with waves and one process; None: only when something is wrong.
+        window: First and last cycle to write waves of; all if None.
+        coverage: Count lines, branches and toggles.
+        intervene: A test that intervenes, ``FILE.py`` or ``FILE.py:FUNCTION``; see ``sim/intervention.py``.
+        jobs: Processes. Each resets the design and plays a share of the frames, with ``seed`` plus its number; cycle
+            numbers of a share go on where those of the one before end.
+        threads: Threads that evaluate the design in each process.
+        work: The work folder of a design.
+        timeout: Seconds of wall time after which a simulator is killed.
+        progress: Called now and then with the state of the run.
+    """
+
+    engine: str = DEFAULT_ENGINE
+    seed: int = 0
+    stalls: Stalls = FULL_RATE
+    inner: InnerStalls | None = None
+    reset_at: tuple[Reset, ...] = ()
+    waves: bool | None = False
+    window: tuple[int, int] | None = None
+    coverage: bool = False
+    intervene: Path | str | None = None
+    jobs: int = 1
+    threads: int = 1
+    work: Path = Path()
+    timeout: float | None = None
+    progress: Callable[[Progress], None] | None = None
+
+    @property
+    def at_full_rate(self) -> bool:
+        """Whether inputs always offer and outputs always accept, from one reset to the end."""
+        undisturbed = self.inner is None and not self.reset_at and self.intervene is None
+        return undisturbed and self.stalls == Stalls.none()
+
+    def cycles(self, timing: Mapping[str, Any], frames: int) -> int:
+        """About how many clock cycles a run of a design takes, which decides how far its simulator is optimised.
+
+        Args:
+            timing: ``last`` and ``interval`` of the manifest, in cycles.
+            frames: Frames to play.
+        """
+        slow = self.stalls.slowdown * (1.0 if self.inner is None else self.inner.slowdown)
+        last, interval = int(timing["last"]), int(timing["interval"])
+        # What follows the last beat is waited for as long as a frame takes.
+        once = frames * interval + last + max(LEAST_TAIL, interval + last)
+        return int(slow * once) * (1 + len(self.reset_at))
+
+
+DEFAULTS = SimulationOptions()
+"""At full rate, without waves."""
 
 
 @dataclass(frozen=True)
@@ -267,14 +421,18 @@ def write_plan(
     run_dir: Path,
     stimulus: Mapping[str, IntArray],
     expected: Mapping[str, IntArray],
-    *,
-    seed: int,
-    stalls: Stalls,
     limits: Limits,
-    reset_at: Sequence[Reset] = (),
-    inner: InnerStalls | None = None,
+    options: SimulationOptions,
 ) -> Plan:
     """Clean the run folder and write the plan.
+
+    Args:
+        dut: What is simulated.
+        run_dir: Folder for plan, log, results and waves.
+        stimulus: Mantissas ``(beats, lanes)`` for every input stream, as :meth:`Stream.pack` makes them.
+        expected: The same for every output stream.
+        limits: When to start, to stop and to give up.
+        options: Seed, stalls and resets.
 
     Raises:
         ConfigError: If the beats do not match the design's streams.
@@ -296,16 +454,16 @@ def write_plan(
                 "bits": stream.bits,
                 "beats": int(beats.shape[0]),
                 "file": f"beats/{stream.name}.bin",
-                "stalls": stalls.entry(stream.direction),
+                "stalls": options.stalls.entry(stream.direction),
             }
         )
     plan: dict[str, Any] = {
         "version": 1,
         "top": dut.top,
-        "seed": int(seed),
+        "seed": options.seed,
         **{name: int(getattr(limits, name)) for name in Limits.__dataclass_fields__},
-        "reset_at": [asdict(reset) for reset in reset_at],
-        "inner_stalls": None if inner is None else asdict(inner),
+        "reset_at": [asdict(reset) for reset in options.reset_at],
+        "inner_stalls": None if options.inner is None else asdict(options.inner),
         "inputs": ports["in"],
         "outputs": ports["out"],
     }
@@ -321,7 +479,8 @@ def write_plan(
         path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     except OSError as problem:
         raise not_written("the plan", run_dir, problem) from problem
-    return Plan(path, plan["id"], raw, len(reset_at), () if inner is None else inner.plusargs(int(seed)))
+    plusargs = () if options.inner is None else options.inner.plusargs(options.seed)
+    return Plan(path, plan["id"], raw, len(options.reset_at), plusargs)
 
 
 def _place_memory(dut: Dut, folder: Path) -> None:

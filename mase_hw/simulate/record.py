@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mase_hw.documents import parse_json
-from mase_hw.simulate.arguments import Arguments
+from mase_hw.host.disk import write_whole
 from mase_hw.simulate.coverage import KINDS
+from mase_hw.simulate.plan import SimulationOptions, Stalls
 from mase_hw.simulate.result import SimResult
 
 VERDICTS = "verdicts.json"
@@ -23,7 +23,12 @@ _KIND = ("digest", "engine", "stalls", "inner_stalls", "resets", "intervenes", "
 
 
 def record(
-    digest: str, asked: Arguments, result: SimResult, frames: int, own_vectors: bool, measured: Mapping[str, Any]
+    digest: str,
+    options: SimulationOptions,
+    result: SimResult,
+    frames: int,
+    own_vectors: bool,
+    measured: Mapping[str, Any],
 ) -> None:
     """Add a simulation to the record of its work folder; an earlier one of the same kind is replaced.
 
@@ -31,7 +36,7 @@ def record(
 
     Args:
         digest: Of the bundle.
-        asked: How it was simulated.
+        options: How it was simulated.
         result: What came of it.
         frames: Frames that were played.
         own_vectors: Whether these were the vectors of the bundle.
@@ -39,13 +44,13 @@ def record(
     """
     entry = {
         "digest": digest,
-        "engine": asked.engine,
-        "seed": asked.seed,
-        "stalls": _stalls(asked),
-        "inner_stalls": asked.inner_stalls,
-        "resets": len(asked.reset_at),
-        "intervenes": asked.intervenes,
-        "coverage_counted": asked.coverage,
+        "engine": options.engine,
+        "seed": options.seed,
+        "stalls": _stalls(options.stalls),
+        "inner_stalls": 0.0 if options.inner is None else options.inner.probability,
+        "resets": len(options.reset_at),
+        "intervenes": options.intervene is not None,
+        "coverage_counted": options.coverage,
         "own_vectors": own_vectors,
         "frames": frames,
         "passed": result.passed,
@@ -61,12 +66,10 @@ def record(
         "buffers": {} if result.exercise is None else {n: asdict(use) for n, use in result.exercise.buffers.items()},
         "not_exercised": {} if result.exercise is None else result.exercise.missing,
     }
-    path = asked.work / VERDICTS
+    path = options.work / VERDICTS
     kept = [each for each in verdicts(path) if any(each.get(name) != entry[name] for name in _KIND)]
-    partial = path.with_name(f".{VERDICTS}.{os.getpid()}")
     with contextlib.suppress(OSError):
-        partial.write_text(json.dumps({"version": VERSION, "verdicts": [*kept, entry][-MOST:]}, indent=1) + "\n")
-        partial.replace(path)
+        write_whole(path, json.dumps({"version": VERSION, "verdicts": [*kept, entry][-MOST:]}, indent=1) + "\n")
 
 
 def verdicts(path: Path) -> list[dict[str, Any]]:
@@ -79,10 +82,9 @@ def verdicts(path: Path) -> list[dict[str, Any]]:
     return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
 
 
-def _stalls(asked: Arguments) -> dict[str, Any] | None:
+def _stalls(stalls: Stalls) -> dict[str, Any] | None:
     """What stalls there were; None for full rate."""
-    found = {} if asked.stalls is None else asdict(asked.stalls)
-    found = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    found = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(stalls).items()}
     return {name: value for name, value in found.items() if value not in (0, [0, 0])} or None
 
 

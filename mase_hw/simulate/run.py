@@ -1,8 +1,7 @@
-"""Runs a built simulator on a plan and records how it ended. Says nothing about the verdict."""
+"""Runs simulators and records how they ended. Says nothing about the verdict."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib.machinery
 import importlib.util
 import os
@@ -10,40 +9,22 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mase_hw.errors import ToolError
 from mase_hw.resources import PACKAGE, sim_root
 from mase_hw.simulate.build.simulator import Built
-from mase_hw.simulate.plan import Limits, Plan
+from mase_hw.simulate.plan import Plan, Progress, SimulationOptions
 
-TEST_MODULE = "stream_testbench"
 QUICK_START = "quick_start"
 """What begins in the simulator if no code of the user takes part; see ``sim/quick_start.py``."""
 HOST = "MASE_HW_HOST"
 """Variable that tells a simulator which process it ends with; see ``sim/end_with_parent.h``."""
 
 _POLL_S = 0.05
-_PERIOD = 10_000
-"""Of cocotb's clock, in ps: 10 ns."""
 _FOREIGN = ("COCOTB_", "GPI_", "PYGPI_", "MASE_HW_", "PYTHONOPTIMIZE")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a running simulation is.
-
-    Args:
-        cycles: Clock cycles simulated.
-        beats: Output beats accepted on all streams.
-        total: Output beats expected.
-    """
-
-    cycles: int
-    beats: int
-    total: int
 
 
 @dataclass(frozen=True)
@@ -62,32 +43,32 @@ class Run:
     timed_out: bool
     log: Path
     seconds: float
-    period: int = _PERIOD
+    period: int
 
 
-def simulator_env(base: Mapping[str, str], plan: Plan, top: str, seed: int, *, foreign: bool = False) -> dict[str, str]:
+def cocotb_env(plan: Plan, top: str, seed: int, module: str, *, foreign: bool = False) -> dict[str, str]:
     """The environment in which cocotb plays a plan.
 
     Args:
-        base: The environment to start from.
         plan: What is played.
         top: Name of the top module.
         seed: Of the run.
+        module: With the test.
         foreign: Whether code of the user takes part, which may want more of pytest than cocotb does.
 
-    Variables of cocotb in ``base`` are dropped: a test filter set in a shell must not empty a run. So is the one that
+    Variables of cocotb that are set are dropped: a test filter set in a shell must not empty a run. So is the one that
     optimises Python: it would take the assertions out of a test that intervenes.
 
     Raises:
         ToolError: If cocotb or the shared library of Python is missing.
     """
-    env = {key: value for key, value in base.items() if not key.startswith(_FOREIGN)}
+    env = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
     paths = [str(sim_root()), *(p for p in sys.path if p), str(PACKAGE.parent)]
     env |= {
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         "PYGPI_PYTHON_BIN": sys.executable,
         "GPI_USERS": f"{_python_library()};{_cocotb_entry()},initialize",
-        "COCOTB_TEST_MODULES": TEST_MODULE,
+        "COCOTB_TEST_MODULES": module,
         "COCOTB_TOPLEVEL": top,
         "TOPLEVEL_LANG": "verilog",
         "COCOTB_RESULTS_FILE": str(plan.folder / "results.xml"),
@@ -130,88 +111,112 @@ def _cocotb_entry() -> Path:
     raise ToolError("cocotb is not installed", got="no module cocotb.simulator", remedy="pip install cocotb")
 
 
-def run_simulator(
-    built: Built,
-    plan: Plan,
-    *,
-    seed: int = 0,
-    waves: bool = False,
-    timeout: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    env: Mapping[str, str] | None = None,
-    window: tuple[int, int] | None = None,
-) -> Run:
-    """Run the simulator in the plan's folder until it ends.
+@dataclass(frozen=True)
+class Call:
+    """How an engine calls its simulator.
+
+    Args:
+        plan: What is played, in a folder of its own.
+        seed: Of the initial values of registers.
+        env: The environment of the process.
+        arguments: Those that only this engine takes.
+    """
+
+    plan: Plan
+    seed: int
+    env: Mapping[str, str]
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass
+class _Process:
+    folder: Path
+    child: subprocess.Popen[bytes]
+    begin: float
+    period: int
+    run: Run | None = None
+
+    def poll(self, timeout: float | None) -> Run | None:
+        """How it ended, if it did; one whose time is over is killed."""
+        if self.run is None:
+            over = timeout is not None and time.perf_counter() - self.begin > timeout
+            if self.child.poll() is not None:
+                over = False
+            elif over:
+                self.child.kill()
+                self.child.wait()
+            if self.child.returncode is not None:
+                seconds = time.perf_counter() - self.begin
+                self.run = Run(self.child.returncode, over, self.folder / "sim.log", seconds, self.period)
+        return self.run
+
+
+def run_simulators(built: Built, calls: Sequence[Call], options: SimulationOptions, period: int) -> list[Run]:
+    """Run a process for every call, all at the same time, until all have ended.
 
     Args:
         built: The simulator.
-        plan: What to play.
-        seed: Of the initial values of registers.
-        waves: Write ``dump.fst``.
-        timeout: Seconds after which the process is killed.
-        progress: Called now and then while it runs.
-        env: Environment to start from; the process's own by default.
-        window: First and last cycle to write waves of; all if None.
+        calls: What the processes do.
+        options: Of the run: waves, the time after which a process is killed, and who is told how far they are.
+        period: Clock period in the simulator's unit of time.
 
     Raises:
         ToolError: If the simulator cannot be started, or cannot write waves.
     """
-    if waves and not built.waves:
+    if options.waves and not built.waves:
         raise ToolError(
-            "this simulator was built without waves",
-            node=str(built.executable),
-            remedy="build with waves=True",
+            "this simulator was built without waves", node=str(built.executable), remedy="build with waves=True"
         )
+    total = sum(len(call.plan.raw[s.name]) // ((s.bits + 7) // 8) for call in calls for s in built.dut.outputs)
+    running: list[_Process] = []
+    try:
+        for call in calls:
+            child = _start(built, call, bool(options.waves))
+            running.append(_Process(call.plan.folder, child, time.perf_counter(), period))
+        while pending := [p for p in running if p.poll(options.timeout) is None]:
+            try:
+                pending[0].child.wait(_POLL_S if options.progress or options.timeout else None)
+            except subprocess.TimeoutExpired:
+                if options.progress:
+                    cycles, beats = map(sum, zip(*(_state(p.folder / "progress") for p in running), strict=True))
+                    options.progress(Progress(cycles, beats, total))
+    finally:
+        for process in running:
+            if process.child.poll() is None:
+                process.child.kill()
+                process.child.wait()
+    return [process.run for process in running if process.run is not None]
+
+
+def _start(built: Built, call: Call, waves: bool) -> subprocess.Popen[bytes]:
     # Verilator's seed is a positive 31-bit number; without one every register starts at 0.
     command = [
         str(built.executable),
         "+verilator+rand+reset+2",
-        f"+verilator+seed+{seed % 0x7FFFFFFE + 1}",
+        f"+verilator+seed+{call.seed % 0x7FFFFFFE + 1}",
         "+stream_check=1",
-        *plan.plusargs,
+        *call.plan.plusargs,
+        *(["--trace"] if waves else []),
+        *call.arguments,
     ]
-    command += ["--trace"] if waves else []
-    command += [f"+window={_time(window[0])},{_time(window[1] + 1)}"] if waves and window else []
-    full = simulator_env(os.environ if env is None else env, plan, built.dut.top, seed)
-    sizes = [len(plan.raw[s.name]) // max(1, (s.bits + 7) // 8) for s in built.dut.outputs]
-    log, begin, timed_out = plan.folder / "sim.log", time.perf_counter(), False
     try:
-        with log.open("wb") as sink:
-            process = subprocess.Popen(
+        with (call.plan.folder / "sim.log").open("wb") as sink:
+            return subprocess.Popen(
                 command,
-                cwd=plan.folder,
-                env=full,
+                cwd=call.plan.folder,
+                env=call.env,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
             )
     except OSError as problem:
         raise ToolError("the simulator cannot be started", node=command[0], got=str(problem)) from problem
-    try:
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_POLL_S if progress or timeout else None)
-                break
-            if progress and (state := _read_progress(plan.folder / "progress", sum(sizes))):
-                progress(state)
-            if timeout is not None and time.perf_counter() - begin > timeout:
-                timed_out = True
-                break
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    return Run(process.returncode, timed_out, log, time.perf_counter() - begin)
 
 
-def _time(cycle: int) -> int:
-    """When the rising edge of a cycle is, in ps, if nothing is reset in the middle of the run."""
-    return (max(0, cycle) + Limits.reset_cycles) * _PERIOD + _PERIOD // 2
-
-
-def _read_progress(path: Path, total: int) -> Progress | None:
+def _state(path: Path) -> tuple[int, int]:
+    """Cycles and beats of a process so far."""
     try:
         cycles, beats = path.read_text(encoding="ascii").split()
-        return Progress(int(cycles), int(beats), total)
+        return int(cycles), int(beats)
     except (OSError, ValueError):
-        return None
+        return 0, 0

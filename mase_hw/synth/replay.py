@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.design.design import Design
-from mase_hw.design.played import Played
-from mase_hw.design.vectors import Sides
+from mase_hw.design.vectors import Played, Sides
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.resources import sim_root
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.batch.build import build
-from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.limits import likely, waits
-from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.engines import batch
+from mase_hw.simulate.plan import DEFAULTS, Limits, SimulationOptions, Stalls
 from mase_hw.synth.targets import Target
 from mase_hw.synth.tools import Tell, yosys_data
 
@@ -125,22 +122,16 @@ def replay(
     library = folder / "cells.v"
     library.write_text("`timescale 1ps / 1ps\n" + cell_models(files, cells), encoding="utf-8")
     sources = (library, netlist)
-    dut = Dut(top=design.manifest["top"], sources=sources, streams=tuple(design.streams.values()))
+    streams = tuple(design.streams.values())
+    dut = Dut(design.manifest["top"], sources, streams=streams, foreign=tuple(FOREIGN))
     tell("building the simulator of the netlist")
     played = Played.of(*_vectors(design), design.streams)
-    expected = likely(design.timing, played.frames)
-    built = build(dut, folder / "build", cache_dir=cache, foreign=tuple(FOREIGN), cycles=expected)
+    built = batch.build(dut, folder / "build", cache_dir=cache, cycles=DEFAULTS.cycles(design.timing, played.frames))
     beats, cycles = 0, 0
     for name, stalls in (("full", Stalls.none()), ("stalls", Stalls.random(STALLS, STALLS))):
-        result = BATCH.simulate(
-            built,
-            folder / f"run-{name}",
-            played.beats_in,
-            played.beats_out,
-            seed=1,
-            stalls=stalls,
-            **waits(design.timing, played.frames, stalls),
-        )
+        limits = Limits.of(design.timing, played.frames, stalls)
+        options = SimulationOptions("batch", 1, stalls)
+        result = batch.simulate(built, folder / f"run-{name}", played.beats_in, played.beats_out, limits, options)
         result.raise_on_failure()
         beats, cycles = beats + result.beats_compared, cycles + result.cycles
     text = f"netlist replay: {beats} beats compared at full rate and with stalls, 0 mismatches, {cycles} cycles"

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from mase_hw.simulate.build.runtime_cache import runtime
-from mase_hw.simulate.build.simulator import COCOTB
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
+from mase_hw.simulate.build.simulator import COCOTB, Built, build
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.dut import Dut
 from tests.sim.conftest import slice_dut
 
 Builder = Callable[..., Built]

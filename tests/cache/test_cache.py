@@ -26,8 +26,9 @@ from mase_hw.simulate.build import runtime_cache as running
 from mase_hw.simulate.build import simulator as building
 from mase_hw.simulate.build import tools as tooling
 from mase_hw.simulate.build.cache import Cache, file_hash
+from mase_hw.simulate.build.simulator import build
 from mase_hw.simulate.build.snapshot import take
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, build, find_build_tools
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools
 from tests.cache.conftest import Builder
 from tests.sim.conftest import slice_dut
 from tests.sim.test_engine import play
@@ -154,7 +155,7 @@ def _child(tmp_path: Path, folder: Path, name: str) -> subprocess.Popen[str]:
         f"""
         from pathlib import Path
         from tests.sim.conftest import slice_dut
-        from mase_hw.simulate.engines.cocotb.engine import build
+        from mase_hw.simulate.engines.cocotb import build
         built = build(slice_dut(), Path({str(tmp_path / name)!r}), cache_dir=Path({str(folder)!r}))
         print("cached" if built.cached else "built")
         """

@@ -12,8 +12,10 @@ import pytest
 
 from mase_hw.errors import EmitError, MismatchError
 from mase_hw.simulate.build.cache import file_hash
+from mase_hw.simulate.build.simulator import build
 from mase_hw.simulate.build.snapshot import take
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Dut, build, find_build_tools
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.dut import Dut
 from tests.sim.conftest import slice_dut
 from tests.sim.test_engine import play
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mase_hw.simulate.engines.cocotb.engine import Reset, SimResult, Stalls
+from mase_hw.simulate.plan import Reset, Stalls
+from mase_hw.simulate.result import SimResult
 
 from .harness import Item, check_departures, check_steps, check_timing
 

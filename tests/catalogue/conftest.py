@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ import pytest
 from mase_hw.errors import SimulationError
 from mase_hw.host.toolchain import require
 from mase_hw.resources import rtl_root
-from mase_hw.simulate.engines.batch.build import build as build_batch
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
+from mase_hw.simulate.build.simulator import Built, build
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.batch import build as build_batch
 
 from .groups import SIZE, Place, group_dut, groups, prefix_of
 from .harness import ITEMS, MADE, Item, item
@@ -62,7 +65,9 @@ def builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
     """Build a design for the batch engine in a folder of its own; a second call, by any worker, finds it done."""
 
     def make(dut: Dut, name: str) -> Built:
-        return build_batch(dut, shared / "catalogue-batch" / name, cache_dir=cache, tools=tools, jobs=1, cycles=SHORT)
+        return build_batch(
+            dut, shared / "catalogue-batch" / name, cache_dir=cache, tools=replace(tools, jobs=1), cycles=SHORT
+        )
 
     return make
 
@@ -125,7 +130,7 @@ def cocotb_builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
     """The same for cocotb."""
 
     def make(dut: Dut, name: str) -> Built:
-        return build(dut, shared / "catalogue" / name, cache_dir=cache, tools=tools, jobs=1, cycles=SHORT)
+        return build(dut, shared / "catalogue" / name, cache_dir=cache, tools=replace(tools, jobs=1), cycles=SHORT)
 
     return make
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.simulate.engines.cocotb.engine import SimResult
+from mase_hw.simulate.result import SimResult
 from tests.unit.oracle import by_fraction
 
 from .benches import STALLS, Bench, Play, on_library, port

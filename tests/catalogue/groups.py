@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mase_hw.simulate.engines.cocotb.engine import Built, Dut, SimResult
+from mase_hw.simulate.build.simulator import Built
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.result import SimResult
 from mase_hw.streams import Stream
 
 from .harness import Item

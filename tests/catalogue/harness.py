@@ -18,20 +18,12 @@ from mase_hw.emit.render import render_generated
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.resources import rtl_root
-from mase_hw.simulate.engines.batch.plan import write_batch_plan
-from mase_hw.simulate.engines.batch.run import run_batch
-from mase_hw.simulate.engines.cocotb.engine import (
-    Built,
-    Dut,
-    Limits,
-    Plan,
-    Reset,
-    SimResult,
-    Stalls,
-    judge,
-    run_simulator,
-    write_plan,
-)
+from mase_hw.simulate.build.simulator import Built
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines import batch, cocotb
+from mase_hw.simulate.judge import judge
+from mase_hw.simulate.plan import Limits, Plan, Reset, SimulationOptions, Stalls, write_plan
+from mase_hw.simulate.result import SimResult
 from mase_hw.streams import Stream
 
 from .memories import file_of, folder_of, write_memories
@@ -240,9 +232,8 @@ def play(
     """
     plan = plan_of(built.dut, it, run_dir, stalls or Stalls.none(), seed, stall_static, reset_at)
     if engine == "cocotb":
-        return judge(built.dut, plan, run_simulator(built, plan, seed=seed))
-    write_batch_plan(plan)
-    (run,) = run_batch(built, [plan], seeds=[seed])
+        return judge(built.dut, plan, cocotb.run(built, plan, SimulationOptions(seed=seed)))
+    (run,) = batch.run(built, [plan], SimulationOptions(seed=seed))
     return judge(built.dut, plan, run, results_xml=False)
 
 
@@ -262,10 +253,8 @@ def plan_of(
         run_dir,
         {ports[name].name: beats[name] for name in tensors},
         {ports[name].name: beats[name] for name in wanted},
-        seed=seed,
-        stalls=stalls,
-        limits=Limits(watchdog=8 * quiet + 200, max_cycles=longest),
-        reset_at=reset_at,
+        Limits(watchdog=8 * quiet + 200, max_cycles=longest),
+        SimulationOptions(seed=seed, stalls=stalls, reset_at=tuple(reset_at)),
     )
     if not stall_static:
         document = json.loads(plan.path.read_text())

@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from mase_hw.formats import FixedFormat
-from mase_hw.simulate.engines.cocotb.engine import SimResult, Stalls
+from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.result import SimResult
 
 from .any_pieces import any_pieces
 from .benches import STALLS, U8, Bench, Play, noise, on_library, plays, port

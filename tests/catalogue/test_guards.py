@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.resources import rtl_root
-from mase_hw.simulate.engines.cocotb.engine import BuildTools
+from mase_hw.simulate.build.tools import BuildTools
 
 from .elaborate import elaborate, with_parts
 from .guards import GUARD, Guard, guards_of

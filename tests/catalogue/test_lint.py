@@ -14,8 +14,8 @@ from mase_hw.catalogue import OpDef, verilog_params
 from mase_hw.host.lint import lint
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.simulator import FLAGS
-from mase_hw.simulate.build.tools import run_tool
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Dut
+from mase_hw.simulate.build.tools import BuildTools, run_tool
+from mase_hw.simulate.dut import Dut
 
 from .conftest import Yosys, alone, chosen_groups
 from .elaborate import with_parts

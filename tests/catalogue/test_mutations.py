@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ import pytest
 
 from mase_hw.errors import HangError, MismatchError, ResultsError, SimulationError
 from mase_hw.resources import rtl_root
-from mase_hw.simulate.engines.batch.build import build
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, SimResult, Stalls
+from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.engines.batch import build
+from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.result import SimResult
 
 from .conftest import SHORT
 from .harness import Item, check_departures, check_steps, check_timing, files_of, item, play
@@ -335,7 +337,7 @@ def play_mutated(mutation: Mutation, tools: BuildTools, cache: Path, tmp_path: P
     """Build the faulty copy and play the case on it."""
     it = item(mutation.case)
     dut = it.dut(mutated(mutation, tmp_path / "rtl"))
-    built = build(dut, tmp_path / "build", cache_dir=cache, tools=tools, jobs=1, cycles=SHORT)
+    built = build(dut, tmp_path / "build", cache_dir=cache, tools=replace(tools, jobs=1), cycles=SHORT)
     return play(built, it, tmp_path / "run", mutation.stalls, seed=4)
 
 

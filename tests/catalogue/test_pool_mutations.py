@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import HangError, SimulationError
-from mase_hw.simulate.engines.cocotb.engine import BuildTools
+from mase_hw.simulate.build.tools import BuildTools
 
 from .harness import check_timing, item
 from .test_mutations import Mutation, play_mutated, some

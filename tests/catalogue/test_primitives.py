@@ -12,7 +12,8 @@ from mase_hw.host.lint import lint
 from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.simulator import Built
-from mase_hw.simulate.engines.batch.engine import simulate
+from mase_hw.simulate.engines.batch import simulate
+from mase_hw.simulate.plan import Limits, SimulationOptions
 from mase_hw.simulate.result import SimResult
 
 from .benches import FOLDER, MAX_CYCLES, SEED, WATCHDOG, Bench, placed
@@ -32,8 +33,9 @@ def play(built: Built, bench: Bench, name: str, folder: Path) -> SimResult:
     # The number of frames is that of the run, not of the build.
     stimulus = {s.name: run.beats[s.name] for s in built.dut.inputs}
     expected = {s.name: run.beats[s.name] for s in built.dut.outputs}
-    options = {"watchdog": WATCHDOG, "max_cycles": MAX_CYCLES, "seed": SEED, "idle_cycles": run.idle_cycles}
-    return simulate(built, folder, stimulus, expected, stalls=run.stalls, reset_at=run.reset_at, **options)
+    limits = Limits(WATCHDOG, MAX_CYCLES, idle_cycles=run.idle_cycles)
+    options = SimulationOptions(seed=SEED, stalls=run.stalls, reset_at=tuple(run.reset_at))
+    return simulate(built, folder, stimulus, expected, limits, options)
 
 
 @pytest.mark.parametrize("name", BENCHES)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.simulate.engines.cocotb.engine import BuildTools
+from mase_hw.simulate.build.tools import BuildTools
 
 from .test_mutations import ARRAY, Mutation, play_mutated, some
 

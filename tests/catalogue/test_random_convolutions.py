@@ -12,7 +12,7 @@ import pytest
 from mase_hw.catalogue import default_catalogue
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._conv_cases import case
-from mase_hw.simulate.engines.cocotb.engine import Stalls
+from mase_hw.simulate.plan import Stalls
 
 from .conftest import Builder
 from .harness import Item, check_departures, check_steps, play

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from mase_hw.host import allocator
+from mase_hw.host.process import keep_freed
 
 PROGRAM = """\
 import resource, sys
-from mase_hw.host.allocator import keep_freed
+from mase_hw.host.process import keep_freed
 if sys.argv[1] == "kept":
     keep_freed()
 for number in range(4):
@@ -38,4 +38,4 @@ def test_blocks_are_used_again(clean_env: dict[str, str]) -> None:
 
 def test_another_library_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    allocator.keep_freed()
+    keep_freed()

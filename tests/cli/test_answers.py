@@ -18,7 +18,7 @@ from mase_hw.model_spec import load_model
 from mase_hw.passes import CalibrationState
 from mase_hw.passes.evaluation import evaluate_statistic
 from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, search_widths, uniform
-from mase_hw.report.evaluations import EVALUATIONS, evaluations
+from mase_hw.report.proof import EVALUATIONS, evaluations
 from tests.cli.conftest import Place
 
 Said = pytest.CaptureFixture[str]

@@ -18,8 +18,8 @@ import pytest
 
 from mase_hw import cli
 from mase_hw.passes import CalibrationState
+from mase_hw.simulate import run
 from mase_hw.simulate.build.simulator import Built
-from mase_hw.simulate.engines.batch import run
 from tests.cli.conftest import Child, Place
 
 SLOW = '''

@@ -28,7 +28,10 @@ from mase_hw.passes import (
     init_metadata_analysis_pass,
     quantize_transform_pass,
 )
-from mase_hw.simulate.engines.cocotb.engine import build, find_build_tools, simulate
+from mase_hw.simulate.build.simulator import build
+from mase_hw.simulate.build.tools import find_build_tools
+from mase_hw.simulate.engines.cocotb import simulate
+from mase_hw.simulate.plan import Limits
 from mase_hw.synth.checks import check_capacity
 
 EXAMPLE = torch.linspace(-1, 1, 8).reshape(1, 8)
@@ -241,8 +244,7 @@ def simulated(demo: Path) -> dict[str, Callable[[], object]]:
         given: dict[str, Any] = {
             "stimulus": stimulus,
             "expected": expected,
-            "watchdog": 100,
-            "max_cycles": 2000,
+            "limits": Limits(100, 2000),
         } | changes
         return simulate(built, Path(f"{demo}.work/run"), **given).raise_on_failure()
 

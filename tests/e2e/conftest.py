@@ -13,9 +13,9 @@ import pytest
 
 import mase_hw
 from mase_hw.simulate.build import simulator
-from mase_hw.simulate.build.simulator import PATIENT_RUN, SHORT_RUN
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, build, find_build_tools
-from mase_hw.simulate.exercise.watch import watched
+from mase_hw.simulate.build.simulator import PATIENT_RUN, SHORT_RUN, build
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.exercise import watched
 from tests.e2e.designs import DESIGNS
 
 

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 import mase_hw
-from mase_hw.simulate.build.tools import find_build_tools
-from mase_hw.simulate.build.whole import lint_bundle
+from mase_hw.simulate.build.tools import find_build_tools, lint_bundle
 
 
 def stack(count: int, make: Callable[[], nn.Module]) -> Callable[[], nn.Module]:

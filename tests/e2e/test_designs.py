@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 import mase_hw
-from mase_hw.simulate.limits import likely
-from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.plan import SimulationOptions, Stalls
 from tests.e2e.conftest import Workshop
 from tests.e2e.designs import DESIGNS
 from tests.unit import test_golden_network as golden
@@ -57,7 +56,7 @@ def test_design(designs: Designs, workshop: Workshop, tmp_path: Path, name: str,
         slowest = max(simulation.timings.values(), key=lambda timing: timing.last)
         assert slowest.last >= design.timing["last"] + 11 * design.timing["interval"]
     # How far a simulator is optimised rests on it: not on how long a run may take, which is many times that.
-    expected_cycles = likely(design.timing, 12, Stalls.random(stalls, stalls))
+    expected_cycles = SimulationOptions(stalls=Stalls.random(stalls, stalls)).cycles(design.timing, 12)
     assert 0.5 <= result.cycles / expected_cycles <= 2.5
     assert any("simulating 12 frames" in line for line in lines) and any("reused in" in line for line in lines)
     report = simulation.report()

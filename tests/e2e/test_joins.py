@@ -12,7 +12,7 @@ from mase_hw.emit import build, fifos
 from mase_hw.emit.netlist import TOP, Netlist, Pin
 from mase_hw.emit.schedule import Timeline
 from mase_hw.errors import ConfigError, HangError
-from mase_hw.simulate.engines.cocotb.engine import SimResult
+from mase_hw.simulate.result import SimResult
 from tests.e2e.conftest import Workshop
 from tests.e2e.designs import DESIGNS
 

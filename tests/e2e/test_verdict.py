@@ -15,7 +15,7 @@ from torch import Tensor
 
 import mase_hw
 from mase_hw.errors import EmitError, HangError, MismatchError, ResultsError
-from mase_hw.simulate.engines.cocotb import engine as bench
+from mase_hw.simulate.engines import cocotb as bench
 from tests.e2e.conftest import Workshop
 from tests.e2e.designs import DESIGNS
 from tests.unit import test_golden_network as golden

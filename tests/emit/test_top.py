@@ -17,8 +17,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.host.lint import lint, references_into_blocks
 from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
-from mase_hw.simulate.build.tools import BuildTools, find_build_tools
-from mase_hw.simulate.build.whole import lint_bundle
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools, lint_bundle
 from tests.catalogue.elaborate import with_parts
 from tests.emit.designs import DESIGNS
 from tests.unit.pipeline import OWN_FRAMES

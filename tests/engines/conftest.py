@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mase_hw.simulate.build.simulator import SHORT_RUN
-from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.engines.cocotb.engine import COCOTB, BuildTools, Built, Dut, SimResult, find_build_tools
-from mase_hw.simulate.engines.fast.engine import FAST
+from mase_hw.simulate.build.simulator import SHORT_RUN, Built
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.registry import ENGINES
+from mase_hw.simulate.plan import SimulationOptions
+from mase_hw.simulate.result import SimResult
+from tests.sim.conftest import asked
 
 Builder = Callable[..., Built]
-ENGINES = {"cocotb": COCOTB, "batch": BATCH, "fast": FAST}
 
 
 def play(engine: str, built: Built, run_dir: Path, frames: int = 5, **options: Any) -> SimResult:
@@ -25,7 +27,7 @@ def play(engine: str, built: Built, run_dir: Path, frames: int = 5, **options: A
     data = np.random.default_rng(1).integers(stream.fmt.min_mantissa, stream.fmt.max_mantissa, shape)
     beats = stream.pack(data)
     options = {"watchdog": 100, "max_cycles": 10_000, **options}
-    return ENGINES[engine].simulate(built, run_dir, {"data_in_0": beats}, {"data_out_0": beats}, **options)
+    return ENGINES[engine].simulate(built, run_dir, {"data_in_0": beats}, {"data_out_0": beats}, *asked(**options))
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +45,7 @@ def builder(tools: BuildTools, work: Path) -> Builder:
     """Build a design for an engine; the same name is built once."""
 
     def make(engine: str, dut: Dut, name: str, **options: Any) -> Built:
-        options = {"cache_dir": work / "runtime-cache", "tools": tools, "cycles": SHORT_RUN} | options
-        return ENGINES[engine].build(dut, work / engine / name, **options)
+        more = {"cache_dir": work / "runtime-cache", "tools": tools, "cycles": SHORT_RUN}
+        return ENGINES[engine].build(dut, work / engine / name, SimulationOptions(engine, **options), **more)
 
     return make

@@ -113,7 +113,7 @@ def test_forms() -> None:
         assert as_resets(form) == five
     assert as_resets([40, np.int32(3), "out:2"]) == (Reset(40), Reset(3), Reset(2, "out"))
     assert as_resets(40) == (Reset(40),) and as_resets(()) == () == as_resets([])
-    assert as_stalls(None) is None and as_stalls(0) == Stalls() == as_stalls(np.float64(0))
+    assert as_stalls(None) == Stalls() == as_stalls(0) == as_stalls(np.float64(0))
     assert as_stalls(np.float32(0.25)) == Stalls(0.25, 0.25) == as_stalls(0.25)
     assert as_stalls("long") is PATTERNS["long"] and as_stalls(PATTERNS["long"]) is PATTERNS["long"]
 

@@ -12,12 +12,14 @@ import pytest
 
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError, ToolError
 from mase_hw.resources import sim_root
-from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.engines.batch.plan import stream_seed
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Stalls
+from mase_hw.simulate.build.simulator import Built
+from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.engines import batch
+from mase_hw.simulate.engines.batch import stream_seed
+from mase_hw.simulate.plan import Stalls
 from mase_hw.simulate.run import Progress
 from tests.engines.conftest import Builder, play
-from tests.sim.conftest import slice_dut
+from tests.sim.conftest import asked, slice_dut
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_jobs_mismatch_is_placed_in_the_whole_run(good: Built, tmp_path: Path) -
     wrong = beats.copy()
     wrong[23, 1] += 1
     limits = {"watchdog": 50, "max_cycles": 1000}
-    result = BATCH.simulate(good, tmp_path, {"data_in_0": beats}, {"data_out_0": wrong}, **limits, jobs=2)
+    result = batch.simulate(good, tmp_path, {"data_in_0": beats}, {"data_out_0": wrong}, *asked(**limits, jobs=2))
     first = result.first_mismatch
     assert type(result.failure) is MismatchError and first is not None
     assert (first.frame, first.beat, first.lane, result.mismatches) == (3, 5, 1, 1)
@@ -61,8 +63,12 @@ def test_jobs_need_whole_frames(good: Built, tmp_path: Path) -> None:
     beats = np.zeros((29, 2), dtype=np.int64)
     for jobs, message in ((2, "only whole frames"), (0, "at least one process")):
         with pytest.raises(ConfigError, match=message):
-            BATCH.simulate(
-                good, tmp_path, {"data_in_0": beats}, {"data_out_0": beats}, watchdog=50, max_cycles=99, jobs=jobs
+            batch.simulate(
+                good,
+                tmp_path,
+                {"data_in_0": beats},
+                {"data_out_0": beats},
+                *asked(watchdog=50, max_cycles=99, jobs=jobs),
             )
 
 
@@ -109,7 +115,7 @@ def test_waves(builder: Builder, good: Built, tmp_path: Path) -> None:
 
 
 def test_progress(good: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mase_hw.simulate.engines.batch.run._POLL_S", 0.002)  # a fast machine needs no longer
+    monkeypatch.setattr("mase_hw.simulate.run._POLL_S", 0.002)  # a fast machine needs no longer
     seen: list[Progress] = []
     play("batch", good, tmp_path, frames=100_000, max_cycles=10**7, progress=seen.append).raise_on_failure()
     assert seen and all(p.total == 600_000 and p.beats <= p.total for p in seen)

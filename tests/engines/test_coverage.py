@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ConfigError, ResultsError
-from mase_hw.simulate.arguments import engine_options
+from mase_hw.simulate.arguments import check
+from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.coverage import FILE, read_coverage
-from mase_hw.simulate.engines.cocotb.engine import Built, Stalls
+from mase_hw.simulate.plan import Stalls
 from tests.engines.conftest import Builder, play
 from tests.sim.conftest import slice_dut
 
@@ -68,6 +69,6 @@ def test_files_that_are_not_whole(built: Built, tmp_path: Path) -> None:
 
 def test_only_the_batch_engine(built: Built, builder: Builder, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="counts no coverage"):
-        engine_options("cocotb", 1, True)
+        check(tmp_path / "bundle", engine="cocotb", coverage=True)
     plain = builder("batch", slice_dut(), "faulty_slice")
     assert not plain.coverage and play("batch", plain, tmp_path).coverage is None

@@ -16,8 +16,9 @@ import mase_hw
 from mase_hw.errors import ConfigError
 from mase_hw.simulate.diagnose.diagnose import WINDOW, Diagnosis, diagnose
 from mase_hw.simulate.diagnose.report import EdgeState, culprits, losses, waiting
-from mase_hw.simulate.engines.cocotb.engine import Stalls
+from mase_hw.simulate.plan import Stalls
 from tests.e2e_cnn import nets
+from tests.sim.conftest import asked
 
 INPUTS = torch.rand(6, 3, 8, generator=torch.Generator().manual_seed(2)) - 0.5
 
@@ -54,8 +55,10 @@ def _broken(design: mase_hw.Design, folder: Path, file: str, old: str, new: str)
 
 def _run(design: mase_hw.Design, folder: Path, work: Path, **options: Any) -> Diagnosis:
     # One cache for all: what only differs in a memory is built once.
-    options = {"work_dir": folder / "work", "cache_dir": work / "runtime-cache"} | options
-    found = diagnose(design, INPUTS, watchdog=300, max_cycles=20_000, **options)
+    more = {"cache_dir": work / "runtime-cache"} | {
+        name: options.pop(name) for name in ("frames", "first") if name in options
+    }
+    found = diagnose(design, INPUTS, *asked(watchdog=300, max_cycles=20_000, work=folder / "work", **options), **more)
     json.dumps(found.to_json())
     return found
 
@@ -215,10 +218,7 @@ def test_waves_of_a_window(design: mase_hw.Design, tmp_path: Path, work: Path) -
     found = diagnose(
         broken,
         INPUTS.repeat(40, 1, 1),
-        watchdog=300,
-        max_cycles=20_000,
-        waves=True,
-        work_dir=tmp_path,
+        *asked(watchdog=300, max_cycles=20_000, waves=True, work=tmp_path),
         cache_dir=work / "runtime-cache",
     )
     assert found.divergence is not None and found.result.waves is not None
@@ -244,7 +244,10 @@ def test_fifos_of_a_hang(tmp_path: Path, work: Path) -> None:
     net = row.split("(")[1].split(")")[0]
     broken = _broken(whole, tmp_path, "rtl/top.sv", row, row.replace(f"({net})", f"({net} && 1'b0)"))
     found = diagnose(
-        broken, x, watchdog=300, max_cycles=20_000, work_dir=tmp_path / "work", cache_dir=work / "runtime-cache"
+        broken,
+        x,
+        *asked(watchdog=300, max_cycles=20_000, work=tmp_path / "work"),
+        cache_dir=work / "runtime-cache",
     )
     json.dumps(found.to_json())
     assert found.hangs
@@ -259,4 +262,4 @@ def test_fifos_of_a_hang(tmp_path: Path, work: Path) -> None:
 
 def test_needs_the_model(design: mase_hw.Design) -> None:
     with pytest.raises(ConfigError, match="loaded from disk"):
-        diagnose(mase_hw.Design(design.path), INPUTS, watchdog=10, max_cycles=10)
+        diagnose(mase_hw.Design(design.path), INPUTS, *asked(watchdog=10, max_cycles=10))

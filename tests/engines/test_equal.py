@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mase_hw.simulate.engines.cocotb.engine import SimResult, Stalls
+from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.result import SimResult
 from tests.catalogue.harness import expected, item, stimulus
 from tests.engines.conftest import ENGINES, Builder, play
-from tests.sim.conftest import TOLD, slice_dut, told
+from tests.sim.conftest import TOLD, asked, slice_dut, told
 from tests.sim.test_verdict import FAULTS
 
 STALLS = {
@@ -84,7 +85,6 @@ def test_limit_and_hang(builder: Builder, tmp_path: Path) -> None:
         }
         for name in OTHERS:
             assert_equal(results["cocotb"], results[name])
-    assert all(engine.name == name for name, engine in ENGINES.items())
 
 
 @pytest.mark.parametrize("stalls", ["none", "both"])
@@ -98,6 +98,8 @@ def test_op_cases(builder: Builder, tmp_path: Path, name: str, stalls: str) -> N
     for engine in ENGINES:
         built = builder(engine, it.dut(), name)
         options = {"watchdog": 4000, "max_cycles": 200_000, "stalls": STALLS[stalls], "seed": 11}
-        results[engine] = ENGINES[engine].simulate(built, tmp_path / engine, *sides, **options).raise_on_failure()
+        results[engine] = (
+            ENGINES[engine].simulate(built, tmp_path / engine, *sides, *asked(**options)).raise_on_failure()
+        )
     for engine in OTHERS:
         assert_equal(results["cocotb"], results[engine])

@@ -18,10 +18,10 @@ import mase_hw
 from mase_hw import cli
 from mase_hw.cli._common import judge
 from mase_hw.cli.progress import Voice
-from mase_hw.design.attach_model import attach_model
+from mase_hw.design.design import attach_model
 from mase_hw.errors import ConfigError, HangError, MismatchError, ToolError
 from mase_hw.model_spec import load_model
-from mase_hw.simulate.diagnose import explain
+from mase_hw.simulate.diagnose import diagnose as explain
 
 X = torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) - 0.5
 

@@ -13,7 +13,7 @@ from tests.sim.conftest import slice_dut
 
 def test_waves_and_progress(builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Waves are whole, and Python hears of the run while it goes on."""
-    monkeypatch.setattr("mase_hw.simulate.engines.fast.run._POLL_S", 0.002)  # on a fast machine as well
+    monkeypatch.setattr("mase_hw.simulate.run._POLL_S", 0.002)  # on a fast machine as well
     seen: list[int] = []
     built = builder("fast", slice_dut(), "waves", waves=True)
     result = play(

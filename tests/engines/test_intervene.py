@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ConfigError, MismatchError, ResultsError, SimulationError
-from mase_hw.simulate.engines.cocotb.engine import Reset, SimResult, Stalls
+from mase_hw.simulate.plan import Reset, Stalls
+from mase_hw.simulate.result import SimResult
 from tests.engines.conftest import Builder, play
 from tests.engines.test_equal import assert_equal
 from tests.sim.conftest import slice_dut

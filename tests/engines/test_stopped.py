@@ -10,8 +10,9 @@ import pytest
 from mase_hw.errors import SimulationError
 from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
-from mase_hw.simulate.engines.cocotb.engine import Dut, SimResult, Stalls
-from mase_hw.simulate.plan import Reset
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.plan import Reset, Stalls
+from mase_hw.simulate.result import SimResult
 from tests.engines.conftest import ENGINES, Builder, play
 from tests.sim.conftest import RTL, slice_dut
 

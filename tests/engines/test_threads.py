@@ -13,14 +13,15 @@ from torch import nn
 
 import mase_hw
 from mase_hw.errors import ConfigError
-from mase_hw.host.cores import cores
-from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.engines.cocotb.engine import Built, SimResult, Stalls
-from mase_hw.simulate.exercise.watch import watched
-from mase_hw.simulate.plan import Reset
+from mase_hw.host.process import cores
+from mase_hw.simulate.build.simulator import Built
+from mase_hw.simulate.engines import batch
+from mase_hw.simulate.exercise import watched
+from mase_hw.simulate.plan import Reset, SimulationOptions, Stalls
+from mase_hw.simulate.result import SimResult
 from tests.engines.conftest import Builder, play
 from tests.engines.test_equal import assert_equal
-from tests.sim.conftest import TOLD, slice_dut, told
+from tests.sim.conftest import TOLD, asked, slice_dut, told
 from tests.sim.test_verdict import FAULTS
 
 THREADS = 2
@@ -58,7 +59,7 @@ def build(builder: Builder, design: mase_hw.Design, threads: int) -> Built:
 
 def run(design: mase_hw.Design, built: Built, folder: Path, **options: Any) -> SimResult:
     stimulus, expected = ({n: design.streams[n].pack(v) for n, v in side.items()} for side in design.vectors())
-    return BATCH.simulate(built, folder, stimulus, expected, watchdog=4000, max_cycles=100_000, **options)
+    return batch.simulate(built, folder, stimulus, expected, *asked(watchdog=4000, max_cycles=100_000, **options))
 
 
 def threaded(built: Built) -> bool:
@@ -128,7 +129,7 @@ def test_of_a_design(
     with pytest.raises(ConfigError, match=r"(?s)more threads than .* 2 processes of 3 threads.* at most 4 in all"):
         design.simulate(threads=3, jobs=2, **options)
     with pytest.raises(ConfigError, match="at least one thread"):
-        BATCH.build(design.dut(), tmp_path / "none", threads=0)
+        batch.build(design.dut(), tmp_path / "none", SimulationOptions(threads=0))
 
 
 def threaded_in(work: Path) -> bool:

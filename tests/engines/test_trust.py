@@ -18,9 +18,8 @@ from torch import nn
 import mase_hw
 from mase_hw.design.attempts import alone
 from mase_hw.errors import EmitError, MismatchError, ResultsError, SimulationError, ToolError
-from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.limits import waits
-from mase_hw.simulate.plan import FAILURE, Stalls
+from mase_hw.simulate.engines import batch
+from mase_hw.simulate.plan import FAILURE, Limits, Stalls
 from tests.emit.bundles import rewrite
 
 Manifest = dict[str, Any]
@@ -228,11 +227,11 @@ def test_a_small_design_is_watched_as_long(work: Path, tmp_path: Path, engine: s
 
 def test_how_long_is_waited(design: mase_hw.Design, options: dict[str, Any]) -> None:
     last, interval = design.timing["last"], design.timing["interval"]
-    assert waits(design.timing, 1)["tail_cycles"] == last + interval
-    assert waits({"last": 3, "interval": 2}, 1)["tail_cycles"] == 128
-    assert waits(design.timing, 1)["watchdog"] > waits(design.timing, 1)["tail_cycles"]
-    slow = waits(design.timing, 10, Stalls.random(0.5, 0.5))
-    assert slow["max_cycles"] > waits(design.timing, 10)["max_cycles"] > 10 * interval
+    assert Limits.of(design.timing, 1).tail_cycles == last + interval
+    assert Limits.of({"last": 3, "interval": 2}, 1).tail_cycles == 128
+    assert Limits.of(design.timing, 1).watchdog > Limits.of(design.timing, 1).tail_cycles
+    slow = Limits.of(design.timing, 10, Stalls.random(0.5, 0.5))
+    assert slow.max_cycles > Limits.of(design.timing, 10).max_cycles > 10 * interval
     result = design.simulate(**options).result
     assert result.cycles - max(result.accepted["data_out_0"]) == last + interval
 
@@ -269,14 +268,14 @@ def test_what_is_not_ours_stays(design: mase_hw.Design, options: dict[str, Any],
 
 def test_waves_that_cannot_be_written(copy: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The failure is what it was; and a failure that waves do not show says so."""
-    broken, real = flipped(copy), BATCH.build
+    broken, real = flipped(copy), batch.build
 
-    def no_waves(*arguments: Any, waves: bool, **more: Any) -> Any:
-        if waves:
+    def no_waves(dut: Any, folder: Any, options: Any, **more: Any) -> Any:
+        if options.waves:
             raise ToolError("no compiler")
-        return real(*arguments, waves=waves, **more)
+        return real(dut, folder, options, **more)
 
-    monkeypatch.setattr(type(BATCH), "build", staticmethod(no_waves))
+    monkeypatch.setattr(batch, "build", no_waves)
     with pytest.raises(MismatchError) as caught:
         broken.simulate(**options | {"waves": None}, diagnose=False)
     assert caught.value.__notes__ == ["no waves, the run with them failed: no compiler"]

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
-from mase_hw.design.played import Played
+from mase_hw.design.vectors import Played
 from mase_hw.emit.netlist import Netlist
 from mase_hw.emit.reference import Reference
 from mase_hw.simulate.build.simulator import SHORT_RUN
-from mase_hw.simulate.engines.batch.engine import BATCH
+from mase_hw.simulate.engines import batch
+from mase_hw.simulate.plan import Limits
 from mase_hw.streams import IntArray
 from mase_hw.vectors.candidates import random_frames
 from mase_hw.vectors.faults import Memories, MemoryBit, detected
@@ -115,11 +116,11 @@ def test_bits_of_memories(design: mase_hw.Design, frames: dict[str, Tensor], tmp
     copy = mase_hw.Design(tmp_path / "copy", graph, verify=False)
     # One simulator, which reads the memories when it starts; what is played, and what is expected, is made once.
     played = Played.of(*Reference(graph).run(frames), design.streams)
-    built = BATCH.build(copy.dut(), tmp_path / "build", cycles=SHORT_RUN)
+    built = batch.build(copy.dut(), tmp_path / "build", cycles=SHORT_RUN)
 
     def outputs() -> IntArray:
-        options = {"watchdog": 4000, "max_cycles": 100_000}
-        result = BATCH.simulate(built, tmp_path / "run", played.beats_in, played.beats_out, **options)
+        limits = Limits(watchdog=4000, max_cycles=100_000)
+        result = batch.simulate(built, tmp_path / "run", played.beats_in, played.beats_out, limits)
         return result.outputs["data_out_0"]
 
     right = outputs()

@@ -11,8 +11,8 @@ import mase_hw
 from mase_hw import cli
 from mase_hw.emit.netlist import Netlist
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.simulate.exercise.inner import stalled
-from mase_hw.simulate.inner_stalls import InnerStalls
+from mase_hw.simulate.exercise import stalled
+from mase_hw.simulate.plan import InnerStalls
 
 CONNECTOR = re.compile(
     r"\n  logic \[\d+:0\] \w+;\n  logic \w+;\n  logic \w+;\n  exercise_stall #\(.*?\n  \);\n", re.DOTALL

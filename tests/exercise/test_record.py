@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 import mase_hw
-from mase_hw.simulate.exercise.record import BufferUse, Exercise
-from mase_hw.simulate.exercise.watch import ADDED
+from mase_hw.simulate.exercise import ADDED, BufferUse, Exercise
 from mase_hw.vectors.casts import CastUse
 
 LOG = """

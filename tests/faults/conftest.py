@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from mase_hw.formats import FixedFormat
-from mase_hw.simulate.build.simulator import SHORT_RUN
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, SimResult, build, find_build_tools
+from mase_hw.simulate.build.simulator import SHORT_RUN, Built, build
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.result import SimResult
 from mase_hw.streams import Stream
 
 HERE = Path(__file__).parent

@@ -13,28 +13,18 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ResultsError
-from mase_hw.simulate.build.simulator import SHORT_RUN
-from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.engines.batch.plan import write_batch_plan
-from mase_hw.simulate.engines.batch.run import run_batch
-from mase_hw.simulate.engines.cocotb.engine import (
-    BuildTools,
-    Built,
-    Limits,
-    Plan,
-    Run,
-    SimResult,
-    Stalls,
-    judge,
-    write_plan,
-)
-from mase_hw.simulate.engines.fast.engine import FAST
-from mase_hw.simulate.engines.fast.plan import write_fast_plan
-from mase_hw.simulate.engines.fast.run import run_fast
+from mase_hw.simulate.build.simulator import SHORT_RUN, Built
+from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.engines import batch, fast
+from mase_hw.simulate.judge import judge
+from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, Stalls, write_plan
+from mase_hw.simulate.result import SimResult
+from mase_hw.simulate.run import Run
 from tests.faults.conftest import BEATS, SLICE, dut, refused
 from tests.faults.test_environment import IO, program
+from tests.sim.conftest import asked
 
-ENGINES: dict[str, Any] = {"fast": FAST, "batch": BATCH}
+ENGINES: dict[str, Any] = {"fast": fast, "batch": batch}
 MANY = np.random.default_rng(2).integers(-128, 127, (6000, 2))
 
 
@@ -59,18 +49,16 @@ def wrapped(built: Built, path: Path, text: str) -> Built:
 
 def play(name: str, built: Built, run_dir: Path, beats: Any = BEATS, **more: Any) -> SimResult:
     options = {"watchdog": 100, "max_cycles": 10**7, **more}
-    result: SimResult = ENGINES[name].simulate(built, run_dir, {"data_in_0": beats}, {"data_out_0": beats}, **options)
+    result: SimResult = ENGINES[name].simulate(
+        built, run_dir, {"data_in_0": beats}, {"data_out_0": beats}, *asked(**options)
+    )
     return result
 
 
 def not_judged(name: str, built: Built, folder: Path) -> tuple[Plan, Run]:
     """A run that passes, before it is judged."""
-    plan = write_plan(built.dut, folder, *IO, seed=0, stalls=Stalls.none(), limits=Limits(100, 10_000))
-    if name == "fast":
-        write_fast_plan(built.dut, plan)
-        return plan, run_fast(built, plan, seed=0, waves=False, timeout=None, progress=None)
-    write_batch_plan(plan)
-    return plan, run_batch(built, [plan], seeds=[0])[0]
+    plan = write_plan(built.dut, folder, *IO, Limits(100, 10_000), DEFAULTS)
+    return plan, fast.run(built, plan) if name == "fast" else batch.run(built, [plan])[0]
 
 
 def test_truncated_results(good: tuple[str, Built], tmp_path: Path) -> None:

@@ -17,20 +17,15 @@ import pytest
 
 from mase_hw.errors import EmitError, MaseHwError, MismatchError, ResultsError, ToolError
 from mase_hw.host import tool_checks, toolchain
-from mase_hw.simulate.engines.cocotb.engine import (
-    BuildTools,
-    Built,
-    Limits,
-    Plan,
-    Run,
-    Stalls,
-    build,
-    judge,
-    run_simulator,
-    simulate,
-    write_plan,
-)
+from mase_hw.simulate.build.simulator import Built, build
+from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.engines import cocotb
+from mase_hw.simulate.engines.cocotb import simulate
+from mase_hw.simulate.judge import judge
+from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, write_plan
+from mase_hw.simulate.run import Run
 from tests.faults.conftest import BEATS, SLICE, dut, refused
+from tests.sim.conftest import asked
 
 SMALL: dict[str, Any] = {"watchdog": 100, "max_cycles": 10_000}
 IO = ({"data_in_0": BEATS}, {"data_out_0": BEATS})
@@ -45,8 +40,8 @@ def program(path: Path, text: str) -> Path:
 @pytest.fixture
 def finished(good: Built, tmp_path: Path) -> tuple[Built, Plan, Run]:
     """A run that passes, before it is judged."""
-    plan = write_plan(good.dut, tmp_path / "run", *IO, seed=0, stalls=Stalls.none(), limits=Limits(100, 10_000))
-    run = run_simulator(good, plan)
+    plan = write_plan(good.dut, tmp_path / "run", *IO, Limits(100, 10_000), DEFAULTS)
+    run = cocotb.run(good, plan)
     assert judge(good.dut, plan, run).passed
     return good, plan, run
 
@@ -83,8 +78,8 @@ def test_results_of_a_shorter_run(finished: tuple[Built, Plan, Run], tmp_path: P
     """A whole and good result of four frames is not one of five."""
     built, plan, run = finished
     part = {"data_in_0": BEATS[:24]}, {"data_out_0": BEATS[:24]}
-    short = write_plan(built.dut, tmp_path / "short", *part, seed=0, stalls=Stalls.none(), limits=Limits(100, 10_000))
-    assert judge(built.dut, short, run_simulator(built, short)).passed
+    short = write_plan(built.dut, tmp_path / "short", *part, Limits(100, 10_000), DEFAULTS)
+    assert judge(built.dut, short, cocotb.run(built, short)).passed
     for name in ("results.xml", "outcome.json", "found", "cycles"):
         (shutil.copytree if (short.folder / name).is_dir() else shutil.copy)(
             short.folder / name, plan.folder / name, **({"dirs_exist_ok": True} if name in ("found", "cycles") else {})
@@ -97,7 +92,7 @@ def test_killed_simulator(good: Built, tmp_path: Path, signal_name: str) -> None
     """In the middle of a run, in the folder of an earlier one that passed."""
     beats = np.random.default_rng(2).integers(-128, 127, (300_000, 2))
     io = {"data_in_0": beats}, {"data_out_0": beats}
-    assert simulate(good, tmp_path / "run", *IO, **SMALL).passed
+    assert simulate(good, tmp_path / "run", *IO, *asked(**SMALL)).passed
     script = f"""\
         #!{sys.executable}
         import os, pathlib, signal, subprocess, sys, time
@@ -112,7 +107,7 @@ def test_killed_simulator(good: Built, tmp_path: Path, signal_name: str) -> None
         os.kill(os.getpid(), signal.{signal_name})
         """
     killed = dataclasses.replace(good, executable=program(tmp_path / "killed", textwrap.dedent(script)))
-    result = simulate(killed, tmp_path / "run", *io, watchdog=100, max_cycles=10**7)
+    result = simulate(killed, tmp_path / "run", *io, *asked(watchdog=100, max_cycles=10**7))
     assert f"killed by {signal_name}" in refused(result) and result.beats_compared == 0
 
 
@@ -122,14 +117,14 @@ def test_full_disk_while_simulating(
     """First for the records, while the log can still say why; then for everything, after every so many bytes."""
     run_dir = tmp_path / "run"
     monkeypatch.setenv("LD_PRELOAD", str(full_disk))
-    assert simulate(good, run_dir, *IO, **SMALL).passed, "the library alone does nothing"
+    assert simulate(good, run_dir, *IO, *asked(**SMALL)).passed, "the library alone does nothing"
     monkeypatch.setenv("FULL_DISK", str(run_dir / "found"))
-    result = simulate(good, run_dir, *IO, **SMALL)
+    result = simulate(good, run_dir, *IO, *asked(**SMALL))
     assert type(result.failure) is ResultsError and os.strerror(errno.ENOSPC) in refused(result)
     monkeypatch.setenv("FULL_DISK", str(run_dir))
     for size in (0, 30, 100, 700):
         monkeypatch.setenv("FULL_DISK_BYTES", str(size))
-        result = simulate(good, run_dir, *IO, **SMALL)
+        result = simulate(good, run_dir, *IO, *asked(**SMALL))
         assert type(result.failure) is ResultsError, f"full after {size} bytes"
         refused(result)
 
@@ -143,14 +138,14 @@ def test_full_disk_before_and_after(
     with pytest.raises(ToolError, match=r"does not compile|does not link"):
         build(dut(SLICE), tmp_path / "build", cache_dir=tmp_path / "cache", tools=small)
     again = build(dut(SLICE), tmp_path / "build", cache_dir=work / "cache", tools=tools)
-    assert not again.reused and simulate(again, tmp_path / "run", *IO, **SMALL).passed
+    assert not again.reused and simulate(again, tmp_path / "run", *IO, *asked(**SMALL)).passed
 
     def full(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(EmitError, match=f"(?s)plan cannot be written.*{os.strerror(errno.ENOSPC)}"):
-        simulate(good, tmp_path / "run", *IO, **SMALL)
+        simulate(good, tmp_path / "run", *IO, *asked(**SMALL))
 
 
 def test_stale_cache_entry(tools: BuildTools, work: Path, tmp_path: Path) -> None:
@@ -166,14 +161,14 @@ def test_stale_cache_entry(tools: BuildTools, work: Path, tmp_path: Path) -> Non
     os.replace(replacement, wrong.executable)
     again = make(1)
     assert not again.reused
-    assert isinstance(simulate(again, tmp_path / "run", *IO, **SMALL).failure, MismatchError)
+    assert isinstance(simulate(again, tmp_path / "run", *IO, *asked(**SMALL)).failure, MismatchError)
 
     # A whole foreign folder, stamp included.
     shutil.rmtree(again.folder)
     shutil.copytree(right.folder, again.folder)
     once_more = make(1)
     assert not once_more.reused
-    assert isinstance(simulate(once_more, tmp_path / "run", *IO, **SMALL).failure, MismatchError)
+    assert isinstance(simulate(once_more, tmp_path / "run", *IO, *asked(**SMALL)).failure, MismatchError)
 
 
 def test_stale_source(tools: BuildTools, work: Path, tmp_path: Path) -> None:
@@ -191,7 +186,7 @@ def test_stale_source(tools: BuildTools, work: Path, tmp_path: Path) -> None:
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
     built = make()
     assert not built.reused
-    assert isinstance(simulate(built, tmp_path / "run", *IO, **SMALL).failure, MismatchError)
+    assert isinstance(simulate(built, tmp_path / "run", *IO, *asked(**SMALL)).failure, MismatchError)
 
 
 def test_wrong_tool_version(tools: BuildTools, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ import mase_hw
 from mase_hw.errors import ConfigError, SimulationError, ToolError
 from mase_hw.host.disk import full_disk, not_written
 from mase_hw.simulate.build import runtime_cache
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, build
+from mase_hw.simulate.build.simulator import build
+from mase_hw.simulate.build.tools import BuildTools
 from tests.faults.conftest import SLICE, dut
 from tests.faults.test_environment import program
 

@@ -10,10 +10,15 @@ import pytest
 import mase_hw
 from mase_hw.errors import EmitError, HangError, MismatchError, SimulationError
 from mase_hw.formats import FixedFormat
-from mase_hw.simulate.build.simulator import SHORT_RUN
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Dut, Stalls, build, simulate
+from mase_hw.simulate.build.simulator import SHORT_RUN, build
+from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.cocotb import simulate
+from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.result import SimResult
 from mase_hw.streams import Stream
 from tests.faults.conftest import BEATS, LINK, SLICE, dut, refused
+from tests.sim.conftest import asked
 
 STALLS = Stalls.random(0.3, 0.6)
 FULL_RATE = Stalls.none()
@@ -35,7 +40,7 @@ def test_without_the_fault_it_passes(tools: BuildTools, work: Path, tmp_path: Pa
     built = build(dut(source), work / source.stem, cache_dir=work / "cache", tools=tools, cycles=SHORT_RUN)
     for stalls in (FULL_RATE, STALLS):
         beats = {"data_in_0": BEATS}, {"data_out_0": BEATS}
-        result = simulate(built, tmp_path, *beats, watchdog=100, max_cycles=10_000, stalls=stalls, seed=4)
+        result = simulate(built, tmp_path, *beats, *asked(watchdog=100, max_cycles=10_000, stalls=stalls, seed=4))
         assert result.raise_on_failure().beats_compared == 30
 
 
@@ -46,7 +51,7 @@ def test_fault(tools: BuildTools, work: Path, tmp_path: Path, name: str) -> None
         dut(source, fault), work / f"{source.stem}{fault}", cache_dir=work / "cache", tools=tools, cycles=SHORT_RUN
     )
     beats = {"data_in_0": BEATS}, {"data_out_0": BEATS}
-    result = simulate(built, tmp_path, *beats, watchdog=100, max_cycles=10_000, stalls=stalls, seed=4)
+    result = simulate(built, tmp_path, *beats, *asked(watchdog=100, max_cycles=10_000, stalls=stalls, seed=4))
     text = refused(result)
     assert isinstance(result.failure, kind), text
     with pytest.raises(kind, match=f"(?s){message}"):
@@ -69,10 +74,10 @@ def test_bit_flips_in_a_memory(tools: BuildTools, work: Path, tmp_path: Path) ->
     built = build(design, work / "memory", cache_dir=work / "cache", tools=tools, cycles=SHORT_RUN)
     data = np.arange(8).reshape(8, 1)
 
-    def play(word: str) -> mase_hw.simulate.engines.cocotb.engine.SimResult:
+    def play(word: str) -> SimResult:
         (memory / "constant.mem").write_text(word)
         beats = {"data_in_0": data}, {"data_out_0": data + 0x2A}
-        return simulate(built, tmp_path / "run", *beats, watchdog=50, max_cycles=1000)
+        return simulate(built, tmp_path / "run", *beats, *asked(watchdog=50, max_cycles=1000))
 
     assert play("2a\n").passed
     for bit in range(8):
@@ -84,7 +89,7 @@ def test_bit_flips_in_a_memory(tools: BuildTools, work: Path, tmp_path: Path) ->
     (memory / "constant.mem").unlink()
     memory.rmdir()
     beats = {"data_in_0": data}, {"data_out_0": data + 0x2A}
-    assert "constant.mem" in refused(simulate(built, tmp_path / "run", *beats, watchdog=50, max_cycles=1000))
+    assert "constant.mem" in refused(simulate(built, tmp_path / "run", *beats, *asked(watchdog=50, max_cycles=1000)))
 
 
 def test_bit_flips_in_the_files_of_a_bundle(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from mase_hw.errors import MaseHwError, SimulationError, ToolError
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.build.tools import BuildTools
-from mase_hw.simulate.engines.batch.build import build
-from mase_hw.simulate.engines.batch.plan import write_batch_plan
+from mase_hw.simulate.engines.batch import build, write_batch_plan
 from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import Plan
 from mase_hw.simulate.run import HOST, Run
@@ -122,7 +121,7 @@ def _by_itself(trial: Trial, changed: Mapping[Path, str], folder: Path, tools: B
 def _build(trial: Trial, copies: Mapping[int, Mapping[Path, str]], folder: Path, tools: BuildTools) -> Built:
     folder.mkdir(parents=True, exist_ok=True)
     dut = write(trial.dut, copies, folder / "rtl")
-    return build(dut, folder / "build", cache_dir=folder / "cache", tools=tools, jobs=1, cycles=1)
+    return build(dut, folder / "build", cache_dir=folder / "cache", tools=replace(tools, jobs=1), cycles=1)
 
 
 def _plans(trial: Trial, built: Built, folder: Path) -> Iterator[tuple[Play, Plan]]:

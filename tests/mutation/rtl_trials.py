@@ -9,7 +9,9 @@ from pathlib import Path
 
 from mase_hw.catalogue import Memory
 from mase_hw.resources import rtl_root
-from mase_hw.simulate.engines.cocotb.engine import Dut, Limits, Plan, SimResult, write_plan
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.plan import Limits, Plan, SimulationOptions, write_plan
+from mase_hw.simulate.result import SimResult
 from tests.catalogue.benches import MAX_CYCLES, SEED, WATCHDOG, Bench, placed
 from tests.catalogue.checks import CHECKS, Check, all_compared
 from tests.catalogue.elaborate import Elaborated, elaborate
@@ -113,6 +115,7 @@ def _bench_play(bench: Bench, name: str) -> Play:
     def plan(dut: Dut, folder: Path) -> Plan:
         sides = [{s.name: run.beats[s.name] for s in side} for side in (dut.inputs, dut.outputs)]
         limits = Limits(WATCHDOG, MAX_CYCLES, idle_cycles=run.idle_cycles)
-        return write_plan(dut, folder, *sides, seed=SEED, stalls=run.stalls, limits=limits, reset_at=run.reset_at)
+        options = SimulationOptions(seed=SEED, stalls=run.stalls, reset_at=tuple(run.reset_at))
+        return write_plan(dut, folder, *sides, limits, options)
 
     return Play(name.replace(" ", "_"), SEED, plan, lambda result: bench.holds(name, result.raise_on_failure()))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mase_hw.formats import FixedFormat
-from mase_hw.simulate.build.simulator import SHORT_RUN
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
+from mase_hw.simulate.build.simulator import SHORT_RUN, Built, build
+from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.plan import Limits, SimulationOptions
 from mase_hw.streams import Stream
 
 RTL = Path(__file__).parent / "rtl"
@@ -22,6 +25,12 @@ def slice_dut(top: str = "faulty_slice", fmt: FixedFormat = S8_4, **parameters: 
     """A pass-through of frames of 3 x 4 elements, two lanes per beat, so 6 beats per frame."""
     streams = (Stream("data_in_0", "in", (3, 4), fmt, (2,)), Stream("data_out_0", "out", (3, 4), fmt, (2,)))
     return Dut(top, (RTL / f"{top}.sv",), {"WIDTH": fmt.width, **parameters}, streams)
+
+
+def asked(**given: Any) -> tuple[Limits, SimulationOptions]:
+    """Limits and options of a simulation by keyword."""
+    limits = {name: given.pop(name) for name in Limits.__dataclass_fields__ if name in given}
+    return Limits(**limits), SimulationOptions(**given)
 
 
 TOLD = {"FAULT": -1}

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError, EmitError, SimulationError, ToolError
-from mase_hw.simulate.build.simulator import COCOTB, LONG_RUN, PATIENT_RUN, SHORT_RUN, _units
-from mase_hw.simulate.build.tools import compilers
-from mase_hw.simulate.engines.batch.build import build as build_batch
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Built, Dut, build, find_build_tools
+from mase_hw.simulate.build.simulator import COCOTB, LONG_RUN, PATIENT_RUN, SHORT_RUN, Built, _units, build
+from mase_hw.simulate.build.tools import BuildTools, compilers, find_build_tools
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.batch import build as build_batch
 from tests.sim.conftest import RTL, slice_dut
 from tests.sim.test_engine import play
 
@@ -99,7 +99,7 @@ def test_parallel_builders(work: Path, tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from tests.sim.conftest import slice_dut
-        from mase_hw.simulate.engines.cocotb.engine import build
+        from mase_hw.simulate.engines.cocotb import build
         built = build(slice_dut(), Path({str(tmp_path / "b")!r}), cache_dir=Path({str(work / "cache")!r}))
         sys.exit(10 if built.reused else 20)
         """

@@ -14,10 +14,14 @@ import pytest
 from mase_hw.errors import ConfigError, SimulationError
 from mase_hw.formats import FixedFormat
 from mase_hw.resources import sim_root
-from mase_hw.simulate.engines.cocotb.engine import Built, Dut, SimResult, Stalls, simulate
+from mase_hw.simulate.build.simulator import Built
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines.cocotb import simulate
+from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.run import Progress
 from mase_hw.streams import Stream
-from tests.sim.conftest import RTL, Builder, slice_dut
+from tests.sim.conftest import RTL, Builder, asked, slice_dut
 
 
 def play(built: Built, run_dir: Path, frames: int = 5, **options: Any) -> SimResult:
@@ -25,7 +29,7 @@ def play(built: Built, run_dir: Path, frames: int = 5, **options: Any) -> SimRes
     data = np.random.default_rng(1).integers(stream.fmt.min_mantissa, stream.fmt.max_mantissa, (frames, 3, 4))
     beats = stream.pack(data)
     options = {"watchdog": 100, "max_cycles": 10_000, **options}
-    return simulate(built, run_dir, {"data_in_0": beats}, {"data_out_0": beats}, **options)
+    return simulate(built, run_dir, {"data_in_0": beats}, {"data_out_0": beats}, *asked(**options))
 
 
 def test_pass(good: Built, tmp_path: Path) -> None:
@@ -138,11 +142,11 @@ def test_memory_and_parameters(builder: Builder, tmp_path: Path) -> None:
     built = builder(dut, "memory")
     data = np.arange(8).reshape(8, 1)
     limits: dict[str, Any] = {"watchdog": 50, "max_cycles": 1000}
-    result = simulate(built, tmp_path / "run", {"data_in_0": data}, {"data_out_0": data + 5}, **limits)
+    result = simulate(built, tmp_path / "run", {"data_in_0": data}, {"data_out_0": data + 5}, *asked(**limits))
     result.raise_on_failure()
 
     (tmp_path / "memories" / "constant.mem").unlink()
-    result = simulate(built, tmp_path / "run", {"data_in_0": data}, {"data_out_0": data + 5}, **limits)
+    result = simulate(built, tmp_path / "run", {"data_in_0": data}, {"data_out_0": data + 5}, *asked(**limits))
     with pytest.raises(SimulationError, match=r"constant\.mem"):
         result.raise_on_failure()
 
@@ -153,7 +157,7 @@ def test_wide_formats(builder: Builder, tmp_path: Path) -> None:
     values = [-(1 << 99), (1 << 99) - 1, *(3**i * (-1) ** i for i in range(10, 60, 5))]
     beats = np.array(values, dtype=object).reshape(6, 2)
     result = simulate(
-        built, tmp_path, {"data_in_0": beats}, {"data_out_0": beats}, watchdog=50, max_cycles=1000
+        built, tmp_path, {"data_in_0": beats}, {"data_out_0": beats}, *asked(watchdog=50, max_cycles=1000)
     ).raise_on_failure()
     assert result.outputs["data_out_0"].tolist() == beats.tolist()
 
@@ -168,12 +172,12 @@ def test_wide_formats(builder: Builder, tmp_path: Path) -> None:
 )
 def test_bad_beats(good: Built, tmp_path: Path, beats: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        simulate(good, tmp_path, {"data_in_0": beats}, {"data_out_0": beats}, watchdog=10, max_cycles=100)
+        simulate(good, tmp_path, {"data_in_0": beats}, {"data_out_0": beats}, *asked(watchdog=10, max_cycles=100))
 
 
 def test_bad_names_and_stalls(good: Built, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="stimulus does not name"):
-        simulate(good, tmp_path, {}, {}, watchdog=10, max_cycles=100)
+        simulate(good, tmp_path, {}, {}, *asked(watchdog=10, max_cycles=100))
     with pytest.raises(ConfigError, match="probability out of range"):
         Stalls.random(1.0, 0.0)
     with pytest.raises(ConfigError, match="cycles of work"):

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.simulate.build import headers
+from mase_hw.simulate.build import runtime_cache as headers
 from mase_hw.simulate.build.runtime_cache import runtime
-from mase_hw.simulate.engines.cocotb.engine import BuildTools, Dut, build
+from mase_hw.simulate.build.simulator import build
+from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.dut import Dut
 from tests.sim.conftest import RTL, slice_dut
 from tests.sim.test_engine import play
 

@@ -14,19 +14,14 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import HangError, MismatchError, ResultsError, SimulationError
-from mase_hw.simulate.engines.cocotb.engine import (
-    Built,
-    Limits,
-    Plan,
-    Run,
-    SimResult,
-    Stalls,
-    judge,
-    run_simulator,
-    simulate,
-    write_plan,
-)
-from tests.sim.conftest import TOLD, Builder, slice_dut, told
+from mase_hw.simulate.build.simulator import Built
+from mase_hw.simulate.engines import cocotb
+from mase_hw.simulate.engines.cocotb import simulate
+from mase_hw.simulate.judge import judge
+from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, Stalls, write_plan
+from mase_hw.simulate.result import SimResult
+from mase_hw.simulate.run import Run
+from tests.sim.conftest import TOLD, Builder, asked, slice_dut, told
 from tests.sim.test_engine import play
 
 FAULTS: list[tuple[int, type[SimulationError], str]] = [
@@ -82,7 +77,7 @@ def test_wrong_reference(good: Built, tmp_path: Path) -> None:
     beats = np.arange(60).reshape(30, 2)
     wrong = beats.copy()
     wrong[17, 1] += 1
-    result = simulate(good, tmp_path, {"data_in_0": beats}, {"data_out_0": wrong}, watchdog=50, max_cycles=1000)
+    result = simulate(good, tmp_path, {"data_in_0": beats}, {"data_out_0": wrong}, *asked(watchdog=50, max_cycles=1000))
     first = result.first_mismatch
     assert first is not None and isinstance(result.failure, MismatchError)
     assert (first.frame, first.beat, first.lane, first.index) == (2, 5, 1, (2, 3))
@@ -93,14 +88,16 @@ def test_wrong_reference(good: Built, tmp_path: Path) -> None:
 
 def test_missing_beats_hang(good: Built, tmp_path: Path) -> None:
     beats = np.arange(60).reshape(30, 2)
-    result = simulate(good, tmp_path, {"data_in_0": beats[:29]}, {"data_out_0": beats}, watchdog=50, max_cycles=1000)
+    result = simulate(
+        good, tmp_path, {"data_in_0": beats[:29]}, {"data_out_0": beats}, *asked(watchdog=50, max_cycles=1000)
+    )
     with pytest.raises(HangError, match="data_out_0 valid=0 ready=1 29/30 beats"):
         result.raise_on_failure()
 
 
 def test_zero_frames(good: Built, tmp_path: Path) -> None:
     none = np.zeros((0, 2), dtype=np.int64)
-    result = simulate(good, tmp_path, {"data_in_0": none}, {"data_out_0": none}, watchdog=50, max_cycles=1000)
+    result = simulate(good, tmp_path, {"data_in_0": none}, {"data_out_0": none}, *asked(watchdog=50, max_cycles=1000))
     with pytest.raises(ResultsError, match="no beat of data_out_0 was compared"):
         result.raise_on_failure()
 
@@ -114,11 +111,10 @@ def finished(good: Built, tmp_path: Path) -> tuple[Built, Plan, Run]:
         tmp_path,
         {"data_in_0": beats},
         {"data_out_0": beats},
-        seed=0,
-        stalls=Stalls.none(),
-        limits=Limits(50, 1000),
+        Limits(50, 1000),
+        DEFAULTS,
     )
-    run = run_simulator(good, plan)
+    run = cocotb.run(good, plan)
     assert judge(good.dut, plan, run).passed
     return good, plan, run
 

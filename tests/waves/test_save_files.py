@@ -16,8 +16,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw.design.design import Design
-from mase_hw.simulate.waves.save_files import Mark, gtkwave, letters, listed, surfer
-from mase_hw.simulate.waves.shown import Shown
+from mase_hw.simulate.waves import Mark, Shown, gtkwave, letters, listed, surfer
 
 FST2VCD = shutil.which("fst2vcd")
 needs_fst2vcd = pytest.mark.skipif(FST2VCD is None, reason="there is no fst2vcd (apt-get install gtkwave)")

@@ -9,7 +9,7 @@ from pathlib import Path
 from mase_hw.cli._common import FAILED, OK, path, whole
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
-from mase_hw.host.cores import cores
+from mase_hw.host.process import cores
 
 HELP = "run a matrix of ops and networks, or a folder of bundles, and compare with the baseline"
 

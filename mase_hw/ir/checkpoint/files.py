@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
+
+from filelock import lock_descriptor
 
 from mase_hw.errors import CheckpointError
 
@@ -63,7 +64,7 @@ class Pair:
             for path in (self.tensors, self.document):
                 if path.is_dir():
                     raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
-            with _locked(self.folder, fcntl.LOCK_EX):
+            with _locked(self.folder):
                 self._clean()
                 with self._stage("pt", staged) as file:
                     save(file)
@@ -118,7 +119,7 @@ class Pair:
             CheckpointError: If one is missing, of another version, cut off or changed, or they do not belong together.
         """
         try:
-            with _locked(self.folder, fcntl.LOCK_SH):
+            with _locked(self.folder):
                 document, digest = self._parse(self.document.read_bytes())
                 file = self._find(digest)
         except OSError as error:
@@ -196,13 +197,13 @@ def hash_of(file: Path | IO[bytes]) -> str:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path, kind: int) -> Iterator[None]:
-    """Keep others from replacing the pair meanwhile; leaves no file behind."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Use a pair alone; leaves no file behind."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         # A file system without locks (some network ones) works as well, one process at a time.
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, kind)
+            lock_descriptor(descriptor)
         yield
     finally:
         os.close(descriptor)

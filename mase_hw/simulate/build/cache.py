@@ -4,7 +4,7 @@
 
     <cache>/simulators/<identity>/   simulator, build.log, entry.json (hash of the program, and what it is for)
     <cache>/runtime-<key>/           Verilator's compiled runtime library for one set of flags
-    <cache>/.locks/                  lock files; whoever only uses the cache holds ``users`` shared, pruning alone
+    <cache>/.locks/                  lock files by the first digits of an identity; pruning holds all of them
 
 An entry is made in a folder beside its place and renamed, so that there is no half one, whoever dies or however full
 the disk is. The program's hash is checked whenever it is taken out: a damaged entry is dropped and built again.
@@ -12,7 +12,6 @@ the disk is. The program's hash is checked whenever it is taken out: a damaged e
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,7 +20,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from typing import Any
 from mase_hw.documents import parse_json
 from mase_hw.errors import EmitError
 from mase_hw.host.disk import not_written
+from mase_hw.host.locks import locked
 
 PROGRAM, LOG, _ENTRY = "simulator", "build.log", "entry.json"
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
@@ -98,8 +98,8 @@ class Cache:
         Raises:
             EmitError: If the cache cannot be written.
         """
-        # Few lock files, none ever removed: two identities that share one merely wait for each other.
-        with self._locked("users", fcntl.LOCK_SH), self._locked(identity[:2], fcntl.LOCK_EX):
+        # Two identities that share a lock file merely wait for each other.
+        with self._locked(identity[:2]):
             yield
 
     def has(self, identity: str) -> bool:
@@ -184,7 +184,9 @@ class Cache:
         """
         if not self.folder.is_dir():
             return []
-        with self._locked("users", fcntl.LOCK_EX):
+        with ExitStack() as nobody_else:
+            for number in range(256):
+                nobody_else.enter_context(self._locked(f"{number:02x}"))
             for left in _folders(self._simulators, re.compile(r"\.partial-.*")):
                 shutil.rmtree(left, ignore_errors=True)  # nobody builds now: what is here was left by an interruption
             entries, removed = self.entries(), []
@@ -210,19 +212,8 @@ class Cache:
             about = {}
         return Entry("simulator", place.name, place, _size(place), _time(place / _ENTRY), about)
 
-    @contextmanager
-    def _locked(self, name: str, kind: int) -> Iterator[None]:
-        """Hold a lock, which goes with the process, however it ends."""
-        try:
-            (self.folder / ".locks").mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder / ".locks" / name, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as problem:
-            raise not_written("the build cache", self.folder, problem) from problem
-        try:
-            fcntl.flock(handle, kind)
-            yield
-        finally:
-            os.close(handle)
+    def _locked(self, name: str) -> AbstractContextManager[None]:
+        return locked(self.folder / ".locks" / name, "the build cache")
 
 
 def file_hash(path: Path) -> str:

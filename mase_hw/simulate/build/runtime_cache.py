@@ -8,21 +8,22 @@ twice, and never see half of an object. The hash of each lies beside it, and wha
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mase_hw.errors import ToolError
 from mase_hw.host.disk import full_disk, not_written
+from mase_hw.host.locks import locked
 from mase_hw.resources import sim_root
-from mase_hw.simulate.build import headers
+from mase_hw.simulate.build import runtime_cache as headers
 from mase_hw.simulate.build.cache import file_hash
 from mase_hw.simulate.build.tools import BuildTools, first_errors, run_tool
 
@@ -118,15 +119,12 @@ class Runtime:
         if _is_whole(target):
             self.whole.add(target)
             return target  # without a lock: an environment may be read-only, and a file is replaced whole
-        handle = os.open(self.folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, _MODE)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if not _is_whole(target):
-                self._compile(target, arguments)
+            with locked(self.folder / f".{name}.lock", "the build cache", ToolError):
+                if not _is_whole(target):
+                    self._compile(target, arguments)
         except OSError as problem:
             raise not_written("the build cache", target, problem, ToolError) from problem
-        finally:
-            os.close(handle)
         self.whole.add(target)
         return target
 
@@ -229,3 +227,32 @@ def _write_atomic(path: Path, content: bytes) -> None:
         file.write(content)
     os.chmod(partial, _MODE)
     os.replace(partial, path)
+
+
+FUNCTIONS = "functions.h"
+"""Verilator's functions without those of dynamic arrays, beside the header that includes it."""
+WHOLE = "".join(f'#include "verilated{name}.h"\n' for name in ("", "_vpi", "_dpi", "_config"))
+"""The header of all units with everything."""
+TEXT = f"""\
+// Verilator's functions come last, without those of dynamic arrays.
+#define VERILATOR_VERILATED_FUNCS_H_
+#include "verilated.h"
+#undef VERILATOR_VERILATED_FUNCS_H_
+#define VERILATOR_VERILATED_H_INTERNAL_
+#include "{FUNCTIONS}"
+#undef VERILATOR_VERILATED_H_INTERNAL_
+{WHOLE}"""
+"""The header of all units."""
+
+# No template, with a dynamic array among its parameters; its body ends at the first brace in column 0.
+_OF_ARRAYS = re.compile(r"(?<!>\n)^static inline [^;{}]*?\bVlQueue<[^{;]*\{\n(?:[ #].*\n|\n)*?\}\n", re.MULTILINE)
+
+
+def without_dynamic_arrays(functions: str) -> str:
+    """The text of ``verilated_funcs.h`` without the functions that take dynamic arrays."""
+    return _OF_ARRAYS.sub("", functions)
+
+
+def has_dynamic_arrays(sources: Iterable[Path]) -> bool:
+    """Whether generated C++ may call what :func:`without_dynamic_arrays` leaves out."""
+    return any(b"VlQueue" in path.read_bytes() for path in sources)

@@ -7,24 +7,22 @@ one unit, and a simulator is built once for every content: a build folder takes 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mase_hw.errors import SimulationError, ToolError
-from mase_hw.host.disk import emptied, full_disk, not_written
+from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
+from mase_hw.host.locks import locked
 from mase_hw.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
-from mase_hw.simulate.build.headers import has_dynamic_arrays
-from mase_hw.simulate.build.runtime_cache import Runtime, runtime
+from mase_hw.simulate.build.runtime_cache import Runtime, has_dynamic_arrays, runtime
 from mase_hw.simulate.build.snapshot import Copies, Snapshot, take
 from mase_hw.simulate.build.tools import OPTIMISED, BuildTools, compilers, find_build_tools, first_errors, run_tool
 from mase_hw.simulate.dut import Dut, port_widths
@@ -66,7 +64,6 @@ class Flavour:
         driver: C++ files that are the same for every design, compiled once and kept with the runtime.
         unit_bytes: C++ that is compiled as one unit: headers are parsed once a unit, but units compile in parallel.
         coverage: Whether the simulator counts lines, branches and toggles.
-        strict: Whether a warning about style refuses the design.
     """
 
     name: str
@@ -81,7 +78,6 @@ class Flavour:
     driver: tuple[Path, ...] = ()
     unit_bytes: int = 400_000
     coverage: bool = False
-    strict: bool = True
 
 
 def public_ports(dut: Dut) -> str:
@@ -135,7 +131,6 @@ def build(
     waves: bool = False,
     cache_dir: Path | None = None,
     tools: BuildTools | None = None,
-    jobs: int | None = None,
     flavour: Flavour = COCOTB,
     cycles: int | None = None,
 ) -> Built:
@@ -147,7 +142,6 @@ def build(
         waves: Make a simulator that can write FST.
         cache_dir: The build cache; ``runtime-cache`` beside ``build_dir`` by default.
         tools: From :func:`find_build_tools`; looked up if missing.
-        jobs: Compilers to run at a time; see :func:`compilers`.
         flavour: What kind of simulator; its level of optimisation is the highest.
         cycles: About how many will be simulated. A short run is over sooner with a simulator that is not optimised; one
             that is there already is taken, a slower one unless the run is long. None: optimise.
@@ -165,7 +159,7 @@ def build(
     wanted = [(identity_of(dut, tools, waves, each, given), each) for each in _levels(flavour, cycles)]
     build_dir, cache = build_dir.resolve(), Cache(cache_dir)
     cached = False
-    with _locked(build_dir):
+    with locked(build_dir / ".lock", "the build folder"):
         identity = next((each for each, _ in wanted if _is_current(build_dir, each)), None)
         reused = identity is not None
         if identity is None:
@@ -177,7 +171,7 @@ def build(
                     cached = cache.take(identity, build_dir)
                     if not cached:
                         library = runtime(tools, cache_dir, waves=waves, optimise=chosen.optimise)
-                        _build(dut, build_dir, library, chosen, waves, jobs, given)
+                        _build(dut, build_dir, library, chosen, waves, given)
                         about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves}
                         cache.put(identity, build_dir, about | {"flavour": chosen.name, "optimise": chosen.optimise})
                     _stamp(build_dir, identity)
@@ -215,28 +209,13 @@ def identity_of(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour, give
     """Hash of everything that goes into a simulator."""
     digest = hashlib.sha256()
     facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.flags, *flavour.link(tools), flavour.optimise]
-    facts += [f"{waves=}", f"{flavour.coverage=}", f"{flavour.strict=}", flavour.rules(dut), dut.top, *dut.ports]
+    facts += [f"{waves=}", f"{flavour.coverage=}", f"{dut.foreign=}", flavour.rules(dut), dut.top, *dut.ports]
     facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
     facts += [flavour.prologue, port_widths(dut), *(text for file in flavour.generated for text in file)]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
     given.feed(digest)
     return digest.hexdigest()
-
-
-@contextmanager
-def _locked(build_dir: Path) -> Iterator[None]:
-    """Hold the folder against other builders; the lock goes with the process, however it ends."""
-    try:
-        build_dir.mkdir(parents=True, exist_ok=True)
-        handle = os.open(build_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as problem:
-        raise not_written("the build folder", build_dir, problem) from problem
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _is_current(build_dir: Path, identity: str) -> bool:
@@ -252,21 +231,17 @@ def _is_current(build_dir: Path, identity: str) -> bool:
 
 def _stamp(build_dir: Path, identity: str) -> None:
     stamp = {"identity": identity, "executable": file_hash(build_dir / PROGRAM)}
-    partial = build_dir / "stamp.json.partial"
-    partial.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, build_dir / "stamp.json")
+    write_whole(build_dir / "stamp.json", json.dumps(stamp, indent=1) + "\n")
 
 
-def _build(
-    dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves: bool, jobs: int | None, given: Snapshot
-) -> None:
+def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves: bool, given: Snapshot) -> None:
     tools, model = library.tools, build_dir / "model"
     emptied(model)
     log: list[str] = []
     try:
         copies = given.write(model)
         listing = _verilate(dut, model, tools, flavour, waves, log, copies)
-        workers = jobs or compilers()
+        workers = tools.jobs or compilers()
         units = _units(model, listing, flavour, copies.main, waves, workers)
         flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in copies.folders), "-Winvalid-pch"]
         flags += tools.tuning if flavour.optimise == OPTIMISED else ()
@@ -301,10 +276,10 @@ def _verilate(
 ) -> dict[str, list[str]]:
     rules = model / "rules.vlt"
     rules.write_text(f"`verilator_config\n{flavour.rules(dut)}", encoding="utf-8")
-    command = [*tools.verilate, *(flag for flag in FLAGS if flavour.strict or flag != "-Wall"), *flavour.flags]
+    command = [*tools.verilate, *(flag for flag in FLAGS if not dut.foreign or flag != "-Wall"), *flavour.flags]
     command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
     command += ["--trace-fst"] if waves else []
-    command += [f"-G{name}={_literal(value)}" for name, value in dut.parameters.items()]
+    command += [f"-G{name}={literal(value)}" for name, value in dut.parameters.items()]
     widths = model / "port_widths.sv"
     widths.write_text(port_widths(dut), encoding="utf-8")
     command += [str(rules), *map(str, copies.sources), str(widths)]
@@ -324,7 +299,8 @@ def _verilate(
     return {kind: list(map(str, files)) for kind, files in sources.items()}
 
 
-def _literal(value: int | str) -> str:
+def literal(value: int | str) -> str:
+    """A parameter as SystemVerilog writes it."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     value = int(value)

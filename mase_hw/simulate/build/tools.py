@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from typing import Any
 
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.host import tool_checks
-from mase_hw.host.cores import cores
+from mase_hw.host.disk import write_whole
+from mase_hw.host.process import cores
 from mase_hw.host.toolchain import require, verilator_env
 
 
@@ -37,6 +37,7 @@ class BuildTools:
         versions: Version of every tool by name, and what of the environment changes what it does.
         linker: Flags by which the compiler calls the linker that takes the least time; none is its own choice.
         tuning: Flags by which it optimises a model for long runs best, as far as it knows them.
+        jobs: Compilers to run at a time; see :func:`compilers` if None.
     """
 
     env: Mapping[str, str]
@@ -48,6 +49,7 @@ class BuildTools:
     versions: Mapping[str, str]
     linker: tuple[str, ...] = ()
     tuning: tuple[str, ...] = ()
+    jobs: int | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -117,11 +119,8 @@ def _remember(folder: Path | None, key: tuple[object, ...], facts: BuildTools) -
     text = json.dumps([repr(key), dataclasses.asdict(facts)], default=str)
     content = f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n"
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
         if not (folder / _MEMORY).is_file() or (folder / _MEMORY).read_text(encoding="utf-8") != content:
-            with tempfile.TemporaryDirectory(prefix=".tools-", dir=folder) as partial:
-                (Path(partial) / _MEMORY).write_text(content, encoding="utf-8")
-                os.replace(Path(partial) / _MEMORY, folder / _MEMORY)
+            write_whole(folder / _MEMORY, content)
 
 
 def _recall(folder: Path | None, key: tuple[object, ...]) -> BuildTools | None:
@@ -271,3 +270,20 @@ def compilers() -> int:
             remedy="leave the variable out for one a core",
         )
     return int(given)
+
+
+def lint_bundle(folder: Path, top: str, tools: BuildTools, *flags: str) -> str:
+    """Elaborate a bundle's RTL in Verilator with every warning: exactly the files of its list, in their order.
+
+    Args:
+        folder: The bundle.
+        top: Its top-level module.
+        tools: The build tools.
+        flags: More flags, such as ``-DSYNTHESIS``, with which the checks for simulation are left out.
+
+    Returns:
+        Errors and warnings; empty if there are none.
+    """
+    command = [*tools.verilate, "--lint-only", "--quiet", "--assert", "-Wall", *flags]
+    done = run_tool([*command, "--top-module", top, "-f", "rtl/files.f"], tools.env, folder)
+    return done.stdout or (f"Verilator ends with {done.returncode}" if done.returncode else "")

@@ -6,32 +6,44 @@ names the node that computes wrongly. After a hang the handshakes say which inst
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, fx
 
 from mase_hw.beats import decode
-from mase_hw.emit.netlist import CONNECTORS, TOP, Netlist
+from mase_hw.emit.netlist import CONNECTORS, TOP, Net, Netlist
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
-from mase_hw.errors import ConfigError, ResultsError
+from mase_hw.errors import ConfigError, MaseHwError, ResultsError
 from mase_hw.ir import MaseGraph
-from mase_hw.nn.streaming import streaming
-from mase_hw.simulate.diagnose.divergence import Divergence, Driver, Neighbour
-from mase_hw.simulate.diagnose.edges import Edge, expected_beats, find_edges
-from mase_hw.simulate.diagnose.failure import WINDOW
+from mase_hw.ir.evaluate import evaluate
+from mase_hw.nn.quantized import Quantized
+from mase_hw.nn.streaming import continuing, streaming
+from mase_hw.numerics import quantize
+from mase_hw.simulate.diagnose.failure import WINDOW, Replay
 from mase_hw.simulate.diagnose.inputs import InputValues, input_values
-from mase_hw.simulate.diagnose.report import Diagnosis, EdgeState, FifoState, Gap, losses, waiting
+from mase_hw.simulate.diagnose.report import (
+    Diagnosis,
+    Divergence,
+    Driver,
+    EdgeState,
+    FifoState,
+    Gap,
+    Neighbour,
+    losses,
+    waiting,
+)
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.batch.engine import BATCH
-from mase_hw.simulate.exercise.inner import INNER, with_inner_stalls
-from mase_hw.simulate.inner_stalls import InnerStalls
-from mase_hw.simulate.plan import Limits, Reset, Stalls
+from mase_hw.simulate.engines import batch
+from mase_hw.simulate.engines.batch import Probes
+from mase_hw.simulate.exercise import INNER, with_inner_stalls
+from mase_hw.simulate.plan import Limits, SimulationOptions
 from mase_hw.simulate.result import SimResult, find_first_mismatch
 from mase_hw.streams import IntArray, Stream
 
@@ -53,37 +65,24 @@ class Diagnosable(Protocol):
 def diagnose(
     design: Diagnosable,
     inputs: Inputs,
+    limits: Limits,
+    options: SimulationOptions,
     *,
-    watchdog: int,
-    max_cycles: int,
-    tail_cycles: int = Limits.tail_cycles,
     frames: int | None = None,
     first: int = 0,
-    seed: int = 0,
-    stalls: Stalls | None = None,
-    waves: bool = False,
-    work_dir: Path | None = None,
     cache_dir: Path | None = None,
-    reset_at: Sequence[Reset] = (),
-    inner: InnerStalls | None = None,
 ) -> Diagnosis:
     """Run a design with a probe on every edge and say where it first differs, or which instance waits for which.
 
     Args:
         design: A compiled design, with its graph.
         inputs: As given to the simulation that failed.
-        watchdog: Of that simulation.
-        max_cycles: Of that simulation.
-        tail_cycles: Of that simulation.
+        limits: Of that simulation.
+        options: Of that simulation: seed, stalls and resets. With waves, if something is wrong, an FST of a window
+            around it is written in a second run. The probed simulator is built and run in ``options.work``.
         frames: Only the first so many frames: up to the one that failed is enough.
         first: Number in the run of the first frame of ``inputs``, for the report.
-        seed: Of that simulation.
-        stalls: Of that simulation.
-        waves: If something is wrong, write an FST of a window around it, in a second run.
-        work_dir: Where the probed simulator is built and run; ``<bundle>.work`` beside the bundle by default.
-        cache_dir: The build cache; ``runtime-cache`` beside ``work_dir`` by default.
-        reset_at: Of that simulation.
-        inner: Of that simulation.
+        cache_dir: The build cache; ``runtime-cache`` beside the work folder by default.
 
     Returns:
         What was found, also if nothing was.
@@ -107,35 +106,29 @@ def diagnose(
     stimulus, results = reference.run(named)
     edges = find_edges(graph)
     expected = expected_beats(graph, edges, named)
-    work = work_dir or design.path.with_name(f"{design.path.name}.work")
+    work, inner = options.work, options.inner
     netlist: Netlist = graph.meta["netlist"]
     kind = "probes" if inner is None else "probes-inner"
+    levels = {fifo.instance: unused_name(fifo.instance, "count") for fifo in netlist.fifos}
 
     def run(window: tuple[int, int] | None) -> SimResult:
+        probing = replace(options, waves=window is not None, window=window, coverage=False, jobs=1, threads=1)
         suffix = "-waves" if window else ""
-        built = BATCH.build(
+        built = batch.build(
             design.dut() if inner is None else with_inner_stalls(design.dut(), work / INNER),
             work / f"build-{kind}{suffix}",
-            waves=window is not None,
+            probing,
             cache_dir=cache_dir or work.parent / "runtime-cache",
-            probes=[edge.stream for edge in edges],
-            levels={fifo.instance: unused_name(fifo.instance, "count") for fifo in netlist.fifos},
-            cycles=max_cycles,
+            cycles=limits.max_cycles,
+            probes=Probes([edge.stream for edge in edges], levels),
         )
-        return BATCH.simulate(
+        return batch.simulate(
             built,
             work / f"run-{kind}{suffix}",
             {name: design.streams[name].pack(values) for name, values in stimulus.items()},
             {name: design.streams[name].pack(values) for name, values in results.items()},
-            watchdog=watchdog,
-            max_cycles=max_cycles,
-            tail_cycles=tail_cycles,
-            seed=seed,
-            stalls=stalls,
-            waves=window is not None,
-            reset_at=reset_at,
-            window=window,
-            inner=inner,
+            limits,
+            probing,
         )
 
     result = run(None)
@@ -150,8 +143,7 @@ def diagnose(
             divergence = _compare(edge, expected[edge.net.name], found, accepted)
             if divergence is not None:
                 divergence = _with_causes(graph, edge, divergence, named)
-    levels = outcome["levels"]
-    fifos = [FifoState(f.instance, f.before, f.depth, **levels[f.instance]) for f in netlist.fifos]
+    fifos = [FifoState(f.instance, f.before, f.depth, **outcome["levels"][f.instance]) for f in netlist.fifos]
     lost = losses(states, {edge.net.name: edge.stream.frame_beats for edge in edges})
     found_out = Diagnosis(
         result,
@@ -163,10 +155,10 @@ def diagnose(
         tuple(lost),
         tuple(_gaps(edges, states, result, divergence)),
     )
-    window = _window(found_out) if waves else None
+    window = _window(found_out) if options.waves else None
     if window is not None:
         again = run(window)
-        found_out = dataclasses.replace(found_out, result=dataclasses.replace(result, waves=again.waves))
+        found_out = replace(found_out, result=replace(result, waves=again.waves))
     return found_out
 
 
@@ -254,10 +246,10 @@ def _with_causes(graph: MaseGraph, edge: Edge, found: Divergence, inputs: Mappin
         memory = netlist.memories.get(instance.name)
         line = first.beat_index % edge.stream.beats + 1
         driver = Driver(instance.module, file, *((f"mem/{memory}", line) if memory else ()))
-        return dataclasses.replace(found, driver=driver)
+        return replace(found, driver=driver)
     driver = Driver(instance.module, file)
     if first.index is None:
-        return dataclasses.replace(found, driver=driver)
+        return replace(found, driver=driver)
     if instance.op in CONNECTORS:
         # It only passes on, and what it took was right.
         fmt = edge.stream.fmt
@@ -268,8 +260,148 @@ def _with_causes(graph: MaseGraph, edge: Edge, found: Divergence, inputs: Mappin
         begin, reference = 0 if streaming(graph.model) else first.frame, Reference(graph)
         frames = [reference.frame(inputs, number) for number in range(begin, first.frame + 1)]
         taken = input_values(graph, edge.node, element, frames[-1], frames[:-1])
-    return dataclasses.replace(found, driver=driver, inputs=taken)
+    return replace(found, driver=driver, inputs=taken)
 
 
 def _lanes(beat: Sequence[Any] | IntArray) -> tuple[int, ...]:
     return tuple(int(value) for value in beat)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A net of the top level.
+
+    Args:
+        net: The net.
+        stream: What it carries, under the names of its signals.
+        node: Graph node that computes it.
+        parameter: Name of the parameter, if a memory drives the net; such a source repeats without end.
+    """
+
+    net: Net
+    stream: Stream
+    node: str
+    parameter: str | None = None
+
+    @property
+    def what(self) -> str:
+        """The tensor in words."""
+        return f"{self.node}.{self.parameter}" if self.parameter else self.node
+
+
+def find_edges(graph: MaseGraph) -> list[Edge]:
+    """Every net that carries a tensor, sources before what depends on them.
+
+    Args:
+        graph: A graph whose top level was emitted.
+    """
+    netlist: Netlist = graph.meta["netlist"]
+    entries = [n.name for n in graph.nodes if graph.meta_of(n).common.mase_op == "quantize"]
+    order = {TOP: -1} | {instance.name: i for i, instance in enumerate(netlist.instances)}
+    edges = []
+    for net in sorted(netlist.nets, key=lambda net: order[net.source.instance]):
+        root = _root(netlist, net)
+        stream, parameter = net.stream, None
+        if root.source.instance == TOP:
+            node = entries[[s.name for s in netlist.inputs].index(root.source.port)]
+        else:
+            node = netlist.instance(root.source.instance).node
+        if root.source.instance in netlist.memories:
+            sink = netlist.instance(root.sink.instance)
+            node, parameter = sink.node, root.sink.port
+            stream = replace(next(p for p in sink.ports if p.name == parameter), repeat=1)
+        stream = replace(stream, name=net.name, direction="out", valid=f"{net.name}_valid", ready=f"{net.name}_ready")
+        edges.append(Edge(net, stream, node, parameter))
+    return edges
+
+
+def _root(netlist: Netlist, net: Net) -> Net:
+    """The net on which the tensor leaves the module that computes it: back through forks and re-packers."""
+    while net.source.instance != TOP and netlist.instance(net.source.instance).op in CONNECTORS[:3]:
+        net = netlist.net_into(net.source.instance, "in_data")
+    return net
+
+
+def expected_beats(graph: MaseGraph, edges: list[Edge], inputs: Mapping[str, Tensor]) -> dict[str, IntArray]:
+    """What every edge should carry: beats by name of the net; one pass over the memory for a parameter.
+
+    Args:
+        graph: The quantised graph.
+        edges: From :func:`find_edges`.
+        inputs: Floats by name of the model's input, frames along the first dimension.
+    """
+    reference = Reference(graph)
+    named = reference.named(dict(inputs))
+    wanted = {edge.node for edge in edges if edge.parameter is None}
+    frames: dict[str, list[Tensor]] = {name: [] for name in wanted}
+
+    def keep(node: fx.Node, value: object) -> None:
+        if node.name in wanted and isinstance(value, Tensor):
+            frames[node.name].append(value.detach())
+
+    first = reference.inputs[0]
+    steps = {p.name: p.shape[0] if p.shape else 1 for p in reference.inputs}
+    with torch.no_grad(), continuing(graph.model):
+        for frame in range(named[first.name].shape[0] // steps[first.name]):
+            slices = {name: t[frame * steps[name] : (frame + 1) * steps[name]] for name, t in named.items()}
+            by_node = {n.name: slices[str(n.target)] for n in graph.nodes if str(n.target) in slices}
+            evaluate(graph.model, by_node, keep)
+    beats = {}
+    for edge in edges:
+        if edge.parameter is not None:
+            module = graph.meta_of(graph.node(edge.node)).module
+            assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
+            values = module.mantissa(edge.parameter).cpu().long().numpy()[None]
+        else:
+            values = np.stack(
+                [quantize(v, edge.stream.fmt, name=edge.node).cpu().long().numpy() for v in frames[edge.node]]
+            )
+        beats[edge.net.name] = edge.stream.pack(values.reshape(-1, *edge.stream.tensor_shape))
+    return beats
+
+
+FILE = "diagnosis.json"
+
+
+def explain(
+    design: Diagnosable,
+    result: SimResult,
+    inputs: Inputs | None,
+    again: Replay,
+    limits: Limits,
+    options: SimulationOptions,
+) -> SimResult:
+    """The same result with a diagnosis, which is also attached to the failure and written beside the records.
+
+    Args:
+        design: What was simulated; it has its graph.
+        result: How it failed.
+        inputs: What it was given; None for the mantissas of ``again``.
+        again: What reproduces the failure.
+        limits: Of the simulation.
+        options: Of the simulation.
+
+    A run with probes that fails by itself explains nothing and hides nothing: the failure says so in a note.
+    """
+    failure, graph = result.failure, design.graph
+    assert failure is not None and graph is not None  # the caller looked
+    try:
+        if inputs is None:
+            inputs = floats(graph, design.streams, again.stimulus)
+        found = diagnose(design, inputs, limits, options, frames=again.frames, first=again.first)
+        (result.run_dir / FILE).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+    except (MaseHwError, OSError) as problem:
+        failure.add_note(f"no diagnosis, the run with probes failed: {problem}")
+        return result
+    failure.diagnosis = found
+    failure.add_note(found.report())
+    return replace(result, diagnosis=found)
+
+
+def floats(graph: MaseGraph, streams: Mapping[str, Stream], stimulus: Mapping[str, IntArray]) -> dict[str, Tensor]:
+    """Inputs of the model whose mantissas are the given ones, by name of the model's input."""
+    values = {}
+    for port in Reference(graph).inputs:
+        exact = streams[port.port].fmt.values(torch.from_numpy(np.asarray(stimulus[port.port]).astype(np.float64)))
+        values[port.name] = exact.reshape(-1, *port.shape[1:])
+    return values

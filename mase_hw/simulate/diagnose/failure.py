@@ -6,8 +6,10 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from mase_hw.errors import HangError, MismatchError, ResultsError
+from mase_hw.simulate.plan import SimulationOptions
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import IntArray, Stream
 
@@ -108,16 +110,24 @@ class Replay:
     part: bool
 
 
+class Beats(Protocol):
+    """What a run played; :class:`mase_hw.design.vectors.Played` has it."""
+
+    @property
+    def stimulus(self) -> Mapping[str, IntArray]:
+        """Mantissas of shape ``(frames, *shape)`` by input."""
+
+    @property
+    def beats_in(self) -> Mapping[str, IntArray]:
+        """The same as beats."""
+
+    @property
+    def beats_out(self) -> Mapping[str, IntArray]:
+        """What was expected."""
+
+
 def replay(
-    result: SimResult,
-    streams: Mapping[str, Stream],
-    stimulus: Mapping[str, IntArray],
-    beats_in: Mapping[str, IntArray],
-    beats_out: Mapping[str, IntArray],
-    *,
-    seed: int,
-    reach: int,
-    jobs: int,
+    result: SimResult, streams: Mapping[str, Stream], played: Beats, options: SimulationOptions, reach: int
 ) -> Replay:
     """What to play again after a failure: of several processes, only the frames of the one that failed.
 
@@ -126,16 +136,14 @@ def replay(
     Args:
         result: How the run failed.
         streams: Ports by name.
-        stimulus: Mantissas of shape ``(frames, *shape)`` by input.
-        beats_in: The same as beats.
-        beats_out: What was expected.
-        seed: Of the run.
+        played: What was played.
+        options: Of the run.
         reach: Cycles that a beat needs through the design.
-        jobs: Processes of the run.
     """
+    stimulus, beats_in, beats_out, seed = played.stimulus, played.beats_in, played.beats_out, options.seed
     window, frames, part = failure_window(result, reach), frames_needed(result), result.part
     if part is None:
-        if jobs != 1:
+        if options.jobs != 1:
             window, frames = None, None
         return Replay(seed, 0, stimulus, beats_in, beats_out, frames, window, part=False)
 

@@ -19,7 +19,8 @@ from mase_hw.simulate.build.runtime_cache import PREPARED, prepared_place
 from mase_hw.simulate.build.simulator import LONG_RUN, SHORT_RUN
 from mase_hw.simulate.build.tools import find_build_tools
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.registry import engine, names
+from mase_hw.simulate.engines.registry import ENGINES
+from mase_hw.simulate.plan import SimulationOptions
 from mase_hw.streams import Stream
 
 _WIRE = """\
@@ -65,13 +66,13 @@ def precompile_runtime(tell: Callable[[str], None] = lambda _: None) -> Path:
             dut = Dut("wire_only", (source,), {}, streams)
             tools = find_build_tools()
             (folder / PREPARED).touch()  # from here on builds look here
-            for name in names():
+            for name, engine in ENGINES.items():
                 for waves in (False, True):
-                    begin = time.perf_counter()
+                    begin, options = time.perf_counter(), SimulationOptions(name, waves=waves)
                     # The lowest level of optimisation first: a higher one would be taken for it.
                     for cycles in (SHORT_RUN, LONG_RUN, None):
                         build = Path(place) / f"{name}-{waves}-{cycles}"
-                        engine(name).build(dut, build, waves=waves, cache_dir=folder, tools=tools, cycles=cycles)
+                        engine.build(dut, build, options, cache_dir=folder, tools=tools, cycles=cycles)
                     tell(f"{name}, {'with' if waves else 'without'} waves: {time.perf_counter() - begin:.1f} s")
         shutil.rmtree(folder / "simulators", ignore_errors=True)
     except OSError as problem:

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, Protocol
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.simulate.build.simulator import Built
+from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.dut import Dut
+from mase_hw.simulate.engines import batch, cocotb, fast
+from mase_hw.simulate.plan import DEFAULTS, Limits, SimulationOptions
 from mase_hw.simulate.result import SimResult
-
-_HOMES: dict[str, tuple[str, str]] = {
-    "batch": ("mase_hw.simulate.engines.batch.engine", "BATCH"),
-    "cocotb": ("mase_hw.simulate.engines.cocotb.engine", "COCOTB"),
-    "fast": ("mase_hw.simulate.engines.fast.engine", "FAST"),
-}
-"""Engine -> module and name of its constant; imported on first use."""
-DEFAULT = "cocotb"
+from mase_hw.streams import IntArray
 
 
 class Engine(Protocol):
-    """What an engine can do; :mod:`mase_hw.simulate.engines.cocotb.engine` says what the arguments mean."""
+    """What an engine can do; any module or object with these two."""
 
-    name: str
+    def build(
+        self,
+        dut: Dut,
+        build_dir: Path,
+        options: SimulationOptions = DEFAULTS,
+        *,
+        cache_dir: Path | None = None,
+        tools: BuildTools | None = None,
+        cycles: int | None = None,
+    ) -> Built:
+        """Build a simulator, or find a current one; :func:`mase_hw.simulate.build.simulator.build` has the details."""
 
-    def build(self, dut: Any, build_dir: Any, **options: Any) -> Built:
-        """Build a simulator, or find a current one."""
+    def simulate(
+        self,
+        built: Built,
+        run_dir: Path,
+        stimulus: Mapping[str, IntArray],
+        expected: Mapping[str, IntArray],
+        limits: Limits,
+        options: SimulationOptions = DEFAULTS,
+    ) -> SimResult:
+        """Play stimulus and judge what comes out; :func:`mase_hw.simulate.engines.cocotb.simulate` has the details."""
 
-    def simulate(self, built: Built, run_dir: Any, stimulus: Any, expected: Any, **options: Any) -> SimResult:
-        """Play stimulus and judge what comes out."""
 
-
-def names() -> list[str]:
-    """Names of all engines."""
-    return sorted(_HOMES)
+ENGINES: dict[str, Engine] = {"batch": batch, "cocotb": cocotb, "fast": fast}
 
 
 def engine(name: str) -> Engine:
@@ -41,11 +52,9 @@ def engine(name: str) -> Engine:
     Raises:
         ConfigError: If there is none.
     """
-    if not isinstance(name, str) or name not in _HOMES:
+    if not isinstance(name, str) or name not in ENGINES:
         raise ConfigError(
-            "unknown simulation engine", field="engine", got=name, expected=" | ".join(names()),
-            remedy=suggest(str(name), names()),
+            "unknown simulation engine", field="engine", got=name, expected=" | ".join(ENGINES),
+            remedy=suggest(str(name), ENGINES),
         )  # fmt: skip
-    module, constant = _HOMES[name]
-    found: Engine = getattr(importlib.import_module(module), constant)
-    return found
+    return ENGINES[name]

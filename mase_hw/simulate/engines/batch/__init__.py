@@ -1,1 +1,0 @@
-"""The batch engine: no Python in the loop, for whole data sets."""
