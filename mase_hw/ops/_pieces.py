@@ -167,9 +167,17 @@ def constants(name: str, a: Arithmetic) -> Constants:
 @functools.lru_cache(maxsize=256)
 def _constants(name: str, given: tuple[tuple[str, Any], ...], source: FixedFormat, target: FixedFormat) -> Constants:
     shape = BY_NAME[name].shape(**dict(given))
-    pairs = (shape.first, shape.middle, shape.last)
-    if any(math.isnan(v) for v in (shape.low, shape.high)) or not all(math.isfinite(v) for p in pairs for v in p):
+    every = (shape.low, shape.high, *shape.first, *shape.middle, *shape.last)
+    if any(math.isnan(v) for v in every) or any(math.isinf(v) for v in every[2:]):
         raise FormatError(f"{name} has a constant that is not finite", got=dict(given))
+    low = _code(shape.low, source, above=shape.closed)
+    high = _code(shape.high, source, above=True)
+    # The constants of a piece that no code of the input lies in need not fit.
+    pairs = (
+        shape.first if low > source.min_mantissa else shape.middle,
+        shape.middle,
+        shape.last if high <= source.max_mantissa else shape.middle,
+    )
     last_bits = 0
     if isinstance(target, ScaledFormat):
         step, (unit,) = steps_of(source)[0], steps_of(target)
@@ -182,8 +190,6 @@ def _constants(name: str, given: tuple[tuple[str, Any], ...], source: FixedForma
         reach = magnitude(source) * Fraction(2) ** -source.frac_width
         slopes, slope_frac = _integers([slope for slope, _ in pairs], tolerance / reach)
         offsets, offset_frac = _integers([offset for _, offset in pairs], tolerance)
-    low = _code(shape.low, source, above=shape.closed)
-    high = _code(shape.high, source, above=True)
     if shape.middle == shape.last:
         high = min(high, (1 << 31) - 1)  # beyond it is the same: of wide data the end is no parameter
     found = Constants(low, high, slopes, slope_frac, offsets, offset_frac, last_bits)

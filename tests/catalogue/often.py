@@ -1,8 +1,8 @@
 """Which cases of the catalogue every run builds and simulates; ``make test-long`` takes the others.
 
-Of every op the first case and every third after it, of the functions of one value, which have one module, every third
-of all, and those that :data:`ALSO` names: without them there would be generate branches that no run of ``make test``
-builds (``test_branches.py``).
+Of every op the first case and every eighth after it, of the functions of one value, which share a module, every twelfth
+of all, and those that :data:`ALSO` names: with them every generate branch that a case reaches is built by every run of
+``make test`` (``test_branches.py``).
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ from .harness import ITEMS
 
 FUNCTIONS = frozenset(function.name for function in _functions.FUNCTIONS)
 
-EVERY = 3
-"""Of so many cases of an op one is in every run."""
+EVERY, OF_FUNCTIONS = 8, 12
+"""Of so many cases of an op, and of all functions of one value, one is in every run."""
 ALSO = frozenset((
-    "adaptive_max_pool2d-whole", "avg_pool2d-few_bits", "avg_pool2d-without_padding", "ceil-whole_already",
-    "clamp-unsigned", "conv2d-ternary", "conv2d-unrolled_row", "div-number_by", "div-unsigned",
-    "group_norm-no_positions", "hardsigmoid-unsigned", "layer_norm-uneven_fold", "linear-fast",
-    "linear-logic_two_bits", "linear-packed_over_lifted", "linear-unsigned", "log_softmax-uneven_fold",
-    "max_pool1d-overlapping", "max_pool2d-cut_off", "max_pool2d-deep", "pad-zero_point", "prelu-coarse",
-    "prelu-one_weight", "recurrence-gru_unrolled", "relu-unsigned_in", "repack-2to4_rows8to16",
-    "repack-4to1_rows8to8", "repack-4to2_rows10to20", "requantize-unsigned_clamped", "requantize-unsigned_data",
-    "sum-innermost", "var-fold",
+    "adaptive_max_pool2d-whole", "add-scaled", "avg_pool2d-few_bits", "avg_pool2d-override",
+    "avg_pool2d-without_padding", "batch_norm1d-unsigned", "cat-four_serial", "ceil-whole_already", "clamp-unsigned",
+    "conv2d-unrolled_row", "conv2d-whole_image", "div-few_bits", "div-unsigned", "embedding-two_rows", "exp-wide",
+    "group_norm-no_positions", "hardsigmoid-unsigned", "linear-logic_one_bit", "linear-logic_per_channel",
+    "linear-packed", "linear-packed_over_lifted", "linear-packed_over_three", "linear-unsigned",
+    "log_softmax-uneven_fold", "max_pool1d-overlapping", "max_pool2d-cut_off", "max_pool2d-gaps", "pad-zero_point",
+    "prelu-coarse", "prelu-one_weight", "prelu-serial", "rearrange-shuffled", "recurrence-gru_unrolled",
+    "recurrence-lstm_cells_unit", "recurrence-tanh", "relu-unsigned_in", "repack-2to4_rows10to10",
+    "repack-2to4_rows8to16", "repack-4to1_rows8to8", "repack-4to2_rows8to16", "requantize-odd_ties",
+    "requantize-twice_channels", "requantize-unsigned_clamped", "rms_norm-no_weight", "sliding_window-wide_padding",
+    "softmax_where-causal", "stored_result-as_long", "sub-from_number", "sum-both", "var-fold",
 ))  # fmt: skip
-"""Cases that reach a generate branch which those reach not."""
+"""Cases that reach a generate branch which the others do not reach."""
 
 
 def _often() -> Iterator[str]:
     seen: Counter[str] = Counter()
     for it in ITEMS:
-        kind = "function" if it.op.name in FUNCTIONS else it.op.name
-        if it.id in ALSO or not seen[kind] % EVERY:
+        kind, every = ("function", OF_FUNCTIONS) if it.op.name in FUNCTIONS else (it.op.name, EVERY)
+        if it.id in ALSO or not seen[kind] % every:
             yield it.id
         seen[kind] += 1
 

@@ -218,9 +218,18 @@ def test_slang_of_the_other_cases(op: OpDef, read: Callable[[str, OpDef], tuple[
 
 
 every_module = pytest.mark.parametrize("op", [it.op for it in SMALLEST.values()], ids=lambda op: hardware_of(op).module)
+TO_GATES = ("fixed_linear", "fixed_max_pool2d", "fixed_softmax", "stream_reorder")
+"""Modules that every run takes down to gates: one with multipliers, one with windows, a row, and a memory."""
+some_modules = pytest.mark.parametrize(
+    "op",
+    [
+        pytest.param(it.op, marks=[pytest.mark.slow] * (module not in TO_GATES), id=module)
+        for module, it in SMALLEST.items()
+    ],
+)
 
 
-@every_module
+@some_modules
 def test_synthesis(op: OpDef, read: Callable[[str, OpDef], tuple[int, str]]) -> None:
     """The smallest case of every module, down to gates.
 

@@ -342,8 +342,8 @@ def play_mutated(mutation: Mutation, tools: BuildTools, cache: Path, tmp_path: P
 
 
 def some(names: Iterable[str]) -> list[Any]:
-    """Every fourth in every run, the others in `make test-long`: a campaign judges hundreds (`make mutation`)."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (i % 4 > 0)) for i, name in enumerate(names)]
+    """Every twelfth in every run, the others in `make test-long`: a campaign judges hundreds (`make mutation`)."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (i % 12 > 0)) for i, name in enumerate(names)]
 
 
 @pytest.mark.parametrize("name", some(WRONG))

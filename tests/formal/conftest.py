@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from .mutants import MUTANTS, OFTEN
+from .proofs import OFTEN as PROVEN_OFTEN
 from .proofs import PROOFS, WIDE
 from .runner import Mutant, Proof, compile_all
 
@@ -25,13 +26,14 @@ def _once(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _batch(proof: Proof, often: bool) -> tuple[str, list[Proof], dict[str, Mutant]]:
-    """What is compiled together with a proof or with a mutant of it, and a name for that.
+def _batch(proof: Proof, name: str = "") -> tuple[str, list[Proof], dict[str, Mutant]]:
+    """What is compiled together with a proof, or with the mutant of that name, and what that is called.
 
     All of a harness that the same run wants. Formats are generated in one harness by the hundred, and reading one takes
     longer than the start of Yosys: such a proof is compiled by itself, and the mutants of such a harness are.
     """
-    table = [] if proof.k == 0 else PROOFS if often else WIDE
+    often = name in OFTEN if name else proof.id in PROVEN_OFTEN
+    table = [p for p in (*PROOFS, *WIDE) if (p.id in PROVEN_OFTEN) == often] if proof.k else []
     proofs = [p for p in table if p.harness == proof.harness]
     mutants = {n: m for n, m in MUTANTS.items() if m.proof.harness == proof.harness and (n in OFTEN) == often}
     return f"{proof.harness.module}-{'often' if often else 'long'}", proofs, mutants
@@ -42,7 +44,7 @@ def proof_file(shared: Path) -> Callable[[Proof], Path]:
     """The SMT-LIB file of a proof."""
 
     def find(proof: Proof) -> Path:
-        name, proofs, mutants = (proof.id, [proof], {}) if proof.k == 0 else _batch(proof, proof in PROOFS)
+        name, proofs, mutants = _batch(proof) if proof.k else (proof.id, [proof], {})
         folder = _once(shared / "formal" / name, lambda folder: compile_all(proofs, mutants, folder))
         return folder / f"{proof.id}.smt2"
 
@@ -54,7 +56,7 @@ def mutant_file(shared: Path) -> Callable[[str], Path]:
     """The SMT-LIB file of a mutant."""
 
     def find(name: str) -> Path:
-        batch, proofs, mutants = _batch(MUTANTS[name].proof, name in OFTEN)
+        batch, proofs, mutants = _batch(MUTANTS[name].proof, name)
         folder = _once(shared / "formal" / batch, lambda folder: compile_all(proofs, mutants, folder))
         return folder / f"{name}.smt2"
 

@@ -69,6 +69,7 @@ def written(pattern: str, *names: str) -> set[str]:
     return {label for name in names for label in re.findall(pattern, (SOURCES / f"{name}.sv").read_text("utf-8"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harness", dict.fromkeys(p.harness for p in PROOFS), ids=lambda h: h.module)
 def test_every_property_is_proven_and_can_fail(harness: Harness, proof_file: ProofFile) -> None:
     """What a harness asserts arrives in the solver, and every property has a mutant."""
@@ -81,6 +82,7 @@ def test_every_property_is_proven_and_can_fail(harness: Harness, proof_file: Pro
     assert broken == {label for label in stated if label.startswith("p_")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harness", dict.fromkeys(p.harness for p in PROOFS), ids=lambda h: h.module)
 def test_every_assumption_is_reached(harness: Harness, proof_file: ProofFile) -> None:
     """A harness that assumes something covers something under it, and is asked to."""

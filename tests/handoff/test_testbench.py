@@ -117,7 +117,11 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+OFTEN = ("weight", "weight that no vector shows", "no memory")
+"""Of the faults those in every run."""
+
+
+@pytest.mark.parametrize("fault", [pytest.param(f, marks=[pytest.mark.slow] * (f not in OFTEN)) for f in FAULTS])
 def test_sees_what_is_wrong(built: dict[str, Path], tmp_path: Path, fault: str) -> None:
     for bench in BENCHES:
         place = tmp_path / bench

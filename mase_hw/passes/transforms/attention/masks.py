@@ -200,11 +200,11 @@ def is_whole(graph: MaseGraph, node: fx.Node) -> bool:
 
 
 def _filled(graph: MaseGraph, e: Expression, found: Scores) -> bool:
-    return _chosen(graph, found, e.args.get("mask"), e.args.get("value"), e.args.get("self", e.args.get("input")))
+    return _chosen(graph, found, e.args.get("mask"), e.args.get("value"), e.args.get("input"))
 
 
 def _where(graph: MaseGraph, e: Expression, found: Scores) -> bool:
-    first = e.args.get("input", e.args.get("self"))
+    first = e.args.get("input")
     return _chosen(graph, found, e.args.get("condition"), first, e.args.get("other"))
 
 

@@ -16,12 +16,12 @@ from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operan
 def _where(e: Expression) -> Body | None:
     if e.node.target is select:
         return None
-    condition, first = e.args.get("condition"), e.args.get("input", e.args.get("self"))
+    condition, first = e.args.get("condition"), e.args.get("input")
     return _chosen(e, condition, first, e.args.get("other"))
 
 
 def _filled(e: Expression) -> Body | None:
-    return _chosen(e, e.args.get("mask"), e.args.get("value"), e.args.get("self"))
+    return _chosen(e, e.args.get("mask"), e.args.get("value"), e.args.get("input"))
 
 
 def _chosen(e: Expression, condition: Operand | None, yes: Operand | None, no: Operand | None) -> Body | None:

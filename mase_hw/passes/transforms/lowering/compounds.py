@@ -21,7 +21,7 @@ def _written(function: Callable[..., Tensor]) -> Rule:
     """The rule for a formula, given as a function with PyTorch's names; the first tensor is ``input``."""
 
     def rule(e: Expression) -> Body | None:
-        given = {"input" if name == "self" else name: value for name, value in e.args.items()}
+        given = dict(e.args)
         sources = {name: value for name, value in given.items() if isinstance(value, fx.Node)}
         stored = {name: value for name, value in given.items() if isinstance(value, Tensor)}
         if not 1 <= len(sources) <= 3 or not all(node in e.shapes for node in sources.values()):

@@ -23,7 +23,8 @@ class Expression:
 
     Args:
         node: The node.
-        args: Its arguments by the names of the signature: data as nodes, stored tensors and numbers as themselves.
+        args: Its arguments by the names of the signature, the first one of a method as that of the function, "input":
+            data as nodes, stored tensors and numbers as themselves.
         shapes: Shape of every producer of data.
         dtypes: Element type of every producer of data.
         truths: Producers of data that are true or false.
@@ -44,7 +45,7 @@ class Expression:
     @property
     def operands(self) -> list[Operand]:
         """The operands of the call in order, whatever they are called; settings such as ``alpha`` are none."""
-        named = ("input", "self", "other", "a", "b", "exponent", "tensor1", "tensor2", "mat2", "vec")
+        named = ("input", "other", "a", "b", "exponent", "tensor1", "tensor2", "mat2", "vec")
         return [self.args[name] for name in self.args if name in named]
 
 
@@ -125,7 +126,8 @@ def expression_of(graph: MaseGraph, node: fx.Node) -> Expression | None:
         return None
     constants = {n: stored(graph, n, []) for n, found in producers.items() if found.tensors}
     known: Any = lambda n: n if constants.get(n) is None else constants[n]  # noqa: E731
-    args = {name: fx.node.map_arg(value, known) for name, value in arguments_of(graph.model, node, producers)}
+    given = arguments_of(graph.model, node, producers)
+    args = {"input" if name == "self" else name: fx.node.map_arg(value, known) for name, value in given}
     data = {n: producers[n].tensors["data_out_0"] for n, value in constants.items() if value is None}
     mine = result["data_out_0"]
     return Expression(

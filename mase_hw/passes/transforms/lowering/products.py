@@ -58,7 +58,7 @@ def _matrix(value: Tensor) -> Tensor | None:
 
 def _with_sum(e: Expression, first: str, second: str) -> Body | None:
     """``beta * input + alpha * (x @ W)``."""
-    start, x, matrix = (e.args.get("input", e.args.get("self")), e.args.get(first), e.args.get(second))
+    start, x, matrix = (e.args.get("input"), e.args.get(first), e.args.get(second))
     alpha, beta = e.args.get("alpha", 1), e.args.get("beta", 1)
     numbers = isinstance(alpha, int | float) and isinstance(beta, int | float)
     if not isinstance(x, fx.Node) or not isinstance(matrix, Tensor) or not numbers:

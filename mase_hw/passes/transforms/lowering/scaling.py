@@ -80,7 +80,7 @@ def _power_of_two(value: float) -> bool:
 
 def _limited(e: Expression) -> Body | None:
     """``clamp`` between tensors; of contradicting limits the upper one counts, as in PyTorch."""
-    x, low, high = (e.args.get("self", e.args.get("input")), e.args.get("min"), e.args.get("max"))
+    x, low, high = (e.args.get("input"), e.args.get("min"), e.args.get("max"))
     if not any(isinstance(v, Tensor | fx.Node) for v in (low, high)) or not isinstance(x, fx.Node):
         return None
     sides = [(v, f) for v, f in ((low, torch.maximum), (high, torch.minimum)) if v is not None]

@@ -105,7 +105,7 @@ def _product(
 
 def _with_sum(graph: MaseGraph, e: Expression, name: str, orders: Orders) -> Body | None:
     """``beta * input + alpha * (x @ y)``."""
-    start, alpha, beta = e.args.get("input", e.args.get("self")), e.args.get("alpha", 1), e.args.get("beta", 1)
+    start, alpha, beta = e.args.get("input"), e.args.get("alpha", 1), e.args.get("beta", 1)
     x, y = (e.args.get(operand) for operand in SUMS[name])
     found = _product(graph, e, x, y, orders)
     if found is None or not isinstance(x, fx.Node) or not all(isinstance(v, int | float) for v in (alpha, beta)):

@@ -53,7 +53,7 @@ def masked_by_data(graph: MaseGraph, node: fx.Node) -> tuple[Body, str] | None:
     if op.name == "where":
         return _chosen(graph, e, e.args.get("condition"), e.args.get("input"), e.args.get("other"))
     if op.name == "masked_fill":
-        return _chosen(graph, e, e.args.get("mask"), e.args.get("value"), e.args.get("self"))
+        return _chosen(graph, e, e.args.get("mask"), e.args.get("value"), e.args.get("input"))
     return None
 
 
