@@ -37,6 +37,8 @@ SHARE = 1e-3
 """Largest difference, as a share of the largest result."""
 NOISE = 1e-5
 """Share of the largest possible sum that the rounding of float32, or of weights to 16 bits, may leave."""
+TINY = torch.finfo(torch.float32).tiny
+"""Differences that floats may leave anywhere, since numbers below it have fewer bits or become 0."""
 ROUGH = 0.3
 """The same in root mean squares where weights cannot have more bits, and for a user's own op, which may approximate."""
 
@@ -81,12 +83,12 @@ def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) 
         return
     error = (a - b).abs()
     if exact is None and (module.parameter_names or not known(module)):
-        worst, allowed = float(error.square().mean().sqrt()), ROUGH * float(a.square().mean().sqrt()) + 2 * step
+        worst, allowed = float(error.square().mean().sqrt()), TINY + ROUGH * float(a.square().mean().sqrt()) + 2 * step
     else:
         eps = torch.finfo(wanted.dtype).eps if wanted.dtype.is_floating_point else 0.0
         share = max(SHARE, 4 * eps) * float(a.abs().max())
         noise = max(NOISE, eps)
-        worst, allowed = float(error.max()), share + noise * _reach(module, inputs) + step
+        worst, allowed = float(error.max()), share + noise * _reach(module, inputs) + step + TINY
         allowed += _multiplied(module, inputs) + _cancelled(module, inputs, noise)
     if not worst <= allowed:
         snr = decibels(float(a.square().sum()), float(error.square().sum()))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mase_hw.compiler.ample_bits import TINY
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
@@ -59,7 +60,7 @@ class _Worst:
     def faulty(self, largest: float) -> bool:
         """Whether floats alone do not explain the differences; not a number never is explained."""
         size = math.sqrt(self.signal / self.count)
-        coarse, floor = 64 * self.eps, (NOISE + self.eps) * largest
+        coarse, floor = 64 * self.eps, (NOISE + self.eps) * largest + TINY
         whole = math.sqrt(self.noise / self.count) <= max(WHOLE, coarse) * size + floor
         return not (whole and math.sqrt(self.frame) <= max(SINGLE, coarse) * size + floor)
 

@@ -116,7 +116,9 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: t
     lanes = p["DATA_IN_0_PARALLELISM_DIM_0"]
     (size, bits), (half, shift, scale) = sums, root
     sized = bits_of(size + 1) + 1
-    centred = half + (bits_of(size) + 1) // 2 + 1
+    epsilon = p["EPSILON"].bit_length() + p["EPSILON_SHIFT"] if p["EPSILON"] else 1
+    shifted = width + bits_of(size) + 1 + p["RADICAND_WIDTH"] // 2 - (epsilon + 1) // 2
+    centred = max(min(half + (bits_of(size) + 1) // 2 + 1, shifted), p["DROP"] + 1)
     short = centred - p["DROP"]
     if not p["CENTRE"]:
         bits = 0

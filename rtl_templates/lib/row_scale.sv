@@ -3,7 +3,7 @@
 // row_scale: the reciprocal square root that normalises a row.
 //
 // With V = SIZE * in_square - in_sum^2, the radicand V * 2^RADICAND_FRAC +
-// EPSILON * 2^EPSILON_SHIFT is shifted left by out_shift pairs of bits until one
+// EPSILON * 2^EPSILON_SHIFT (rounded down) is shifted left by out_shift pairs of bits until one
 // of its two highest is set. Of its highest SCALE_FRAC + 2 bits, as a number from
 // 1/4 to 1, out_scale is the reciprocal square root with SCALE_FRAC fraction bits
 // (fixed_piecewise). out_sum is in_sum.
@@ -56,14 +56,13 @@ module row_scale #(
         1, "row_scale: RADICAND_WIDTH must be even and at least %0d, got %0d", RootW, RADICAND_WIDTH
     );
   end
-  if (EPSILON < 0 || EPSILON_SHIFT < 0 || RADICAND_FRAC < 0) begin : g_bad_epsilon
-    // Refuses EPSILON=-1; EPSILON_SHIFT=-1; RADICAND_FRAC=-1
+  if (EPSILON < 0 || EPSILON_SHIFT < 0) begin : g_bad_epsilon
+    // Refuses EPSILON=-1; EPSILON_SHIFT=-1
     $fatal(
         1,
-        "row_scale: EPSILON %0d, EPSILON_SHIFT %0d, RADICAND_FRAC %0d must not be negative",
+        "row_scale: EPSILON %0d and EPSILON_SHIFT %0d must not be negative",
         EPSILON,
-        EPSILON_SHIFT,
-        RADICAND_FRAC
+        EPSILON_SHIFT
     );
   end
 
@@ -72,6 +71,8 @@ module row_scale #(
   localparam int TimesW = SQUARE_WIDTH + SizeW;
   localparam int MomentW = (TimesW > 2 * SUM_WIDTH) ? TimesW : 2 * SUM_WIDTH;
   localparam logic signed [SizeW-1:0] Size = SizeW'(SIZE);
+  localparam int Up = (RADICAND_FRAC > 0) ? RADICAND_FRAC : 0;
+  localparam int Down = (RADICAND_FRAC < 0) ? -RADICAND_FRAC : 0;
   localparam logic [RADICAND_WIDTH-1:0] Epsilon = RADICAND_WIDTH'(EPSILON) << EPSILON_SHIFT;
 
   logic signed [       MomentW-1:0] times_q;
@@ -102,7 +103,7 @@ module row_scale #(
   always_ff @(posedge clk) begin
     times_q     <= MomentW'(in_square) * MomentW'(Size);
     square_q    <= MomentW'(in_sum) * MomentW'(in_sum);
-    radicand_2q <= (RADICAND_WIDTH'(moment) << RADICAND_FRAC) + Epsilon;
+    radicand_2q <= (RADICAND_WIDTH'(moment >>> Down) << Up) + Epsilon;
     radicand_3q <= radicand_2q;
     high_q      <= shifted[RADICAND_WIDTH-1-:RootW];
     valid_q     <= rst ? '0 : {valid_q[Stages-2:0], in_valid};

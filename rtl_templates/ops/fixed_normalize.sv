@@ -172,7 +172,12 @@ module fixed_normalize #(
   localparam int SumW = XW + $clog2(Size) + $clog2(Lanes);
   localparam int SquareW = 2 * XW + $clog2(Size) + $clog2(Lanes);
   localparam int Half = (RADICAND_WIDTH - RADICAND_FRAC) / 2;
-  localparam int CentredW = Half + ($clog2(Size) + 1) / 2 + 1;
+  // By the largest result, and where epsilon exceeds all moments, by the data.
+  localparam int LargestW = Half + ($clog2(Size) + 1) / 2 + 1;
+  localparam int EpsilonW = (EPSILON > 0) ? $clog2(EPSILON + 1) + EPSILON_SHIFT : 1;
+  localparam int ShiftedW = XW + $clog2(Size) + 1 + RADICAND_WIDTH / 2 - (EpsilonW + 1) / 2;
+  localparam int NeededW = (ShiftedW < LargestW) ? ShiftedW : LargestW;
+  localparam int CentredW = (NeededW > DROP) ? NeededW : DROP + 1;
   localparam int ShiftW = $clog2(RADICAND_WIDTH / 2);
   localparam int ScaleW = SCALE_FRAC + 2;
   localparam int NoteW = SumW + ShiftW + ScaleW;

@@ -135,7 +135,11 @@ def test_a_plan_is_as_wide_as_its_bounds_ask(centre: bool, size: int, eps: float
         largest_weight = Fraction(2) if weight else Fraction(1)
         floor = [2 * largest_weight * Fraction(2) ** (out.frac_width + d - root) for d in (plan.drop, plan.drop + 1)]
         assert floor[1] > Fraction(1, 16) and (plan.drop == 0 or floor[0] <= Fraction(1, 16))
-        assert 4 ** (plan.centred_width - 1) >= size * 4**root > 4 ** (plan.centred_width - 2)
+        shift = max(
+            n for n in range(plan.radicand // 2) if max(least, 1) << plan.radicand_frac << 2 * n < 1 << plan.radicand
+        )
+        bound = min(size * 4**root, (size << source.width + shift) ** 2)
+        assert 4 ** (plan.centred_width - 1) >= bound > 4 ** (plan.centred_width - 3)
         found = int(normalise(plan, key_of(a), rows(source, size)).abs().max())
         assert found <= plan.largest, "a normalised number is above the bound that the carrier is chosen by"
 
@@ -145,10 +149,17 @@ def test_a_drop_is_not_always_nothing() -> None:
     assert plan_of(Arithmetic({"data_in_0": S16, "data_out_0": S8}), 197, True, 1e-5).drop > 0
 
 
-def test_too_large_an_epsilon_is_refused() -> None:
-    a = Arithmetic({"data_in_0": S8, "data_out_0": S8})
-    with pytest.raises(FormatError, match="moments of a row do not fit"):
-        plan_of(a, 4, True, 2.0**62)
+@pytest.mark.parametrize("kind", [LAYER, RMS])
+@pytest.mark.parametrize(("frac", "eps"), [(40, 1e-5), (80, 1e-5), (4, 2.0**62), (16, 0.25)])
+def test_an_epsilon_above_all_moments(kind: str, frac: int, eps: float) -> None:
+    """Data so small, as in a network that was not trained, or an epsilon so large, that all scales are nearly one."""
+    source = FixedFormat(8, frac)
+    target = FixedFormat(8, frac + math.floor(math.log2(eps) / 2))
+    for weight in (None, FixedFormat(8, 6)):
+        x = rows(source, 16)
+        assert worst(kind, source, target, x, (weight, None), eps) <= 1
+        plan = plan_of(Arithmetic({"data_in_0": source, "data_out_0": target}), 16, kind != RMS, eps)
+        assert plan.radicand_frac <= 0 and plan.radicand <= 62
 
 
 @pytest.mark.parametrize(("kind", "layout"), [(LAYER, "rows"), (RMS, "rows"), (GROUP, "channels_last")])

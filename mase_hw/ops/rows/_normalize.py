@@ -34,6 +34,8 @@ from mase_hw.opdef import Arithmetic
 from mase_hw.ops._lookup import Key, entry
 from mase_hw.ops._piecewise import evaluate
 
+RADICAND_BITS = 62
+"""The most of ``R``."""
 EPSILON_BITS = 30
 """Bits of the mantissa of ``E``; the others of a larger one are 0."""
 
@@ -44,16 +46,18 @@ class Plan:
 
     Args:
         size: Elements of a row, ``N``.
+        width: Bits of an element, with a sign.
         centre: Whether the mean is subtracted.
         epsilon: Mantissa of ``E * 2**G``.
         epsilon_shift: How far it is shifted left.
-        radicand_frac: ``G``, even.
+        radicand_frac: ``G``, even; below 0 where ``E`` is so large that the lowest bits of ``V`` never count.
         radicand: Bits of ``R``, even.
         scale: ``p``.
         drop: ``D``.
     """
 
     size: int
+    width: int
     centre: bool
     epsilon: int
     epsilon_shift: int
@@ -88,8 +92,11 @@ class Plan:
 
     @property
     def centred_width(self) -> int:
-        """Bits of ``c * 2**shift``, signed: it is below ``sqrt(N) * sqrt(R / 2**G)``."""
-        return (self.radicand - self.radicand_frac) // 2 + ((self.size - 1).bit_length() + 1) // 2 + 1
+        """Bits of ``c * 2**shift``, signed: it is below ``sqrt(N) * sqrt(R / 2**G)``, and ``R`` is at least ``E``."""
+        size = (self.size - 1).bit_length()
+        epsilon = max(1, (self.epsilon << self.epsilon_shift).bit_length())
+        shifted = self.width + size + 1 + self.radicand // 2 - (epsilon + 1) // 2
+        return max(min((self.radicand - self.radicand_frac) // 2 + (size + 1) // 2 + 1, shifted), self.drop + 1)
 
     @property
     def largest(self) -> int:
@@ -118,24 +125,28 @@ def key_of(a: Arithmetic) -> Key:
 def _plan(source: FixedFormat, scale: int, fine: int, size: int, centre: bool, eps: float) -> Plan:
     most = (1 << scale) // 4
     exact = size * size * math.ldexp(eps, 2 * source.frac_width)
-    least = max(size - 1 if centre else size, int(min(exact, 2.0**62)), 1)
+    least = max(size - 1 if centre else size, int(exact), 1)
     extra = max(0, (-(-16 * most // least) - 1).bit_length())
     extra += extra % 2
-    whole = round(math.ldexp(exact, extra)) if exact < 2.0**62 else 1 << 62
+    whole = round(math.ldexp(exact, extra))
     shift = max(0, whole.bit_length() - EPSILON_BITS)
     epsilon = whole >> shift
     spread = (1 << source.width) - 1
     largest = (size * size * spread * spread) // 4 if centre else (size * magnitude(source)) ** 2
     bits = ((largest << extra) + (epsilon << shift)).bit_length()
     bits = max(bits + bits % 2, scale + 2 + scale % 2)
-    if bits > 62:
+    low = max(0, bits - RADICAND_BITS)
+    if shift >= low and (epsilon << shift) >> low >= 2 << (scale + 2) and largest.bit_length() <= RADICAND_BITS - 2:
+        # Those bits of E are 0, and R is so large that in none of its values they are bits of m.
+        extra, shift, bits = extra - low, shift - low, bits - low
+    if bits > RADICAND_BITS:
         raise FormatError(
             "the moments of a row do not fit 64 bits",
             got=f"{size} elements of {source.width} bits: {bits} bits",
             remedy="use a narrower input, or shorter rows",
         )
     drop = max(0, (bits - extra) // 2 - fine)
-    return Plan(size, centre, epsilon, shift, extra, bits, scale, drop)
+    return Plan(size, source.width + (not source.signed), centre, epsilon, shift, extra, bits, scale, drop)
 
 
 def plan_of(a: Arithmetic, size: int, centre: bool, eps: float) -> Plan:
@@ -162,7 +173,9 @@ def normalise(plan: Plan, key: Key, x: Tensor, wide: torch.dtype = torch.int64) 
     """
     total = x.sum(-1, keepdim=True).to(wide) if plan.centre else torch.zeros_like(x[..., :1], dtype=wide)
     radicand = (x * x).sum(-1, keepdim=True).to(wide).mul_(plan.size).sub_(total * total)
-    radicand = radicand.mul_(1 << plan.radicand_frac).add_(plan.epsilon << plan.epsilon_shift)
+    low = -plan.radicand_frac
+    radicand = radicand >> low if low > 0 else radicand.mul_(1 << -low)
+    radicand = radicand.add_(plan.epsilon << plan.epsilon_shift)
     length, c = _bit_length(radicand), x.to(wide, copy=True)
     if wide == torch.int64:
         shift = entry(plan.shifts, length)

@@ -231,11 +231,14 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
 
 
 def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
-    """A bias whose width is left out has the LSB of a product of the weight with a number as wide as the input."""
+    """A bias whose width is left out has the LSB of a product of the weight with a number as wide as the input.
+
+    That takes the number to be about one: where epsilon makes it far smaller, the result, once known, is finer.
+    """
     if tensor != "bias":
         return None
-    weight = formats["weight"].frac_width if "weight" in formats else 0
-    return weight + formats["data_in_0"].width - 2
+    products = (formats["weight"].frac_width if "weight" in formats else 0) + formats["data_in_0"].width - 2
+    return max(products, formats["data_out_0"].frac_width) if "data_out_0" in formats else products
 
 
 def _op(kind: str, attributes: str, **targets: Any) -> OpDef:

@@ -175,6 +175,13 @@ class Planner:
             formats["data_out_0"], reasons["data_out_0"] = exact, "exact"
         elif op.inner is None:
             formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
+        finest = formats["data_out_0"].frac_width
+        for name, value in parameters.items():
+            limit = op.finest(name, formats) if op.finest is not None else None
+            coarse = formats[name].frac_width < finest and (limit is None or limit >= finest)
+            if coarse and config.of(name)[1] is None and not value.any():
+                formats[name] = dataclasses.replace(formats[name], frac_width=finest)
+                reasons[name] = "zeros, as fine as the result"
         decided = self.decisions.setdefault(node.name, {})
         for name, fmt in formats.items():
             made = decided.get(name)

@@ -25,10 +25,10 @@ def least(graph: MaseGraph, node: fx.Node) -> tuple[Body, str] | None:
     if op is None or e is None or e.dtype is None or not e.dtype.is_floating_point:
         return None
     if op.name == "where":
-        first = e.args.get("input", e.args.get("self"))
+        first = e.args.get("input")
         return _chosen(e.args.get("condition"), first, e.args.get("other"))
     if op.name == "masked_fill":
-        return _chosen(e.args.get("mask"), e.args.get("value"), e.args.get("self"))
+        return _chosen(e.args.get("mask"), e.args.get("value"), e.args.get("input"))
     if op.name in ("add", "sub") and len(e.operands) == 2 and e.args.get("alpha", 1) == 1:
         return _added(e, op.name) or _added_data(graph, e, op.name)
     return None
