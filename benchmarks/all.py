@@ -134,6 +134,11 @@ BENCHMARKS = (
         "-m benchmarks.quantised_inference --batch 256",
         "--batch 16 --seconds 0.2 --limit 100",
         (
+            Figure("encoder layer: quantised / float", r"\nencoder layer.* ([\d.]+) +[\d.]+\n", most=2.5),
+            Figure("GRU: quantised / float", r"\nGRU.* ([\d.]+) +[\d.]+\n", most=2.5),
+            Figure("LayerNorm: quantised / float", r"\nLayerNorm.* ([\d.]+) +[\d.]+\n", most=10),
+            Figure("softmax over 16: quantised / float", r"\nsoftmax, 16 .* ([\d.]+) +[\d.]+\n", most=10),
+            Figure("softmax over 1,000: quantised / float", r"\nsoftmax, 1,000.* ([\d.]+) +[\d.]+\n", most=10),
             Figure("digits MLP: quantised / float", r"\n[^\n]*64-64-32-10.* ([\d.]+)\n", most=1.6),
             Figure("MLP 784-512-512-10: quantised / float", r"\n[^\n]*784-512.* ([\d.]+)\n"),
             Figure("MLP 3 x 784, batch 1: quantised / float", r"\n[^\n]*3 x 784.* ([\d.]+)\n", most=1.5),

@@ -78,10 +78,9 @@ class _Cast(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> Tensor:
-        ctx.shift = shift
         result = _cast_float(m, shift, fmt, rounding, overflow, own=False).to(m.dtype)
+        x, ctx.shift = m * _factor(shift), shift
         if overflow is Overflow.SATURATE:
-            x = m * _factor(shift)
             ctx.save_for_backward(result != (rounded(x, rounding, fmt.odd_ties) if shift > 0 else x))
         return result
 
@@ -109,8 +108,7 @@ def rounded(x: Tensor, rounding: Rounding, odd_ties: bool = False) -> Tensor:
 
 def _cast_float(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, own: bool) -> Tensor:
     """The cast of a float carrier, which may be written if it is one's own."""
-    factor = _factor(shift)
-    x = m if not shift else m.mul_(factor) if own else m * factor
+    x = m if not shift else m.mul_(_factor(shift)) if own else m * _factor(shift)
     return settled(x, fmt, rounding if shift > 0 else None, overflow, own=own or x is not m)
 
 
@@ -245,8 +243,8 @@ def quantize(
         raise FormatError("infinity cannot wrap", node=name, expected="finite numbers")
     # Rounding acts on values * 2**frac: shift 0 of a number that still has a fraction, so round before the cast.
     scaled = x * math.ldexp(1.0, fmt.frac_width)
-    rounded: Tensor = _Round.apply(scaled, rounding)  # type: ignore[no-untyped-call]
-    result: Tensor = _Cast.apply(rounded, 0, fmt, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
+    whole = straight_through(rounded(scaled.detach(), rounding), scaled)
+    result: Tensor = _Cast.apply(whole, 0, fmt, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
     return as_carrier(result, dtype)
 
 
@@ -299,9 +297,9 @@ def _quantize_scaled(x: Tensor, fmt: ScaledFormat, rounding: Rounding, overflow:
             "values of scaled integers carry at most 50 bits", node=name, field="width", got=fmt.width, expected="50"
         )
     steps = x.double() / along(fmt.scales, x, fmt.axis, torch.float64)
-    rounded: Tensor = _Round.apply(steps, rounding, fmt.odd_ties)  # type: ignore[no-untyped-call]
+    whole = straight_through(rounded(steps.detach(), rounding, fmt.odd_ties), steps)
     zero = fmt.zero_point
-    result: Tensor = _Cast.apply(rounded, 0, fmt.centred, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
+    result: Tensor = _Cast.apply(whole, 0, fmt.centred, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
     result = result + zero if zero else result
     if len(fmt.limits) > 1:
         lows, highs = (along([float(v) for v in ends], x, fmt.axis, x.dtype) for ends in zip(*fmt.limits, strict=True))
@@ -312,18 +310,6 @@ def _quantize_scaled(x: Tensor, fmt: ScaledFormat, rounding: Rounding, overflow:
 def symbolic(x: Tensor) -> bool:
     """Whether a tensor has a shape but no values, so that there is nothing to check."""
     return x.is_meta or isinstance(x, FakeTensor)
-
-
-class _Round(torch.autograd.Function):
-    """Rounding of a float to an integer, straight-through."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, rounding: Rounding, odd_ties: bool = False) -> Tensor:
-        return rounded(x, rounding, odd_ties)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return grads[0], None, None
 
 
 class _Signs(torch.autograd.Function):

@@ -56,3 +56,32 @@ def test_what_64_bits_do_not_hold_is_refused(bound: int, largest: int, frac: int
     with pytest.raises(FormatError, match="carrier") as caught:
         divide_cast(torch.tensor([bound]), torch.tensor([largest]), (bound, largest), frac, FixedFormat(8, 0))
     assert caught.value.node is None  # the node that divides is named by what runs it
+
+
+@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize("bound", [(1 << 23) - 1, 1 << 23, (1 << 52) - 1, 1 << 52])
+def test_next_to_every_half(bound: int, rounding: Rounding) -> None:
+    """The largest numerators that floats divide, and the first that they do not, as close to a half as there is."""
+    target = FixedFormat(62, 1, signed=True)
+    for divisor in (3, 7, 4095, 4097, (1 << 22) + 1, (1 << 23) - 1):
+        # 2 n / d is k + 1/2 and up to 2 / d more or less.
+        halves = [(2 * k + 1) * divisor // 4 for k in (0, 1, 2, bound // divisor - 2, 2 * bound // divisor - 2)]
+        near = {s * (n + more) for n in halves for more in range(-2, 3) for s in (1, -1)}
+        numerators = sorted({n for n in near if abs(n) <= bound} | {bound, -bound})
+        limits = (bound, divisor)
+        got = divide_cast(torch.tensor(numerators), torch.tensor(divisor), limits, 0, target, rounding)
+        wanted = [by_fraction(Fraction(n, divisor), (62, 1, True), rounding.name, "SATURATE") for n in numerators]
+        assert got.to(torch.int64).tolist() == wanted, divisor
+
+
+@pytest.mark.parametrize("overflow", Overflow)
+def test_saturation_beyond_the_narrow_carrier(overflow: Overflow) -> None:
+    """Quotients that float32 cannot hold, cast to formats that it does: those just beyond 2**24 among them."""
+    for width in (8, 24, 25):
+        target = FixedFormat(width, 0)
+        numerators = [s * n for n in (127, 128, 1 << 24, (1 << 24) + 1, (1 << 40) + 1, (1 << 51) + 1) for s in (1, -1)]
+        limits = (1 << 52, 1)
+        own = torch.tensor(numerators, dtype=torch.float64)
+        got = divide_cast(own, torch.tensor(1), limits, 0, target, Rounding.HALF_EVEN, overflow, own=True)
+        wanted = [by_fraction(Fraction(n), (width, 0, True), "HALF_EVEN", overflow.name) for n in numerators]
+        assert got.tolist() == wanted

@@ -12,11 +12,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mase_hw.errors import FormatError
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.opdef import Arithmetic
-from mase_hw.ops._piecewise import evaluate
-from mase_hw.ops.rows._normalize import key_of, normalise, plan_of, precision
+from mase_hw.ops._piecewise import evaluate, fit, octave_bits
+from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of, precision
 from mase_hw.ops.rows.norms import GROUP, LAYER, RMS, _op, golden
+from tests.unit.oracle import by_fraction
 
 S8, S16 = FixedFormat(8, 4), FixedFormat(16, 11)
 AFFINE = [(None, None), (FixedFormat(8, 6), FixedFormat(8, 5)), (FixedFormat(8, 7), None)]
@@ -144,6 +146,38 @@ def test_a_plan_is_as_wide_as_its_bounds_ask(centre: bool, size: int, eps: float
         assert found <= plan.largest, "a normalised number is above the bound that the carrier is chosen by"
 
 
+@pytest.mark.parametrize("centre", [True, False])
+@pytest.mark.parametrize("source", [S8, S16, FixedFormat(16, 8, signed=False), FixedFormat(20, 12)])
+def test_floats_and_integers_are_the_same(source: FixedFormat, centre: bool) -> None:
+    """Every step of a row in Python integers, where float64 just holds them, and in int64."""
+    for size, target in itertools.product((1, 2, 3, 64, 150), (S8, S16)):
+        a = Arithmetic({"data_in_0": source, "data_out_0": target})
+        plan, key, x = plan_of(a, size, centre, 1e-5), key_of(a), rows(source, size)
+        wide = check_fits(a, plan)[1]
+        found = [normalise(plan, key, x)]
+        if wide == torch.float64:
+            narrow = as_carrier(x, carrier(size * magnitude(source) ** 2))
+            found.append(normalise(plan, key, narrow, wide))
+        for row, *each in zip(x.tolist(), *(f.tolist() for f in found), strict=True):
+            total = sum(row) if centre else 0
+            radicand = (size * sum(v * v for v in row) - total**2) << plan.radicand_frac
+            radicand += plan.epsilon << plan.epsilon_shift
+            pairs = plan.radicand // 2
+            shift = min(pairs - (radicand.bit_length() + 1) // 2, pairs - 1)
+            m = radicand << 2 * shift >> plan.radicand - plan.scale - 2
+            root = int(evaluate(key, torch.tensor([m])))
+            wanted = [((size * v - total) << shift >> plan.drop) * root for v in row]
+            assert all(one == wanted for one in each), (size, row)
+
+
+def test_both_carriers_are_used() -> None:
+    """Which of them holds a row is decided by its bounds."""
+    found = {check_fits(a, plan_of(a, 64, True, 1e-5))[1] for a in (
+        Arithmetic({"data_in_0": FixedFormat(width, 8), "data_out_0": S8}) for width in (8, 16, 20, 24)
+    )}  # fmt: skip
+    assert found == {torch.float64, torch.int64}
+
+
 def test_a_drop_is_not_always_nothing() -> None:
     """The inequality of the floor has something to say."""
     assert plan_of(Arithmetic({"data_in_0": S16, "data_out_0": S8}), 197, True, 1e-5).drop > 0
@@ -170,3 +204,29 @@ def test_what_a_norm_says_of_its_streams(kind: str, layout: str) -> None:
     for case in hardware.cases():
         lanes = {s.name: s.lanes for s in hardware.ports(case.params)}
         assert hardware.follows_input and lanes["data_out_0"] == lanes["data_in_0"]
+
+
+@pytest.mark.parametrize(
+    "source", [S16, FixedFormat(16, 12, signed=False), FixedFormat(17, 12), FixedFormat(20, 15, signed=False)]
+)
+def test_segments_in_python_integers(source: FixedFormat) -> None:
+    """Functions of up to 16 bits are looked up among all codes, wider ones computed; both are the same integers."""
+    key = ("tanh", (), source, S8, Rounding.HALF_EVEN, Overflow.SATURATE)
+    plan, low, high = fit(key), source.min_mantissa, source.max_mantissa
+    edges = {s * (1 << k) + d for k in range(source.width) for s in (1, -1) for d in (-1, 0, 1)} | {low, high}
+    given = sorted(m for m in edges | set(range(low, high, 997)) if low <= m <= high)
+    wanted = []
+    for m in given:
+        magnitude, octave = (~m, 1 << octave_bits(source)) if m < 0 else (m, 0)
+        octave += magnitude.bit_length()
+        place = magnitude << int(plan.left[octave])
+        segment, t = (
+            (int(plan.base[octave]) + (place >> plan.step)) & ((1 << plan.address) - 1),
+            place % (1 << plan.step),
+        )
+        c0, c1, c2 = (int(row[segment]) for row in plan.coefficients)
+        exact = (c0 << plan.step) + ((c2 * t >> plan.step) + c1) * t
+        value = Fraction(exact, 1 << (plan.frac + plan.step))
+        wanted.append(by_fraction(value, (8, 4, True), "HALF_EVEN", "SATURATE"))
+    assert evaluate(key, torch.tensor(given)).tolist() == wanted
+    assert evaluate(key, torch.tensor(given, dtype=torch.float32)).tolist() == wanted

@@ -120,17 +120,19 @@ def test_every_bit(size: int) -> None:
         assert found == wanted
 
 
-@pytest.mark.parametrize("frac", [30, 34, 36, 42])
+@pytest.mark.parametrize("frac", [6, 12, 20, 21, 22, 24, 30, 34, 36, 42])
 def test_wide_exponentials(frac: int) -> None:
-    """The product of two factors has more bits than any carrier; it is that of Python integers, rounded half up."""
+    """The product of two factors, in float64, int64 or more bits than either, is that of Python integers."""
     plan = exponent(20, 14, frac)
-    distances = [0, 1, 5, 1000, 70000, (1 << plan.index) - 1, 1 << plan.index]
+    last = (1 << plan.index) - 1
+    distances = [0, 1, 5, 1000, *range(1 << plan.fine, last, 997), last, last + 1]
     drop, wanted = 2 * plan.factor - frac, []
     for d in distances[:-1]:
         product = int(plan.coarse_table[d >> plan.fine]) * int(plan.fine_table[d & ((1 << plan.fine) - 1)])
         wanted.append((product + (1 << (drop - 1))) >> drop)
-    assert wanted[0] == 1 << frac and plan.fine and 2 * plan.factor > 63
-    assert evaluate(plan, torch.tensor(distances)).tolist() == [*wanted, 0]
+    assert wanted[0] == 1 << frac and plan.fine
+    for given in (torch.tensor(distances), torch.tensor(distances, dtype=torch.float32)):
+        assert evaluate(plan, given).tolist() == [*wanted, 0]
 
 
 def test_long_rows() -> None:

@@ -133,7 +133,7 @@ class Cell:
 
     def _aligned(self, x: Tensor, dim: int, shifts: Sequence[int]) -> Tensor:
         """Gate by gate what stands unit by unit, in the carrier, each gate shifted left by so many bits."""
-        by_gate = x.unflatten(dim, (self.units, self.gates)).transpose(dim - 1, dim)
+        by_gate = torch.unflatten(x, dim, (self.units, self.gates)).transpose(dim - 1, dim)
         found = torch.empty(by_gate.shape, dtype=self.carrier, device=x.device).copy_(by_gate).flatten(dim - 1, dim)
         at = 0
         for left, gates in itertools.groupby(shifts):

@@ -170,7 +170,7 @@ def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
     x = as_carrier(x, carrier(1 << source.width))  # of a distance
     distance = x - x.amin(dim, keepdim=True) if function == SOFTMIN else x.amax(dim, keepdim=True) - x
     plan = exponentials(a, size, function)
-    terms = evaluate(plan, distance)
+    terms = evaluate(plan, distance.clone() if function == LOG else distance)
     total = as_carrier(terms, carrier(size << plan.frac)).sum(dim, keepdim=True)
     if function != LOG:
         limits = (1 << plan.frac, size << plan.frac)
