@@ -204,7 +204,10 @@ class Keeps(Attention):
 
 @pytest.mark.parametrize(
     ("model", "texts"),
-    [(Largest, ["cummax", "cumprod", "2 node(s)"]), (Keeps, ["changes itself", "model.past", "an input and an output"])],
+    [
+        (Largest, ["cummax", "cumprod", "2 node(s)"]),
+        (Keeps, ["changes itself", "model.past", "an input and an output"]),
+    ],
 )
 def test_masks_and_caches_that_hardware_cannot_have(model: Any, texts: list[str], tmp_path: Path) -> None:
     """All at once, by name, before anything is written."""
