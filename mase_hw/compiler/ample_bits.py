@@ -173,8 +173,8 @@ def _with_fine_weights(module: Quantized, data: ScaledFormat, inputs: list[Tenso
 def _covering(value: Tensor, bits: int, low: float, high: float) -> FixedFormat:
     """A format of a parameter; what leaves elements out is beyond all results, which have these ends."""
     value = value.clamp(low, high) if bool(beyond(value).any()) else value
-    ends = [float(end) for end in torch.aminmax(value)] if value.numel() else [0.0, 0.0]
-    return FixedFormat.covering(*ends, bits)
+    least, most = (float(end) for end in torch.aminmax(value)) if value.numel() else (0.0, 0.0)
+    return FixedFormat.covering(least, most, bits)
 
 
 def _range(value: Tensor) -> tuple[float, float]:

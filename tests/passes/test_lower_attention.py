@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -27,7 +26,7 @@ from mase_hw.passes import (
     verify_analysis_pass,
 )
 
-from .attention_models import MASKED, MODELS, TOKENS, WIDTH, Layer, multihead
+from .attention_models import MASKED, MODELS, TOKENS, WIDTH, multihead
 
 LOWERINGS = (
     fold_constants_transform_pass,
@@ -145,11 +144,39 @@ def test_stored_keys_before_those_of_the_data(tmp_path: Path) -> None:
     assert design.simulate(x[:2], stalls=0.3).passed
 
 
-@pytest.mark.parametrize("more", [{"add_bias_kv": True}, {"add_zero_attn": True}])
-def test_keys_that_are_no_tokens_are_refused(more: dict[str, Any]) -> None:
-    model = Layer(multihead(**more), lambda s, x: s.layer(x, x, x, need_weights=False)[0])
-    with pytest.raises(UnsupportedError, match="keys and values that are no tokens"):
-        lowered(model.double().eval(), frames(False))
+class Learned(nn.Module):
+    """Queries, and keys and values, that the model stores: beside data, and of a layer with keys that are no tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.few = nn.Parameter(torch.randn(1, 3, WIDTH))
+        self.heads = nn.Parameter(torch.randn(1, 2, 5, WIDTH // 2))
+        self.layer = multihead(add_bias_kv=True, add_zero_attn=True)
+        self.register_buffer("mask", torch.ones(TOKENS, TOKENS, dtype=torch.bool).triu(1))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        frames = x.shape[0]
+        heads = x.reshape(frames, TOKENS, 2, WIDTH // 2).transpose(1, 2)
+        return (
+            self.layer(x, x, x, need_weights=False, attn_mask=self.mask)[0],
+            self.layer(self.few.expand(frames, -1, -1), x, x, key_padding_mask=x[..., 0] > 1)[0],
+            F.scaled_dot_product_attention(heads, self.heads, self.heads * 2),
+            F.scaled_dot_product_attention(self.heads.expand(frames, -1, -1, -1), heads, heads),
+        )
+
+
+def test_what_is_learned_in_the_place_of_tokens(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Learned().eval(), torch.randn(8, TOKENS, WIDTH)
+    formats = {"name": "fixed", "data_in_width": 16, "weight_width": 16, "data_out_width": 16}
+    config = {"quantize": {"default": {"config": formats}}, "calibrate": {"method": "min_max"}}
+    one = [frame.unsqueeze(0) for frame in x]
+    design = mase_hw.compile(model, one[0], config, out=tmp_path / "learned", calibration=one)
+    with torch.no_grad():
+        for frame in one:
+            for found, wanted in zip(design.model(frame), model(frame), strict=True):
+                assert torch.allclose(found, wanted, atol=2e-3)
+    assert design.simulate(x[:2], stalls=0.3).passed
 
 
 def test_what_is_small_is_a_bias_and_no_mask() -> None:

@@ -45,7 +45,7 @@ class Masked:
         ops = {node: "" if (op := graph.op_of(node)) is None else op.name for node in graph.nodes}
         for node in graph.nodes:
             if node.op == "get_attr":
-                value = graph.model
+                value: object = graph.model
                 for part in str(node.target).split("."):
                     value = getattr(value, part)
                 if not isinstance(value, Tensor) or not value.is_floating_point() or not bool(beyond(value).any()):

@@ -10,8 +10,11 @@ from torch import Tensor, fx
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.arithmetic.where import FAR, LEAST
+from mase_hw.passes.transforms.attention.tokens import known
 from mase_hw.passes.transforms.lowering.expand import expand
 from mase_hw.passes.transforms.lowering.operands import Expression, Formula, FormulaOfThree, expression_of
+
+_NAMES = ("query", "key", "value")
 
 
 class _FormulaOfFour(Formula):
@@ -32,40 +35,51 @@ def fused_attention(graph: MaseGraph, node: fx.Node) -> list[str]:
     p = e.args.get("dropout_p", 0.0)
     if p:
         return [f"dropout_p = {p} drops in evaluation as well: give dropout_p=self.p if self.training else 0.0"]
-    if not all(isinstance(e.args.get(name), fx.Node) for name in ("query", "key", "value")):
-        return ["a query, key or value that is stored, not computed"]
-    _write_out(graph, node, e)
+    held = {name: v if isinstance(v := e.args[name], Tensor) else known(graph, v) for name in _NAMES}
+    tensors = {name: value for name, value in held.items() if value is not None}
+    if len(tensors) == len(_NAMES):
+        return ["a query, key and value that are all stored, not computed"]
+    _write_out(graph, node, e, tensors)
     return []
 
 
-def _write_out(graph: MaseGraph, node: fx.Node, e: Expression) -> None:
-    given = [e.args[name] for name in ("query", "key", "value")]
+def _write_out(graph: MaseGraph, node: fx.Node, e: Expression, tensors: dict[str, Tensor]) -> None:
+    given = [e.args[name] for name in _NAMES if name not in tensors]
+    shapes = {name: tuple(tensors[name].shape) if name in tensors else e.shapes[e.args[name]] for name in _NAMES}
     mask = e.args.get("attn_mask")
-    queries, size = e.shapes[given[0]][-2:]
-    keys = e.shapes[given[1]][-2]
-    repeats = 1
-    if e.args.get("enable_gqa"):
-        repeats = e.shapes[given[0]][-3] // e.shapes[given[1]][-3]
+    (queries, size), keys = shapes["query"][-2:], shapes["key"][-2]
+    repeats = shapes["query"][-3] // shapes["key"][-3] if e.args.get("enable_gqa") else 1
+    for name in ("key", "value"):
+        if name in tensors:
+            tensors[name] = torch.repeat_interleave(tensors[name], repeats, -3) if repeats > 1 else tensors[name]
     scale = e.args.get("scale")
     factor = 1 / math.sqrt(size) if scale is None else float(scale)
-    tensors: dict[str, Tensor] = {}
     if e.args.get("is_causal"):
         # PyTorch counts from the first query and the first key.
         tensors["left_out"] = ~torch.ones(queries, keys, dtype=torch.bool).tril()
     if isinstance(mask, Tensor):
         out = ~mask if mask.dtype is torch.bool else mask <= FAR
         if bool(out.any()):
-            tensors["left_out"] = tensors["left_out"] | out if tensors else out
+            tensors["left_out"] = tensors["left_out"] | out if "left_out" in tensors else out
         bias = None if mask.dtype is torch.bool else torch.where(out, torch.zeros_like(mask), mask)
         if bias is not None and bool(bias.any()):
             tensors["bias"] = bias
     data = isinstance(mask, fx.Node)
     truth = data and mask in e.truths
 
-    def run(s: Formula, q: Tensor, k: Tensor, v: Tensor, m: Tensor | None = None) -> Tensor:
+    def run(s: Formula, *inputs: Tensor) -> Tensor:
+        left = iter(inputs)
+        q, k, v = (getattr(s, name) if name in tensors else next(left) for name in _NAMES)
+        m = next(left, None)
         if repeats > 1:
-            k, v = torch.repeat_interleave(k, repeats, -3), torch.repeat_interleave(v, repeats, -3)
-        scores = torch.matmul(q, k.transpose(-2, -1)) * factor
+            k, v = (
+                x if name in tensors else torch.repeat_interleave(x, repeats, -3)
+                for name, x in (("key", k), ("value", v))
+            )
+        if "query" in tensors:  # what is stored comes second in a product
+            scores = torch.matmul(k, q.transpose(-2, -1)).transpose(-2, -1) * factor
+        else:
+            scores = torch.matmul(q, k.transpose(-2, -1)) * factor
         if "bias" in tensors:
             scores = scores + s.bias  # type: ignore[operator]
         if m is not None:

@@ -9,11 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn import functional
 
-from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.binding import arguments_of
+from mase_hw.ops.arithmetic.where import LEAST
+from mase_hw.passes.transforms.attention.tokens import known
 from mase_hw.passes.transforms.lowering.recurrent import annotated, indexed, inlined
+from mase_hw.passes.transforms.quantize_operands import stored
 
 ATTENTION = (
     nn.MultiheadAttention,
@@ -24,8 +27,6 @@ ATTENTION = (
     nn.Transformer,
 )
 """Layers that are written out."""
-MASKED = -1e9
-"""What stands for a score that is masked, until the softmax takes the mask."""
 
 
 def lower_attention_layer(graph: MaseGraph, node: fx.Node, module: nn.Module) -> None:
@@ -35,9 +36,6 @@ def lower_attention_layer(graph: MaseGraph, node: fx.Node, module: nn.Module) ->
         graph: A float graph with common metadata.
         node: A call of it.
         module: The layer.
-
-    Raises:
-        UnsupportedError: For what hardware has not, with the reason.
     """
     results = {n: graph.meta_of(n).common.results for n in node.all_input_nodes}
     given = {name: value for name, value in arguments_of(graph.model, node, results) if value is not None}
@@ -116,23 +114,14 @@ _ARITY = (_Body1, _Body2, _Body3, _Body4, _Body5, _Body6)
 Parts = tuple[Callable[..., Any], dict[str, nn.Module]]
 
 
-def _refuse(node: fx.Node, problem: str, got: str, remedy: str) -> UnsupportedError:
-    return UnsupportedError(problem, node=node.name, got=got, expected="a layer without it", remedy=remedy)
-
-
 def _multihead(
     graph: MaseGraph, node: fx.Node, module: nn.MultiheadAttention, tensors: dict[str, fx.Node], rest: dict[str, Any]
 ) -> Parts:
     """``nn.MultiheadAttention``: the result, and the weights where they are read."""
-    if module.bias_k is not None or module.add_zero_attn:
-        raise _refuse(
-            node,
-            "keys and values that are no tokens are not in hardware",
-            "add_bias_kv" if module.bias_k is not None else "add_zero_attn",
-            "leave it out, or append the stored token in the model with torch.cat",
-        )
     layers: dict[str, nn.Module] = dict(projections(module))
     q_proj, k_proj, v_proj, out_proj = layers.values()
+    extra = _Extra(module)
+    layers["extra"] = extra
     heads, size = module.num_heads, module.head_dim
     rank = len(graph.tensor(tensors["query"], "data_out_0").shape)
     turned = rank == 3 and not module.batch_first
@@ -147,17 +136,32 @@ def _multihead(
     def batch(x: Tensor) -> Tensor:
         return x.unsqueeze(0) if rank == 2 else (x.transpose(0, 1) if turned else x)
 
+    all_keys = keys + extra.count
+    learned = known(graph, tensors["query"])
+    if learned is not None:
+        made = q_proj(batch(learned)).detach().reshape(-1, tokens, heads, size)
+        extra.register_buffer("query", made.transpose(1, 2))
+    for name in ("attn_mask", "key_padding_mask"):
+        held = stored(graph, tensors[name], []) if extra.count and name in tensors else None
+        if held is not None:
+            extra.register_buffer(name, functional.pad(held.detach(), (0, extra.count)))
+
     def run(query: Tensor, key: Tensor, value: Tensor, **masks: Tensor) -> Any:
-        q = q_proj(batch(query)).reshape(-1, tokens, heads, size).transpose(1, 2)
-        k = k_proj(batch(key)).reshape(-1, keys, heads, size).transpose(1, 2)
-        v = v_proj(batch(value)).reshape(-1, keys, heads, size).transpose(1, 2)
-        scores = torch.matmul(q, k.transpose(-2, -1)) * (1 / math.sqrt(size))
+        k = extra.behind(k_proj(batch(key)), "bias_k").reshape(-1, all_keys, heads, size).transpose(1, 2)
+        v = extra.behind(v_proj(batch(value)), "bias_v").reshape(-1, all_keys, heads, size).transpose(1, 2)
+        if learned is None:
+            q = q_proj(batch(query)).reshape(-1, tokens, heads, size).transpose(1, 2)
+            scores = torch.matmul(q, k.transpose(-2, -1))
+        else:  # what is stored comes second in a product
+            scores = torch.matmul(k, extra.get_buffer("query").transpose(-2, -1)).transpose(-2, -1)
+        scores = scores * (1 / math.sqrt(size))
         for name, mask in masks.items():
+            mask = extra.mask(name, mask)
             if name == "attn_mask":
-                mask = mask.reshape(-1, heads, tokens, keys) if mask_rank == 3 else mask
+                mask = mask.reshape(-1, heads, tokens, all_keys) if mask_rank == 3 else mask
             else:
-                mask = mask.reshape(-1, 1, 1, keys)
-            scores = scores.masked_fill(mask, MASKED) if truth[name] else scores + mask
+                mask = mask.reshape(-1, 1, 1, all_keys)
+            scores = scores.masked_fill(mask, LEAST) if truth[name] else scores + mask
         weights = torch.softmax(scores, -1)
         mixed = torch.matmul(weights, v).transpose(1, 2).reshape(-1, tokens, heads * size)
         out = out_proj(mixed)
@@ -168,6 +172,27 @@ def _multihead(
         return out, weights.squeeze(0) if rank == 2 else weights
 
     return run, layers
+
+
+class _Extra(nn.Module):
+    """Keys and values behind those of the tokens: ones that are learned (``add_bias_kv``), and zeros."""
+
+    def __init__(self, module: nn.MultiheadAttention) -> None:
+        super().__init__()
+        self.zero = module.add_zero_attn
+        self.bias_k, self.bias_v = module.bias_k, module.bias_v
+        self.count = int(self.zero) + int(self.bias_k is not None)
+
+    def behind(self, x: Tensor, name: str) -> Tensor:
+        """``(N, keys, embed)`` -> ``(N, keys + count, embed)``."""
+        bias = getattr(self, name)
+        x = x if bias is None else torch.cat([x, bias], 1)
+        return functional.pad(x, (0, 0, 0, 1)) if self.zero else x
+
+    def mask(self, name: str, given: Tensor) -> Tensor:
+        """A mask that leaves none of them out."""
+        held = getattr(self, name, None)
+        return held if held is not None else functional.pad(given, (0, self.count)) if self.count else given
 
 
 def projections(module: nn.MultiheadAttention) -> dict[str, nn.Linear]:

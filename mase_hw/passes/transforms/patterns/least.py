@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -47,11 +48,11 @@ def _chosen(condition: Operand | None, yes: Operand | None, no: Operand | None) 
 
     def run(s: torch.nn.Module, *given: Tensor) -> Tensor:
         left = iter(given)
-        args = (
+        args: list[Any] = [
             next(left) if isinstance(v, fx.Node) else getattr(s, n) if isinstance(v, Tensor) else v
             for n, v in operands.items()
-        )
-        return torch.where(*args)
+        ]
+        return torch.where(args[0], args[1], args[2])
 
     body = formula(run, *data, **tensors)
     return None if body is None else (body, "the least value")
