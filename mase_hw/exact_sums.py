@@ -19,6 +19,9 @@ from mase_hw.numerics import as_carrier, carrier
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
     """Switch autocast off for exact arithmetic; a model may be called under ``torch.autocast``."""
+    if not torch.is_autocast_enabled(device.type):
+        yield
+        return
     with torch.autocast(device_type=device.type, enabled=False):
         yield
 

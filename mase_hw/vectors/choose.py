@@ -40,6 +40,8 @@ The work is counted, not timed, so that the same model has the same vectors on e
 BUDGET = SECONDS * RATE
 STEP = 500_000
 """What the time steps of a recurrence cost besides, each: its calls, for a frame alone and all its faults."""
+STACKED = 4
+"""How often that much, for all frames at a time: faults are tried in parts that fit into memory, and casts apart."""
 HEAVY = 64
 """Bits of memories that one wrong cast counts for: it stands for all the casts of a node."""
 SHOWN = 20
@@ -125,8 +127,8 @@ def choose(
         )
     memories, ends = Memories(graph), frames_of(graph, extreme)
     stacks = stacked(graph, extreme)
-    calls = 0 if stacks else calls_of(graph)
     most = ends + frames_of(graph, real) + RANDOM
+    calls = calls_of(graph) * (STACKED if stacks else most)
     wanted, tries = _affordable(min(CHOOSING, memories.bits), most, cost_of(graph), calls)
     # Half of what can be tried besides the extreme ones is real, spread evenly.
     rest = max(2, tries - ends)
@@ -143,7 +145,7 @@ def choose(
         faults: list[Fault] = [*memories.sample(wanted, f"choose {seed}")]
         known: list[Playback] = []
         faults += cast_faults(count_casts(graph, pool, stacks, known))
-        every = known if len(known) == frames_of(graph, pool) else playbacks(graph, pool, stacks=stacks)
+        every = known if _frames(known) == frames_of(graph, pool) else playbacks(graph, pool, stacks=stacks)
         table = detected(memories, every, faults)
         more, shown = _search(memories, faults, table, seed, stacks)
         pool = {name: torch.cat([part, more[name]]) for name, part in pool.items()} if more else pool
@@ -185,10 +187,10 @@ def stacked(graph: MaseGraph, inputs: Mapping[str, Tensor]) -> bool:
 
 
 def _affordable(faults: int, frames: int, cost: int, calls: int) -> tuple[int, int]:
-    """How many faults and frames can be tried with each other; none if these were too few."""
-    if calls * frames > BUDGET // 2:
+    """How many faults and frames can be tried with each other; none if these were too few, or calls take the most."""
+    if calls > BUDGET // 2:
         return (0, 0)
-    scale = min(1.0, math.sqrt(BUDGET / (cost * max(LEAST, faults) * frames)))
+    scale = min(1.0, math.sqrt((BUDGET - calls) / (cost * max(LEAST, faults) * frames)))
     faults, frames = int(faults * scale), int(frames * scale)
     return (faults, frames) if scale == 1.0 or frames >= LEAST else (0, 0)
 
@@ -207,7 +209,7 @@ def _search(
     """More random frames that show a fault which no column of the table shows, and their columns."""
     graph, parts, columns = memories.graph, [], [table[:, :0]]
     unseen = [i for i, row in enumerate(table.any(1).tolist()) if not row]
-    room = BUDGET // cost_of(graph)
+    room = (BUDGET - STACKED * calls_of(graph)) // cost_of(graph)
     for number in range(ROUNDS if stacks else 0):
         room -= ROUND * len(unseen)
         if not unseen or room < 0:
@@ -281,24 +283,25 @@ def measure(
         most: Bits of memories to simulate at most; fewer in a large network.
         seed: Of the sample, which is drawn independently of that for which vectors are chosen.
         stacks: What :func:`stacked` said.
-        known: The first frames, each alone, if they were simulated already.
+        known: The first frames, if they were simulated already, each alone or all at a time.
     """
     memories, casts = Memories(graph), cast_faults(uses)
     total = frames_to_try(graph, frames_of(graph, inputs), stacks)
-    room = BUDGET // (cost_of(graph) * total)
+    calls = calls_of(graph)
+    room = max(0, BUDGET - STACKED * calls) // (cost_of(graph) * total)
     bits = memories.sample(max(LEAST, min(most, room)), f"measure {seed}")
     if len(casts) > (some := max(LEAST_CASTS, room)):
         kept = sorted(random.Random(f"casts {seed}").sample(range(len(casts)), some))
         casts = [casts[number] for number in kept]
     faults: list[Fault] = [*bits, *casts]
     open_faults = list(range(len(faults)))
-    # What few frames show need not be simulated on all others.
+    # What few frames show need not be simulated on all others, unless all cost hardly more than one.
     begin, size, most = 0, 4 if room >= len(faults) else 1, at_a_time(graph)
-    size = total if streaming(graph.model) else size
+    size = total if streaming(graph.model) or (stacks and calls) else size
     while begin < total and open_faults:
         size = min(size, most, total - begin)
-        parts = known[begin : begin + size]
-        if len(parts) < size:
+        parts = known[begin : begin + size] if not stacks else known if not begin else []
+        if _frames(parts) != size:
             parts = playbacks(graph, cut(graph, inputs, begin, begin + size), stacks=stacks)
         shown = detected(memories, parts, [faults[i] for i in open_faults]).any(1)
         open_faults = [i for i, seen in zip(open_faults, shown.tolist(), strict=True) if not seen]
@@ -316,6 +319,10 @@ def measure(
         tuple(memories.left_out),
         total,
     )
+
+
+def _frames(parts: Sequence[Playback]) -> int:
+    return sum(part.frames for part in parts)
 
 
 def cost_of(graph: MaseGraph) -> int:

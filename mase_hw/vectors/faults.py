@@ -8,6 +8,7 @@ al., "Digital Systems Testing and Testable Design", ch. 5).
 from __future__ import annotations
 
 import bisect
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -30,7 +31,7 @@ from mase_hw.observing import look_ups, observing
 from mase_hw.opdef import OpDef, for_golden
 from mase_hw.streams import Stream
 from mase_hw.vectors.playback import ROOM, Playback
-from mase_hw.vectors.watch import CastRecorder, FaultyCast, SeenCast
+from mase_hw.vectors.watch import CastRecorder, FaultyCast, FaultyCasts, SeenCast
 
 
 @dataclass(frozen=True)
@@ -159,31 +160,33 @@ class Memories:
         return _result(module.op.golden, module, flipped)
 
     def several(self, part: Playback, node: fx.Node, mantissas: Mapping[str, Tensor]) -> bool:
-        """Whether many wrong bits of a node cost as much as one."""
+        """Whether many faults of a node cost as much as one."""
         module = part.module(node)
         return module.op.variants is not None and module.op.variants(module.arithmetic, mantissas)
 
     def each(
         self, part: Playback, node: fx.Node, faults: Mapping[int, Fault], mantissas: Mapping[str, Tensor], room: int
     ) -> Iterator[tuple[int, Tensor]]:
-        """The same for many faults by number, so many wrong bits at a time as the op and the room allow."""
+        """The same for many faults by number, so many of a kind at a time as the op and the room allow."""
         module, together = part.module(node), dict[str, list[int]]()
         for number, fault in faults.items():
-            if self.several(part, node, mantissas) and isinstance(fault, MemoryBit):
-                together.setdefault(fault.parameter, []).append(number)
+            if self.several(part, node, mantissas):
+                together.setdefault(fault.parameter if isinstance(fault, MemoryBit) else "", []).append(number)
             else:
                 yield number, self.faulty(part, node, fault, mantissas)
         for parameter, numbers in together.items():
-            stored = self._stored[node.name, parameter]
-            for begin in range(0, len(numbers), room):
-                some = [fault for n in numbers[begin : begin + room] if isinstance(fault := faults[n], MemoryBit)]
-                given, golden = {n: t.expand(len(some), *t.shape) for n, t in mantissas.items()}, module.op.golden
-                if stored.memory is not None:
-                    golden = self._golden(node.name, parameter, _changed(stored.memory, some))
-                else:
-                    own = mantissas[parameter]
-                    given[parameter] = torch.stack([self._flipped(part, node, fault, own) for fault in some])
-                yield from zip(numbers[begin : begin + room], _result(golden, module, given), strict=True)
+            stored, golden = self._stored.get((node.name, parameter)), module.op.golden
+            for at in (numbers[begin : begin + room] for begin in range(0, len(numbers), room)):
+                bits = [fault for n in at if isinstance(fault := faults[n], MemoryBit)]
+                kinds = [fault.kind for n in at if isinstance(fault := faults[n], WrongCast)]
+                given = {name: mantissa.expand(len(at), *mantissa.shape) for name, mantissa in mantissas.items()}
+                if stored is not None and stored.memory is not None:
+                    golden = self._golden(node.name, parameter, _changed(stored.memory, bits))
+                elif bits:
+                    given[parameter] = torch.stack([self._flipped(part, node, b, mantissas[parameter]) for b in bits])
+                with observing(FaultyCasts(kinds)) if kinds else contextlib.nullcontext():
+                    found = _result(golden, module, given)
+                yield from zip(at, found, strict=True)
 
     def in_channels(
         self,
@@ -323,9 +326,9 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
     values: list[Tensor] = []
     rows: list[Tensor] = []
     with torch.no_grad():
-        right, last = _right(part, node, mantissas, any(isinstance(fault, WrongCast) for fault in faults))
-        inside = {fault.parameter for fault in faults if isinstance(fault, MemoryBit)}
-        inside = set() if memories.several(part, node, mantissas) else inside
+        several = memories.several(part, node, mantissas)
+        right, last = _right(part, node, mantissas, not several and any(isinstance(f, WrongCast) for f in faults))
+        inside = set() if several else {fault.parameter for fault in faults if isinstance(fault, MemoryBit)}
         read = {parameter: memories.read(part, node, parameter, mantissas) for parameter in inside}
 
         def keep(numbers: Tensor, frames: Tensor, value: Tensor) -> None:
@@ -342,10 +345,8 @@ def _detected(memories: Memories, part: Playback, name: str, faults: Sequence[Fa
             for some, differs, value in apart:
                 keep(names[some.cpu()], differs.cpu(), value)
             left = {number: fault for number, fault in left.items() if number not in stored}
-        for number, fault in list(left.items()):
-            words = read.get(fault.parameter) if isinstance(fault, MemoryBit) else None
-            if words is not None and isinstance(fault, MemoryBit) and fault.index not in words:
-                del left[number]
+        words = {n: read.get(fault.parameter) for n, fault in left.items() if isinstance(fault, MemoryBit)}
+        left = {n: f for n, f in left.items() if isinstance(f, WrongCast) or f.index in (words[n] or (f.index,))}
         again = {n: fault for n, fault in left.items() if isinstance(fault, WrongCast) and last is not None}
         casts = ((n, last.again(fault.kind).reshape(right.shape)) for n, fault in again.items() if last is not None)
         left = {number: fault for number, fault in left.items() if number not in again}
@@ -368,8 +369,7 @@ def _right(
     module = part.module(node)
     if not casts:
         return quantize(part.values[node], module.arithmetic.formats["data_out_0"], name=node.name), None
-    recorder = CastRecorder()
-    with observing(recorder):
+    with observing(recorder := CastRecorder()):
         right = _result(module.op.golden, module, mantissas)
     return right, recorder.only(right)
 

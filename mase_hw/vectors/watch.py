@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -125,6 +125,29 @@ class FaultyCast:
         return torch.where(low | high, wrapped, result)
 
 
+class FaultyCasts(FaultyCast):
+    """Casts with another fault for each index of the first dimension.
+
+    Args:
+        kinds: One of :data:`CAST_FAULTS` for each.
+    """
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self._each = [FaultyCast(kind) for kind in kinds]
+
+    def rounded(self, value: Tensor, floor: Tensor, tie: Tensor, rounding: Rounding) -> Tensor:
+        """Round ties the other way."""
+        parts = zip(self._each, value, floor, tie, strict=True)
+        return torch.stack([one.rounded(v, f, t, rounding) for one, v, f, t in parts])
+
+    def fitted(
+        self, result: Tensor, value: Tensor, low: Tensor, high: Tensor, fmt: FixedFormat, overflow: Overflow
+    ) -> Tensor:
+        """Wrap what should be saturated."""
+        parts = zip(self._each, result, value, low, high, strict=True)
+        return torch.stack([one.fitted(*tensors, fmt, overflow) for one, *tensors in parts])
+
+
 @dataclass(frozen=True)
 class SeenCast:
     """One cast as it happened; the arguments of :func:`mase_hw.numerics.cast` with a shift, and its result."""
@@ -213,7 +236,7 @@ def count_casts(
         graph: The quantised graph.
         inputs: Frames by name of the model's input, along the first dimension.
         stacks: What :func:`mase_hw.vectors.playback.stackable` said, if it was asked.
-        kept: Takes what was simulated, as much of it as fits into memory, if frames are simulated one by one.
+        kept: Takes what was simulated, as much of it as fits into memory, but of no stream.
 
     Returns:
         By node, in order; only nodes that cast.
@@ -227,7 +250,7 @@ def count_casts(
     step = frames_of(graph, inputs) if streaming(graph.model) else step
     for begin in range(0, frames_of(graph, inputs), step):
         parts = playbacks(graph, cut(graph, inputs, begin, begin + step), watch, stacks=stacks)
-        if kept is not None and not stacks and not begin and not streaming(graph.model):
+        if kept is not None and not begin and not streaming(graph.model):
             kept += parts
     return {name: use for name, counter in counters.items() if (use := counter.use()).values}
 

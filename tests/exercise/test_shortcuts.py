@@ -17,12 +17,13 @@ import mase_hw
 from mase_hw.emit.build import build_followed
 from mase_hw.emit.schedule import predict
 from mase_hw.ir import MaseGraph
+from mase_hw.vectors import choose as choosing
 from mase_hw.vectors import faults
 from mase_hw.vectors.candidates import random_frames
 from mase_hw.vectors.choose import cast_faults, measure
-from mase_hw.vectors.faults import Memories, detected
+from mase_hw.vectors.faults import Memories, WrongCast, detected
 from mase_hw.vectors.playback import Playback, cut, playbacks
-from mase_hw.vectors.watch import count_casts
+from mase_hw.vectors.watch import CAST_FAULTS, count_casts
 
 FRAMES = 5
 
@@ -108,20 +109,38 @@ def recurrent(tmp_path_factory: pytest.TempPathFactory) -> MaseGraph:
 
 @pytest.mark.parametrize("stacks", [False, True])
 def test_faults_of_a_recurrence_at_once(stacks: bool, recurrent: MaseGraph, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong bits of weights, biases and tables go through the time steps together; each alone shows the same frames."""
+    """Wrong bits and wrong casts go through the time steps together; each alone shows the same frames."""
     memories = Memories(recurrent)
     bits = [bit for bit in memories.sample(memories.bits, "") if bit.node != "sigmoid"][::7]
     assert {bit.parameter for bit in bits} == {"weight", "bias", "SIGMOID_FILE", "TANH_FILE"}
-    parts = playbacks(recurrent, random_frames(recurrent, 3, 2), stacks=stacks)
+    drawn = random_frames(recurrent, 3, 2)
+    casts = [cast for cast in cast_faults(count_casts(recurrent, drawn, stacks)) if cast.node != "sigmoid"]
+    assert {cast.kind for cast in casts if isinstance(cast, WrongCast)} == set(CAST_FAULTS)
+    parts = playbacks(recurrent, drawn, stacks=stacks)
     whole = []
     faulty = Memories.faulty
     monkeypatch.setattr(Memories, "faulty", lambda *args: whole.append(args) or faulty(*args))
     monkeypatch.setattr(faults, "ROOM", 200)
-    found = detected(memories, parts, bits)
+    found = detected(memories, parts, [*bits, *casts])
     recurrences = {node.name for node in recurrent.nodes if recurrent.meta_of(node).common.mase_op == "recurrence"}
     assert not [args for args in whole if args[2].name in recurrences]
     monkeypatch.setattr(Memories, "several", lambda *args: False)
-    assert torch.equal(detected(memories, parts, bits), found) and bool(found.any()) and not bool(found.all())
+    assert torch.equal(detected(memories, parts, [*bits, *casts]), found)
+    assert bool(found.any()) and not bool(found.all())
+
+
+def test_time_steps_count_towards_the_budget(recurrent: MaseGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recurrence is gone through step by step, for several frames at a time as well: of a long one less is tried."""
+    real = random_frames(recurrent, 3, 2)
+    few = choosing.choose(recurrent, real, {}, 16, 0)
+    assert few.stacks and few.sources["calibration"] + few.sources["random"] > 1
+    played = []
+    monkeypatch.setattr(choosing, "detected", lambda *args: played.append(args) or detected(*args))
+    monkeypatch.setattr(choosing, "STEP", choosing.BUDGET // choosing.STACKED)
+    long = choosing.choose(recurrent, real, {}, 16, 0)
+    assert (long.sources["calibration"], long.sources["random"], played) == (1, 0, [])
+    seen = measure(recurrent, long.inputs, count_casts(recurrent, long.inputs, True), 256, 0, True)
+    assert (seen.tried, len(played)) == (choosing.LEAST, 1)
 
 
 def test_words_that_are_not_read(recurrent: MaseGraph, monkeypatch: pytest.MonkeyPatch) -> None:
