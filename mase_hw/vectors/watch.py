@@ -145,7 +145,7 @@ class FaultyCasts(FaultyCast):
     ) -> Tensor:
         """Wrap what should be saturated."""
         parts = zip(self._each, result, value, low, high, strict=True)
-        return torch.stack([one.fitted(*tensors, fmt, overflow) for one, *tensors in parts])
+        return torch.stack([one.fitted(r, v, below, above, fmt, overflow) for one, r, v, below, above in parts])
 
 
 @dataclass(frozen=True)
