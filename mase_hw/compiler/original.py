@@ -21,7 +21,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.faithful.same_function import describe, run
 from mase_hw.ir.trace.containers import contents
-from mase_hw.ops.arithmetic.where import FAR, beyond
+from mase_hw.ops.arithmetic.where import beyond, stood_for
 from mase_hw.passes.analysis.statistics import RangeMinMax
 from mase_hw.passes.evaluation.criteria import decibels
 
@@ -118,7 +118,8 @@ class Original:
     def _compare(self, index: int, wanted: Tensor, found: Tensor, inputs: Mapping[str, Any]) -> None:
         worst = self._worst.setdefault(index, _Worst())
         if wanted.is_floating_point():  # what a mask leaves out is another number in the graph, and as far
-            wanted = torch.where(beyond(found) & (wanted.abs() >= -FAR), found, wanted)
+            far = beyond(found) & (wanted.abs() >= stood_for(found).abs() / 2)
+            wanted = torch.where(far, found, wanted)
             wanted, found = (value.masked_fill(beyond(found) & (wanted == found), 0) for value in (wanted, found))
         error = (wanted.double() - found.double()).square()
         worst.count += wanted.numel()

@@ -205,6 +205,8 @@ def masked(x: Tensor) -> dict[str, Any]:
         "smallest_first": F.softmin(x.masked_fill(~KEEP, 1e9), -1),
         "logarithm": x.masked_fill(~KEEP, FAR).logsumexp(-1),
         "function": torch.sigmoid(x.masked_fill(other, FAR)),
+        "scaled": (x.masked_fill(other, FAR) / 8).softmax(-1),
+        "scaled_twice": ((x + ADDED[:, None]).neg() * -0.25 / 2).softmax(1),
         "back": torch.where(KEEP, torch.relu(x.masked_fill(~KEEP, FAR)), 0.25),
     }
 
@@ -338,6 +340,7 @@ def test_what_a_mask_leaves_out_is_the_least(tmp_path: Path) -> None:
     assert found[..., ~KEEP].unique().tolist() == [-4.0]
     assert (found - x)[..., KEEP].abs().max() <= 2**-6
     assert "leaves out are summed" in refused(lambda x: x.masked_fill(~KEEP, FAR).sum(-1))
+    assert "data come near to the number" in refused(lambda x: torch.where(x > 0, x * 2e4, -3e4))
     assert "a comparison with what a mask puts" in refused(
         lambda x: torch.where(x.masked_fill(~KEEP, FAR) < -1e8, 0.0, x)
     )

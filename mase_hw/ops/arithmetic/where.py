@@ -21,14 +21,28 @@ from mase_hw.streams import Stream
 
 FAR = -1e4
 """A number in the place of data, or added to it, that is at most this leaves the element out: it means the least."""
-LEAST = -(2.0**100)
-"""What stands for it in a float graph. No data reach it, and sums and products with ordinary numbers stay finite."""
+LEAST = -(2.0**110)
+"""What stands for the least there is in a float graph; sums and products with ordinary numbers stay finite."""
 _BEYOND = 2.0**80
 
 
 def beyond(values: Tensor) -> Tensor:
     """Which numbers are no data: what stands for the least or the largest there is, infinities and NaN."""
     return ~(values.abs() < _BEYOND) if values.is_floating_point() else torch.zeros_like(values, dtype=torch.bool)
+
+
+def stand_in(far: Tensor) -> Tensor:
+    """What stands for numbers that leave elements out: so far beyond data that :func:`stood_for` gives them back.
+
+    A number from 2**30 on, an infinity too, is :data:`LEAST`, or its negative; what stands for one already, stays.
+    """
+    done = (far.abs() >= -FAR * _BEYOND) & (far.abs() <= -LEAST)
+    return torch.where(done, far, far.clamp(LEAST / _BEYOND, -LEAST / _BEYOND) * _BEYOND)
+
+
+def stood_for(values: Tensor) -> Tensor:
+    """The numbers of the model for which elements beyond data stand, scaled as these were since."""
+    return values / _BEYOND
 
 
 def select(condition: Tensor, kept: Tensor, other: Tensor) -> Tensor:

@@ -175,13 +175,12 @@ class Planner:
             formats["data_out_0"], reasons["data_out_0"] = exact, "exact"
         elif op.inner is None:
             formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
-        finest = formats["data_out_0"].frac_width
-        for name, value in parameters.items():
-            limit = op.finest(name, formats) if op.finest is not None else None
-            coarse = formats[name].frac_width < finest and (limit is None or limit >= finest)
-            if coarse and config.of(name)[1] is None and not value.any():
-                formats[name] = dataclasses.replace(formats[name], frac_width=finest)
-                reasons[name] = "zeros, as fine as the result"
+        bias, finest = parameters.get("bias"), formats["data_out_0"].frac_width
+        if bias is not None and config.of("bias")[1] is None and formats["bias"].frac_width < finest and not bias.any():
+            limit = op.finest("bias", formats) if op.finest is not None else None
+            if limit is None or limit >= finest:
+                formats["bias"] = dataclasses.replace(formats["bias"], frac_width=finest)
+                reasons["bias"] = "zeros, as fine as the result"
         decided = self.decisions.setdefault(node.name, {})
         for name, fmt in formats.items():
             made = decided.get(name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import torch
 from torch import Tensor, fx
 
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.ir import MaseGraph
-from mase_hw.ops.arithmetic.where import FAR, beyond
+from mase_hw.ops.arithmetic.where import FAR, beyond, stood_for
 
 _MARGIN = 12.0
 """How far below the others it is where its distance counts: exp(-12) is 0 to 16 bits."""
@@ -38,16 +40,15 @@ class Masked:
     """
 
     def __init__(self, graph: MaseGraph) -> None:
+        self._graph = graph
         self.constants: dict[fx.Node, fx.Node] = {}
         self._reached: set[fx.Node] = set()
         self._summed: dict[fx.Node, str] = {}
-        self._far: set[fx.Node] = set()
+        self._margins: dict[fx.Node, float] = {}
         ops = {node: "" if (op := graph.op_of(node)) is None else op.name for node in graph.nodes}
         for node in graph.nodes:
             if node.op == "get_attr":
-                value: object = graph.model
-                for part in str(node.target).split("."):
-                    value = getattr(value, part)
+                value: object = attrgetter(str(node.target))(graph.model)
                 if not isinstance(value, Tensor) or not value.is_floating_point() or not bool(beyond(value).any()):
                     continue
                 if len(node.users) == 1:
@@ -66,8 +67,9 @@ class Masked:
         for node in reversed(graph.nodes):
             if node in self._reached:
                 implicit = ops[node] in _ORDER or graph.is_implicit(node) or node.op in ("get_attr", "output")
-                if not implicit or any(user in self._far and ops[user] != "argmax" for user in node.users):
-                    self._far.add(node)
+                margin = self._margin(node) if implicit else _MARGIN
+                if margin and ops[node] != "argmax":
+                    self._margins[node] = margin
                 if ops[node] in _SUMS:
                     self._summed[node] = ops[node]
 
@@ -75,7 +77,7 @@ class Masked:
         """A node's result without what is left out, or with it as far from the others as its readers need.
 
         Raises:
-            FormatError: If it is the sum of what is left out.
+            FormatError: If it is the sum of what is left out, or data come near to the number that stands there.
         """
         if node not in self._reached or not value.is_floating_point():
             return value
@@ -91,7 +93,41 @@ class Masked:
                 remedy="fill with 0 in front of a sum",
             )
         rest = value[~out]
-        if any(user in self._far for user in node.users) and rest.numel():
+        number = float(stood_for(value[out]).abs().min())
+        largest = float(rest.abs().max()) if rest.numel() else 0.0
+        if largest * 2 > number:
+            raise FormatError(
+                "data come near to the number that a mask puts in their place",
+                node=where,
+                got=f"data up to {largest:.6g} and a number of {number:.6g}",
+                expected="a number at least twice as large as all data, which then means the least or largest value",
+                remedy="fill with -inf; if it is a number like the others, divide data and number by the same factor, "
+                f"so that it is above {FAR:g}",
+            )
+        margin = self._margin(node)
+        if margin and rest.numel():
             low, high = (float(end) for end in torch.aminmax(rest))
-            return value.clamp(min(low, 0.0) - _MARGIN, max(high, 0.0) + _MARGIN)
+            return value.clamp(min(low, 0.0) - margin, max(high, 0.0) + margin)
         return rest
+
+    def _margin(self, node: fx.Node) -> float:
+        """How far from all others its readers need what is left out of a node's result."""
+        readers = [user for user in node.users if user in self._margins]
+        return max([self._margins[user] / _factor(self._graph, user) for user in readers], default=0.0)
+
+
+def _factor(graph: MaseGraph, node: fx.Node) -> float:
+    """What a node multiplies differences of its input with, at least, if that is a number or a stored tensor."""
+    op = graph.op_of(node)
+    if op is None or op.name not in ("mul", "div"):
+        return 1.0
+    numbers = [1.0]
+    for given in node.args:
+        if isinstance(given, fx.Node) and given.op == "get_attr":
+            given = attrgetter(str(given.target))(graph.model)
+        if isinstance(given, Tensor | int | float):
+            sizes = torch.as_tensor(given).detach().double().abs()
+            sizes = sizes[(sizes > 0) & ~beyond(sizes)]
+            if sizes.numel():
+                numbers.append(float(sizes.min()) if op.name == "mul" else 1 / float(sizes.max()))
+    return min(numbers)

@@ -10,9 +10,14 @@ from torch import Tensor, fx
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.arithmetic.where import FAR, LEAST
-from mase_hw.passes.transforms.attention.tokens import known
 from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.operands import Expression, Formula, FormulaOfThree, expression_of
+from mase_hw.passes.transforms.lowering.operands import (
+    Expression,
+    Formula,
+    FormulaOfThree,
+    expression_of,
+    stored_tensor,
+)
 
 _NAMES = ("query", "key", "value")
 
@@ -35,7 +40,7 @@ def fused_attention(graph: MaseGraph, node: fx.Node) -> list[str]:
     p = e.args.get("dropout_p", 0.0)
     if p:
         return [f"dropout_p = {p} drops in evaluation as well: give dropout_p=self.p if self.training else 0.0"]
-    held = {name: v if isinstance(v := e.args[name], Tensor) else known(graph, v) for name in _NAMES}
+    held = {name: v if isinstance(v := e.args[name], Tensor) else stored_tensor(graph, v) for name in _NAMES}
     tensors = {name: value for name, value in held.items() if value is not None}
     if len(tensors) == len(_NAMES):
         return ["a query, key and value that are all stored, not computed"]

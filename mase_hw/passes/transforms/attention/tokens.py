@@ -11,8 +11,7 @@ from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.operands import Formula
-from mase_hw.passes.transforms.quantize_operands import stored
+from mase_hw.passes.transforms.lowering.operands import Formula, stored_tensor
 
 PROPERTIES = ("T", "mT")
 """Attributes of a tensor that are its transpose."""
@@ -39,7 +38,7 @@ def join_stored_tokens(graph: MaseGraph, node: fx.Node) -> bool:
     dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
     if not isinstance(given, list | tuple) or not all(isinstance(n, fx.Node) for n in given):
         return False
-    values = [known(graph, n) for n in given]
+    values = [stored_tensor(graph, n) for n in given]
     data = [n for n, value in zip(given, values, strict=True) if value is None]
     shape = tuple(graph.tensor(node, "data_out_0").shape)
     dim = dim % len(shape) if isinstance(dim, int) and shape else 0
@@ -70,14 +69,3 @@ def _between(x: Tensor, shape: Sequence[int], dim: int, before: int, after: int)
         padded = F.pad(x.flatten(2).transpose(1, 2), (before, after)).transpose(1, 2)
         return padded.reshape(-1, before + shape[1] + after, *shape[2:])
     return F.pad(x, (0, 0) * (len(shape) - dim - 1) + (before, after))
-
-
-def known(graph: MaseGraph, node: fx.Node) -> Tensor | None:
-    """A stored tensor, also one that is expanded to the size of a batch; None for data."""
-    value = stored(graph, node, [])
-    op = graph.op_of(node)
-    if value is not None or op is None or op.name not in ("expand", "repeat", "tile", "expand_as"):
-        return value
-    shape = graph.tensor(node, "data_out_0").shape
-    source = known(graph, node.all_input_nodes[0])
-    return source if source is not None and list(source.shape) == list(shape) else None

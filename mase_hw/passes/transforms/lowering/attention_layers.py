@@ -14,7 +14,7 @@ from torch.nn import functional
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.binding import arguments_of
 from mase_hw.ops.arithmetic.where import LEAST
-from mase_hw.passes.transforms.attention.tokens import known
+from mase_hw.passes.transforms.lowering.operands import stored_tensor
 from mase_hw.passes.transforms.lowering.recurrent import annotated, indexed, inlined
 from mase_hw.passes.transforms.quantize_operands import stored
 
@@ -137,7 +137,7 @@ def _multihead(
         return x.unsqueeze(0) if rank == 2 else (x.transpose(0, 1) if turned else x)
 
     all_keys = keys + extra.count
-    learned = known(graph, tensors["query"])
+    learned = stored_tensor(graph, tensors["query"])
     if learned is not None:
         made = q_proj(batch(learned)).detach().reshape(-1, tokens, heads, size)
         extra.register_buffer("query", made.transpose(1, 2))

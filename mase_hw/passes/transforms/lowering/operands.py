@@ -140,3 +140,14 @@ def expression_of(graph: MaseGraph, node: fx.Node) -> Expression | None:
         tuple(mine.shape),
         mine.torch_dtype,
     )
+
+
+def stored_tensor(graph: MaseGraph, node: fx.Node) -> Tensor | None:
+    """A stored tensor, also one that is expanded to the size of a batch; None for data."""
+    value = stored(graph, node, [])
+    op = graph.op_of(node)
+    if value is not None or op is None or op.name not in ("expand", "repeat", "tile", "expand_as"):
+        return value
+    shape = graph.tensor(node, "data_out_0").shape
+    source = stored_tensor(graph, node.all_input_nodes[0])
+    return source if source is not None and list(source.shape) == list(shape) else None

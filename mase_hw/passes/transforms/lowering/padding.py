@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.ops.arithmetic.where import FAR, LEAST
+from mase_hw.ops.arithmetic.where import FAR, stand_in
 from mase_hw.passes.transforms.lowering.call import Call, copy_parameters
 from mase_hw.passes.transforms.lowering.parts import images_as_space, joined, space_as_images
 
@@ -164,7 +164,7 @@ def amounts_of(attributes: Mapping[str, Any], spatial: int) -> list[int] | None:
 def pad(call: Call) -> nn.Module | None:
     """A padding that ``fixed_zero_pad2d`` is not: other dimensions, other values than zero, less than nothing.
 
-    A number of at most :data:`FAR` is the least there is.
+    What stands for a number of at most :data:`FAR` is beyond all data.
     """
     shape = call.shapes[0]
     spatial = len(shape) - 2
@@ -173,7 +173,7 @@ def pad(call: Call) -> nn.Module | None:
     if mode != "constant":
         return None if amounts is None or min(amounts, default=0) < 0 else EdgePad(mode, amounts, shape[2:])
     value = float(call.attributes.get("value") or 0.0)
-    value = LEAST if value <= FAR else value
+    value = float(stand_in(torch.tensor(value))) if value <= FAR else value
     zeros: nn.Module | None = None
     if amounts is None:
         amounts = amounts_of(call.attributes, len(shape) - 1)

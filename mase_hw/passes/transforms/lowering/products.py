@@ -61,7 +61,7 @@ def _with_sum(e: Expression, first: str, second: str) -> Body | None:
     start, x, matrix = (e.args.get("input"), e.args.get(first), e.args.get(second))
     alpha, beta = e.args.get("alpha", 1), e.args.get("beta", 1)
     numbers = isinstance(alpha, int | float) and isinstance(beta, int | float)
-    if not isinstance(x, fx.Node) or not isinstance(matrix, Tensor) or not numbers:
+    if start is None or not isinstance(x, fx.Node) or not isinstance(matrix, Tensor) or not numbers:
         return None
     flat = _matrix(matrix)
     if flat is None:

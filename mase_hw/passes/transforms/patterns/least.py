@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ops.arithmetic.where import FAR, LEAST, beyond
+from mase_hw.ops.arithmetic.where import FAR, LEAST, stand_in
 from mase_hw.passes.transforms.attention.masks import far_where_not, is_whole
-from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, expression_of, formula
+from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, expression_of, formula, number_of
 
 _NEAR = -FAR / 10
 """What is added to data besides has no larger magnitude; otherwise a far number in it is one like the others."""
 _MOST = 1e6
 """What is at least this stands for the largest there is; positive numbers of people's own units are larger."""
+_CHOICES = {"where": ("condition", "input", "other"), "masked_fill": ("mask", "value", "input")}
+"""What choices call the condition, what stands where it holds, and what stands elsewhere."""
 
 
 def least(graph: MaseGraph, node: fx.Node) -> tuple[Body, str] | None:
-    """A choice, a sum, a maximum or a minimum with a number that leaves an element out: it becomes ``LEAST``."""
+    """A choice, sum or product with a number that leaves an element out: something beyond all data stands for it."""
     op = graph.op_of(node)
     e = expression_of(graph, node) if op is not None else None
     if op is None or e is None or e.dtype is None or not e.dtype.is_floating_point:
         return None
-    if op.name == "where":
-        first = e.args.get("input")
-        return _chosen(e.args.get("condition"), first, e.args.get("other"))
-    if op.name == "masked_fill":
-        return _chosen(e.args.get("mask"), e.args.get("value"), e.args.get("input"))
-    if op.name in ("add", "sub") and len(e.operands) == 2 and e.args.get("alpha", 1) == 1:
-        return _added(e, op.name) or _added_data(graph, e, op.name)
-    return None
+    found: tuple[Body, str] | None = None
+    if op.name in _CHOICES:
+        found = _chosen(*(e.args.get(name) for name in _CHOICES[op.name]))
+    elif len(e.operands) == 2 and op.name in ("mul", "div"):
+        found = _scaled(graph, e, op.name)
+    elif len(e.operands) == 2 and op.name in ("add", "sub") and e.args.get("alpha", 1) == 1:
+        found = _added(e, op.name) or _added_data(graph, e, op.name)
+    return found
 
 
 def _chosen(condition: Operand | None, yes: Operand | None, no: Operand | None) -> tuple[Body, str] | None:
@@ -58,21 +59,44 @@ def _chosen(condition: Operand | None, yes: Operand | None, no: Operand | None) 
     return None if body is None else (body, "the least value")
 
 
+def _scaled(graph: MaseGraph, e: Expression, name: str) -> tuple[Body, str] | None:
+    """A choice that is scaled by a number chooses of what is scaled: the least value stays the least."""
+    first, second = e.operands
+    chosen, number = (first, number_of(second)) if isinstance(first, fx.Node) else (second, number_of(first))
+    if not isinstance(chosen, fx.Node) or not number or number < 0 or (name == "div" and chosen is not first):
+        return None
+    inner, op = expression_of(graph, chosen), graph.op_of(chosen)
+    if inner is None or op is None or op.name not in _CHOICES:
+        return None
+    condition, yes, no = (inner.args.get(name) for name in _CHOICES[op.name])
+    far, data = (yes, no) if isinstance(no, fx.Node) else (no, yes)
+    value = None if far is None else number_of(far)
+    if not isinstance(data, fx.Node) or condition is None or value is None or FAR < value < _MOST:
+        return None
+    least, last = float(stand_in(torch.tensor(value))), far is no
+
+    def run(s: torch.nn.Module, x: Tensor, held: Tensor | None = None) -> Tensor:
+        held, x = s.condition if held is None else held, x / number if name == "div" else x * number  # type: ignore[assignment]
+        return torch.where(held, x, least) if last else torch.where(held, least, x)  # type: ignore[arg-type]
+
+    stored = isinstance(condition, Tensor)
+    body = formula(run, data, condition=condition) if stored else formula(run, data, condition)
+    return None if body is None else (body, "the least value")
+
+
 def _or(found: Operand | None, given: Operand) -> Operand:
     return given if found is None else found
 
 
 def _replaced(value: Operand) -> Operand | None:
-    """The same with ``LEAST`` where it is far; None if it is not, or has that already."""
-    if isinstance(value, Tensor) and value.numel() == 1 and value.dim() == 0:
-        value = float(value)
-    if isinstance(value, Tensor):
-        found = torch.where(value <= FAR, LEAST, torch.where(value >= _MOST, -LEAST, value.double())).to(torch.float32)
-        done = bool((beyond(value.double()) == beyond(found.double())).all()) and math.isfinite(float(value.sum()))
-        return None if done else found
-    if isinstance(value, fx.Node) or not isinstance(value, int | float) or abs(value) == -LEAST:
+    """The same with what stands for far numbers; None if none is far, or has that already."""
+    if isinstance(value, fx.Node) or not isinstance(value, Tensor | int | float):
         return None
-    return LEAST if value <= FAR else -LEAST if value >= _MOST else None
+    given = value.double() if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
+    found = torch.where((given <= FAR) | (given >= _MOST), stand_in(given), given)
+    if torch.equal(found, given):
+        return None
+    return found.to(torch.float32) if found.dim() else float(found)
 
 
 def _added(e: Expression, name: str) -> tuple[Body, str] | None:
@@ -87,7 +111,8 @@ def _added(e: Expression, name: str) -> tuple[Body, str] | None:
     if not bool(out.any()) or bool(out.all()) or float(near.abs().max()) > _NEAR:
         return None
     rest = {"near": near} if bool(near.any()) else {}
-    body = formula(lambda s, x: torch.where(s.out, LEAST, x + s.near if rest else x), data, out=out, **rest)
+    far = float(stand_in(mask[out].max()))
+    body = formula(lambda s, x: torch.where(s.out, far, x + s.near if rest else x), data, out=out, **rest)
     return None if body is None else (body, "the least value")
 
 
