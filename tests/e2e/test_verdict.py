@@ -180,14 +180,14 @@ def test_missing_results_xml(
     copy: mase_hw.Design, workshop: Workshop, tmp_path: Path, x: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The simulation itself was perfect."""
-    original = bench.run_simulator
+    original = bench.run
 
-    def lossy(built: Any, plan: Any, **options: Any) -> Any:
-        run = original(built, plan, **options)
+    def lossy(built: Any, plan: Any, options: Any) -> Any:
+        run = original(built, plan, options)
         (plan.folder / "results.xml").unlink()
         return run
 
-    monkeypatch.setattr(bench, "run_simulator", lossy)
+    monkeypatch.setattr(bench, "run", lossy)
     with pytest.raises(ResultsError, match=r"wrote no results\.xml, so no test ran to its end"):
         copy.simulate(x, work_dir=workshop.work(copy, tmp_path, "golden"))
 
@@ -199,10 +199,10 @@ def test_no_run_at_all(
     work = workshop.work(copy, tmp_path, "golden")
     assert copy.simulate(x, work_dir=work).passed
 
-    def idle(built: Any, plan: Any, **options: Any) -> Any:
+    def idle(built: Any, plan: Any, options: Any) -> Any:
         (plan.folder / "sim.log").touch()
-        return bench.Run(0, False, plan.folder / "sim.log", 0.0)
+        return bench.Run(0, False, plan.folder / "sim.log", 0.0, bench.PERIOD)
 
-    monkeypatch.setattr(bench, "run_simulator", idle)
+    monkeypatch.setattr(bench, "run", idle)
     with pytest.raises(ResultsError, match=r"wrote no results\.xml"):
         copy.simulate(x, work_dir=work)

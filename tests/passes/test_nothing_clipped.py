@@ -61,6 +61,7 @@ LINES: dict[str, tuple[tuple[int, ...], Line]] = {
     # ops that the other lists do not have
     "differences": (ROW, lambda x: (x - 2) * (x - x * 3) / (x.abs() + 0.01)),
     "extremes": (TOKENS, lambda x: x.amax(1) + x.amin(1) + x.argmax(1) - x.argmin(1)),
+    "sorted": (TOKENS, lambda x: x.topk(3, -1).values.sum(-1) + x.sort(-1).indices.sum(-1)),
     "moments": (TOKENS, lambda x: x.var(-1) + x.std(-1) + x.norm(dim=-1)),
     "comparisons": (ROW, lambda x: [compare(x, x * 2).float() * x for compare in COMPARE]),
     "comparisons with a number": (ROW, lambda x: [compare(x, 0.3).float() * x for compare in COMPARE]),

@@ -158,7 +158,23 @@ def rearranged(a: Arithmetic, t: Inputs) -> Values:
     return cast(np.array(places, dtype=object), a)
 
 
+def top(places: bool) -> Callable[[Arithmetic, Inputs], Values]:
+    """The first elements of every sorted row, or where they stood; of equal ones the first comes first."""
+
+    def run(a: Arithmetic, t: Inputs) -> Values:
+        x = t["data_in_0"]
+        sign, found = (-1 if a.attributes["largest"] else 1), []
+        for row in x.reshape(-1, x.shape[-1]):
+            order = sorted(range(len(row)), key=lambda i, row=row: sign * row[i])[: a.attributes["count"]]
+            found.append([Fraction(i) if places else row[i] for i in order])
+        return cast(np.array(found, dtype=object).reshape(*x.shape[:-1], -1), a)
+
+    return run
+
+
 ORACLES: dict[str, Callable[[Arithmetic, Inputs], Values]] = {
+    "top_values": top(places=False),
+    "top_places": top(places=True),
     "add": two(lambda x, y: x + y),
     "sum_of_products": two(lambda x, y: x + y),
     "sub": two(lambda x, y: x - y),
