@@ -59,7 +59,7 @@ def not_written(what: str, folder: Path, problem: OSError, kind: type[MaseHwErro
 
 
 def write_whole(file: Path, content: str) -> None:
-    """Write a file, and its folder, so that whoever reads it finds all of it or what was there before.
+    """Write a file, and its folder, so that a reader finds all of it or what was there before.
 
     Raises:
         OSError: If it cannot be written; then nothing is left beside it.

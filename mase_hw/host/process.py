@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 
 def cores() -> int:
-    """Cores that the process may run on; fewer than the machine has where somebody bound it to some."""
+    """Cores that the process may run on; fewer than the machine has where its affinity is restricted."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -45,7 +45,7 @@ def keep_freed() -> None:
     The C library of GNU gives memory back to the system as soon as a little more than a large block is free, so that
     most tensors of a picture begin with pages that the system has to fill with zeros: 340 thousand pages while
     ``compile`` works on ResNet-18 at 224x224, a twelfth of its time. Another C library is left as it is. This
-    is for programs, not for a library in somebody's process.
+    is for programs, not for a library in another program's process.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -64,7 +64,7 @@ looking at them again and again takes a tenth of the time, and finds nothing."""
 def set_aside() -> Iterator[None]:
     """Let the collector leave alone what is there already, PyTorch and models: looking at it again takes 0.1 s a time.
 
-    What is made meanwhile is collected while it is young. Where somebody has frozen objects, they stay so, and others
+    What is made meanwhile is collected while it is young. Where the caller has frozen objects, they stay so, and others
     are not: which of them are theirs could not be told afterwards.
     """
     thresholds = gc.get_threshold()

@@ -93,6 +93,7 @@ QUOTIENTS: dict[str, Piece] = {
     "then_channels": lambda s, x, y: torch.where(y < 0, s.scale, x),
     "numbers": lambda s, x, y: torch.where(x > 0, 0.5, -0.75),
     "filled": lambda s, x, y: y.masked_fill(y < -1, -1.0),
+    "filled_by_function": lambda s, x, y: torch.masked_fill(y, y < -1, -1.0),
     "stored_mask": lambda s, x, y: x.masked_fill(s.scale > 1, 0.5),
 }
 

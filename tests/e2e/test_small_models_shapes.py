@@ -207,6 +207,7 @@ def masked(x: Tensor) -> dict[str, Any]:
         "function": torch.sigmoid(x.masked_fill(other, FAR)),
         "scaled": (x.masked_fill(other, FAR) / 8).softmax(-1),
         "scaled_twice": ((x + ADDED[:, None]).neg() * -0.25 / 2).softmax(1),
+        "scaled_and_rounded": torch.div(x.masked_fill(other, FAR), 0.25, rounding_mode="floor").amax(-1),
         "back": torch.where(KEEP, torch.relu(x.masked_fill(~KEEP, FAR)), 0.25),
     }
 

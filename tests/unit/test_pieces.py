@@ -196,6 +196,18 @@ def test_gradients() -> None:
         assert x.grad is not None and x.grad.tolist() == [[1.0, 1.0], [0.5, -1.0]]
 
 
+@pytest.mark.parametrize("name", ["relu6", "hardtanh"])
+def test_limits_that_no_code_reaches_need_not_fit(name: str) -> None:
+    """Of data below 2**-60, as in a network that was not trained, 6 would be a constant of more than 64 bits."""
+    source = FixedFormat(8, 67)
+    low = 0.0 if name == "relu6" else -6.0
+    a = arithmetic(source, FixedFormat(8, 66), attributes={"min_val": low, "max_val": 6.0})
+    codes = torch.arange(-128, 128)
+    found = default_catalogue()[name].golden(a, {"data_in_0": codes})["data_out_0"]  # type: ignore[misc]
+    kept = [max(code, 0) if name == "relu6" else code for code in codes.tolist()]
+    assert found.tolist() == [round(Fraction(code, 2)) for code in kept]
+
+
 def test_refused() -> None:
     wide = FixedFormat(40, 20)
     with pytest.raises(FormatError, match="too large constants"):

@@ -29,7 +29,7 @@ def least(graph: MaseGraph, node: fx.Node) -> tuple[Body, str] | None:
     found: tuple[Body, str] | None = None
     if op.name in _CHOICES:
         found = _chosen(*(e.args.get(name) for name in _CHOICES[op.name]))
-    elif len(e.operands) == 2 and op.name in ("mul", "div"):
+    elif len(e.operands) == 2 and op.name in ("mul", "div") and e.args.get("rounding_mode") is None:
         found = _scaled(graph, e, op.name)
     elif len(e.operands) == 2 and op.name in ("add", "sub") and e.args.get("alpha", 1) == 1:
         found = _added(e, op.name) or _added_data(graph, e, op.name)
@@ -75,12 +75,14 @@ def _scaled(graph: MaseGraph, e: Expression, name: str) -> tuple[Body, str] | No
         return None
     least, last = float(stand_in(torch.tensor(value))), far is no
 
-    def run(s: torch.nn.Module, x: Tensor, held: Tensor | None = None) -> Tensor:
-        held, x = s.condition if held is None else held, x / number if name == "div" else x * number  # type: ignore[assignment]
-        return torch.where(held, x, least) if last else torch.where(held, least, x)  # type: ignore[arg-type]
+    def run(x: Tensor, held: Tensor) -> Tensor:
+        x = x / number if name == "div" else x * number
+        return torch.where(held, x, least) if last else torch.where(held, least, x)
 
-    stored = isinstance(condition, Tensor)
-    body = formula(run, data, condition=condition) if stored else formula(run, data, condition)
+    if isinstance(condition, Tensor):
+        body = formula(lambda s, x: run(x, s.condition), data, condition=condition)
+    else:
+        body = formula(lambda s, x, held: run(x, held), data, condition)
     return None if body is None else (body, "the least value")
 
 
