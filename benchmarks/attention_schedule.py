@@ -70,11 +70,11 @@ def memories(manifest: dict[str, Any]) -> list[tuple[str, str, dict[str, int], i
     for instance in manifest["instances"]:
         if instance["module"] != "fixed_matmul":
             continue
-        params = op.params(**instance["parameters"])
+        params = op.record(instance["parameters"])
         s = params.schedule
         held = ceil_div(s.capacity, s.rows)
         tiles = held * s.tiles - (held * s.rows - s.capacity) // s.banks
-        bits = params.DATA_IN_1_PARALLELISM_DIM_0 * params.DATA_IN_1_PRECISION_0
+        bits = params.data_in_1.lanes[0] * params.data_in_1.fmt.width
         words = s.groups * s.words
         parameters = {"WIDTH": bits, "ROWS": s.rows, "WORDS": words, "BANKS": s.banks, "CAPACITY": s.capacity}
         found.append((instance["name"], "matrix_buffer", parameters, s.banks, tiles * words, bits))

@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from mase_hw.errors import CatalogueError
+from mase_hw.hardware.params import Params, verilog_params
 from mase_hw.nn import MODULES
 from mase_hw.opdef import (
     EXTERNAL,
@@ -28,9 +29,7 @@ from mase_hw.opdef import (
     Latency,
     Memory,
     OpDef,
-    Params,
     Request,
-    verilog_params,
 )
 
 __all__ = [

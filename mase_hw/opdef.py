@@ -11,12 +11,14 @@ import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from mase_hw.errors import CatalogueError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse, any_scaled
+from mase_hw.hardware.params import Cast, Params, read_params
+from mase_hw.hardware.params import verilog_params as verilog_params
 from mase_hw.latency import Cycles as Cycles
 from mase_hw.latency import Latency as Latency
 from mase_hw.layouts import Layout
@@ -38,11 +40,16 @@ class Arithmetic:
     overflow: Overflow = Overflow.SATURATE
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def modes(self) -> Cast:
+        """Rounding and overflow, as a module takes them."""
+        return Cast(self.rounding, self.overflow)
 
-class Params(Protocol):
-    """A frozen dataclass whose fields are the SystemVerilog parameters, in the order of the module."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    @classmethod
+    def of(cls, params: Any) -> Arithmetic:
+        """What a record of parameters says; see :class:`mase_hw.hardware.params.Params`."""
+        modes = params.modes()
+        return cls(params.formats(), modes.rounding, modes.overflow, params.attributes())
 
 
 @dataclass(frozen=True)
@@ -140,19 +147,20 @@ class Hardware:
         file: Path of the module below ``rtl_templates``.
         dependence_files: Every other file below ``rtl_templates`` it needs, dependencies first, but for those of
             :data:`SUPPORT`, which every op has.
-        params: The parameter dataclass.
+        params: The record of its parameters, a :class:`~mase_hw.hardware.params.Params`; of a module of the user's
+            also a frozen dataclass whose fields are the SystemVerilog parameters.
         build: Makes the parameters for a node, or refuses with :class:`~mase_hw.errors.UnsupportedError`.
-        ports: The streams of the module.
-        arithmetic: Reads :class:`Arithmetic` back from the parameters.
         latency: The timing of the module.
         cases: Parameter sets for the catalogue test.
+        ports: The streams of the module, if they are not those that its record says.
+        arithmetic: Reads :class:`Arithmetic` back from the parameters, likewise.
         work: Multiply-accumulates per frame (0 for ops without multipliers).
         multipliers: Multipliers the module instantiates.
         idle: Of an op that computes with its own results: cycles per frame in which it waits for them.
         follows_input: Output lanes equal input lanes, so lanes follow the producer unless configured.
         static: Names of the input streams that carry parameters (weights) and come from a memory.
         tied: Ports that carry no stream with these parameters, and the expression an instance ties them to (empty for
-            an output).
+            an output), if they are not those that the record says.
         layout: In which order the data streams run: ``any`` (one common order, whatever arrives), ``channels_last``
             (images ``(N, C, *S)`` as ``(N, *S, C)``), ``row_major``, or ``rows`` (the last dimension in any order, the
             others as they are; the result row-major).
@@ -183,16 +191,16 @@ class Hardware:
     dependence_files: tuple[str, ...]
     params: type[Any]
     build: Callable[[Request], Any]
-    ports: Callable[[Any], tuple[Stream, ...]]
-    arithmetic: Callable[[Any], Arithmetic]
     latency: Callable[[Any], Latency]
     cases: Callable[[], Sequence[Case]]
+    ports: Callable[[Any], tuple[Stream, ...]] = lambda p: p.streams()
+    arithmetic: Callable[[Any], Arithmetic] = Arithmetic.of
     work: Callable[[Any], int] = lambda _: 0
     multipliers: Callable[[Any], int] = lambda _: 0
     idle: Callable[[Any], int] | None = None
     follows_input: bool = False
     static: tuple[str, ...] = ()
-    tied: Callable[[Any], Mapping[str, str]] = lambda _: {}
+    tied: Callable[[Any], Mapping[str, str]] = lambda p: p.tied() if isinstance(p, Params) else {}
     layout: str = "any"
     permuted: tuple[str, ...] = ()
     unrolls: bool = False
@@ -219,6 +227,10 @@ class Hardware:
         """Every file the module needs, dependencies first; not that of a module that is made."""
         own = () if self.generated is not None else (self.file,)
         return tuple(dict.fromkeys((*SUPPORT, *self.dependence_files, *own)))
+
+    def record(self, values: Mapping[str, Any]) -> Any:
+        """The record of these SystemVerilog parameters; :func:`~mase_hw.hardware.params.read_params` has the errors."""
+        return read_params(self.params, values)
 
     def external(self, file: str) -> Path | None:
         """Where a file of the user lies; None for a file of this package."""
@@ -377,10 +389,11 @@ class OpDef:
                     fail(f"missing facet: {facet.name}")
             if self.hardware.layout not in LAYOUTS:
                 fail(f"layout {self.hardware.layout!r} is not one of {', '.join(LAYOUTS)}")
-            if not dataclasses.is_dataclass(self.hardware.params):
-                fail("params is not a dataclass")
-            if not self.hardware.params.__dataclass_params__.frozen:
-                fail("params is not frozen")
+            if not issubclass(self.hardware.params, Params):
+                if not dataclasses.is_dataclass(self.hardware.params):
+                    fail("params is neither a record of parameters nor a dataclass")
+                if not self.hardware.params.__dataclass_params__.frozen:
+                    fail("params is not frozen")
             if self.hardware.root is None and any(f.startswith(EXTERNAL) for f in self.hardware.files):
                 fail(f"files below {EXTERNAL} need a root")
 
@@ -392,9 +405,3 @@ def for_golden(op: OpDef, a: Arithmetic) -> Arithmetic:
     if not any_scaled(a.formats):
         return a
     return dataclasses.replace(a, formats={name: fmt.mantissas for name, fmt in a.formats.items()})
-
-
-def verilog_params(params: Any) -> dict[str, int | str]:
-    """The SystemVerilog parameters of a parameter dataclass, in order; booleans become 0 and 1."""
-    values = ((field.name, getattr(params, field.name)) for field in dataclasses.fields(params))
-    return {name: int(v) if isinstance(v, bool | int) else v for name, v in values}

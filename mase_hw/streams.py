@@ -25,6 +25,10 @@ IntArray = npt.NDArray[Any]
 """Integers: ``int64`` where the format fits, Python integers (``object``) beyond 63 bits."""
 
 
+SIDES: tuple[Direction, Direction] = ("in", "out")
+"""Directions of the two streams of a module that has one each."""
+
+
 def ceil_div(a: int, b: int) -> int:
     """Smallest integer not below ``a / b`` for ``b > 0``."""
     return -(-a // b)
@@ -242,3 +246,8 @@ def from_bits(word: int, width: int, lanes: int, signed: bool) -> list[int]:
     mask, sign = (1 << width) - 1, 1 << (width - 1)
     values = [(word >> (lane * width)) & mask for lane in range(lanes)]
     return [(v ^ sign) - sign for v in values] if signed else values
+
+
+def plain_stream(side: Direction, shape: tuple[int, ...], fmt: FixedFormat, lanes: int = 1) -> Stream:
+    """The stream of a module that does not look into its beats: ``in_data`` or ``out_data``."""
+    return Stream(f"{side}_data", side, shape, fmt, (lanes,), f"{side}_valid", f"{side}_ready")

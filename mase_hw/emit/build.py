@@ -22,8 +22,8 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
-from mase_hw.ops.structural import RepackParams, repack_ports
-from mase_hw.streams import Direction, Stream
+from mase_hw.ops.structural import RepackParams
+from mase_hw.streams import SIDES, Direction, Stream, plain_stream
 
 _SIGNALS = ("", "_valid", "_ready")
 
@@ -94,7 +94,7 @@ class NetlistBuilder:
         if op is None or op.hardware is None:
             raise UnsupportedError("this node has no hardware", node=node.name)
         facets = op.hardware
-        params = facets.params(**meta.hardware.verilog_param)
+        params = facets.record(meta.hardware.verilog_param)
         ports = tuple(self._permuted(node, facets, port) for port in valued(meta, facets.ports(params)))
         whole = arithmetic_of(self.graph, node, self._layouts(node), ports)
         made = None if facets.generated is None or whole is None else facets.generated(node.name, params, whole)
@@ -175,8 +175,7 @@ class NetlistBuilder:
         params = reorder_params(label, source.stream.fmt.width, have, want, together)
         words = math.prod(want.shape) // together
         shape, fmt = (words, together), source.stream.fmt
-        taken = Stream("in_data", "in", shape, fmt, (together,), "in_valid", "in_ready")
-        given = Stream("out_data", "out", shape, fmt, (together,), "out_valid", "out_ready")
+        taken, given = (plain_stream(side, shape, fmt, together) for side in SIDES)
         name = self._free(f"u_{label}_reorder")
         instance = Instance(name, "stream_reorder", verilog_params(params), (taken, given), node, "reorder")
         self._insert(instance, source.pin)
@@ -299,7 +298,7 @@ class NetlistBuilder:
             self._free(f"u_{sink_name}_repack"),
             "stream_repack",
             verilog_params(params),
-            repack_ports(params),
+            params.streams(),
             sink_name,
             "repack",
         )

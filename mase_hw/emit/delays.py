@@ -202,7 +202,7 @@ def _price(
         op = catalogue.get(instance.op)
         if op is None or op.hardware is None or not op.mase_type:
             continue
-        if op.hardware.multipliers(op.hardware.params(**instance.parameters)):
+        if op.hardware.multipliers(op.hardware.record(instance.parameters)):
             return None
         price += COPY * max(port.lanes for port in instance.ports)
     return price

@@ -44,7 +44,7 @@ def describe_design(
         if instance.name in schedule.instances:
             entry["timing"] = dataclasses.asdict(schedule.instances[instance.name])
         if op is not None and op.hardware is not None and op.mase_type:
-            params = op.hardware.params(**instance.parameters)
+            params = op.hardware.record(instance.parameters)
             entry["work"] = op.hardware.work(params)
             entry["multipliers"] = op.hardware.multipliers(params)
         nodes.append(entry)

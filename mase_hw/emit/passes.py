@@ -204,7 +204,7 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
 
 def _check_codes(instance: Instance, facets: Hardware, port: Stream, values: IntArray) -> None:
     """Refuse a code that the module was chosen without; parameters may have changed since."""
-    params = facets.params(**instance.parameters)
+    params = facets.record(instance.parameters)
     lowest = port.fmt.mantissas.min_mantissa
     if port.name in facets.narrow(params) and values.min() <= lowest:
         raise EmitError(

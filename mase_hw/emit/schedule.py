@@ -371,7 +371,7 @@ def _part(instance: Instance, inputs: tuple[Pin, ...], beats: int, catalogue: Ca
         return Part(instance, inputs, beats, (Steps.queued(1, depth),), beats)
     facets = catalogue[instance.op].hardware
     assert facets is not None  # only ops with hardware become instances
-    latency = timing_of(instance.node, facets.latency, facets.params(**instance.parameters))
+    latency = timing_of(instance.node, facets.latency, facets.record(instance.parameters))
     repeat = beats // latency.beats
     steps = latency.steps or (_assumed(instance, latency, len(inputs)),)
     return Part(instance, inputs, beats, steps, latency.interval * repeat, latency, known=bool(latency.steps))

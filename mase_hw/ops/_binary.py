@@ -6,24 +6,24 @@ with a format of its own, broadcast as PyTorch does, and streamed from a memory 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+import msgspec
 import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import DIMS, Cast, Params, Tensor3, fold_shape, port
 from mase_hw.layouts import Layout
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Latency, Request
 from mase_hw.ops._scaled import blocks
-from mase_hw.ops._tensors import DIMS, fold_shape, format_of, lanes_within, shape_of, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 ADD, SUB, SUB_FROM, MUL, MIN, MAX, LT, LE, GT, GE, EQ, NE = range(12)
 """Codes of the parameter ``OPERATION``; ``SUB_FROM`` is the second operand minus the first."""
@@ -32,6 +32,7 @@ ARITHMETIC = (ADD, SUB, SUB_FROM, MUL)
 CONSTANT = "constant"
 """Name of an operand that the model stores, and of its stream."""
 
+B = TypeVar("B", bound="BinaryParams")
 Combine = Callable[[Tensor, Tensor], Tensor]
 EXACT: dict[int, Combine] = {
     ADD: torch.add,
@@ -48,64 +49,64 @@ MIRRORED = {SUB: SUB_FROM, LT: GT, LE: GE, GT: LT, GE: LE}
 """Operation whose first operand is a constant -> the operation on the data, with the constant second."""
 
 
-@dataclass(frozen=True)
-class BinaryParams:
-    """Parameters of two operands and a cast, as ``fixed_divide`` has them.
+class OperandParams(Params, frozen=True):
+    """Parameters of a module whose last operand is a stream, or a constant that comes in at a port of its own."""
 
-    ``DATA_IN_1`` describes the second operand, constant or not.
-    """
-
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    HAS_CONSTANT: int
-    DATA_IN_1_PRECISION_0: int
-    DATA_IN_1_PRECISION_1: int
-    DATA_IN_1_SIGNED: int
-    DATA_IN_1_TENSOR_SIZE_DIM_0: int
-    DATA_IN_1_TENSOR_SIZE_DIM_1: int
-    DATA_IN_1_TENSOR_SIZE_DIM_2: int
-    DATA_IN_1_PARALLELISM_DIM_0: int
-    DATA_IN_1_PARALLELISM_DIM_1: int
-    DATA_IN_1_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    OPERATION: int
-    ROUNDING: int
-    OVERFLOW: int
+    last: ClassVar[str] = "data_in_1"
+    if TYPE_CHECKING:  # fields of those that inherit
+        has_constant: bool
+        data_in_0: Tensor3
 
     @property
     def second(self) -> str:
-        """Name of the second operand."""
-        return CONSTANT if self.HAS_CONSTANT else "data_in_1"
+        """Name of the last operand."""
+        return self.called(self.last)
+
+    def called(self, name: str) -> str:
+        return CONSTANT if name == self.last and self.has_constant else name
+
+    def absent(self) -> tuple[str, ...]:
+        return (self.last if self.has_constant else CONSTANT,)
+
+    def repetitions(self) -> dict[str, int]:
+        return {self.last: self.data_in_0.beats // getattr(self, self.last).beats}
 
 
-@dataclass(frozen=True)
-class CombinedParams(BinaryParams):
+class BinaryParams(OperandParams, frozen=True):
+    """Parameters of two operands and a cast, as ``fixed_divide`` has them.
+
+    ``data_in_1`` describes the second operand, constant or not.
+    """
+
+    data_in_0: Tensor3
+    has_constant: bool
+    data_in_1: Tensor3
+    data_out_0: Tensor3
+    operation: int
+    cast: Cast
+
+    def attributes(self) -> dict[str, object]:
+        """Which way round a difference is."""
+        return {"reversed": True} if self.operation == SUB_FROM else {}
+
+
+class CombinedParams(BinaryParams, frozen=True):
     """Parameters of ``fixed_binary``, which takes scaled integers as well."""
 
-    DATA_IN_0_ZERO_POINT: int
-    DATA_IN_0_MULTIPLIER: int
-    DATA_IN_1_ZERO_POINT: int
-    DATA_IN_1_MULTIPLIER: int
+    data_in_0_zero_point: int
+    data_in_0_multiplier: int
+    data_in_1_zero_point: int
+    data_in_1_multiplier: int
 
     @property
     def multiplied(self) -> bool:
         """Whether an operand is brought to another scale."""
-        return self.DATA_IN_0_MULTIPLIER != 1 or self.DATA_IN_1_MULTIPLIER != 1
+        return self.data_in_0_multiplier != 1 or self.data_in_1_multiplier != 1
+
+    def attributes(self) -> dict[str, object]:
+        """The multipliers besides."""
+        factors = (self.data_in_0_multiplier, self.data_in_1_multiplier)
+        return super().attributes() | ({"multipliers": factors} if self.multiplied else {})
 
 
 def operation_of(a: Arithmetic, operation: int) -> int:
@@ -222,21 +223,21 @@ def build(operation: int) -> Callable[[Request], CombinedParams]:
     """
 
     def run(r: Request) -> CombinedParams:
-        p, factors = plain(r, operation), multipliers_of(r.arithmetic)
+        p, factors = plain(r, operation, BinaryParams), multipliers_of(r.arithmetic)
         # What only chooses has its numbers, zero points and all, as they are.
         zeros = [r.arithmetic.formats[n].zero_point if operation in ARITHMETIC else 0 for n in ("data_in_0", p.second)]
         return CombinedParams(
-            **dataclasses.asdict(p),
-            DATA_IN_0_ZERO_POINT=zeros[0],
-            DATA_IN_0_MULTIPLIER=factors[0],
-            DATA_IN_1_ZERO_POINT=zeros[1],
-            DATA_IN_1_MULTIPLIER=factors[1],
+            **msgspec.structs.asdict(p),
+            data_in_0_zero_point=zeros[0],
+            data_in_0_multiplier=factors[0],
+            data_in_1_zero_point=zeros[1],
+            data_in_1_multiplier=factors[1],
         )
 
     return run
 
 
-def plain(r: Request, operation: int) -> BinaryParams:
+def plain(r: Request, operation: int, kind: type[B]) -> B:
     """Parameters of two operands; everything has the lanes of the first input.
 
     Raises:
@@ -249,14 +250,13 @@ def plain(r: Request, operation: int) -> BinaryParams:
     if second in r.parallelism and second != CONSTANT:
         lanes_within(r.node, second, r.parallelism[second], shape)
     other = streamed_shape(r, second) if second == CONSTANT else shape
-    return BinaryParams(
-        **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
-        HAS_CONSTANT=int(second == CONSTANT),
-        **tensor_params("DATA_IN_1", other, formats[second], (lanes,)),
-        **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
-        OPERATION=operation_of(r.arithmetic, operation),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+    return kind(
+        data_in_0=port(shape, formats["data_in_0"], lanes),
+        has_constant=second == CONSTANT,
+        data_in_1=port(other, formats[second], lanes),
+        data_out_0=port(shape, formats["data_out_0"], lanes),
+        operation=operation_of(r.arithmetic, operation),
+        cast=r.arithmetic.modes,
     )
 
 
@@ -284,49 +284,20 @@ def check_shapes(r: Request, second: str) -> None:
         )
 
 
-def ports(p: BinaryParams) -> tuple[Stream, ...]:
-    """Both operands and the result."""
-    first = stream_of(p, "DATA_IN_0", "in")
-    other = stream_of(p, "DATA_IN_1", "in")
-    if p.HAS_CONSTANT:
-        repeat = first.beats // other.beats
-        other = Stream(CONSTANT, "in", other.shape, other.fmt, other.parallelism, repeat=repeat)
-    return (first, other, stream_of(p, "DATA_OUT_0", "out"))
-
-
-def tied(p: BinaryParams) -> Mapping[str, str]:
-    """The second operand comes in at one of two ports."""
-    name = "data_in_1" if p.HAS_CONSTANT else CONSTANT
-    return {name: "'0", f"{name}_valid": "1'b0", f"{name}_ready": ""}
-
-
-def arithmetic(p: BinaryParams) -> Arithmetic:
-    """Formats, cast modes, and which way round a difference is."""
-    formats = {
-        "data_in_0": format_of(p, "DATA_IN_0"),
-        p.second: format_of(p, "DATA_IN_1"),
-        "data_out_0": format_of(p, "DATA_OUT_0"),
-    }
-    attributes: dict[str, object] = {"reversed": True} if p.OPERATION == SUB_FROM else {}
-    if isinstance(p, CombinedParams) and p.multiplied:
-        attributes["multipliers"] = (p.DATA_IN_0_MULTIPLIER, p.DATA_IN_1_MULTIPLIER)
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
-
-
 def latency(p: CombinedParams) -> Latency:
     """One beat per cycle; a product, and operands that are multiplied, have one register more."""
-    beats, pipe = stream_of(p, "DATA_IN_0", "in").beats, 2 if p.OPERATION == MUL or p.multiplied else 1
-    return Latency.from_steps(Steps.registered(beats, 2 - p.HAS_CONSTANT, pipe, skid=True))
+    beats, pipe = p.data_in_0.beats, 2 if p.operation == MUL or p.multiplied else 1
+    return Latency.from_steps(Steps.registered(beats, 2 - p.has_constant, pipe, skid=True))
 
 
 def multipliers(p: CombinedParams) -> int:
     """Multiplier blocks: one a lane for a product; of a sum, those of the multipliers that are no powers of two."""
-    lanes = p.DATA_IN_0_PARALLELISM_DIM_0
-    if p.OPERATION == MUL:
+    lanes = p.data_in_0.lanes[0]
+    if p.operation == MUL:
         return lanes
     operands = (
-        (p.DATA_IN_0_PRECISION_0, p.DATA_IN_0_SIGNED, p.DATA_IN_0_ZERO_POINT, p.DATA_IN_0_MULTIPLIER),
-        (p.DATA_IN_1_PRECISION_0, p.DATA_IN_1_SIGNED, p.DATA_IN_1_ZERO_POINT, p.DATA_IN_1_MULTIPLIER),
+        (p.data_in_0.fmt.width, p.data_in_0.fmt.signed, p.data_in_0_zero_point, p.data_in_0_multiplier),
+        (p.data_in_1.fmt.width, p.data_in_1.fmt.signed, p.data_in_1_zero_point, p.data_in_1_multiplier),
     )
     return lanes * sum(
         blocks(width + (1 - signed) + int(zero != 0), factor.bit_length() + 1)
@@ -337,12 +308,12 @@ def multipliers(p: CombinedParams) -> int:
 
 def elements(p: BinaryParams) -> int:
     """Elements per frame."""
-    return math.prod(shape_of(p, "DATA_IN_0"))
+    return math.prod(p.data_in_0.shape)
 
 
 def work(p: CombinedParams) -> int:
     """Uses of a multiplier block per frame: of an element as many as its lane has blocks."""
-    return elements(p) * (multipliers(p) // p.DATA_IN_0_PARALLELISM_DIM_0)
+    return elements(p) * (multipliers(p) // p.data_in_0.lanes[0])
 
 
 def truth(formats: Mapping[str, FixedFormat]) -> FixedFormat:

@@ -2,119 +2,67 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.layouts import Layout
-from mase_hw.opdef import Arithmetic, Latency, Request
+from mase_hw.formats import FixedFormat
+from mase_hw.hardware.params import AxisPair, Cast, Image, Multiplication, Vector, port
+from mase_hw.opdef import Latency, Request
 from mase_hw.ops._conv import geometry_of, padded
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops._window import Window, geometry, issue_stages
-from mase_hw.ops.products._multipliers import choose, dot_latency, multiplies, stored, weight_format
+from mase_hw.ops.products._multipliers import ProductParams, choose, dot_latency, multiplies, stored
 from mase_hw.ops.products._orders import inputs_first
-from mase_hw.streams import Direction, Stream, ceil_div
+from mase_hw.streams import ceil_div
 
 
-@dataclass(frozen=True)
-class ConvParams:
+class ConvParams(ProductParams, frozen=True):
     """Parameters of ``fixed_conv2d``; see the module for their meaning."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_TENSOR_SIZE_DIM_3: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_3: int
-    DATA_IN_0_ZERO_POINT: int
-    WEIGHT_PRECISION_0: int
-    WEIGHT_PRECISION_1: int
-    WEIGHT_SIGNED: int
-    WEIGHT_TENSOR_SIZE_DIM_0: int
-    WEIGHT_TENSOR_SIZE_DIM_1: int
-    WEIGHT_TENSOR_SIZE_DIM_2: int
-    WEIGHT_TENSOR_SIZE_DIM_3: int
-    WEIGHT_PARALLELISM_DIM_0: int
-    WEIGHT_PARALLELISM_DIM_1: int
-    WEIGHT_PARALLELISM_DIM_2: int
-    WEIGHT_PARALLELISM_DIM_3: int
-    HAS_BIAS: int
-    BIAS_PRECISION_0: int
-    BIAS_PRECISION_1: int
-    BIAS_SIGNED: int
-    BIAS_TENSOR_SIZE_DIM_0: int
-    BIAS_PARALLELISM_DIM_0: int
-    HAS_WEIGHT_SHIFT: int
-    WEIGHT_SHIFT_PRECISION_0: int
-    WEIGHT_SHIFT_PRECISION_1: int
-    WEIGHT_SHIFT_SIGNED: int
-    WEIGHT_SHIFT_TENSOR_SIZE_DIM_0: int
-    WEIGHT_SHIFT_PARALLELISM_DIM_0: int
-    KERNEL_SIZE_DIM_0: int
-    KERNEL_SIZE_DIM_1: int
-    STRIDE_DIM_0: int
-    STRIDE_DIM_1: int
-    PADDING_DIM_0: int
-    PADDING_DIM_1: int
-    DILATION_DIM_0: int
-    DILATION_DIM_1: int
-    GROUPS: int
-    LINE_BUFFER_DEPTH: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_3: int
-    ROUNDING: int
-    OVERFLOW: int
-    PACKED: int
-    CHAIN: int
-    SPACING: int
-    NARROW: int
-    INPUTS_FIRST: int
-    LIFT: int
-    LOGIC: int
+    data_in_0: Image
+    data_in_0_zero_point: int
+    weight: Image
+    has_bias: bool
+    bias: Vector
+    has_weight_shift: bool
+    weight_shift: Vector
+    kernel_size: AxisPair
+    stride: AxisPair
+    padding: AxisPair
+    dilation: AxisPair
+    groups: int
+    line_buffer_depth: int
+    data_out_0: Image
+    cast: Cast
+    multiplication: Multiplication
+    inputs_first: bool
 
     @property
     def depthwise(self) -> bool:
         """Whether every channel has a kernel of its own, and a multiplier."""
-        return 1 < self.GROUPS == self.DATA_IN_0_TENSOR_SIZE_DIM_0 == self.DATA_OUT_0_TENSOR_SIZE_DIM_0
+        return 1 < self.groups == self.data_in_0.size[0] == self.data_out_0.size[0]
 
     @property
     def unrolled(self) -> bool:
         """Whether all elements of the window are multiplied at once."""
-        return self.WEIGHT_PARALLELISM_DIM_1 * self.WEIGHT_PARALLELISM_DIM_2 > 1
+        return self.weight.lanes[1] * self.weight.lanes[2] > 1
 
     @property
     def pixel_tiles(self) -> int:
         """Beats per pixel of the input."""
-        return ceil_div(self.DATA_IN_0_TENSOR_SIZE_DIM_0, self.DATA_IN_0_PARALLELISM_DIM_0)
+        return self.data_in_0.tiles[0]
 
     @property
     def out_tiles(self) -> int:
         """Beats per pixel of the output."""
-        return ceil_div(self.DATA_OUT_0_TENSOR_SIZE_DIM_0, self.DATA_OUT_0_PARALLELISM_DIM_0)
+        return self.data_out_0.tiles[0]
 
     @property
     def run(self) -> int:
         """Steps per result."""
-        elements = 1 if self.unrolled else self.KERNEL_SIZE_DIM_0 * self.KERNEL_SIZE_DIM_1
-        return elements * ceil_div(self.WEIGHT_TENSOR_SIZE_DIM_0, self.WEIGHT_PARALLELISM_DIM_0)
+        elements = 1 if self.unrolled else self.kernel_size[0] * self.kernel_size[1]
+        return elements * self.weight.tiles[0]
 
     @property
     def window(self) -> Window:
@@ -124,28 +72,42 @@ class ConvParams:
     @property
     def line_beats(self) -> int:
         """Beats that the line buffer holds."""
-        return self.LINE_BUFFER_DEPTH * (self.window.row_beats if self.unrolled else 1)
+        return self.line_buffer_depth * (self.window.row_beats if self.unrolled else 1)
 
     @property
     def images(self) -> int:
         """Images per frame."""
-        return self.DATA_IN_0_TENSOR_SIZE_DIM_3
+        return self.data_in_0.size[3]
 
     @property
     def multipliers(self) -> int:
         """Multipliers, which output lanes may share."""
-        shared = ceil_div(self.DATA_OUT_0_PARALLELISM_DIM_0, self.PACKED)
+        shared = ceil_div(self.data_out_0.lanes[0], self.multiplication.packed)
         return self.products * shared if multiplies(self) else 0
 
     @property
     def products(self) -> int:
         """Products of an output lane and step."""
-        return self.lanes_of_weight // self.DATA_OUT_0_PARALLELISM_DIM_0
+        return self.lanes_of_weight // self.data_out_0.lanes[0]
 
     @property
     def lanes_of_weight(self) -> int:
         """Products of a step."""
-        return math.prod(getattr(self, f"WEIGHT_PARALLELISM_DIM_{i}") for i in range(4))
+        return math.prod(self.weight.lanes)
+
+    def repetitions(self) -> dict[str, int]:
+        """The parameters come once for every output position."""
+        positions = self.images * self.window.positions
+        shifts = positions * (self.run if self.inputs_first else 1)
+        return {"weight": positions, "bias": positions, "weight_shift": shifts}
+
+    def attributes(self) -> dict[str, object]:
+        """The geometry."""
+        window, padding = self.window, self.window.padding
+        given = {"stride": window.stride, "padding": padding, "dilation": window.dilation, "groups": self.groups}
+        if geometry_of(given, window.kernel).out(window.size, window.kernel) != window.out:
+            given["padding"] = (*padding, *window.after)
+        return given
 
 
 def _refuse(r: Request, problem: str, field: str, got: object, expected: str, remedy: str) -> UnsupportedError:
@@ -250,26 +212,25 @@ def build(r: Request) -> ConvParams:
     window = Window((h, w), (oh, ow), kernel, g.stride, g.before, g.dilation, ceil_div(c, p_in))
     depth = window.depth(steps)
     return ConvParams(
-        **tensor_params("DATA_IN_0", (n, h, w, c), formats["data_in_0"], (p_in,), dims=4),
-        DATA_IN_0_ZERO_POINT=formats["data_in_0"].zero_point if padded(r.arithmetic.attributes) else 0,
-        **tensor_params("WEIGHT", streamed, weight_stored, (lane_in, *unroll, p_out), dims=4),
-        HAS_BIAS=int("bias" in r.shapes),
-        **tensor_params("BIAS", (o,), bias_format, (p_out,), dims=1),
-        HAS_WEIGHT_SHIFT=int("weight_shift" in r.shapes),
-        **tensor_params("WEIGHT_SHIFT", (o,), shift_format, (p_out,), dims=1),
-        **_directions("KERNEL_SIZE", kernel),
-        **_directions("STRIDE", g.stride),
-        **_directions("PADDING", g.before),
-        **_directions("DILATION", g.dilation),
-        GROUPS=g.groups,
+        data_in_0=port((n, h, w, c), formats["data_in_0"], p_in, dims=4),
+        data_in_0_zero_point=formats["data_in_0"].zero_point if padded(r.arithmetic.attributes) else 0,
+        weight=port(streamed, weight_stored, lane_in, *unroll, p_out, dims=4),
+        has_bias="bias" in r.shapes,
+        bias=port((o,), bias_format, p_out, dims=1),
+        has_weight_shift="weight_shift" in r.shapes,
+        weight_shift=port((o,), shift_format, p_out, dims=1),
+        kernel_size=kernel[::-1],
+        stride=g.stride[::-1],
+        padding=g.before[::-1],
+        dilation=g.dilation[::-1],
+        groups=g.groups,
         # Whole rows if all elements of a window are read at once.
-        LINE_BUFFER_DEPTH=depth if unroll == (1, 1) else ceil_div(depth, window.row_beats),
-        **tensor_params("DATA_OUT_0", (n, oh, ow, o), formats["data_out_0"], (p_out,), dims=4),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        line_buffer_depth=depth if unroll == (1, 1) else ceil_div(depth, window.row_beats),
+        data_out_0=port((n, oh, ow, o), formats["data_out_0"], p_out, dims=4),
+        cast=r.arithmetic.modes,
         # Depthwise, every lane has activations of its own.
-        **choose(r, 1 if 1 < g.groups == c == o else p_out, lane_in * math.prod(unroll)).parameters,
-        INPUTS_FIRST=int(_inputs_first(r, window, g.groups) and p_in < c and p_out < o),
+        multiplication=choose(r, 1 if 1 < g.groups == c == o else p_out, lane_in * math.prod(unroll)),
+        inputs_first=_inputs_first(r, window, g.groups) and p_in < c and p_out < o,
     )
 
 
@@ -289,57 +250,12 @@ def _inputs_first(r: Request, window: Window, groups: int) -> bool:
     return True
 
 
-def _directions(name: str, pair: tuple[int, int]) -> dict[str, int]:
-    return {f"{name}_DIM_0": pair[1], f"{name}_DIM_1": pair[0]}
-
-
-def _image(p: ConvParams, prefix: str, direction: Direction, repeat: int = 1) -> Stream:
-    """A stream of four dimensions, channels last; the weight counts output channels as images."""
-    plain = stream_of(p, prefix, direction, dims=4, repeat=repeat)
-    fmt = weight_format(p) if prefix == "WEIGHT" else plain.fmt
-    n, h, w, c = plain.shape
-    return Stream(
-        plain.name,
-        direction,
-        plain.shape,
-        fmt,
-        plain.parallelism,
-        repeat=repeat,
-        layout=Layout.channels_last((n, c, h, w)),
-    )
-
-
-def ports(p: ConvParams) -> tuple[Stream, ...]:
-    """Images channels last; parameters once for every output position."""
-    repeat = p.images * p.window.positions
-    optional = [name for name in ("BIAS", "WEIGHT_SHIFT") if getattr(p, f"HAS_{name}")]
-    times = {"BIAS": 1, "WEIGHT_SHIFT": p.run if p.INPUTS_FIRST else 1}
-    return (
-        _image(p, "DATA_IN_0", "in"),
-        dataclasses.replace(_image(p, "WEIGHT", "in", repeat), outer_first=bool(p.INPUTS_FIRST)),
-        *(stream_of(p, name, "in", dims=1, repeat=repeat * times[name]) for name in optional),
-        _image(p, "DATA_OUT_0", "out"),
-    )
-
-
-def arithmetic(p: ConvParams) -> Arithmetic:
-    """Formats, cast modes and geometry."""
-    optional = [name for name in ("bias", "weight_shift") if getattr(p, f"HAS_{name.upper()}")]
-    names = ["data_in_0", "weight", *optional, "data_out_0"]
-    window = p.window
-    attributes = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation, "groups": p.GROUPS}
-    if geometry_of(attributes, window.kernel).out(window.size, window.kernel) != window.out:
-        attributes["padding"] = (*window.padding, *window.after)
-    formats = {name: format_of(p, name.upper()) for name in names} | {"weight": weight_format(p)}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
-
-
 def latency(p: ConvParams) -> Latency:
     """Windows, then products: a step a beat of the window."""
     run, steps = p.run, p.run * p.out_tiles
     # Dot product, shift, accumulator, output FIFO.
-    pipe = 2 + dot_latency(p.products, p) + p.HAS_WEIGHT_SHIFT
-    if p.INPUTS_FIRST:
+    pipe = 2 + dot_latency(p.products, p) + p.has_weight_shift
+    if p.inputs_first:
         return _in_order(p.images * p.window.positions, run, p.out_tiles, pipe)
     queue = max((pipe + run) // run + 1, 2)
     return _windows(p.window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue)
@@ -357,12 +273,6 @@ def _windows(window: Window, steps: int, depth: int, images: int, results: int, 
     return Latency.from_steps(*issue_stages(window, steps, depth, images, results, pipe, queue))
 
 
-def tied(p: ConvParams) -> Mapping[str, str]:
-    """Ports without a bias or without shifts."""
-    absent = [name.lower() for name in ("BIAS", "WEIGHT_SHIFT") if not getattr(p, f"HAS_{name}")]
-    return {k: v for n in absent for k, v in ((n, "'0"), (f"{n}_valid", "1'b0"), (f"{n}_ready", ""))}
-
-
 def work(p: ConvParams) -> int:
     """Products per frame, those with the padding included."""
-    return p.images * p.window.positions * math.prod(_image(p, "WEIGHT", "in").shape) if multiplies(p) else 0
+    return p.images * p.window.positions * math.prod(p.weight.shape) if multiplies(p) else 0

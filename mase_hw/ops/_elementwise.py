@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.opdef import Arithmetic, Case, Latency, Request
-from mase_hw.ops._tensors import CAST_SLICE, format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import CAST_SLICE, lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 FILES = ("lib/elementwise_check.sv", *CAST_SLICE)
 """Files of an elementwise module that ends in one cast and a register."""
 
 
-@dataclass(frozen=True)
-class ElementwiseParams:
+class ElementwiseParams(Params, frozen=True):
     """Parameters of an elementwise module: both tensors and the cast modes."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor3
+    data_out_0: Tensor3
+    cast: Cast
 
 
 def build(r: Request) -> ElementwiseParams:
@@ -45,28 +25,15 @@ def build(r: Request) -> ElementwiseParams:
     formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
     return ElementwiseParams(
-        **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
-        **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        data_in_0=port(shape, formats["data_in_0"], lanes),
+        data_out_0=port(shape, formats["data_out_0"], lanes),
+        cast=r.arithmetic.modes,
     )
-
-
-def ports(p: ElementwiseParams) -> tuple[Stream, ...]:
-    """One stream in, one out."""
-    return (stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out"))
-
-
-def arithmetic(p: ElementwiseParams) -> Arithmetic:
-    """Both formats and the cast modes."""
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
 
 
 def registered(p: ElementwiseParams) -> Latency:
     """One register, one beat per cycle."""
-    beats = stream_of(p, "DATA_IN_0", "in").beats
-    return Latency.from_steps(Steps.registered(beats))
+    return Latency.from_steps(Steps.registered(p.data_in_0.beats))
 
 
 def case(

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.layouts import Layout
-from mase_hw.ops._tensors import format_of, tensor_params
-from mase_hw.streams import Direction, Stream, ceil_div
+from mase_hw.hardware.params import Port, port
 
-Image = tuple[int, int, int, int]
+ImageSize = tuple[int, int, int, int]
 """``(N, C, H, W)``."""
-DIMS = 4
 
 
-def image(node: str, shape: Sequence[int], spatial: int) -> Image:
+def image(node: str, shape: Sequence[int], spatial: int) -> ImageSize:
     """The sizes of an image or, with ``H = 1``, of a sequence ``(N, C, L)``.
 
     Args:
@@ -41,32 +37,7 @@ def image(node: str, shape: Sequence[int], spatial: int) -> Image:
     )
 
 
-def image_params(prefix: str, size: Image, fmt: FixedFormat, lanes: int) -> dict[str, int]:
-    """The parameters of an image, its four dimensions in the order of the stream."""
+def image_port(size: ImageSize, fmt: FixedFormat, lanes: int) -> Port:
+    """The port of an image, its four dimensions in the order of the stream."""
     n, c, h, w = size
-    return tensor_params(prefix, (n, h, w, c), fmt, (lanes,), dims=DIMS)
-
-
-def image_of(params: Any, prefix: str) -> Image:
-    """The sizes of an image, from the parameters."""
-    c, w, h, n = (getattr(params, f"{prefix}_TENSOR_SIZE_DIM_{i}") for i in range(DIMS))
-    return n, c, h, w
-
-
-def tiles_of(params: Any, prefix: str) -> int:
-    """Beats per pixel, from the parameters."""
-    return ceil_div(getattr(params, f"{prefix}_TENSOR_SIZE_DIM_0"), getattr(params, f"{prefix}_PARALLELISM_DIM_0"))
-
-
-def image_stream(params: Any, prefix: str, direction: Direction) -> Stream:
-    """The stream of an image, from the parameters; the port is the prefix in lower case."""
-    size = image_of(params, prefix)
-    n, c, h, w = size
-    lanes = tuple(getattr(params, f"{prefix}_PARALLELISM_DIM_{i}") for i in range(DIMS))
-    layout = Layout.channels_last(size)
-    return Stream(prefix.lower(), direction, (n, h, w, c), format_of(params, prefix), lanes, layout=layout)
-
-
-def image_ports(params: Any) -> tuple[Stream, ...]:
-    """One image in, one out."""
-    return image_stream(params, "DATA_IN_0", "in"), image_stream(params, "DATA_OUT_0", "out")
+    return port((n, h, w, c), fmt, lanes, dims=4)

@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.hardware.params import Pair
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
 
@@ -288,10 +290,18 @@ def schedule_at_once(windows: tuple[Windows, Windows], images: int, tiles: int) 
     )
 
 
-def window_params(windows: tuple[Windows, Windows]) -> dict[str, int]:
-    """``KERNEL_SIZE``, ``STRIDE`` and ``PADDING`` of columns (0) and rows (1)."""
-    names = {"KERNEL_SIZE": "kernel", "STRIDE": "stride", "PADDING": "padding"}
-    return {f"{name}_{dim}": getattr(windows[1 - dim], field) for name, field in names.items() for dim in (0, 1)}
+class PoolWindow(msgspec.Struct, frozen=True):
+    """The windows of a pool, as it has them among its parameters."""
+
+    kernel_size: Pair
+    stride: Pair
+    padding: Pair
+
+
+def window_params(windows: tuple[Windows, Windows]) -> PoolWindow:
+    """Windows along rows and columns, columns first."""
+    rows, columns = windows
+    return PoolWindow((columns.kernel, rows.kernel), (columns.stride, rows.stride), (columns.padding, rows.padding))
 
 
 def windows_of(p: Any) -> tuple[Windows, Windows]:
@@ -299,13 +309,13 @@ def windows_of(p: Any) -> tuple[Windows, Windows]:
 
     def along(dim: int) -> Windows:
         return Windows(
-            getattr(p, f"DATA_IN_0_TENSOR_SIZE_DIM_{dim + 1}"),
-            getattr(p, f"DATA_OUT_0_TENSOR_SIZE_DIM_{dim + 1}"),
-            getattr(p, f"KERNEL_SIZE_{dim}"),
-            getattr(p, f"STRIDE_{dim}"),
-            getattr(p, f"PADDING_{dim}"),
-            getattr(p, f"DILATION_{dim}", 1),
-            bool(p.ADAPTIVE),
+            p.data_in_0.size[dim + 1],
+            p.data_out_0.size[dim + 1],
+            p.window.kernel_size[dim],
+            p.window.stride[dim],
+            p.window.padding[dim],
+            getattr(p, "dilation", (1, 1))[dim],
+            p.adaptive,
         )
 
     return along(1), along(0)
@@ -314,13 +324,13 @@ def windows_of(p: Any) -> tuple[Windows, Windows]:
 def attributes_of(p: Any) -> dict[str, Any]:
     """The windows as PyTorch's attributes, from the parameters."""
     rows, columns = windows_of(p)
-    if p.ADAPTIVE:
+    if p.adaptive:
         return {"output_size": (rows.out, columns.out)}
     return {
         "kernel_size": (rows.kernel, columns.kernel),
         "stride": (rows.stride, columns.stride),
         "padding": (rows.padding, columns.padding),
-        "ceil_mode": bool(p.CEIL_MODE),
+        "ceil_mode": p.ceil_mode,
     }
 
 

@@ -248,16 +248,12 @@ def _reached(counts: Places, most: int) -> Places:
 
 
 def geometry(params: Any, tiles: int) -> Window:
-    """The geometry from parameters in MASE's names (``KERNEL_SIZE_DIM_0`` is horizontal, ``DIM_1`` vertical)."""
-
-    def pair(name: str) -> tuple[int, int]:
-        return getattr(params, f"{name}_DIM_1"), getattr(params, f"{name}_DIM_0")
-
-    size, out = (
-        (getattr(params, f"{name}_TENSOR_SIZE_DIM_2"), getattr(params, f"{name}_TENSOR_SIZE_DIM_1"))
-        for name in ("DATA_IN_0", "DATA_OUT_0")
+    """The geometry from a record of parameters, whose pairs have the horizontal direction first."""
+    size, out = ((of.size[2], of.size[1]) for of in (params.data_in_0, params.data_out_0))
+    kernel, stride, padding, dilation = (
+        (pair[1], pair[0]) for pair in (params.kernel_size, params.stride, params.padding, params.dilation)
     )
-    return _known(Window(size, out, pair("KERNEL_SIZE"), pair("STRIDE"), pair("PADDING"), pair("DILATION"), tiles))
+    return _known(Window(size, out, kernel, stride, padding, dilation, tiles))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,55 +17,43 @@ from torch.nn import functional
 from mase_hw.errors import UnsupportedError
 from mase_hw.exact_sums import exact_linear
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.numerics import carrier, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
 from mase_hw.ops._division import divide_cast, surrogate
-from mase_hw.ops._images import image, image_params, image_ports, tiles_of
+from mase_hw.ops._images import image, image_port
 from mase_hw.ops._pooling import Windows
 from mase_hw.ops._scaled import AVERAGE
-from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
 
-@dataclass(frozen=True)
-class AvgPoolParams:
+class AvgPoolParams(Params, frozen=True):
     """Parameters of ``fixed_avg_pool2d``; window dimension 0 is along a row of the image, 1 down a column."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_TENSOR_SIZE_DIM_3: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_3: int
-    KERNEL_SIZE_0: int
-    KERNEL_SIZE_1: int
-    STRIDE_0: int
-    STRIDE_1: int
-    PADDING_0: int
-    PADDING_1: int
-    CEIL_MODE: int
-    ADAPTIVE: int
-    COUNT_INCLUDE_PAD: int
-    DIVISOR_OVERRIDE: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_3: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Image
+    window: pooling.PoolWindow
+    ceil_mode: bool
+    adaptive: bool
+    count_include_pad: bool
+    divisor_override: int
+    data_out_0: Image
+    cast: Cast
+
+    def attributes(self) -> dict[str, Any]:
+        """The windows, and by what is divided."""
+        divisor = {"count_include_pad": self.count_include_pad, "divisor_override": self.divisor_override or None}
+        return pooling.attributes_of(self) | ({} if self.adaptive else divisor)
+
+
+class MeanPoolParams(AvgPoolParams, frozen=True):
+    """The same for a mean over whole rows and columns."""
+
+    def attributes(self) -> dict[str, Any]:
+        """The dimensions."""
+        over = [dim for dim, along in zip((2, 3), pooling.windows_of(self), strict=True) if not along.wires]
+        return {"dim": tuple(over) or (3,), "keepdim": True}
 
 
 def _divisors(windows: tuple[Windows, Windows], attributes: Mapping[str, Any]) -> list[list[int]]:
@@ -146,21 +133,24 @@ def _mean_windows(
 
 
 def _params(
-    r: Request, size: tuple[int, int, int, int], windows: tuple[Windows, Windows], attributes: Mapping[str, Any]
+    r: Request,
+    size: tuple[int, int, int, int],
+    windows: tuple[Windows, Windows],
+    attributes: Mapping[str, Any],
+    kind: type[AvgPoolParams] = AvgPoolParams,
 ) -> AvgPoolParams:
     formats = r.arithmetic.formats
     n, c, h, w = size
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
-    return AvgPoolParams(
-        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
-        **pooling.window_params(windows),
-        CEIL_MODE=int(bool(attributes.get("ceil_mode", False))),
-        ADAPTIVE=int(windows[0].adaptive),
-        COUNT_INCLUDE_PAD=int(bool(attributes.get("count_include_pad", True))),
-        DIVISOR_OVERRIDE=int(attributes.get("divisor_override") or 0),
-        **image_params("DATA_OUT_0", (n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+    return kind(
+        data_in_0=image_port(size, formats["data_in_0"], lanes),
+        window=pooling.window_params(windows),
+        ceil_mode=bool(attributes.get("ceil_mode", False)),
+        adaptive=windows[0].adaptive,
+        count_include_pad=bool(attributes.get("count_include_pad", True)),
+        divisor_override=int(attributes.get("divisor_override") or 0),
+        data_out_0=image_port((n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes),
+        cast=r.arithmetic.modes,
     )
 
 
@@ -172,28 +162,13 @@ def _build(r: Request, spatial: int) -> AvgPoolParams:
 
 def _build_mean(r: Request) -> AvgPoolParams:
     windows, size = _mean_windows(r.node, r.shapes["data_in_0"], r.arithmetic.attributes)
-    return _params(r, size, windows, {})
-
-
-def _modes(p: AvgPoolParams, attributes: Mapping[str, Any]) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
-
-
-def _arithmetic(p: AvgPoolParams) -> Arithmetic:
-    padding = {"count_include_pad": bool(p.COUNT_INCLUDE_PAD), "divisor_override": p.DIVISOR_OVERRIDE or None}
-    return _modes(p, pooling.attributes_of(p) | ({} if p.ADAPTIVE else padding))
-
-
-def _arithmetic_mean(p: AvgPoolParams) -> Arithmetic:
-    over = [dim for dim, along in zip((2, 3), pooling.windows_of(p), strict=True) if not along.wires]
-    return _modes(p, {"dim": tuple(over) or (3,), "keepdim": True})
+    return _params(r, size, windows, {}, MeanPoolParams)
 
 
 @functools.cache
 def _latency(p: AvgPoolParams) -> Latency:
-    stages = pooling.schedule(pooling.windows_of(p), p.DATA_IN_0_TENSOR_SIZE_DIM_3, tiles_of(p, "DATA_IN_0"))
-    beats = image_ports(p)[1].beats
+    stages = pooling.schedule(pooling.windows_of(p), p.data_in_0.size[3], p.data_in_0.tiles[0])
+    beats = p.data_out_0.beats
     return Latency.from_steps(*stages, Steps.registered(beats, pipe=3), Steps.queued(beats, 2))
 
 
@@ -294,7 +269,7 @@ def _op(
     cases: Any,
     attributes: str,
     *,
-    arithmetic: Any = _arithmetic,
+    params: type[AvgPoolParams] = AvgPoolParams,
     check: Any = _check,
     **targets: Any,
 ) -> OpDef:
@@ -317,10 +292,8 @@ def _op(
                 "lib/fixed_divide_unit.sv",
                 "lib/skid_buffer.sv",
             ),
-            params=AvgPoolParams,
+            params=params,
             build=build,
-            ports=image_ports,
-            arithmetic=arithmetic,
             latency=_latency,
             cases=cases,
             follows_input=True,
@@ -348,7 +321,7 @@ OPS = (
         functional.adaptive_avg_pool2d,
     ),
     _op(
-        "mean", golden_mean, _build_mean, _cases_mean, "dim keepdim", arithmetic=_arithmetic_mean, check=_check_mean,
+        "mean", golden_mean, _build_mean, _cases_mean, "dim keepdim", params=MeanPoolParams, check=_check_mean,
         kind="builtin_func", functions=(torch.mean,), methods=("mean",),
     ),
 )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,58 +15,28 @@ from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import streamed_shape
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 MOMENTS = ("weight", "bias", "running_mean", "running_var")
 
 
-@dataclass(frozen=True)
-class AffineParams:
+class AffineParams(Params, frozen=True):
     """Parameters of ``fixed_affine``."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    WEIGHT_PRECISION_0: int
-    WEIGHT_PRECISION_1: int
-    WEIGHT_SIGNED: int
-    WEIGHT_TENSOR_SIZE_DIM_0: int
-    WEIGHT_TENSOR_SIZE_DIM_1: int
-    WEIGHT_TENSOR_SIZE_DIM_2: int
-    WEIGHT_PARALLELISM_DIM_0: int
-    WEIGHT_PARALLELISM_DIM_1: int
-    WEIGHT_PARALLELISM_DIM_2: int
-    BIAS_PRECISION_0: int
-    BIAS_PRECISION_1: int
-    BIAS_SIGNED: int
-    BIAS_TENSOR_SIZE_DIM_0: int
-    BIAS_TENSOR_SIZE_DIM_1: int
-    BIAS_TENSOR_SIZE_DIM_2: int
-    BIAS_PARALLELISM_DIM_0: int
-    BIAS_PARALLELISM_DIM_1: int
-    BIAS_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor3
+    weight: Tensor3
+    bias: Tensor3
+    data_out_0: Tensor3
+    cast: Cast
+
+    def repetitions(self) -> dict[str, int]:
+        """The constants come again and again along the data."""
+        return {"weight": self.data_in_0.beats // self.weight.beats, "bias": self.data_in_0.beats // self.bias.beats}
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -138,31 +107,16 @@ def _build(r: Request) -> AffineParams:
     formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
     return AffineParams(
-        **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
-        **tensor_params("WEIGHT", streamed_shape(r, "weight"), formats["weight"], (lanes,)),
-        **tensor_params("BIAS", streamed_shape(r, "bias"), formats["bias"], (lanes,)),
-        **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        data_in_0=port(shape, formats["data_in_0"], lanes),
+        weight=port(streamed_shape(r, "weight"), formats["weight"], lanes),
+        bias=port(streamed_shape(r, "bias"), formats["bias"], lanes),
+        data_out_0=port(shape, formats["data_out_0"], lanes),
+        cast=r.arithmetic.modes,
     )
 
 
-def _ports(p: AffineParams) -> tuple[Stream, ...]:
-    data = stream_of(p, "DATA_IN_0", "in")
-    constants = []
-    for name in ("WEIGHT", "BIAS"):
-        once = stream_of(p, name, "in")
-        constants.append(stream_of(p, name, "in", repeat=data.beats // once.beats))
-    return (data, *constants, stream_of(p, "DATA_OUT_0", "out"))
-
-
-def _arithmetic(p: AffineParams) -> Arithmetic:
-    formats = {name: format_of(p, name.upper()) for name in ("data_in_0", "weight", "bias", "data_out_0")}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
-
-
 def _latency(p: AffineParams) -> Latency:
-    return Latency.from_steps(Steps.registered(stream_of(p, "DATA_IN_0", "in").beats, 1, 2, skid=True))
+    return Latency.from_steps(Steps.registered(p.data_in_0.beats, 1, 2, skid=True))
 
 
 def _case(
@@ -221,12 +175,10 @@ def _op(name: str, kind: str, cases: Callable[[], list[Case]], **targets: Any) -
             ),
             params=AffineParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=cases,
-            work=lambda p: math.prod(stream_of(p, "DATA_IN_0", "in").shape),
-            multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0,
+            work=lambda p: math.prod(p.data_in_0.shape),
+            multipliers=lambda p: p.data_in_0.lanes[0],
             follows_input=True,
             static=("weight", "bias"),
             broadcast=("weight", "bias"),

@@ -175,8 +175,6 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
             ),
             params=binary.CombinedParams,
             build=binary.build(operation),
-            ports=binary.ports,
-            arithmetic=binary.arithmetic,
             latency=binary.latency,
             cases=cases,
             work=binary.work,
@@ -184,7 +182,6 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
             follows_input=True,
             static=(CONSTANT,),
             broadcast=(CONSTANT,),
-            tied=binary.tied,
         ),
         **facets,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,69 +13,35 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 MOST = 4
 """Inputs that the module has ports for."""
 
 
-@dataclass(frozen=True)
-class ConcatParams:
-    """Parameters of ``fixed_concat``; the ports from ``INPUTS`` on are not used."""
+class ConcatParams(Params, frozen=True):
+    """Parameters of ``fixed_concat``; the inputs from ``inputs`` on are not used."""
 
-    INPUTS: int
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_1_PRECISION_0: int
-    DATA_IN_1_PRECISION_1: int
-    DATA_IN_1_SIGNED: int
-    DATA_IN_1_TENSOR_SIZE_DIM_0: int
-    DATA_IN_1_TENSOR_SIZE_DIM_1: int
-    DATA_IN_1_TENSOR_SIZE_DIM_2: int
-    DATA_IN_1_PARALLELISM_DIM_0: int
-    DATA_IN_1_PARALLELISM_DIM_1: int
-    DATA_IN_1_PARALLELISM_DIM_2: int
-    DATA_IN_2_PRECISION_0: int
-    DATA_IN_2_PRECISION_1: int
-    DATA_IN_2_SIGNED: int
-    DATA_IN_2_TENSOR_SIZE_DIM_0: int
-    DATA_IN_2_TENSOR_SIZE_DIM_1: int
-    DATA_IN_2_TENSOR_SIZE_DIM_2: int
-    DATA_IN_2_PARALLELISM_DIM_0: int
-    DATA_IN_2_PARALLELISM_DIM_1: int
-    DATA_IN_2_PARALLELISM_DIM_2: int
-    DATA_IN_3_PRECISION_0: int
-    DATA_IN_3_PRECISION_1: int
-    DATA_IN_3_SIGNED: int
-    DATA_IN_3_TENSOR_SIZE_DIM_0: int
-    DATA_IN_3_TENSOR_SIZE_DIM_1: int
-    DATA_IN_3_TENSOR_SIZE_DIM_2: int
-    DATA_IN_3_PARALLELISM_DIM_0: int
-    DATA_IN_3_PARALLELISM_DIM_1: int
-    DATA_IN_3_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    ROUNDING: int
-    OVERFLOW: int
+    inputs: int
+    data_in_0: Tensor3
+    data_in_1: Tensor3
+    data_in_2: Tensor3
+    data_in_3: Tensor3
+    data_out_0: Tensor3
+    cast: Cast
+
+    def absent(self) -> tuple[str, ...]:
+        """The inputs beyond those that there are."""
+        return tuple(f"data_in_{k}" for k in range(self.inputs, MOST))
+
+    def attributes(self) -> dict[str, object]:
+        """The dimension, of blocks."""
+        return {"dim": 2 if self.data_out_0.size[0] != self.data_in_0.size[0] else 1}
 
 
 def cat_exactly(tensors: Sequence[Tensor], dim: int) -> Tensor:
@@ -138,33 +103,18 @@ def _build(r: Request) -> ConcatParams:
     lanes = min(lanes_within(r.node, n, r.parallelism[n], s) for n, s in {**shapes, "data_out_0": joined}.items())
     while inside and any(s[2] % lanes for s in parts[:-1]):
         lanes -= 1
-    values: dict[str, int] = {"INPUTS": len(names)}
-    idle = FixedFormat(1, 0, signed=False)
-    for k in range(MOST):
-        name = f"data_in_{k}"
-        shape, fmt = (shapes[name], r.arithmetic.formats[name]) if k < len(names) else ((1, 1, 1), idle)
-        values |= tensor_params(f"DATA_IN_{k}", shape, fmt, (lanes if k < len(names) else 1,))
+    idle = port((1, 1, 1), FixedFormat(1, 0, signed=False), 1)
+    taken = {name: port(shapes[name], r.arithmetic.formats[name], lanes) for name in names}
     return ConcatParams(
-        **values,
-        **tensor_params("DATA_OUT_0", joined, r.arithmetic.formats["data_out_0"], (lanes,)),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        inputs=len(names),
+        **{f"data_in_{k}": taken.get(f"data_in_{k}", idle) for k in range(MOST)},
+        data_out_0=port(joined, r.arithmetic.formats["data_out_0"], lanes),
+        cast=r.arithmetic.modes,
     )
 
 
-def _ports(p: ConcatParams) -> tuple[Stream, ...]:
-    inputs = tuple(stream_of(p, f"DATA_IN_{k}", "in") for k in range(p.INPUTS))
-    return (*inputs, stream_of(p, "DATA_OUT_0", "out"))
-
-
-def _arithmetic(p: ConcatParams) -> Arithmetic:
-    formats = {s.name: format_of(p, s.name.upper()) for s in _ports(p)}
-    inside = p.DATA_OUT_0_TENSOR_SIZE_DIM_0 != p.DATA_IN_0_TENSOR_SIZE_DIM_0
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"dim": 2 if inside else 1})
-
-
 def _latency(p: ConcatParams) -> Latency:
-    *inputs, out = _ports(p)
+    *inputs, out = p.streams()
     each = [s.tiles[0] * s.tiles[1] for s in inputs]
     starts = np.cumsum([0, *each])
     taken = []
@@ -176,13 +126,6 @@ def _latency(p: ConcatParams) -> Latency:
     return Latency.from_steps(
         Steps.at(out.beats, needed=taken, freed=taken, emitted=every, delay=none, room=none, pipe=1, queue=2)
     )
-
-
-def _tied(p: ConcatParams) -> Mapping[str, str]:
-    ties: dict[str, str] = {}
-    for k in range(p.INPUTS, MOST):
-        ties |= {f"data_in_{k}": "'0", f"data_in_{k}_valid": "1'b0", f"data_in_{k}_ready": ""}
-    return ties
 
 
 def _default(formats: Mapping[str, FixedFormat]) -> FixedFormat:
@@ -238,12 +181,9 @@ _HARDWARE = Hardware(
     dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv", "lib/skid_buffer.sv"),
     params=ConcatParams,
     build=_build,
-    ports=_ports,
-    arithmetic=_arithmetic,
     latency=_latency,
     cases=_cases,
     layout="channels_last",
-    tied=_tied,
 )
 _FORMATS = (*(f"data_in_{k}" for k in range(MOST)), "data_out_0")
 

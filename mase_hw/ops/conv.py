@@ -23,7 +23,7 @@ from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_thro
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, SomeChannels
 from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d
-from mase_hw.ops._conv_hardware import ConvParams, arithmetic, build, latency, ports, tied, work
+from mase_hw.ops._conv_hardware import ConvParams, build, latency, work
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops.products._multipliers import IMPLEMENTATIONS, narrow
 from mase_hw.ops.products._orders import ORDERS
@@ -201,8 +201,6 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             ),
             params=ConvParams,
             build=build,
-            ports=ports,
-            arithmetic=arithmetic,
             latency=latency,
             cases=cases,
             work=work,
@@ -215,7 +213,6 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             layout="channels_last",
             unrolls=True,
             static=("weight", "bias", "weight_shift"),
-            tied=tied,
         ),
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,40 +16,29 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, format_of_places
+from mase_hw.formats import FixedFormat, format_of_places
+from mase_hw.hardware.params import Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.observing import note_look_up
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream, ceil_div
+from mase_hw.streams import ceil_div
 
 FILE = "TABLE_FILE"
 
 
-@dataclass(frozen=True)
-class EmbeddingParams:
+class EmbeddingParams(Params, frozen=True):
     """Parameters of ``fixed_embedding``: ids, result, rows of the table."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    ROWS: int
+    data_in_0: Tensor3
+    data_out_0: Tensor3
+    rows: int
+
+    def attributes(self) -> dict[str, Any]:
+        """The table, and the lanes, on which its memory depends."""
+        lanes = {s.name: s.parallelism for s in self.streams()}
+        return {"table": (self.rows, self.data_out_0.size[0]), "parallelism": lanes}
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -137,28 +125,15 @@ def _build(r: Request) -> EmbeddingParams:
     lanes_within(r.node, "data_in_0", r.parallelism.get("data_in_0", (1,)), shape)
     lanes = lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), (size,))
     return EmbeddingParams(
-        **tensor_params("DATA_IN_0", shape, source, (1,)),
-        **tensor_params("DATA_OUT_0", (math.prod(shape), size), formats["data_out_0"], (lanes,)),
-        ROWS=rows,
+        data_in_0=port(shape, source, 1),
+        data_out_0=port((math.prod(shape), size), formats["data_out_0"], lanes),
+        rows=rows,
     )
-
-
-def _ports(p: EmbeddingParams) -> tuple[Stream, ...]:
-    return stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out")
-
-
-def _arithmetic(p: EmbeddingParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    attributes = {
-        "table": (p.ROWS, p.DATA_OUT_0_TENSOR_SIZE_DIM_0),
-        "parallelism": {s.name: s.parallelism for s in _ports(p)},
-    }
-    return Arithmetic(formats, Rounding.HALF_EVEN, Overflow.SATURATE, attributes)
 
 
 def _latency(p: EmbeddingParams) -> Latency:
     """A step reads a beat of the table; the last one of a row lets the next id in."""
-    source, sink = _ports(p)
+    source, sink = p.streams()
     each, beats = np.arange(source.beats, dtype=np.int64), sink.beats // source.beats
     return Latency.from_steps(
         Steps.at(
@@ -213,8 +188,6 @@ OPS = (
             dependence_files=("lib/register_slice.sv",),
             params=EmbeddingParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             memories=_memories,

@@ -7,39 +7,32 @@ computed by :mod:`mase_hw.ops._piecewise`: at most 1 LSB from that.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
+from mase_hw.hardware.params import Segments
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._functions import BY_NAME, FUNCTIONS, TABLE, Function
 from mase_hw.ops._lookup import CODES, TABLE_BITS, Key, entries, key_of, look_up, memory
 from mase_hw.ops._piecewise import evaluate, fit
-from mase_hw.ops._tensors import stream_of
 from mase_hw.steps import Steps
 
 PIECEWISE_LATENCY = 8
 
 
-@dataclass(frozen=True)
-class FunctionParams(elementwise.ElementwiseParams):
-    """Parameters of ``fixed_function``; ``SEGMENTS`` is 0 for a table."""
+class FunctionParams(elementwise.ElementwiseParams, frozen=True):
+    """Parameters of ``fixed_function``; there are 0 segments for a table."""
 
-    SEGMENTS: int
-    STEP_WIDTH: int
-    COEFFICIENT_FRAC: int
-    C0_WIDTH: int
-    C1_WIDTH: int
-    C2_WIDTH: int
+    segments: Segments
 
 
 def golden(name: str) -> Golden:
@@ -141,9 +134,9 @@ def _tabled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -
 
 def _build(name: str) -> Callable[[Request], FunctionParams]:
     def build(r: Request) -> FunctionParams:
-        common = dataclasses.asdict(elementwise.build(r))
+        common = msgspec.structs.asdict(elementwise.build(r))
         if r.arithmetic.formats["data_in_0"].width <= TABLE_BITS:
-            return FunctionParams(**common, SEGMENTS=0, STEP_WIDTH=1, COEFFICIENT_FRAC=0, **_widths((1, 1, 1)))
+            return FunctionParams(**common, segments=Segments(0))
         try:
             plan = fit(key_of(name, r.arithmetic))
         except FormatError as error:
@@ -151,10 +144,7 @@ def _build(name: str) -> Callable[[Request], FunctionParams]:
             raise
         return FunctionParams(
             **common,
-            SEGMENTS=plan.segments,
-            STEP_WIDTH=plan.step,
-            COEFFICIENT_FRAC=plan.frac,
-            **_widths(plan.widths),
+            segments=Segments(plan.segments, plan.step, plan.frac, *plan.widths),
         )
 
     return build
@@ -175,8 +165,7 @@ def _memories(name: str) -> Callable[[Arithmetic], dict[str, Memory]]:
 
 
 def _latency(p: FunctionParams) -> Latency:
-    beats = stream_of(p, "DATA_IN_0", "in").beats
-    return Latency.from_steps(Steps.registered(beats, pipe=PIECEWISE_LATENCY if p.SEGMENTS else 1))
+    return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=PIECEWISE_LATENCY if p.segments.segments else 1))
 
 
 S8, S16 = FixedFormat(8, 4), FixedFormat(16, 10)
@@ -262,8 +251,6 @@ def _op(function: Function) -> OpDef:
             ),
             params=FunctionParams,
             build=_build(name),
-            ports=elementwise.ports,
-            arithmetic=elementwise.arithmetic,
             latency=_latency,
             cases=_cases(name),
             follows_input=True,

@@ -7,103 +7,70 @@ widths, so the sum is exact; :func:`mase_hw.numerics.cast` rounds once.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from mase_hw.exact_sums import exact_linear, reduced_matmul, shift_left
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
+from mase_hw.formats import FixedFormat, Overflow, ScaledUse
+from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request, SomeChannels
 from mase_hw.ops._scaled import exact_sum, exact_sums
-from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.products._linear_cases import cases
 from mase_hw.ops.products._multipliers import (
     IMPLEMENTATIONS,
+    ProductParams,
     choose,
     dot_latency,
     multiplies,
     narrow,
     stored,
-    weight_format,
 )
 from mase_hw.ops.products._orders import ORDERS, inputs_first
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream, ceil_div
+from mase_hw.streams import ceil_div
 
 
-@dataclass(frozen=True)
-class LinearParams:
+class LinearParams(ProductParams, frozen=True):
     """Parameters of ``fixed_linear``; see the module for their meaning."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    WEIGHT_PRECISION_0: int
-    WEIGHT_PRECISION_1: int
-    WEIGHT_SIGNED: int
-    WEIGHT_TENSOR_SIZE_DIM_0: int
-    WEIGHT_TENSOR_SIZE_DIM_1: int
-    WEIGHT_PARALLELISM_DIM_0: int
-    WEIGHT_PARALLELISM_DIM_1: int
-    HAS_BIAS: int
-    BIAS_PRECISION_0: int
-    BIAS_PRECISION_1: int
-    BIAS_SIGNED: int
-    BIAS_TENSOR_SIZE_DIM_0: int
-    BIAS_PARALLELISM_DIM_0: int
-    HAS_WEIGHT_SHIFT: int
-    WEIGHT_SHIFT_PRECISION_0: int
-    WEIGHT_SHIFT_PRECISION_1: int
-    WEIGHT_SHIFT_SIGNED: int
-    WEIGHT_SHIFT_TENSOR_SIZE_DIM_0: int
-    WEIGHT_SHIFT_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    ROUNDING: int
-    OVERFLOW: int
-    PACKED: int
-    CHAIN: int
-    SPACING: int
-    NARROW: int
-    INPUTS_FIRST: int
-    LIFT: int
-    LOGIC: int
-    AHEAD: int
+    data_in_0: Tensor3
+    weight: Matrix
+    has_bias: bool
+    bias: Vector
+    has_weight_shift: bool
+    weight_shift: Vector
+    data_out_0: Tensor3
+    cast: Cast
+    multiplication: Multiplication
+    inputs_first: bool
+    ahead: bool
 
     @property
     def rows(self) -> int:
         """Vectors per frame."""
-        return self.DATA_IN_0_TENSOR_SIZE_DIM_1 * self.DATA_IN_0_TENSOR_SIZE_DIM_2
+        return self.data_in_0.size[1] * self.data_in_0.size[2]
 
     @property
     def in_tiles(self) -> int:
         """Input beats a vector."""
-        return ceil_div(self.DATA_IN_0_TENSOR_SIZE_DIM_0, self.DATA_IN_0_PARALLELISM_DIM_0)
+        return self.data_in_0.tiles[0]
 
     @property
     def out_tiles(self) -> int:
         """Output beats a vector."""
-        return ceil_div(self.DATA_OUT_0_TENSOR_SIZE_DIM_0, self.DATA_OUT_0_PARALLELISM_DIM_0)
+        return self.data_out_0.tiles[0]
+
+    def repetitions(self) -> dict[str, int]:
+        """The parameters come once for every vector."""
+        shifts = self.rows * (self.in_tiles if self.inputs_first else 1)
+        return {"weight": self.rows, "bias": self.rows, "weight_shift": shifts}
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -181,49 +148,25 @@ def _build(r: Request) -> LinearParams:
     bias_format = formats.get("bias", weight_stored)
     shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
     return LinearParams(
-        **tensor_params("DATA_IN_0", shapes["data_in_0"], formats["data_in_0"], (p_in,)),
-        **tensor_params("WEIGHT", shapes["weight"], weight_stored, (p_in, p_out), dims=2),
-        HAS_BIAS=int("bias" in shapes),
-        **tensor_params("BIAS", shapes["weight"][:1], bias_format, (p_out,), dims=1),
-        HAS_WEIGHT_SHIFT=int("weight_shift" in shapes),
-        **tensor_params("WEIGHT_SHIFT", shapes["weight"][:1], shift_format, (p_out,), dims=1),
-        **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (p_out,)),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
-        **choose(r, p_out, p_in).parameters,
-        INPUTS_FIRST=int(
-            r.order == "inputs_first" and p_in < shapes["data_in_0"][-1] and p_out < shapes["data_out_0"][-1]
-        ),
-        AHEAD=int(r.fast),
+        data_in_0=port(shapes["data_in_0"], formats["data_in_0"], p_in),
+        weight=port(shapes["weight"], weight_stored, p_in, p_out, dims=2),
+        has_bias="bias" in shapes,
+        bias=port(shapes["weight"][:1], bias_format, p_out, dims=1),
+        has_weight_shift="weight_shift" in shapes,
+        weight_shift=port(shapes["weight"][:1], shift_format, p_out, dims=1),
+        data_out_0=port(shapes["data_out_0"], formats["data_out_0"], p_out),
+        cast=r.arithmetic.modes,
+        multiplication=choose(r, p_out, p_in),
+        inputs_first=r.order == "inputs_first" and p_in < shapes["data_in_0"][-1] and p_out < shapes["data_out_0"][-1],
+        ahead=r.fast,
     )
-
-
-def _ports(p: LinearParams) -> tuple[Stream, ...]:
-    bias = (stream_of(p, "BIAS", "in", dims=1, repeat=p.rows),) if p.HAS_BIAS else ()
-    shifts = p.rows * (p.in_tiles if p.INPUTS_FIRST else 1)
-    shift = (stream_of(p, "WEIGHT_SHIFT", "in", dims=1, repeat=shifts),) if p.HAS_WEIGHT_SHIFT else ()
-    weight = stream_of(p, "WEIGHT", "in", dims=2, repeat=p.rows)
-    return (
-        stream_of(p, "DATA_IN_0", "in"),
-        dataclasses.replace(weight, fmt=weight_format(p), outer_first=bool(p.INPUTS_FIRST)),
-        *bias,
-        *shift,
-        stream_of(p, "DATA_OUT_0", "out"),
-    )
-
-
-def _arithmetic(p: LinearParams) -> Arithmetic:
-    optional = [name for name in ("bias", "weight_shift") if getattr(p, f"HAS_{name.upper()}")]
-    names = ["data_in_0", "weight", *optional, "data_out_0"]
-    formats = {name: format_of(p, name.upper()) for name in names} | {"weight": weight_format(p)}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
 
 
 def _latency(p: LinearParams) -> Latency:
     tiles, passes, rows = p.in_tiles, p.out_tiles, p.rows
     # The held activation, dot product, shifter, accumulator, output FIFO.
-    pipe = p.AHEAD + 2 + dot_latency(p.DATA_IN_0_PARALLELISM_DIM_0, p) + p.HAS_WEIGHT_SHIFT
-    if p.INPUTS_FIRST:
+    pipe = p.ahead + 2 + dot_latency(p.data_in_0.lanes[0], p) + p.has_weight_shift
+    if p.inputs_first:
         return Latency.from_steps(inputs_first(rows, tiles, passes, pipe))
     # A step takes an activation beat: row by row, pass by pass over the row, tile by tile.
     row, turn, tile = (axis.reshape(-1) for axis in np.indices((rows, passes, tiles)))
@@ -247,18 +190,12 @@ def _latency(p: LinearParams) -> Latency:
 
 
 def _work(p: LinearParams) -> int:
-    return math.prod(shape_of(p, "DATA_IN_0")) * p.DATA_OUT_0_TENSOR_SIZE_DIM_0 if multiplies(p) else 0
+    return math.prod(p.data_in_0.shape) * p.data_out_0.size[0] if multiplies(p) else 0
 
 
 def _multipliers(p: LinearParams) -> int:
-    shared = ceil_div(p.DATA_OUT_0_PARALLELISM_DIM_0, p.PACKED)
-    return p.DATA_IN_0_PARALLELISM_DIM_0 * shared if multiplies(p) else 0
-
-
-def _tied(p: LinearParams) -> dict[str, str]:
-    """Ports of the parameters that a node does not have."""
-    absent = [name for name in ("bias", "weight_shift") if not getattr(p, f"HAS_{name.upper()}")]
-    return {k: v for n in absent for k, v in ((n, "'0"), (f"{n}_valid", "1'b0"), (f"{n}_ready", ""))}
+    shared = ceil_div(p.data_out_0.lanes[0], p.multiplication.packed)
+    return p.data_in_0.lanes[0] * shared if multiplies(p) else 0
 
 
 def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
@@ -311,8 +248,6 @@ OPS = (
             ),
             params=LinearParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=lambda: cases(_build),
             work=_work,
@@ -325,7 +260,6 @@ OPS = (
             layout="rows",
             permuted=("weight",),
             static=("weight", "bias", "weight_shift"),
-            tied=_tied,
         ),
     ),
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,54 +15,31 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Image, Pair, Params
 from mase_hw.nn.values import OnValues, selection
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
-from mase_hw.ops._images import image, image_params, image_ports, tiles_of
+from mase_hw.ops._images import image, image_port
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
 
-@dataclass(frozen=True)
-class MaxPoolParams:
+class MaxPoolParams(Params, frozen=True):
     """Parameters of ``fixed_max_pool2d``; window dimension 0 is along a row of the image, 1 down a column."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_TENSOR_SIZE_DIM_3: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_3: int
-    KERNEL_SIZE_0: int
-    KERNEL_SIZE_1: int
-    STRIDE_0: int
-    STRIDE_1: int
-    PADDING_0: int
-    PADDING_1: int
-    DILATION_0: int
-    DILATION_1: int
-    CEIL_MODE: int
-    ADAPTIVE: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_3: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Image
+    window: pooling.PoolWindow
+    dilation: Pair
+    ceil_mode: bool
+    adaptive: bool
+    data_out_0: Image
+    cast: Cast
+
+    def attributes(self) -> dict[str, Any]:
+        """The windows."""
+        return pooling.attributes_of(self) | ({} if self.adaptive else {"dilation": self.dilation[::-1]})
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor], *, spatial: int) -> dict[str, Tensor]:
@@ -99,32 +75,24 @@ def _build(r: Request, spatial: int) -> MaxPoolParams:
     windows = pooling.windows_for(r.node, (h, w), attributes, spatial)
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
     return MaxPoolParams(
-        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
-        **pooling.window_params(windows),
-        DILATION_0=windows[1].dilation,
-        DILATION_1=windows[0].dilation,
-        CEIL_MODE=int(bool(attributes.get("ceil_mode", False))),
-        ADAPTIVE=int(windows[0].adaptive),
-        **image_params("DATA_OUT_0", (n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        data_in_0=image_port(size, formats["data_in_0"], lanes),
+        window=pooling.window_params(windows),
+        dilation=(windows[1].dilation, windows[0].dilation),
+        ceil_mode=bool(attributes.get("ceil_mode", False)),
+        adaptive=windows[0].adaptive,
+        data_out_0=image_port((n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes),
+        cast=r.arithmetic.modes,
     )
-
-
-def _arithmetic(p: MaxPoolParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    attributes = pooling.attributes_of(p) | ({} if p.ADAPTIVE else {"dilation": (p.DILATION_1, p.DILATION_0)})
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 
 
 @functools.cache
 def _latency(p: MaxPoolParams) -> Latency:
-    windows, images, tiles = pooling.windows_of(p), p.DATA_IN_0_TENSOR_SIZE_DIM_3, tiles_of(p, "DATA_IN_0")
-    cast_after = Steps.queued(image_ports(p)[1].beats, 2)
+    windows, images, tiles = pooling.windows_of(p), p.data_in_0.size[3], p.data_in_0.tiles[0]
+    cast_after = Steps.queued(p.data_out_0.beats, 2)
     if not pooling.at_once(windows, tiles):
         return Latency.from_steps(*pooling.schedule(windows, images, tiles), cast_after)
     stage = pooling.schedule_at_once(windows, images, tiles)
-    if format_of(p, "DATA_IN_0") == format_of(p, "DATA_OUT_0"):
+    if p.fmt("data_in_0") == p.fmt("data_out_0"):
         return Latency.from_steps(stage)
     return Latency.from_steps(stage, cast_after)
 
@@ -213,8 +181,6 @@ def _op(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> 
             ),
             params=MaxPoolParams,
             build=functools.partial(_build, spatial=spatial),
-            ports=image_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=cases,
             follows_input=True,

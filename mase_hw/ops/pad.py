@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,47 +12,30 @@ from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
-from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
+from mase_hw.ops._images import image, image_port
 from mase_hw.ops._scaled import BORDER
-from mase_hw.ops._tensors import CAST_SLICE, format_of, lanes_within
+from mase_hw.ops._tensors import CAST_SLICE, lanes_within
 from mase_hw.steps import Steps
 
 
-@dataclass(frozen=True)
-class PadParams:
+class PadParams(Params, frozen=True):
     """Parameters of ``fixed_zero_pad2d``: both tensors, and columns and rows of zeros."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_TENSOR_SIZE_DIM_3: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_3: int
-    PADDING_LEFT: int
-    PADDING_RIGHT: int
-    PADDING_TOP: int
-    PADDING_BOTTOM: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_3: int
-    ROUNDING: int
-    OVERFLOW: int
-    DATA_IN_0_ZERO_POINT: int
+    data_in_0: Image
+    padding_left: int
+    padding_right: int
+    padding_top: int
+    padding_bottom: int
+    data_out_0: Image
+    cast: Cast
+    data_in_0_zero_point: int
+
+    def attributes(self) -> dict[str, object]:
+        """How much is added."""
+        return {"pad": (self.padding_left, self.padding_right, self.padding_top, self.padding_bottom)}
 
 
 def _amounts(node: str, attributes: Mapping[str, Any], rank: int) -> list[int]:
@@ -94,29 +76,22 @@ def _build(r: Request) -> PadParams:
     n, c, h, w = size
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
     return PadParams(
-        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
-        PADDING_LEFT=left,
-        PADDING_RIGHT=right,
-        PADDING_TOP=top,
-        PADDING_BOTTOM=bottom,
-        **image_params("DATA_OUT_0", (n, c, h + top + bottom, w + left + right), formats["data_out_0"], lanes),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
-        DATA_IN_0_ZERO_POINT=formats["data_in_0"].zero_point,
+        data_in_0=image_port(size, formats["data_in_0"], lanes),
+        padding_left=left,
+        padding_right=right,
+        padding_top=top,
+        padding_bottom=bottom,
+        data_out_0=image_port((n, c, h + top + bottom, w + left + right), formats["data_out_0"], lanes),
+        cast=r.arithmetic.modes,
+        data_in_0_zero_point=formats["data_in_0"].zero_point,
     )
-
-
-def _arithmetic(p: PadParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    amounts = (p.PADDING_LEFT, p.PADDING_RIGHT, p.PADDING_TOP, p.PADDING_BOTTOM)
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"pad": amounts})
 
 
 @functools.cache
 def _latency(p: PadParams) -> Latency:
-    n, _, h, w = image_of(p, "DATA_OUT_0")
-    pixel = np.zeros((n, h, w, tiles_of(p, "DATA_IN_0")), dtype=np.int64)
-    pixel[:, p.PADDING_TOP : h - p.PADDING_BOTTOM, p.PADDING_LEFT : w - p.PADDING_RIGHT] = 1
+    n, h, w, _ = p.data_out_0.shape
+    pixel = np.zeros((n, h, w, p.data_in_0.tiles[0]), dtype=np.int64)
+    pixel[:, p.padding_top : h - p.padding_bottom, p.padding_left : w - p.padding_right] = 1
     sent = np.cumsum(pixel.reshape(-1))
     # A zero waits for the pixel behind it, if there is one.
     needs = np.minimum(sent + 1 - pixel.reshape(-1), sent[-1])
@@ -176,8 +151,6 @@ OPS = (
             dependence_files=("lib/image_check.sv", *CAST_SLICE, "lib/stream_fifo.sv"),
             params=PadParams,
             build=_build,
-            ports=image_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             follows_input=True,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -20,24 +20,18 @@ from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Re
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._pieces import BY_NAME, PIECES, Constants, Pieces, constants
 from mase_hw.ops._scaled import clamp, exact_result, thresholds
-from mase_hw.ops._tensors import stream_of
 from mase_hw.steps import Steps
 
 
-@dataclass(frozen=True)
-class PiecesParams(elementwise.ElementwiseParams):
+class PiecesParams(elementwise.ElementwiseParams, frozen=True):
     """Parameters of ``fixed_pieces``; see the module for their meaning."""
 
-    LOW: int
-    HIGH: int
-    SLOPE_0: int
-    SLOPE_1: int
-    SLOPE_2: int
-    SLOPE_FRAC: int
-    OFFSET_0: int
-    OFFSET_1: int
-    OFFSET_2: int
-    OFFSET_FRAC: int
+    low: int
+    high: int
+    slope: tuple[int, int, int]
+    slope_frac: int
+    offset: tuple[int, int, int]
+    offset_frac: int
 
 
 def golden(name: str) -> Golden:
@@ -109,15 +103,19 @@ def _build(name: str) -> Callable[[Request], PiecesParams]:
         except FormatError as error:
             error.node = error.node or r.node
             raise
-        common = dataclasses.asdict(elementwise.build(r))
+        common = elementwise.build(r)
+        out = common.data_out_0.fmt
+        given = dataclasses.replace(out, frac_width=out.frac_width + c.out_frac)
         return PiecesParams(
-            **common | {"DATA_OUT_0_PRECISION_1": common["DATA_OUT_0_PRECISION_1"] + c.out_frac},
-            LOW=c.low,
-            HIGH=c.high,
-            **{f"SLOPE_{i}": slope for i, slope in enumerate(c.slopes)},
-            SLOPE_FRAC=c.slope_frac,
-            **{f"OFFSET_{i}": offset for i, offset in enumerate(c.offsets)},
-            OFFSET_FRAC=c.offset_frac,
+            common.data_in_0,
+            msgspec.structs.replace(common.data_out_0, fmt=given),
+            common.cast,
+            low=c.low,
+            high=c.high,
+            slope=(c.slopes[0], c.slopes[1], c.slopes[2]),
+            slope_frac=c.slope_frac,
+            offset=(c.offsets[0], c.offsets[1], c.offsets[2]),
+            offset_frac=c.offset_frac,
         )
 
     return build
@@ -135,7 +133,7 @@ def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
 
 
 def _latency(p: PiecesParams) -> Latency:
-    return Latency.from_steps(Steps.registered(stream_of(p, "DATA_IN_0", "in").beats, pipe=2))
+    return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2))
 
 
 S8 = FixedFormat(8, 4)
@@ -226,8 +224,6 @@ def _op(function: Pieces) -> OpDef:
             dependence_files=(*elementwise.FILES, "lib/row_end.sv"),
             params=PiecesParams,
             build=_build(name),
-            ports=elementwise.ports,
-            arithmetic=elementwise.arithmetic,
             latency=_latency,
             cases=_cases(name),
             follows_input=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,45 +12,26 @@ from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse, steps_of
-from mase_hw.layouts import Layout
+from mase_hw.hardware.params import Cast, Params, Pixels, Vector, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._elementwise import FILES
 from mase_hw.ops._scaled import exact_result, same_step
-from mase_hw.ops._tensors import format_of, lanes_within, shape_of, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Direction, Stream
 
 
-@dataclass(frozen=True)
-class PreluParams:
+class PreluParams(Params, frozen=True):
     """Parameters of ``fixed_prelu``; see the module for their meaning."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    WEIGHT_PRECISION_0: int
-    WEIGHT_PRECISION_1: int
-    WEIGHT_SIGNED: int
-    WEIGHT_TENSOR_SIZE_DIM_0: int
-    WEIGHT_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Pixels
+    weight: Vector
+    data_out_0: Pixels
+    cast: Cast
+
+    def repetitions(self) -> dict[str, int]:
+        """One weight goes with every beat; several with every row."""
+        return {"weight": self.data_in_0.beats if self.weight.size[0] == 1 else math.prod(self.data_in_0.size[1:])}
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -116,35 +96,15 @@ def _build(r: Request) -> PreluParams:
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], streamed)
     size, width = (streamed[-1], lanes) if weights > 1 else (1, 1)
     return PreluParams(
-        **tensor_params("DATA_IN_0", streamed, formats["data_in_0"], (lanes,)),
-        **tensor_params("WEIGHT", (size,), formats["weight"], (width,), dims=1),
-        **tensor_params("DATA_OUT_0", streamed, _in_hardware(formats), (lanes,)),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        data_in_0=port(streamed, formats["data_in_0"], lanes),
+        weight=port((size,), formats["weight"], width, dims=1),
+        data_out_0=port(streamed, _in_hardware(formats), lanes),
+        cast=r.arithmetic.modes,
     )
 
 
-def _data(p: PreluParams, prefix: str, direction: Direction) -> Stream:
-    outer, inner, channels = shape_of(p, prefix)
-    lanes = (getattr(p, f"{prefix}_PARALLELISM_DIM_0"),)
-    layout = Layout.channels_last((outer, channels, inner))
-    return Stream(prefix.lower(), direction, (outer, inner, channels), format_of(p, prefix), lanes, layout=layout)
-
-
-def _ports(p: PreluParams) -> tuple[Stream, ...]:
-    data = _data(p, "DATA_IN_0", "in")
-    # One weight goes with every beat; several with every row.
-    repeat = data.beats if p.WEIGHT_TENSOR_SIZE_DIM_0 == 1 else math.prod(data.shape[:-1])
-    return (data, stream_of(p, "WEIGHT", "in", dims=1, repeat=repeat), _data(p, "DATA_OUT_0", "out"))
-
-
-def _arithmetic(p: PreluParams) -> Arithmetic:
-    formats = {name: format_of(p, name.upper()) for name in ("data_in_0", "weight", "data_out_0")}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
-
-
 def _latency(p: PreluParams) -> Latency:
-    return Latency.from_steps(Steps.registered(_data(p, "DATA_IN_0", "in").beats, pipe=2))
+    return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2))
 
 
 def _case(
@@ -189,8 +149,6 @@ OPS = (
             dependence_files=(*FILES, "lib/stream_join.sv"),
             params=PreluParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             follows_input=True,

@@ -9,62 +9,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.params import Params
 from mase_hw.layouts import Layout
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.steps import Steps
-from mase_hw.streams import Direction, Stream
+from mase_hw.streams import SIDES, Stream, plain_stream
 
 Sequence = np.ndarray[Any, np.dtype[np.int64]]
 RANK = 10
 """Nested counters of the module."""
+Ten = tuple[int, int, int, int, int, int, int, int, int, int]
 
 
-@dataclass(frozen=True)
-class ReorderParams:
+class ReorderParams(Params, frozen=True):
     """Parameters of ``stream_reorder``: bits of a word, sizes and steps of the counters that read, fastest first."""
 
-    WIDTH: int
-    SIZE_0: int
-    SIZE_1: int
-    SIZE_2: int
-    SIZE_3: int
-    SIZE_4: int
-    SIZE_5: int
-    SIZE_6: int
-    SIZE_7: int
-    SIZE_8: int
-    SIZE_9: int
-    STEP_0: int
-    STEP_1: int
-    STEP_2: int
-    STEP_3: int
-    STEP_4: int
-    STEP_5: int
-    STEP_6: int
-    STEP_7: int
-    STEP_8: int
-    STEP_9: int
+    width: int
+    size: Ten
+    step: Ten
 
     @property
     def elements(self) -> int:
         """Words of a block."""
-        return math.prod(getattr(self, f"SIZE_{i}") for i in range(RANK))
+        return math.prod(self.size)
 
     def sequence(self) -> Sequence:
         """Which word of the incoming block leaves at each place."""
         places = np.zeros(1, dtype=np.int64)
-        for i in range(RANK):
-            digits = np.arange(getattr(self, f"SIZE_{i}"), dtype=np.int64) * getattr(self, f"STEP_{i}")
+        for size, step in zip(self.size, self.step, strict=True):
+            digits = np.arange(size, dtype=np.int64) * step
             places = (digits[:, None] + places[None]).reshape(-1)
         return places
+
+    def streams(self) -> tuple[Stream, ...]:
+        """Both sides of a block, one word per beat."""
+        fmt = FixedFormat(self.width, 0, signed=False)
+        return tuple(plain_stream(side, (self.elements, 1), fmt) for side in SIDES)
+
+    def attributes(self) -> dict[str, Any]:
+        """What the golden needs."""
+        return {"sequence": self.sequence()}
 
 
 def reorder_params(node: str, width: int, have: Layout, want: Layout, lanes: int = 1) -> ReorderParams:
@@ -91,8 +83,7 @@ def reorder_params(node: str, width: int, have: Layout, want: Layout, lanes: int
             remedy="split the reshape or permutation before this node",
         )
     sizes, steps = sizes + [1] * (RANK - len(sizes)), steps + [0] * (RANK - len(steps))
-    fields = {f"SIZE_{i}": s for i, s in enumerate(sizes)} | {f"STEP_{i}": s for i, s in enumerate(steps)}
-    params = ReorderParams(WIDTH=lanes * width, **fields)
+    params = msgspec.convert({"width": lanes * width, "size": sizes, "step": steps}, ReorderParams)
     if not np.array_equal(params.sequence(), address):
         raise UnsupportedError("this change of order is none of nested counters", node=node)
     return params
@@ -151,22 +142,6 @@ def _counters(address: Sequence) -> tuple[list[int], list[int]]:
         steps.append(step)
         address = address[::size]
     return sizes, steps
-
-
-def reorder_ports(p: ReorderParams) -> tuple[Stream, ...]:
-    """Both sides of a block, one word per beat."""
-
-    def port(direction: Direction) -> Stream:
-        fmt = FixedFormat(p.WIDTH, 0, signed=False)
-        name = f"{direction}_data"
-        shape = (p.elements, 1)
-        return Stream(name, direction, shape, fmt, (1,), f"{direction}_valid", f"{direction}_ready")
-
-    return port("in"), port("out")
-
-
-def _arithmetic(p: ReorderParams) -> Arithmetic:
-    return Arithmetic({s.name: s.fmt for s in reorder_ports(p)}, attributes={"sequence": p.sequence()})
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -230,8 +205,6 @@ OPS = (
             dependence_files=(),
             params=ReorderParams,
             build=_not_requested,
-            ports=reorder_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
         ),

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -34,13 +33,13 @@ from mase_hw.formats import (
     multipliers,
     steps_of,
 )
+from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import streamed_shape
 from mase_hw.ops._scaled import blocks
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 _DATA = ("data_in_0", "data_out_0")
 
@@ -162,55 +161,45 @@ def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -
     return "one scale for its result" if isinstance(out, ScaledFormat) and out.per_channel else ""
 
 
-@dataclass(frozen=True)
-class RequantizeParams:
+class RequantizeParams(Params, frozen=True):
     """Parameters of ``fixed_requantize``; see the module for their meaning."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_0_ZERO_POINT: int
-    MULTIPLIER_PRECISION_0: int
-    MULTIPLIER_PRECISION_1: int
-    MULTIPLIER_SIGNED: int
-    MULTIPLIER_TENSOR_SIZE_DIM_0: int
-    MULTIPLIER_TENSOR_SIZE_DIM_1: int
-    MULTIPLIER_TENSOR_SIZE_DIM_2: int
-    MULTIPLIER_PARALLELISM_DIM_0: int
-    MULTIPLIER_PARALLELISM_DIM_1: int
-    MULTIPLIER_PARALLELISM_DIM_2: int
-    HAS_MULTIPLIER_SHIFT: int
-    MULTIPLIER_SHIFT_PRECISION_0: int
-    MULTIPLIER_SHIFT_PRECISION_1: int
-    MULTIPLIER_SHIFT_SIGNED: int
-    MULTIPLIER_SHIFT_TENSOR_SIZE_DIM_0: int
-    MULTIPLIER_SHIFT_TENSOR_SIZE_DIM_1: int
-    MULTIPLIER_SHIFT_TENSOR_SIZE_DIM_2: int
-    MULTIPLIER_SHIFT_PARALLELISM_DIM_0: int
-    MULTIPLIER_SHIFT_PARALLELISM_DIM_1: int
-    MULTIPLIER_SHIFT_PARALLELISM_DIM_2: int
-    SHIFT: int
-    FIRST: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_ZERO_POINT: int
-    DATA_OUT_0_LOW: int
-    DATA_OUT_0_HIGH: int
-    DATA_OUT_0_ODD_TIES: int
-    ROUNDING: int
+    data_in_0: Tensor3
+    data_in_0_zero_point: int
+    multiplier: Tensor3
+    has_multiplier_shift: bool
+    multiplier_shift: Tensor3
+    shift: int
+    first: int
+    data_out_0: Tensor3
+    data_out_0_zero_point: int
+    data_out_0_low: int
+    data_out_0_high: int
+    data_out_0_odd_ties: bool
+    rounding: Rounding
+
+    def repetitions(self) -> dict[str, int]:
+        """The multipliers come again and again along the data."""
+        return dict.fromkeys(("multiplier", "multiplier_shift"), self.data_in_0.beats // self.multiplier.beats)
+
+    def fmt(self, name: str) -> FixedFormat:
+        """The format of a port; the result has limits of its own."""
+        fmt, low, high = super().fmt(name), self.data_out_0_low, self.data_out_0_high
+        if name != "data_out_0" or (
+            not self.data_out_0_odd_ties and (low, high) == (fmt.min_mantissa, fmt.max_mantissa)
+        ):
+            return fmt
+        zero = self.data_out_0_zero_point
+        result = ScaledFormat.make(fmt.width, 1.0, zero, signed=fmt.signed, low=low, high=high)
+        return dataclasses.replace(result, odd_ties=self.data_out_0_odd_ties)
+
+    def modes(self) -> Cast:
+        """Results saturate at their limits."""
+        return Cast(self.rounding)
+
+    def attributes(self) -> dict[str, Any]:
+        """The shifts."""
+        return {"shift": self.shift, "first": self.first}
 
 
 def _build(r: Request) -> RequantizeParams:
@@ -221,66 +210,38 @@ def _build(r: Request) -> RequantizeParams:
     fx, fy = formats["data_in_0"], formats["data_out_0"]
     shift = formats.get("multiplier_shift", FixedFormat(1, 0, signed=False))
     return RequantizeParams(
-        **tensor_params("DATA_IN_0", shape, fx, (lanes,)),
-        DATA_IN_0_ZERO_POINT=fx.zero_point,
-        **tensor_params("MULTIPLIER", multiplier, formats["multiplier"], (width,)),
-        HAS_MULTIPLIER_SHIFT=int("multiplier_shift" in formats),
-        **tensor_params("MULTIPLIER_SHIFT", multiplier, shift, (width,)),
-        SHIFT=int(attributes["shift"]),
-        FIRST=int(attributes.get("first", 0)),
-        **tensor_params("DATA_OUT_0", shape, fy, (lanes,)),
-        DATA_OUT_0_ZERO_POINT=fy.zero_point,
-        DATA_OUT_0_LOW=fy.min_mantissa,
-        DATA_OUT_0_HIGH=fy.max_mantissa,
-        DATA_OUT_0_ODD_TIES=int(fy.odd_ties and r.arithmetic.rounding is Rounding.HALF_EVEN),
-        ROUNDING=int(r.arithmetic.rounding),
+        data_in_0=port(shape, fx, lanes),
+        data_in_0_zero_point=fx.zero_point,
+        multiplier=port(multiplier, formats["multiplier"], width),
+        has_multiplier_shift="multiplier_shift" in formats,
+        multiplier_shift=port(multiplier, shift, width),
+        shift=int(attributes["shift"]),
+        first=int(attributes.get("first", 0)),
+        data_out_0=port(shape, fy, lanes),
+        data_out_0_zero_point=fy.zero_point,
+        data_out_0_low=fy.min_mantissa,
+        data_out_0_high=fy.max_mantissa,
+        data_out_0_odd_ties=fy.odd_ties and r.arithmetic.rounding is Rounding.HALF_EVEN,
+        rounding=r.arithmetic.rounding,
     )
-
-
-def _ports(p: RequantizeParams) -> tuple[Stream, ...]:
-    formats = _arithmetic(p).formats
-    data, result = (stream_of(p, name.upper(), "in" if name == "data_in_0" else "out") for name in _DATA)
-    stored = []
-    for name in ("MULTIPLIER", *["MULTIPLIER_SHIFT"] * p.HAS_MULTIPLIER_SHIFT):
-        stored.append(stream_of(p, name, "in", repeat=data.beats // stream_of(p, name, "in").beats))
-    data, result = (dataclasses.replace(s, fmt=formats[name]) for name, s in zip(_DATA, (data, result), strict=True))
-    return (data, *stored, result)
-
-
-def _arithmetic(p: RequantizeParams) -> Arithmetic:
-    names = ("data_in_0", "multiplier", *["multiplier_shift"] * p.HAS_MULTIPLIER_SHIFT, "data_out_0")
-    formats = {name: format_of(p, name.upper()) for name in names}
-    fy, low, high = formats["data_out_0"], p.DATA_OUT_0_LOW, p.DATA_OUT_0_HIGH
-    odd = bool(p.DATA_OUT_0_ODD_TIES)
-    if odd or (low, high) != (fy.min_mantissa, fy.max_mantissa):
-        zero = p.DATA_OUT_0_ZERO_POINT
-        result = ScaledFormat.make(fy.width, 1.0, zero, signed=fy.signed, low=low, high=high)
-        formats["data_out_0"] = dataclasses.replace(result, odd_ties=odd)
-    return Arithmetic(formats, Rounding(p.ROUNDING), attributes={"shift": p.SHIFT, "first": p.FIRST})
-
-
-def _tied(p: RequantizeParams) -> dict[str, str]:
-    if p.HAS_MULTIPLIER_SHIFT:
-        return {}
-    return {"multiplier_shift": "'0", "multiplier_shift_valid": "1'b0", "multiplier_shift_ready": ""}
 
 
 def _multipliers(p: RequantizeParams) -> int:
     """Multiplier blocks: a multiplier of 31 bits takes several for each lane, one of a single bit none."""
-    if p.MULTIPLIER_PRECISION_0 == 1:
+    if p.multiplier.fmt.width == 1:
         return 0
-    data = p.DATA_IN_0_PRECISION_0 + (1 - p.DATA_IN_0_SIGNED) + int(p.DATA_IN_0_ZERO_POINT != 0)
-    return p.DATA_IN_0_PARALLELISM_DIM_0 * blocks(data, p.MULTIPLIER_PRECISION_0 + 1)
+    data = p.data_in_0.fmt.width + (1 - p.data_in_0.fmt.signed) + int(p.data_in_0_zero_point != 0)
+    return p.data_in_0.lanes[0] * blocks(data, p.multiplier.fmt.width + 1)
 
 
 def _work(p: RequantizeParams) -> int:
     """Uses of a multiplier block per frame."""
-    blocks_of_lane = _multipliers(p) // p.DATA_IN_0_PARALLELISM_DIM_0
-    return math.prod(stream_of(p, "DATA_IN_0", "in").shape) * blocks_of_lane
+    blocks_of_lane = _multipliers(p) // p.data_in_0.lanes[0]
+    return math.prod(p.data_in_0.shape) * blocks_of_lane
 
 
 def _latency(p: RequantizeParams) -> Latency:
-    return Latency.from_steps(Steps.registered(stream_of(p, "DATA_IN_0", "in").beats, pipe=4))
+    return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=4))
 
 
 def _case(
@@ -360,8 +321,6 @@ OPS = (
             ),
             params=RequantizeParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             work=_work,
@@ -370,7 +329,6 @@ OPS = (
             shares=True,
             static=("multiplier", "multiplier_shift"),
             broadcast=("multiplier", "multiplier_shift"),
-            tied=_tied,
         ),
     ),
 )

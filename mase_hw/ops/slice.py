@@ -16,49 +16,33 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Params, Tensor4, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import IntArray, Stream
+from mase_hw.streams import IntArray
 
 DIMS = 4
 """Dimensions of the module, innermost first: lanes, what a place of the range holds, the range, rounds."""
 
 
-@dataclass(frozen=True)
-class SliceParams:
-    """Parameters of ``fixed_slice``; ``DIM``, 0 or 2, is what is cut."""
+class SliceParams(Params, frozen=True):
+    """Parameters of ``fixed_slice``; ``dim``, 0 or 2, is what is cut."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_TENSOR_SIZE_DIM_3: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_3: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_3: int
-    DIM: int
-    BEGIN: int
-    STEP: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor4
+    data_out_0: Tensor4
+    dim: int
+    begin: int
+    step: int
+    cast: Cast
+
+    def attributes(self) -> dict[str, int]:
+        """The slice of a tensor that has the module's dimensions."""
+        length = self.data_out_0.size[2] if self.dim else self.data_out_0.size[0]
+        return {"dim": DIMS - 1 - self.dim, "begin": self.begin, "length": length, "step": self.step}
 
 
 @dataclass(frozen=True)
@@ -151,13 +135,12 @@ def _build(r: Request) -> SliceParams:
         taken = (math.prod(sizes[:place]), sizes[place], math.prod(sizes[place + 1 : -1]), sizes[-1])
         left = (taken[0], cut.length, *taken[2:])
     return SliceParams(
-        **tensor_params("DATA_IN_0", taken, a.formats["data_in_0"], (lanes,), DIMS),
-        **tensor_params("DATA_OUT_0", left, a.formats["data_out_0"], (lanes,), DIMS),
-        DIM=0 if inside else 2,
-        BEGIN=cut.begin,
-        STEP=cut.step,
-        ROUNDING=int(a.rounding),
-        OVERFLOW=int(a.overflow),
+        data_in_0=port(taken, a.formats["data_in_0"], lanes, dims=DIMS),
+        data_out_0=port(left, a.formats["data_out_0"], lanes, dims=DIMS),
+        dim=0 if inside else 2,
+        begin=cut.begin,
+        step=cut.step,
+        cast=a.modes,
     )
 
 
@@ -172,35 +155,20 @@ def _whole_beats(cut: Cut, size: int, lanes: int) -> int:
     return next(n for n in range(lanes, 0, -1) if fits(n))
 
 
-def _ports(p: SliceParams) -> tuple[Stream, ...]:
-    return (stream_of(p, "DATA_IN_0", "in", dims=DIMS), stream_of(p, "DATA_OUT_0", "out", dims=DIMS))
-
-
-def _attributes(p: SliceParams) -> dict[str, int]:
-    """The slice of a tensor that has the module's dimensions."""
-    length = p.DATA_OUT_0_TENSOR_SIZE_DIM_2 if p.DIM else p.DATA_OUT_0_TENSOR_SIZE_DIM_0
-    return {"dim": DIMS - 1 - p.DIM, "begin": p.BEGIN, "length": length, "step": p.STEP}
-
-
-def _arithmetic(p: SliceParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), _attributes(p))
-
-
 def passing(p: SliceParams) -> IntArray:
     """Input beats of a frame that pass."""
-    source, sink = _ports(p)
+    source, sink = p.streams()
     tiles = np.arange(source.beats, dtype=np.int64).reshape(*reversed(source.tiles))
-    at = _attributes(p)
-    begin, length = at["begin"], sink.tiles[p.DIM]
-    if not p.DIM:
+    at = p.attributes()
+    begin, length = at["begin"], sink.tiles[p.dim]
+    if not p.dim:
         begin //= source.lanes
-    return np.take(tiles, begin + np.arange(length) * p.STEP, axis=at["dim"]).reshape(-1)
+    return np.take(tiles, begin + np.arange(length) * p.step, axis=at["dim"]).reshape(-1)
 
 
 def _latency(p: SliceParams) -> Latency:
     """A step takes an input beat; only those that pass wait for the output."""
-    beats = _ports(p)[0].beats
+    beats = p.streams()[0].beats
     every = np.arange(beats, dtype=np.int64)
     return Latency.from_steps(
         Steps.at(beats, needed=[every], freed=[every], emitted=passing(p), delay=(0,), room=(0,), pipe=1, queue=2)
@@ -257,8 +225,6 @@ OPS = (
             dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv", "lib/skid_buffer.sv"),
             params=SliceParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             follows_input=True,

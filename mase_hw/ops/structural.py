@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,65 +14,51 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.params import Params
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.steps import Steps
-from mase_hw.streams import Direction, IntArray, Stream, ceil_div
+from mase_hw.streams import SIDES, IntArray, Stream, ceil_div, plain_stream
 
 _CASE_BEATS = 23
 """Beats per frame in the test of a primitive that does not know frames; odd, to meet every counter state."""
 
 
-@dataclass(frozen=True)
-class BufferParams:
+class BufferParams(Params, frozen=True):
     """Parameters of ``skid_buffer`` and ``register_slice``: bits of a beat."""
 
-    WIDTH: int
+    width: int
+
+    def streams(self) -> tuple[Stream, ...]:
+        """One in, one out; a beat is one element."""
+        return tuple(plain_stream(d, (_CASE_BEATS, 1), FixedFormat(self.width, 0, signed=False)) for d in SIDES)
+
+    def attributes(self) -> dict[str, object]:
+        """What the golden gives."""
+        return {"out_shape": self.streams()[-1].shape}
 
 
-@dataclass(frozen=True)
-class FifoParams:
+class FifoParams(BufferParams, frozen=True):
     """Parameters of ``stream_fifo``: bits of a beat, beats held."""
 
-    WIDTH: int
-    DEPTH: int
+    depth: int
 
 
-@dataclass(frozen=True)
-class RepackParams:
+class RepackParams(BufferParams, frozen=True):
     """Parameters of ``stream_repack``: element bits, lanes and row length of both sides."""
 
-    WIDTH: int
-    IN_LANES: int
-    OUT_LANES: int
-    IN_SIZE: int
-    OUT_SIZE: int
+    in_lanes: int
+    out_lanes: int
+    in_size: int
+    out_size: int
 
-
-def _port(direction: Direction, shape: tuple[int, ...], width: int, lanes: int) -> Stream:
-    name = f"{direction}_data"
-    fmt = FixedFormat(width, 0, signed=False)
-    return Stream(name, direction, shape, fmt, (lanes,), f"{direction}_valid", f"{direction}_ready")
-
-
-def _plain_ports(p: BufferParams | FifoParams) -> tuple[Stream, ...]:
-    return tuple(_port(d, (_CASE_BEATS, 1), p.WIDTH, 1) for d in ("in", "out"))
-
-
-def repack_ports(p: RepackParams) -> tuple[Stream, ...]:
-    """Both sides, for the smallest frame that has whole rows on both."""
-    total = math.lcm(p.IN_SIZE, p.OUT_SIZE)
-    return (
-        _port("in", (total // p.IN_SIZE, p.IN_SIZE), p.WIDTH, p.IN_LANES),
-        _port("out", (total // p.OUT_SIZE, p.OUT_SIZE), p.WIDTH, p.OUT_LANES),
-    )
-
-
-def _arithmetic(ports: Callable[..., tuple[Stream, ...]]) -> Callable[..., Arithmetic]:
-    def read(p: object) -> Arithmetic:
-        streams = ports(p)
-        return Arithmetic({s.name: s.fmt for s in streams}, attributes={"out_shape": streams[-1].shape})
-
-    return read
+    def streams(self) -> tuple[Stream, ...]:
+        """Both sides, for the smallest frame that has whole rows on both."""
+        total, fmt = math.lcm(self.in_size, self.out_size), FixedFormat(self.width, 0, signed=False)
+        rows = ((self.in_size, self.in_lanes), (self.out_size, self.out_lanes))
+        return tuple(
+            plain_stream(side, (total // size, size), fmt, lanes)
+            for side, (size, lanes) in zip(SIDES, rows, strict=True)
+        )
 
 
 def _identity(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -89,16 +74,16 @@ def _skid(_: BufferParams) -> Latency:
 
 
 def _queued(p: FifoParams) -> Latency:
-    return Latency.from_steps(Steps.queued(_CASE_BEATS, p.DEPTH))
+    return Latency.from_steps(Steps.queued(_CASE_BEATS, p.depth))
 
 
 def repack_latency(p: RepackParams) -> Latency:
     """The counters of ``stream_repack``: a step takes an output beat, as soon as its elements are there."""
-    _, target = repack_ports(p)
-    total = math.lcm(p.IN_SIZE, p.OUT_SIZE)
-    arrived, given = (_elements(total, *side) for side in ((p.IN_SIZE, p.IN_LANES), (p.OUT_SIZE, p.OUT_LANES)))
+    target = p.streams()[1]
+    total = math.lcm(p.in_size, p.out_size)
+    arrived, given = (_elements(total, *side) for side in ((p.in_size, p.in_lanes), (p.out_size, p.out_lanes)))
     # A beat is accepted while no more elements than this are in the buffer.
-    limit = 2 * p.OUT_LANES - 1 + (0 if p.IN_SIZE == p.OUT_SIZE else p.IN_LANES)
+    limit = 2 * p.out_lanes - 1 + (0 if p.in_size == p.out_size else p.in_lanes)
     # Elements before every input beat of this frame and of the ones after it, as far as the buffer can hold them.
     frames = 2 + limit // total
     before = np.concatenate([[0], *(arrived + f * total for f in range(frames))])[:-1]
@@ -130,7 +115,6 @@ def _structural(
     name: str,
     module: str,
     params: type[object],
-    ports: Callable[..., tuple[Stream, ...]],
     latency: Callable[..., Latency],
     cases: Callable[[], list[Case]],
     parts: tuple[str, ...] = (),
@@ -146,8 +130,6 @@ def _structural(
             dependence_files=parts,
             params=params,
             build=_not_requested,
-            ports=ports,
-            arithmetic=_arithmetic(ports),
             latency=latency,
             cases=cases,
             **facets,
@@ -183,10 +165,8 @@ def _repack_cases() -> list[Case]:
 
 
 OPS = (
-    _structural("skid_buffer", "skid_buffer", BufferParams, _plain_ports, _skid, _buffer_cases),
-    _structural("register_slice", "register_slice", BufferParams, _plain_ports, _sliced, _buffer_cases),
-    _structural("fifo", "stream_fifo", FifoParams, _plain_ports, _queued, _fifo_cases, tied=lambda _: {"count": ""}),
-    _structural(
-        "repack", "stream_repack", RepackParams, repack_ports, repack_latency, _repack_cases, ("lib/loop_counter.sv",)
-    ),
+    _structural("skid_buffer", "skid_buffer", BufferParams, _skid, _buffer_cases),
+    _structural("register_slice", "register_slice", BufferParams, _sliced, _buffer_cases),
+    _structural("fifo", "stream_fifo", FifoParams, _queued, _fifo_cases, tied=lambda _: {"count": ""}),
+    _structural("repack", "stream_repack", RepackParams, repack_latency, _repack_cases, ("lib/loop_counter.sv",)),
 )

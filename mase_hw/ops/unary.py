@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,11 +18,12 @@ from torch import Tensor
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.formats.taken import Ends
+from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._scaled import clamp as scaled_clamp
-from mase_hw.ops._tensors import format_of, lanes_within, tensor_params
+from mase_hw.ops._tensors import lanes_within
 
 COPY, NEG, ABS, FLOOR, CEIL, ROUND, TRUNC = range(7)
 """Codes of the parameter ``OPERATION``."""
@@ -31,35 +31,23 @@ WHOLE = {FLOOR: Rounding.FLOOR, CEIL: Rounding.FLOOR, ROUND: Rounding.HALF_EVEN,
 """Operation -> how a value becomes a whole number; ``CEIL`` is ``-floor(-x)``."""
 
 
-@dataclass(frozen=True)
-class UnaryParams:
+class UnaryParams(Params, frozen=True):
     """Parameters of ``fixed_unary``."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    OPERATION: int
-    HAS_LOWEST: int
-    LOWEST: int
-    HAS_HIGHEST: int
-    HIGHEST: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor3
+    data_out_0: Tensor3
+    operation: int
+    has_lowest: bool
+    lowest: int
+    has_highest: bool
+    highest: int
+    cast: Cast
+
+    def attributes(self) -> dict[str, Any]:
+        """The limits, as numbers."""
+        limits = {"min": (self.has_lowest, self.lowest), "max": (self.has_highest, self.highest)}
+        frac = self.data_out_0.fmt.frac_width
+        return {name: math.ldexp(code, -frac) for name, (there, code) in limits.items() if there}
 
 
 def limit(a: Arithmetic, name: str) -> int | None:
@@ -126,15 +114,14 @@ def _build(operation: int) -> Callable[[Request], UnaryParams]:
         lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
         lowest, highest = (_word(r, name) for name in ("min", "max"))
         return UnaryParams(
-            **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
-            **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
-            OPERATION=operation,
-            HAS_LOWEST=int(lowest is not None),
-            LOWEST=lowest or 0,
-            HAS_HIGHEST=int(highest is not None),
-            HIGHEST=highest or 0,
-            ROUNDING=int(r.arithmetic.rounding),
-            OVERFLOW=int(r.arithmetic.overflow),
+            data_in_0=port(shape, formats["data_in_0"], lanes),
+            data_out_0=port(shape, formats["data_out_0"], lanes),
+            operation=operation,
+            has_lowest=lowest is not None,
+            lowest=lowest or 0,
+            has_highest=highest is not None,
+            highest=highest or 0,
+            cast=r.arithmetic.modes,
         )
 
     return run
@@ -153,16 +140,6 @@ def _word(r: Request, name: str) -> int | None:
             remedy="give the result a narrower format",
         )
     return value
-
-
-def _arithmetic(p: UnaryParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    attributes = {}
-    if p.HAS_LOWEST:
-        attributes["min"] = math.ldexp(p.LOWEST, -p.DATA_OUT_0_PRECISION_1)
-    if p.HAS_HIGHEST:
-        attributes["max"] = math.ldexp(p.HIGHEST, -p.DATA_OUT_0_PRECISION_1)
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 
 
 def _numbers(node: str, attributes: Mapping[str, Any]) -> None:
@@ -267,8 +244,6 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], kind: st
             ),
             params=UnaryParams,
             build=_build(operation),
-            ports=elementwise.ports,
-            arithmetic=_arithmetic,
             latency=elementwise.registered,
             cases=cases,
             follows_input=True,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,44 +15,26 @@ from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Image, Pair, Params
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
-from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
+from mase_hw.ops._images import image, image_port
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
 
-@dataclass(frozen=True)
-class UpsampleParams:
+class UpsampleParams(Params, frozen=True):
     """Parameters of ``fixed_upsample_nearest``; factor 0 is along a row of the image, 1 down a column."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_TENSOR_SIZE_DIM_3: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_3: int
-    FACTOR_0: int
-    FACTOR_1: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_3: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Image
+    factor: Pair
+    data_out_0: Image
+    cast: Cast
+
+    def attributes(self) -> dict[str, object]:
+        """The factors, rows first."""
+        return {"scale_factor": self.factor[::-1]}
 
 
 def _refuse(node: str, field: str, got: Any, expected: str) -> UnsupportedError:
@@ -108,26 +89,19 @@ def _build(r: Request) -> UpsampleParams:
     n, c, h, w = size
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
     return UpsampleParams(
-        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
-        FACTOR_0=columns,
-        FACTOR_1=rows,
-        **image_params("DATA_OUT_0", (n, c, h * rows, w * columns), formats["data_out_0"], lanes),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        data_in_0=image_port(size, formats["data_in_0"], lanes),
+        factor=(columns, rows),
+        data_out_0=image_port((n, c, h * rows, w * columns), formats["data_out_0"], lanes),
+        cast=r.arithmetic.modes,
     )
-
-
-def _arithmetic(p: UpsampleParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"scale_factor": (p.FACTOR_1, p.FACTOR_0)})
 
 
 @functools.cache
 def _latency(p: UpsampleParams) -> Latency:
-    n, _, h, w = image_of(p, "DATA_IN_0")
-    tiles = tiles_of(p, "DATA_IN_0")
+    n, h, w, _ = p.data_in_0.shape
+    tiles = p.data_in_0.tiles[0]
     beats = np.arange(n * h * w * tiles, dtype=np.int64).reshape(n * h, 1, w, 1, tiles)
-    order = np.broadcast_to(beats, (n * h, p.FACTOR_1, w, p.FACTOR_0, tiles))
+    order = np.broadcast_to(beats, (n * h, p.factor[1], w, p.factor[0], tiles))
     # Which of the readings of a beat this is: the last one frees it.
     last = np.zeros(order.shape, dtype=np.int64)
     last[:, -1, :, -1, :] = 1
@@ -138,7 +112,7 @@ def _latency(p: UpsampleParams) -> Latency:
         np.arange(1, flat.size + 1, dtype=np.int64),
         (1,),
         1,
-        (2 * tiles * (w if p.FACTOR_1 > 1 else 1),),
+        (2 * tiles * (w if p.factor[1] > 1 else 1),),
         1,
         queue_lag=0,
     )
@@ -193,8 +167,6 @@ OPS = (
             dependence_files=("lib/image_check.sv", "lib/fixed_cast_unit.sv"),
             params=UpsampleParams,
             build=_build,
-            ports=image_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             follows_input=True,

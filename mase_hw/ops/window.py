@@ -2,101 +2,98 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.params import Params
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._window import Window, out_size, window_stage
-from mase_hw.streams import Stream
+from mase_hw.streams import Stream, plain_stream
 
 
-@dataclass(frozen=True)
-class WindowParams:
+class WindowParams(Params, frozen=True):
     """Parameters of ``sliding_window``: bits of a beat, geometry, order of the beats, beats held."""
 
-    WIDTH: int
-    IN_H: int
-    IN_W: int
-    OUT_H: int
-    OUT_W: int
-    KERNEL_H: int
-    KERNEL_W: int
-    STRIDE_H: int
-    STRIDE_W: int
-    PAD_H: int
-    PAD_W: int
-    PAD_WIDTH: int
-    PAD_VALUE: int
-    DILATION_H: int
-    DILATION_W: int
-    GROUPS: int
-    TILES: int
-    REPEATS: int
-    DEPTH: int
+    width: int
+    in_h: int
+    in_w: int
+    out_h: int
+    out_w: int
+    kernel_h: int
+    kernel_w: int
+    stride_h: int
+    stride_w: int
+    pad_h: int
+    pad_w: int
+    pad_width: int
+    pad_value: int
+    dilation_h: int
+    dilation_w: int
+    groups: int
+    tiles: int
+    repeats: int
+    depth: int
+
+    def streams(self) -> tuple[Stream, ...]:
+        """The image, and its windows."""
+        image, windows = (self.in_h, self.in_w, self.groups * self.tiles), (self.out_h, self.out_w, self.steps)
+        fmt = FixedFormat(self.width, 0)
+        return plain_stream("in", image, fmt), plain_stream("out", windows, fmt)
+
+    def attributes(self) -> dict[str, Any]:
+        """All parameters."""
+        return msgspec.structs.asdict(self)
 
     @property
     def window(self) -> Window:
         """The geometry."""
         return Window(
-            (self.IN_H, self.IN_W),
-            (self.OUT_H, self.OUT_W),
-            (self.KERNEL_H, self.KERNEL_W),
-            (self.STRIDE_H, self.STRIDE_W),
-            (self.PAD_H, self.PAD_W),
-            (self.DILATION_H, self.DILATION_W),
-            self.GROUPS * self.TILES,
+            (self.in_h, self.in_w),
+            (self.out_h, self.out_w),
+            (self.kernel_h, self.kernel_w),
+            (self.stride_h, self.stride_w),
+            (self.pad_h, self.pad_w),
+            (self.dilation_h, self.dilation_w),
+            self.groups * self.tiles,
         )
 
     @property
     def steps(self) -> int:
         """Beats per window."""
-        return self.KERNEL_H * self.KERNEL_W * self.GROUPS * self.TILES * self.REPEATS
-
-
-def _ports(p: WindowParams) -> tuple[Stream, ...]:
-    fmt = FixedFormat(p.WIDTH, 0)
-    image, windows = (p.IN_H, p.IN_W, p.GROUPS * p.TILES), (p.OUT_H, p.OUT_W, p.steps)
-    return (
-        Stream("in_data", "in", image, fmt, (1,), "in_valid", "in_ready"),
-        Stream("out_data", "out", windows, fmt, (1,), "out_valid", "out_ready"),
-    )
-
-
-def _arithmetic(p: WindowParams) -> Arithmetic:
-    return Arithmetic({s.name: s.fmt for s in _ports(p)}, attributes=dataclasses.asdict(p))
+        return self.kernel_h * self.kernel_w * self.groups * self.tiles * self.repeats
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``in_data (H, W, groups * tiles)`` -> ``out_data (OH, OW, beats of a window)``, element by element."""
     p = WindowParams(**a.attributes)
     image, order = t["in_data"], []
-    for group in range(p.GROUPS):
-        for _ in range(p.REPEATS):
-            for row in range(p.KERNEL_H):
-                for col in range(p.KERNEL_W):
-                    order += [(row, col, group * p.TILES + tile) for tile in range(p.TILES)]
-    border, fields = p.PAD_VALUE % (1 << p.PAD_WIDTH), p.WIDTH // p.PAD_WIDTH
-    whole = sum(border << (p.PAD_WIDTH * field) for field in range(fields))
-    whole -= (whole >> (p.WIDTH - 1)) << p.WIDTH  # beats are signed
-    out = torch.full((p.OUT_H, p.OUT_W, p.steps), whole, dtype=image.dtype)
-    for oh in range(p.OUT_H):
-        for ow in range(p.OUT_W):
+    for group in range(p.groups):
+        for _ in range(p.repeats):
+            for row in range(p.kernel_h):
+                for col in range(p.kernel_w):
+                    order += [(row, col, group * p.tiles + tile) for tile in range(p.tiles)]
+    border, fields = p.pad_value % (1 << p.pad_width), p.width // p.pad_width
+    whole = sum(border << (p.pad_width * field) for field in range(fields))
+    whole -= (whole >> (p.width - 1)) << p.width  # beats are signed
+    out = torch.full((p.out_h, p.out_w, p.steps), whole, dtype=image.dtype)
+    for oh in range(p.out_h):
+        for ow in range(p.out_w):
             for at, (row, col, beat) in enumerate(order):
-                y = oh * p.STRIDE_H - p.PAD_H + row * p.DILATION_H
-                x = ow * p.STRIDE_W - p.PAD_W + col * p.DILATION_W
-                if 0 <= y < p.IN_H and 0 <= x < p.IN_W:
+                y = oh * p.stride_h - p.pad_h + row * p.dilation_h
+                x = ow * p.stride_w - p.pad_w + col * p.dilation_w
+                if 0 <= y < p.in_h and 0 <= x < p.in_w:
                     out[oh, ow, at] = image[y, x, beat]
     return {"out_data": out}
 
 
 def _latency(p: WindowParams) -> Latency:
-    return Latency.from_steps(window_stage(p.window, p.steps, p.DEPTH))
+    return Latency.from_steps(window_stage(p.window, p.steps, p.depth))
 
 
 def _case(
@@ -116,7 +113,7 @@ def _case(
         out_size(size[1], kernel[1], stride[1], left + right, dilation[1]),
     )
     p = WindowParams(6, *size, *out, *kernel, *stride, top, left, *border, *dilation, *order, 1)
-    return Case(name, dataclasses.replace(p, DEPTH=p.window.depth(p.steps)), frames)
+    return Case(name, msgspec.structs.replace(p, depth=p.window.depth(p.steps)), frames)
 
 
 def _cases() -> list[Case]:
@@ -151,8 +148,6 @@ OPS = (
             ),
             params=WindowParams,
             build=_not_requested,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             tied=lambda _: {"out_pad": "", "out_last": ""},

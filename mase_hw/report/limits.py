@@ -150,7 +150,7 @@ def multipliers_of(graph: MaseGraph, netlist: Netlist) -> int:
     for instance in netlist.instances:
         op = graph.catalogue.get(instance.op)
         if op is not None and op.hardware is not None and op.mase_type:
-            total += op.hardware.multipliers(op.hardware.params(**instance.parameters))
+            total += op.hardware.multipliers(op.hardware.record(instance.parameters))
     return total
 
 
@@ -229,7 +229,7 @@ class _Search:
     def _multipliers(self, name: str, found: Mapping[str, Any]) -> int:
         op = self.graph.hardware_op(self.graph.node(name))
         assert op is not None and op.hardware is not None  # it was mapped
-        return op.hardware.multipliers(op.hardware.params(**found["verilog_param"]))
+        return op.hardware.multipliers(op.hardware.record(found["verilog_param"]))
 
     def _kernels(self, name: str) -> list[list[int]]:
         """A row of the kernel at once, and all of it, if the module can."""

@@ -63,7 +63,7 @@ def _instance(entry: Mapping[str, Any], ops: list[OpDef]) -> Instance | None:
         if facets is None:
             continue
         try:
-            params = facets.params(**parameters)
+            params = facets.record(parameters)
         except TypeError:  # of another version
             continue
         return Instance(name, module, parameters, tuple(facets.ports(params)), entry["node"], op.name)

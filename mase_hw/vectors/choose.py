@@ -333,7 +333,7 @@ def cost_of(graph: MaseGraph) -> int:
         op = graph.catalogue.get(instance.op)
         if op is None or op.hardware is None or not op.mase_type:
             continue
-        cost += op.hardware.work(op.hardware.params(**instance.parameters))
+        cost += op.hardware.work(op.hardware.record(instance.parameters))
         cost += sum(port.beats * port.lanes for port in instance.ports if port.direction == "out")
     return cost
 
@@ -346,5 +346,5 @@ def calls_of(graph: MaseGraph) -> int:
         op = graph.catalogue.get(instance.op)
         if op is not None and op.hardware is not None and op.hardware.idle is not None:
             weight = math.prod(next(port.tensor_shape for port in instance.ports if port.name == "weight"))
-            calls += STEP * op.hardware.work(op.hardware.params(**instance.parameters)) // weight
+            calls += STEP * op.hardware.work(op.hardware.record(instance.parameters)) // weight
     return calls

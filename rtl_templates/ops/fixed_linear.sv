@@ -76,9 +76,9 @@ module fixed_linear #(
     parameter int CHAIN                          = 0,
     parameter int SPACING                        = 17,
     parameter int NARROW                         = 0,
-    parameter int INPUTS_FIRST                   = 0,
     parameter int LIFT                           = 0,
     parameter int LOGIC                          = 0,
+    parameter int INPUTS_FIRST                   = 0,
     parameter int AHEAD                          = 0,
 
     localparam int PI = DATA_IN_0_PARALLELISM_DIM_0,

@@ -1,4 +1,4 @@
-"""Three straight pieces with constants that no function of the catalogue has, on the module that computes them."""
+"""Three linear pieces with constants that no function of the catalogue has, on the module that computes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import dataclasses
 
 import numpy as np
 
+from mase_hw.catalogue import verilog_params
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.params import read_params
 
 from .benches import Bench, plays
 from .harness import item
@@ -28,7 +30,7 @@ def any_pieces() -> Bench:
     more = {"LOW": LOW, "HIGH": HIGH, "SLOPE_FRAC": SHIFT, "OFFSET_FRAC": 0, "DATA_IN_0_PRECISION_1": 0}
     size = {f"DATA_{side}_0_TENSOR_SIZE_DIM_{i}": n for side in ("IN", "OUT") for i, n in enumerate((64, 1, 1))}
     out = {"DATA_OUT_0_PRECISION_0": fmt.width, "DATA_OUT_0_PRECISION_1": fmt.frac_width}
-    params = dataclasses.replace(it.case.params, **given, **more, **size, **out)  # type: ignore[type-var]
+    params = read_params(type(it.case.params), verilog_params(it.case.params) | given | more | size | out)
     dut = dataclasses.replace(it, case=dataclasses.replace(it.case, params=params)).dut()
     codes = np.random.default_rng(5).permutation(np.arange(-128, 128)).reshape(-1, 4)
     piece = np.where(codes < LOW, 0, np.where(codes < HIGH, 1, 2))

@@ -116,25 +116,26 @@ class Item:
         """Which of several implementations the parameters are of; empty where there is one."""
         if not self.hardware.implementations:
             return ""
-        p = self.case.params
-        return "packed" if p.PACKED > 1 else "chain" if p.CHAIN else "logic" if p.LOGIC else "tree"
+        p = self.case.params.multiplication
+        return "packed" if p.packed > 1 else "chain" if p.chain else "logic" if p.logic else "tree"
 
     @property
     def family(self) -> str:
         """A family for which the parameters are, if they are not those of no family in particular."""
-        return "ecp5" if getattr(self.case.params, "LOGIC", 0) == 1 else ""
+        m = getattr(self.case.params, "multiplication", None)
+        return "ecp5" if m is not None and m.logic == 1 else ""
 
     @property
     def order(self) -> str:
         """In which of several orders the module works; empty where there is one."""
         if not self.hardware.orders:
             return ""
-        return "inputs_first" if self.case.params.INPUTS_FIRST else "outputs_first"
+        return "inputs_first" if self.case.params.inputs_first else "outputs_first"
 
     @property
     def fast(self) -> bool:
         """Whether the module has registers for a fast clock."""
-        return bool(getattr(self.case.params, "AHEAD", 0))
+        return bool(getattr(self.case.params, "ahead", False))
 
     @property
     def memory_folder(self) -> Path | None:

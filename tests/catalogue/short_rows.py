@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from mase_hw.catalogue import verilog_params
+from mase_hw.hardware.params import read_params
+
 from .benches import Bench, plays
 from .harness import Item, expected, item, stimulus
 
@@ -13,7 +16,7 @@ LANES = {"DATA_IN_0_PARALLELISM_DIM_0": 7, "DATA_OUT_0_PARALLELISM_DIM_0": 7}
 def short_rows() -> Bench:
     """A function of 5 elements on 7 lanes: those without an element show zeros, not the function of zero."""
     it = item("hardsigmoid-finer")
-    params = dataclasses.replace(it.case.params, **LANES)  # type: ignore[type-var]
+    params = read_params(type(it.case.params), verilog_params(it.case.params) | LANES)
     wider = Item(it.op, dataclasses.replace(it.case, params=params))
     given = stimulus(wider)
     tensors = given | expected(wider, given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 
@@ -11,6 +10,7 @@ import pytest
 
 from mase_hw.catalogue import OpDef, Request, default_catalogue, verilog_params
 from mase_hw.errors import UnsupportedError
+from mase_hw.hardware.params import parameter_names, read_params
 from mase_hw.opdef import SUPPORT
 from mase_hw.resources import PACKAGE, rtl_root
 
@@ -38,10 +38,22 @@ def test_parameters_are_those_of_the_module(op: OpDef) -> None:
     left = LEFT_AT_DEFAULT.get(header.name, {})
     assert set(left) <= {p.name for p in settable}
     names = [p.name for p in settable if p not in files and p.name not in left]
-    assert names == [f.name for f in dataclasses.fields(hardware_of(op).params)]
+    assert names == list(parameter_names(hardware_of(op).params))
     assert {p.type for p in settable if p not in files} == {"int"}
     memories = {name for it in ITEMS if it.op is op for name in it.hardware.memories(it.arithmetic)}
     assert memories <= {p.name for p in files}
+
+
+@every_case
+def test_a_record_is_read_back_from_its_parameters(it: Item) -> None:
+    kind, flat = type(it.case.params), verilog_params(it.case.params)
+    assert read_params(kind, flat) == it.case.params
+    name = next(iter(flat))
+    assert getattr(it.case.params, name) == flat[name]
+    with pytest.raises(TypeError, match=name):
+        read_params(kind, {n: v for n, v in flat.items() if n != name})
+    with pytest.raises(TypeError, match="WIDTHS"):
+        read_params(kind, flat | {"WIDTHS": 1})
 
 
 @every_case

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -94,11 +94,12 @@ def test_interval_is_the_work(it: Item) -> None:
         assert multipliers == weight.lanes
         assert weight.frame_beats * multipliers >= work
         assert latency.interval == max(weight.frame_beats, it.source.beats)
-    elif work and getattr(it.case.params, "CAUSAL", 0):
+    elif work and getattr(it.case.params, "causal", False):
         # Tiles of rows that no token sees cost nothing; short vectors take their beats to come or to go.
         schedule = latency.steps[0]
         assert schedule.steps * multipliers >= work
-        whole = it.hardware.latency(dataclasses.replace(it.case.params, CAUSAL=0, CAPACITY=3 * it.case.params.rows))
+        p = it.case.params
+        whole = it.hardware.latency(msgspec.structs.replace(p, causal=False, capacity=3 * p.rows))
         assert schedule.steps <= latency.interval <= whole.interval
     elif work:
         # Lanes that do not divide cost the multipliers of the pad lanes, and nothing else.

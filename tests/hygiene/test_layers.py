@@ -31,6 +31,7 @@ LAYERS = (
     "exact_sums",
     "layouts",
     "streams",
+    "hardware",
     "beats",
     "steps",
     "beat_times",

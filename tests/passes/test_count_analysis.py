@@ -234,7 +234,7 @@ def test_formats_and_hardware() -> None:
     for name in ("fc1", "fc2"):
         facets = graph.catalogue["linear"].hardware
         assert facets is not None
-        params = facets.params(**graph.meta_of(graph.node(name)).hardware.verilog_param)
+        params = facets.record(graph.meta_of(graph.node(name)).hardware.verilog_param)
         assert facets.work(params) == info["nodes"][name]["macs"]
 
 

@@ -166,7 +166,7 @@ def parameter(graph: MaseGraph) -> None:
 
 def size(graph: MaseGraph) -> None:
     hardware(graph, "fc1").verilog_param["DATA_IN_0_TENSOR_SIZE_DIM_1"] = 2
-    params = graph.catalogue["linear"].hardware.params(**hardware(graph, "fc1").verilog_param)  # type: ignore[union-attr]
+    params = graph.catalogue["linear"].hardware.record(hardware(graph, "fc1").verilog_param)  # type: ignore[union-attr]
     latency = graph.catalogue["linear"].hardware.latency(params)  # type: ignore[union-attr]
     hardware(graph, "fc1").latency = {"fill": latency.fill, "interval": latency.interval}
 

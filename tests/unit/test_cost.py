@@ -32,9 +32,9 @@ def test_every_case_of_a_layer_has_a_cost_with_its_multipliers(family: str) -> N
         p = case.params
         found = cost_of(facets.module, verilog_params(p), family)
         assert found.lut > 0 and found.ff > 0
-        if p.DATA_IN_0_PRECISION_0 == p.WEIGHT_PRECISION_0 == 8:
+        if p.data_in_0.fmt.width == p.weight.fmt.width == 8:
             # Those of look-up tables take no block.
-            assert found.dsp == (0 if p.LOGIC else facets.multipliers(p)), case.name
+            assert found.dsp == (0 if p.multiplication.logic else facets.multipliers(p)), case.name
 
 
 def test_what_has_a_structure_has_constants_and_the_page_names_what_has_none() -> None:

@@ -127,16 +127,16 @@ def reordered(a: Arithmetic, t: Inputs) -> Values:
 def windows(a: Arithmetic, t: Inputs) -> Values:
     """The window at every position, cut out of an image with a margin; channels in groups, each repeated."""
     p = a.attributes
-    margin = ((p["PAD_H"], 99), (p["PAD_W"], 99), (0, 0))
-    bits = format(p["PAD_VALUE"] % 2 ** p["PAD_WIDTH"], f"0{p['PAD_WIDTH']}b") * (p["WIDTH"] // p["PAD_WIDTH"])
-    border = int(bits, 2) - (2 ** p["WIDTH"] if bits[0] == "1" else 0)
+    margin = ((p["pad_h"], 99), (p["pad_w"], 99), (0, 0))
+    bits = format(p["pad_value"] % 2 ** p["pad_width"], f"0{p['pad_width']}b") * (p["width"] // p["pad_width"])
+    border = int(bits, 2) - (2 ** p["width"] if bits[0] == "1" else 0)
     image = np.pad(t["in_data"], margin, constant_values=Fraction(border))
     places = []
-    for y in range(0, p["OUT_H"] * p["STRIDE_H"], p["STRIDE_H"]):
-        for x in range(0, p["OUT_W"] * p["STRIDE_W"], p["STRIDE_W"]):
-            window = image[y :: p["DILATION_H"], x :: p["DILATION_W"]][: p["KERNEL_H"], : p["KERNEL_W"]]
-            for group in np.split(window, p["GROUPS"], axis=2):
-                places += [group.reshape(-1)] * p["REPEATS"]
+    for y in range(0, p["out_h"] * p["stride_h"], p["stride_h"]):
+        for x in range(0, p["out_w"] * p["stride_w"], p["stride_w"]):
+            window = image[y :: p["dilation_h"], x :: p["dilation_w"]][: p["kernel_h"], : p["kernel_w"]]
+            for group in np.split(window, p["groups"], axis=2):
+                places += [group.reshape(-1)] * p["repeats"]
     return cast(np.concatenate(places), a, "out_data")
 
 

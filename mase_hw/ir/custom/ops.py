@@ -11,16 +11,19 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 from torch import nn
 
 from mase_hw.catalogue import Arithmetic, Catalogue, Hardware, OpDef, Request, default_catalogue
 from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, suggest
+from mase_hw.hardware.params import Params, parameter_names
 from mase_hw.ir.custom.files import locate_files
 from mase_hw.ir.custom.spec import CustomOp, Facet, read_entry
 
 _FACETS = ("params", "build", "ports", "arithmetic", "latency")
+_IMPLIED = ("ports", "arithmetic")
 _OPTIONAL = ("cases", "work", "multipliers", "follows_input", "static", "tied")
 Target = type[nn.Module] | Callable[..., Any]
 
@@ -140,7 +143,9 @@ def _arguments(target: Target, spec: CustomOp, where: str) -> dict[str, Any]:
 
 def _like(spec: CustomOp, known: Catalogue, where: str) -> OpDef | None:
     if spec.like is None:
-        missing = [facet for facet in _FACETS if getattr(spec, facet) is None]
+        # The streams and the arithmetic follow from a record of parameters.
+        implied = _IMPLIED if isinstance(spec.params, type) and issubclass(spec.params, Params) else ()
+        missing = [facet for facet in _FACETS if facet not in implied and getattr(spec, facet) is None]
         if missing:
             raise ConfigError(
                 "hardware facets are missing",
@@ -180,18 +185,22 @@ def _with_config(base: Hardware, config: tuple[str, ...], where: str) -> dict[st
     """Parameters, their making and their reading, with one more for every ``config`` argument."""
     if not config:
         return {}
+    of_record = issubclass(base.params, Params)
+    known = parameter_names(cast("type[Params]", base.params)) if of_record else tuple(base.params.__dataclass_fields__)
     for name in config:
-        if name.upper() in base.params.__dataclass_fields__:
+        if name.upper() in known:
             raise ConfigError(
                 "a config argument is a parameter already", field=f"{where}.args.{name}", got=name.upper()
             )
-    fields = [(name.upper(), int) for name in config]
-    params = dataclasses.make_dataclass(
-        f"{base.params.__name__}With{len(config)}", fields, bases=(base.params,), frozen=True
-    )
+    title, fields = f"{base.params.__name__}With{len(config)}", [(name.upper(), int) for name in config]
+    if of_record:
+        params = msgspec.defstruct(title, fields, bases=(base.params,), frozen=True)
+    else:
+        params = dataclasses.make_dataclass(title, fields, bases=(base.params,), frozen=True)
 
     def build(request: Request) -> Any:
-        values = dataclasses.asdict(base.build(request))
+        plain = base.build(request)
+        values = {f: getattr(plain, f) for f in (plain.__struct_fields__ if of_record else known)}
         return params(**values, **{name.upper(): int(request.arithmetic.attributes[name]) for name in config})
 
     def arithmetic(p: Any) -> Arithmetic:

@@ -50,7 +50,9 @@ class CustomOp(BaseModel):
         "was observed, which suits every op whose results may leave the range of its inputs",
     )
     check: Facet = Field(default=None, description="refuses attributes that the arithmetic does not cover")
-    params: type[Any] | None = Field(default=None, description="frozen dataclass of the SystemVerilog parameters")
+    params: type[Any] | None = Field(
+        default=None, description="record of the SystemVerilog parameters, or a frozen dataclass of them"
+    )
     build: Facet = Field(default=None, description="makes the parameters for a node, or refuses it")
     ports: Facet = Field(default=None, description="the streams of the module")
     arithmetic: Facet = Field(default=None, description="reads formats and cast modes back from the parameters")

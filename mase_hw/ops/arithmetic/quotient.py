@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -17,7 +17,6 @@ from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _binary as binary
 from mase_hw.ops._binary import CONSTANT, BinaryParams
 from mase_hw.ops._division import divide_cast, surrogate
-from mase_hw.ops._tensors import stream_of
 from mase_hw.steps import Steps
 
 
@@ -48,27 +47,29 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def quotient_bits(p: BinaryParams) -> int:
     """Bits of the quotient before it is brought into the output format: a stage each."""
-    width, frac, below = p.DATA_IN_0_PRECISION_0, p.DATA_IN_0_PRECISION_1, p.DATA_IN_1_PRECISION_1
-    if p.OPERATION:
-        width, frac, below = p.DATA_IN_1_PRECISION_0, p.DATA_IN_1_PRECISION_1, p.DATA_IN_0_PRECISION_1
-    return max(1, width + p.DATA_OUT_0_PRECISION_1 - (frac - below))
+    width, frac, below = p.data_in_0.fmt.width, p.data_in_0.fmt.frac_width, p.data_in_1.fmt.frac_width
+    if p.operation:
+        width, frac, below = p.data_in_1.fmt.width, p.data_in_1.fmt.frac_width, p.data_in_0.fmt.frac_width
+    return max(1, width + p.data_out_0.fmt.frac_width - (frac - below))
 
 
-def build(r: Request) -> BinaryParams:
+class QuotientParams(BinaryParams, frozen=True):
+    """Parameters of ``fixed_divide``; operation 1 is the second operand by the first."""
+
+    def attributes(self) -> dict[str, object]:  # noqa: D102
+        return {"reversed": True} if self.operation else {}
+
+
+def build(r: Request) -> QuotientParams:
     """Parameters of the divider for a node."""
-    plain = binary.plain(r, binary.ADD)
-    return dataclasses.replace(plain, OPERATION=int(bool(r.arithmetic.attributes.get("reversed"))))
-
-
-def _arithmetic(p: BinaryParams) -> Arithmetic:
-    a = binary.arithmetic(p)
-    return dataclasses.replace(a, attributes={"reversed": True} if p.OPERATION else {})
+    plain = binary.plain(r, binary.ADD, QuotientParams)
+    return msgspec.structs.replace(plain, operation=int(bool(r.arithmetic.attributes.get("reversed"))))
 
 
 def _latency(p: BinaryParams) -> Latency:
     """One beat per cycle through the operands' register, a stage a bit, and the output's."""
-    beats = stream_of(p, "DATA_IN_0", "in").beats
-    return Latency.from_steps(Steps.registered(beats, 2 - p.HAS_CONSTANT, quotient_bits(p) + 2, skid=True))
+    beats = p.data_in_0.beats
+    return Latency.from_steps(Steps.registered(beats, 2 - p.has_constant, quotient_bits(p) + 2, skid=True))
 
 
 def _check(node: str, attributes: Mapping[str, Any]) -> None:
@@ -139,16 +140,13 @@ OPS = (
                 "lib/skid_buffer.sv",
                 "lib/stream_join.sv",
             ),
-            params=BinaryParams,
+            params=QuotientParams,
             build=build,
-            ports=binary.ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             follows_input=True,
             static=(CONSTANT,),
             broadcast=(CONSTANT,),
-            tied=binary.tied,
         ),
     ),
 )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import CONSTANT
-from mase_hw.ops._tensors import CAST_SLICE, format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import CAST_SLICE, lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 
 def stored_result(x: Tensor, constant: Tensor) -> Tensor:
@@ -32,39 +31,13 @@ def stored_result(x: Tensor, constant: Tensor) -> Tensor:
     return constant.clone()
 
 
-@dataclass(frozen=True)
-class StoredParams:
+class StoredParams(Params, frozen=True):
     """Parameters of ``fixed_stored``: the stream that says when, the constant, and the result."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    CONSTANT_PRECISION_0: int
-    CONSTANT_PRECISION_1: int
-    CONSTANT_SIGNED: int
-    CONSTANT_TENSOR_SIZE_DIM_0: int
-    CONSTANT_TENSOR_SIZE_DIM_1: int
-    CONSTANT_TENSOR_SIZE_DIM_2: int
-    CONSTANT_PARALLELISM_DIM_0: int
-    CONSTANT_PARALLELISM_DIM_1: int
-    CONSTANT_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor3
+    constant: Tensor3
+    data_out_0: Tensor3
+    cast: Cast
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -78,26 +51,16 @@ def _build(r: Request) -> StoredParams:
     taken = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], source)
     given = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shape)
     return StoredParams(
-        **tensor_params("DATA_IN_0", source, formats["data_in_0"], (taken,)),
-        **tensor_params("CONSTANT", shape, formats[CONSTANT], (given,)),
-        **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (given,)),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        data_in_0=port(source, formats["data_in_0"], taken),
+        constant=port(shape, formats[CONSTANT], given),
+        data_out_0=port(shape, formats["data_out_0"], given),
+        cast=r.arithmetic.modes,
     )
-
-
-def _ports(p: StoredParams) -> tuple[Stream, ...]:
-    return stream_of(p, "DATA_IN_0", "in"), stream_of(p, "CONSTANT", "in"), stream_of(p, "DATA_OUT_0", "out")
-
-
-def _arithmetic(p: StoredParams) -> Arithmetic:
-    formats = {name.lower(): format_of(p, name) for name in ("DATA_IN_0", "CONSTANT", "DATA_OUT_0")}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
 
 
 def _latency(p: StoredParams) -> Latency:
     """In step k of a frame beat k of either side, as long as there are any."""
-    taken, given = (np.arange(port.beats, dtype=np.int64) for port in (_ports(p)[0], _ports(p)[2]))
+    taken, given = (np.arange(port.beats, dtype=np.int64) for port in (p.data_in_0, p.data_out_0))
     steps = Steps.at(
         max(taken.size, given.size),
         needed=(taken,),
@@ -156,8 +119,6 @@ OPS = (
             dependence_files=("lib/loop_counter.sv", *CAST_SLICE),
             params=StoredParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             static=(CONSTANT,),

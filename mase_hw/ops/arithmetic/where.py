@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _binary as binary
 from mase_hw.ops._binary import CONSTANT
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 FAR = -1e4
 """A number in the place of data, or added to it, that is at most this leaves the element out: it means the least."""
@@ -70,55 +69,22 @@ def choose(condition: Tensor, kept: Tensor, constant: Tensor, reversed: bool = F
     return torch.where(condition.bool(), *((constant, kept) if reversed else (kept, constant)))
 
 
-@dataclass(frozen=True)
-class WhereParams:
-    """Parameters of ``fixed_where``; ``DATA_IN_2`` describes the second choice, constant or not."""
+class WhereParams(binary.OperandParams, frozen=True):
+    """Parameters of ``fixed_where``; ``data_in_2`` describes the second choice, constant or not."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_1_PRECISION_0: int
-    DATA_IN_1_PRECISION_1: int
-    DATA_IN_1_SIGNED: int
-    DATA_IN_1_TENSOR_SIZE_DIM_0: int
-    DATA_IN_1_TENSOR_SIZE_DIM_1: int
-    DATA_IN_1_TENSOR_SIZE_DIM_2: int
-    DATA_IN_1_PARALLELISM_DIM_0: int
-    DATA_IN_1_PARALLELISM_DIM_1: int
-    DATA_IN_1_PARALLELISM_DIM_2: int
-    HAS_CONSTANT: int
-    DATA_IN_2_PRECISION_0: int
-    DATA_IN_2_PRECISION_1: int
-    DATA_IN_2_SIGNED: int
-    DATA_IN_2_TENSOR_SIZE_DIM_0: int
-    DATA_IN_2_TENSOR_SIZE_DIM_1: int
-    DATA_IN_2_TENSOR_SIZE_DIM_2: int
-    DATA_IN_2_PARALLELISM_DIM_0: int
-    DATA_IN_2_PARALLELISM_DIM_1: int
-    DATA_IN_2_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    REVERSED: int
-    ROUNDING: int
-    OVERFLOW: int
+    last: ClassVar[str] = "data_in_2"
 
-    @property
-    def second(self) -> str:
-        """Name of the second choice."""
-        return CONSTANT if self.HAS_CONSTANT else "data_in_2"
+    data_in_0: Tensor3
+    data_in_1: Tensor3
+    has_constant: bool
+    data_in_2: Tensor3
+    data_out_0: Tensor3
+    reversed: bool
+    cast: Cast
+
+    def attributes(self) -> dict[str, object]:
+        """Whether the choices are the other way round."""
+        return {"reversed": True} if self.reversed else {}
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -148,40 +114,19 @@ def _build(r: Request) -> WhereParams:
             lanes_within(r.node, name, r.parallelism[name], shape)
     other = binary.streamed_shape(r, second) if second == CONSTANT else shape
     return WhereParams(
-        **tensor_params("DATA_IN_0", shape, formats["data_in_0"], (lanes,)),
-        **tensor_params("DATA_IN_1", shape, formats["data_in_1"], (lanes,)),
-        HAS_CONSTANT=int(second == CONSTANT),
-        **tensor_params("DATA_IN_2", other, formats[second], (lanes,)),
-        **tensor_params("DATA_OUT_0", shape, formats["data_out_0"], (lanes,)),
-        REVERSED=int(bool(r.arithmetic.attributes.get("reversed"))),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        data_in_0=port(shape, formats["data_in_0"], lanes),
+        data_in_1=port(shape, formats["data_in_1"], lanes),
+        has_constant=second == CONSTANT,
+        data_in_2=port(other, formats[second], lanes),
+        data_out_0=port(shape, formats["data_out_0"], lanes),
+        reversed=bool(r.arithmetic.attributes.get("reversed")),
+        cast=r.arithmetic.modes,
     )
 
 
-def _ports(p: WhereParams) -> tuple[Stream, ...]:
-    first, kept, other = (stream_of(p, f"DATA_IN_{i}", "in") for i in range(3))
-    if p.HAS_CONSTANT:
-        repeat = first.beats // other.beats
-        other = Stream(CONSTANT, "in", other.shape, other.fmt, other.parallelism, repeat=repeat)
-    return (first, kept, other, stream_of(p, "DATA_OUT_0", "out"))
-
-
-def _tied(p: WhereParams) -> Mapping[str, str]:
-    name = "data_in_2" if p.HAS_CONSTANT else CONSTANT
-    return {name: "'0", f"{name}_valid": "1'b0", f"{name}_ready": ""}
-
-
-def _arithmetic(p: WhereParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_in_1": format_of(p, "DATA_IN_1")}
-    formats |= {p.second: format_of(p, "DATA_IN_2"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    attributes = {"reversed": True} if p.REVERSED else {}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
-
-
 def _latency(p: WhereParams) -> Latency:
-    beats = stream_of(p, "DATA_IN_0", "in").beats
-    return Latency.from_steps(Steps.registered(beats, 3 - p.HAS_CONSTANT, skid=True))
+    beats = p.data_in_0.beats
+    return Latency.from_steps(Steps.registered(beats, 3 - p.has_constant, skid=True))
 
 
 def _covering(formats: Mapping[str, FixedFormat]) -> FixedFormat:
@@ -237,22 +182,19 @@ def _op(name: str, parameters: tuple[str, ...], cases: Any, **facets: Any) -> Op
             ),
             params=WhereParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=cases,
             follows_input=True,
             static=parameters,
             broadcast=parameters,
-            tied=_tied,
         ),
         **facets,
     )
 
 
 OPS = (
-    _op("where", (), lambda: [c for c in _cases() if not c.params.HAS_CONSTANT], functions=(torch.where, select),
+    _op("where", (), lambda: [c for c in _cases() if not c.params.has_constant], functions=(torch.where, select),
         methods=("where",)),
-    _op("choose", (CONSTANT,), lambda: [c for c in _cases() if c.params.HAS_CONSTANT], functions=(choose,),
+    _op("choose", (CONSTANT,), lambda: [c for c in _cases() if c.params.has_constant], functions=(choose,),
         attributes=("reversed",)),
 )  # fmt: skip

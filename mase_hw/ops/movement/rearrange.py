@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Params, Tensor3, fold_shape, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import fold_shape, format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.movement._places import NOTHING, IntArray, Places
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
@@ -32,35 +33,23 @@ _LANES = 4
 """Lanes at which orders of the result are compared."""
 
 
-@dataclass(frozen=True)
-class RearrangeParams:
-    """Parameters of ``fixed_rearrange``; ``BLOCK``, ``RUN`` and ``HOLD`` count beats, ``STARTS`` 0 is no table."""
+class RearrangeParams(Params, frozen=True):
+    """Parameters of ``fixed_rearrange``; ``block``, ``run`` and ``hold`` count beats, ``starts`` 0 is no table."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    BLOCK: int
-    PASSES: int
-    STARTS: int
-    RUN: int
-    HOLD: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor3
+    data_out_0: Tensor3
+    block: int
+    passes: int
+    starts: int
+    run: int
+    hold: int
+    cast: Cast
+
+    def attributes(self) -> dict[str, object]:
+        """Shapes and lanes, from which the places follow."""
+        shapes = {s.name: s.shape for s in self.streams()}
+        lanes = {s.name: s.parallelism for s in self.streams()}
+        return {"shapes": shapes, "parallelism": lanes, "shape": shapes["data_out_0"]}
 
 
 def rearrange(
@@ -177,15 +166,14 @@ def _build(r: Request) -> RearrangeParams:
     plan = _plan(r.shapes, r.layouts, a.attributes, (lanes["data_in_0"], lanes["data_out_0"]))
     table = plan.places.starts != (0,)
     return RearrangeParams(
-        **tensor_params("DATA_IN_0", plan.shapes[0], a.formats["data_in_0"], (plan.lanes[0],)),
-        **tensor_params("DATA_OUT_0", plan.shapes[1], a.formats["data_out_0"], (plan.lanes[1],)),
-        BLOCK=plan.places.block,
-        PASSES=plan.places.passes,
-        STARTS=len(plan.places.starts) if table else 0,
-        RUN=plan.places.run,
-        HOLD=plan.places.hold,
-        ROUNDING=int(a.rounding),
-        OVERFLOW=int(a.overflow),
+        data_in_0=port(plan.shapes[0], a.formats["data_in_0"], plan.lanes[0]),
+        data_out_0=port(plan.shapes[1], a.formats["data_out_0"], plan.lanes[1]),
+        block=plan.places.block,
+        passes=plan.places.passes,
+        starts=len(plan.places.starts) if table else 0,
+        run=plan.places.run,
+        hold=plan.places.hold,
+        cast=a.modes,
     )
 
 
@@ -202,18 +190,6 @@ def _plan(
     return _planned(Places.from_attributes(attributes), shapes["data_out_0"], have, want, (most[0], most[1]))
 
 
-def _ports(p: RearrangeParams) -> tuple[Stream, ...]:
-    return stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out")
-
-
-def _arithmetic(p: RearrangeParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    shapes = {s.name: s.shape for s in _ports(p)}
-    lanes = {s.name: s.parallelism for s in _ports(p)}
-    placed = {"shapes": shapes, "parallelism": lanes, "shape": shapes["data_out_0"]}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), placed)
-
-
 def _memories(a: Arithmetic) -> dict[str, Memory]:
     """The table of starts, as beats of a block; the top bit is set for zeros."""
     lanes = (a.attributes["parallelism"]["data_in_0"], a.attributes["parallelism"]["data_out_0"])
@@ -227,10 +203,10 @@ def _memories(a: Arithmetic) -> dict[str, Memory]:
 
 def _latency(p: RearrangeParams) -> Latency:
     """A step reads a beat; the first of a block waits until that is written, the last one frees its bank."""
-    source, sink = _ports(p)
-    blocks = source.beats // p.BLOCK
+    source, sink = p.streams()
+    blocks = source.beats // p.block
     each = sink.beats // blocks
-    block = np.repeat(np.arange(blocks, dtype=np.int64), p.BLOCK)
+    block = np.repeat(np.arange(blocks, dtype=np.int64), p.block)
     return Latency.from_steps(
         Steps.at(
             sink.beats,
@@ -239,7 +215,7 @@ def _latency(p: RearrangeParams) -> Latency:
             emitted=np.arange(sink.beats, dtype=np.int64),
             delay=[1],
             pipe=1,
-            room=[2 * p.BLOCK],
+            room=[2 * p.block],
             queue=1,
             queue_lag=0,
         )
@@ -299,8 +275,6 @@ OPS = (
             dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv"),
             params=RearrangeParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             memories=_memories,

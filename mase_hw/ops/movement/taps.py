@@ -8,56 +8,38 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.nn.streaming import AFTER, BEFORE, Taps, taps
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
-from mase_hw.ops._images import image, image_of, image_params, image_ports, tiles_of
-from mase_hw.ops._tensors import format_of, lanes_within
+from mase_hw.ops._images import image, image_port
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
 WINDOW = ("kernel", "dilation", "stride", "phase")
 """Attributes, in this order everywhere."""
 
 
-@dataclass(frozen=True)
-class TapsParams:
+class TapsParams(Params, frozen=True):
     """Parameters of ``fixed_taps``; see the module for their meaning."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_TENSOR_SIZE_DIM_3: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_3: int
-    KERNEL: int
-    DILATION: int
-    STRIDE: int
-    PHASE: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_3: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Image
+    kernel: int
+    dilation: int
+    stride: int
+    phase: int
+    data_out_0: Image
+    cast: Cast
+
+    def attributes(self) -> dict[str, object]:
+        """The window."""
+        return dict(zip(WINDOW, (self.kernel, self.dilation, self.stride, self.phase), strict=True))
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -84,43 +66,36 @@ def _build(r: Request) -> TapsParams:
     n, c, h, w = size
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
     return TapsParams(
-        **image_params("DATA_IN_0", size, formats["data_in_0"], lanes),
-        KERNEL=kernel,
-        DILATION=dilation,
-        STRIDE=stride,
-        PHASE=phase,
-        **image_params("DATA_OUT_0", (n, c, h, w // stride * kernel), formats["data_out_0"], lanes),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        data_in_0=image_port(size, formats["data_in_0"], lanes),
+        kernel=kernel,
+        dilation=dilation,
+        stride=stride,
+        phase=phase,
+        data_out_0=image_port((n, c, h, w // stride * kernel), formats["data_out_0"], lanes),
+        cast=r.arithmetic.modes,
     )
-
-
-def _arithmetic(p: TapsParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    window = dict(zip(WINDOW, (p.KERNEL, p.DILATION, p.STRIDE, p.PHASE), strict=True))
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), window)
 
 
 @functools.cache
 def _latency(p: TapsParams) -> Latency:
     """A step reads a beat; the last one of a window frees the columns up to the next window."""
-    n, _, h, w = image_of(p, "DATA_IN_0")
-    tiles = tiles_of(p, "DATA_IN_0")
-    windows, each = n * h * w // p.STRIDE, p.KERNEL * tiles
+    n, h, w, _ = p.data_in_0.shape
+    tiles = p.data_in_0.tiles[0]
+    windows, each = n * h * w // p.stride, p.kernel * tiles
     # Of the beats that a window brings: column by column, tile by tile.
-    needed = np.zeros((p.STRIDE, tiles), dtype=np.int64)
-    needed[p.PHASE] = (p.KERNEL - 1) * tiles + np.arange(tiles)
-    needed[p.PHASE, 0] = 0
-    needed[p.PHASE + 1 :] = each - 1
+    needed = np.zeros((p.stride, tiles), dtype=np.int64)
+    needed[p.phase] = (p.kernel - 1) * tiles + np.arange(tiles)
+    needed[p.phase, 0] = 0
+    needed[p.phase + 1 :] = each - 1
     first = each * np.arange(windows, dtype=np.int64)[:, None]
     steps = Steps.at(
         windows * each,
         needed=((first + needed.reshape(1, -1)).reshape(-1),),
-        freed=((first + np.full((1, p.STRIDE * tiles), each - 1)).reshape(-1),),
+        freed=((first + np.full((1, p.stride * tiles), each - 1)).reshape(-1),),
         emitted=np.arange(windows * each, dtype=np.int64),
         delay=(1,),
         pipe=1,
-        room=(2 * p.STRIDE * tiles,),
+        room=(2 * p.stride * tiles,),
         queue=1,
         queue_lag=0,
     )
@@ -173,8 +148,6 @@ OPS = (
             dependence_files=("lib/image_check.sv", "lib/fixed_cast_unit.sv"),
             params=TapsParams,
             build=_build,
-            ports=image_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases,
             follows_input=True,

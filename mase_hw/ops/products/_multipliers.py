@@ -25,11 +25,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.formats import FixedFormat, SignFormat
+from mase_hw.hardware.params import Multiplication, Params
 from mase_hw.opdef import Request
-from mase_hw.ops._tensors import format_of
-from mase_hw.streams import ceil_div
+from mase_hw.streams import Stream, ceil_div
 
 LONGEST = 8
 """Products of a chain: each further one costs registers that delay its operands."""
@@ -76,33 +78,6 @@ fast as a chain of blocks. With look-up tables of four inputs a row is two level
 slow: 96 MHz in place of 156 MHz on ECP5, placed and routed."""
 
 
-@dataclass(frozen=True)
-class Multiplication:
-    """How products are computed; the fields are the parameters of ``fixed_mac_array``.
-
-    Args:
-        packed: Output lanes that share a multiplier.
-        chain: Most products of a chain; 0 for trees of adders.
-        spacing: Bits of a field.
-        narrow: Whether the most negative weight does not occur.
-        lift: Whether the weights of all fields but the last are lifted.
-        logic: Products whose rows make one sum where multipliers are look-up tables; 0 for blocks.
-    """
-
-    packed: int = 1
-    chain: int = 0
-    spacing: int = 17
-    narrow: bool = False
-    lift: bool = False
-    logic: int = 0
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        """The SystemVerilog parameters."""
-        flags = {"NARROW": int(self.narrow), "LIFT": int(self.lift), "LOGIC": self.logic}
-        return {"PACKED": self.packed, "CHAIN": self.chain, "SPACING": self.spacing, **flags}
-
-
 def stored(weight: FixedFormat, filled: bool) -> FixedFormat:
     """The format in which weights come to the module.
 
@@ -113,33 +88,51 @@ def stored(weight: FixedFormat, filled: bool) -> FixedFormat:
     return FixedFormat(2, weight.frac_width) if weight.bipolar and filled else weight
 
 
+class ProductParams(Params, frozen=True):
+    """Parameters of a layer that multiplies by ``weight``, with a bias and shifts by channel if it has them."""
+
+    def fmt(self, name: str) -> FixedFormat:
+        """The format of a port; one bit of weights without its most negative code is binary."""
+        return weight_format(self) if name == "weight" else super().fmt(name)
+
+    def stream(self, name: str) -> Stream:
+        """The stream of a port; weights come output channel by output channel where every input is used at once."""
+        stream = super().stream(name)
+        outer_first = name == "weight" and getattr(self, "inputs_first")  # noqa: B009
+        return dataclasses.replace(stream, outer_first=outer_first)
+
+
 def weight_format(p: Any) -> FixedFormat:
     """The format of the weights, from the parameters; one bit without its most negative code is binary."""
-    fmt = format_of(p, "WEIGHT")
-    return SignFormat.binary(fmt.frac_width) if p.NARROW and fmt.signed and fmt.width == 1 else fmt
+    fmt: FixedFormat = p.weight.fmt
+    return SignFormat.binary(fmt.frac_width) if p.multiplication.narrow and fmt.signed and fmt.width == 1 else fmt
 
 
 def multiplies(p: Any) -> bool:
     """Whether there are multipliers: weights of -1, 0 and 1 add and subtract in place of it."""
-    signs = p.NARROW and p.WEIGHT_SIGNED and p.WEIGHT_PRECISION_0 <= 2 and not p.CHAIN and not p.LOGIC
+    signs = (
+        p.multiplication.narrow
+        and p.weight.fmt.signed
+        and p.weight.fmt.width <= 2
+        and not p.multiplication.chain
+        and not p.multiplication.logic
+    )
     return not signs
 
 
 def narrow(p: Any) -> bool:
     """Whether one code of the weights does not occur."""
-    return bool(p.NARROW) and not weight_format(p).bipolar
+    return bool(p.multiplication.narrow) and not weight_format(p).bipolar
 
 
 def dot_latency(products: int, p: Any) -> int:
     """Cycles from the operands to their dot product, of that many products and the parameters of a layer."""
-    if p.LOGIC:
-        rows = logic_rows(
-            (p.DATA_IN_0_PRECISION_0, bool(p.DATA_IN_0_SIGNED)), (p.WEIGHT_PRECISION_0, bool(p.WEIGHT_SIGNED))
-        )
-        return 1 + ceil_div(rows, 2) + (ceil_div(products, p.LOGIC) - 1).bit_length()
-    if not p.CHAIN:
+    if p.multiplication.logic:
+        rows = logic_rows((p.data_in_0.fmt.width, p.data_in_0.fmt.signed), (p.weight.fmt.width, p.weight.fmt.signed))
+        return 1 + ceil_div(rows, 2) + (ceil_div(products, p.multiplication.logic) - 1).bit_length()
+    if not p.multiplication.chain:
         return 2 + (products - 1).bit_length()
-    chains = ceil_div(products, p.CHAIN)
+    chains = ceil_div(products, p.multiplication.chain)
     return stages(ceil_div(products, chains)) + 1 + (chains - 1).bit_length()
 
 
@@ -303,10 +296,10 @@ def choose(r: Request, lanes: int, products: int) -> Multiplication:
         r = dataclasses.replace(r, narrow=False)  # one bit has no code to leave out
     layer = _Layer(formats["data_in_0"], formats["weight"], r.narrow, lanes, products, "weight_shift" in r.shapes)
     tree, block = Multiplication(narrow=r.narrow), FAMILIES[r.family]
-    chain = dataclasses.replace(tree, chain=min(LONGEST, products))
+    chain = msgspec.structs.replace(tree, chain=min(LONGEST, products))
     chains = block is not None and layer.fits(chain, block)
     if asked == "logic":
-        return dataclasses.replace(tree, logic=2 if r.family in GROUPED else 1)
+        return msgspec.structs.replace(tree, logic=2 if r.family in GROUPED else 1)
     if asked == "tree" or (not asked and (r.family not in CHOOSES or not chains)):
         return tree
     nearest = "chain" if chains else "tree"

@@ -10,90 +10,73 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.exact_sums import exact_matmul
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.products._cases import cases
 from mase_hw.ops.products._schedule import Schedule
-from mase_hw.streams import Stream, ceil_div
+from mase_hw.streams import Stream
 
 
-@dataclass(frozen=True)
-class MatmulParams:
+class MatmulParams(Params, frozen=True):
     """Parameters of ``fixed_matmul``; see the module for their meaning."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_1_PRECISION_0: int
-    DATA_IN_1_PRECISION_1: int
-    DATA_IN_1_SIGNED: int
-    DATA_IN_1_TENSOR_SIZE_DIM_0: int
-    DATA_IN_1_TENSOR_SIZE_DIM_1: int
-    DATA_IN_1_TENSOR_SIZE_DIM_2: int
-    DATA_IN_1_PARALLELISM_DIM_0: int
-    DATA_IN_1_PARALLELISM_DIM_1: int
-    DATA_IN_1_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    TRANSPOSED: int
-    CAUSAL: int
-    CAPACITY: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor3
+    data_in_1: Tensor3
+    data_out_0: Tensor3
+    transposed: bool
+    causal: bool
+    capacity: int
+    cast: Cast
+
+    def stream(self, name: str) -> Stream:
+        """The stream of a port, matrix by matrix."""
+        folded = super().stream(name)
+        outer = (self.matrices, self.rows if name == "data_in_1" else self.tokens)
+        return dataclasses.replace(folded, shape=(*outer, *folded.shape[1:]), parallelism=(*folded.parallelism, 1))
+
+    def attributes(self) -> dict[str, object]:
+        """Which way round the second operand is, and whether tokens see what comes after them."""
+        return {"transposed": self.transposed, "causal": self.causal}
 
     @property
     def rows(self) -> int:
         """Rows of a matrix."""
-        return self.DATA_OUT_0_TENSOR_SIZE_DIM_0 if self.TRANSPOSED else self.DATA_IN_0_TENSOR_SIZE_DIM_0
+        return self.data_out_0.size[0] if self.transposed else self.data_in_0.size[0]
 
     @property
     def matrices(self) -> int:
         """Matrices a frame."""
-        return self.DATA_IN_1_TENSOR_SIZE_DIM_2 // self.rows
+        return self.data_in_1.size[2] // self.rows
 
     @property
     def tokens(self) -> int:
         """Tokens a matrix serves."""
-        return self.DATA_IN_0_TENSOR_SIZE_DIM_2 // self.matrices
+        return self.data_in_0.size[2] // self.matrices
 
     @property
     def schedule(self) -> Schedule:
         """What is multiplied in which step."""
-        beats_in = ceil_div(self.DATA_IN_0_TENSOR_SIZE_DIM_0, self.DATA_IN_0_PARALLELISM_DIM_0)
-        beats_out = ceil_div(self.DATA_OUT_0_TENSOR_SIZE_DIM_0, self.DATA_OUT_0_PARALLELISM_DIM_0)
         return Schedule(
-            transposed=bool(self.TRANSPOSED),
-            causal=bool(self.CAUSAL),
+            transposed=self.transposed,
+            causal=self.causal,
             matrices=self.matrices,
             tokens=self.tokens,
-            heads=self.DATA_IN_0_TENSOR_SIZE_DIM_1,
-            groups=self.DATA_IN_1_TENSOR_SIZE_DIM_1,
+            heads=self.data_in_0.size[1],
+            groups=self.data_in_1.size[1],
             rows=self.rows,
-            banks=self.DATA_OUT_0_PARALLELISM_DIM_0 if self.TRANSPOSED else self.DATA_IN_0_PARALLELISM_DIM_0,
-            words=beats_in if self.TRANSPOSED else beats_out,
-            capacity=self.CAPACITY,
+            banks=self.data_out_0.lanes[0] if self.transposed else self.data_in_0.lanes[0],
+            words=(self.data_in_0 if self.transposed else self.data_out_0).tiles[0],
+            capacity=self.capacity,
         )
 
 
@@ -176,46 +159,27 @@ def build(r: Request) -> MatmulParams:
     transposed = bool(r.arithmetic.attributes["transposed"])
     rows = shapes["data_in_1"][1]
     made = MatmulParams(
-        **tensor_params("DATA_IN_0", shapes["data_in_0"], formats["data_in_0"], (p_in,)),
-        **tensor_params("DATA_IN_1", shapes["data_in_1"], formats["data_in_1"], (p_in if transposed else p_out,)),
-        **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (p_out,)),
-        TRANSPOSED=int(transposed),
+        data_in_0=port(shapes["data_in_0"], formats["data_in_0"], p_in),
+        data_in_1=port(shapes["data_in_1"], formats["data_in_1"], p_in if transposed else p_out),
+        data_out_0=port(shapes["data_out_0"], formats["data_out_0"], p_out),
+        transposed=transposed,
         # A single token sees every row: nothing is left out, and rows may be held as where nothing ever is.
-        CAUSAL=int(bool(r.arithmetic.attributes.get("causal", False)) and shapes["data_in_0"][1] > 1),
-        CAPACITY=2 * rows,
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        causal=bool(r.arithmetic.attributes.get("causal", False)) and shapes["data_in_0"][1] > 1,
+        capacity=2 * rows,
+        cast=r.arithmetic.modes,
     )
-    return dataclasses.replace(made, CAPACITY=made.schedule.enough)
-
-
-def _ports(p: MatmulParams) -> tuple[Stream, ...]:
-    def port(name: str, direction: str, outer: tuple[int, int]) -> Stream:
-        folded = stream_of(p, name, "in" if direction == "in" else "out")
-        return Stream(folded.name, folded.direction, (*outer, *folded.shape[1:]), folded.fmt, (*folded.parallelism, 1))
-
-    return (
-        port("DATA_IN_0", "in", (p.matrices, p.tokens)),
-        port("DATA_IN_1", "in", (p.matrices, p.rows)),
-        port("DATA_OUT_0", "out", (p.matrices, p.tokens)),
-    )
-
-
-def _arithmetic(p: MatmulParams) -> Arithmetic:
-    formats = {name: format_of(p, name.upper()) for name in ("data_in_0", "data_in_1", "data_out_0")}
-    attributes = {"transposed": bool(p.TRANSPOSED), "causal": bool(p.CAUSAL)}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
+    return msgspec.structs.replace(made, capacity=made.schedule.enough)
 
 
 def _latency(p: MatmulParams) -> Latency:
     # Operand register, product register, adder tree, accumulator, output FIFO.
-    pipe = 4 + (p.DATA_IN_0_PARALLELISM_DIM_0 - 1).bit_length()
+    pipe = 4 + (p.data_in_0.lanes[0] - 1).bit_length()
     return Latency.from_steps(*p.schedule.stages(pipe))
 
 
 def _work(p: MatmulParams) -> int:
-    other = p.DATA_IN_0_TENSOR_SIZE_DIM_0 if p.TRANSPOSED else p.DATA_OUT_0_TENSOR_SIZE_DIM_0
-    return p.matrices * p.DATA_IN_0_TENSOR_SIZE_DIM_1 * int(p.schedule.limits.sum()) * other
+    other = p.data_in_0.size[0] if p.transposed else p.data_out_0.size[0]
+    return p.matrices * p.data_in_0.size[1] * int(p.schedule.limits.sum()) * other
 
 
 OPS = (
@@ -253,12 +217,10 @@ OPS = (
             ),
             params=MatmulParams,
             build=build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=lambda: cases(build),
             work=_work,
-            multipliers=lambda p: p.DATA_IN_0_PARALLELISM_DIM_0 * p.DATA_OUT_0_PARALLELISM_DIM_0,
+            multipliers=lambda p: p.data_in_0.lanes[0] * p.data_out_0.lanes[0],
             layout="row_major",
         ),
     ),

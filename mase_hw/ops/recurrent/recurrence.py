@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,110 +16,88 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat
+from mase_hw.hardware.params import Cast, Matrix, Params, Precision, Tensor3, Vector, port
 from mase_hw.nn.recurrence import GATES, Recurrence, inside
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude, symbolic
 from mase_hw.opdef import Arithmetic, Golden, Hardware, Inner, Latency, Memory, OpDef, Request
 from mase_hw.ops._binary import covering_both
 from mase_hw.ops._lookup import TABLE_BITS, entries, key_of, look_up, memory
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.recurrent import _cases
 from mase_hw.ops.recurrent._cells import TABLES, Cell, look, tables
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream, ceil_div
+from mase_hw.streams import ceil_div
 
 KINDS = tuple(GATES)
 """Kinds in the order of the parameter ``KIND``."""
 
 
-@dataclass(frozen=True)
-class RecurrentParams:
+class RecurrentParams(Params, frozen=True):
     """Parameters of ``fixed_recurrent``; see the module for their meaning."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    WEIGHT_PRECISION_0: int
-    WEIGHT_PRECISION_1: int
-    WEIGHT_SIGNED: int
-    WEIGHT_TENSOR_SIZE_DIM_0: int
-    WEIGHT_TENSOR_SIZE_DIM_1: int
-    WEIGHT_PARALLELISM_DIM_0: int
-    WEIGHT_PARALLELISM_DIM_1: int
-    HAS_BIAS: int
-    BIAS_PRECISION_0: int
-    BIAS_PRECISION_1: int
-    BIAS_SIGNED: int
-    BIAS_TENSOR_SIZE_DIM_0: int
-    BIAS_PARALLELISM_DIM_0: int
-    HAS_STATE: int
-    DATA_IN_1_PRECISION_0: int
-    DATA_IN_1_PRECISION_1: int
-    DATA_IN_1_SIGNED: int
-    DATA_IN_1_TENSOR_SIZE_DIM_0: int
-    DATA_IN_1_TENSOR_SIZE_DIM_1: int
-    DATA_IN_1_TENSOR_SIZE_DIM_2: int
-    DATA_IN_1_PARALLELISM_DIM_0: int
-    DATA_IN_1_PARALLELISM_DIM_1: int
-    DATA_IN_1_PARALLELISM_DIM_2: int
-    DATA_IN_2_PRECISION_0: int
-    DATA_IN_2_PRECISION_1: int
-    DATA_IN_2_SIGNED: int
-    DATA_IN_2_TENSOR_SIZE_DIM_0: int
-    DATA_IN_2_TENSOR_SIZE_DIM_1: int
-    DATA_IN_2_TENSOR_SIZE_DIM_2: int
-    DATA_IN_2_PARALLELISM_DIM_0: int
-    DATA_IN_2_PARALLELISM_DIM_1: int
-    DATA_IN_2_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    KIND: int
-    STREAMING: int
-    CELLS: int
-    STATE_PRECISION_0: int
-    STATE_PRECISION_1: int
-    GATE_PRECISION_0: int
-    GATE_PRECISION_1: int
-    CELL_PRECISION_0: int
-    CELL_PRECISION_1: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor3
+    weight: Matrix
+    has_bias: bool
+    bias: Vector
+    has_state: bool
+    data_in_1: Tensor3
+    data_in_2: Tensor3
+    data_out_0: Tensor3
+    kind: int
+    streaming: bool
+    cells: bool
+    state: Precision
+    gate: Precision
+    cell: Precision
+    cast: Cast
 
     @property
-    def kind(self) -> str:
+    def kind_name(self) -> str:
         """The kind by name."""
-        return KINDS[self.KIND]
+        return KINDS[self.kind]
 
     @property
     def tiles(self) -> int:
         """Beats of a state."""
-        return ceil_div(self.WEIGHT_TENSOR_SIZE_DIM_0, self.WEIGHT_PARALLELISM_DIM_0)
+        return self.weight.tiles[0]
 
     @property
     def rows(self) -> int:
         """Time steps a frame, of all its sequences."""
-        return self.DATA_OUT_0_TENSOR_SIZE_DIM_1 * self.DATA_OUT_0_TENSOR_SIZE_DIM_2
+        return self.data_out_0.size[1] * self.data_out_0.size[2]
+
+    @property
+    def begins(self) -> tuple[str, ...]:
+        """Ports of what a sequence begins with."""
+        return ("data_in_1", "data_in_2")[: self.has_state * (1 + (self.kind_name == "lstm"))]
+
+    def absent(self) -> tuple[str, ...]:
+        """What is not there of the bias and of the states that a sequence begins with."""
+        begins = tuple(name for name in ("data_in_1", "data_in_2") if name not in self.begins)
+        return (*super().absent(), *begins)
+
+    def repetitions(self) -> dict[str, int]:
+        """The parameters come once for every time step."""
+        return {"weight": self.rows, "bias": self.rows}
+
+    def formats(self) -> dict[str, FixedFormat]:
+        """Those of the streams and those inside."""
+        inside = {"gate": self.kind_name != "rnn_relu", "cell": self.kind_name == "lstm", "state": self.cells}
+        own = {name: getattr(self, name) for name, there in inside.items() if there}
+        return super().formats() | {name: FixedFormat(fmt.width, fmt.frac_width) for name, fmt in own.items()}
+
+    def attributes(self) -> dict[str, object]:
+        """The kind, and which results it has."""
+        return {"kind": self.kind_name, "streaming": self.streaming, "cells": self.cells}
 
     @property
     def pauses(self) -> int:
         """Time steps of a sequence behind which the next one waits for the state."""
         # A GRU reads the state that a sequence was given once more with its results: behind the issues of the next.
-        early = self.HAS_STATE and self.kind == "gru" and self.DATA_OUT_0_TENSOR_SIZE_DIM_1 == 1
-        return self.DATA_OUT_0_TENSOR_SIZE_DIM_1 - 1 + int(bool(self.STREAMING or early))
+        early = self.has_state and self.kind_name == "gru" and self.data_out_0.size[1] == 1
+        return self.data_out_0.size[1] - 1 + int(self.streaming or early)
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -196,61 +173,28 @@ def _build(r: Request) -> RecurrentParams:
                 remedy=f"set {name}_width and {name}_signed in the rule for this node",
             )
     return RecurrentParams(
-        **tensor_params("DATA_IN_0", shapes["data_in_0"], formats["data_in_0"], (lanes * gates,)),
-        **tensor_params("WEIGHT", shapes["weight"], formats["weight"], (lanes, lanes * gates), dims=2),
-        HAS_BIAS=int("bias" in shapes),
-        **tensor_params("BIAS", shapes["weight"][1:], formats.get("bias", formats["weight"]), (lanes,), dims=1),
-        HAS_STATE=int("data_in_1" in shapes),
-        **tensor_params("DATA_IN_1", begins["data_in_1"], formats.get("data_in_1", formats["data_out_0"]), (lanes,)),
-        **tensor_params("DATA_IN_2", begins["data_in_2"], formats.get("data_in_2", formats["data_out_0"]), (lanes,)),
-        **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (lanes * (1 + cells),)),
-        KIND=KINDS.index(kind),
-        STREAMING=int(bool(r.arithmetic.attributes.get("streaming"))),
-        CELLS=int(cells),
-        STATE_PRECISION_0=state.width,
-        STATE_PRECISION_1=state.frac_width,
-        GATE_PRECISION_0=gate.width,
-        GATE_PRECISION_1=gate.frac_width,
-        CELL_PRECISION_0=cell.width,
-        CELL_PRECISION_1=cell.frac_width,
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
+        data_in_0=port(shapes["data_in_0"], formats["data_in_0"], lanes * gates),
+        weight=port(shapes["weight"], formats["weight"], lanes, lanes * gates, dims=2),
+        has_bias="bias" in shapes,
+        bias=port(shapes["weight"][1:], formats.get("bias", formats["weight"]), lanes, dims=1),
+        has_state="data_in_1" in shapes,
+        data_in_1=port(begins["data_in_1"], formats.get("data_in_1", formats["data_out_0"]), lanes),
+        data_in_2=port(begins["data_in_2"], formats.get("data_in_2", formats["data_out_0"]), lanes),
+        data_out_0=port(shapes["data_out_0"], formats["data_out_0"], lanes * (1 + cells)),
+        kind=KINDS.index(kind),
+        streaming=bool(r.arithmetic.attributes.get("streaming")),
+        cells=cells,
+        state=Precision(state.width, state.frac_width),
+        gate=Precision(gate.width, gate.frac_width),
+        cell=Precision(cell.width, cell.frac_width),
+        cast=r.arithmetic.modes,
     )
-
-
-def _begins(p: RecurrentParams) -> tuple[str, ...]:
-    """Ports of what a sequence begins with."""
-    return ("data_in_1", "data_in_2")[: p.HAS_STATE * (1 + (p.kind == "lstm"))]
-
-
-def _ports(p: RecurrentParams) -> tuple[Stream, ...]:
-    bias = (stream_of(p, "BIAS", "in", dims=1, repeat=p.rows),) if p.HAS_BIAS else ()
-    return (
-        stream_of(p, "DATA_IN_0", "in"),
-        stream_of(p, "WEIGHT", "in", dims=2, repeat=p.rows),
-        *bias,
-        *(stream_of(p, name.upper(), "in") for name in _begins(p)),
-        stream_of(p, "DATA_OUT_0", "out"),
-    )
-
-
-def _arithmetic(p: RecurrentParams) -> Arithmetic:
-    names = ["data_in_0", "weight", *(["bias"] if p.HAS_BIAS else []), *_begins(p), "data_out_0"]
-    formats = {name: format_of(p, name.upper()) for name in names}
-    if p.kind != "rnn_relu":
-        formats["gate"] = FixedFormat(p.GATE_PRECISION_0, p.GATE_PRECISION_1)
-    if p.kind == "lstm":
-        formats["cell"] = FixedFormat(p.CELL_PRECISION_0, p.CELL_PRECISION_1)
-    if p.CELLS:
-        formats["state"] = FixedFormat(p.STATE_PRECISION_0, p.STATE_PRECISION_1)
-    attributes = {"kind": p.kind, "streaming": bool(p.STREAMING), "cells": bool(p.CELLS)}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 
 
 def _pipe(p: RecurrentParams) -> int:
     """Operand register, product register, adder tree, accumulator, cell, memory of the state or output FIFO."""
-    cell = 5 if p.kind in ("gru", "lstm") else 1
-    return 4 + math.ceil(math.log2(p.WEIGHT_PARALLELISM_DIM_0)) + cell
+    cell = 5 if p.kind_name in ("gru", "lstm") else 1
+    return 4 + math.ceil(math.log2(p.weight.lanes[0])) + cell
 
 
 def _idle(p: RecurrentParams) -> int:
@@ -259,19 +203,19 @@ def _idle(p: RecurrentParams) -> int:
 
 
 def _latency(p: RecurrentParams) -> Latency:
-    tiles, times, pipe, idle = p.tiles, p.DATA_OUT_0_TENSOR_SIZE_DIM_1, _pipe(p), _idle(p)
+    tiles, times, pipe, idle = p.tiles, p.data_out_0.size[1], _pipe(p), _idle(p)
     # A step multiplies a tile of the state: tile of units by tile of units; in idle ones nothing happens.
     # A sequence that goes on waits for the state of the hop before, like every other time step.
     sequence = times * tiles**2 + p.pauses * idle
-    of, at, unit = (a.reshape(-1) for a in np.indices((p.DATA_OUT_0_TENSOR_SIZE_DIM_2, times, tiles)))
+    of, at, unit = (a.reshape(-1) for a in np.indices((p.data_out_0.size[2], times, tiles)))
     first = of * sequence + at * (tiles**2 + idle) + unit * tiles
     # The first tile of units meets every tile of the state, which is then there for the others; each tile of units
     # takes its cell states.
-    begin = np.arange(p.DATA_OUT_0_TENSOR_SIZE_DIM_2)[:, None] * sequence
+    begin = np.arange(p.data_out_0.size[2])[:, None] * sequence
     taken = [(begin + np.arange(tiles) * step).reshape(-1) for step in (1, tiles)]
-    inputs = (first, *taken[: len(_begins(p))])
+    inputs = (first, *taken[: len(p.begins)])
     steps = Steps.at(
-        p.DATA_OUT_0_TENSOR_SIZE_DIM_2 * sequence,
+        p.data_out_0.size[2] * sequence,
         needed=inputs,
         freed=inputs,
         emitted=first + tiles - 1,
@@ -281,16 +225,6 @@ def _latency(p: RecurrentParams) -> Latency:
         queue=max((pipe + tiles) // tiles + 1, 2),
     )
     return Latency.from_steps(steps)
-
-
-def _tied(p: RecurrentParams) -> dict[str, str]:
-    absent = {"bias": p.HAS_BIAS, **{name: name in _begins(p) for name in ("data_in_1", "data_in_2")}}
-    return {
-        port: to
-        for name, there in absent.items()
-        for port, to in ((name, "'0"), (f"{name}_valid", "1'b0"), (f"{name}_ready", ""))
-        if not there
-    }
 
 
 def _inner_width(name: str, width: int) -> int:
@@ -357,16 +291,13 @@ OPS = (
             ),
             params=RecurrentParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=lambda: _cases.cases(_build),
-            work=lambda p: p.rows * p.WEIGHT_TENSOR_SIZE_DIM_0 * p.WEIGHT_TENSOR_SIZE_DIM_1,
-            multipliers=lambda p: p.WEIGHT_PARALLELISM_DIM_0 * p.WEIGHT_PARALLELISM_DIM_1,
-            idle=lambda p: p.DATA_OUT_0_TENSOR_SIZE_DIM_2 * p.pauses * _idle(p),
+            work=lambda p: p.rows * p.weight.size[0] * p.weight.size[1],
+            multipliers=lambda p: p.weight.lanes[0] * p.weight.lanes[1],
+            idle=lambda p: p.data_out_0.size[2] * p.pauses * _idle(p),
             layout="row_major",
             static=("weight", "bias"),
-            tied=_tied,
             memories=_memories,
             reads=_reads,
         ),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,15 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat
+from mase_hw.hardware.params import Cast, Params, Tensor5, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request
 from mase_hw.ops._division import divide_cast, surrogate
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.reductions._roles import Roles, kept_layout
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 SUM, MEAN, MAX, MIN, ARGMAX, ARGMIN, RUNNING = range(7)
 """Codes of the parameter ``OPERATION``."""
@@ -32,40 +31,21 @@ DIMS = 5
 """Dimensions of the module."""
 
 
-@dataclass(frozen=True)
-class ReduceParams:
-    """Parameters of ``fixed_reduce``; what a dimension is depends on ``INNER``."""
+class ReduceParams(Params, frozen=True):
+    """Parameters of ``fixed_reduce``; what a dimension is depends on ``inner``."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_TENSOR_SIZE_DIM_3: int
-    DATA_IN_0_TENSOR_SIZE_DIM_4: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_3: int
-    DATA_IN_0_PARALLELISM_DIM_4: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_3: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_4: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_3: int
-    DATA_OUT_0_PARALLELISM_DIM_4: int
-    INNER: int
-    OPERATION: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor5
+    data_out_0: Tensor5
+    inner: bool
+    operation: int
+    cast: Cast
+
+    def attributes(self) -> dict[str, Any]:
+        """The dimensions that are reduced, of a tensor that has the module's."""
+        reduced: tuple[int, ...] = (2, 4) if self.inner else (1, 3)
+        if self.operation >= ARGMAX:
+            reduced = (max(reduced, key=lambda d: self.data_in_0.shape[d]),)
+        return {"dim": reduced, "keepdim": True}
 
 
 def dims_of(attributes: Mapping[str, Any], rank: int) -> tuple[int, ...]:
@@ -133,37 +113,23 @@ def _build(r: Request, *, operation: int) -> ReduceParams:
     lanes = 1 if roles.inner and operation == RUNNING else lanes
     left = roles.shape if operation == RUNNING else roles.left
     return ReduceParams(
-        **tensor_params("DATA_IN_0", roles.shape, a.formats["data_in_0"], (lanes,), DIMS),
-        **tensor_params("DATA_OUT_0", left, a.formats["data_out_0"], (1 if roles.inner else lanes,), DIMS),
-        INNER=int(roles.inner),
-        OPERATION=operation,
-        ROUNDING=int(a.rounding),
-        OVERFLOW=int(a.overflow),
+        data_in_0=port(roles.shape, a.formats["data_in_0"], lanes, dims=DIMS),
+        data_out_0=port(left, a.formats["data_out_0"], 1 if roles.inner else lanes, dims=DIMS),
+        inner=roles.inner,
+        operation=operation,
+        cast=a.modes,
     )
-
-
-def _ports(p: ReduceParams) -> tuple[Stream, ...]:
-    return stream_of(p, "DATA_IN_0", "in", dims=DIMS), stream_of(p, "DATA_OUT_0", "out", dims=DIMS)
-
-
-def _arithmetic(p: ReduceParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    reduced: tuple[int, ...] = (2, 4) if p.INNER else (1, 3)
-    if p.OPERATION >= ARGMAX:
-        shape = _ports(p)[0].shape
-        reduced = (max(reduced, key=lambda d: shape[d]),)
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), {"dim": reduced, "keepdim": True})
 
 
 def _latency(p: ReduceParams) -> Latency:
     """A step takes an input beat; only those that complete a result wait for the output."""
-    source, sink = _ports(p)
+    source, sink = p.streams()
     every = np.arange(source.beats, dtype=np.int64)
     tiles = every.reshape(*reversed(source.tiles))
-    if p.OPERATION != RUNNING:
-        tiles = tiles[:, :, -1:, :, -1:] if p.INNER else tiles[:, -1:, :, -1:]
+    if p.operation != RUNNING:
+        tiles = tiles[:, :, -1:, :, -1:] if p.inner else tiles[:, -1:, :, -1:]
     done = tiles.reshape(-1)
-    mean = p.OPERATION == MEAN
+    mean = p.operation == MEAN
     reduced = Steps.at(
         source.beats,
         needed=[every],
@@ -239,8 +205,6 @@ def reduction(
             ),
             params=ReduceParams,
             build=functools.partial(_build, operation=operation),
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=cases,
         ),

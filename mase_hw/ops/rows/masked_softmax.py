@@ -11,7 +11,6 @@ stored) and, in ``softmax_where``, data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,15 +20,15 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, ExponentTables, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._division import divide_cast
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._exponent import evaluate
 from mase_hw.ops.rows._rows import row_steps, tiles_of
 from mase_hw.ops.rows.softmax import FILES, SOFTMAX, exponentials, gradient_of
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 TRUTH = FixedFormat(1, 0, signed=False)
 """Of a mask."""
@@ -146,48 +145,29 @@ def _exact(a: Arithmetic, x: Tensor, keep: Tensor) -> Tensor:
     return divide_cast(terms, total, (1 << plan.frac, size << plan.frac), 0, target, a.rounding, a.overflow, own=True)
 
 
-@dataclass(frozen=True)
-class MaskedSoftmaxParams:
-    """Parameters of ``fixed_masked_softmax``; ``ALLOWED`` counts rows of a stored mask."""
+class MaskedSoftmaxParams(Params, frozen=True):
+    """Parameters of ``fixed_masked_softmax``; ``allowed`` counts rows of a stored mask."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_IN_1_PRECISION_0: int
-    DATA_IN_1_PRECISION_1: int
-    DATA_IN_1_SIGNED: int
-    DATA_IN_1_TENSOR_SIZE_DIM_0: int
-    DATA_IN_1_TENSOR_SIZE_DIM_1: int
-    DATA_IN_1_TENSOR_SIZE_DIM_2: int
-    DATA_IN_1_PARALLELISM_DIM_0: int
-    DATA_IN_1_PARALLELISM_DIM_1: int
-    DATA_IN_1_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    HAS_MASK: int
-    CAUSAL: int
-    QUERIES: int
-    ALLOWED: int
-    HOLD: int
-    ROUNDING: int
-    OVERFLOW: int
-    EXP_FRAC: int
-    INDEX_WIDTH: int
-    FINE_WIDTH: int
-    FACTOR_FRAC: int
+    data_in_0: Tensor3
+    data_in_1: Tensor3
+    data_out_0: Tensor3
+    has_mask: bool
+    causal: bool
+    queries: int
+    allowed: int
+    hold: int
+    cast: Cast
+    exponent: ExponentTables
+
+    def absent(self) -> tuple[str, ...]:
+        """The mask may be stored, or causal."""
+        return () if self.has_mask else ("data_in_1",)
+
+    def attributes(self) -> dict[str, Any]:
+        """The mask that is not data, and what its memory depends on."""
+        own: dict[str, Any] = {"causal": self.causal, "queries": self.queries, "hold": self.hold}
+        lanes = {"data_in_0": self.data_in_0.lanes}
+        return own | {"shapes": {"data_in_0": self.data_in_0.shape}, "parallelism": lanes}
 
 
 def _build(r: Request) -> MaskedSoftmaxParams:
@@ -207,41 +187,17 @@ def _build(r: Request) -> MaskedSoftmaxParams:
         lanes_within(r.node, "data_in_1", r.parallelism["data_in_1"], shape)
     plan = exponentials(a, shape[-1], SOFTMAX)
     return MaskedSoftmaxParams(
-        **tensor_params("DATA_IN_0", shape, a.formats["data_in_0"], (lanes,)),
-        **tensor_params("DATA_IN_1", shape, a.formats.get("data_in_1", TRUTH), (lanes,)),
-        **tensor_params("DATA_OUT_0", shape, a.formats["data_out_0"], (lanes,)),
-        HAS_MASK=int("data_in_1" in a.formats),
-        CAUSAL=int(bool(a.attributes.get("causal", False))),
-        QUERIES=int(a.attributes.get("queries", shape[-3])),
-        ALLOWED=len(allowed),
-        HOLD=int(a.attributes.get("hold", 1)),
-        ROUNDING=int(a.rounding),
-        OVERFLOW=int(a.overflow),
-        EXP_FRAC=plan.frac,
-        INDEX_WIDTH=plan.index,
-        FINE_WIDTH=plan.fine,
-        FACTOR_FRAC=plan.factor,
+        data_in_0=port(shape, a.formats["data_in_0"], lanes),
+        data_in_1=port(shape, a.formats.get("data_in_1", TRUTH), lanes),
+        data_out_0=port(shape, a.formats["data_out_0"], lanes),
+        has_mask="data_in_1" in a.formats,
+        causal=bool(a.attributes.get("causal", False)),
+        queries=int(a.attributes.get("queries", shape[-3])),
+        allowed=len(allowed),
+        hold=int(a.attributes.get("hold", 1)),
+        cast=a.modes,
+        exponent=ExponentTables(plan.frac, plan.index, plan.fine, plan.factor),
     )
-
-
-def _ports(p: MaskedSoftmaxParams) -> tuple[Stream, ...]:
-    mask = (stream_of(p, "DATA_IN_1", "in"),) if p.HAS_MASK else ()
-    return (stream_of(p, "DATA_IN_0", "in"), *mask, stream_of(p, "DATA_OUT_0", "out"))
-
-
-def _tied(p: MaskedSoftmaxParams) -> Mapping[str, str]:
-    return {} if p.HAS_MASK else {"data_in_1": "'0", "data_in_1_valid": "1'b0", "data_in_1_ready": ""}
-
-
-def _arithmetic(p: MaskedSoftmaxParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    if p.HAS_MASK:
-        formats["data_in_1"] = format_of(p, "DATA_IN_1")
-    shape = stream_of(p, "DATA_IN_0", "in").shape
-    lanes = {"data_in_0": (p.DATA_IN_0_PARALLELISM_DIM_0, 1, 1)}
-    attributes: dict[str, Any] = {"causal": bool(p.CAUSAL), "queries": p.QUERIES, "hold": p.HOLD}
-    attributes |= {"shapes": {"data_in_0": shape}, "parallelism": lanes}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), attributes)
 
 
 def _memories(a: Arithmetic) -> dict[str, Memory]:
@@ -257,15 +213,15 @@ def _memories(a: Arithmetic) -> dict[str, Memory]:
 
 
 def _latency(p: MaskedSoftmaxParams) -> Latency:
-    beats, lanes = stream_of(p, "DATA_IN_0", "in").beats, p.DATA_IN_0_PARALLELISM_DIM_0
-    tiles, levels = tiles_of(p.DATA_IN_0_TENSOR_SIZE_DIM_0, lanes), (lanes - 1).bit_length()
-    joined = (Steps.registered(beats, 2, pipe=0),) if p.HAS_MASK else ()
+    beats, lanes = p.data_in_0.beats, p.data_in_0.lanes[0]
+    tiles, levels = p.data_in_0.tiles[0], (lanes - 1).bit_length()
+    joined = (Steps.registered(beats, 2, pipe=0),) if p.has_mask else ()
     return Latency.from_steps(
         *joined,
         row_steps(beats, tiles, note=2),
-        Steps.registered(beats, pipe=3 if p.FINE_WIDTH else 2),
+        Steps.registered(beats, pipe=3 if p.exponent.fine_width else 2),
         row_steps(beats, tiles, note=2 + levels),
-        Steps.registered(beats, pipe=3 + max(p.DATA_OUT_0_PRECISION_1, 0)),
+        Steps.registered(beats, pipe=3 + max(p.data_out_0.fmt.frac_width, 0)),
     )
 
 
@@ -335,14 +291,11 @@ def _op(name: str, function: Callable[..., Tensor], cases: Callable[[], list[Cas
             ),
             params=MaskedSoftmaxParams,
             build=_build,
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=cases,
             follows_input=True,
             layout="row_major",
             memories=_memories,
-            tied=_tied,
         ),
     )
 

@@ -19,11 +19,12 @@ from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Segments, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, OpDef, Request
 from mase_hw.ops._piecewise import fit
-from mase_hw.ops._tensors import format_of, lanes_within, tensor_params
-from mase_hw.ops.rows._norm_hardware import NormParams, latency, ports_of, tied
+from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops.rows._norm_hardware import GroupNormParams, NormParams, latency
 from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of
 from mase_hw.ops.rows._rows import relayout, row_shape
 
@@ -138,40 +139,26 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
         cut = fit(key_of(a))
         one = FixedFormat(1, 0, signed=False)
         formats = {name: a.formats[name] if has[name] else one for name in has}
-        return NormParams(
-            **tensor_params("DATA_IN_0", shape, a.formats["data_in_0"], (lanes,)),
-            HAS_WEIGHT=int(has["weight"]),
-            **tensor_params("WEIGHT", shape[-1:], formats["weight"], (lanes,), dims=1),
-            HAS_BIAS=int(has["bias"]),
-            **tensor_params("BIAS", shape[-1:], formats["bias"], (lanes,), dims=1),
-            **tensor_params("DATA_OUT_0", shape, a.formats["data_out_0"], (lanes,)),
-            ROUNDING=int(a.rounding),
-            OVERFLOW=int(a.overflow),
-            GROUPS=groups,
-            CENTRE=int(plan.centre),
-            EPSILON=plan.epsilon,
-            EPSILON_SHIFT=plan.epsilon_shift,
-            RADICAND_WIDTH=plan.radicand,
-            RADICAND_FRAC=plan.radicand_frac,
-            SCALE_FRAC=plan.scale,
-            DROP=plan.drop,
-            SEGMENTS=cut.segments,
-            STEP_WIDTH=cut.step,
-            COEFFICIENT_FRAC=cut.frac,
-            **{f"C{i}_WIDTH": width for i, width in enumerate(cut.widths)},
+        return (GroupNormParams if kind == GROUP else NormParams)(
+            data_in_0=port(shape, a.formats["data_in_0"], lanes),
+            has_weight=has["weight"],
+            weight=port(shape[-1:], formats["weight"], lanes, dims=1),
+            has_bias=has["bias"],
+            bias=port(shape[-1:], formats["bias"], lanes, dims=1),
+            data_out_0=port(shape, a.formats["data_out_0"], lanes),
+            cast=a.modes,
+            groups=groups,
+            centre=plan.centre,
+            epsilon=plan.epsilon,
+            epsilon_shift=plan.epsilon_shift,
+            radicand_width=plan.radicand,
+            radicand_frac=plan.radicand_frac,
+            scale_frac=plan.scale,
+            drop=plan.drop,
+            segments=Segments(cut.segments, cut.step, cut.frac, *cut.widths),
         )
 
     return build
-
-
-def _arithmetic(kind: str) -> Callable[[NormParams], Arithmetic]:
-    def arithmetic(p: NormParams) -> Arithmetic:
-        optional = [name for name in ("weight", "bias") if getattr(p, f"HAS_{name.upper()}")]
-        formats = {name: format_of(p, name.upper()) for name in ("data_in_0", *optional, "data_out_0")}
-        own = {"num_groups": p.GROUPS} if kind == GROUP else {"normalized_shape": (p.DATA_IN_0_TENSOR_SIZE_DIM_0,)}
-        return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), own)
-
-    return arithmetic
 
 
 def _case(
@@ -269,15 +256,12 @@ def _op(kind: str, attributes: str, **targets: Any) -> OpDef:
                 "lib/row_scale.sv",
                 "lib/fixed_rescale.sv",
             ),
-            params=NormParams,
+            params=GroupNormParams if kind == GROUP else NormParams,
             build=_build(kind),
-            ports=ports_of(kind == GROUP),
-            arithmetic=_arithmetic(kind),
             latency=latency,
             cases=_cases(kind),
             follows_input=True,
             static=("weight",) if kind == RMS else ("weight", "bias"),
-            tied=tied,
             layout="channels_last" if kind == GROUP else "rows",
             memories=lambda a: fit(key_of(a)).memories(),
         ),

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse
+from mase_hw.hardware.params import ExponentTables, Segments, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
@@ -42,9 +42,9 @@ from mase_hw.ops._division import divide_cast
 from mase_hw.ops._lookup import Key
 from mase_hw.ops._piecewise import evaluate as logarithm
 from mase_hw.ops._piecewise import fit
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._exponent import Exponent, evaluate, exponent
-from mase_hw.ops.rows._rows import along, lowered_size, relayout, row_shape, row_steps, tiles_of
+from mase_hw.ops.rows._rows import along, lowered_size, relayout, row_shape, row_steps
 from mase_hw.steps import Steps
 
 SOFTMAX, SOFTMIN, LOG = range(3)
@@ -73,24 +73,19 @@ FILES = (
 """What ``fixed_softmax`` needs."""
 
 
-@dataclass(frozen=True)
-class SoftmaxParams(elementwise.ElementwiseParams):
+class SoftmaxParams(elementwise.ElementwiseParams, frozen=True):
     """Parameters of ``fixed_softmax``; those of the logarithm have no meaning for the others."""
 
-    FUNCTION: int
-    MASKED: int
-    EXP_FRAC: int
-    INDEX_WIDTH: int
-    FINE_WIDTH: int
-    FACTOR_FRAC: int
-    LOG_WIDTH: int
-    LOG_FRAC: int
-    SEGMENTS: int
-    STEP_WIDTH: int
-    COEFFICIENT_FRAC: int
-    C0_WIDTH: int
-    C1_WIDTH: int
-    C2_WIDTH: int
+    function: int
+    masked: bool
+    exponent: ExponentTables
+    log_width: int
+    log_frac: int
+    segments: Segments
+
+    def attributes(self) -> dict[str, Any]:
+        """The size of a row."""
+        return {"size": self.data_in_0.size[0]}
 
 
 def softmax_rows(input: Tensor, size: int, scale: float = 1.0) -> Tensor:
@@ -200,40 +195,25 @@ def _build(function: int) -> Callable[[Request], SoftmaxParams]:
         lowered_size(r)
         lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
         plan = exponentials(a, size, function)
-        segments: dict[str, int] = dict.fromkeys(("SEGMENTS", "STEP_WIDTH"), 1) | {"COEFFICIENT_FRAC": 0}
-        widths: tuple[int, ...] = (1, 1, 1)
+        segments = Segments()
         fmt = FixedFormat(1, 0)
         if function == LOG:
             key = logarithms(a, size)
             cut, fmt = fit(key), key[3]
-            segments, widths = (
-                {"SEGMENTS": cut.segments, "STEP_WIDTH": cut.step, "COEFFICIENT_FRAC": cut.frac},
-                cut.widths,
-            )
+            segments = Segments(cut.segments, cut.step, cut.frac, *cut.widths)
         return SoftmaxParams(
-            **tensor_params("DATA_IN_0", (rows, size), a.formats["data_in_0"], (lanes,)),
-            **tensor_params("DATA_OUT_0", (rows, size), result_format(a), (lanes,)),
-            ROUNDING=int(a.rounding),
-            OVERFLOW=int(a.overflow),
-            FUNCTION=function,
-            MASKED=0,
-            EXP_FRAC=plan.frac,
-            INDEX_WIDTH=plan.index,
-            FINE_WIDTH=plan.fine,
-            FACTOR_FRAC=plan.factor,
-            LOG_WIDTH=fmt.width,
-            LOG_FRAC=fmt.frac_width,
-            **segments,
-            **{f"C{i}_WIDTH": width for i, width in enumerate(widths)},
+            data_in_0=port((rows, size), a.formats["data_in_0"], lanes),
+            data_out_0=port((rows, size), result_format(a), lanes),
+            cast=a.modes,
+            function=function,
+            masked=False,
+            exponent=ExponentTables(plan.frac, plan.index, plan.fine, plan.factor),
+            log_width=fmt.width,
+            log_frac=fmt.frac_width,
+            segments=segments,
         )
 
     return build
-
-
-def _arithmetic(p: SoftmaxParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    size = {"size": p.DATA_IN_0_TENSOR_SIZE_DIM_0}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), size)
 
 
 def _memories(function: int) -> Callable[[Arithmetic], dict[str, Memory]]:
@@ -246,15 +226,14 @@ def _memories(function: int) -> Callable[[Arithmetic], dict[str, Memory]]:
 
 
 def _latency(p: SoftmaxParams) -> Latency:
-    stream = stream_of(p, "DATA_IN_0", "in")
-    beats, tiles = stream.beats, tiles_of(p.DATA_IN_0_TENSOR_SIZE_DIM_0, p.DATA_IN_0_PARALLELISM_DIM_0)
-    levels = (p.DATA_IN_0_PARALLELISM_DIM_0 - 1).bit_length()
-    is_log = p.FUNCTION == LOG
+    beats, tiles = p.data_in_0.beats, p.data_in_0.tiles[0]
+    levels = (p.data_in_0.lanes[0] - 1).bit_length()
+    is_log = p.function == LOG
     return Latency.from_steps(
         row_steps(beats, tiles, note=2),
-        Steps.registered(beats, pipe=3 if p.FINE_WIDTH else 2),
+        Steps.registered(beats, pipe=3 if p.exponent.fine_width else 2),
         row_steps(beats, tiles, note=2 + levels + (LOG_LATENCY if is_log else 0)),
-        Steps.registered(beats, pipe=1 if is_log else 3 + max(p.DATA_OUT_0_PRECISION_1, 0)),
+        Steps.registered(beats, pipe=1 if is_log else 3 + max(p.data_out_0.fmt.frac_width, 0)),
     )
 
 
@@ -317,8 +296,6 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
             dependence_files=FILES,
             params=SoftmaxParams,
             build=_build(function),
-            ports=elementwise.ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases(function),
             follows_input=True,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,16 @@ from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops._division import divide_cast
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._elementwise import ElementwiseParams
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import relayout as in_rows
-from mase_hw.ops.rows._rows import row_shape, tiles_of
+from mase_hw.ops.rows._rows import row_shape
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 VAR, STD, NORM = range(3)
 """Codes of the parameter ``FUNCTION``."""
@@ -68,33 +68,16 @@ class RowNorm(RowVar):
         return length
 
 
-@dataclass(frozen=True)
-class StatisticParams:
+class StatisticParams(ElementwiseParams, frozen=True):
     """Parameters of ``fixed_row_statistic``."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    ROUNDING: int
-    OVERFLOW: int
-    FUNCTION: int
-    CORRECTION: int
-    MOMENT_WIDTH: int
+    function: int
+    correction: int
+    moment_width: int
+
+    def attributes(self) -> dict[str, Any]:
+        """The size of a row, and the correction of its number."""
+        return {"size": self.data_in_0.size[0], "correction": self.correction}
 
 
 def moment_width(source: FixedFormat, size: int, function: int) -> int:
@@ -211,36 +194,25 @@ def _build(function: int) -> Callable[[Request], StatisticParams]:
         lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
         lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), (rows, 1))
         return StatisticParams(
-            **tensor_params("DATA_IN_0", (rows, size), a.formats["data_in_0"], (lanes,)),
-            **tensor_params("DATA_OUT_0", (rows, 1), a.formats["data_out_0"], (1,)),
-            ROUNDING=int(a.rounding),
-            OVERFLOW=int(a.overflow),
-            FUNCTION=function,
-            CORRECTION=correction,
-            MOMENT_WIDTH=moment_width(a.formats["data_in_0"], size, function),
+            data_in_0=port((rows, size), a.formats["data_in_0"], lanes),
+            data_out_0=port((rows, 1), a.formats["data_out_0"], 1),
+            cast=a.modes,
+            function=function,
+            correction=correction,
+            moment_width=moment_width(a.formats["data_in_0"], size, function),
         )
 
     return build
 
 
-def _ports(p: StatisticParams) -> tuple[Stream, ...]:
-    return (stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out"))
-
-
-def _arithmetic(p: StatisticParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    own = {"size": p.DATA_IN_0_TENSOR_SIZE_DIM_0, "correction": p.CORRECTION}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), own)
-
-
 def _latency(p: StatisticParams) -> Latency:
     """A step takes a beat; the last one of a row waits until its result has a place."""
-    tiles = tiles_of(p.DATA_IN_0_TENSOR_SIZE_DIM_0, p.DATA_IN_0_PARALLELISM_DIM_0)
-    rows = p.DATA_IN_0_TENSOR_SIZE_DIM_1 * p.DATA_IN_0_TENSOR_SIZE_DIM_2
-    _, bits = root_bits(_arithmetic(p), p.MOMENT_WIDTH)
-    levels = (p.DATA_IN_0_PARALLELISM_DIM_0 - 1).bit_length()
+    tiles = p.data_in_0.tiles[0]
+    rows = p.data_in_0.size[1] * p.data_in_0.size[2]
+    _, bits = root_bits(Arithmetic.of(p), p.moment_width)
+    levels = (p.data_in_0.lanes[0] - 1).bit_length()
     # Moments, their difference, division, root and cast, FIFO.
-    pipe = 2 + levels + 2 + DIVIDE_LATENCY + (0 if p.FUNCTION == VAR else 1 + bits + 1) + 1
+    pipe = 2 + levels + 2 + DIVIDE_LATENCY + (0 if p.function == VAR else 1 + bits + 1) + 1
     every = np.arange(rows * tiles, dtype=np.int64)
     last = np.arange(1, rows + 1, dtype=np.int64) * tiles - 1
     steps = Steps.at(
@@ -314,8 +286,6 @@ def _op(name: str, function: int, module: type[nn.Module], **targets: Any) -> Op
             ),
             params=StatisticParams,
             build=_build(function),
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=_cases(function),
             layout="rows",

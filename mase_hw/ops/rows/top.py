@@ -8,7 +8,6 @@ as its last element is there, whatever it holds: the time does not depend on the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,15 @@ from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import format_of, lanes_within, stream_of, tensor_params
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import relayout as in_rows
 from mase_hw.ops.rows._rows import row_shape
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 
 def top_values(input: Tensor, size: int, count: int, largest: bool = True) -> Tensor:
@@ -56,32 +55,19 @@ def _sorted(x: Tensor, count: int, largest: bool) -> tuple[Tensor, Tensor]:
     return values[..., :count], places[..., :count]
 
 
-@dataclass(frozen=True)
-class TopParams:
+class TopParams(Params, frozen=True):
     """Parameters of ``fixed_top``; dimension 0 is that of a row."""
 
-    DATA_IN_0_PRECISION_0: int
-    DATA_IN_0_PRECISION_1: int
-    DATA_IN_0_SIGNED: int
-    DATA_IN_0_TENSOR_SIZE_DIM_0: int
-    DATA_IN_0_TENSOR_SIZE_DIM_1: int
-    DATA_IN_0_TENSOR_SIZE_DIM_2: int
-    DATA_IN_0_PARALLELISM_DIM_0: int
-    DATA_IN_0_PARALLELISM_DIM_1: int
-    DATA_IN_0_PARALLELISM_DIM_2: int
-    DATA_OUT_0_PRECISION_0: int
-    DATA_OUT_0_PRECISION_1: int
-    DATA_OUT_0_SIGNED: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_0: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_1: int
-    DATA_OUT_0_TENSOR_SIZE_DIM_2: int
-    DATA_OUT_0_PARALLELISM_DIM_0: int
-    DATA_OUT_0_PARALLELISM_DIM_1: int
-    DATA_OUT_0_PARALLELISM_DIM_2: int
-    SMALLEST: int
-    PLACES: int
-    ROUNDING: int
-    OVERFLOW: int
+    data_in_0: Tensor3
+    data_out_0: Tensor3
+    smallest: bool
+    places: bool
+    cast: Cast
+
+    def attributes(self) -> dict[str, Any]:
+        """What is looked for in which row."""
+        size, count = self.data_in_0.size[0], self.data_out_0.size[0]
+        return {"size": size, "count": count, "largest": not self.smallest}
 
 
 def _golden(places: bool) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]:
@@ -113,35 +99,20 @@ def _build(places: bool) -> Callable[[Request], TopParams]:
         given = r.stream_shapes["data_out_0"] if "data_out_0" in r.shapes else (rows, count)
         lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), given)
         return TopParams(
-            **tensor_params("DATA_IN_0", (rows, size), a.formats["data_in_0"], (1,)),
-            **tensor_params("DATA_OUT_0", (rows, count), a.formats["data_out_0"], (1,)),
-            SMALLEST=int(not a.attributes.get("largest", True)),
-            PLACES=int(places),
-            ROUNDING=int(a.rounding),
-            OVERFLOW=int(a.overflow),
+            data_in_0=port((rows, size), a.formats["data_in_0"], 1),
+            data_out_0=port((rows, count), a.formats["data_out_0"], 1),
+            smallest=not a.attributes.get("largest", True),
+            places=places,
+            cast=a.modes,
         )
 
     return build
 
 
-def _ports(p: TopParams) -> tuple[Stream, ...]:
-    return (stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out"))
-
-
-def _arithmetic(p: TopParams) -> Arithmetic:
-    formats = {"data_in_0": format_of(p, "DATA_IN_0"), "data_out_0": format_of(p, "DATA_OUT_0")}
-    own = {
-        "size": p.DATA_IN_0_TENSOR_SIZE_DIM_0,
-        "count": p.DATA_OUT_0_TENSOR_SIZE_DIM_0,
-        "largest": not p.SMALLEST,
-    }
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW), own)
-
-
 def _latency(p: TopParams) -> Latency:
     """A step of the cells takes an element; the last one of a row waits until the results before have left."""
-    size, count = p.DATA_IN_0_TENSOR_SIZE_DIM_0, p.DATA_OUT_0_TENSOR_SIZE_DIM_0
-    rows = p.DATA_IN_0_TENSOR_SIZE_DIM_1 * p.DATA_IN_0_TENSOR_SIZE_DIM_2
+    size, count = p.data_in_0.size[0], p.data_out_0.size[0]
+    rows = p.data_in_0.size[1] * p.data_in_0.size[2]
     every, row, out = (np.arange(n, dtype=np.int64) for n in (rows * size, rows, rows * count))
     cells = Steps.at(
         rows * size, needed=[every], freed=[every], emitted=row * size + size - 1, delay=[0], room=[0], pipe=0, queue=0
@@ -213,8 +184,6 @@ def _op(name: str, function: Any, places: bool, cases: Callable[[], list[Case]],
             ),
             params=TopParams,
             build=_build(places),
-            ports=_ports,
-            arithmetic=_arithmetic,
             latency=_latency,
             cases=cases,
         ),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,37 +16,35 @@ from torch import Tensor
 
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import port
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef, Request, verilog_params
 from mase_hw.ops import linear
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._elementwise import ElementwiseParams
 from mase_hw.ops._images import image
-from mase_hw.ops._tensors import format_of, stream_of, tensor_params
 from mase_hw.ops.unrolled._layer import SOLVERS, layer_of
 from mase_hw.ops.unrolled._stages import Stages
 from mase_hw.ops.unrolled._text import context_of
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
 
 TEMPLATE = "ops/fixed_unrolled.sv.j2"
 
 
-@dataclass(frozen=True)
-class UnrolledParams(ElementwiseParams):
+class UnrolledParams(ElementwiseParams, frozen=True):
     """Parameters of an unrolled layer; the module is made for these and takes no others.
 
-    ``SOLVER`` is what found the additions (0: ours, 1: da4ml), ``LEVELS`` are those between two registers (0: none but
-    at the output), ``STAGES`` the registers from input to output, ``ADDER_BITS`` the bits that both operands of an
-    addition have, ``CARRY_BITS`` those of all carry chains and ``REGISTER_BITS`` those of the registers before the
+    ``solver`` is what found the additions (0: ours, 1: da4ml), ``levels`` are those between two registers (0: none but
+    at the output), ``stages`` the registers from input to output, ``adder_bits`` the bits that both operands of an
+    addition have, ``carry_bits`` those of all carry chains and ``register_bits`` those of the registers before the
     result.
     """
 
-    SOLVER: int
-    LEVELS: int
-    STAGES: int
-    ADDER_BITS: int
-    CARRY_BITS: int
-    REGISTER_BITS: int
+    solver: int
+    levels: int
+    stages: int
+    adder_bits: int
+    carry_bits: int
+    register_bits: int
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -99,40 +96,30 @@ def _params(r: Request, shapes: Mapping[str, tuple[int, ...]]) -> UnrolledParams
             )
     stages = Stages(layer_of(r.node, r.arithmetic, r.parameters, r.solver).graph, r.levels)
     return UnrolledParams(
-        **tensor_params("DATA_IN_0", shapes["data_in_0"], formats["data_in_0"], (sizes["data_in_0"],)),
-        **tensor_params("DATA_OUT_0", shapes["data_out_0"], formats["data_out_0"], (sizes["data_out_0"],)),
-        ROUNDING=int(r.arithmetic.rounding),
-        OVERFLOW=int(r.arithmetic.overflow),
-        SOLVER=list(SOLVERS).index(r.solver),
-        LEVELS=r.levels,
-        STAGES=stages.count,
-        ADDER_BITS=stages.graph.adder_bits,
-        CARRY_BITS=stages.graph.carry_bits,
-        REGISTER_BITS=stages.register_bits,
+        data_in_0=port(shapes["data_in_0"], formats["data_in_0"], sizes["data_in_0"]),
+        data_out_0=port(shapes["data_out_0"], formats["data_out_0"], sizes["data_out_0"]),
+        cast=r.arithmetic.modes,
+        solver=list(SOLVERS).index(r.solver),
+        levels=r.levels,
+        stages=stages.count,
+        adder_bits=stages.graph.adder_bits,
+        carry_bits=stages.graph.carry_bits,
+        register_bits=stages.register_bits,
     )
 
 
-def _ports(p: UnrolledParams) -> tuple[Stream, ...]:
-    return stream_of(p, "DATA_IN_0", "in"), stream_of(p, "DATA_OUT_0", "out")
-
-
-def _arithmetic(p: UnrolledParams) -> Arithmetic:
-    formats = {name: format_of(p, name.upper()) for name in ("data_in_0", "data_out_0")}
-    return Arithmetic(formats, Rounding(p.ROUNDING), Overflow(p.OVERFLOW))
-
-
 def _latency(p: UnrolledParams) -> Latency:
-    return Latency.from_steps(Steps.registered(_ports(p)[0].beats, pipe=p.STAGES))
+    return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=p.stages))
 
 
 def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
-    layer = layer_of(node, _whole(a), a.attributes["parameters"], list(SOLVERS)[p.SOLVER])
-    stages = Stages(layer.graph, p.LEVELS)
+    layer = layer_of(node, _whole(a), a.attributes["parameters"], list(SOLVERS)[p.solver])
+    stages = Stages(layer.graph, p.levels)
     found = {
-        "STAGES": stages.count,
-        "ADDER_BITS": layer.graph.adder_bits,
-        "CARRY_BITS": layer.graph.carry_bits,
-        "REGISTER_BITS": stages.register_bits,
+        "stages": stages.count,
+        "adder_bits": layer.graph.adder_bits,
+        "carry_bits": layer.graph.carry_bits,
+        "register_bits": stages.register_bits,
     }
     if any(getattr(p, name) != value for name, value in found.items()):
         raise EmitError(
@@ -142,7 +129,7 @@ def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
             expected={name: getattr(p, name) for name in found},
             remedy="run add_hardware_metadata_analysis_pass again",
         )
-    order = range(p.DATA_IN_0_TENSOR_SIZE_DIM_0)
+    order = range(p.data_in_0.size[0])
     layout = a.attributes.get("layouts", {}).get("data_in_0")
     # Of an image the vector is the channels, in their own order.
     if layout is not None and layout.shape[-1:] == (len(order),) and layout.rows_in_order():
@@ -223,8 +210,6 @@ def _hardware(layout: str, build: Callable[[Request], UnrolledParams]) -> Hardwa
         dependence_files=("lib/pipeline_control.sv", "lib/fixed_cast_unit.sv"),
         params=UnrolledParams,
         build=build,
-        ports=_ports,
-        arithmetic=_arithmetic,
         latency=_latency,
         cases=_cases,
         generated=_generated,

@@ -86,7 +86,7 @@ def check_hardware(graph: MaseGraph, node: fx.Node) -> None:
 def _check_parameters(where: str, hardware: HardwareMetadata, op: Hardware, tensors: dict[str, TensorMetadata]) -> None:
     """``verilog_param`` are parameters of the module, and its ports with them carry the node's tensors."""
     try:
-        params = op.params(**hardware.verilog_param)
+        params = op.record(hardware.verilog_param)
     except (TypeError, MaseHwError) as error:
         raise broken(
             f"{where}.verilog_param", "these are no parameters of the module", str(error), op.module

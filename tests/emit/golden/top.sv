@@ -224,9 +224,9 @@ module top #(
       .CHAIN(0),
       .SPACING(17),
       .NARROW(0),
-      .INPUTS_FIRST(0),
       .LIFT(0),
       .LOGIC(0),
+      .INPUTS_FIRST(0),
       .AHEAD(0)
   ) u_fc (
       .clk(clk),
