@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import CatalogueError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse, any_scaled
+from mase_hw.hardware.library import with_dependences
 from mase_hw.hardware.params import Cast, Params, read_params
 from mase_hw.hardware.params import verilog_params as verilog_params
 from mase_hw.latency import Cycles as Cycles
@@ -28,7 +29,7 @@ from mase_hw.streams import Stream
 EXTERNAL = "external/"
 """Where RTL files that are not of this package stand, in place of ``rtl_templates``."""
 SUPPORT = ("lib/unread.sv", "lib/invariant.sv")
-"""Files below ``rtl_templates`` that every design has: any module may use these without listing them."""
+"""Files below ``rtl_templates`` that every design has."""
 
 
 @dataclass(frozen=True)
@@ -138,20 +139,22 @@ SomeChannels = tuple[Arithmetic, dict[str, Tensor], int]
 """Integer mantissas in, integer mantissas out; tensors by name, any carrier dtype."""
 
 
+def _tied(params: Any) -> Mapping[str, str]:
+    return params.tied() if isinstance(params, Params) else {}
+
+
 @dataclass(frozen=True)
 class Hardware:
     """The hardware facets of an op; every one is required.
 
     Args:
-        module: Name of the SystemVerilog module; it lives in ``file``.
-        file: Path of the module below ``rtl_templates``.
-        dependence_files: Every other file below ``rtl_templates`` it needs, dependencies first, but for those of
-            :data:`SUPPORT`, which every op has.
+        module: Name of the SystemVerilog module.
         params: The record of its parameters, a :class:`~mase_hw.hardware.params.Params`; of a module of the user's
             also a frozen dataclass whose fields are the SystemVerilog parameters.
         build: Makes the parameters for a node, or refuses with :class:`~mase_hw.errors.UnsupportedError`.
         latency: The timing of the module.
         cases: Parameter sets for the catalogue test.
+        file: Path of the module below ``rtl_templates``; empty for that of its name in ``ops``.
         ports: The streams of the module, if they are not those that its record says.
         arithmetic: Reads :class:`Arithmetic` back from the parameters, likewise.
         work: Multiply-accumulates per frame (0 for ops without multipliers).
@@ -184,23 +187,24 @@ class Hardware:
             ``memories`` -> what makes it; ``file`` is then a template. None for modules that are files.
         toolchain: ``INTERNAL`` for the RTL of this package, ``EXTERNAL`` for a user's own.
         root: Folder of the files below ``external/``; every other file is of this package.
+        dependence_files: Files that the module needs, dependencies first, besides those of the RTL library, which are
+            found from its instantiations.
     """
 
     module: str
-    file: str
-    dependence_files: tuple[str, ...]
     params: type[Any]
     build: Callable[[Request], Any]
     latency: Callable[[Any], Latency]
     cases: Callable[[], Sequence[Case]]
-    ports: Callable[[Any], tuple[Stream, ...]] = lambda p: p.streams()
+    file: str = ""
+    ports: Callable[[Any], tuple[Stream, ...]] = Params.streams
     arithmetic: Callable[[Any], Arithmetic] = Arithmetic.of
     work: Callable[[Any], int] = lambda _: 0
     multipliers: Callable[[Any], int] = lambda _: 0
     idle: Callable[[Any], int] | None = None
     follows_input: bool = False
     static: tuple[str, ...] = ()
-    tied: Callable[[Any], Mapping[str, str]] = lambda p: p.tied() if isinstance(p, Params) else {}
+    tied: Callable[[Any], Mapping[str, str]] = _tied
     layout: str = "any"
     permuted: tuple[str, ...] = ()
     unrolls: bool = False
@@ -216,17 +220,20 @@ class Hardware:
     generated: Callable[[str, Any, Arithmetic], Generated] | None = None
     toolchain: str = "INTERNAL"
     root: Path | None = None
+    dependence_files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Keep timings: a network asks again and again for those of equal modules."""
+        """Name the file, and keep timings: a network asks again and again for those of equal modules."""
+        object.__setattr__(self, "file", self.file or f"ops/{self.module}.sv")
         if callable(self.latency):  # what is no facet is refused by the catalogue
             object.__setattr__(self, "latency", _kept(self.latency))
 
     @property
     def files(self) -> tuple[str, ...]:
         """Every file the module needs, dependencies first; not that of a module that is made."""
-        own = () if self.generated is not None else (self.file,)
-        return tuple(dict.fromkeys((*SUPPORT, *self.dependence_files, *own)))
+        named = (*SUPPORT, *self.dependence_files, self.file)
+        made = self.file if self.generated is not None else ""
+        return tuple(file for file in with_dependences(named, self.external) if file != made)
 
     def record(self, values: Mapping[str, Any]) -> Any:
         """The record of these SystemVerilog parameters; :func:`~mase_hw.hardware.params.read_params` has the errors."""

@@ -87,6 +87,8 @@ def shown(default: Any) -> str:
     if default is None or default in ((), ""):
         return "none"
     if callable(default) or default is dataclasses.MISSING:
+        if getattr(default, "__name__", "<lambda>") != "<lambda>":
+            return "what the record says"
         return "none" if not callable(default) or default(None) == {} else f"`{default(None)}`"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 

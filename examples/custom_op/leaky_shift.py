@@ -48,7 +48,6 @@ CUSTOM_OPS = {
             "toolchain": "EXTERNAL",
             "root": RTL,
             "module": "leaky_shift",
-            "dependence_files": ["lib/fixed_cast_unit.sv", "lib/register_slice.sv"],  # of the package
             "golden": golden,
             "like": "relu",  # one stream in, one out, one register between them
         }

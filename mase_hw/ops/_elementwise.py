@@ -5,11 +5,8 @@ from __future__ import annotations
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.opdef import Arithmetic, Case, Latency, Request
-from mase_hw.ops._tensors import CAST_SLICE, lanes_within
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-
-FILES = ("lib/elementwise_check.sv", *CAST_SLICE)
-"""Files of an elementwise module that ends in one cast and a register."""
 
 
 class ElementwiseParams(Params, frozen=True):

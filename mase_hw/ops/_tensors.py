@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from mase_hw.errors import UnsupportedError
 
-CAST_SLICE = ("lib/fixed_cast_unit.sv", "lib/register_slice.sv", "lib/fixed_cast_slice.sv")
-"""Files of ``fixed_cast_slice``, which casts all lanes of a beat and keeps the result in a register."""
-
 
 def lanes_within(node: str, name: str, lanes: tuple[int, ...], shape: tuple[int, ...]) -> int:
     """Parallelism along the innermost dimension, checked.

@@ -282,16 +282,6 @@ def _op(
         check=check,
         hardware=Hardware(
             module="fixed_avg_pool2d",
-            file="ops/fixed_avg_pool2d.sv",
-            dependence_files=(
-                "lib/image_check.sv",
-                "lib/window_check.sv",
-                "lib/window_reduce.sv",
-                "lib/window_pool.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/fixed_divide_unit.sv",
-                "lib/skid_buffer.sv",
-            ),
             params=params,
             build=build,
             latency=_latency,

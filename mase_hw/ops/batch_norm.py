@@ -164,15 +164,6 @@ def _op(name: str, kind: str, cases: Callable[[], list[Case]], **targets: Any) -
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
             module="fixed_affine",
-            file="ops/fixed_affine.sv",
-            dependence_files=(
-                "lib/elementwise_check.sv",
-                "lib/operand_check.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/register_slice.sv",
-                "lib/skid_buffer.sv",
-                "lib/stream_join.sv",
-            ),
             params=AffineParams,
             build=_build,
             latency=_latency,

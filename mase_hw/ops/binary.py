@@ -163,16 +163,6 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
         formats=("data_in_0", "data_in_1", CONSTANT, "data_out_0"),
         hardware=Hardware(
             module="fixed_binary",
-            file="ops/fixed_binary.sv",
-            dependence_files=(
-                "lib/elementwise_check.sv",
-                "lib/operand_check.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/register_slice.sv",
-                "lib/row_end.sv",
-                "lib/skid_buffer.sv",
-                "lib/stream_join.sv",
-            ),
             params=binary.CombinedParams,
             build=binary.build(operation),
             latency=binary.latency,

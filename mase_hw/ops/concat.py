@@ -177,8 +177,6 @@ def _cases() -> list[Case]:
 
 _HARDWARE = Hardware(
     module="fixed_concat",
-    file="ops/fixed_concat.sv",
-    dependence_files=("lib/fixed_cast_unit.sv", "lib/loop_counter.sv", "lib/skid_buffer.sv"),
     params=ConcatParams,
     build=_build,
     latency=_latency,

@@ -241,14 +241,6 @@ def _op(function: Function) -> OpDef:
         scaled=ScaledUse("function", _tabled),
         hardware=Hardware(
             module="fixed_function",
-            file="ops/fixed_function.sv",
-            dependence_files=(
-                "lib/elementwise_check.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/fixed_lookup.sv",
-                "lib/fixed_piecewise.sv",
-                "lib/row_end.sv",
-            ),
             params=FunctionParams,
             build=_build(name),
             latency=_latency,

@@ -167,18 +167,6 @@ def _op(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> 
         scaled=SELECTION,
         hardware=Hardware(
             module="fixed_max_pool2d",
-            file="ops/fixed_max_pool2d.sv",
-            dependence_files=(
-                "lib/image_check.sv",
-                "lib/loop_counter.sv",
-                "lib/window_check.sv",
-                "lib/window_place.sv",
-                "lib/window_max.sv",
-                "lib/window_reduce.sv",
-                "lib/window_pool.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/skid_buffer.sv",
-            ),
             params=MaxPoolParams,
             build=functools.partial(_build, spatial=spatial),
             latency=_latency,

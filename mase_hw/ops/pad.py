@@ -17,7 +17,7 @@ from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._images import image, image_port
 from mase_hw.ops._scaled import BORDER
-from mase_hw.ops._tensors import CAST_SLICE, lanes_within
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
 
@@ -147,8 +147,6 @@ OPS = (
         check=_check,
         hardware=Hardware(
             module="fixed_zero_pad2d",
-            file="ops/fixed_zero_pad2d.sv",
-            dependence_files=("lib/image_check.sv", *CAST_SLICE, "lib/stream_fifo.sv"),
             params=PadParams,
             build=_build,
             latency=_latency,

@@ -220,8 +220,6 @@ def _op(function: Pieces) -> OpDef:
         default_out=_always(function.result),
         hardware=Hardware(
             module="fixed_pieces",
-            file="ops/fixed_pieces.sv",
-            dependence_files=(*elementwise.FILES, "lib/row_end.sv"),
             params=PiecesParams,
             build=_build(name),
             latency=_latency,

@@ -15,7 +15,6 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, Scale
 from mase_hw.hardware.params import Cast, Params, Pixels, Vector, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
-from mase_hw.ops._elementwise import FILES
 from mase_hw.ops._scaled import exact_result, same_step
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
@@ -145,8 +144,6 @@ OPS = (
         scaled=ScaledUse("slopes", _scaled),
         hardware=Hardware(
             module="fixed_prelu",
-            file="ops/fixed_prelu.sv",
-            dependence_files=(*FILES, "lib/stream_join.sv"),
             params=PreluParams,
             build=_build,
             latency=_latency,

@@ -202,7 +202,6 @@ OPS = (
         hardware=Hardware(
             module="stream_reorder",
             file="lib/stream_reorder.sv",
-            dependence_files=(),
             params=ReorderParams,
             build=_not_requested,
             latency=_latency,

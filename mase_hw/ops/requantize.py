@@ -309,16 +309,6 @@ OPS = (
         scaled=ScaledUse("requantisation", _scaled),
         hardware=Hardware(
             module="fixed_requantize",
-            file="ops/fixed_requantize.sv",
-            dependence_files=(
-                "lib/elementwise_check.sv",
-                "lib/operand_check.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/register_slice.sv",
-                "lib/stream_join.sv",
-                "lib/loop_counter.sv",
-                "lib/fixed_requantize_slices.sv",
-            ),
             params=RequantizeParams,
             build=_build,
             latency=_latency,

@@ -117,7 +117,6 @@ def _structural(
     params: type[object],
     latency: Callable[..., Latency],
     cases: Callable[[], list[Case]],
-    parts: tuple[str, ...] = (),
     **facets: Any,
 ) -> OpDef:
     return OpDef(
@@ -127,7 +126,6 @@ def _structural(
         hardware=Hardware(
             module=module,
             file=f"lib/{module}.sv",
-            dependence_files=parts,
             params=params,
             build=_not_requested,
             latency=latency,
@@ -168,5 +166,5 @@ OPS = (
     _structural("skid_buffer", "skid_buffer", BufferParams, _skid, _buffer_cases),
     _structural("register_slice", "register_slice", BufferParams, _sliced, _buffer_cases),
     _structural("fifo", "stream_fifo", FifoParams, _queued, _fifo_cases, tied=lambda _: {"count": ""}),
-    _structural("repack", "stream_repack", RepackParams, repack_latency, _repack_cases, ("lib/loop_counter.sv",)),
+    _structural("repack", "stream_repack", RepackParams, repack_latency, _repack_cases),
 )

@@ -235,13 +235,6 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], kind: st
         golden=golden(operation),
         hardware=Hardware(
             module="fixed_unary",
-            file="ops/fixed_unary.sv",
-            dependence_files=(
-                "lib/elementwise_check.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/loop_counter.sv",
-                "lib/register_slice.sv",
-            ),
             params=UnaryParams,
             build=_build(operation),
             latency=elementwise.registered,

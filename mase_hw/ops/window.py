@@ -139,13 +139,6 @@ OPS = (
         hardware=Hardware(
             module="sliding_window",
             file="lib/sliding_window.sv",
-            dependence_files=(
-                "lib/loop_counter.sv",
-                "lib/ring_add.sv",
-                "lib/window_rise.sv",
-                "lib/window_control.sv",
-                "lib/window_steps.sv",
-            ),
             params=WindowParams,
             build=_not_requested,
             latency=_latency,

@@ -6,19 +6,14 @@ Verilator stops at the first error, slang goes on, so a guard is seen even where
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyslang import Bag, SourceManager, ast, parsing, syntax
 
-from .headers import without_comments
-
 Place = tuple[str, int]
 """The absolute path of a file, and the offset in it (in bytes) at which something begins."""
-
-INSTANCE = re.compile(r"^\s*(\w+)\s+(?:#\(|u_\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -101,19 +96,3 @@ def elaborate(
 
 def _literal(value: int | str) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def with_parts(root: Path, file: str) -> list[str]:
-    """A file of ``rtl_templates`` after everything that it may instantiate, however deep."""
-    modules = {path.stem: path.relative_to(root).as_posix() for path in sorted(root.glob("*/*.sv"))}
-    order: list[str] = []
-
-    def add(name: str) -> None:
-        text = without_comments((root / modules[name]).read_text(encoding="utf-8"))
-        for part in INSTANCE.findall(text):
-            if part in modules and part != name and modules[part] not in order:
-                add(part)
-        order.append(modules[name])
-
-    add(Path(file).stem)
-    return order

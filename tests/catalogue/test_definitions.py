@@ -53,7 +53,7 @@ BAD: dict[str, tuple[Callable[[], OpDef], str]] = {
     "implicit, yet in hardware": (lambda: dataclasses.replace(RELU, implicit=True), "implicit"),
     "a primitive that matches": (lambda: dataclasses.replace(SKID, modules=(nn.Identity,)), "structural"),
 }
-FACETS = ("module", "file", "build", "latency", "cases", "params")
+FACETS = ("module", "build", "latency", "cases", "params")
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -68,7 +68,7 @@ def test_incomplete(name: str) -> None:
 def test_missing_facet(facet: str) -> None:
     """A facet that was left empty is named."""
     with pytest.raises(CatalogueError, match=facet):
-        dataclasses.replace(RELU, hardware=with_hardware(**{facet: "" if facet in ("module", "file") else None}))
+        dataclasses.replace(RELU, hardware=with_hardware(**{facet: "" if facet == "module" else None}))
 
 
 @pytest.mark.parametrize("facet", FACETS)

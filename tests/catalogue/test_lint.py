@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.catalogue import OpDef, verilog_params
+from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.simulator import FLAGS
@@ -18,7 +19,6 @@ from mase_hw.simulate.build.tools import BuildTools, run_tool
 from mase_hw.simulate.dut import Dut
 
 from .conftest import Yosys, alone, chosen_groups
-from .elaborate import with_parts
 from .groups import group_dut, groups
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
 from .headers import without_comments
@@ -257,7 +257,7 @@ def test_synthesis_with_abc(op: OpDef, read: Callable[[str, OpDef], tuple[int, s
 @pytest.mark.parametrize("path", sorted(rtl_root().glob("*/*.sv")), ids=lambda path: path.stem)
 def test_every_module_by_itself(path: Path, tools: BuildTools) -> None:
     """With its default parameters, the smallest ones of most; test_guards.py refuses everything else around them."""
-    files = with_parts(rtl_root(), path.name)
+    files = with_dependences([path.relative_to(rtl_root()).as_posix()])
     for flags in ((), ("-DSYNTHESIS",)):
         assert verilate(tools, rtl_root(), path.stem, files, {}, *flags) == (0, "")
 
@@ -273,5 +273,5 @@ def functions(file: Path) -> set[str]:
 @pytest.mark.parametrize("path", [p for p in sorted(rtl_root().glob("*/*.sv")) if functions(p)], ids=lambda p: p.stem)
 def test_functions_hide_none_of_the_modules_below(path: Path) -> None:
     """In large designs Verilator finds the function of an outer module instead, and warns with VARHIDDEN."""
-    *below, _ = with_parts(rtl_root(), path.name)
+    *below, _ = with_dependences([path.relative_to(rtl_root()).as_posix()])
     assert not {name for file in below for name in functions(rtl_root() / file)} & functions(path)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import SimulationError
+from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint
 from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
@@ -18,7 +19,6 @@ from mase_hw.simulate.result import SimResult
 
 from .benches import FOLDER, MAX_CYCLES, SEED, WATCHDOG, Bench, placed
 from .conftest import Builder, Yosys
-from .elaborate import with_parts
 from .primitives import BENCHES, rom
 
 
@@ -81,7 +81,7 @@ def test_registers_cut_paths(top: str, yosys: Yosys) -> None:
     if module == "rom_source":
         # Unlike simulators, synthesis reads the memory; below the folder that Yosys runs in.
         top += f' -GMEM_FILE="{(FOLDER / "one_word.mem").relative_to(rtl_root().parent)}"'
-    parts = dict.fromkeys((*SUPPORT, *with_parts(rtl_root(), f"{module}.sv")))
+    parts = dict.fromkeys((*SUPPORT, *with_dependences([f"lib/{module}.sv"])))
     files = " ".join(f"{rtl_root().name}/{file}" for file in parts)
     read = f"read_slang -j 1 --ignore-assertions --top {top} {files}"
     cut = "proc; flatten; opt_clean; delete t:$*ff* t:$mem*"

@@ -14,11 +14,11 @@ from torch import nn
 
 import mase_hw
 from mase_hw.errors import ConfigError
+from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint, references_into_blocks
 from mase_hw.opdef import SUPPORT
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools, lint_bundle
-from tests.catalogue.elaborate import with_parts
 from tests.emit.designs import DESIGNS
 from tests.unit.pipeline import OWN_FRAMES
 
@@ -65,7 +65,7 @@ def test_nodes_with_names_of_the_library_hide_nothing(tmp_path: Path, tools: Bui
     """Nodes called like functions of the library, and like instances in the modules that the design has."""
     every = [path.relative_to(rtl_root()).as_posix() for path in sorted(rtl_root().glob("*/*.sv"))]
     names = library_names(r"\bfunction\s+automatic\b[^;(]*?(\w+)\s*\(", *every)
-    names |= library_names(r"\bu_(\w+)", *with_parts(rtl_root(), "fixed_linear.sv"))
+    names |= library_names(r"\bu_(\w+)", *with_dependences(["ops/fixed_linear.sv"]))
     # Modules have attributes of their own, and fx gives no node the name of a builtin.
     names = {name for name in names if not hasattr(nn.Module(), name) and not hasattr(builtins, name)}
     assert {"sum_width", "unread", "tree"} < names

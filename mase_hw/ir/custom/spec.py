@@ -39,7 +39,7 @@ class CustomOp(BaseModel):
     file: str | None = Field(default=None, description="file of the module below ``root``; None for ``<module>.sv``")
     dependence_files: list[str] = Field(
         default_factory=list,
-        description="files the module needs, dependencies first: below ``root``, or of the package (``lib/...``)",
+        description="more files of yours that the module needs, dependencies first, below ``root``",
     )
     like: str | None = Field(
         default=None, description="op of the catalogue that gives every facet of the hardware which is not given here"

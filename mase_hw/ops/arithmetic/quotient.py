@@ -131,15 +131,6 @@ OPS = (
         formats=("data_in_0", "data_in_1", CONSTANT, "data_out_0"),
         hardware=Hardware(
             module="fixed_divide",
-            file="ops/fixed_divide.sv",
-            dependence_files=(
-                "lib/elementwise_check.sv",
-                "lib/operand_check.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/fixed_quotient.sv",
-                "lib/skid_buffer.sv",
-                "lib/stream_join.sv",
-            ),
             params=QuotientParams,
             build=build,
             latency=_latency,

@@ -14,7 +14,7 @@ from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import CONSTANT
-from mase_hw.ops._tensors import CAST_SLICE, lanes_within
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
 
@@ -115,8 +115,6 @@ OPS = (
         relayout=lambda layout, shape, attributes: Layout.row_major(shape),
         hardware=Hardware(
             module="fixed_stored",
-            file="ops/fixed_stored.sv",
-            dependence_files=("lib/loop_counter.sv", *CAST_SLICE),
             params=StoredParams,
             build=_build,
             latency=_latency,

@@ -172,14 +172,6 @@ def _op(name: str, parameters: tuple[str, ...], cases: Any, **facets: Any) -> Op
         default_out=_covering,
         hardware=Hardware(
             module="fixed_where",
-            file="ops/fixed_where.sv",
-            dependence_files=(
-                "lib/elementwise_check.sv",
-                "lib/operand_check.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/skid_buffer.sv",
-                "lib/stream_join.sv",
-            ),
             params=WhereParams,
             build=_build,
             latency=_latency,

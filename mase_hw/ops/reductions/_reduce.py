@@ -195,14 +195,6 @@ def reduction(
         check=functools.partial(check, one=one),
         hardware=Hardware(
             module="fixed_reduce",
-            file="ops/fixed_reduce.sv",
-            dependence_files=(
-                "lib/fixed_cast_unit.sv",
-                "lib/fixed_divide_unit.sv",
-                "lib/loop_counter.sv",
-                "lib/register_slice.sv",
-                "lib/skid_buffer.sv",
-            ),
             params=ReduceParams,
             build=functools.partial(_build, operation=operation),
             latency=_latency,

@@ -27,7 +27,7 @@ from mase_hw.ops._division import divide_cast
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._exponent import evaluate
 from mase_hw.ops.rows._rows import row_steps, tiles_of
-from mase_hw.ops.rows.softmax import FILES, SOFTMAX, exponentials, gradient_of
+from mase_hw.ops.rows.softmax import SOFTMAX, exponentials, gradient_of
 from mase_hw.steps import Steps
 
 TRUTH = FixedFormat(1, 0, signed=False)
@@ -282,13 +282,6 @@ def _op(name: str, function: Callable[..., Tensor], cases: Callable[[], list[Cas
         formats=(*inputs, "data_out_0"),
         hardware=Hardware(
             module="fixed_masked_softmax",
-            file="ops/fixed_masked_softmax.sv",
-            dependence_files=(
-                *FILES,
-                "lib/operand_check.sv",
-                "lib/stream_join.sv",
-                "ops/fixed_softmax.sv",
-            ),
             params=MaskedSoftmaxParams,
             build=_build,
             latency=_latency,

@@ -50,27 +50,6 @@ from mase_hw.steps import Steps
 SOFTMAX, SOFTMIN, LOG = range(3)
 """Codes of the parameter ``FUNCTION``."""
 LOG_LATENCY = 8
-FILES = (
-    "lib/elementwise_check.sv",
-    "lib/row_end.sv",
-    "lib/loop_counter.sv",
-    "lib/stream_fifo.sv",
-    "lib/row_fifo.sv",
-    "lib/pipeline_control.sv",
-    "lib/row_max.sv",
-    "lib/row_distance.sv",
-    "lib/fixed_adder_tree.sv",
-    "lib/fixed_accumulator.sv",
-    "lib/row_sum.sv",
-    "lib/fixed_lookup.sv",
-    "lib/fixed_exponent.sv",
-    "lib/fixed_cast_unit.sv",
-    "lib/row_share.sv",
-    "lib/fixed_piecewise.sv",
-    "lib/register_slice.sv",
-    "lib/fixed_cast_slice.sv",
-)
-"""What ``fixed_softmax`` needs."""
 
 
 class SoftmaxParams(elementwise.ElementwiseParams, frozen=True):
@@ -292,8 +271,6 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
         scaled=None if function == LOG else ScaledUse("shares", _shares),
         hardware=Hardware(
             module="fixed_softmax",
-            file="ops/fixed_softmax.sv",
-            dependence_files=FILES,
             params=SoftmaxParams,
             build=_build(function),
             latency=_latency,

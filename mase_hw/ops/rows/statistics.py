@@ -274,16 +274,6 @@ def _op(name: str, function: int, module: type[nn.Module], **targets: Any) -> Op
         relayout=relayout,
         hardware=Hardware(
             module="fixed_row_statistic",
-            file="ops/fixed_row_statistic.sv",
-            dependence_files=(
-                "lib/loop_counter.sv",
-                "lib/fixed_adder_tree.sv",
-                "lib/row_moments.sv",
-                "lib/fixed_cast_unit.sv",
-                "lib/fixed_divide_unit.sv",
-                "lib/fixed_root.sv",
-                "lib/stream_fifo.sv",
-            ),
             params=StatisticParams,
             build=_build(function),
             latency=_latency,

@@ -175,13 +175,6 @@ def _op(name: str, function: Any, places: bool, cases: Callable[[], list[Case]],
         relayout=_relayout,
         hardware=Hardware(
             module="fixed_top",
-            file="ops/fixed_top.sv",
-            dependence_files=(
-                "lib/fixed_cast_unit.sv",
-                "lib/register_slice.sv",
-                "lib/fixed_cast_slice.sv",
-                "lib/loop_counter.sv",
-            ),
             params=TopParams,
             build=_build(places),
             latency=_latency,

@@ -207,7 +207,6 @@ def _hardware(layout: str, build: Callable[[Request], UnrolledParams]) -> Hardwa
     return Hardware(
         module="fixed_unrolled",
         file=TEMPLATE,
-        dependence_files=("lib/pipeline_control.sv", "lib/fixed_cast_unit.sv"),
         params=UnrolledParams,
         build=build,
         latency=_latency,
