@@ -40,12 +40,12 @@ def with_dependences(files: Iterable[str], external: Callable[[str], Path | None
 @functools.lru_cache(maxsize=1024)
 def _instances(path: Path, _: int) -> tuple[str, ...]:
     text = _COMMENT.sub("", path.read_text(encoding="utf-8", errors="replace"))
-    modules = _modules()
+    modules = library_modules()
     return tuple(dict.fromkeys(modules[name] for name in _INSTANCE.findall(text) if name in modules))
 
 
 @functools.cache
-def _modules() -> dict[str, str]:
+def library_modules() -> dict[str, str]:
     """Files below ``rtl_templates`` by the module that they hold."""
     root = rtl_root()
     return {

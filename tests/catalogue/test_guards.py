@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from mase_hw.hardware.library import library_modules, with_dependences
 from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools
 
-from .elaborate import elaborate, with_parts
+from .elaborate import elaborate
 from .guards import GUARD, Guard, guards_of
 from .harness import HARDWARE_OPS, hardware_of
 from .headers import read_header
@@ -37,7 +38,7 @@ UNUSED = {"fixed_concat": r"DATA_IN_[23]_\w+", "fixed_function": "ROUNDING|OVERF
 @functools.cache
 def paths(module: str) -> list[Path]:
     """The files of a module and its parts."""
-    return [rtl_root() / file for file in with_parts(rtl_root(), f"{module}.sv")]
+    return [rtl_root() / file for file in with_dependences([library_modules()[module]])]
 
 
 @every_file
@@ -61,7 +62,7 @@ def test_guard(guard: Guard, tools: BuildTools) -> None:
         assert all(re.match(rf"{guard.module}\b.*: ", message) for message in own)
     for taken in guard.taken:
         assert (found := elaborate(files, guard.module, taken, reached=False)).accepted, f"{taken}: {found}"
-    relative = with_parts(rtl_root(), f"{guard.module}.sv")
+    relative = with_dependences([library_modules()[guard.module]])
     code, output = verilate(tools, rtl_root(), guard.module, relative, guard.refused[0])
     # It may stop at a consequence before it comes to the guard.
     assert code != 0 and re.search(r"USERFATAL|^%Error", output, re.MULTILINE), output
