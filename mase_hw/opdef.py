@@ -139,6 +139,11 @@ SomeChannels = tuple[Arithmetic, dict[str, Tensor], int]
 """Integer mantissas in, integer mantissas out; tensors by name, any carrier dtype."""
 
 
+def _streams(params: Any) -> tuple[Stream, ...]:
+    streams: tuple[Stream, ...] = params.streams()
+    return streams
+
+
 def _tied(params: Any) -> Mapping[str, str]:
     return params.tied() if isinstance(params, Params) else {}
 
@@ -197,7 +202,7 @@ class Hardware:
     latency: Callable[[Any], Latency]
     cases: Callable[[], Sequence[Case]]
     file: str = ""
-    ports: Callable[[Any], tuple[Stream, ...]] = Params.streams
+    ports: Callable[[Any], tuple[Stream, ...]] = _streams
     arithmetic: Callable[[Any], Arithmetic] = Arithmetic.of
     work: Callable[[Any], int] = lambda _: 0
     multipliers: Callable[[Any], int] = lambda _: 0
