@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -315,6 +316,8 @@ class OpDef:
         arranged: Of an op in hardware that gives its result in any order it likes: layout of the input, shape of the
             result, attributes and the layouts in which readers want it (none if any will do) -> layout of the result.
         golden: The arithmetic; None only for ops without hardware.
+        oracle: Of an op of every element: its exact value, from the exact values of the operands. The test of the
+            golden casts it; an op of another kind has a test of its own.
         on_values: The same on values, from formats and the mantissas of the parameters; None if those do not allow it
             (:mod:`mase_hw.nn.values`). Only makes inference faster, and is not a second definition.
         channels: Of an op with an output channel for every index of the first dimension of its parameters: formats and
@@ -360,6 +363,7 @@ class OpDef:
     relayout: Callable[[Layout, Sequence[int], Mapping[str, Any]], Layout | None] | None = None
     arranged: Callable[[Layout, Sequence[int], Mapping[str, Any], Sequence[Layout]], Layout] | None = None
     golden: Golden | None = None
+    oracle: Callable[..., Fraction] | None = None
     on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Any] | None = None
     channels: Callable[[Arithmetic, Mapping[str, Tensor], Sequence[int]], SomeChannels | None] | None = None
     variants: Callable[[Arithmetic, Mapping[str, Tensor]], bool] | None = None

@@ -147,6 +147,10 @@ def _comparison_cases(operation: int) -> Callable[[], list[Case]]:
     return cases
 
 
+EXACTLY: dict[int, Callable[..., Any]] = {ADD: operator.add, SUB: operator.sub, MUL: operator.mul, MIN: min, MAX: max}
+"""Operation -> the same on exact values, for the test."""
+
+
 def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods: str, **facets: Any) -> OpDef:
     places = (torch, operator)
     return OpDef(
@@ -159,6 +163,7 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
         attributes=("reversed",) if operation in binary.MIRRORED else (),
         constant=CONSTANT,
         golden=binary.golden(operation),
+        oracle=EXACTLY.get(operation),
         on_values=None if operation in binary.COMPARE else binary.on_values(operation),
         formats=("data_in_0", "data_in_1", CONSTANT, "data_out_0"),
         hardware=Hardware(

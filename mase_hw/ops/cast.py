@@ -86,6 +86,7 @@ OPS = (
         name="cast",
         mase_type="builtin_func",
         golden=golden,
+        oracle=lambda x: x,
         on_values=_on_values,
         hardware=Hardware(
             module="fixed_cast",

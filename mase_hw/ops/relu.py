@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,7 @@ OPS = (
         methods=("relu", "relu_"),
         attributes=("inplace",),
         golden=golden,
+        oracle=lambda x: max(x, Fraction(0)),
         on_values=_on_values,
         default_out=lambda formats: formats["data_in_0"],
         non_negative=True,

@@ -251,6 +251,7 @@ OPS = (
         NEG,
         _plain_cases(NEG),
         "builtin_func",
+        oracle=operator.neg,
         functions=(torch.neg, torch.negative, operator.neg),
         methods=("neg", "neg_", "negative"),
         exact=_negated,
@@ -260,6 +261,7 @@ OPS = (
         ABS,
         _plain_cases(ABS),
         "implicit_func",
+        oracle=operator.abs,
         functions=(torch.abs, torch.absolute, operator.abs),
         methods=("abs", "abs_", "absolute", "absolute_"),
         default_out=lambda formats: FixedFormat(
