@@ -1,8 +1,8 @@
 """Which cases of the catalogue every run builds and simulates; ``make test-long`` takes the others.
 
 Of every op the first case and every eighth after it, of the functions of one value, which share a module, every twelfth
-of all, and those that :data:`ALSO` names: with them every generate branch that a case reaches is built by every run of
-``make test`` (``test_branches.py``).
+of all; all cases of a module that has few; and those that :data:`ALSO` names. With them every generate branch that a
+case reaches is built by every run of ``make test`` (``test_branches.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ FUNCTIONS = frozenset(function.name for function in _functions.FUNCTIONS)
 
 EVERY, OF_FUNCTIONS = 8, 12
 """Of so many cases of an op, and of all functions of one value, one is in every run."""
+FEW = 4
+"""Cases of a module, up to which all are in every run: an op that is added names none."""
 ALSO = frozenset((
     "adaptive_max_pool2d-whole", "add-scaled", "avg_pool2d-few_bits", "avg_pool2d-override",
     "avg_pool2d-without_padding", "batch_norm1d-unsigned", "cat-four_serial", "ceil-whole_already", "clamp-unsigned",
@@ -38,9 +40,10 @@ ALSO = frozenset((
 
 def _often() -> Iterator[str]:
     seen: Counter[str] = Counter()
+    cases = Counter(it.hardware.module for it in ITEMS)
     for it in ITEMS:
         kind, every = ("function", OF_FUNCTIONS) if it.op.name in FUNCTIONS else (it.op.name, EVERY)
-        if it.id in ALSO or not seen[kind] % every:
+        if it.id in ALSO or cases[it.hardware.module] <= FEW or not seen[kind] % every:
             yield it.id
         seen[kind] += 1
 

@@ -151,15 +151,15 @@ def test_a_file_without_ops_is_refused(op_folder: Path, text: str) -> None:
 
 def test_a_name_without_arithmetic_gives_way(op_folder: Path) -> None:
     """An op that was known by name alone gets hardware in a file of its own, and nothing else is edited."""
-    assert default_catalogue()["square"].hardware is None
-    (op_folder / "square.py").write_text(
+    assert default_catalogue()["diff"].hardware is None
+    (op_folder / "diff.py").write_text(
         "import dataclasses, torch\n"
         "from mase_hw.ops.relu import OPS as RELU\n"
-        'OPS = (dataclasses.replace(RELU[0], name="square", modules=(), functions=(torch.square,), methods=()),)\n'
+        'OPS = (dataclasses.replace(RELU[0], name="diff", modules=(), functions=(torch.diff,), methods=()),)\n'
     )
     found = default_catalogue.__wrapped__()
-    assert found["square"].hardware is not None and found.of_function(torch.square) is found["square"]
-    assert found.names().count("square") == 1 and found.of_method("square_") is None
-    (op_folder / "again.py").write_text((op_folder / "square.py").read_text())
-    with pytest.raises(CatalogueError, match="two ops are called 'square'"):
+    assert found["diff"].hardware is not None and found.of_function(torch.diff) is found["diff"]
+    assert found.names().count("diff") == 1 and found.of_method("diff_") is None
+    (op_folder / "again.py").write_text((op_folder / "diff.py").read_text())
+    with pytest.raises(CatalogueError, match="two ops are called 'diff'"):
         default_catalogue.__wrapped__()
