@@ -48,8 +48,10 @@ NAME = 40
 """Characters of a test's name in that of its folder."""
 _LONG = tomllib.loads((ROOT / "tests" / "long_runs.toml").read_text(encoding="utf-8"))
 LONG_RUNS = _LONG["moved"]
-"""Tests of ``make test-long``, with what proves the same in every run."""
-SAMPLED = {each["test"]: int(each["every"]) for each in _LONG["sampled"]}
+"""Tests of ``make test-long``, with what proves the same in every run; without brackets, all cases of a test."""
+KEPT: dict[str, list[str]] = _LONG["kept"]
+"""Tests of which these cases belong to every run, and the others to ``make test-long``."""
+SAMPLED: dict[str, int] = _LONG["sampled"]
 """Tests of which one of every so many cases belongs to every run, and the others to ``make test-long``."""
 CASES = pytest.StashKey[dict[str, int]]()
 """How many cases of each of them there are that nothing else makes long."""
@@ -84,8 +86,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = {name for moved in LONG_RUNS for name in moved["tests"]}
     cases: dict[str, list[pytest.Item]] = {function: [] for function in SAMPLED}
     for item in items:
-        function = item.nodeid.partition("[")[0]
-        if item.nodeid in long:
+        function, _, case = item.nodeid.partition("[")
+        if not long.isdisjoint((item.nodeid, function)) or (function in KEPT and case[:-1] not in KEPT[function]):
             item.add_marker(pytest.mark.slow)
         elif function in SAMPLED and item.get_closest_marker("slow") is None:
             cases[function].append(item)

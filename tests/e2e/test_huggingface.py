@@ -8,34 +8,32 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("transformers", reason="needs the extra hf: pip install 'mase-hw[hf]'")
-
-import transformers as hf
-
 import mase_hw
 from mase_hw.errors import ConfigError, GraphError, MaseHwError
-from tests.ir.huggingface_models import NETWORKS, TOKENS, Network
+from tests.ir.huggingface_models import NETWORKS, TOKENS, Network, hf, needed
 from tests.unit.pipeline import OWN_FRAMES
+
+pytestmark = needed
 
 SIZED = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 BERT = {"vocab_size": TOKENS, "max_position_embeddings": 64, **SIZED}
 LARGE: dict[str, Network] = {
-    "bert": Network(hf.BertModel, lambda: hf.BertConfig(**BERT), ("input_ids", "attention_mask")),
+    "bert": Network("BertModel", lambda: hf.BertConfig(**BERT), ("input_ids", "attention_mask")),
     "bert-classifier": Network(
-        hf.BertForSequenceClassification,
+        "BertForSequenceClassification",
         lambda: hf.BertConfig(**BERT),
         ("input_ids", "attention_mask", "token_type_ids"),
     ),
     "vit": Network(
-        hf.ViTForImageClassification, lambda: hf.ViTConfig(image_size=16, patch_size=4, **SIZED), ("pixel_values",)
+        "ViTForImageClassification", lambda: hf.ViTConfig(image_size=16, patch_size=4, **SIZED), ("pixel_values",)
     ),
     "gpt2": Network(
-        hf.GPT2LMHeadModel,
+        "GPT2LMHeadModel",
         lambda: hf.GPT2Config(vocab_size=TOKENS, n_positions=64, n_embd=64, n_layer=2, n_head=4, n_inner=128),
         ("input_ids", "attention_mask"),
     ),
     "opt": Network(
-        hf.OPTForCausalLM,
+        "OPTForCausalLM",
         lambda: hf.OPTConfig(
             vocab_size=TOKENS,
             hidden_size=64,
@@ -48,7 +46,7 @@ LARGE: dict[str, Network] = {
         ("input_ids", "attention_mask"),
     ),
     "llama": Network(
-        hf.LlamaForCausalLM,
+        "LlamaForCausalLM",
         lambda: hf.LlamaConfig(num_key_value_heads=2, **BERT),
         ("input_ids", "attention_mask"),
     ),

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.compiler.config import load_config
+from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.errors import MaseHwError
 from tests.e2e.test_joins import check_every_beat
 from tests.e2e.test_small_models_arithmetic import bits
@@ -227,27 +229,49 @@ MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
 """Function, shape of a frame, bits, lanes."""
 
 
+def data(name: str) -> tuple[Several, Tensor, list[Tensor], dict[str, Any]]:
+    """The model, some frames together and each alone, and the formats."""
+    function, shape, width, _ = MODELS[name]
+    x = torch.randn(8, *shape, generator=torch.Generator().manual_seed(4))
+    return Several(function), x, list(x.split(1)), bits(width)
+
+
+def results(model: Callable[[Tensor], Any], frames: list[Tensor]) -> list[Tensor]:
+    """Every result, of all frames."""
+    with torch.no_grad():
+        each = [torch.utils._pytree.tree_leaves(model(frame)) for frame in frames]
+    return [torch.stack(of) for of in zip(*each, strict=True)]
+
+
+def check_values(name: str, found: list[Tensor], real: list[Tensor]) -> None:
+    """What it computes is what the model says; the bits are held elsewhere."""
+    for each, floats in zip(found, real, strict=True):
+        assert len(each.unique()) > 1
+        error, signal = (floats.double() - each).square().mean(), floats.double().square().mean()
+        assert error < (0.3 if MODELS[name][2] < 16 else 1e-6) * signal
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_values(name: str) -> None:
+    """Of the quantised model, frame by frame."""
+    model, _, frames, formats = data(name)
+    graph = quantised_graph(model, frames[0], load_config(formats), frames, None, lambda _: None)
+    check_values(name, results(graph.model, frames), results(model, frames))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_shapes(name: str, tmp_path: Path) -> None:
-    function, shape, width, lanes = MODELS[name]
-    x = torch.randn(8, *shape, generator=torch.Generator().manual_seed(4))
-    config = {**bits(width), "hardware": {"max_parallelism": lanes}, **OWN_FRAMES}
-    frames = list(x.split(1))
-    design = mase_hw.compile(Several(function), frames[0], config, out=tmp_path / "bundle", calibration=frames)
-    with torch.no_grad():
-        wanted = [torch.utils._pytree.tree_leaves(design.model(frame)) for frame in frames]
-        real = [torch.utils._pytree.tree_leaves(function(frame)) for frame in frames]
+    model, x, frames, formats = data(name)
+    config = {**formats, "hardware": {"max_parallelism": MODELS[name][3]}, **OWN_FRAMES}
+    design = mase_hw.compile(model, frames[0], config, out=tmp_path / "bundle", calibration=frames)
+    wanted, real = results(design.model, frames), results(model, frames)
+    check_values(name, wanted, real)
     for stalls in (None, 0.3):
         simulation = design.simulate(x, engine="batch", stalls=stalls, seed=3, work_dir=tmp_path / "work")
         assert simulation.passed
-        assert len(simulation.outputs) == len(wanted[0])
-        for index, (path, output) in enumerate(simulation.results.items()):
-            each, floats = (torch.stack([frame[index] for frame in of]) for of in (wanted, real))
+        for (path, output), each in zip(simulation.results.items(), wanted, strict=True):
             assert torch.equal(output.reshape(each.shape), each.double()), path
-            assert len(output.unique()) > 1, path
-            error, signal = (floats.double() - each).square().mean(), floats.double().square().mean()
-            # What it computes is what the model says; the bits are held above.
-            assert error < (0.3 if width < 16 else 1e-6) * signal, path
+        assert len(simulation.outputs) == len(wanted)
         if stalls is None:
             assert design.timing["exact"]
             check_every_beat(design, simulation.result, 8)
@@ -274,11 +298,23 @@ class Ids(nn.Module):
         }
 
 
-def test_ids(tmp_path: Path) -> None:
-    """At 16 bits, so that only the table is rounded: half an LSB of it in each row."""
+def rows_and_ids() -> tuple[Ids, Tensor]:
     torch.manual_seed(2)
-    model = Ids().eval()
-    ids = torch.randint(0, 10, (8, 3), generator=torch.Generator().manual_seed(4))
+    return Ids().eval(), torch.randint(0, 10, (8, 3), generator=torch.Generator().manual_seed(4))
+
+
+def test_values_of_ids() -> None:
+    """At 16 bits, so that only the table is rounded: half an LSB of it in each row."""
+    model, ids = rows_and_ids()
+    frames = list(ids.split(1))
+    graph = quantised_graph(model, frames[0], load_config(bits(16)), frames, None, lambda _: None)
+    for found, floats in zip(results(graph.model, frames), results(model, frames), strict=True):
+        assert (found - floats).abs().max() < 2e-3
+
+
+def test_ids(tmp_path: Path) -> None:
+    """The same in hardware."""
+    model, ids = rows_and_ids()
     frames = list(ids.split(1))
     config = {**bits(16), "hardware": {"max_parallelism": 2}, **OWN_FRAMES}
     design = mase_hw.compile(model, frames[0], config, out=tmp_path / "bundle", calibration=frames)

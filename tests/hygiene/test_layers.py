@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.architecture import statements
+
 PACKAGE = "mase_hw"
 
 # Lowest first. "__init__" is the public interface in mase_hw/__init__.py.
@@ -80,7 +82,7 @@ def imported(source: str, module: str, is_package: bool, submodules: frozenset[s
     """Every module of the package that a source imports, anywhere in it: (line, dotted name)."""
     found: list[tuple[int, str]] = []
     tree = ast.parse(source)
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if "import_module" in source else statements(tree.body):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CASES, COLLECTED, LONG_RUNS, ROOT, SAMPLED
+from tests.conftest import CASES, COLLECTED, KEPT, LONG_RUNS, ROOT, SAMPLED
 
 
 def test_every_one_is_collected(pytestconfig: pytest.Config) -> None:
     """Those of the files that this run looked at; the files and functions of the others are there."""
     found = pytestconfig.stash[COLLECTED]
     files = {name.partition("::")[0] for name in found}
-    for name in (*(name for moved in LONG_RUNS for name in moved["tests"]), *SAMPLED):
+    kept = (f"{function}[{case}]" for function, cases in KEPT.items() for case in cases)
+    for name in (*(name for moved in LONG_RUNS for name in moved["tests"]), *kept, *SAMPLED):
         file, _, rest = name.partition("::")
         if file in files and any(other.startswith(name.partition("[")[0]) for other in found):
-            assert name in found or (name in SAMPLED and any(other.startswith(f"{name}[") for other in found))
+            assert name in found or any(other.startswith(f"{name}[") for other in found), name
         else:
             function = rest.partition("[")[0]
             assert re.search(rf"^def {function}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), name
@@ -25,7 +26,10 @@ def test_every_one_is_collected(pytestconfig: pytest.Config) -> None:
 
 def test_none_is_listed_twice() -> None:
     names = [name for moved in LONG_RUNS for name in moved["tests"]]
-    assert len(names) == len(set(names)) and all(moved["stays"] for moved in LONG_RUNS)
+    assert len(names) == len(set(names)) and all(moved["stays"] for moved in LONG_RUNS) and all(KEPT.values())
+    elsewhere = {function for function in (*names, *KEPT) if "[" not in function}
+    assert not elsewhere & SAMPLED.keys() and not KEPT.keys() & {name.partition("[")[0] for name in names}
+    assert not elsewhere & {name.partition("[")[0] for name in names if "[" in name}
 
 
 def test_cases_that_are_sampled(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> None:

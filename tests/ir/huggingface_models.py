@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
-import transformers as hf
 from torch import Tensor, nn
+
+
+class _Late:
+    """Transformers when a test needs them: importing them takes longer than collecting a thousand tests."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("transformers"), name)
+
+
+hf: Any = _Late()
+needed = pytest.mark.skipif(
+    importlib.util.find_spec("transformers") is None, reason="needs the extra hf: pip install 'mase-hw[hf]'"
+)
 
 TOKENS = 40
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
@@ -16,9 +31,9 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 
 @dataclass(frozen=True)
 class Network:
-    """A model class, its configuration and the inputs it is traced with."""
+    """The name of a model class, its configuration and the inputs it is traced with."""
 
-    model: Any
+    model: str
     config: Callable[[], Any]
     inputs: tuple[str, ...]
 
@@ -27,7 +42,7 @@ class Network:
         config = self.config()
         config.num_hidden_layers = layers
         config._attn_implementation = attention
-        model: nn.Module = self.model(config)
+        model: nn.Module = getattr(hf, self.model)(config)
         return model.eval()
 
     def example(self, batch: int, length: int) -> dict[str, Tensor]:
@@ -67,12 +82,12 @@ def llama() -> Any:
 
 TEXT = ("input_ids", "attention_mask")
 NETWORKS = {
-    "bert": Network(hf.BertModel, bert, TEXT),
-    "bert-classifier": Network(hf.BertForSequenceClassification, bert, (*TEXT, "token_type_ids")),
-    "vit": Network(hf.ViTForImageClassification, vit, ("pixel_values",)),
-    "gpt2": Network(hf.GPT2LMHeadModel, gpt2, TEXT),
-    "gpt2-ids": Network(hf.GPT2LMHeadModel, gpt2, ("input_ids",)),
-    "opt": Network(hf.OPTForCausalLM, opt, TEXT),
-    "llama": Network(hf.LlamaForCausalLM, llama, TEXT),
-    "llama-ids": Network(hf.LlamaForCausalLM, llama, ("input_ids",)),
+    "bert": Network("BertModel", bert, TEXT),
+    "bert-classifier": Network("BertForSequenceClassification", bert, (*TEXT, "token_type_ids")),
+    "vit": Network("ViTForImageClassification", vit, ("pixel_values",)),
+    "gpt2": Network("GPT2LMHeadModel", gpt2, TEXT),
+    "gpt2-ids": Network("GPT2LMHeadModel", gpt2, ("input_ids",)),
+    "opt": Network("OPTForCausalLM", opt, TEXT),
+    "llama": Network("LlamaForCausalLM", llama, TEXT),
+    "llama-ids": Network("LlamaForCausalLM", llama, ("input_ids",)),
 }

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-pytest.importorskip("transformers", reason="needs the extra hf: pip install 'mase-hw[hf]'")
-
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis import verify_analysis_pass
 from tests.ir.checkpoints import files_of
-from tests.ir.huggingface_models import NETWORKS
+from tests.ir.huggingface_models import NETWORKS, needed
+
+pytestmark = needed
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -11,8 +11,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-pytest.importorskip("transformers", reason="needs the extra hf: pip install 'mase-hw[hf]'")
-
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph, trace_torch_module
 from mase_hw.ir.faithful.same_function import equal
@@ -21,9 +19,11 @@ from mase_hw.passes.analysis import (
     init_metadata_analysis_pass,
     verify_analysis_pass,
 )
-from tests.ir.huggingface_models import NETWORKS
+from tests.ir.huggingface_models import NETWORKS, needed
 from tests.ir.nets import untouched
 from tests.ir.real_run import assert_real
+
+pytestmark = needed
 
 LAYERS = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Conv2d)
 

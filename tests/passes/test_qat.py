@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 from mase_hw.ir import MaseGraph
@@ -15,6 +13,9 @@ from tests.ir.nets import annotated
 
 
 def digits() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    from sklearn.datasets import load_digits  # here, since importing it takes seconds
+    from sklearn.model_selection import train_test_split
+
     data = load_digits()
     x = torch.as_tensor(data.images / 16.0).float().flatten(1)
     y = torch.as_tensor(data.target).long()

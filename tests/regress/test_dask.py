@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 import signal
@@ -17,7 +19,7 @@ from mase_hw.errors import ToolError
 from mase_hw.regress.pool import dask_pool
 from tests.regress.conftest import RELU, Runner
 
-distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs the extra cluster")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -41,6 +43,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Path, set[int]]]:
         while not scheduler_file.is_file():
             assert time.monotonic() < deadline, "the scheduler did not start"
             time.sleep(0.1)
+        distributed = importlib.import_module("distributed")  # here, since importing it takes seconds
         with distributed.Client(scheduler_file=str(scheduler_file), set_as_default=False) as client:
             client.wait_for_workers(2, timeout=60)
         yield scheduler_file, {child.pid for child in children[1:]}

@@ -34,10 +34,13 @@ def placed(network: AnyNetwork, stages: list[Steps]) -> AnyNetwork:
     return network
 
 
-def test_interval_of_random_modules() -> None:
+@pytest.mark.parametrize(
+    "seeds", [range(3000, 3150), pytest.param(range(3150, 3400), marks=pytest.mark.slow)], ids=["some", "others"]
+)
+def test_interval_of_random_modules(seeds: range) -> None:
     """Wherever an interval is said to be sustained, the plain equations come to it; it mostly is where they do."""
     said = least = 0
-    for seed in range(3000, 3400):
+    for seed in seeds:
         steps = module(seed)
         network = placed(beat_reference.BeatNetwork(), [steps])
         try:

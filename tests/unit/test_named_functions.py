@@ -142,12 +142,15 @@ CALLS = (
 )  # fmt: skip
 WRITTEN = (torch.log1p, torch.atan, torch.tan, torch.asin, torch.acos, torch.logit, *CALLS[16:19])
 """What the older exporter of PyTorch writes as ONNX, as one operation or several."""
+FEW = (torch.log1p, lambda x: x.atan(), lambda x: 2**x)
+"""A function, a method and an operator, which every form of a model can have."""
 
 
+@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["few", "all"])
 @pytest.mark.parametrize("form", ["module", "program", "onnx"])
-def test_in_a_model(form: str, tmp_path: Path) -> None:
+def test_in_a_model(form: str, few: bool, tmp_path: Path) -> None:
     """16 bits give 60 dB and more, the RTL is the quantised model, in each form in which a model comes."""
-    calls = CALLS if form != "onnx" else WRITTEN
+    calls = FEW if few else CALLS if form != "onnx" else WRITTEN
     model, frames = Each(calls).eval(), torch.rand(24, 7, generator=torch.Generator().manual_seed(0)) * 0.8 + 0.1
     source: Any = model
     if form == "program":
