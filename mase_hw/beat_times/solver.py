@@ -22,22 +22,28 @@ class Overdue(Exception):
 
 
 class Solver:
-    """Evaluates blocks until nothing changes, the earliest first.
+    """Evaluates blocks until nothing changes, in sweeps along the streams and back.
 
-    A block is evaluated when all is known that cannot depend on it; where every block waits for another one, as
-    between a fork and a join, the earliest goes ahead with what is known and is evaluated again later. A block of a
-    node has one number among the blocks of all nodes.
+    Beats go with the streams and back-pressure goes against them, so what changes in a sweep is seen by all that lies
+    ahead in that sweep. A block is evaluated when all is known that cannot depend on it; where every block waits for
+    another one, as between a fork and a join, the first goes ahead with what is known and is evaluated again later. A
+    block of a node has one number among the blocks of all nodes, and a place in each sweep.
     """
 
     def __init__(self, nodes: Sequence[Latest | Run], solved: Solved, given: Sequence[Times]) -> None:
         self.nodes, self.solved = nodes, solved
         self.frame = -1
         self.places = [(node, block) for node in nodes for block in range(node.blocks)]
+        self.back: list[int] = []
+        """Of every block: its place in a sweep against the streams; along them it is its number."""
+        for node in nodes:
+            end = len(self.places) - len(self.back)
+            self.back += range(end - node.blocks, end)
         self.heap: list[tuple[int, int]] = []
         self.queued: dict[int, int] = {}
         self.waiting: dict[int, int] = {}
         self.forced: list[tuple[int, int]] = []
-        """Those that wait, the earliest first; with some that no longer do."""
+        """Those that wait, the first in the sweeps first; with some that no longer do."""
         times = {id(t): t for node in nodes for t in (*node.outs, *(r.times for r in node.readings))}
         self.times = list(times.values())
         self.wanted = [0] * len(self.places)
@@ -116,7 +122,7 @@ class Solver:
                         self.missing[number] -= wanted
         for number, missing in enumerate(self.missing):
             if not missing:
-                self._push(number, 0)
+                self._push(number)
         return self._settle(limit, most)
 
     def _forget(self) -> None:
@@ -188,11 +194,11 @@ class Solver:
             start = self.frame * times.blocks
             times.chunks[-times.blocks :] = twins[id(times)].chunks[start : start + times.blocks]
         for number in changed:
-            self._push(number, 0)
+            self._push(number)
         for times, index, readers in self._before():
             if not same(times.chunks[index], twins[id(times)].chunks[index]):
                 for number in readers:
-                    self._push(number, 0)
+                    self._push(number)
         return self._settle(limit, len(self.places))
 
     def _resume(self, limit: int) -> bool:
@@ -213,7 +219,7 @@ class Solver:
             # What it reads of a frame before the first that the frame before read only adds to what is waited for.
             self.heap, self.queued = [], {}
             for number in found[1]:
-                self._push(number, 0)
+                self._push(number)
             return self._settle(limit, int(FEW * len(self.places)))
         least = self._least()
         if least is None:
@@ -228,7 +234,7 @@ class Solver:
             distance = least[self.part[id(times)]]
             if early < 0 or not same(times.chunks[index], _later(times.chunks[early], distance)):
                 for number in readers:
-                    self._push(number, 0)
+                    self._push(number)
         return self._settle(limit, int(FEW * len(self.places)))
 
     def _before(self) -> Iterator[tuple[Times, int, list[int]]]:
@@ -256,16 +262,17 @@ class Solver:
             least[part] = min(apart, least.get(part, apart))
         return least if self.frame and all(part in least for part in self.part.values()) else None
 
-    def _push(self, number: int, time: int) -> None:
-        before = self.queued.get(number)
-        if before is None or time < before:
-            self.queued[number] = time
-            heapq.heappush(self.heap, (time, number))
+    def _push(self, number: int) -> None:
+        """Have a block evaluated in the first sweep, which goes along the streams."""
+        if number not in self.queued:
+            self.queued[number] = number
+            heapq.heappush(self.heap, (number, number))
 
     def _settle(self, limit: int, most: int | None = None) -> bool:
         """Evaluate until nothing changes, or so many blocks at most; whether nothing changes."""
         counts = [0] * len(self.places)
-        done = 0
+        done = asked = 0
+        many, back = len(self.places), self.back
         frame, heap, queued, missing = self.frame, self.heap, self.queued, self.missing
         while True:
             force = not heap
@@ -273,12 +280,12 @@ class Solver:
                 if not self.waiting:
                     self.forced.clear()
                     return True
-                time, number = heapq.heappop(self.forced)
-                if self.waiting.get(number) != time:
+                turn, number = heapq.heappop(self.forced)
+                if self.waiting.get(number) != turn:
                     continue
             else:
-                time, number = heapq.heappop(heap)
-                if queued.get(number) != time:
+                turn, number = heapq.heappop(heap)
+                if queued.get(number) != turn:
                     continue
                 del queued[number]
             self.waiting.pop(number, None)
@@ -288,16 +295,20 @@ class Solver:
             except Absent:
                 continue
             except Waiting:
-                self.waiting[number] = time
-                heapq.heappush(self.forced, (time, number))
+                self.waiting[number] = turn
+                heapq.heappush(self.forced, (turn, number))
                 continue
             done += 1
             if most is not None and done > most:
                 return False
             counts[number] += 1
             index = frame * node.blocks + block
-            # Asked more and more seldom: most networks do not deadlock.
-            often = counts[number] >= OFTEN and counts[number] & (counts[number] - 1) == 0
+            sweep, place = divmod(turn, many)
+            begin = turn - place
+            # Asked more and more seldom, as an answer costs many evaluations: most networks do not deadlock.
+            often = counts[number] >= OFTEN and counts[number] & (counts[number] - 1) == 0 and done >= asked
+            if often:
+                asked = done + done // 4
             if counts[number] > limit or (often and self._stops(node, index)):
                 raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {frame}")
             for times, chunk in zip(node.outs, chunks, strict=True):
@@ -309,16 +320,16 @@ class Solver:
                 times.chunks[index] = chunk
                 if times.due is not None and times.overdue(index):
                     raise Overdue
-                start = chunk[1]
                 for reader, wanted in times.readers[block]:
                     if wanted and before is None:
                         missing[reader] -= 1
                     if not missing[reader]:
-                        # As `_push` does, without a call for each of hundreds of thousands.
+                        here, there = (back[reader], reader) if sweep & 1 else (reader, back[reader])
+                        at = begin + here if here > place else begin + many + there
                         known = queued.get(reader)
-                        if known is None or start < known:
-                            queued[reader] = start
-                            heapq.heappush(heap, (start, reader))
+                        if known is None or at < known:
+                            queued[reader] = at
+                            heapq.heappush(heap, (at, reader))
 
     def _stops(self, node: Latest | Run, index: int) -> bool:
         """Whether events of a block wait for themselves."""

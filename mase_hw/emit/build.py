@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ class NetlistBuilder:
         self._sources: dict[Pin, _Source] = {}
         self._of_node: dict[tuple[str, str], _Source] = {}
         """What drives a result, by node and result."""
+        self._taken: set[str] = set()
 
     def build(self) -> Netlist:
         """Return the verified netlist.
@@ -271,7 +272,7 @@ class NetlistBuilder:
         for branch, use in enumerate(source.uses):
             end = dataclasses.replace(pin, branch=branch) if len(source.uses) > 1 else pin
             suffix = f"_{branch}" if len(source.uses) > 1 else ""
-            name = self._free(f"net_{source.label}{suffix}")
+            name = self._free(f"net_{source.label}{suffix}", _SIGNALS)
             if source.pin.instance in self.netlist.memories or source.stream.same_beats(use.stream):
                 self.netlist.nets.append(Net(name, end, use.sink, source.stream))
             else:
@@ -285,7 +286,7 @@ class NetlistBuilder:
             Instance(name, "stream_fork", {"WIDTH": bits, "N": count}, ports, source.label, "fork", count), source.pin
         )
         self._file("lib/stream_fork.sv")
-        net = self._free(f"net_{source.label}")
+        net = self._free(f"net_{source.label}", _SIGNALS)
         self.netlist.nets.append(Net(net, source.pin, Pin(name, "in_data"), source.stream))
         return Pin(name, "out_data")
 
@@ -307,17 +308,22 @@ class NetlistBuilder:
         self._file("lib/stream_repack.sv")
         self.netlist.nets.append(Net(name, end, Pin(instance.name, "in_data"), have))
         repacked = dataclasses.replace(want, name="out_data", direction="out", layout=have.layout)
-        self.netlist.nets.append(Net(self._free(f"{name}_repacked"), Pin(instance.name, "out_data"), sink, repacked))
+        self.netlist.nets.append(
+            Net(self._free(f"{name}_repacked", _SIGNALS), Pin(instance.name, "out_data"), sink, repacked)
+        )
 
-    def _free(self, name: str) -> str:
+    def _free(self, name: str, declared: Sequence[str] = ("",)) -> str:
         """A name under which neither a net with its handshake nor an instance stands yet.
 
         A node ``relu`` may be forked into ``relu_1`` beside a node of that name.
+
+        Args:
+            name: The name that is wanted.
+            declared: What follows it in the names that are taken with it.
         """
-        taken = {f"{n.name}{suffix}" for n in self.netlist.nets for suffix in _SIGNALS}
-        taken |= {i.name for i in self.netlist.instances}
-        while any(f"{name}{suffix}" in taken for suffix in _SIGNALS):
+        while any(f"{name}{suffix}" in self._taken for suffix in _SIGNALS):
             name += "_"
+        self._taken.update(f"{name}{suffix}" for suffix in declared)
         return name
 
     def _insert(self, instance: Instance, after: Pin) -> None:

@@ -158,10 +158,18 @@ class Netlist:
     fifos: list[Fifo] = field(default_factory=list)
     drained: list[str] = field(default_factory=list)
     shortfall: Shortfall | None = None
+    _at: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Where instances were, by name, when one was last looked for in vain: the lists change under it."""
+    _into: dict[Pin, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The same of nets, by sink."""
 
     def instance(self, name: str) -> Instance:
         """The instance of that name."""
-        return next(i for i in self.instances if i.name == name)
+        at = self._at.get(name)
+        if at is None or at >= len(self.instances) or self.instances[at].name != name:
+            self._at = {i.name: index for index, i in enumerate(self.instances)}
+            at = self._at[name]
+        return self.instances[at]
 
     @property
     def tables(self) -> list[tuple[Instance, str, Memory]]:
@@ -183,7 +191,12 @@ class Netlist:
 
     def net_into(self, instance: str, port: str) -> Net:
         """The net that drives a port of an instance."""
-        return next(n for n in self.nets if n.sink.instance == instance and n.sink.port == port)
+        sink = Pin(instance, port)
+        at = self._into.get(sink)
+        if at is None or at >= len(self.nets) or self.nets[at].sink != sink:
+            self._into = {n.sink: index for index, n in enumerate(self.nets)}
+            at = self._into[sink]
+        return self.nets[at]
 
     def verify(self) -> None:
         """Check that every port has exactly one net and that both ends carry the same beats.

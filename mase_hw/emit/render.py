@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def render_top(netlist: Netlist, schedule: Schedule, needs: Iterable[tuple[str, 
         nets=[{"name": n.name, "bits": n.stream.bits} for n in netlist.nets],
         assigns=_assigns(netlist),
         drained=[_port(s) for s in netlist.inputs if s.name in netlist.drained],
-        instances=[_instance(netlist, i) for i in netlist.instances],
+        instances=_instances(netlist),
         checks=[
             {"name": n.name, "bits": n.stream.bits, "label": _label(n), "frame": _frame(netlist, n)}
             for n in netlist.nets
@@ -170,10 +170,16 @@ def _assigns(netlist: Netlist) -> list[dict[str, str]]:
     return [{"left": left, "right": right} for left, right in lines]
 
 
-def _instance(netlist: Netlist, instance: Instance) -> dict[str, Any]:
+def _instances(netlist: Netlist) -> list[dict[str, Any]]:
+    ends = {n.source: n for n in netlist.nets} | {n.sink: n for n in netlist.nets}
+    return [_instance(ends, i) for i in netlist.instances]
+
+
+def _instance(ends: Mapping[Pin, Net], instance: Instance) -> dict[str, Any]:
     connections: list[tuple[str, str]] = []
     for port in instance.ports:
-        nets = _nets_of(netlist, instance, port)
+        many = instance.branches and port.direction == "out"
+        nets = [ends[Pin(instance.name, port.name, i)] for i in (range(instance.branches) if many else (None,))]
         connections.append((port.name, nets[0].name))
         for signal, suffix in ((port.valid, "valid"), (port.ready, "ready")):
             names = [f"{net.name}_{suffix}" for net in nets]
@@ -191,13 +197,6 @@ def _instance(netlist: Netlist, instance: Instance) -> dict[str, Any]:
         ],
         "connections": connections,
     }
-
-
-def _nets_of(netlist: Netlist, instance: Instance, port: Stream) -> list[Net]:
-    if port.direction == "in":
-        return [netlist.net_into(instance.name, port.name)]
-    branches = range(instance.branches) if instance.branches else (None,)
-    return [next(n for n in netlist.nets if n.source == Pin(instance.name, port.name, branch)) for branch in branches]
 
 
 def _unused(instance: Instance, port: str) -> str:

@@ -17,9 +17,11 @@ def carry_formats(graph: AnnotatedGraph) -> None:
     Formats flow from a module's results to their consumers and on through implicit nodes; an input of the
     graph takes the format its consumers agree on.
     """
+    readers: dict[tuple[fx.Node, str], list[tuple[fx.Node, str]]] = {}
     for node in graph.nodes:
         common = graph.meta_of(node).common
         for arg, (producer, result) in graph.sources(node).items():
+            readers.setdefault((producer, result), []).append((node, arg))
             source = graph.tensor(producer, result)
             if source.fmt is not None:
                 common.args[arg].fmt = source.fmt
@@ -41,7 +43,7 @@ def carry_formats(graph: AnnotatedGraph) -> None:
     for node in reversed(graph.nodes):
         common = graph.meta_of(node).common
         for name, tensor in common.results.tensors.items():
-            wanted = {graph.tensor(user, arg).fmt for user, arg in graph.consumers(node, name)}
+            wanted = {graph.tensor(user, arg).fmt for user, arg in readers.get((node, name), ())}
             fmt = wanted.pop() if len(wanted) == 1 else None
             if tensor.fmt is None and fmt is not None and (node.op == "placeholder" or _passes_on(graph, node)):
                 tensor.fmt = fmt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -25,6 +25,8 @@ OUTDATED = (
     "add_hardware_metadata_analysis_pass",
 )
 """Passes whose results do not hold once weights or nodes of a float graph have changed."""
+Sharing = Mapping[int, Collection[str]]
+"""Names of the nodes that read a parameter or buffer, by its identity."""
 
 
 def refuse_quantised(graph: MaseGraph, what: str) -> None:
@@ -65,7 +67,7 @@ def _tensors(module: nn.Module) -> list[Tensor]:
     return [t for table in (module._parameters, module._buffers) for t in table.values() if t is not None]
 
 
-def not_changeable(graph: MaseGraph, node: fx.Node, shared: dict[int, set[str]]) -> str | None:
+def not_changeable(graph: MaseGraph, node: fx.Node, shared: Sharing) -> str | None:
     """Why the parameters of a node's module must not be changed; None if they may."""
     module = graph.meta_of(node).module
     if module is None:

@@ -59,13 +59,17 @@ def fold_batch_norm_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
     edit.refuse_quantised(graph, "batch norm folding")
     folded: dict[str, dict[str, str]] = {}
     reasons: dict[str, list[str]] = {}
+    # What a folding makes has one reader; what is kept alive is not taken for it.
+    shared, _alive = edit.sharing(graph), [*graph.model.parameters(), *graph.model.buffers()]
     # All foldings into the layer before first: they are the ones that are always exact.
     for where, fold in (("before", _fold_before), ("after", _fold_after)):
         for node in graph.nodes:
             op, module = graph.op_of(node), graph.meta_of(node).module
             if op is None or "running_mean" not in op.parameters:
                 continue
-            result = fold(graph, node, module) if isinstance(module, _BatchNorm) else "it is no batch norm module"
+            result = (
+                fold(graph, node, module, shared) if isinstance(module, _BatchNorm) else "it is no batch norm module"
+            )
             if isinstance(result, fx.Node):
                 folded[node.name] = {"layer": result.name, "where": where}
                 reasons.pop(node.name, None)
@@ -77,9 +81,9 @@ def fold_batch_norm_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
     return graph, {"modified": bool(folded), "folded": folded, "kept": kept}
 
 
-def _fold_before(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> fx.Node | str:
+def _fold_before(graph: MaseGraph, node: fx.Node, norm: _BatchNorm, shared: edit.Sharing) -> fx.Node | str:
     """Fold one into the layer it reads, and return that, or why not."""
-    reason = _unusable(norm) or _before(graph, node)
+    reason = _unusable(norm) or _before(graph, node, shared)
     if reason is not None:
         return reason
     layer = node.all_input_nodes[0]
@@ -91,9 +95,9 @@ def _fold_before(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> fx.Node |
     return layer
 
 
-def _fold_after(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> fx.Node | str:
+def _fold_after(graph: MaseGraph, node: fx.Node, norm: _BatchNorm, shared: edit.Sharing) -> fx.Node | str:
     """Fold one into the layer that reads it, and return that, or why not."""
-    reason = _unusable(norm) or _after(graph, node, norm)
+    reason = _unusable(norm) or _after(graph, node, norm, shared)
     if reason is not None:
         return reason
     layer, source = next(iter(node.users)), node.all_input_nodes[0]
@@ -144,7 +148,7 @@ def _channel_dim(layer: nn.Module, dims: int) -> int | None:
     return None
 
 
-def _layer(graph: MaseGraph, node: fx.Node, norm_node: fx.Node) -> str | None:
+def _layer(graph: MaseGraph, node: fx.Node, norm_node: fx.Node, shared: edit.Sharing) -> str | None:
     """Why a neighbour of a normalisation cannot take it."""
     module = graph.meta_of(node).module
     dims = len(graph.tensor(norm_node, "data_in_0").shape)
@@ -152,12 +156,12 @@ def _layer(graph: MaseGraph, node: fx.Node, norm_node: fx.Node) -> str | None:
         return f"{node.name} ({graph.meta_of(node).common.mase_op}) is neither convolution nor linear layer"
     if _channel_dim(module, dims) != 1:
         return f"the channels of {node.name} are not those of the normalisation"
-    return edit.not_changeable(graph, node, edit.sharing(graph))
+    return edit.not_changeable(graph, node, shared)
 
 
-def _before(graph: MaseGraph, node: fx.Node) -> str | None:
+def _before(graph: MaseGraph, node: fx.Node, shared: edit.Sharing) -> str | None:
     layer = node.all_input_nodes[0]
-    reason = _layer(graph, layer, node)
+    reason = _layer(graph, layer, node, shared)
     if reason is None and set(layer.users) != {node}:
         others = sorted(user.name for user in layer.users if user is not node)
         reason = f"{layer.name} is also read by {', '.join(others)}"
@@ -166,11 +170,11 @@ def _before(graph: MaseGraph, node: fx.Node) -> str | None:
     return reason
 
 
-def _after(graph: MaseGraph, node: fx.Node, norm: _BatchNorm) -> str | None:
+def _after(graph: MaseGraph, node: fx.Node, norm: _BatchNorm, shared: edit.Sharing) -> str | None:
     if len(node.users) != 1:
         return f"{len(node.users)} nodes read it"
     layer, source = next(iter(node.users)), node.all_input_nodes[0]
-    reason = _layer(graph, layer, node)
+    reason = _layer(graph, layer, node, shared)
     if reason is not None:
         return reason
     module = graph.meta_of(layer).module

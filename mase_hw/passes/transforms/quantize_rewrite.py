@@ -60,8 +60,7 @@ class Rewriter:
         return self._free(f"{node.name}_quantized" if node.op == "call_module" else node.name)
 
     def _free(self, name: str) -> str:
-        taken = set(self.graph.modules) | {name for name, _ in self.graph.model.named_parameters()}
-        while name in taken or hasattr(self.graph.model, name):
+        while hasattr(self.graph.model, name):
             name += "_"
         return name
 
