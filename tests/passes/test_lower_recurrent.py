@@ -47,6 +47,9 @@ LAYERS = {
     "cell states": (nn.LSTM(2, 3, num_layers=2, bidirectional=True, batch_first=True), "cell"),
     "one cell state": (nn.LSTM(2, 3, num_layers=2), "last cell"),
     "all of an lstm": (nn.LSTM(2, 3, num_layers=2), "everything"),
+    "projected": (nn.LSTM(2, 4, num_layers=2, bidirectional=True, proj_size=3, batch_first=True), "lstm"),
+    "projected, without biases": (nn.LSTM(2, 4, bias=False, proj_size=3), "everything"),
+    "cell states beside projections": (nn.LSTM(2, 4, num_layers=2, proj_size=1), "cell"),
     "all of a gru": (nn.GRU(2, 3, num_layers=2), "everything"),
 }
 
@@ -209,13 +212,24 @@ def test_cells(cell: type[nn.RNNCellBase], bias: bool) -> None:
     torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("layer", "part", "problem"),
-    [
-        (nn.LSTM(2, 3, proj_size=2), "lstm", "projection"),
-    ],
-    ids=["projection"],
-)
-def test_refused(layer: nn.RNNBase, part: str, problem: str) -> None:
-    with pytest.raises(UnsupportedError, match=problem):
-        lower_layers_transform_pass(annotated(Reads(layer, part), torch.zeros(4, 1, 2)))
+class Projected(nn.Module):
+    """A layer of ``proj_size`` that begins with a stored state and cell state."""
+
+    def __init__(self, state: float) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(2, 4, proj_size=3, batch_first=True)
+        self.register_buffer("h", torch.full((1, 1, 3), state))
+        self.register_buffer("c", torch.randn(1, 1, 4))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layer(x, (self.h, self.c))[0]
+
+
+def test_a_projected_layer_begins_with_no_state_but_any_cell_state() -> None:
+    """Which state has a given projection is not known; zeros are that of zeros."""
+    x = torch.randn(1, 5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    model = Projected(0.0).double()
+    graph, _ = lower_layers_transform_pass(annotated(model, x))
+    torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-12)
+    with pytest.raises(UnsupportedError, match="a projected state begins the sequences"):
+        lower_layers_transform_pass(annotated(Projected(0.5).double(), x))

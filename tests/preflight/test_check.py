@@ -42,13 +42,14 @@ class Refused(nn.Module):
         super().__init__()
         self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 4)
         self.steps = nn.LSTM(8, 8, proj_size=4, batch_first=True)
+        self.begin = (torch.ones(1, 1, 4), torch.zeros(1, 1, 8))
         self.last = nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.cummax(self.first(x), -1)[0]
         x = torch.angle(x)
         x = torch.remainder(x, 3)
-        x, _ = self.steps(x)
+        x, _ = self.steps(x, self.begin)
         return self.last(torch.relu(x))
 
 
@@ -108,7 +109,7 @@ def test_all_problems_at_once(refused: Check) -> None:
     }
     assert len(refused.problems) == 4
     said = "\n".join(str(problem) for problem in refused.problems)
-    for text in ("torch.cummax", "torch.angle", "remainder", "projection of the state"):
+    for text in ("torch.cummax", "torch.angle", "remainder", "a projected state"):
         assert text in said
     assert all(problem.remedy for problem in refused.problems)
 
@@ -165,9 +166,10 @@ def test_a_configuration_for_what_is_refused_is_no_problem() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.first, self.steps, self.last = nn.Linear(4, 4), nn.LSTM(4, 4, proj_size=2), nn.Linear(2, 2)
+            self.begin = (torch.ones(1, 3, 2), torch.zeros(1, 3, 4))
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.last(self.steps(self.first(x))[0])
+            return self.last(self.steps(self.first(x), self.begin)[0])
 
     config = {"hardware": {"parallelism": {"steps": {"data_in_0": 2}}}}
     found = mase_hw.check(Steps().eval(), torch.randn(1, 3, 4), config)

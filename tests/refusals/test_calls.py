@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import mase_hw
-from mase_hw.errors import ConfigError, EmitError, FormatError, GraphError, MaseHwError, UnsupportedError
+from mase_hw.errors import ConfigError, EmitError, FormatError, GraphError, MaseHwError
 from mase_hw.model_spec import MOST_NUMBERS, ModelSpec
 from tests.unit.pipeline import MLP, inputs, seeded
 
@@ -36,7 +36,6 @@ MODELS: list[tuple[str, Made, type[MaseHwError], tuple[str, ...]]] = [
     ("list of modules", lambda: nn.ModuleList([nn.Linear(6, 3)]), GraphError, ("cannot be traced",)),
     ("half", lambda: seeded(MLP).half(), GraphError, ("cannot be evaluated", "Half")),
     ("complex", lambda: nn.Linear(6, 3, dtype=torch.complex64), GraphError, ("Complex",)),
-    ("recurrent", lambda: nn.LSTM(6, 3, proj_size=2), UnsupportedError, ("proj_size", "compile only the part")),
     ("a lambda inside", lambda: _holding(lambda x: x), GraphError, ("cannot be copied", "keep only parameters")),
 ]
 """Models: what it is, how it is made, and the error."""

@@ -20,7 +20,7 @@ from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of, 
 from mase_hw.ops.rows.norms import GROUP, LAYER, RMS, _op, golden
 from tests.unit.oracle import by_fraction
 
-S8, S16 = FixedFormat(8, 4), FixedFormat(16, 11)
+S8, S16, LONG = FixedFormat(8, 4), FixedFormat(16, 11), FixedFormat(32, 20)
 AFFINE = [(None, None), (FixedFormat(8, 6), FixedFormat(8, 5)), (FixedFormat(8, 7), None)]
 
 
@@ -88,9 +88,23 @@ def test_every_root(out: FixedFormat, bias: FixedFormat | None) -> None:
     assert float((evaluate(key_of(a), codes).double() - exact).abs().max()) <= 0.75
 
 
+@pytest.mark.parametrize("kind", [LAYER, RMS, GROUP])
+def test_moments_and_products_beyond_63_bits(kind: str) -> None:
+    """Rows of 24 bits and 4,096 elements, with weights and a bias as wide."""
+    wide, target = FixedFormat(24, 12), FixedFormat(24, 19)
+    x = rows(wide, 4096)
+    x = x[:, :, None] if kind == GROUP else x
+    for source, affine in itertools.product((wide, LONG), ((None, None), (FixedFormat(24, 20), FixedFormat(22, 18)))):
+        a = Arithmetic({"data_in_0": source, "data_out_0": target} | ({"weight": affine[0]} if affine[0] else {}))
+        plan = plan_of(a, 4096, kind != RMS, 1e-5)
+        assert plan.radicand > 63
+        assert (check_fits(a, plan)[1] is None) == (affine[0] is not None)
+        assert worst(kind, source, target, x, affine, 1e-5) <= 1
+
+
 def test_too_long_a_row_is_refused() -> None:
-    a = Arithmetic({"data_in_0": FixedFormat(24, 12), "data_out_0": S8})
-    with pytest.raises(FormatError, match="moments of a row do not fit"):
+    a = Arithmetic({"data_in_0": FixedFormat(50, 12), "data_out_0": S8})
+    with pytest.raises(FormatError, match="the sum of a row does not fit 64 bits"):
         plan_of(a, 4096, True, 1e-5)
 
 
@@ -142,25 +156,25 @@ def test_a_plan_is_as_wide_as_its_bounds_ask(centre: bool, size: int, eps: float
         )
         bound = min(size * 4**root, (size << source.width + shift) ** 2)
         assert 4 ** (plan.centred_width - 1) >= bound > 4 ** (plan.centred_width - 3)
-        found = int(normalise(plan, key_of(a), rows(source, size)).abs().max())
+        found = int(math.prod(normalise(plan, key_of(a), rows(source, size))).abs().max())
         assert found <= plan.largest, "a normalised number is above the bound that the carrier is chosen by"
 
 
 @pytest.mark.parametrize("centre", [True, False])
-@pytest.mark.parametrize("source", [S8, S16, FixedFormat(16, 8, signed=False), FixedFormat(20, 12)])
+@pytest.mark.parametrize("source", [S8, S16, FixedFormat(16, 8, signed=False), FixedFormat(20, 12), LONG])
 def test_floats_and_integers_are_the_same(source: FixedFormat, centre: bool) -> None:
-    """Every step of a row in Python integers, where float64 just holds them, and in int64."""
+    """Every step of a row in Python integers, where float64 just holds them, in int64, and in two limbs of it."""
     for size, target in itertools.product((1, 2, 3, 64, 150), (S8, S16)):
         a = Arithmetic({"data_in_0": source, "data_out_0": target})
         plan, key, x = plan_of(a, size, centre, 1e-5), key_of(a), rows(source, size)
         wide = check_fits(a, plan)[1]
-        found = [normalise(plan, key, x)]
+        found = [math.prod(normalise(plan, key, x))]
         if wide == torch.float64:
             narrow = as_carrier(x, carrier(size * magnitude(source) ** 2))
-            found.append(normalise(plan, key, narrow, wide))
+            found.append(math.prod(normalise(plan, key, narrow, wide)))
         for row, *each in zip(x.tolist(), *(f.tolist() for f in found), strict=True):
             total = sum(row) if centre else 0
-            radicand = (size * sum(v * v for v in row) - total**2) << plan.radicand_frac
+            radicand = (size * sum(v * v for v in row) - total**2) * 2**plan.radicand_frac
             radicand += plan.epsilon << plan.epsilon_shift
             pairs = plan.radicand // 2
             shift = min(pairs - (radicand.bit_length() + 1) // 2, pairs - 1)

@@ -80,6 +80,8 @@ def tables(a: Arithmetic) -> dict[str, Arithmetic]:
     return found
 
 
+_ALIGNED = 1 << 16
+"""Elements of the input that are brought to the gates' order at once."""
 Size = tuple[int, int]
 """The largest magnitude of mantissas, and their fraction width."""
 
@@ -175,12 +177,14 @@ class Cell:
         c, states, cells = h, [], []
         if before is not None:
             h, c = (as_carrier(each, self.carrier) for each in (before[0], before[1]))
-        for at in range(x.shape[-2]):
-            part = self._aligned(x[..., at, :], -1, self.given_shifts)
-            found = step[self.a.attributes["kind"]](part, h, c)
-            h, c = (as_carrier(each, self.carrier) for each in found)
-            states.append(found[0])
-            cells.append(found[1])
+        run = step[self.a.attributes["kind"]]
+        size = max(1, x.shape[-2] * _ALIGNED // max(1, x.numel()))
+        for several in x.movedim(-2, 0).split(size):
+            for part in self._aligned(several, -1, self.given_shifts):
+                found = run(part, h, c)
+                h, c = (as_carrier(each, self.carrier) for each in found)
+                states.append(found[0])
+                cells.append(found[1])
         state = self.a.formats[self.name]
         cell = self.a.formats.get("cell", state)
         wide = torch.promote_types(carrier(magnitude(state)), carrier(magnitude(cell)))

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import FormatError
+from mase_hw.exact_sums import exact_product
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import carrier, magnitude
 from mase_hw.opdef import Arithmetic
@@ -35,7 +36,7 @@ from mase_hw.ops._lookup import Key, entry
 from mase_hw.ops._piecewise import evaluate
 
 RADICAND_BITS = 62
-"""The most of ``R``."""
+"""The most of ``R`` that int64 holds; a longer one is computed row by row in Python integers."""
 EPSILON_BITS = 30
 """Bits of the mantissa of ``E``; the others of a larger one are 0."""
 
@@ -139,10 +140,10 @@ def _plan(source: FixedFormat, scale: int, fine: int, size: int, centre: bool, e
     if shift >= low and (epsilon << shift) >> low >= 2 << (scale + 2) and largest.bit_length() <= RADICAND_BITS - 2:
         # Those bits of E are 0, and R is so large that in none of its values they are bits of m.
         extra, shift, bits = extra - low, shift - low, bits - low
-    if bits > RADICAND_BITS:
+    if source.width + size.bit_length() > 61:
         raise FormatError(
-            "the moments of a row do not fit 64 bits",
-            got=f"{size} elements of {source.width} bits: {bits} bits",
+            "the sum of a row does not fit 64 bits",
+            got=f"{size} elements of {source.width} bits",
             remedy="use a narrower input, or shorter rows",
         )
     drop = max(0, (bits - extra) // 2 - fine)
@@ -153,7 +154,7 @@ def plan_of(a: Arithmetic, size: int, centre: bool, eps: float) -> Plan:
     """How rows of ``size`` elements are normalised.
 
     Raises:
-        FormatError: If a row does not fit 64 bits.
+        FormatError: If the sum of a row does not fit 64 bits.
     """
     fine = a.formats["data_out_0"].frac_width + 5
     if "weight" in a.formats:
@@ -162,15 +163,22 @@ def plan_of(a: Arithmetic, size: int, centre: bool, eps: float) -> Plan:
     return _plan(a.formats["data_in_0"], precision(a), fine, size, centre, eps)
 
 
-def normalise(plan: Plan, key: Key, x: Tensor, wide: torch.dtype = torch.int64) -> Tensor:
-    """Rows of mantissas, the last dimension a row -> normalised mantissas with ``plan.frac`` fraction bits.
+def normalise(plan: Plan, key: Key, x: Tensor, wide: torch.dtype = torch.int64) -> tuple[Tensor, Tensor]:
+    """Rows of mantissas, the last dimension a row -> two factors of the normalised mantissas.
+
+    The first one is that of each element, the second one that of each row; the product has ``plan.frac`` fraction bits.
 
     Args:
         plan: How.
         key: Of the reciprocal square root.
-        x: The mantissas, in a carrier of the sum of a row's squares.
+        x: The mantissas, in a carrier of the sum of a row's squares, or in int64.
         wide: Carrier of everything else and of the result, see :func:`check_fits`.
     """
+    if plan.radicand > RADICAND_BITS:
+        x = x.to(torch.int64)
+        total = x.sum(-1, keepdim=True) if plan.centre else torch.zeros_like(x[..., :1])
+        shift, m = _of_long_rows(plan, x, total)
+        return _shifted(x * plan.size - total, shift - plan.drop), evaluate(key, m).to(wide)
     total = x.sum(-1, keepdim=True).to(wide) if plan.centre else torch.zeros_like(x[..., :1], dtype=wide)
     radicand = (x * x).sum(-1, keepdim=True).to(wide).mul_(plan.size).sub_(total * total)
     low = -plan.radicand_frac
@@ -180,10 +188,31 @@ def normalise(plan: Plan, key: Key, x: Tensor, wide: torch.dtype = torch.int64) 
     if wide == torch.int64:
         shift = entry(plan.shifts, length)
         r = evaluate(key, (radicand << 2 * shift) >> plan.cut)
-        return (c.mul_(plan.size).sub_(total) << shift >> plan.drop) * r.to(wide)
+        return c.mul_(plan.size).sub_(total) << shift >> plan.drop, r.to(wide)
     factor, of_radicand = (entry(factors, length) for factors in plan.factors)
     r = evaluate(key, radicand.mul_(of_radicand).floor_())
-    return c.mul_(factor * plan.size).sub_(total.mul_(factor)).floor_().mul_(r.to(wide))
+    return c.mul_(factor * plan.size).sub_(total.mul_(factor)).floor_(), r.to(wide)
+
+
+def _of_long_rows(plan: Plan, x: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """How far each row is shifted, and ``m``, where ``R`` is longer than int64: squares are summed in two limbs."""
+    half = (plan.width + 1) // 2
+    high, low = x >> half, x & ((1 << half) - 1)
+    sums = ((high * high).sum(-1), (high * low).sum(-1), (low * low).sum(-1), total[..., 0])
+    found, shifts = [], plan.shifts.tolist()
+    for a, b, c, s in zip(*(part.flatten().tolist() for part in sums), strict=True):
+        spread = plan.size * ((a << 2 * half) + (b << half + 1) + c) - s * s
+        scaled = spread << plan.radicand_frac if plan.radicand_frac > 0 else spread >> -plan.radicand_frac
+        radicand = scaled + (plan.epsilon << plan.epsilon_shift)
+        shift = shifts[radicand.bit_length()]
+        found.append((shift, (radicand << 2 * shift) >> plan.cut))
+    made = torch.tensor(found, dtype=torch.int64, device=x.device).reshape(*total.shape[:-1], 1, 2)
+    return made[..., 0], made[..., 1]
+
+
+def _shifted(x: Tensor, shift: Tensor) -> Tensor:
+    """``floor(x * 2**shift)``, within int64."""
+    return torch.where(shift < 0, x >> (-shift).clamp(0, 63), x << shift.clamp(min=0))
 
 
 def _bit_length(x: Tensor) -> Tensor:
@@ -200,11 +229,14 @@ def carrier_of(plan: Plan, bound: int) -> torch.dtype:
     return torch.float64 if max(bound, plan.largest, 1 << bits) <= 1 << 53 else torch.int64
 
 
-def check_fits(a: Arithmetic, plan: Plan) -> tuple[int, torch.dtype]:
+def check_fits(a: Arithmetic, plan: Plan) -> tuple[int, torch.dtype | None]:
     """The fraction of the exact result, with weight and bias, and the carrier in which it is computed.
 
+    That is None of a result that no carrier holds: :func:`~mase_hw.exact_sums.exact_product` then has all of it that
+    the cast needs.
+
     Raises:
-        FormatError: If it does not fit 64 bits.
+        FormatError: If that does not fit 64 bits either.
     """
     frac, bound = plan.frac, plan.largest
     if "weight" in a.formats:
@@ -214,5 +246,19 @@ def check_fits(a: Arithmetic, plan: Plan) -> tuple[int, torch.dtype]:
         both = max(frac, bias.frac_width)
         bound = (bound << (both - frac)) + (magnitude(bias) << (both - bias.frac_width))
         frac = both
-    carrier(bound)
-    return frac, carrier_of(plan, bound)
+    if bound < 1 << 63:
+        return frac, carrier_of(plan, bound)
+    zero = torch.zeros((), dtype=torch.int64)
+    _, dropped = exact_product(zero, zero, *sorted(factors_of(a, plan), reverse=True))
+    kept = plan.frac + (a.formats["weight"].frac_width if "weight" in a.formats else 0) - dropped
+    bias = a.formats.get("bias", FixedFormat(1, 0))
+    if kept < max(bias.frac_width, a.formats["data_out_0"].frac_width + 2):
+        carrier(bound)
+    carrier((1 << 62) + (magnitude(bias) << kept - bias.frac_width))
+    return kept, None
+
+
+def factors_of(a: Arithmetic, plan: Plan) -> tuple[int, int]:
+    """The largest magnitudes of what is multiplied: that of an element, and that of its row with the weight."""
+    weight = magnitude(a.formats["weight"]) if "weight" in a.formats else 1
+    return 1 << (plan.centred_width - plan.drop), weight << (plan.scale + 1)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.exact_sums import exact_product
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Segments, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
@@ -25,7 +26,7 @@ from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, OpDef, Request
 from mase_hw.ops._piecewise import fit
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._norm_hardware import GroupNormParams, NormParams, latency
-from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of
+from mase_hw.ops.rows._normalize import Plan, check_fits, factors_of, key_of, normalise, plan_of
 from mase_hw.ops.rows._rows import relayout, row_shape
 
 LAYER, RMS, GROUP = "layer_norm", "rms_norm", "group_norm"
@@ -69,11 +70,17 @@ def golden(kind: str) -> Golden:
         rows = rows_of(kind, a, x.detach())
         plan = plan_of(a, rows.shape[-1], kind != RMS, epsilon(a.attributes))
         frac, wide = check_fits(a, plan)
-        rows = as_carrier(rows, carrier(plan.size * magnitude(a.formats["data_in_0"]) ** 2))
-        exact, have = normalise(plan, key_of(a), rows, wide).reshape(x.shape), plan.frac
-        if "weight" in t:
-            exact = exact.mul_(_spread(kind, as_carrier(t["weight"].detach(), wide), x.ndim))
-            have += a.formats["weight"].frac_width
+        squares = plan.size * magnitude(a.formats["data_in_0"]) ** 2
+        rows = as_carrier(rows, carrier(min(squares, (1 << 63) - 1)))
+        if wide is None:
+            exact, have = _beyond(kind, a, plan, rows, t), frac
+            wide = torch.int64
+        else:
+            exact, row = normalise(plan, key_of(a), rows, wide)
+            exact, have = exact.mul_(row).reshape(x.shape), plan.frac
+            if "weight" in t:
+                exact = exact.mul_(_spread(kind, as_carrier(t["weight"].detach(), wide), x.ndim))
+                have += a.formats["weight"].frac_width
         if frac > have:
             exact = exact.mul_(1 << (frac - have))
         if "bias" in t:
@@ -85,6 +92,18 @@ def golden(kind: str) -> Golden:
         return {"data_out_0": out}
 
     return compute
+
+
+def _beyond(kind: str, a: Arithmetic, plan: Plan, rows: Tensor, t: Mapping[str, Tensor]) -> Tensor:
+    """Products of more than 63 bits, with the weight, as exact as the cast needs."""
+    x = t["data_in_0"]
+    elements, row = normalise(plan, key_of(a), rows.to(torch.int64))
+    row = row.expand(rows.shape).reshape(x.shape)
+    if "weight" in t:
+        row = row * _spread(kind, as_carrier(t["weight"].detach(), torch.int64), x.ndim)
+    pairs = sorted(zip(factors_of(a, plan), (elements.reshape(x.shape), row), strict=True), key=lambda pair: -pair[0])
+    (bound_x, first), (bound_y, second) = pairs
+    return exact_product(first, second, bound_x, bound_y)[0]
 
 
 def _surrogate(kind: str, a: Arithmetic, t: Mapping[str, Tensor]) -> Tensor:
@@ -196,6 +215,7 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("one_beat", (9, 4), 4, ("s6.2", "s6.4", None, "s7.3"), eps=1e-3),
             case("fine_bias", (3, 6), 2, ("s4.1", "s4.2", "s22.20", "s6.3"), (Rounding.FLOOR, Overflow.SATURATE)),
             case("one_element", (3, 1), 1, ("s8.4", "s8.6", "s8.6", "s8.4")),
+            case("beyond_int64", (2, 12), 2, ("s32.16", "s24.20", "s22.18", "s24.19")),
         ]
 
     def rms() -> list[Case]:

@@ -54,16 +54,19 @@ class Layers(nn.Module):
         self.batched, self.swapped = batched, batched and not module.batch_first
         self.directions = 2 if module.bidirectional else 1
         self.begins = tuple(stored or ())
-        self.inputs, self.cells = nn.ModuleList(), nn.ModuleList()
+        self.inputs, self.cells, self.projections = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         for layer in range(module.num_layers):
             for direction in range(self.directions):
-                linear, cell = _parts(module, f"l{layer}{'_reverse' if direction else ''}")
+                suffix = f"l{layer}{'_reverse' if direction else ''}"
+                linear, cell = _parts(module, suffix)
                 cell.cells = len(self.cells) in cells
                 for name, value in (stored or {}).items():
                     begin = value[len(self.cells)].detach().reshape(-1, 1, module.hidden_size)
                     self.register_buffer(f"{name}{len(self.cells)}", begin.clone())
                 self.inputs.append(linear)
                 self.cells.append(cell)
+                if module.proj_size:
+                    self.projections.append(_projection(module, suffix))
 
     def forward(self, x: Tensor) -> Results:
         """The whole sequence, with what is stored."""
@@ -91,6 +94,7 @@ class Layers(nn.Module):
                 wanted = self.cells[at].cells
                 cells.append(h[:, -1][:, 1::2] if wanted else None)
                 h = h[:, :, 0::2] if wanted else h
+                h = self.projections[at](h) if len(self.projections) else h
                 states.append(h[:, -1])
                 found.append(torch.flip(h, (1,)) if direction else h)
             x = torch.cat(found, -1) if self.directions > 1 else found[0]
@@ -137,13 +141,24 @@ def _parts(module: nn.RNNBase, suffix: str) -> tuple[nn.Linear, Recurrence]:
     weight = by_unit(module.get_parameter(f"weight_ih_{suffix}"))
     linear = nn.Linear(weight.shape[1], weight.shape[0], bias=module.bias, dtype=weight.dtype, device=weight.device)
     linear.weight = nn.Parameter(weight)
+    state = module.get_parameter(f"weight_hh_{suffix}")
+    if module.proj_size:  # what multiplies the projected state multiplies the state itself
+        state = state @ module.get_parameter(f"weight_hr_{suffix}")
     late = None
     if module.bias:
         first, second = (module.get_parameter(f"bias_{part}_{suffix}").detach() for part in ("ih", "hh"))
         if kind == "gru":  # the last third is multiplied by the reset gate, together with the state's part
             late, second = second[-units:].clone(), torch.cat([second[:-units], torch.zeros_like(second[-units:])])
         linear.bias = nn.Parameter(by_unit(first + second))
-    return linear, Recurrence(kind, by_unit(module.get_parameter(f"weight_hh_{suffix}")), late)
+    return linear, Recurrence(kind, by_unit(state), late)
+
+
+def _projection(module: nn.RNNBase, suffix: str) -> nn.Linear:
+    """What an LSTM of ``proj_size`` makes of its states."""
+    weight = module.get_parameter(f"weight_hr_{suffix}").detach().clone()
+    made = nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=weight.dtype, device=weight.device)
+    made.weight = nn.Parameter(weight)
+    return made
 
 
 def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None:
@@ -152,7 +167,8 @@ def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None
     Of every layer and direction the part that depends on the input alone is a linear layer over the whole sequence;
     what is left multiplies the state (:class:`mase_hw.nn.recurrence.Recurrence`). A backward direction flips the
     sequence before and behind, two directions are concatenated, and ``h_n`` are the last states. What nobody reads is
-    left out. The two biases of a gate become one. Initial states that are stored come from a memory, others are inputs
+    left out. The two biases of a gate become one. A projection (``proj_size``) is a linear layer behind the states, and
+    its product with the weights of the state. Initial states that are stored come from a memory, others are inputs
     of the recurrences, and the last cell states (``c_n``) stand beside the states in the result of those of which they
     are read.
 
@@ -162,16 +178,20 @@ def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None
         module: The layer.
 
     Raises:
-        UnsupportedError: For a projection (``proj_size``), or if the whole result is read at once.
+        UnsupportedError: For a state that a layer with a projection begins with, or if the whole result is read at
+            once.
     """
-    if module.proj_size:
-        raise refused(node, "a projection of the state is not in hardware", f"proj_size = {module.proj_size}")
     source, begins = _inputs(node)
     names = "hc"[: len(begins)]
     known = {name: _known(graph, begin) for name, begin in zip(names, begins, strict=True)}
     held = {name: value for name, value in known.items() if value is not None}
     if len(held) == len(begins) and not any(bool(value.any()) for value in held.values()):
         held, begins = {}, []  # as without them
+    elif module.proj_size and ("h" not in held or bool(held["h"].any())):  # of which state is it the projection?
+        got = f"h_0 beside proj_size = {module.proj_size}"
+        raise refused(node, "a projected state begins the sequences", got, "h_0 of zeros")
+    elif module.proj_size:
+        held["h"] = held["h"].new_zeros((*held["h"].shape[:-1], module.hidden_size))
     data = [begin for name, begin in zip(names, begins, strict=False) if name not in held]
     batched = len(graph.tensor(source, "data_out_0").shape) == 3
     count = module.num_layers * (2 if module.bidirectional else 1)
