@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from typing import Any
 
 from torch import nn
 
@@ -24,7 +25,7 @@ def computes_as(kind: type[nn.Module], base: type[nn.Module]) -> bool:
 
 
 @functools.lru_cache(256)
-def _called(base: type[nn.Module]) -> frozenset[str]:
+def _called(base: Any) -> frozenset[str]:
     """Methods of a class that its forward calls, and those that these call."""
     found: set[str] = set()
     waiting = ["forward"]
