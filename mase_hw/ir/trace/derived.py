@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, cast
 
 from torch import nn
 
@@ -21,7 +22,7 @@ def computes_as(kind: type[nn.Module], base: type[nn.Module]) -> bool:
     """
     if not issubclass(kind, base) or kind.forward is not base.forward:
         return False
-    return all(getattr(kind, name) is getattr(base, name) for name in _called(base))
+    return all(getattr(kind, name) is getattr(base, name) for name in _called(cast("Hashable", base)))
 
 
 @functools.lru_cache(256)
