@@ -17,6 +17,7 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.cli.commands import coverage
 from mase_hw.cli.commands.ops import LIST, listed
 from mase_hw.compiler.config import schema
+from mase_hw.hardware import manifest
 from scripts import (
     reference_claims,
     reference_cli,
@@ -30,7 +31,8 @@ from scripts import (
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 SCHEMA = ROOT / "docs" / "configuration.schema.json"
-FILES = [*PAGES, SCHEMA, LIST, coverage.LIST]
+MANIFEST_SCHEMA = ROOT / "docs" / "manifest.schema.json"
+FILES = [*PAGES, SCHEMA, MANIFEST_SCHEMA, LIST, coverage.LIST]
 """Everything that is generated or has generated parts."""
 
 KINDS: dict[str, Callable[..., str]] = {
@@ -80,6 +82,8 @@ def expected(file: Path) -> str:
         return reference_coverage.coverage()
     if file == SCHEMA:
         return json.dumps(schema(), indent=2) + "\n"
+    if file == MANIFEST_SCHEMA:
+        return json.dumps(manifest.schema(), indent=2) + "\n"
     return renewed(file.read_text(encoding="utf-8"))
 
 

@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from mase_hw._version import __version__
 from mase_hw.catalogue import Catalogue, Memory, OpDef, default_catalogue
 from mase_hw.emit.netlist import Instance, Netlist
-from mase_hw.emit.port_entry import port_entry
+from mase_hw.emit.port_entry import port_record
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
@@ -54,7 +56,7 @@ def describe_design(
         "clock": "clk",
         "reset": {"name": "rst", "active": "high", "synchronous": True},
         "parameters": {"MEM_DIR": "mem"} if netlist.memories or netlist.tables else {},
-        "ports": [port_entry(s, *named[s.name]) for s in (*netlist.inputs, *netlist.outputs)],
+        "ports": [msgspec.to_builtins(port_record(s, *named[s.name])) for s in (*netlist.inputs, *netlist.outputs)],
         "timing": {
             "fill": schedule.fill,
             "last": schedule.last,

@@ -10,6 +10,7 @@ from mase_hw.documents import parse_json
 from mase_hw.emit.bundle import FORMAT_VERSION, MANIFEST, digest, own_digest
 from mase_hw.emit.checks.contradictions import contradicted, contradictions, named_files
 from mase_hw.errors import EmitError
+from mase_hw.hardware.manifest import typed
 
 _AGAIN = "emit the bundle again; do not edit generated files"
 _FIELDS = {"generator", "top", "ports", "timing", "memories", "rtl", "edges", "files", "digest"}
@@ -57,7 +58,7 @@ def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     changed = [name for name in changed_files(folder, manifest) if name not in gone] if verify else []
     if gone or changed:
         raise _refused(Path(folder), manifest, changed, gone)
-    if verify and (found := contradicted(manifest, Path(folder))):
+    if verify and (found := contradicted(typed(manifest, str(path)), Path(folder))):
         raise _contradictory(path, found, "the hardware of the bundle, as its top level and its memory files are")
     return manifest
 
@@ -122,11 +123,8 @@ def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
             expected=f"sha256 {str(manifest['digest'])[:16]}...",
             remedy=_AGAIN,
         )
-    try:
-        loose = sorted(named_files(manifest) - manifest["files"].keys())
-        fill, last, interval = (manifest["timing"][key] for key in ("fill", "last", "interval"))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise EmitError("the manifest is damaged", node=str(path), got=repr(error), remedy=_AGAIN) from error
+    read = typed(manifest, str(path))
+    loose = sorted(named_files(read) - read.files.keys())
     if loose:
         raise EmitError(
             "the manifest names files that it has no hash of",
@@ -136,16 +134,17 @@ def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
             expected="a hash of every file it names",
             remedy=_AGAIN,
         )
-    if any(type(number) is not int for number in (fill, last, interval)) or interval < 1 or last < max(fill, 0):
+    fill, last = read.timing.fill, read.timing.last
+    if last < max(fill, 0):
         raise EmitError(
             "the manifest has a timing that no design can have",
             node=str(path),
             field="timing",
-            got=f"fill {fill}, last {last}, interval {interval}",
-            expected="whole cycles, an interval of at least 1, and the last beat of a frame not before its first",
+            got=f"fill {fill}, last {last}",
+            expected="the last beat of a frame not before its first",
             remedy=_AGAIN,
         )
-    if found := contradictions(manifest):
+    if found := contradictions(read):
         raise _contradictory(path, found, "lanes, bits, shapes, ports, frames, files and cycles that fit each other")
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mase_hw
-from mase_hw.emit.port_entry import port_entry, port_stream
+from mase_hw.emit.port_entry import port_record, port_stream
 from mase_hw.emit.reference import Reference
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
@@ -76,7 +76,7 @@ def test_instances_and_work(designs: dict[str, mase_hw.Design]) -> None:
 )
 def test_a_port_read_back(shape: tuple[int, ...], fmt: FixedFormat, lanes: int, direction: Any) -> None:
     stream = Stream("data_x", direction, shape, fmt, (lanes, *[1] * (len(shape) - 1)))
-    assert port_stream(port_entry(stream, "x")) == stream
+    assert port_stream(port_record(stream, "x")) == stream
 
 
 def test_a_design_read_back(designs: dict[str, mase_hw.Design]) -> None:

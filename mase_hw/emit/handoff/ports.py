@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mase_hw.emit.port_entry import format_of_entry
+import msgspec
+
+from mase_hw.emit.port_entry import format_of
+from mase_hw.hardware.manifest import Port
 
 SLAVE, MASTER = "s_axis_", "m_axis_"
 
@@ -31,7 +34,7 @@ class HandoffPort:
     beats: int
     file: str
     note: str
-    entry: dict[str, Any]
+    entry: Port
     seed: int
 
     @property
@@ -72,23 +75,23 @@ class HandoffPort:
 
 def handoff_ports(manifest: dict[str, Any]) -> list[HandoffPort]:
     """The ports of a manifest, inputs first."""
-    return [_port(entry, index) for index, entry in enumerate(manifest["ports"])]
+    return [_port(entry, index) for index, entry in enumerate(msgspec.convert(manifest["ports"], list[Port]))]
 
 
-def _port(entry: dict[str, Any], index: int) -> HandoffPort:
-    fmt = entry["format"]
-    sign = "signed" if fmt["signed"] else "unsigned"
-    shape = "x".join(map(str, entry["shape"])) or "scalar"
+def _port(entry: Port, index: int) -> HandoffPort:
+    fmt = entry.format
+    sign = "signed" if fmt.signed else "unsigned"
+    shape = "x".join(map(str, entry.shape)) or "scalar"
     note = (
-        f"{entry['name']}: {entry['tensor']}, {shape}, {entry['lanes']} lanes of {fmt['width']} bits ({sign}, "
-        f"value = {format_of_entry(fmt).rule}), {entry['beats']} beats per frame"
+        f"{entry.name}: {entry.tensor}, {shape}, {entry.lanes} lanes of {fmt.width} bits ({sign}, "
+        f"value = {format_of(fmt).rule}), {entry.beats} beats per frame"
     )
     return HandoffPort(
-        name=entry["name"],
-        into=entry["direction"] == "in",
-        bits=entry["bits"],
-        beats=entry["beats"],
-        file=f"{entry['name']}.mem",
+        name=entry.name,
+        into=entry.direction == "in",
+        bits=entry.bits,
+        beats=entry.beats,
+        file=f"{entry.name}.mem",
         note=note,
         entry=entry,
         seed=0x1234_5601 + 0x0101_0111 * index,

@@ -7,7 +7,8 @@ from typing import Any
 from mase_hw.cost.resources import missing
 from mase_hw.emit.estimate import basis, counted, estimate
 from mase_hw.emit.handoff.ports import HandoffPort
-from mase_hw.emit.port_entry import format_of_entry
+from mase_hw.emit.port_entry import format_of
+from mase_hw.hardware.manifest import Fixed, Scaled
 
 
 def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[str, Any]:
@@ -34,26 +35,26 @@ def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[s
 
 def _row(port: HandoffPort) -> dict[str, Any]:
     entry = port.entry
-    fmt = entry["format"]
-    known = format_of_entry(fmt)
+    fmt = entry.format
+    known = format_of(fmt)
     low, high = known.min_mantissa, known.max_mantissa
     return {
         "name": port.name,
         "direction": "input" if port.into else "output",
-        "tensor": entry["tensor"],
-        "shape": " x ".join(map(str, entry["shape"])) or "scalar",
-        "streamed": " x ".join(map(str, entry["streamed"])),
-        "permuted": entry["layout"] is not None,
-        "lanes": entry["lanes"],
+        "tensor": entry.tensor,
+        "shape": " x ".join(map(str, entry.shape)) or "scalar",
+        "streamed": " x ".join(map(str, entry.streamed)),
+        "permuted": entry.layout is not None,
+        "lanes": entry.lanes,
         "beats": port.beats,
         "bits": port.bits,
         "tdata": port.tdata,
         "bus": port.bus,
         "width": known.width,
-        "kind": "signed" if fmt["signed"] else "unsigned",
+        "kind": "signed" if fmt.signed else "unsigned",
         "low": low,
         "high": high,
-        "rule": f"integer * {fmt['scale']}** (2^{-known.frac_width})" if "frac_width" in fmt else f"{known.rule}**",
+        "rule": f"integer * {fmt.scale}** (2^{-known.frac_width})" if isinstance(fmt, Fixed) else f"{known.rule}**",
         "range": f"{known.min_value:g} to {known.max_value:g}",
-        "ties": f"integer = value / {fmt['scale']} + {fmt['zero_point']}" if fmt.get("odd_ties") else "",
+        "ties": f"integer = value / {fmt.scale} + {fmt.zero_point}" if isinstance(fmt, Scaled) and fmt.odd_ties else "",
     }

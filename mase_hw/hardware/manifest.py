@@ -1,0 +1,279 @@
+"""The manifest of a bundle as records: what ``manifest.json`` holds, checked when it is read.
+
+``docs/manifest.schema.json`` is the JSON schema of :class:`Manifest`. Fields that a design does not have are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from mase_hw.errors import EmitError
+
+Whole = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Base of the records of a manifest."""
+
+
+class Fixed(Entry, frozen=True, kw_only=True, tag_field="type", tag="fixed"):
+    """Fixed point: an integer times ``scale``, which is a power of two."""
+
+    width: Count
+    frac_width: int
+    signed: bool
+    scale: float
+
+
+class Scaled(Entry, frozen=True, kw_only=True, tag_field="type", tag="integer"):
+    """Scaled integers: ``scale * (code - zero_point)``, with a scale for the tensor or for every index of ``axis``."""
+
+    width: Count
+    signed: bool
+    scale: float | tuple[float, ...]
+    zero_point: int
+    limits: tuple[int, int]
+    axis: int = 0
+    odd_ties: bool = False
+
+
+class Order(Entry, frozen=True, kw_only=True):
+    """Where the elements of a tensor stand in the stream: see :class:`mase_hw.layouts.Layout`."""
+
+    shape: tuple[Count, ...]
+    factors: tuple[Count, ...]
+    order: tuple[Whole, ...]
+
+
+class Port(Entry, frozen=True, kw_only=True):
+    """A stream of the design.
+
+    Args:
+        name: The data port.
+        direction: Seen from the design.
+        valid: The valid signal.
+        ready: The ready signal.
+        tensor: Name of the model's input, or of the node that computes the result.
+        path: Keys and positions on the way to the tensor in what the model takes or returns, joined by dots.
+        shape: Of the tensor of a frame, as PyTorch writes it.
+        streamed: The same in the order of the stream, the slowest dimension first.
+        layout: Where its elements stand in the stream, if not row-major.
+        format: Of every element.
+        lanes: Elements of a beat.
+        parallelism: The same along each dimension, innermost first.
+        beats: Of a frame.
+        bits: Of a beat.
+        beat_order: How beats and lanes are counted, in words.
+    """
+
+    name: str
+    direction: Literal["in", "out"]
+    valid: str
+    ready: str
+    tensor: str
+    path: str
+    shape: tuple[int, ...]
+    streamed: tuple[int, ...]
+    layout: Order | None
+    format: Fixed | Scaled
+    lanes: int
+    parallelism: tuple[int, ...]
+    beats: int
+    bits: int
+    beat_order: str
+
+
+class Timing(Entry, frozen=True, kw_only=True):
+    """Cycles of the whole design, from the first input beat accepted.
+
+    Args:
+        fill: To the first output beat valid.
+        last: To the last output beat of the frame.
+        interval: Between the first beats of frames, in steady state.
+        bottleneck: The instance or port that decides it.
+        exact: Whether the interval is met, or is a bound.
+        steady: The frame from which on it is; None where that is not known.
+        unit: In words.
+    """
+
+    fill: int
+    last: int
+    interval: Count
+    bottleneck: str
+    exact: bool
+    steady: Count | None
+    unit: str
+
+
+class InstanceTiming(Entry, frozen=True, kw_only=True):
+    """When an instance takes its first beat and gives its first one, and its interval by itself."""
+
+    first_in: int
+    first_out: int
+    interval: Count
+
+
+class Instance(Entry, frozen=True, kw_only=True):
+    """A module instance; ``work`` and ``multipliers`` of those that compute, ``custom_op`` of a user's own."""
+
+    name: str
+    node: str
+    module: str
+    parameters: dict[str, int | str]
+    custom_op: str = ""
+    timing: InstanceTiming | None = None
+    work: Whole = 0
+    multipliers: Whole = 0
+
+
+class Memory(Entry, frozen=True, kw_only=True):
+    """A file of ``mem`` and the instance that reads it; where it is placed, if that was chosen."""
+
+    file: str
+    instance: str
+    words: Count
+    bits: Count
+    place: Literal["block", "lut", ""] = ""
+    registers: Whole = 0
+    note: str = ""
+
+
+class Fifo(Entry, frozen=True, kw_only=True):
+    """A FIFO: see :class:`mase_hw.emit.netlist.Fifo`."""
+
+    instance: str
+    before: str
+    after: str
+    depth: Count
+    bits: Count
+    given: bool
+    rate: bool
+
+
+class Shortfall(Entry, frozen=True, kw_only=True):
+    """What larger FIFOs would give, and need: see :class:`mase_hw.emit.netlist.Shortfall`."""
+
+    interval: Count
+    bits: Count
+    most: Whole
+
+
+class Top(Entry, frozen=True, kw_only=True):
+    """A top level that can be integrated, and the list of its files."""
+
+    name: str
+    axis: bool
+    list: str
+    clock: str
+    added_fill: Whole
+
+
+class AxisPort(Entry, frozen=True, kw_only=True):
+    """A port of the AXI4-Stream wrapper: ``tdata`` is ``bits`` rounded up to whole bytes."""
+
+    port: str
+    bus: str
+    bits: Count
+    tdata: Count
+
+
+class Handoff(Entry, frozen=True, kw_only=True):
+    """What is handed to other tools."""
+
+    options: dict[str, Any]
+    tops: tuple[Top, ...]
+    axis_ports: tuple[AxisPort, ...]
+    testbenches: tuple[str, ...]
+
+
+class Vectors(Entry, frozen=True, kw_only=True):
+    """The test vectors: frames, files by port, and what is known of what they show."""
+
+    frames: Count
+    files: dict[str, str]
+    sources: dict[str, Whole] = {}
+    casts: dict[str, Any] = {}
+    faults: dict[str, Any] = {}
+
+
+class Reset(Entry, frozen=True, kw_only=True):
+    """The reset of the design."""
+
+    name: str
+    active: Literal["high"]
+    synchronous: bool
+
+
+class Manifest(Entry, frozen=True, kw_only=True):
+    """Everything that a tool or a person needs to use a design without reading its RTL.
+
+    Args:
+        format_version: Of this document.
+        generator: Program and version.
+        top: Module of the design.
+        clock: Its clock.
+        reset: Its reset.
+        parameters: Of the top level, with their defaults.
+        ports: Its streams, inputs first.
+        timing: Its cycles.
+        family: The family of FPGAs that it was made for; empty for none in particular.
+        streaming: Whether a frame depends on those before it.
+        instances: In topological order.
+        memories: Contents of memories.
+        fifos: Those that were inserted.
+        shortfall: Whether FIFOs are smaller than the rate wants.
+        edges: Every stream, as ``source to sink``.
+        rtl: Files, dependencies first.
+        vectors: Test vectors.
+        handoff: What is handed to other tools.
+        files: Every file and its SHA-256.
+        digest: SHA-256 of the manifest without this field.
+    """
+
+    format_version: int
+    generator: dict[str, str]
+    top: str
+    clock: str = "clk"
+    reset: Reset = Reset(name="rst", active="high", synchronous=True)
+    parameters: dict[str, str]
+    ports: tuple[Port, ...]
+    timing: Timing
+    family: str = ""
+    streaming: bool = False
+    instances: tuple[Instance, ...]
+    memories: tuple[Memory, ...]
+    fifos: tuple[Fifo, ...]
+    shortfall: Shortfall | None = None
+    edges: tuple[str, ...]
+    rtl: tuple[str, ...]
+    vectors: Vectors | None = None
+    handoff: Handoff | None = None
+    files: dict[str, str]
+    digest: str
+
+
+def typed(manifest: Any, node: str = "") -> Manifest:
+    """The records of a manifest that was read as JSON, for a file that the error names.
+
+    Raises:
+        EmitError: A field is missing or of another kind, with its path.
+    """
+    try:
+        return msgspec.convert(manifest, Manifest)
+    except msgspec.ValidationError as error:
+        raise EmitError(
+            "the manifest is damaged",
+            node=node,
+            field=str(error).rpartition("at `$.")[2].rstrip("`"),
+            got=str(error),
+            expected="the fields of docs/manifest.schema.json",
+            remedy="emit the bundle again; do not edit generated files",
+        ) from error
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a manifest."""
+    return msgspec.json.schema(Manifest)
