@@ -178,7 +178,12 @@ def cases() -> Mapping[str, Callable[[], tuple[nn.Module, list[dict[str, Tensor]
             Calls(calls, shape == IDS),
             drawn((shape,), whole=shape == IDS),
         )
-    for name, (shape, line) in LINES.items():
+    # An op of one value by its function, so that one that is added needs no line here.
+    alone = [
+        op for op in default_catalogue() if op.oracle is not None and op.functions and "data_in_1" not in op.formats
+    ]
+    lines = LINES | {f"{op.name} by itself": (ROW, op.functions[0]) for op in alone}
+    for name, (shape, line) in lines.items():
         made[name] = lambda shape=shape, line=line: (Of(line), drawn((shape,)))
     return made
 
