@@ -76,9 +76,10 @@ def insert_fifos(netlist: Netlist, graph: MaseGraph, solved: Solved | None = Non
         netlist.memories = chosen.timeline.netlist.memories
     followed = chosen.followed
     wanted = {pin: depth for pin, depth in (chosen.depths | given).items() if depth}
+    taken = netlist.signals()
     for pin, depth in wanted.items():
         kind = "given" if pin in given else "rate" if pin in chosen.rate else "join"
-        name = _insert(netlist, chosen.timeline, pin, depth, kind)
+        name = _insert(netlist, chosen.timeline, pin, depth, kind, taken)
         if followed is not None and pin in followed.edges:
             followed.edges[Pin(name, "out_data")] = followed.edges[pin]
     if wanted:
@@ -366,11 +367,11 @@ def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> 
     )
 
 
-def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, kind: str) -> str:
+def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, kind: str, taken: set[str]) -> str:
     """Put a FIFO before a pin; its name."""
     index, net = next((i, n) for i, n in enumerate(netlist.nets) if n.sink == pin)
     bits, beats = net.stream.bits, timeline.beats(net.source)
-    name = netlist.free(f"{pin.instance}_{pin.port}_fifo")
+    name = netlist.free(f"{pin.instance}_{pin.port}_fifo", taken)
     instance = Instance(
         name,
         "stream_fifo",
@@ -382,7 +383,7 @@ def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, kind: st
     )
     netlist.instances.insert([i.name for i in netlist.instances].index(pin.instance), instance)
     netlist.nets[index] = dataclasses.replace(net, sink=Pin(name, "in_data"))
-    queued = netlist.free(f"{net.name}_queued")
+    queued = netlist.free(f"{net.name}_queued", taken)
     netlist.nets.insert(index + 1, Net(queued, Pin(name, "out_data"), pin, net.stream))
     if "lib/stream_fifo.sv" not in netlist.files:
         netlist.files.append("lib/stream_fifo.sv")

@@ -182,11 +182,17 @@ class Netlist:
         ports = {name for s in (*self.inputs, *self.outputs) for name in (s.name, s.valid, s.ready)}
         return {"clk", "rst", "MEM_DIR"} | handshakes | ports | {i.name for i in self.instances}
 
-    def free(self, name: str) -> str:
-        """A name like this one under which nothing is declared, nor its handshake."""
-        taken = self.signals()
+    def free(self, name: str, taken: set[str] | None = None) -> str:
+        """A name like this one under which nothing is declared, nor its handshake.
+
+        Args:
+            name: The name that is wanted.
+            taken: What :meth:`signals` gave, where several names are asked for; the name is added to it.
+        """
+        taken = self.signals() if taken is None else taken
         while any(f"{name}{suffix}" in taken for suffix in ("", "_valid", "_ready")):
             name += "_"
+        taken |= {name, f"{name}_valid", f"{name}_ready"}
         return name
 
     def net_into(self, instance: str, port: str) -> Net:

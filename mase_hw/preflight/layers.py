@@ -77,10 +77,10 @@ def traced_layers(graph: MaseGraph) -> list[Traced]:
     return found
 
 
-def origin(name: str, traced: Sequence[str]) -> str | None:
+def origin(name: str, traced: Collection[str]) -> str | None:
     """The traced node that a name belongs to: the same, or the longest of which it is a part (``lstm_gates``)."""
-    known = [each for each in traced if name == each or name.startswith((f"{each}_", f"{each}."))]
-    return max(known, key=len, default=None)
+    ends = (len(name), *(end for end in range(len(name) - 1, 0, -1) if name[end] in "_."))
+    return next((name[:end] for end in ends if name[:end] in traced), None)
 
 
 def layers(
@@ -101,7 +101,7 @@ def layers(
         manifest: Its manifest.
         family: What is estimated for.
     """
-    names = [each.name for each in traced]
+    names = {each.name for each in traced}
     groups: dict[str, list[dict[str, Any]]] = {}
     for instance in manifest["instances"] if manifest else ():
         groups.setdefault(origin(instance["node"], names) or CONNECTORS, []).append(instance)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Evenly, Overdue, Solved, Unpaused, blocks, solver
+from mase_hw.beat_times.nodes import Latest, Run
 from mase_hw.beat_times.patterns import Times, most_between
 from mase_hw.beat_times.solver import Solver
 from mase_hw.errors import CatalogueError
@@ -282,6 +284,35 @@ def test_room_for_frames_that_fills(monkeypatch: pytest.MonkeyPatch) -> None:
     found, expected = build(BeatNetwork()), build(beat_reference.BeatNetwork())
     assert [edge.offered.tolist() for edge in found.edges] == [edge.offered.tolist() for edge in expected.edges]
     assert int(expected.edges[0].offered[9]) > 1000 and resumed[2]
+
+
+@pytest.mark.parametrize("stages", [8, 32])
+def test_back_pressure_along_a_chain_takes_few_evaluations(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a chain stands a module that takes four cycles a beat: every block is known after a sweep and one back."""
+    beats = 1024
+    at = 4 * np.arange(beats)
+    slow = Steps.at(4 * beats, needed=(at,), freed=(at,), emitted=at, delay=(1,), room=(2,), pipe=1, queue=2)
+    evaluated: list[int] = []
+    for node in (Latest, Run):
+        original = node.evaluate
+
+        def called(self: Latest | Run, *args: Any, original: Any = original) -> Any:
+            evaluated.append(args[1])
+            return original(self, *args)
+
+        monkeypatch.setattr(node, "evaluate", called)
+    network = BeatNetwork()
+    edge = network.source(beats)
+    for _ in range(stages):
+        (edge,) = network.stage(Steps.registered(beats, 1, 2, skid=True), [edge])
+    (edge,) = network.stage(slow, [edge])
+    network.sink(edge)
+    for frame in range(3):
+        evaluated.clear()
+        network.advance()
+        assert len(evaluated) < 4 * len(network._solver.places), f"frame {frame}"
+    # A beat passes two registers a stage, and enters and leaves the slow module a cycle later each.
+    assert network.edges[edge].offered[:3].tolist() == [2 * stages + 2 + 4 * beat for beat in range(3)]
 
 
 def test_of_another_network_nothing_is_taken() -> None:
