@@ -30,6 +30,9 @@ MOST_NUMBERS = 1 << 28
 MOST_SEED = 1 << 64
 _PICKLED = (".pt2", ".pt", ".pth")
 FORMS = "FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION, FILE.onnx or FILE.tflite"
+_PACKAGES_ONLY = "attempted relative import"
+_RUN = "mase_hw_model_"
+"""Begins the names of the modules that files are run as."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,9 @@ class ModelSpec:
 
 def load_model(spec: str, host: bool = False) -> ModelSpec:
     """Import the function a specification names and call it, or import the model of another tool.
+
+    What the model's code imports is looked for first in the folder of its file, or in the current folder for a module,
+    as ``python FILE`` and ``python -m MODULE`` do.
 
     Args:
         spec: ``path/to/file.py:function`` or ``package.module:function``. The function takes no arguments and returns
@@ -184,7 +190,8 @@ def _from_file(path: Path, spec: str) -> ModuleType:
         raise ConfigError(
             "there is no such file", field="MODEL", got=f"{spec:.200}", expected="an existing Python file"
         )
-    name = f"mase_hw_model_{path.stem}"
+    _BESIDE.search(path.resolve().parent)
+    name = f"{_RUN}{path.stem}"
     module_spec = importlib.util.spec_from_file_location(name, path, loader=_FromText(name, str(path)))
     if module_spec is None or module_spec.loader is None:
         raise ConfigError("not a Python file", field="MODEL", got=spec, expected=FORMS)
@@ -195,10 +202,51 @@ def _from_file(path: Path, spec: str) -> ModuleType:
         # The user's code may raise anything, a syntax error and sys.exit included.
         with user_code("the model's file cannot be run", ConfigError, node=spec, field="MODEL"):
             module_spec.loader.exec_module(module)
+    except ConfigError as error:
+        del sys.modules[name]
+        if _PACKAGES_ONLY in str(error.got):
+            error.remedy = (
+                "a file that is run by itself belongs to no package: from the folder that holds the package, name "
+                f"its module, PACKAGE.{path.stem}:{spec.rpartition(':')[2]}"
+            )
+        raise
     except BaseException:
         del sys.modules[name]
         raise
     return module
+
+
+class _Beside:
+    """The folder in which modules are looked for first: that of the last model that was loaded.
+
+    What the model before imported from its own folder is forgotten, since this one may have modules of the same names.
+    """
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._known: set[str] = set()
+
+    def search(self, folder: Path) -> None:
+        """Look here first, and no longer in the folder of the model before."""
+        if self._folder is not None and str(self._folder) in sys.path:
+            sys.path.remove(str(self._folder))
+        known = {name.partition(".")[0] for name in sys.modules}
+        since = {name for name in known - self._known if not name.startswith(_RUN)}
+        gone = {name for name in since if self._folder in _folders(name)}
+        for name in [name for name in sys.modules if name.partition(".")[0] in gone]:
+            del sys.modules[name]
+        importlib.invalidate_caches()  # Python lists a folder anew only where its time has changed
+        self._folder, self._known = folder, known - gone
+        sys.path.insert(0, str(folder))
+
+
+_BESIDE = _Beside()
+
+
+def _folders(module: str) -> list[Path]:
+    """Where a module was found that no package holds."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return [] if spec is None else [Path(p).parent for p in spec.submodule_search_locations or [spec.origin or ""]]
 
 
 def _is_file(path: Path) -> bool:
@@ -211,6 +259,7 @@ def _is_file(path: Path) -> bool:
 def _from_package(place: str, spec: str) -> ModuleType:
     if not all(part.isidentifier() for part in place.split(".")):
         raise ConfigError("not a model specification", field="MODEL", got=f"{spec:.200}", expected=FORMS)
+    _BESIDE.search(Path.cwd())
     with user_code("the model's module cannot be imported", ConfigError, node=spec, field="MODEL"):
         try:
             return importlib.import_module(place)
@@ -218,7 +267,8 @@ def _from_package(place: str, spec: str) -> ModuleType:
             # A missing dependency of the user's module is reported at its line.
             if error.name is None or not f"{place}.".startswith(f"{error.name}."):
                 raise
+            top = f"{error.name:.80}".partition(".")[0]
             raise ConfigError(
                 f"there is no module {error.name[:200]!r}", field="MODEL", got=f"{spec:.200}", expected=FORMS,
-                remedy="name a file instead",
+                remedy=f"run it in the folder that holds {top}, install it, or name a file instead",
             ) from error  # fmt: skip

@@ -165,6 +165,43 @@ def test_a_wrong_model_specification_is_explained(
     assert not out.exists()
 
 
+NEIGHBOUR = """import torch
+
+def net():
+    return torch.nn.Linear({features}, 2), torch.zeros(1, {features})
+"""
+
+
+def test_a_model_imports_its_neighbour_and_not_that_of_the_model_before(tmp_path: Path) -> None:
+    for features in (3, 5):  # as two jobs of a regression do in one process
+        folder = tmp_path / str(features)
+        folder.mkdir()
+        (folder / "neighbour_of_net.py").write_text(NEIGHBOUR.format(features=features))
+        (folder / "net.py").write_text("import neighbour_of_net\n\ndef build():\n    return neighbour_of_net.net()\n")
+        assert load_model(f"{folder / 'net.py'}:build").model.in_features == features
+    link = tmp_path / "link.py"
+    link.symlink_to(tmp_path / "3" / "net.py")
+    assert load_model(f"{link}:build").model.in_features == 3  # Python follows links too
+
+
+def test_a_module_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "package_here" / "inner"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package.parent / "other.py").write_text(NEIGHBOUR.format(features=4))
+    (package / "net.py").write_text("from ..other import net as build\n")
+    (tmp_path / "module_here.py").write_text("from package_here.inner.net import build\n")
+    for place in ("package_here.inner.net", "module_here", "module_here.py"):
+        assert load_model(f"{place}:build").model.in_features == 4
+    file = package / "net.py"
+    assert cli.main(["check", f"{file}:build"]) == cli.UNUSABLE
+    assert "from the folder that holds the package, name its module, PACKAGE.net:build" in capsys.readouterr().err
+
+
 def test_the_model_is_what_its_file_says_now(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not what it said before, although its time and its size are the same; and nothing is written beside it."""
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -277,12 +278,13 @@ def _verilate(
     rules = model / "rules.vlt"
     rules.write_text(f"`verilator_config\n{flavour.rules(dut)}", encoding="utf-8")
     command = [*tools.verilate, *(flag for flag in FLAGS if not dut.foreign or flag != "-Wall"), *flavour.flags]
-    command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", str(model)]
+    command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", "."]
     command += ["--trace-fst"] if waves else []
     command += [f"-G{name}={literal(value)}" for name, value in dut.parameters.items()]
     widths = model / "port_widths.sv"
     widths.write_text(port_widths(dut), encoding="utf-8")
-    command += [str(rules), *map(str, copies.sources), str(widths)]
+    # Relative: Verilator and C++ take quotes, and Verilator $NAME, in the name of a file for something else.
+    command += [str(path.relative_to(model)) for path in (rules, *copies.sources, widths)]
     done = run_tool(command, tools.env, model)
     said = copies.named(done.stdout)
     log.append(f"$ {shlex.join(command)}\n{said}")
@@ -295,8 +297,17 @@ def _verilate(
             got=first_errors(said),
             remedy=f"the full log is {model.parent / 'build.log'}",
         )
-    sources = json.loads((model / "Vtop.json").read_text(encoding="utf-8"))["sources"]
-    return {kind: list(map(str, files)) for kind, files in sources.items()}
+    sources = from_verilator((model / "Vtop.json").read_bytes())["sources"]
+    return {kind: [str(model / file) for file in files] for kind, files in sources.items()}
+
+
+def from_verilator(text: bytes) -> Any:
+    r"""What Verilator wrote as JSON: a byte that is not printable is three octal digits there, so that ü is \303\274."""
+
+    def byte(escape: re.Match[bytes]) -> bytes:
+        return escape[0] if escape[1] is None else bytes([int(escape[1], 8)])
+
+    return json.loads(os.fsdecode(re.sub(rb"\\(?:([0-3][0-7]{2})|.)", byte, text)), strict=False)
 
 
 def literal(value: int | str) -> str:
@@ -338,7 +349,8 @@ def _units(
         unit = model / f"unit_{index}.cpp"
         # The model first: the main program includes its header itself.
         ordered = sorted(group, key=lambda file: file in program)
-        unit.write_text(prologue + "".join(f'#include "{file}"\n' for file in ordered), encoding="utf-8")
+        include = (f'#include "{file.relative_to(model)}"\n' for file in ordered)
+        unit.write_text(prologue + "".join(include), encoding="utf-8")
         units.append(unit)
     return units
 

@@ -86,7 +86,7 @@ class Copies:
     def named(self, text: str) -> str:
         """A tool's output, about the files that the caller knows."""
         for copy, original in self.names.items():
-            text = text.replace(copy, original)
+            text = text.replace(copy, original).replace(copy[copy.rindex(f"{_COPIES}/") :], original)
         return text
 
 
