@@ -60,16 +60,20 @@ def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) 
     Raises:
         GraphError: If they differ by more than floats do.
     """
+    if module.op.inner is not None:
+        wanted = wanted[..., :STEPS, :]
+        if not module.arithmetic.attributes.get("streaming"):  # what comes later changes nothing before
+            inputs = [inputs[0][..., :STEPS, :], *inputs[1:]]
     exact = _with_bits(module, wanted, inputs) if known(module) else None
     if exact is None:
         with torch.no_grad():
             found = module(*inputs)
     else:
         found = exact
+    if module.op.inner is not None:
+        found = found[..., :STEPS, :]
     if wanted.shape != found.shape:
         raise _parted(name, module, f"results of shape {list(wanted.shape)}", f"{list(found.shape)}")
-    if module.op.inner is not None:
-        wanted, found = wanted[..., :STEPS, :], found[..., :STEPS, :]
     # Where a function has a pole, or a mask leaves elements out, hardware saturates.
     finite = ~beyond(wanted)
     a, b = (value.double() if bool(finite.all()) else value.double()[finite] for value in (wanted, found))

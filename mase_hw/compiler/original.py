@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mase_hw.compiler.ample_bits import TINY
 from mase_hw.errors import GraphError
@@ -110,7 +111,8 @@ class Original:
 
     def wanted(self, inputs: Mapping[str, Any]) -> Any:
         """What the model gives for a batch, by name of the graph's input."""
-        return run(self.model, self._arguments(inputs), "the calibration data")
+        with _Sorted():
+            return run(self.model, self._arguments(inputs), "the calibration data")
 
     def _arguments(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {self._names[name]: value for name, value in inputs.items() if not self._names[name].startswith("*")}
@@ -175,6 +177,15 @@ class Original:
             if isinstance(value, Tensor) and not any(_close(value, other) for other in plain.values()):
                 return name
         return None
+
+
+class _Sorted(TorchFunctionMode):
+    """``topk(sorted=False)`` in the order that hardware has, which is one of those that PyTorch may choose."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.topk, Tensor.topk, torch.ops.aten.topk.default):
+            args, kwargs = args[:4], {**(kwargs or {}), "sorted": True}
+        return func(*args, **(kwargs or {}))
 
 
 def _values(graph: MaseGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:

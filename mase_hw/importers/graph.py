@@ -196,6 +196,18 @@ class Writer:
         self._two[made] = torch.empty((2 * shape[0], *shape[1:]), device="meta")
         return made
 
+    def in_every_frame(self, values: Sequence[Ref]) -> list[Ref]:
+        """Known values beside data as those of each frame of it."""
+        data = next((value for value in values if isinstance(value, fx.Node)), None)
+        where = self.frames_dim(data)
+        made = list(values)
+        for index, value in enumerate(values):
+            if isinstance(value, Tensor) and where is not None and value.shape[where] == 1:
+                count = self.method("size", data, where)
+                sizes = [count if i == where else n for i, n in enumerate(value.shape)]
+                made[index] = self.method("expand", self.constant(value), *sizes)
+        return made
+
     def layer_of(self, value: Ref) -> nn.Module | None:
         """The layer whose result a value is; None if it is none."""
         if isinstance(value, fx.Node) and value.op == "call_module":

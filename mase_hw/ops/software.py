@@ -131,7 +131,7 @@ MOVEMENT = (
     *_plain("tensor_split hsplit dsplit split_with_sizes", IMPLICIT),
     *_plain("masked_fill index_select narrow select flip roll", IMPLICIT),
     *_plain("repeat_interleave rot90 take take_along_dim diagonal", IMPLICIT),
-    *_plain("slice_scatter select_scatter", IMPLICIT),
+    *_plain("slice_scatter select_scatter index_copy", IMPLICIT),
     _op(
         "unfold",
         IMPLICIT,

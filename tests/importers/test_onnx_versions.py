@@ -290,6 +290,17 @@ PLACES = {
                                        {"p": ints(2, 0)[None, :, None]}),
     "gather_elements": lambda: model([node("GatherElements", "x p", axis=2)], {"x": ROWS},
                                      {"p": R.integers(-5, 5, (1, 3, 7))}),
+    "gather_elements where the largest are": lambda: model(
+        [node("TopK", "x k", "v i", axis=2), node("Mul", "x x", "s"), node("GatherElements", "s i", axis=2)],
+        {"x": ROWS}, {"k": ints(2)}),
+    "rows written": lambda: model([node("Mul", "x x", "s"), node("Slice", "s a b c", "r"), node("ScatterND", "x p r")],
+                                  {"x": ROWS}, {"a": ints(0), "b": ints(2), "c": ints(1),
+                                                "p": np.array([[[0, 2], [0, 0]]])}),
+    "elements written": lambda: model([node("ScatterND", "x p v")], {"x": ROWS},
+                                      {"p": np.array([[[0, 2, -1], [0, 0, 3]]]), "v": arr(1, 2)}),
+    "written to zeros": lambda: model([node("Slice", "x a b c", "r"), node("ScatterND", "z p r")], {"x": ROWS},
+                                      {"z": np.zeros((1, 4, 5), np.float32), "a": ints(0), "b": ints(2), "c": ints(1),
+                                       "p": np.array([[[0, 1], [0, 3]]])}),
     "stored rows": lambda: model([node("Concat", "w x w", axis=1)], {"x": ROWS}, {"w": arr(1, 2, 5)}),
     "zeros": lambda: model([node("Concat", "x w", axis=2)], {"x": ROWS}, {"w": np.zeros((1, 3, 2), np.float32)}),
 }  # fmt: skip

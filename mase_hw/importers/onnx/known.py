@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mase_hw.importers.graph import MOST_ELEMENTS, Ref, Refused
+from mase_hw.importers.graph import MANY, MOST_ELEMENTS, Ref, Refused
 from mase_hw.importers.onnx.elements import DTYPES
 from mase_hw.importers.onnx.step import Step
 from mase_hw.ir.export.frames import dimension
@@ -122,10 +122,12 @@ def chosen(s: Step, take: Callable[[Tensor], Tensor]) -> Ref:
 
 
 def gather_elements(s: Step) -> Ref:
-    """``GatherElements`` at known places."""
-    places, shape = s.known(1, "places"), s.shape()
+    """``GatherElements``."""
+    places, shape = s.any(1), s.shape()
     axis = s.axis(s.node.get("axis", 0), len(shape))
     s.frame_axis(axis)
+    if not isinstance(places, Tensor):
+        return s.call(torch.gather, *s.writer.in_every_frame([s.any(0), places])[:1], axis, places)
     size = shape[axis]
     if not bool(((places >= -size) & (places < size)).all()):
         raise Refused(f"places that are not among the {size} of the axis {axis}")
@@ -148,16 +150,31 @@ def gather_nd(s: Step) -> Ref:
     return chosen(s, lambda x: x[(*rows, *index)])
 
 
-def scatter_nd(s: Step) -> Tensor:
-    """``ScatterND`` of what is known."""
+def scatter_nd(s: Step) -> Ref:
+    """``ScatterND`` at known places: elements, or rows, in the place of others."""
     s.node.fixed("reduction", "none")
-    x, places, values = (s.known(i, "an operand") for i in range(3))
-    size = torch.tensor(x.shape[: places.shape[-1]])
+    x, places, values, shape = s.any(0), s.known(1, "places"), s.any(2), s.shape()
+    size = torch.tensor(shape[: places.shape[-1]])
     if not bool(((places >= -size) & (places < size)).all()):
-        raise Refused(f"places that are not in {list(x.shape)}")
-    made = x.clone()
-    made[tuple((places.long() % size).reshape(-1, places.shape[-1]).T)] = values.reshape(-1, *x.shape[len(size) :])
-    return made
+        raise Refused(f"places that are not in {list(shape)}")
+    index = tuple((places.long() % size).reshape(-1, places.shape[-1]).T)
+    if isinstance(x, Tensor) and isinstance(values, Tensor):
+        made = x.clone()
+        made[index] = values.reshape(-1, *shape[len(size) :])
+        return made
+    if s.of_many is not None and math.prod(s.for_many().shape(1)) % MANY:
+        raise Refused("it writes some frames of a batch, or fixes their number")
+    x, values = s.writer.in_every_frame([x, values])
+    numbers = torch.arange(math.prod(shape)).reshape(shape)
+    written = numbers[index].reshape(-1)
+    for dim in range(1, len(shape)):
+        rows = (written // math.prod(shape[dim + 1 :]) % shape[dim]).unique()
+        if torch.equal(numbers.index_select(dim, rows).reshape(-1), written):
+            part = s.writer.reshape(values, (*shape[:dim], len(rows), *shape[dim + 1 :]))
+            return s.call(torch.index_copy, x, dim, rows, part)
+    part = s.writer.reshape(values, (1, len(written)))
+    flat = s.call(torch.index_copy, s.writer.reshape(x, (1, numbers.numel())), 1, written, part)
+    return s.writer.reshape(flat, shape)
 
 
 RULES: dict[str, Any] = {

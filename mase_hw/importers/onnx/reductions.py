@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch.nn.functional as F
 
 from mase_hw.importers.graph import Ref, Refused
 from mase_hw.importers.onnx.step import Step
+from mase_hw.ops.rows.top import top_places, top_values
 
 Rule = Callable[[Step], Any]
 
@@ -102,8 +102,11 @@ def _top(s: Step) -> list[Ref]:
     if count != [1]:
         if len(count) != 1 or not 0 < count[0] <= s.shape()[axis]:
             raise Refused(f"the {count} first of {s.shape()[axis]} elements")
-        made = s.call(torch.topk, s.data(), count[0], axis, bool(s.node.get("largest", 1)))
-        return [s.call(operator.getitem, made, i) for i in (0, 1)]
+        last, largest = len(s.shape()) - 1, bool(s.node.get("largest", 1))
+        rows = s.data() if axis == last else s.call(torch.transpose, s.data(), axis, last)
+        # Of equal elements the first one comes first, of which torch.topk says nothing.
+        found = [s.call(of, rows, s.shape()[axis], count[0], largest) for of in (top_values, top_places)]
+        return found if axis == last else [s.call(torch.transpose, each, axis, last) for each in found]
     value, place = (torch.amax, torch.argmax) if s.node.get("largest", 1) else (torch.amin, torch.argmin)
     return [s.call(value, s.data(), axis, True), s.call(place, s.data(), axis, True)]
 

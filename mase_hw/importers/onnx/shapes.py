@@ -141,37 +141,7 @@ def concat(s: Step) -> Ref:
     axis = s.axis(s.node.get("axis"), len(s.shape()))
     for index in range(len(parts)):
         s.frame_axis(axis, index)
-    data = [i for i, part in enumerate(parts) if s.writer.is_data(part)]
-    if not data or len(data) == len(parts):
-        return s.call(torch.cat, parts, axis)
-    if len(data) == 1:
-        return _put_into(s, parts, data[0], axis)
-    first = parts[data[0]]
-    where = s.writer.frames_dim(first)
-    assert where is not None  # of every node
-    many = s.writer.method("size", first, where)
-    for index, part in enumerate(parts):
-        if index not in data and part.shape[where] == 1:
-            sizes = [many if i == where else n for i, n in enumerate(part.shape)]
-            parts[index] = s.writer.method("expand", s.writer.constant(part), *sizes)
-    return s.call(torch.cat, parts, axis)
-
-
-def _put_into(s: Step, parts: list[Ref], at: int, axis: int) -> Ref:
-    """Data with stored tensors around it: zeros there, to which they are added."""
-    sizes, shape = [s.writer.shape(part)[axis] for part in parts], s.writer.shape(parts[at])
-    around = [sum(sizes[:at]), sum(sizes[at + 1 :])]
-    if len(shape) == 3 and axis == 1:  # tokens as the places of a row of channels: the order in which they come
-        turned = s.call(F.pad, s.call(torch.permute, parts[at], (0, 2, 1)), around)
-        made = s.call(torch.permute, turned, (0, 2, 1))
-    else:
-        made = s.call(F.pad, parts[at], [0, 0] * (len(shape) - axis - 1) + around)
-    stored = [part for i, part in enumerate(parts) if i != at]
-    if not any(bool(part.any()) for part in stored):
-        return made
-    sizes = [n for i, n in enumerate(stored[0].shape) if i != axis]
-    empty = torch.zeros((*sizes[:axis], shape[axis], *sizes[axis:]), dtype=stored[0].dtype)
-    return s.call(torch.add, made, torch.cat([empty if i == at else part for i, part in enumerate(parts)], axis))
+    return s.call(torch.cat, s.writer.in_every_frame(parts), axis)
 
 
 def split(s: Step) -> list[Ref]:

@@ -210,6 +210,8 @@ RULES: dict[str, Callable[..., Call | None]] = {
     "leaky_relu": lambda x, slope=0.01: _function(F.leaky_relu, x, slope),
     "split_with_sizes": lambda x, sizes, dim=0: _function(torch.split, x, sizes, dim),
     "copy": lambda x, other, *_: ("call_method", "expand_as", (other, x), {}),
+    "fill": lambda x, value: _function(torch.full_like, x, value),
+    "zero": lambda x: _function(torch.zeros_like, x),
     "linalg_vector_norm": lambda x, order=2, dim=None, keep=False, **_: _function(
         torch.linalg.vector_norm, x, order, dim, keep
     ),

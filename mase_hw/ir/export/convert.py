@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -204,6 +204,8 @@ class ProgramImport:
                 return self._shaped(node, name, source, tuple(given.shape), tuple(val.shape))
             if name == "index":
                 return self._indexed(node, source)
+            if name == "index_put":
+                return self._put(node, source, val.shape if isinstance(val, Tensor) else given.shape)
         if name in RECURRENT:
             return write_recurrent(self, node, name)
         if name == "getitem" and isinstance(source, fx.Node) and packet(source.target) in MULTIPLE:
@@ -344,6 +346,41 @@ class ProgramImport:
             self._store(path, chosen)
             flat = self.emit(("call_function", torch.index_select, (flat, 1, self._get(path)), {}), node)
         return self.emit(("call_function", torch.reshape, (flat, (-1, *shape[1:])), {}), node)
+
+    def _put(self, node: fx.Node, source: fx.Node, shape: Sequence[int]) -> fx.Node:
+        """``x[i] = v``: a choice by truth values, or rows at places that are known."""
+        indices: Any = node.args[1]
+        at, (index, *more) = next(
+            (k, [i for i in indices if i is not None]) for k, i in enumerate(indices) if i is not None
+        )
+        if (node.args[3:] and node.args[3]) or more:
+            raise NotTaken("it adds to what is there, or has several indices: write slice by slice")
+        values, seen, x = node.args[2], index.meta["val"], self.value(source)  # type: ignore[union-attr]
+        assert isinstance(values, fx.Node)
+        rank, given = len(shape) - at - seen.dim(), tuple(values.meta["val"].shape)
+        if seen.dtype is torch.bool and len(given) <= rank:
+            mask = self.value(index)
+            if rank or at:
+                mask = self.emit(
+                    ("call_function", operator.getitem, (mask, (None,) * at + (..., *(None,) * rank)), {}), node
+                )
+            return self.emit(("call_function", torch.where, (mask, self.value(values), x), {}), node)
+        places = self.static.get(index)
+        if not isinstance(places, Tensor) or places.dim() != 1 or places.dtype is torch.bool or not at:
+            raise NotTaken("its places depend on data, or the number of values does: torch.where has one for each")
+        rows = (*shape[:at], len(places), *shape[at + 1 :])
+        part = self.value(values)
+        if not isinstance(part, fx.Node):
+            self._store(f"{node.name}_values", torch.full(rows, part, dtype=source.meta["val"].dtype))
+            part = self._get(f"{node.name}_values")
+        elif math.prod(given) == math.prod(rows) and rows[0] == 1:
+            part = self.emit(("call_function", torch.reshape, (part, (-1, *rows[1:])), {}), node)
+        elif self.is_data(values) and len(given) < len(rows):
+            raise NotTaken("its values lack a dimension")
+        else:
+            part = self.emit(("call_method", "expand", (part, *frames.expanded(given, rows)), {}), node)
+        self._store(f"{node.name}_places", places % shape[at])
+        return self.emit(("call_function", torch.index_copy, (x, at, self._get(f"{node.name}_places"), part), {}), node)
 
     def _joined(self, node: fx.Node) -> fx.Node | None:
         """Data and stored tensors one after the other: zeros in the place of what is stored, to which it is added."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from mase_hw.ir.module_paths import vanished
 from mase_hw.ir.trace.inplace import written
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
+from mase_hw.passes.transforms.movement._calls import drop
 from mase_hw.passes.transforms.movement._stored_results import constant_results
 
 DROPOUTS = (
@@ -37,6 +39,8 @@ BROADCAST = frozenset(
     | {"eq", "ne", "lt", "le", "gt", "ge"}
 )
 """Ops to which one number, or one frame, is as good as a tensor of them."""
+ROWS = frozenset({"slice_scatter", "select_scatter", "index_copy"})
+"""Ops to which one frame is as good as many of them, as a tensor with the dimension of the frames."""
 PLAIN = int | float | str | torch.dtype | torch.device | torch.Size
 """What a question about a tensor is answered by."""
 
@@ -91,7 +95,9 @@ def fold_constants(graph: MaseGraph) -> dict[str, str]:
         if not node.users:
             stored = f"and stored as {made[node.name]} " if node.name in made else ""
             vanished(graph, node, f"was computed once {stored}by fold_constants_transform_pass: it is a constant")
+            sources = node.all_input_nodes
             graph.fx_graph.erase_node(node)
+            drop(graph, [n for n in sources if n in found.data])
     return dict(reversed(made.items()))
 
 
@@ -122,7 +128,7 @@ class _Constants:
         for node in self.once.keys() - self.values.keys():
             frame = _frame(self.once[node], self.twice[node])
             if frame is not None and self._broadcast(node):
-                self.values[node] = frame
+                self.values[node] = frame if self._broadcast(node, BROADCAST) else self.once[node][:1].clone()
 
     def _look_at(self, node: fx.Node) -> None:
         if node.op == "get_attr":
@@ -171,16 +177,18 @@ class _Constants:
         number = torch.zeros((), dtype=dtype)
         return number.expand(shape), number.expand((2 * shape[0], *shape[1:]))
 
-    def _broadcast(self, node: fx.Node) -> bool:
+    def _broadcast(self, node: fx.Node, readers: Collection[str] = BROADCAST | ROWS) -> bool:
         """Whether what reads a node has the same shape if the node is one frame or number, or is read by such."""
         graph = self.graph
         for user in node.users:
             if user in self.once:
                 continue
             op = graph.op_of(user)
-            if op is None or op.name not in BROADCAST or written(user, graph.model) is not None:
+            if op is None or op.name not in readers or written(user, graph.model) is not None:
                 return False
             shape = graph.tensor(user, "data_out_0").shape
+            if op.name in ROWS:
+                continue
             whole = (graph.tensor(n, "data_out_0").shape == shape for n in user.all_input_nodes if n in self.data)
             if not any(whole) and not self._broadcast(user):
                 return False

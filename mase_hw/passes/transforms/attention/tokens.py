@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.operands import Formula, stored_tensor
+from mase_hw.passes.transforms.lowering.operands import Formula, formula, stored_tensor
+from mase_hw.passes.transforms.lowering.parts import spaced
 
 PROPERTIES = ("T", "mT")
 """Attributes of a tensor that are its transpose."""
@@ -29,9 +28,9 @@ def transposes(graph: MaseGraph, node: fx.Node) -> bool:
 
 
 def join_stored_tokens(graph: MaseGraph, node: fx.Node) -> bool:
-    """Write a ``cat`` of stored tensors and data as a margin of zeros and a sum with a stored tensor.
+    """Write a ``cat`` of stored tensors and data with zeros in the place of what is stored, to which that is added.
 
-    Both are exact. The margin of tokens is that of an image whose rows are tokens and whose channels are their
+    All are exact. The margin of tokens is that of an image whose rows are tokens and whose channels are their
     elements, which is how they travel.
     """
     given: Any = node.args[0] if node.args else None
@@ -42,30 +41,22 @@ def join_stored_tokens(graph: MaseGraph, node: fx.Node) -> bool:
     data = [n for n, value in zip(given, values, strict=True) if value is None]
     shape = tuple(graph.tensor(node, "data_out_0").shape)
     dim = dim % len(shape) if isinstance(dim, int) and shape else 0
-    if len(data) != 1 or len(values) < 2 or dim == 0 or shape[0] != 1:
+    if not data or len(data) == len(values) or dim == 0 or shape[0] != 1:
         return False
-    at = given.index(data[0])
-    own = graph.tensor(data[0], "data_out_0").shape
-    before = sum(v.shape[dim] for v in values[:at] if v is not None)
-    after = shape[dim] - before - own[dim]
-    parts = [torch.zeros(own) if v is None else v.detach() for v in values]
+    sizes = [graph.tensor(n, "data_out_0").shape[dim] for n in given]
+    dtype = graph.tensor(node, "data_out_0").torch_dtype
+    zeros = [torch.zeros((*shape[:dim], size, *shape[dim + 1 :])) for size in sizes]
+    stored = torch.cat([(z if v is None else v.detach()).to(dtype) for v, z in zip(values, zeros, strict=True)], dim)
     trained = any(v is not None and v.requires_grad for v in values)
-    joined = torch.cat([p.to(parts[0 if at else -1].dtype) for p in parts], dim).requires_grad_(trained)
+    added = {"stored": stored.requires_grad_(trained)} if trained or bool(stored.any()) else {}
 
-    def run(s: Formula, x: Tensor) -> Tensor:
-        return _between(x, own, dim, before, after) + s.joined  # type: ignore[operator]
+    def run(s: Any, *x: Tensor) -> Tensor:
+        left = iter(x)
+        parts = [(next(left) if v is None else None, size) for v, size in zip(values, sizes, strict=True)]
+        made = spaced(parts, shape, dim)
+        return made + s.stored if added else made
 
-    expand(graph, node, Formula(run, joined=joined), data)
+    body = formula(run, *data, **added)
+    assert body is not None  # all sources are data
+    expand(graph, node, body.module, body.sources)
     return True
-
-
-def _between(x: Tensor, shape: Sequence[int], dim: int, before: int, after: int) -> Tensor:
-    """Zeros before and after, along a dimension; where that is the channels, in the order in which they travel."""
-    if len(shape) == 3 and dim == 1:
-        return F.pad(x.transpose(1, 2).unsqueeze(-1), (0, 0, before, after)).squeeze(-1).transpose(1, 2)
-    if len(shape) == 2:
-        return F.pad(x.unsqueeze(1), (before, after)).squeeze(1)
-    if len(shape) > 3 and dim == 1:
-        padded = F.pad(x.flatten(2).transpose(1, 2), (before, after)).transpose(1, 2)
-        return padded.reshape(-1, before + shape[1] + after, *shape[2:])
-    return F.pad(x, (0, 0) * (len(shape) - dim - 1) + (before, after))

@@ -1,8 +1,12 @@
-"""``where`` and ``masked_fill`` with numbers and stored tensors, and with conditions that are stored."""
+"""Choices: ``where`` with numbers, stored tensors and stored conditions, and elements at places that are data."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import operator
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -66,26 +70,108 @@ def _by_stored(condition: Tensor, yes: Operand, no: Operand) -> Body | None:
 
 
 def _picked(e: Expression) -> Body | None:
-    """``x[arange(frames), places]``, a row of each frame that data names: a row of zeros and a 1 times the rows."""
+    """``x[arange(frames), places]``, rows of each frame that data names; ``table[places]``, rows of a stored tensor."""
     x, places = e.args.get("a"), e.args.get("b")
-    if not isinstance(x, fx.Node) or x not in e.shapes or not isinstance(places, tuple) or len(places) != 2:
+    if isinstance(places, tuple) and len(places) == 1:
+        places = places[0]
+    if isinstance(x, Tensor) and isinstance(places, fx.Node) and places in e.shapes and not e.truths:
+        return formula(
+            lambda s, place: F.embedding(place, s.table.flatten(1)).reshape(-1, *e.shape[1:]), places, table=x
+        )
+    if not isinstance(places, tuple) or len(places) != 2 or not _each_frame(places[0]) or x not in e.shapes:
         return None
-    frames, row = places
-    first = bool((frames == 0).all()) if isinstance(frames, Tensor) else getattr(frames, "target", None) is torch.arange
-    shape = e.shapes[x]
-    if not first or e.shapes.get(row) != (1,) or shape[0] != 1 or len(shape) < 3:
+    shape, given = e.shapes[x], e.shapes.get(places[1], ())
+    if given[:1] != (1,) or shape[0] != 1 or len(shape) < 3:
         return None
+    rows = (1, math.prod(given), *[1] * (len(shape) - 2))
+    return _by_places(e, x, places[1], 1, rows, (*rows[:2], *shape[2:]))
+
+
+def _each_frame(value: Operand) -> bool:
+    """Whether a tensor numbers the frames, of which the example has one."""
+    if isinstance(value, Tensor):
+        return bool((value == 0).all())
+    while isinstance(value, fx.Node) and value.target in (operator.getitem, torch.unsqueeze, "unsqueeze", "view"):
+        value = value.args[0]  # type: ignore[assignment]
+    return isinstance(value, fx.Node) and value.target is torch.arange
+
+
+def _gathered(e: Expression) -> Body | None:
+    """``gather`` and ``take_along_dim`` at places that are data, each of them alike for what it is expanded over."""
+    places = e.args.get("index", e.args.get("indices"))
+    if not isinstance(places, fx.Node) or e.args.get("dim") is None:
+        return None
+    shape = e.shapes.get(places, ())
+    while isinstance(places, fx.Node) and places.target in ("expand", "expand_as", "repeat", torch.broadcast_to):
+        source: Any = places.args[0]
+        given = tuple(source.meta["mase"].common.results["data_out_0"].shape)
+        if places.target == "repeat" and any(a != b and a != 1 for a, b in zip(given, shape, strict=False)):
+            break
+        places, shape = source, (*[1] * (len(e.shape) - len(given)), *given)
+    dim = int(e.args["dim"]) % len(e.shape)
+    return _by_places(e, e.args.get("input"), places, dim, shape, e.shape) if dim else None
+
+
+def _index_selected(e: Expression) -> Body | None:
+    """Rows of a stored tensor at places that are data."""
+    x, places = e.args.get("input"), e.args.get("index")
+    if not isinstance(x, Tensor) or not isinstance(places, fx.Node) or int(e.args.get("dim", 1)):
+        return None
+    return _picked(dataclasses.replace(e, args={"a": x, "b": places}))
+
+
+def _by_places(
+    e: Expression, x: Operand | None, places: fx.Node, dim: int, given: Sequence[int], made: Sequence[int]
+) -> Body | None:
+    """Rows of zeros and a 1 for each place, times the elements that they choose among.
+
+    Args:
+        e: The call.
+        x: Where the elements are.
+        places: Which ones.
+        dim: The dimension in which they count.
+        given: The shape of the places beside that of ``x``: 1 where all elements along a dimension have the same.
+        made: The shape of the result beside that of ``x``.
+    """
+    if (
+        not isinstance(x, fx.Node)
+        or x not in e.shapes
+        or e.shapes[x][0] != 1
+        or not e.dtype
+        or not e.dtype.is_floating_point
+    ):
+        return None
+    shape, rank = e.shapes[x], len(given)
+    several = [d for d in range(1, rank) if d != dim and given[d] > 1]
+    alike = [d for d in range(1, rank) if d != dim and given[d] == 1]
+    if rank != len(shape) or any(made[d] > shape[d] for d in (*several, *alike)):
+        return None
+    sizes, columns = [made[d] for d in several], [made[d] for d in alike]
+    order = [0, *several, dim, *alike]
+    back = [order.index(d) for d in range(rank)]
+    wide = (math.prod(sizes),) if several else ()
 
     def run(s: nn.Module, values: Tensor, place: Tensor) -> Tensor:
-        chosen = F.embedding(place, s.unit).unsqueeze(1)  # type: ignore[arg-type]
-        return torch.matmul(chosen, values.reshape(-1, shape[1], math.prod(shape[2:]))).reshape(-1, *shape[2:])
+        for d in (*several, *alike):
+            values = values if made[d] == shape[d] else values.narrow(d, 0, made[d])
+        chosen = place.reshape(-1, *given[1:]).permute(order).reshape(-1, *wide, given[dim])
+        rows = values.permute(order).reshape(-1, *wide, shape[dim], math.prod(columns))
+        found = torch.matmul(F.embedding(chosen, s.unit), rows)  # type: ignore[arg-type]
+        found = found.reshape(-1, *sizes, given[dim], *columns).permute(back)
+        return found.reshape(-1, *e.shape[1:])
 
-    return formula(run, x, row, unit=torch.eye(shape[1]))
+    return formula(run, x, places, unit=torch.eye(shape[dim]))
 
 
 def _tensor(value: Operand) -> Tensor:
     return value if isinstance(value, Tensor) else torch.tensor(float(value))  # type: ignore[arg-type]
 
 
-RULES: dict[str, Rule] = {"masked_fill": _filled, "getitem": _picked}
+RULES: dict[str, Rule] = {
+    "masked_fill": _filled,
+    "getitem": _picked,
+    "gather": _gathered,
+    "take_along_dim": _gathered,
+    "index_select": _index_selected,
+}
 REFINED: dict[str, Rule] = {"where": _where}

@@ -71,7 +71,7 @@ def multiplied(e: Expression) -> Body | None:
 
 
 def _converted(e: Expression) -> Body | None:
-    """A conversion that changes no value of a fixed-point number, or only asks whether it is zero."""
+    """A conversion: to integers it drops the fraction, to truth values it asks whether a number is zero."""
     x = next(iter(e.args.values()), None)
     if not isinstance(x, fx.Node) or x not in e.shapes:
         return None
@@ -80,9 +80,10 @@ def _converted(e: Expression) -> Body | None:
     dtype, before = e.dtype, e.dtypes[x]
     if dtype is None or before is None:
         return None
-    whole = not before.is_floating_point and dtype in (torch.int32, torch.int64)
-    if not whole and dtype not in (torch.float32, torch.float64):
+    if dtype not in (torch.int32, torch.int64, torch.float32, torch.float64):
         return None
+    if before.is_floating_point and not dtype.is_floating_point:
+        return formula(lambda s, a: as_number(torch.trunc(a), dtype), x)
     return formula(lambda s, a: as_number(a, dtype), x)
 
 

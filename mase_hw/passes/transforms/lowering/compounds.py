@@ -143,25 +143,6 @@ def _remainder(whole: Callable[[Tensor], Tensor]) -> Rule:
     return rule
 
 
-def _slice_written(e: Expression) -> Body | None:
-    """A tensor of which a slice is another one: what is before, the other one, and what is behind."""
-    rank, dim, index = len(e.shape), e.args.get("dim", 0), e.args.get("index")
-    start, end, step = slice(e.args.get("start"), e.args.get("end"), e.args.get("step", 1)).indices(e.shape[dim])
-    if index is not None:
-        start, end, step = index % e.shape[dim], index % e.shape[dim] + 1, 1
-    if step != 1 or (dim % rank == 0 and end - start != e.shape[0]):
-        return None
-    ahead = (slice(None),) * (dim % rank)
-
-    def written(input: Tensor, src: Tensor, **_: Any) -> Tensor:
-        parts = [src if index is None else src.unsqueeze(dim % rank)]
-        parts = [input[(*ahead, slice(0, start))], *parts] if start else parts
-        parts = [*parts, input[(*ahead, slice(end, e.shape[dim]))]] if end < e.shape[dim] else parts
-        return torch.cat(parts, dim) if len(parts) > 1 else parts[0].contiguous()
-
-    return _written(written)(e)
-
-
 COMPOUNDS: dict[str, Rule] = {
     "addcmul": _written(_addcmul),
     "addcdiv": _written(_addcdiv),
@@ -177,8 +158,6 @@ COMPOUNDS: dict[str, Rule] = {
     "nan_to_num": _written(_finite),
     "any": _of_truths(_any),
     "all": _of_truths(_all),
-    "slice_scatter": _slice_written,
-    "select_scatter": _slice_written,
     "floor_divide": _floor_divided,
     "remainder": _remainder(torch.floor),
     "fmod": _remainder(torch.trunc),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -100,11 +101,25 @@ class FormulaOfThree(Formula):
 
 
 def formula(function: Callable[..., Tensor], *sources: Operand, **tensors: Tensor) -> Body | None:
-    """A body of one to three tensors of data; None if one of the sources is no data."""
+    """A body of tensors of data; None if one of the sources is no data."""
     data = [source for source in sources if isinstance(source, fx.Node)]
     if len(data) != len(sources):
         return None
+    if len(data) > 3:
+        return Body(_of_many(function, len(data), tensors), data)
     return Body((Formula, FormulaOfTwo, FormulaOfThree)[len(data) - 1](function, **tensors), data)
+
+
+def _of_many(function: Callable[..., Tensor], count: int, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """A formula of more tensors than a signature is written for."""
+    made = Formula(function, **tensors)
+    graph = fx.Graph()
+    tracer = fx.proxy.GraphAppendingTracer(graph)
+    given = [fx.Proxy(graph.placeholder(f"data_{k}"), tracer) for k in range(count)]
+    stored = SimpleNamespace(**{name: fx.Proxy(graph.create_node("get_attr", name), tracer) for name in tensors})
+    result: Any = function(stored, *given)
+    graph.output(result.node)
+    return fx.GraphModule(made, graph)
 
 
 def number_of(value: Operand) -> float | None:

@@ -14,9 +14,13 @@ from mase_hw.passes.transforms.patterns.activations import activation
 from mase_hw.passes.transforms.patterns.least import least
 from mase_hw.passes.transforms.patterns.masks import masked_by_data
 from mase_hw.passes.transforms.patterns.norms import norm
+from mase_hw.passes.transforms.patterns.writes import written_rows
 
-RULES = (norm, activation, masked_by_data, least)
-"""What is tried for every node, the first that fits counts: graph and node -> body and what it is, or None."""
+RULES = (written_rows,), (norm, activation, masked_by_data, least)
+"""What is tried for every node, one group after the other; in each, the first that fits counts.
+
+Of graph and node it gives a body and what it is, or None.
+"""
 
 
 @graph_pass("lower_patterns_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
@@ -29,6 +33,8 @@ def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
       on every number that was tried, becomes that function: it is rounded once.
     - A mask that is data (``attention_mask``, 0 or 1), whatever arithmetic makes of it, becomes a choice by one bit for
       every key; what of it is known beforehand (causal) stays a stored mask.
+    - A tensor of which slices are written (``y[:, 1:] = x[:, :-1]``, ``y[:, ::2] = 0``) becomes these slices one after
+      the other, a rearrangement, or a choice of what is stored.
     - A number of at most -10,000 that stands in the place of data, or is added to some of it, is the least there is,
       and one of at least a million the largest: no format is chosen by it, and it becomes the end of that of the rest.
 
@@ -46,12 +52,12 @@ def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
     """
     edit.refuse_quantised(graph, "recognising patterns")
     lowered: dict[str, str] = {}
-    for node in reversed(graph.nodes):
+    for rules, node in ((rules, node) for rules in RULES for node in reversed(graph.nodes)):
         if node not in graph.nodes or node.op not in ("call_function", "call_method", "call_module"):
             continue
         if written(node, graph.model) is not None or not (node.users or node.op == "output"):
             continue
-        for rule in RULES:
+        for rule in rules:
             found = rule(graph, node)
             if found is not None:
                 body, name = found
