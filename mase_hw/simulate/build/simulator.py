@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mase_hw.errors import SimulationError, ToolError
 from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
@@ -302,7 +303,7 @@ def _verilate(
 
 
 def from_verilator(text: bytes) -> Any:
-    r"""What Verilator wrote as JSON: a byte that is not printable is three octal digits there, so that ü is \303\274."""
+    r"""What Verilator wrote as JSON: a byte that is not printable is three octal digits there (ü: ``\303\274``)."""
 
     def byte(escape: re.Match[bytes]) -> bytes:
         return escape[0] if escape[1] is None else bytes([int(escape[1], 8)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, fx
@@ -49,7 +49,9 @@ def written_rows(graph: MaseGraph, node: fx.Node) -> tuple[Body, str] | None:
     for number, one in enumerate(chain, 1):
         for row, place in enumerate(one.places):
             rows[place] = (number, row)
-    known = [source if isinstance(source, Tensor) else stored_tensor(graph, source) for source in sources]
+    known = [
+        source if isinstance(source, Tensor) else stored_tensor(graph, cast("fx.Node", source)) for source in sources
+    ]
     used = sorted({source for source, _ in rows})
     data = [k for k in used if known[k] is None]
     if not data or (dim == 0 and len(_runs(rows)) > 1):
@@ -97,13 +99,13 @@ def _write(graph: MaseGraph, node: Any) -> _Write | None:
     e = expression_of(graph, node) if op is not None and op.name in SCATTERS else None
     if e is None:
         return None
-    base, source = e.args.get("input"), e.args.get("src", e.args.get("source"))
+    base, source = e.args["input"], e.args.get("src", e.args.get("source"))
     dim = int(e.args.get("dim", 0)) % len(e.shape)
     size, index = e.shape[dim], e.args.get("index")
     if op is not None and op.name == "slice_scatter":
         places = list(range(size)[slice(e.args.get("start"), e.args.get("end"), e.args.get("step", 1))])
     else:
-        given = index.tolist() if isinstance(index, Tensor) else [index]
+        given: list[Any] = index.tolist() if isinstance(index, Tensor) else [index]
         if not all(isinstance(place, int) for place in given):
             return None
         places = [place % size for place in given]
