@@ -105,7 +105,7 @@ class Shares(nn.Module):
         self.fc = nn.Linear(4, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x.gather(1, (x > 0).long()[:, :4]))
+        return self.fc(x.take((x > 0).long()[:, :4]))
 
 
 def _nan() -> object:
