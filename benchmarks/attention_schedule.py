@@ -25,8 +25,8 @@ from benchmarks.vision_transformers import fewest
 from mase_hw.catalogue import default_catalogue
 from mase_hw.emit.estimate import block_rams
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import Arithmetic, Request
-from mase_hw.resources import rtl_root
 from mase_hw.streams import ceil_div
 from mase_hw.synth.tools import run_yosys
 

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from mase_hw.errors import CatalogueError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse, any_scaled
+from mase_hw.hardware.latency import Cycles as Cycles
+from mase_hw.hardware.latency import Latency as Latency
 from mase_hw.hardware.library import with_dependences
 from mase_hw.hardware.params import Cast, Params, read_params
 from mase_hw.hardware.params import verilog_params as verilog_params
-from mase_hw.latency import Cycles as Cycles
-from mase_hw.latency import Latency as Latency
+from mase_hw.host.resources import Generated as Generated
 from mase_hw.layouts import Layout
-from mase_hw.resources import Generated as Generated
 from mase_hw.streams import Stream
 
 EXTERNAL = "external/"

@@ -6,7 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 from tests.catalogue.headers import read_header
 
 WIDTH = 120

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mase_hw.cost.resources import RESOURCES
 from mase_hw.errors import ConfigError, suggest
-from mase_hw.memories import FAMILIES, UNNAMED
+from mase_hw.hardware.memories import FAMILIES, UNNAMED
 
 DSP_KINDS: Mapping[str, str] = {
     "xc7": "DSP48E1",

@@ -7,7 +7,7 @@ from math import ceil
 from mase_hw.cost.casts import cast, cast_bits
 from mase_hw.cost.primitives import blocks_of, counter, random_luts, rom, rom_in_block
 from mase_hw.cost.terms import Parameters, Terms, bits_of
-from mase_hw.memories import FAMILIES
+from mase_hw.hardware.memories import FAMILIES
 
 
 def constant_product(t: Terms, name: str, width: int, constant: int, lanes: int) -> int:

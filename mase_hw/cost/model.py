@@ -27,7 +27,7 @@ from mase_hw.cost.resources import RESOURCES, Resources
 from mase_hw.cost.rows import normalize, softmax
 from mase_hw.cost.terms import Structure, Terms
 from mase_hw.errors import ConfigError, suggest
-from mase_hw.memories import FAMILIES
+from mase_hw.hardware.memories import FAMILIES
 
 STRUCTURES: Mapping[str, Structure] = {
     "fixed_linear": linear,

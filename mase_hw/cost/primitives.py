@@ -6,7 +6,7 @@ from math import ceil, prod
 
 from mase_hw.cost.casts import WIDEST, wide
 from mase_hw.cost.terms import Parameters, Terms, bits_of
-from mase_hw.memories import FAMILIES
+from mase_hw.hardware.memories import FAMILIES
 
 EMULATED = 8
 """What Yosys adds to the price of LUT RAM for the logic beside it, before it compares that with flip-flops."""

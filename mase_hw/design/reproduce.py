@@ -11,7 +11,7 @@ import torch
 from mase_hw.design.design import Design
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
-from mase_hw.reproducible import SCRIPT, NotData, as_data, reproducible, script
+from mase_hw.host.reproducible import SCRIPT, NotData, as_data, reproducible, script
 from mase_hw.simulate.plan import Stalls
 
 REPEATED = ("engine", "seed", "stalls", "reset_at", "jobs", "coverage", "diagnose")

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mase_hw.beats import from_words
 from mase_hw.emit.read_bundle import read_file
 from mase_hw.errors import ConfigError, ResultsError
+from mase_hw.hardware.beats import from_words
 from mase_hw.streams import IntArray, Stream
 
 Sides = tuple[dict[str, IntArray], dict[str, IntArray]]

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mase_hw.documents import parse_json
 from mase_hw.errors import EmitError
+from mase_hw.options.documents import parse_json
 
 FORMAT_VERSION = 1
 """Version of the manifest's layout."""

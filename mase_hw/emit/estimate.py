@@ -8,7 +8,7 @@ from typing import Any
 from mase_hw.cost import Resources, cost_of
 from mase_hw.cost.model import FITTED
 from mase_hw.emit.yosys import MAPPERS
-from mase_hw.memories import UNNAMED
+from mase_hw.hardware.memories import UNNAMED
 
 FAMILY = "xc7"
 """Estimated for where nothing else is said."""

@@ -11,7 +11,6 @@ from pydantic import Field
 from torch import Tensor
 
 from mase_hw.beat_times import Solved
-from mase_hw.beats import to_words
 from mase_hw.catalogue import Hardware
 from mase_hw.emit.build import build_followed
 from mase_hw.emit.bundle import PICTURE, Bundle, check_target
@@ -27,11 +26,12 @@ from mase_hw.emit.render import environment, render_generated, render_top
 from mase_hw.emit.schedule import predict
 from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import ConfigError, EmitError, PassOrderError
+from mase_hw.hardware.beats import to_words
+from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
 from mase_hw.nn import Quantized
 from mase_hw.passes.base import PassArgs, graph_pass
-from mase_hw.resources import rtl_root
 from mase_hw.streams import IntArray, Stream
 
 HARDWARE = "add_hardware_metadata_analysis_pass"

@@ -12,8 +12,8 @@ import jinja2
 from mase_hw._version import __version__
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Schedule
+from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import Generated
-from mase_hw.resources import rtl_root
 from mase_hw.streams import Stream
 
 HEADER_WITH_MEMORY = """\

@@ -19,7 +19,7 @@ from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly, Solved, Unpaused
 from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.checks.elaborate import check_beats
 from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
-from mase_hw.latency import timing_of
+from mase_hw.hardware.latency import timing_of
 from mase_hw.steps import Steps
 
 SOON = 10

@@ -19,8 +19,8 @@ from torch import fx
 from mase_hw.catalogue import Hardware, Latency, verilog_params
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.fit.prices import Use, module_price
+from mase_hw.hardware.latency import timing_of
 from mase_hw.ir import MaseGraph
-from mase_hw.latency import timing_of
 from mase_hw.passes.analysis.add_hardware_metadata import Wanted
 from mase_hw.passes.analysis.hardware_args import KERNEL, UNROLLED, HardwareArgs, lane_dims
 from mase_hw.passes.analysis.hardware_choices import asked_of, interface

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INSTANCE = re.compile(r"^\s*(\w+)\s+(?:#\s*\(|u_\w+)", re.MULTILINE)

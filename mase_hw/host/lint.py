@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.resources import rtl_root
 from mase_hw.host.toolchain import require
-from mase_hw.resources import rtl_root
 
 RULES = ".rules.verible_lint"
 """Name of the rules file in ``rtl_templates``; it says why a rule is not the default. One for all sources."""

@@ -19,9 +19,9 @@ from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import exact_format
 from mase_hw.importers.graph import Known, Marker, Refused
 from mase_hw.importers.problems import ON_HOST, plan_each
-from mase_hw.integer_cast import rounded
 from mase_hw.ir import MaseGraph
 from mase_hw.numerics import magnitude
+from mase_hw.numerics.integer_cast import rounded
 from mase_hw.opdef import OpDef
 from mase_hw.ops._lookup import TABLE_BITS
 from mase_hw.passes.transforms import _edit as edit

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mase_hw.exact_sums import EXACT_FLOAT32, ranges_within
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.numerics import magnitude
+from mase_hw.numerics.exact_sums import EXACT_FLOAT32, ranges_within
 from mase_hw.opdef import Arithmetic
 
 

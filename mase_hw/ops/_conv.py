@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.exact_sums import EXACT_FLOAT32, exact_linear, full_precision, ranges_within, reduced_matmul
 from mase_hw.numerics import as_carrier, carrier
+from mase_hw.numerics.exact_sums import EXACT_FLOAT32, exact_linear, full_precision, ranges_within, reduced_matmul
 from mase_hw.ops._window import out_size
 
 Pair = tuple[int, int]

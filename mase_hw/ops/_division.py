@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import carrier, cast, magnitude, rounded, settled
-from mase_hw.observing import CastObserver, cast_observer
+from mase_hw.numerics.observing import CastObserver, cast_observer
 
 _WHOLE = ((torch.float32, 1 << 23), (torch.float64, 1 << 52))
 """Below these, a numerator has a quotient that a correctly rounded division leaves on its side of every half.

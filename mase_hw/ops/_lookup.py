@@ -12,7 +12,7 @@ from torch import Tensor
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import as_carrier, carrier, magnitude, quantize
-from mase_hw.observing import note_look_up
+from mase_hw.numerics.observing import note_look_up
 from mase_hw.opdef import Arithmetic, Memory
 from mase_hw.ops._functions import BY_NAME
 

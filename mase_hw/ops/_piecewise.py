@@ -27,7 +27,7 @@ from torch import Tensor
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.numerics import cast
-from mase_hw.observing import cast_observer
+from mase_hw.numerics.observing import cast_observer
 from mase_hw.opdef import Memory
 from mase_hw.ops._lookup import Key, entry, values
 

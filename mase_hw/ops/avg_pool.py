@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.exact_sums import exact_linear
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.numerics import carrier, magnitude, straight_through
+from mase_hw.numerics.exact_sums import exact_linear
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
 from mase_hw.ops._division import divide_cast, surrogate

@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.exact_sums import reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
+from mase_hw.numerics.exact_sums import reduced_matmul, shift_left
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, SomeChannels
 from mase_hw.ops._conv import Geometry, check, exact_conv, geometry_of, reduced_conv
 from mase_hw.ops._conv_cases import cases_1d, cases_2d

@@ -19,7 +19,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, format_of_places
 from mase_hw.hardware.params import Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
-from mase_hw.observing import note_look_up
+from mase_hw.numerics.observing import note_look_up
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps

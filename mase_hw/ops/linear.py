@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mase_hw.exact_sums import exact_linear, reduced_matmul, shift_left
 from mase_hw.formats import FixedFormat, Overflow, ScaledUse
 from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
+from mase_hw.numerics.exact_sums import exact_linear, reduced_matmul, shift_left
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request, SomeChannels
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import lanes_within

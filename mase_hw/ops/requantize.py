@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import FormatError
-from mase_hw.exact_sums import exact_product, shift_left
 from mase_hw.formats import (
     MULTIPLIER_BITS,
     FixedFormat,
@@ -35,6 +34,7 @@ from mase_hw.formats import (
 )
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import carrier, cast, magnitude, straight_through
+from mase_hw.numerics.exact_sums import exact_product, shift_left
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import streamed_shape
 from mase_hw.ops._scaled import blocks

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import ConfigError, MaseHwError
+from mase_hw.host.reproducible import SCRIPT, NotData, as_data, reproducible, script
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import GraphPass
-from mase_hw.reproducible import SCRIPT, NotData, as_data, reproducible, script
 from mase_hw.user_code import user_code
 
 

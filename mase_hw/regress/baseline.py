@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mase_hw.documents import parse_json
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
+from mase_hw.options.documents import parse_json
 from mase_hw.regress.job import Result, write_json
 
 FIGURES = ("fill", "interval", "cycles", "multipliers", "memory_bits")

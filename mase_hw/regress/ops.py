@@ -13,9 +13,9 @@ from mase_hw.catalogue import Arithmetic, Case, OpDef, default_catalogue, verilo
 from mase_hw.design.vectors import Played
 from mase_hw.emit.render import render_generated
 from mase_hw.errors import ConfigError
+from mase_hw.host.resources import rtl_root
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
-from mase_hw.resources import rtl_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Limits
 from mase_hw.streams import IntArray, Stream

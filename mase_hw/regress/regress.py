@@ -19,12 +19,12 @@ from filelock import Timeout
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.host.locks import locked
 from mase_hw.host.progress import counter
+from mase_hw.host.resources import PACKAGE, rtl_root, sim_root
 from mase_hw.regress.baseline import compare, read_baseline, write_baseline
 from mase_hw.regress.job import Place, Result
 from mase_hw.regress.matrix import Job, expand, load_matrix
 from mase_hw.regress.pool import LocalPool, Pool, run_all
 from mase_hw.regress.report import Report, remove_reports, write_reports
-from mase_hw.resources import PACKAGE, rtl_root, sim_root
 
 BASELINE = "baseline.json"
 _SOURCES = (".py", ".sv", ".svh", ".j2", ".h", ".cpp")

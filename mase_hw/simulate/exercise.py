@@ -17,7 +17,7 @@ from typing import Any
 
 from mase_hw.errors import EmitError
 from mase_hw.host.disk import not_written, write_whole
-from mase_hw.resources import sim_root
+from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
 from mase_hw.vectors.casts import CastUse, fault_coverage

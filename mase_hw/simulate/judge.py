@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mase_hw.beats import decode
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
+from mase_hw.hardware.beats import decode
 from mase_hw.host.disk import is_full
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.exercise import Exercise

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mase_hw.beats import encode
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.hardware.beats import encode
 from mase_hw.host.disk import not_written
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mase_hw.documents import parse_json
 from mase_hw.host.disk import write_whole
+from mase_hw.options.documents import parse_json
 from mase_hw.simulate.coverage import KINDS
 from mase_hw.simulate.plan import SimulationOptions, Stalls
 from mase_hw.simulate.result import SimResult

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mase_hw.errors import ToolError
-from mase_hw.resources import PACKAGE, sim_root
+from mase_hw.host.resources import PACKAGE, sim_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.plan import Plan, Progress, SimulationOptions
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import ToolError
-from mase_hw.memories import FAMILIES, UNNAMED
+from mase_hw.hardware.memories import FAMILIES, UNNAMED
 from mase_hw.synth.targets import LATCHES, Target
 
 _LUT_PER_BIT = {

@@ -13,7 +13,7 @@ from typing import Any
 from mase_hw.design.design import Design
 from mase_hw.design.vectors import Played, Sides
 from mase_hw.errors import ConfigError, ToolError
-from mase_hw.resources import sim_root
+from mase_hw.host.resources import sim_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines import batch
 from mase_hw.simulate.plan import DEFAULTS, Limits, SimulationOptions, Stalls

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mase_hw.cost.devices import Device, device_of
 from mase_hw.emit.yosys import MAPPERS, Mapper
 from mase_hw.errors import ConfigError, suggest
-from mase_hw.memories import FAMILIES
+from mase_hw.hardware.memories import FAMILIES
 
 COLUMNS = ("lut", "ff", "carry", "dsp", "bram", "lutram")
 """What is counted. ``lut`` contains those used as memory, which ``lutram`` counts again; ``bram`` is in blocks."""

@@ -27,7 +27,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
-from mase_hw.observing import look_ups, observing
+from mase_hw.numerics.observing import look_ups, observing
 from mase_hw.opdef import OpDef, for_golden
 from mase_hw.streams import Stream
 from mase_hw.vectors.playback import ROOM, Playback

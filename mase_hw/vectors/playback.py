@@ -19,7 +19,7 @@ from mase_hw.ir.evaluate import undisturbed
 from mase_hw.nn import Quantized
 from mase_hw.nn.streaming import streaming
 from mase_hw.numerics import dequantize, quantize
-from mase_hw.observing import CastObserver, observing
+from mase_hw.numerics.observing import CastObserver, observing
 
 ROOM = 1 << 22
 """Elements of the largest value that is computed again at a time."""

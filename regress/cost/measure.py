@@ -18,8 +18,8 @@ from mase_hw.cost.contents import parameters_of
 from mase_hw.emit.netlist import Instance
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.emit.render import render_generated
+from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT, Generated
-from mase_hw.resources import rtl_root
 from mase_hw.synth.targets import find_target
 from mase_hw.synth.tools import run_yosys
 

@@ -7,8 +7,8 @@ import hashlib
 import re
 
 from mase_hw.catalogue import default_catalogue
+from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
-from mase_hw.resources import rtl_root
 
 
 @functools.cache

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.formats import FixedFormat
+from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
-from mase_hw.resources import rtl_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Reset, Stalls
 from mase_hw.simulate.result import SimResult

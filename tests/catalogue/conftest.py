@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import SimulationError
+from mase_hw.host.resources import rtl_root
 from mase_hw.host.toolchain import require
-from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.simulator import Built, build
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools
 from mase_hw.simulate.dut import Dut

@@ -15,9 +15,9 @@ import torch
 from mase_hw.beat_times import BeatNetwork
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, default_catalogue, verilog_params
 from mase_hw.emit.render import render_generated
+from mase_hw.host.resources import rtl_root
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
-from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines import batch, cocotb

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mase_hw.catalogue import Memory
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 
 
 def file_of(parameter: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 
 from .elaborate import Place, elaborate
 from .groups import group_dut, groups

@@ -11,8 +11,8 @@ import pytest
 from mase_hw.catalogue import OpDef, Request, default_catalogue, verilog_params
 from mase_hw.errors import UnsupportedError
 from mase_hw.hardware.params import parameter_names, read_params
+from mase_hw.host.resources import PACKAGE, rtl_root
 from mase_hw.opdef import SUPPORT
-from mase_hw.resources import PACKAGE, rtl_root
 
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
 from .headers import read_header, without_comments

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.hardware.library import library_modules, with_dependences
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools
 
 from .elaborate import elaborate

@@ -13,7 +13,7 @@ import pytest
 from mase_hw.catalogue import OpDef, verilog_params
 from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.simulator import FLAGS
 from mase_hw.simulate.build.tools import BuildTools, run_tool
 from mase_hw.simulate.dut import Dut

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mase_hw.errors import HangError, MismatchError, ResultsError, SimulationError
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.engines.batch import build
 from mase_hw.simulate.plan import Stalls

@@ -10,8 +10,8 @@ import pytest
 from mase_hw.errors import SimulationError
 from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint
+from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
-from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.engines.batch import simulate
 from mase_hw.simulate.plan import Limits, SimulationOptions

@@ -12,7 +12,7 @@ from pyslang import syntax
 
 from mase_hw.catalogue import verilog_params
 from mase_hw.host.lint import lint
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools
 
 from .checks import CHECKS

@@ -17,8 +17,8 @@ from mase_hw import cli, errors
 from mase_hw.catalogue import default_catalogue
 from mase_hw.compiler.config import load_config
 from mase_hw.errors import MaseHwError
+from mase_hw.host.resources import rtl_root
 from mase_hw.passes.base import GraphPass
-from mase_hw.resources import rtl_root
 from tests.docs.pages import PAGES, ROOT, Block, blocks, handwritten, prose, shown_files
 from tests.docs.triggers import TRIGGERS
 

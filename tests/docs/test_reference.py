@@ -18,9 +18,9 @@ from mase_hw import cli
 from mase_hw.cli.main import COMMANDS
 from mase_hw.compiler.config import CompileConfig, default_file, load_config, schema
 from mase_hw.errors import ConfigError
+from mase_hw.host.resources import rtl_root
 from mase_hw.options import models_below, options_of
 from mase_hw.passes.analysis.statistics import StatisticsConfig
-from mase_hw.resources import rtl_root
 from scripts import reference, reference_code, reference_rtl
 from scripts.reference_options import all_passes, models
 from tests.docs.pages import PAGES, ROOT, blocks

@@ -19,7 +19,7 @@ from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.rate import RateSearch
 from mase_hw.emit.schedule import Timeline
 from mase_hw.formats import FixedFormat
-from mase_hw.latency import Latency
+from mase_hw.hardware.latency import Latency
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
 from tests.unit import beat_reference

@@ -16,8 +16,8 @@ import mase_hw
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint, references_into_blocks
+from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
-from mase_hw.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools, lint_bundle
 from tests.emit.designs import DESIGNS
 from tests.unit.pipeline import OWN_FRAMES

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError, ToolError
-from mase_hw.resources import sim_root
+from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.engines import batch

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import SimulationError
+from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
-from mase_hw.resources import rtl_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Reset, Stalls
 from mase_hw.simulate.result import SimResult

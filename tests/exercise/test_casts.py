@@ -11,7 +11,7 @@ import torch
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import cast
-from mase_hw.observing import cast_observer, observing
+from mase_hw.numerics.observing import cast_observer, observing
 from mase_hw.ops._division import divide_cast
 from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, CastCounter, CastRecorder, FaultyCast

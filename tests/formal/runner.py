@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mase_hw.host.resources import rtl_root
 from mase_hw.host.toolchain import require
 from mase_hw.opdef import SUPPORT
-from mase_hw.resources import rtl_root
 from mase_hw.synth.tools import yosys_data
 
 SOURCES = Path(__file__).parent / "sv"

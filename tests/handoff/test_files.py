@@ -11,7 +11,7 @@ import pytest
 import mase_hw
 from mase_hw.errors import ConfigError
 from mase_hw.host.lint import lint
-from mase_hw.resources import sim_root
+from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.tools import find_build_tools, run_tool
 from tests.emit.designs import DESIGNS
 from tests.handoff.designs import emit

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 import mase_hw
-from mase_hw.resources import rtl_root, sim_root
+from mase_hw.host.resources import rtl_root, sim_root
 
 environment = Path(sys.prefix)
 for place in (Path(mase_hw.__file__), rtl_root(), sim_root()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mase_hw.resources import PACKAGE, rtl_root
+from mase_hw.host.resources import PACKAGE, rtl_root
 
 from . import golden_campaign, rtl_campaign, score
 from .golden_reach import GOLDEN

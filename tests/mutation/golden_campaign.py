@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from mase_hw.resources import PACKAGE
+from mase_hw.host.resources import PACKAGE
 
 from .golden_edits import edits
 from .golden_reach import NUMBERS, decide_bits

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from mase_hw.resources import PACKAGE
+from mase_hw.host.resources import PACKAGE
 
 Name = tuple[str, str]
 """A file below the root of the repository, and the qualified name of a function outside others."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools
 
 from .ledger import Ledger, Outcome, digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mase_hw.hardware.library import with_dependences
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 from tests.catalogue.elaborate import elaborate
 from tests.catalogue.guards import guards_of
 

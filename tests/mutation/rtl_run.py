@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mase_hw.errors import MaseHwError, SimulationError, ToolError
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.engines.batch import build, write_batch_plan

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mase_hw.catalogue import Memory
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Limits, Plan, SimulationOptions, write_plan
 from mase_hw.simulate.result import SimResult

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from mase_hw.resources import PACKAGE, rtl_root
+from mase_hw.host.resources import PACKAGE, rtl_root
 from tests.catalogue.elaborate import elaborate
 
 from . import golden_edits, rtl_edits

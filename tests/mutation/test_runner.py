@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.resources import PACKAGE, rtl_root
+from mase_hw.host.resources import PACKAGE, rtl_root
 from mase_hw.simulate.build.tools import find_build_tools
 
 from . import golden_campaign

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 
 from . import campaign, score
 from .__main__ import main

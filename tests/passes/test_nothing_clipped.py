@@ -16,7 +16,7 @@ from mase_hw.compiler.stages import quantise_pipeline
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
-from mase_hw.observing import observing
+from mase_hw.numerics.observing import observing
 from mase_hw.ops._functions import NAMES
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from tests.passes.test_coverage import COVERED as LAYERS

@@ -122,7 +122,7 @@ def test_an_older_reproducer_is_replaced(tmp_path: Path) -> None:
     arguments = torch.load(tmp_path / "failure" / "arguments.pt", weights_only=True)
     assert not arguments["calibrate"]["data"][0].isnan().all()
     with pytest.raises(ConfigError, match="holds something else"):
-        from mase_hw.reproducible import reproducible
+        from mase_hw.host.reproducible import reproducible
 
         with reproducible(tmp_path):
             pass

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from mase_hw.latency import Latency
+from mase_hw.hardware.latency import Latency
 from mase_hw.passes.analysis.hardware_lanes import fewer_lanes
 from mase_hw.steps import Steps
 

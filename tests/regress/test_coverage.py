@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.resources import rtl_root
 from mase_hw.regress.coverage import ASSERTION, CONSTANT, cover, cover_network, gaps, idle, read_reasons, table
-from mase_hw.resources import rtl_root
 from mase_hw.simulate.coverage import Coverage, Point
 from tests.regress.conftest import out_folder
 

@@ -13,7 +13,7 @@ import pytest
 
 from mase_hw.errors import ConfigError, SimulationError
 from mase_hw.formats import FixedFormat
-from mase_hw.resources import sim_root
+from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.cocotb import simulate

@@ -10,7 +10,7 @@ import pytest
 
 from mase_hw.cost.devices import DEVICES, DSP_KINDS, available, device_of
 from mase_hw.errors import ConfigError
-from mase_hw.memories import FAMILIES
+from mase_hw.hardware.memories import FAMILIES
 from mase_hw.synth.place import PARTS
 from mase_hw.synth.tools import run_nextpnr
 

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from mase_hw.beats import count_words, encode, from_words, to_words
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.beats import count_words, encode, from_words, to_words
 from mase_hw.streams import Stream, to_bits
 
 FORMATS = [(8, 8, True), (5, 3, True), (7, 1, False), (40, 2, True), (70, 2, True), (1, 1, False), (3, 4, True)]

@@ -15,7 +15,7 @@ import mase_hw
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import FormatError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.observing import look_ups
+from mase_hw.numerics.observing import look_ups
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops.embedding import sample_table
 from tests.unit.oracle import by_fraction

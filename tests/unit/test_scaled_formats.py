@@ -14,7 +14,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, steps
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 from mase_hw.ir.tensors import TensorMetadata
 from mase_hw.numerics import cast, dequantize, magnitude, quantize
-from mase_hw.observing import observing
+from mase_hw.numerics.observing import observing
 from mase_hw.vectors.watch import RANGE, FaultyCast
 
 WIDTHS = [*range(1, 17), 32]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from mase_hw.beats import decode, encode, to_words
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, SignFormat, of_code
+from mase_hw.hardware.beats import decode, encode, to_words
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 from mase_hw.ir.tensors import TensorMetadata
 from mase_hw.nn import Quantized

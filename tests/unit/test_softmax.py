@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mase_hw.errors import FormatError
-from mase_hw.exact_sums import shifted_product
 from mase_hw.formats import FixedFormat
+from mase_hw.numerics.exact_sums import shifted_product
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops.rows._exponent import WORST, evaluate, exponent
 from mase_hw.ops.rows.softmax import FLOAT, LOG, SOFTMAX, SOFTMIN, exponentials, golden

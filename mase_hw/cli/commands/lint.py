@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check files; ours if none are named."""
     from mase_hw.host.lint import lint, sources
-    from mase_hw.resources import rtl_root
+    from mase_hw.host.resources import rtl_root
 
     files = sources(arguments.paths or [rtl_root()])
     complaints = lint(files)

@@ -14,7 +14,7 @@ from pyslang import Bag, DiagnosticEngine, SourceManager, ast, syntax
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.errors import ConfigError, EmitError, MaseHwError
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 
 _WIDTHS = ("PortWidthTruncate", "PortWidthExpand")
 _INSTANCE = re.compile(r"^  \) (\w+) \($", re.MULTILINE)

@@ -12,7 +12,6 @@ import jinja2
 from pydantic import Field
 
 from mase_hw._version import __version__
-from mase_hw.beats import count_words
 from mase_hw.emit import pack_ecp5
 from mase_hw.emit.bundle import Bundle
 from mase_hw.emit.handoff.options import HandoffOptions
@@ -22,9 +21,10 @@ from mase_hw.emit.passes import EmitArgs, bundle_of, write_bundle
 from mase_hw.emit.render import environment
 from mase_hw.emit.yosys import MAPPERS
 from mase_hw.errors import ConfigError
+from mase_hw.hardware.beats import count_words
+from mase_hw.host.resources import rtl_root, sim_root
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import graph_pass
-from mase_hw.resources import rtl_root, sim_root
 
 FRAMES = 8
 """Least number of frames the testbenches play in a run: enough for a steady interval."""

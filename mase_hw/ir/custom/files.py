@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from mase_hw.catalogue import EXTERNAL
 from mase_hw.errors import CatalogueError, ConfigError, suggest
-from mase_hw.resources import rtl_root
+from mase_hw.host.resources import rtl_root
 
 
 def locate_files(

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from mase_hw.exact_sums import exact_matmul
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import cast, magnitude, straight_through
+from mase_hw.numerics.exact_sums import exact_matmul
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.products._cases import cases

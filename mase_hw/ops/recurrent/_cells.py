@@ -21,10 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mase_hw.exact_sums import exact_linear, exact_matmul
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.nn.recurrence import GATES, beside, joined
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
+from mase_hw.numerics.exact_sums import exact_linear, exact_matmul
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops import functions
 from mase_hw.ops._functions import BY_NAME

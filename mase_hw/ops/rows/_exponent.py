@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import FormatError
-from mase_hw.exact_sums import shifted_product
 from mase_hw.numerics import as_carrier, carrier
+from mase_hw.numerics.exact_sums import shifted_product
 from mase_hw.opdef import Memory
 from mase_hw.ops._lookup import TABLE_BITS, entry
 

@@ -28,9 +28,9 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import FormatError
-from mase_hw.exact_sums import exact_product
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import carrier, magnitude
+from mase_hw.numerics.exact_sums import exact_product
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops._lookup import Key, entry
 from mase_hw.ops._piecewise import evaluate
@@ -232,8 +232,8 @@ def carrier_of(plan: Plan, bound: int) -> torch.dtype:
 def check_fits(a: Arithmetic, plan: Plan) -> tuple[int, torch.dtype | None]:
     """The fraction of the exact result, with weight and bias, and the carrier in which it is computed.
 
-    That is None of a result that no carrier holds: :func:`~mase_hw.exact_sums.exact_product` then has all of it that
-    the cast needs.
+    That is None of a result that no carrier holds: :func:`~mase_hw.numerics.exact_sums.exact_product` then has all of it
+    that the cast needs.
 
     Raises:
         FormatError: If that does not fit 64 bits either.

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.exact_sums import exact_product
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Segments, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
+from mase_hw.numerics.exact_sums import exact_product
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, OpDef, Request
 from mase_hw.ops._piecewise import fit
 from mase_hw.ops._tensors import lanes_within

@@ -12,8 +12,8 @@ from torch import fx
 from mase_hw.catalogue import Arithmetic, Hardware, OpDef, Request, verilog_params
 from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.latency import timing_of
 from mase_hw.ir import MaseGraph, TensorMetadata
-from mase_hw.latency import timing_of
 from mase_hw.layouts import Layout
 from mase_hw.opdef import Latency
 from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs

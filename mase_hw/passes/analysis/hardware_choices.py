@@ -9,7 +9,7 @@ from torch import fx, nn
 
 from mase_hw.catalogue import Hardware
 from mase_hw.errors import UnsupportedError
-from mase_hw.memories import FAMILIES, UNNAMED, Family
+from mase_hw.hardware.memories import FAMILIES, UNNAMED, Family
 from mase_hw.nn import Quantized
 from mase_hw.passes.analysis.hardware_args import UNROLLED, HardwareArgs
 from mase_hw.streams import Stream

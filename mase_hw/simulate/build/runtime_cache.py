@@ -22,7 +22,7 @@ from pathlib import Path
 from mase_hw.errors import ToolError
 from mase_hw.host.disk import full_disk, not_written
 from mase_hw.host.locks import locked
-from mase_hw.resources import sim_root
+from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import runtime_cache as headers
 from mase_hw.simulate.build.cache import file_hash
 from mase_hw.simulate.build.tools import BuildTools, first_errors, run_tool

@@ -22,7 +22,7 @@ from typing import Any
 from mase_hw.errors import SimulationError, ToolError
 from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
 from mase_hw.host.locks import locked
-from mase_hw.resources import sim_root
+from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
 from mase_hw.simulate.build.runtime_cache import Runtime, has_dynamic_arrays, runtime
 from mase_hw.simulate.build.snapshot import Copies, Snapshot, take

@@ -19,7 +19,7 @@ from typing import Any
 
 from mase_hw.errors import ConfigError, MismatchError, ResultsError, SimulationError
 from mase_hw.host.disk import not_written
-from mase_hw.resources import sim_root
+from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
 from mase_hw.simulate.build.simulator import Built, Flavour
 from mase_hw.simulate.build.tools import OPTIMISED, BuildTools

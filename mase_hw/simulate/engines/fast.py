@@ -18,7 +18,7 @@ import numpy as np
 
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written, write_whole
-from mase_hw.resources import sim_root
+from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import simulator
 from mase_hw.simulate.build.simulator import COCOTB, Built, Flavour, literal, public_ports
 from mase_hw.simulate.build.tools import BuildTools

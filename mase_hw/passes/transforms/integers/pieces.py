@@ -17,8 +17,8 @@ from torch import Tensor
 from mase_hw.catalogue import Arithmetic, Catalogue, OpDef
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, steps_of
-from mase_hw.integer_cast import rounded
 from mase_hw.numerics import magnitude
+from mase_hw.numerics.integer_cast import rounded
 from mase_hw.ops._lookup import CODES, TABLE_BITS, codes
 from mase_hw.ops._pieces import BY_NAME, SLOPE_BITS, constants
 from mase_hw.ops.prelu import exact_slopes

@@ -21,8 +21,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat
-from mase_hw.integer_cast import cast_int, observed_cast
-from mase_hw.observing import cast_observer
+from mase_hw.numerics.integer_cast import cast_int, observed_cast
+from mase_hw.numerics.observing import cast_observer
 
 _LIMITS: tuple[tuple[torch.dtype, int], ...] = (
     (torch.float32, 1 << 24),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
-from mase_hw.observing import CastObserver
+from mase_hw.numerics.observing import CastObserver
 
 _WIDE, _WIDE_ODD = FixedFormat(64, 0), ScaledFormat(64, odd_ties=True)
 """Hold every integer there is; ties go to even and to odd ones."""
