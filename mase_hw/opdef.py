@@ -410,7 +410,8 @@ class OpDef:
                     fail("params is neither a record of parameters nor a dataclass")
                 if not self.hardware.params.__dataclass_params__.frozen:
                     fail("params is not frozen")
-            if self.hardware.root is None and any(f.startswith(EXTERNAL) for f in self.hardware.files):
+            named = (*self.hardware.dependence_files, self.hardware.file)
+            if self.hardware.root is None and any(file.startswith(EXTERNAL) for file in named):
                 fail(f"files below {EXTERNAL} need a root")
 
 

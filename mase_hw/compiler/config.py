@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.errors import ConfigError
 from mase_hw.fit.target import Target
+from mase_hw.host.documents import parse_toml
 from mase_hw.options import commented_toml
-from mase_hw.options.documents import parse_toml
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.base import validate

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import EmitError
-from mase_hw.options.documents import parse_json
+from mase_hw.host.documents import parse_json
 
 FORMAT_VERSION = 1
 """Version of the manifest's layout."""

@@ -10,7 +10,7 @@ from mase_hw.emit.bundle import FORMAT_VERSION, MANIFEST, digest, own_digest
 from mase_hw.emit.checks.contradictions import contradicted, contradictions, named_files
 from mase_hw.errors import EmitError
 from mase_hw.hardware.manifest import typed
-from mase_hw.options.documents import parse_json
+from mase_hw.host.documents import parse_json
 
 _AGAIN = "emit the bundle again; do not edit generated files"
 _FIELDS = {"generator", "top", "ports", "timing", "memories", "rtl", "edges", "files", "digest"}

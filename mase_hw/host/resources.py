@@ -13,7 +13,7 @@ from typing import Any
 
 from mase_hw.errors import MaseHwError
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
-from mase_hw.options.documents import parse_json
+from mase_hw.host.documents import parse_json
 from mase_hw.regress.job import Result, write_json
 
 FIGURES = ("fill", "interval", "cycles", "multipliers", "memory_bits")

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from mase_hw.catalogue import default_catalogue
 from mase_hw.emit.bundle import MANIFEST
 from mase_hw.errors import ConfigError
-from mase_hw.options.documents import parse_toml
+from mase_hw.host.documents import parse_toml
 from mase_hw.passes.base import validate
 from mase_hw.simulate.engines.registry import engine as engine_of
 from mase_hw.simulate.plan import DEFAULT_ENGINE, MOST_STALLS, PATTERNS

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mase_hw.errors import ConfigError, ToolError
+from mase_hw.host.documents import parse_json
 from mase_hw.host.process import be_a_worker
-from mase_hw.options.documents import parse_json
 from mase_hw.regress.job import Place, Result, blank, run_job
 from mase_hw.regress.matrix import Job
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.host.disk import not_written, write_whole
-from mase_hw.options.documents import parse_json
+from mase_hw.host.documents import parse_json
 from mase_hw.simulate.engines.registry import ENGINES
 from mase_hw.simulate.record import VERDICTS, verdicts
 

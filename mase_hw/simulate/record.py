@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.host.disk import write_whole
-from mase_hw.options.documents import parse_json
+from mase_hw.host.documents import parse_json
 from mase_hw.simulate.coverage import KINDS
 from mase_hw.simulate.plan import SimulationOptions, Stalls
 from mase_hw.simulate.result import SimResult

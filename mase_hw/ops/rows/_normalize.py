@@ -232,8 +232,8 @@ def carrier_of(plan: Plan, bound: int) -> torch.dtype:
 def check_fits(a: Arithmetic, plan: Plan) -> tuple[int, torch.dtype | None]:
     """The fraction of the exact result, with weight and bias, and the carrier in which it is computed.
 
-    That is None of a result that no carrier holds: :func:`~mase_hw.numerics.exact_sums.exact_product` then has all of it
-    that the cast needs.
+    That is None of a result that no carrier holds: :func:`~mase_hw.numerics.exact_sums.exact_product` then has all of
+    it that the cast needs.
 
     Raises:
         FormatError: If that does not fit 64 bits either.

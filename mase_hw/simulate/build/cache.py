@@ -27,8 +27,8 @@ from typing import Any
 
 from mase_hw.errors import EmitError
 from mase_hw.host.disk import not_written
+from mase_hw.host.documents import parse_json
 from mase_hw.host.locks import locked
-from mase_hw.options.documents import parse_json
 
 PROGRAM, LOG, _ENTRY = "simulator", "build.log", "entry.json"
 _IDENTITY = re.compile(r"[0-9a-f]{64}")

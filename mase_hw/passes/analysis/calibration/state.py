@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.options.documents import parse_json
+from mase_hw.host.documents import parse_json
 from mase_hw.passes.analysis.calibration.observers import OBSERVERS, MethodOptions, Observer
 
 _VERSION = 2
