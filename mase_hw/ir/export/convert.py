@@ -355,7 +355,7 @@ class ProgramImport:
         )
         if (node.args[3:] and node.args[3]) or more:
             raise NotTaken("it adds to what is there, or has several indices: write slice by slice")
-        values, seen, x = node.args[2], index.meta["val"], self.value(source)  # type: ignore[union-attr]
+        values, seen, x = node.args[2], index.meta["val"], self.value(source)
         assert isinstance(values, fx.Node)
         rank, given = len(shape) - at - seen.dim(), tuple(values.meta["val"].shape)
         if seen.dtype is torch.bool and len(given) <= rank:

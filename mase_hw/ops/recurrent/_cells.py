@@ -179,7 +179,7 @@ class Cell:
             h, c = (as_carrier(each, self.carrier) for each in (before[0], before[1]))
         run = step[self.a.attributes["kind"]]
         size = max(1, x.shape[-2] * _ALIGNED // max(1, x.numel()))
-        for several in x.movedim(-2, 0).split(size):
+        for several in torch.split(x.movedim(-2, 0), size):
             for part in self._aligned(several, -1, self.given_shifts):
                 found = run(part, h, c)
                 h, c = (as_carrier(each, self.carrier) for each in found)

@@ -141,7 +141,7 @@ def _parts(module: nn.RNNBase, suffix: str) -> tuple[nn.Linear, Recurrence]:
     weight = by_unit(module.get_parameter(f"weight_ih_{suffix}"))
     linear = nn.Linear(weight.shape[1], weight.shape[0], bias=module.bias, dtype=weight.dtype, device=weight.device)
     linear.weight = nn.Parameter(weight)
-    state = module.get_parameter(f"weight_hh_{suffix}")
+    state: Tensor = module.get_parameter(f"weight_hh_{suffix}")
     if module.proj_size:  # what multiplies the projected state multiplies the state itself
         state = state @ module.get_parameter(f"weight_hr_{suffix}")
     late = None
