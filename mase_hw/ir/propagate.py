@@ -6,6 +6,7 @@ import torch
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic
+from mase_hw.formats import FixedFormat
 from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.inputs import STRUCTURAL
 from mase_hw.ir.metadata import GraphCommon
@@ -38,7 +39,7 @@ def carry_formats(graph: AnnotatedGraph) -> None:
         elif _passes_on(graph, node):
             fmt = common.args.tensors["data_in_0"].fmt
             for tensor in common.results.tensors.values():
-                if fmt is not None and _holds_values(common.args["data_in_0"].torch_dtype, tensor.torch_dtype):
+                if fmt is not None and _holds_values(fmt, common.args["data_in_0"].torch_dtype, tensor.torch_dtype):
                     tensor.fmt = fmt
     for node in reversed(graph.nodes):
         common = graph.meta_of(node).common
@@ -51,10 +52,11 @@ def carry_formats(graph: AnnotatedGraph) -> None:
                     common.args["data_in_0"].fmt = fmt
 
 
-def _holds_values(before: torch.dtype | None, after: torch.dtype | None) -> bool:
+def _holds_values(fmt: FixedFormat, before: torch.dtype | None, after: torch.dtype | None) -> bool:
     """Whether a conversion changes no value of a fixed-point number."""
     floats = all(dtype is not None and dtype.is_floating_point for dtype in (before, after))
-    integers = before is not None and not before.is_floating_point
+    whole = type(fmt) is FixedFormat and fmt.frac_width <= 0
+    integers = before is not None and (whole or not before.is_floating_point)
     # Integers of a stream have few bits; of such that become truth values there are 0 and 1.
     kept = after is not None and (after in (torch.bool, torch.int32, torch.int64) or after.is_floating_point)
     return before is after or before is torch.bool or floats or (integers and kept)

@@ -40,6 +40,7 @@ class Cast:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The values of the format nearest to ``x``, half-even and saturating, written into ``x``."""
+        x = x if x.is_floating_point() else x.to(self.constant.dtype)  # integers that a model made of data
         # Both ends are on the grid, so it does not matter that saturation comes first. Gives no negative zero.
         return x.clamp_(self.low, self.high).add_(self.constant).sub_(self.constant)
 

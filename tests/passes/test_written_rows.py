@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import mase_hw
 from mase_hw.errors import MaseHwError
@@ -45,6 +46,7 @@ class Lines(nn.Module):
         self.lines = lines
         generator = torch.Generator().manual_seed(2)
         self.register_buffer("row", torch.randn(8, generator=generator))
+        self.register_buffer("grid", torch.arange(12).reshape(6, 2) / 4)
         self.table = nn.Parameter(torch.randn(1, 6, 8, generator=generator))
 
     def forward(self, x: Tensor) -> Any:
@@ -211,10 +213,11 @@ def test_as_pytorch(lines: Callable[..., Tensor]) -> None:
 
 
 def test_every_bit(tmp_path: Path) -> None:
-    """Tables of places and beats of zeros in hardware; what is only moved is as it was."""
+    """Tables of places and beats of zeros in hardware, and integers of data; what is only moved is as it was."""
 
     def lines(self: Any, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(f(self, x) for f in (shifted, filled, every_second, cleared, tokens, of_columns))
+        whole = (x * 4).int(), x - x.long(), F.embedding((x[:, :, 0].abs() * 3).long().clamp(0, 5), self.grid)
+        return *whole, *(f(self, x) for f in (shifted, filled, every_second, cleared, tokens, of_columns))
 
     x = torch.round(torch.randn(6, 6, 8, generator=torch.Generator().manual_seed(3)) * 16) / 16
     model = Lines(lines).eval()

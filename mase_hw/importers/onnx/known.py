@@ -168,7 +168,8 @@ def scatter_nd(s: Step) -> Ref:
     numbers = torch.arange(math.prod(shape)).reshape(shape)
     written = numbers[index].reshape(-1)
     for dim in range(1, len(shape)):
-        rows = torch.unique(written // math.prod(shape[dim + 1 :]) % shape[dim])
+        found = set((written // math.prod(shape[dim + 1 :]) % shape[dim]).tolist())
+        rows = torch.tensor(sorted(found))
         if torch.equal(numbers.index_select(dim, rows).reshape(-1), written):
             part = s.writer.reshape(values, (*shape[:dim], len(rows), *shape[dim + 1 :]))
             return s.call(torch.index_copy, x, dim, rows, part)

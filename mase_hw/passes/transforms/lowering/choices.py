@@ -78,13 +78,9 @@ def _picked(e: Expression) -> Body | None:
         return formula(
             lambda s, place: F.embedding(place, s.table.flatten(1)).reshape(-1, *e.shape[1:]), places, table=x
         )
-    if (
-        not isinstance(places, tuple)
-        or len(places) != 2
-        or not _each_frame(places[0])
-        or not isinstance(x, fx.Node)
-        or x not in e.shapes
-    ):
+    if not isinstance(x, fx.Node) or x not in e.shapes:
+        return None
+    if not isinstance(places, tuple) or len(places) != 2 or not _each_frame(places[0]):
         return None
     shape, given = e.shapes[x], e.shapes.get(places[1], ())
     if given[:1] != (1,) or shape[0] != 1 or len(shape) < 3:

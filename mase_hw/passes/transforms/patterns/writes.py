@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -13,7 +13,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ops.movement._places import NOTHING, Places
 from mase_hw.ops.movement.rearrange import rearrange
 from mase_hw.passes.transforms.attention.places import recorded
-from mase_hw.passes.transforms.lowering.operands import Body, Operand, expression_of, formula, stored_tensor
+from mase_hw.passes.transforms.lowering.operands import Body, expression_of, formula, stored_tensor
 from mase_hw.passes.transforms.lowering.parts import joined, spaced
 
 SCATTERS = frozenset({"slice_scatter", "select_scatter", "index_copy"})
@@ -25,8 +25,8 @@ Row = tuple[int, int]
 class _Write(NamedTuple):
     """A call that gives a tensor with other rows at some places; ``single``: one that lacks their dimension."""
 
-    base: Operand
-    source: Operand
+    base: fx.Node | Tensor
+    source: fx.Node | Tensor
     dim: int
     places: list[int]
     single: bool
@@ -49,9 +49,7 @@ def written_rows(graph: MaseGraph, node: fx.Node) -> tuple[Body, str] | None:
     for number, one in enumerate(chain, 1):
         for row, place in enumerate(one.places):
             rows[place] = (number, row)
-    known = [
-        source if isinstance(source, Tensor) else stored_tensor(graph, cast("fx.Node", source)) for source in sources
-    ]
+    known = [stored_tensor(graph, source) if isinstance(source, fx.Node) else source for source in sources]
     used = sorted({source for source, _ in rows})
     data = [k for k in used if known[k] is None]
     if not data or (dim == 0 and len(_runs(rows)) > 1):
@@ -97,18 +95,20 @@ def _chain(graph: MaseGraph, node: Any) -> list[_Write]:
 def _write(graph: MaseGraph, node: Any) -> _Write | None:
     op = graph.op_of(node) if isinstance(node, fx.Node) else None
     e = expression_of(graph, node) if op is not None and op.name in SCATTERS else None
-    if e is None:
+    if op is None or e is None:
         return None
-    base, source = e.args["input"], e.args.get("src", e.args.get("source"))
+    base, source = e.args.get("input"), e.args.get("src", e.args.get("source"))
     dim = int(e.args.get("dim", 0)) % len(e.shape)
     size, index = e.shape[dim], e.args.get("index")
-    if op is not None and op.name == "slice_scatter":
+    if op.name == "slice_scatter":
         places = list(range(size)[slice(e.args.get("start"), e.args.get("end"), e.args.get("step", 1))])
     else:
         given: list[Any] = index.tolist() if isinstance(index, Tensor) else [index]
         if not all(isinstance(place, int) for place in given):
             return None
-        places = [place % size for place in given]
+        places = [int(place) % size for place in given]
+    if not (isinstance(base, fx.Node | Tensor) and isinstance(source, fx.Node | Tensor)):
+        return None
     if not places or len(set(places)) < len(places):
         return None
     return _Write(base, source, dim, places, isinstance(index, int))
