@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import types
 
 from torch import nn
@@ -23,8 +22,7 @@ def computes_as(kind: type[nn.Module], base: type[nn.Module]) -> bool:
     return all(getattr(kind, name) is getattr(base, name) for name in _called(base))
 
 
-@functools.lru_cache(256)
-def _called(base: type[nn.Module]) -> frozenset[str]:
+def _called(base: type[nn.Module]) -> set[str]:
     """Methods of a class that its forward calls, and those that these call."""
     found: set[str] = set()
     waiting = ["forward"]
@@ -35,4 +33,4 @@ def _called(base: type[nn.Module]) -> frozenset[str]:
             if own and name not in found and not name.lstrip("_").startswith("check"):
                 found.add(name)
                 waiting.append(name)
-    return frozenset(found)
+    return found
