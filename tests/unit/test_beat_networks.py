@@ -288,7 +288,7 @@ def test_room_for_frames_that_fills(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("stages", [8, 32])
 def test_back_pressure_along_a_chain_takes_few_evaluations(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind a chain stands a module of four cycles per beat: every block is known after a sweep and one back."""
+    """Behind a chain stands a module with a beat every four cycles: a sweep and one back find nearly all."""
     beats = 1024
     at = 4 * np.arange(beats)
     slow = Steps.at(4 * beats, needed=(at,), freed=(at,), emitted=at, delay=(1,), room=(2,), pipe=1, queue=2)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import types
-from collections.abc import Hashable
-from typing import Any, cast
 
 from torch import nn
 
@@ -22,11 +19,10 @@ def computes_as(kind: type[nn.Module], base: type[nn.Module]) -> bool:
     """
     if not issubclass(kind, base) or kind.forward is not base.forward:
         return False
-    return all(getattr(kind, name) is getattr(base, name) for name in _called(cast("Hashable", base)))
+    return all(getattr(kind, name) is getattr(base, name) for name in _called(base))
 
 
-@functools.lru_cache(256)
-def _called(base: Any) -> frozenset[str]:
+def _called(base: type[nn.Module]) -> set[str]:
     """Methods of a class that its forward calls, and those that these call."""
     found: set[str] = set()
     waiting = ["forward"]
@@ -37,4 +33,4 @@ def _called(base: Any) -> frozenset[str]:
             if own and name not in found and not name.lstrip("_").startswith("check"):
                 found.add(name)
                 waiting.append(name)
-    return frozenset(found)
+    return found
