@@ -301,13 +301,15 @@ def _verilate(
     return {kind: [str(model / file) for file in files] for kind, files in sources.items()}
 
 
-def from_verilator(text: bytes) -> Any:
-    r"""What Verilator wrote as JSON: a byte that is not printable is three octal digits there, so that ü is \303\274."""
+def from_verilator(text: bytes) -> dict[str, dict[str, list[str]]]:
+    r"""What Verilator wrote as JSON, in which a byte that is not printable is three octal digits: ü is \303\274."""
 
     def byte(escape: re.Match[bytes]) -> bytes:
         return escape[0] if escape[1] is None else bytes([int(escape[1], 8)])
 
-    return json.loads(os.fsdecode(re.sub(rb"\\(?:([0-3][0-7]{2})|.)", byte, text)), strict=False)
+    written = os.fsdecode(re.sub(rb"\\(?:([0-3][0-7]{2})|.)", byte, text))
+    found: dict[str, dict[str, list[str]]] = json.loads(written, strict=False)
+    return found
 
 
 def literal(value: int | str) -> str:
