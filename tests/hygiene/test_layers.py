@@ -21,6 +21,7 @@ LAYERS = (
     "options",
     "user_code",
     "documents",
+    "shown",
     "resources",
     "memories",
     "cost",
