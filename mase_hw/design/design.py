@@ -348,7 +348,8 @@ def attach_model(design: Design, compile_into: Callable[[Path], Design]) -> None
                 node=str(design.path),
                 field="--model",
                 got=f"{len(different)} other files: {', '.join(different[:3])}",
-                remedy="give the model and the configuration it was compiled with",
+                remedy="give the model and the configuration it was compiled with; a function that draws or trains "
+                "gives the same each time if it seeds its own generators, or loads saved weights",
             )
         design.graph = again.graph
 

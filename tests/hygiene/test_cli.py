@@ -202,6 +202,19 @@ def test_a_module_of_the_current_folder(
     assert "from the folder that holds the package, name its module, PACKAGE.net:build" in capsys.readouterr().err
 
 
+def test_a_model_that_is_drawn_is_the_same_for_every_command(tmp_path: Path) -> None:
+    (tmp_path / "drawn.py").write_text(
+        "import random\n\nimport numpy as np\nimport torch\n\nSCALE = random.random()\n\n"
+        "def build():\n    shift = torch.from_numpy(np.random.rand(1, 4)).float()\n"
+        "    return torch.nn.Linear(4, 2), SCALE * torch.rand(1, 4) + shift, (torch.rand(1, 4) for _ in range(2))\n"
+    )
+    first, again = (load_model(f"{tmp_path / 'drawn.py'}:build") for _ in range(2))
+    assert torch.equal(first.model.weight, again.model.weight)
+    assert torch.equal(first.example_inputs, again.example_inputs)
+    drawn = [list(load_model(f"{tmp_path / 'drawn.py'}:build").calibration) for _ in range(2)]
+    assert all(map(torch.equal, *drawn))
+
+
 def test_the_model_is_what_its_file_says_now(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not what it said before, although its time and its size are the same; and nothing is written beside it."""
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
