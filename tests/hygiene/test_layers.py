@@ -63,6 +63,7 @@ LAYERS = (
     "__init__",
     "cli",
     "flow",
+    "__main__",
 )
 
 
