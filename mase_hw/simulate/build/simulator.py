@@ -290,6 +290,13 @@ def _verilate(
     log.append(f"$ {shlex.join(command)}\n{said}")
     if done.returncode and (full := full_disk(model, said)):
         raise ToolError("Verilator cannot finish", node=dut.design, got=first_errors(said), remedy=full)
+    if done.returncode < 0 or (done.returncode and not said.strip()):  # by a limit, or by what kills processes
+        raise ToolError(
+            "Verilator ended without a word",
+            node=dut.design,
+            got=f"exit code {done.returncode}",
+            remedy="check the limits of the shell (`ulimit -a`), memory and free space, then `mase-hw doctor`",
+        )
     if done.returncode:
         raise SimulationError(
             f"Verilator refuses {dut.design}",
