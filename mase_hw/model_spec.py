@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from mase_hw.user_code import user_code
 MOST_NUMBERS = 1 << 28
 """Random numbers of test inputs: a gigabyte of float32."""
 MOST_SEED = 1 << 64
+_SEED = 0
 _PICKLED = (".pt2", ".pt", ".pth")
 FORMS = "FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION, FILE.onnx or FILE.tflite"
 _PACKAGES_ONLY = "attempted relative import"
@@ -110,8 +112,9 @@ class ModelSpec:
 def load_model(spec: str, host: bool = False) -> ModelSpec:
     """Import the function a specification names and call it, or import the model of another tool.
 
-    What the model's code imports is looked for first in the folder of its file, or in the current folder for a module,
-    as ``python FILE`` and ``python -m MODULE`` do.
+    Random numbers of Python, NumPy and PyTorch begin with the same seed, so that a function that draws, or trains with
+    what it draws, gives the same model to every command. What the model's code imports is looked for first in the
+    folder of its file, or in the current folder for a module, as ``python FILE`` and ``python -m MODULE`` do.
 
     Args:
         spec: ``path/to/file.py:function`` or ``package.module:function``. The function takes no arguments and returns
@@ -124,6 +127,9 @@ def load_model(spec: str, host: bool = False) -> ModelSpec:
     Raises:
         ConfigError: If the specification, the file or what the function returns is not as said.
     """
+    random.seed(_SEED)
+    np.random.seed(_SEED)
+    torch.manual_seed(_SEED)
     file = file_of_model(spec)
     if file is not None:
         graph = import_model(file[0], outputs=file[1], host=host)

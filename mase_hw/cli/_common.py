@@ -69,6 +69,37 @@ def model_arguments(parser: argparse.ArgumentParser, config: str = "the configur
     parser.add_argument("--config", type=path, metavar="FILE", help=config)
 
 
+_BUDGETS = {"lut": "look-up tables", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs of 18 Kbit"}
+
+
+def target_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that choose lanes and implementations: the keys of the table ``target`` of a configuration."""
+    parser.add_argument("--device", metavar="NAME", help="a device that it must fit, such as xc7z020")
+    parser.add_argument("--fps", type=float, metavar="N", help="frames per second that it must reach")
+    parser.add_argument("--mhz", type=float, metavar="N", help="frequency of the clock (100)")
+    parser.add_argument("--interval", type=whole, metavar="N", help="cycles per frame at most, in place of --fps")
+    for name, what in _BUDGETS.items():
+        parser.add_argument(f"--{name}", type=whole, metavar="N", help=f"{what} that it may need at most")
+    parser.add_argument(
+        "--minimise",
+        choices=("area", "interval", "latency"),
+        metavar="WHAT",
+        help="area, interval or latency: what is to be least (area with a rate, else interval)",
+    )
+    parser.add_argument(
+        "--unrolled", type=whole, metavar="N", help="weights of small layers that may become additions (256)"
+    )
+    parser.add_argument(
+        "--logic", action="store_true", default=None, help="multipliers may be made of look-up tables, where it pays"
+    )
+
+
+def target_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """The target that the options say, in place of the configuration's; None if they say none."""
+    keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise", "unrolled", "logic")
+    return {key: value for key in keys if (value := getattr(arguments, key)) is not None} or None
+
+
 PLAN_HELP = "the configuration, TOML, or a plan (8 bits each)"
 CALIBRATION_HELP = "value ranges that `calibrate` saved, instead of the data that the function gives"
 

@@ -17,10 +17,11 @@ from mase_hw.compiler.faithful import beside_model
 from mase_hw.compiler.quantised_model import TAKEN, decided_before, is_quantised, quantised_pipeline, refuse_quantised
 from mase_hw.compiler.stages import CALIBRATE, Calibration, Config, quantise_pipeline
 from mase_hw.emit.reference import Inputs
-from mase_hw.errors import ConfigError, GraphError
+from mase_hw.errors import ConfigError, GraphError, MaseHwError
 from mase_hw.host.progress import counter
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.ops import with_custom_ops
+from mase_hw.ir.evaluate import outputs
 from mase_hw.ir.export import is_program
 from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.faithful.models import check_model, check_tensors
@@ -167,9 +168,34 @@ def traced(
     plain = settled(model)
     graph = MaseGraph(plain, fixed, custom_ops, catalogue=catalogue, example=_tensors(example_inputs))
     if graph.model.training:
-        tell("the model is in training mode; the design's is in evaluation mode, without dropout (train() goes on)")
+        tell("the model is in training mode; the design is made of it in evaluation mode, without dropout")
     graph.model.eval()
-    return graph, name_inputs(graph, example_inputs)
+    example = name_inputs(graph, example_inputs)
+    if question := _batch(graph, example):
+        tell(question)
+    return graph, example
+
+
+def _batch(graph: MaseGraph, example: Mapping[str, Tensor]) -> str | None:
+    """A question, where the model computes each row of the example by itself: all of them are one frame."""
+    inputs = {n.name: example[str(n.target)] for n in graph.nodes if n.op == "placeholder" and str(n.target) in example}
+    if not inputs:
+        return None
+    name, frame = next(iter(example.items()))
+    if len(frame) == 1 or {len(value) for value in inputs.values()} != {len(frame)}:
+        return None
+
+    def alike(one: Tensor, all_rows: Tensor) -> bool:
+        return all_rows.shape == (len(frame), *one.shape[1:]) and torch.allclose(one, all_rows[:1], 1e-4, 1e-5)
+
+    try:
+        one = outputs(graph.model, {name: value[:1] for name, value in inputs.items()})
+        if not all(map(alike, one, outputs(graph.model, inputs))):
+            return None
+    except (MaseHwError, KeyError):  # it takes no other number of rows, or another input
+        return None
+    shown, single = ("x".join(map(str, size)) for size in (frame.shape, (1, *frame.shape[1:])))
+    return f"one frame is {name} {shown}: was a batch meant? the model takes a frame of {single} as well"
 
 
 def run_on_model(

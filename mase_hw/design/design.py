@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from mase_hw.design.attempts import Attempts, Progress, explained
 from mase_hw.design.promises import kept, timings
 from mase_hw.design.simulation import Simulation, with_casts
 from mase_hw.design.vectors import Played, Sides, bundle_vectors
+from mase_hw.emit.bundle import PICTURE
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
@@ -67,6 +69,10 @@ class Design:
     def __repr__(self) -> str:
         ports = ", ".join(f"{s.name} {'x'.join(map(str, s.tensor_shape))} {s.fmt}" for s in self.streams.values())
         return f"Design({self.manifest['top']} at {self.path}: {ports})"
+
+    def _repr_html_(self) -> str:
+        picture = self.path / PICTURE
+        return f"<pre>{html.escape(repr(self))}</pre>{picture.read_text(encoding='utf-8') if picture.is_file() else ''}"
 
     @property
     def model(self) -> torch.nn.Module:
@@ -342,7 +348,8 @@ def attach_model(design: Design, compile_into: Callable[[Path], Design]) -> None
                 node=str(design.path),
                 field="--model",
                 got=f"{len(different)} other files: {', '.join(different[:3])}",
-                remedy="give the model and the configuration it was compiled with",
+                remedy="give the model and the configuration it was compiled with; a function that draws or trains "
+                "gives the same each time if it seeds its own generators, or loads saved weights",
             )
         design.graph = again.graph
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mase_hw.host.shown import Shown
 from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.result import SimResult, Timing
 from mase_hw.streams import Stream
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from mase_hw.ir import MaseGraph
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, repr=False)
+class Simulation(Shown):
     """What a simulation of a design showed.
 
     Args:
@@ -91,6 +92,14 @@ class Simulation:
         return next(iter(self.outputs.values()))
 
     def __str__(self) -> str:
+        return self.report()
+
+    def headline(self) -> str:
+        """The verdict."""
+        return self.report().partition("\n")[0]
+
+    def text(self) -> str:
+        """The same as :meth:`report`."""
         return self.report()
 
     def report(self) -> str:

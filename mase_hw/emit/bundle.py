@@ -150,15 +150,31 @@ def _check_target(folder: Path) -> None:
     if "\0" in str(folder):  # which pathlib takes for a folder that is not there
         raise ValueError("a NUL in the name")
     if folder.is_dir():
-        if any(folder.iterdir()) and not _is_bundle(folder):
+        own = _own_files(folder)
+        if own is None and any(folder.iterdir()):
             raise EmitError(
                 "the output folder holds something that is not a bundle",
                 node=str(folder),
                 expected=f"a new or empty folder, or an older bundle (with our {MANIFEST})",
                 remedy="choose another output folder, or empty this one",
             )
+        if own is not None and (others := sorted(_files(folder) - own)):
+            raise EmitError(
+                "the bundle in the output folder holds files that are not its own, which would be lost",
+                node=str(folder),
+                got=", ".join(others[:3]) + (f" and {len(others) - 3} more" if others[3:] else ""),
+                remedy="choose another output folder, or move them out of it",
+            )
     elif folder.exists():
         raise EmitError("the output folder is a file", node=str(folder), remedy="choose another output folder")
+    inside = next((above for above in folder.resolve().parents if _own_files(above) is not None), None)
+    if inside is not None:
+        raise EmitError(
+            "the output folder lies in a bundle, which is replaced as a whole when it is written again",
+            node=str(folder),
+            got=f"the bundle {inside}",
+            remedy="choose another output folder, beside the bundle",
+        )
     parent = folder.parent
     while not parent.exists():
         parent = parent.parent
@@ -171,13 +187,20 @@ def _check_target(folder: Path) -> None:
         )
 
 
-def _is_bundle(folder: Path) -> bool:
-    """Whether a folder holds a bundle of any version, and not something else with a manifest."""
+def _own_files(folder: Path) -> set[str] | None:
+    """The files that a bundle of any version wrote; None for a folder that is none, whatever manifest it has."""
     try:
         manifest = parse_json((folder / MANIFEST).read_text())
-        return "mase_hw" in manifest["generator"] and "format_version" in manifest
+        own = {MANIFEST, *manifest["files"]}
+        return own if "mase_hw" in manifest["generator"] and "format_version" in manifest else None
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None
+
+
+def _files(folder: Path) -> set[str]:
+    """Everything in a folder but folders; a link to one is no folder."""
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {path.relative_to(folder).as_posix() for path in found}
 
 
 def _cannot_write(folder: Path, error: OSError) -> EmitError:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from mase_hw.cost.resources import RESOURCES, missing
@@ -15,6 +13,7 @@ from mase_hw.emit.estimate import estimate, of_one
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.choose import Choice
 from mase_hw.fit.target import Goal
+from mase_hw.host.shown import Shown, paper
 
 CONNECTORS = "(between layers)"
 """The row of what belongs to no layer: repacks and FIFOs."""
@@ -33,8 +32,8 @@ class Point:
     use: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Fit:
+@dataclass(frozen=True, repr=False)
+class Fit(Shown):
     """The design that was chosen for a target.
 
     Args:
@@ -118,9 +117,13 @@ class Fit:
             ],
         }
 
+    def headline(self) -> str:
+        """What it reaches."""
+        return self._sentences()[1]
+
     def text(self) -> str:
         """Tables and sentences for people."""
-        console = Console(file=(buffer := io.StringIO()), width=140)
+        console, buffer = paper(140)
         console.print(self._layer_table())
         for line in self._sentences():
             console.print(line, highlight=False, markup=False, soft_wrap=True)

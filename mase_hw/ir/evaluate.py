@@ -54,7 +54,7 @@ def evaluate(model: fx.GraphModule, inputs: Mapping[str, Any], on_node: OnNode, 
             except (KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:  # the model's own code may raise anything
-                raise _failed(node, env, error, symbolic) from error
+                raise _failed(node, env, inputs, error, symbolic) from error
             versions[node] = _versions(env[node])
             on_node(node, env[node])
             for used in node.all_input_nodes:
@@ -172,12 +172,17 @@ def _overwritten(node: fx.Node, reader: fx.Node) -> GraphError:
     )
 
 
-def _failed(node: fx.Node, env: dict[fx.Node, Any], error: BaseException, symbolic: bool) -> GraphError:
-    shapes = [f"{n.name} {_shape(env[n])}" for n in node.all_input_nodes]
+def _failed(
+    node: fx.Node, env: dict[fx.Node, Any], inputs: Mapping[str, Any], error: BaseException, symbolic: bool
+) -> GraphError:
+    operands = {n.name: env[n] for n in node.all_input_nodes}
+    stored = {n.name: env[n] for n in node.all_input_nodes if n.op == "get_attr"}
     module = node.graph.owning_module
     if node.op == "call_module" and module is not None:
-        layer = module.get_submodule(str(node.target))
-        shapes += [f"{name} {list(p.shape)}" for name, p in layer.named_parameters()]
+        stored = dict(module.get_submodule(str(node.target)).named_parameters())
+        operands |= stored
+    types = {value.dtype for value in operands.values() if isinstance(value, Tensor)}
+    shapes = [f"{name} {_shape(value, len(types) > 1)}" for name, value in operands.items()]
     said = reason(error) if isinstance(error, SystemExit) else first_line(error) or type(error).__name__
     line = place(error)
     hint = " or set force_device_meta to false if the node needs real values" if symbolic else ""
@@ -186,15 +191,26 @@ def _failed(node: fx.Node, env: dict[fx.Node, Any], error: BaseException, symbol
         node=f"{node.name} ({node.op} {node._pretty_print_target(node.target)}){f', {line}' if line else ''}",
         got=", ".join(shapes) or "no arguments",
         expected="shapes, types and devices that fit each other",
-        remedy=f"check the shapes of dummy_in and of the layers in front of this node{hint}",
+        remedy=_other_type(types, stored, inputs)
+        or f"check the shapes of dummy_in and of the layers in front of this node{hint}",
     )
 
 
-def _shape(value: Any) -> str:
+def _other_type(types: set[torch.dtype], stored: Mapping[str, Any], inputs: Mapping[str, Any]) -> str | None:
+    """What to do about inputs whose type is not that of the parameters of a node that failed; None if none is so."""
+    wanted = {value.dtype for value in stored.values() if isinstance(value, Tensor)}
+    for name, value in inputs.items():
+        if len(wanted) == 1 and isinstance(value, Tensor) and value.dtype in types - wanted:
+            (dtype,) = wanted
+            return f"give the input {name!r} as {dtype}, which the parameters are, instead of {value.dtype}"
+    return None
+
+
+def _shape(value: Any, typed: bool = False) -> str:
     if isinstance(value, Tensor):
-        return str(list(value.shape))
+        return f"{list(value.shape)}{f' of {value.dtype}' if typed else ''}"
     if isinstance(value, list | tuple):
-        return f"({', '.join(_shape(v) for v in value)})"
+        return f"({', '.join(_shape(v, typed) for v in value)})"
     return repr(value)
 
 

@@ -134,7 +134,7 @@ def frame_tensor(value: Any, name: str) -> Tensor:
             "a tensor holds no frames",
             node=name,
             got=problem,
-            expected="real numbers, one frame or several along the first dimension",
+            expected="real numbers (such as torch.float32), one frame or several along the first dimension",
         )
     return value.detach().as_subclass(Tensor)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from mase_hw.cost.resources import RESOURCES, missing
 from mase_hw.emit.estimate import FAMILY, basis
 from mase_hw.errors import MaseHwError
+from mase_hw.host.shown import Shown, paper
 from mase_hw.preflight.budget import Need
 from mase_hw.preflight.layers import Layer
 
@@ -55,8 +54,8 @@ class Problem:
         return "\n".join([self.message, *(f"  {label}: {value}" for label, value in said if value is not None)])
 
 
-@dataclass(frozen=True)
-class Check:
+@dataclass(frozen=True, repr=False)
+class Check(Shown):
     """What would become of a model.
 
     Args:
@@ -109,9 +108,14 @@ class Check:
             "fits": self.fits if self.needs else None,
         }
 
+    def headline(self) -> str:
+        """Whether it would be taken, and how fast it is."""
+        cycles = "" if self.timing is None else f"; {self.timing['interval']} cycles per frame"
+        return f"{self._sentences()[-1]}{cycles}"
+
     def text(self) -> str:
         """Tables and sentences for people."""
-        console = Console(file=(buffer := io.StringIO()), width=140)
+        console, buffer = paper(140)
         if self.layers:
             console.print(self._table())
         for number, problem in enumerate(self.problems, 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Mapping
@@ -10,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from mase_hw.errors import ToolError
+from mase_hw.host.shown import Shown, paper
 from mase_hw.synth.elaborate import Elaborated, instance_of
 from mase_hw.synth.targets import COLUMNS, LATCHES, TARGETS, Counts, Target
 
@@ -62,8 +61,8 @@ class MappedMemory:
     place: str
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """A synthesis run.
 
     Args:
@@ -105,9 +104,14 @@ class Report:
         """JSON types; the same run gives the same."""
         return {**asdict(self), "filled": self.filled}
 
+    def headline(self) -> str:
+        """What it uses."""
+        used = ", ".join(f"{self.total[column]} {column.upper()}" for column in COLUMNS)
+        return f"{self.top} on {self.target}: {used}"
+
     def text(self) -> str:
         """Tables for people."""
-        console = Console(file=(buffer := io.StringIO()), width=110)
+        console, buffer = paper(110)
         console.print(self._use())
         if self.memories:
             console.print(self._memories())

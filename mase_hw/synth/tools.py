@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import os
 import re
 import subprocess
 import time
@@ -119,10 +120,26 @@ def run_nextpnr(program: str, arguments: Sequence[str], folder: Path, log: str, 
     return text
 
 
+def _check_cache() -> None:
+    """Refuse a folder that cannot be made before the tools, which need it, have worked for minutes."""
+    own = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(os.environ.get("YOWASP_CACHE_DIR") or f"{own}/YoWASP").expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ToolError(
+            "the cache of Yosys and nextpnr cannot be made",
+            node=str(folder),
+            got=str(problem),
+            remedy="let the variable YOWASP_CACHE_DIR name a folder that can be written",
+        ) from problem
+
+
 def _run(
     command: Sequence[str], folder: Path, log: Path, tell: Tell, state: Callable[[str], str], sink: int | None = None
 ) -> tuple[int, str]:
     """Run a program to its end, whatever happens to us; report its state now and then."""
+    _check_cache()
     output = folder / "tool.out"
     begin = last = time.monotonic()
     said = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,33 @@ def test_places_that_are_refused(tmp_path: Path, place: Any, text: str) -> None:
     with pytest.raises(EmitError, match=text):
         Bundle().write(target)
     assert content(tmp_path) == before and leftovers(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("file", ["notes.txt", "rtl/mine.sv", "build/net/run.log", "link"])
+def test_what_a_bundle_did_not_write_is_not_removed(emitted: Path, tmp_path: Path, file: str) -> None:
+    older = tmp_path / "b"
+    shutil.copytree(emitted, older)
+    (older / "empty").mkdir()
+    check_target(older)
+    (older / file).parent.mkdir(parents=True, exist_ok=True)
+    if file.endswith("link"):
+        (older / file).symlink_to(tmp_path)
+    else:
+        (older / file).write_text("years of work")
+    with pytest.raises(EmitError, match=rf"(?s)not its own.*got: {file}\n.*or move them out of it"):
+        Bundle().write(older)
+    (older / file).rename(tmp_path / "moved")
+    check_target(older)
+
+
+@pytest.mark.parametrize("place", ["b/inner", "b/rtl/deep/inner", "b/../b/inner"])
+def test_a_bundle_is_not_written_into_another(emitted: Path, tmp_path: Path, place: str) -> None:
+    shutil.copytree(emitted, tmp_path / "b")
+    before = content(tmp_path / "b")
+    with pytest.raises(EmitError, match=r"(?s)lies in a bundle.*beside the bundle"):
+        Bundle().write(tmp_path / place)
+    assert content(tmp_path / "b") == before
+    check_target(tmp_path / "b" / ".." / "beside")
 
 
 def test_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

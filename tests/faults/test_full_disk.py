@@ -62,6 +62,14 @@ def test_verilator(tools: BuildTools, tmp_path: Path, full: str | None) -> None:
     assert not (tmp_path / "b" / "stamp.json").exists()
 
 
+@pytest.mark.parametrize("ends", ["kill -XFSZ $$", "kill -KILL $$", "exit 153"])
+def test_verilator_that_is_ended(tools: BuildTools, tmp_path: Path, ends: str) -> None:
+    """By a limit of the shell, or for memory, or behind a script: it says nothing, and nothing against the design."""
+    ended = dataclasses.replace(tools, verilator=program(tmp_path / "ended", f"#!/bin/sh\n{ends}\n"))
+    with pytest.raises(ToolError, match=r"(?s)ended without a word.*exit code.*ulimit -a"):
+        build(dut(SLICE), tmp_path / "b", cache_dir=tmp_path / "c", tools=ended)
+
+
 def test_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler's folder for temporary files may be the one that is full."""
     monkeypatch.setattr(

@@ -1,7 +1,9 @@
 """The command line: what a user types wrongly is explained, and the exit code says what kind of failure it is."""
 
 import importlib
+import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -202,6 +204,19 @@ def test_a_module_of_the_current_folder(
     assert "from the folder that holds the package, name its module, PACKAGE.net:build" in capsys.readouterr().err
 
 
+def test_a_model_that_is_drawn_is_the_same_for_every_command(tmp_path: Path) -> None:
+    (tmp_path / "drawn.py").write_text(
+        "import random\n\nimport numpy as np\nimport torch\n\nSCALE = random.random()\n\n"
+        "def build():\n    shift = torch.from_numpy(np.random.rand(1, 4)).float()\n"
+        "    return torch.nn.Linear(4, 2), SCALE * torch.rand(1, 4) + shift, (torch.rand(1, 4) for _ in range(2))\n"
+    )
+    first, again = (load_model(f"{tmp_path / 'drawn.py'}:build") for _ in range(2))
+    assert torch.equal(first.model.weight, again.model.weight)
+    assert torch.equal(first.example_inputs, again.example_inputs)
+    drawn = [list(load_model(f"{tmp_path / 'drawn.py'}:build").calibration) for _ in range(2)]
+    assert all(map(torch.equal, *drawn))
+
+
 def test_the_model_is_what_its_file_says_now(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not what it said before, although its time and its size are the same; and nothing is written beside it."""
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
@@ -233,6 +248,29 @@ def test_random_ids_and_masks_are_whole_numbers_of_the_example() -> None:
     drawn, truths = ModelSpec(torch.nn.Identity(), (ids, mask)).vectors(60, seed=1)
     assert drawn.dtype == torch.int64 and sorted(drawn.unique().tolist()) == list(range(3, 10))
     assert truths.dtype == torch.bool and truths.shape == (60, 3) and set(truths.unique().tolist()) == {False, True}
+
+
+def test_compile_takes_the_target_that_fit_takes(
+    tmp_path: Path, model_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is asked for is reached as ``fit`` says: two products a cycle are one DSP block."""
+    asked = [f"{model_file}:build", "--interval", "3", "--device", "xc7a35t", "--unrolled", "0", "--json"]
+    assert cli.main(["fit", *asked]) == cli.OK
+    chosen = json.loads(capsys.readouterr().out)
+    assert cli.main(["compile", *asked, "--out", str(tmp_path / "b")]) == cli.OK
+    made = json.loads(capsys.readouterr().out)
+    assert made["timing"]["interval"] == chosen["interval"] == 3
+    assert made["multipliers"] == chosen["use"]["dsp"] == 1
+    assert cli.main(["compile", *asked, "--fps", "1", "--out", str(tmp_path / "c")]) == cli.UNUSABLE
+    with pytest.raises(SystemExit):
+        cli.main(["compile", *asked, "--minimise", "None", "--out", str(tmp_path / "c")])
+
+
+def test_the_package_is_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(sys, "argv", ["mase_hw", "--version"])
+        runpy.run_module("mase_hw", run_name="__main__")
+    assert ended.value.code == 0 and capsys.readouterr().out.startswith("mase-hw ")
 
 
 def test_a_failed_comparison_is_not_an_unusable_input(

@@ -55,6 +55,7 @@ LAYERS = (
     "__init__",
     "cli",
     "flow",
+    "__main__",
 )
 
 

@@ -123,6 +123,8 @@ def test_calibration_data_is_counted() -> None:
     _, summary = quantised(net(), [frames(40), frames(30), frames(1)])
     assert (summary.calibrated, summary.batches, summary.rows) == (True, 3, 71)
     assert "3 batches, 71 rows" in summary.lines()[0]
+    _, summary = quantised(nn.Linear(6, 2), [torch.randn(1, 6)])
+    assert summary.lines()[0] == "quantised 1 node; value ranges from 1 batch, 1 row"
     _, summary = quantised(net())
     assert (summary.calibrated, summary.batches, summary.rows, summary.frames) == (False, 1, 1, 1)
     assert "the example: give calibration data" in summary.lines()[0]

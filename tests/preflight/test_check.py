@@ -87,6 +87,30 @@ def test_costs_are_those_of_compile(tmp_path: Path) -> None:
         assert abs(sum(getattr(layer, resource) for layer in found.layers) - found.estimate[resource]) <= rounding
 
 
+@pytest.mark.parametrize(
+    ("model", "shape", "asked"),
+    [
+        (
+            nn.Linear(6, 3),
+            (32, 6),
+            "one frame is input 32x6: was a batch meant? the model takes a frame of 1x6 as well",
+        ),
+        (nn.Conv2d(2, 3, 3), (4, 2, 5, 5), "one frame is input 4x2x5x5"),
+        (nn.Linear(6, 3), (1, 6), None),
+        (nn.Softmax(0), (4, 6), None),  # rows depend on each other
+        (nn.Sequential(nn.Flatten(0), nn.Linear(12, 3)), (2, 6), None),  # the model takes no other number
+        (nn.Conv1d(2, 3, 3), (2, 8), None),  # channels
+    ],
+)
+def test_a_batch_is_not_taken_for_a_frame_in_silence(
+    model: nn.Module, shape: tuple[int, ...], asked: str | None
+) -> None:
+    said: list[str] = []
+    mase_hw.check(model.eval(), torch.randn(*shape), progress=said.append)
+    (question,) = [line for line in said if "was a batch meant" in line] or [None]
+    assert (question or "").startswith(asked or "") and (question is None) == (asked is None)
+
+
 def test_every_layer_is_named() -> None:
     found = mase_hw.check(*sequential())
     assert [(layer.what, layer.status) for layer in found.layers] == [

@@ -18,7 +18,7 @@ from mase_hw.synth.replay import model_files, replay
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
 from mase_hw.synth.targets import TARGETS
-from mase_hw.synth.tools import run_yosys
+from mase_hw.synth.tools import _check_cache, run_yosys
 
 from .conftest import compiled, work_of
 
@@ -137,6 +137,20 @@ def test_the_command(tiny: mase_hw.Design, mapped: Report, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["total"] == mapped.total
     assert main(["synth", str(tiny.path), "--target", "ecp6"]) == 2
     assert "did you mean 'ecp5'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["HOME", "XDG_CACHE_HOME", "YOWASP_CACHE_DIR"])
+def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """It is said before the tools work, not by their traceback behind it; the variable that is named helps."""
+    for other in ("XDG_CACHE_HOME", "YOWASP_CACHE_DIR"):
+        monkeypatch.delenv(other, raising=False)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(name, str(tmp_path / "file" / "home"))
+    with pytest.raises(ToolError, match=r"(?s)cache .* cannot be made.*file/home.*YOWASP_CACHE_DIR"):
+        run_yosys([], tmp_path, "a.log", lambda _: None)
+    monkeypatch.setenv("YOWASP_CACHE_DIR", str(tmp_path / "cache"))
+    _check_cache()
+    assert (tmp_path / "cache").is_dir()
 
 
 def test_a_script_that_fails_is_an_error(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from mase_hw.cli._common import (
     refuse_options,
     settle,
     simulation_arguments,
+    target_arguments,
+    target_of,
     unfinished,
     whole,
 )
@@ -42,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--equalize", action="store_true", help="even out channels before quantising, where it helps")
     parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
     parser.add_argument("--report", action="store_true", help="write the page that `report` writes (OUT.report.html)")
+    target_arguments(parser)
     partitioned.configure(parser)
     simulation_arguments(parser)
 
@@ -53,13 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
         MaseHwError: If the model, the configuration, an option or a folder is not usable.
     """
     import mase_hw
-    from mase_hw.compiler.config import load_config
+    from mase_hw.compiler.config import load_config, with_target
     from mase_hw.model_spec import load_model
     from mase_hw.passes.base import validate
     from mase_hw.vectors.passes import VectorOptions
 
     settle(arguments)
-    settings = load_config(arguments.config)
+    settings = with_target(load_config(arguments.config), target_of(arguments))
     asked = settings.vectors.model_dump()
     asked |= {} if arguments.frames is None else {"frames": arguments.frames}
     asked |= {"seed": arguments.seed} if arguments.seed else {}  # 0 may be what nobody asked for

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from mase_hw.cli._common import OK, model_arguments, path, settle, whole
+from mase_hw.cli._common import OK, model_arguments, path, settle, target_arguments, target_of
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 
 HELP = "choose lanes and implementations of every layer for a device and a rate, without writing a design"
-_BUDGETS = {"lut": "look-up tables", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs of 18 Kbit"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     model_arguments(parser)
-    parser.add_argument("--device", metavar="NAME", help="a device that it must fit, such as xc7z020")
-    parser.add_argument("--fps", type=float, metavar="N", help="frames per second that it must reach")
-    parser.add_argument("--mhz", type=float, metavar="N", help="frequency of the clock (100)")
-    parser.add_argument("--interval", type=whole, metavar="N", help="cycles per frame at most, in place of --fps")
-    for name, what in _BUDGETS.items():
-        parser.add_argument(f"--{name}", type=whole, metavar="N", help=f"{what} that it may need at most")
-    parser.add_argument(
-        "--minimise",
-        choices=("area", "interval", "latency"),
-        help="what is to be least (area with a rate, else interval)",
-    )
-    parser.add_argument(
-        "--unrolled", type=whole, metavar="N", help="weights of small layers that may become additions (256)"
-    )
-    parser.add_argument(
-        "--logic", action="store_true", default=None, help="multipliers may be made of look-up tables, where it pays"
-    )
+    target_arguments(parser)
     parser.add_argument("--plot", type=path, metavar="FILE.svg", help="draw rates and areas among which one chooses")
 
 
@@ -55,9 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
             "the plot is an SVG", field="--plot", got=str(arguments.plot), expected="a name that ends in .svg"
         )
     settle(arguments)
-    keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise", "unrolled", "logic")
-    target: dict[str, Any] = {k: value for k in keys if (value := getattr(arguments, k)) is not None}
-    settings = with_target(load_config(arguments.config), target or None)
+    settings = with_target(load_config(arguments.config), target_of(arguments))
     goal(settings.target, settings.hardware.family)  # before a model is loaded for it
     spec = load_model(arguments.model)
     with voice(arguments, aside=True) as say:

@@ -93,8 +93,9 @@ class Summary:
 
     def lines(self) -> list[str]:
         """At most ten lines of text, and as many warnings as are named."""
-        data = f"{self.batches} batches, {self.rows} rows" if self.calibrated else "the example: give calibration data"
-        found = [f"quantised {len(self.nodes)} nodes; value ranges from {data}"]
+        seen = f"{_many(self.batches, 'batch', 'es')}, {_many(self.rows, 'row')}"
+        data = seen if self.calibrated else "the example: give calibration data"
+        found = [f"quantised {_many(len(self.nodes), 'node')}; value ranges from {data}"]
         ratios = ", ".join(_decibels(ratio) for ratio in self.outputs[:NAMED])
         more = f" and {len(self.outputs) - NAMED} more" if len(self.outputs) > NAMED else ""
         found.append(f"signal-to-noise ratio at the output: {ratios}{more} ({self.frames} rows)")
@@ -105,6 +106,10 @@ class Summary:
         found += [f"warning: {text}" for text in self.warnings[:NAMED]]
         rest = len(self.warnings) - NAMED
         return [*found, f"warning: and {rest} more of the kind"] if rest > 0 else found
+
+
+def _many(number: int, what: str, ending: str = "s") -> str:
+    return f"{number} {what}{'' if number == 1 else ending}"
 
 
 def _decibels(ratio: float) -> str:

@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from rich.text import Text
 from torch import fx
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.shown import paper
 from mase_hw.ir.view import plain
 from mase_hw.passes.base import PassArgs
 
@@ -88,8 +88,8 @@ def publish(sections: Sequence[Section], info: Mapping[str, Any], args: ReportAr
     if args.file_name.suffix == ".json":
         text = json.dumps(info, indent=2) + "\n"
     else:
-        buffer = StringIO()
-        _draw(sections, Console(file=buffer, width=_width(sections), no_color=True))
+        console, buffer = paper(_width(sections))
+        _draw(sections, console)
         text = "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
     _write(args.file_name, text)
 
@@ -101,7 +101,7 @@ def _draw(sections: Sequence[Section], console: Console) -> None:
 
 def _width(sections: Sequence[Section]) -> int:
     """Columns that hold every table unfolded: for files and pipes, which have no width of their own."""
-    console = Console(width=1_000_000)
+    console, _ = paper(1_000_000)
     tables = [s.draw() for s in sections if isinstance(s, Table)]
     widths = [Measurement.get(console, console.options, table).maximum for table in tables]
     lines = [len(line) for text in sections if isinstance(text, str) for line in text.splitlines()]

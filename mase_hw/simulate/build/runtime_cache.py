@@ -88,7 +88,8 @@ class Runtime:
             digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
         name = f"driver-{digest.hexdigest()[:20]}"
         unit = sources[0].with_name(f"{name}.cpp")
-        _write_atomic(unit, (macros + "".join(f'#include "{path}"\n' for path in sources)).encode())
+        near = (os.path.relpath(path, unit.parent) for path in sources)  # the folder may have quotes in its name
+        _write_atomic(unit, (macros + "".join(f'#include "{path}"\n' for path in near)).encode())
         include = [f"-I{folder}" for folder in folders]
         return self._make(f"{name}.o", [*include, "-include", str(self.header()), "-c", str(unit)])
 

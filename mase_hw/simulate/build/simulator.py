@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from mase_hw.errors import SimulationError, ToolError
 from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
@@ -291,6 +290,13 @@ def _verilate(
     log.append(f"$ {shlex.join(command)}\n{said}")
     if done.returncode and (full := full_disk(model, said)):
         raise ToolError("Verilator cannot finish", node=dut.design, got=first_errors(said), remedy=full)
+    if done.returncode < 0 or (done.returncode and not said.strip()):  # by a limit, or by what kills processes
+        raise ToolError(
+            "Verilator ended without a word",
+            node=dut.design,
+            got=f"exit code {done.returncode}",
+            remedy="check the limits of the shell (`ulimit -a`), memory and free space, then `mase-hw doctor`",
+        )
     if done.returncode:
         raise SimulationError(
             f"Verilator refuses {dut.design}",
@@ -302,13 +308,15 @@ def _verilate(
     return {kind: [str(model / file) for file in files] for kind, files in sources.items()}
 
 
-def from_verilator(text: bytes) -> Any:
-    r"""What Verilator wrote as JSON: a byte that is not printable is three octal digits there (ü: ``\303\274``)."""
+def from_verilator(text: bytes) -> dict[str, dict[str, list[str]]]:
+    r"""What Verilator wrote as JSON, in which a byte that is not printable is three octal digits: ü is \303\274."""
 
     def byte(escape: re.Match[bytes]) -> bytes:
         return escape[0] if escape[1] is None else bytes([int(escape[1], 8)])
 
-    return json.loads(os.fsdecode(re.sub(rb"\\(?:([0-3][0-7]{2})|.)", byte, text)), strict=False)
+    written = os.fsdecode(re.sub(rb"\\(?:([0-3][0-7]{2})|.)", byte, text))
+    found: dict[str, dict[str, list[str]]] = json.loads(written, strict=False)
+    return found
 
 
 def literal(value: int | str) -> str:
