@@ -7,7 +7,7 @@
 //
 // Latency:    1 cycle (accepted in t, valid in t + 1).
 // Throughput: 1 beat per cycle.
-// Golden:     `cast` of `mase_hw/numerics.py`.
+// Golden:     `cast` of `mase_hw/numerics/__init__.py`.
 module fixed_cast_slice #(
     parameter int LANES      = 1,
     parameter int IN_WIDTH   = 8,

@@ -12,7 +12,7 @@
 //
 // Latency:    0 cycles (combinational, no state).
 // Throughput: 1 value per cycle of the surrounding logic.
-// Golden:     the cast in `mase_hw/numerics.py`.
+// Golden:     the cast in `mase_hw/numerics/__init__.py`.
 module fixed_cast_unit #(
     parameter int IN_WIDTH   = 8,
     parameter int IN_FRAC    = 0,

@@ -14,7 +14,7 @@
 //
 // Latency:    1 cycle from the flags to the result, which is combinational behind the sum.
 // Throughput: 1 dot product per cycle, without bubbles between runs.
-// Golden:     `mase_hw/ops/linear.py`; the cast in `mase_hw/numerics.py`.
+// Golden:     `mase_hw/ops/linear.py`; the cast in `mase_hw/numerics/__init__.py`.
 module fixed_mac_lane #(
     parameter int DOT_WIDTH   = 8,
     parameter int DOT_SHIFT   = 0,
