@@ -17,7 +17,7 @@ Name = tuple[str, str]
 """A file below the root of the repository, and the qualified name of a function outside others."""
 
 FORMATS = tuple(f"formats/{name}.py" for name in ("fixed", "multipliers", "scaled"))
-NUMBERS = ("exact_sums.py", *FORMATS, "integer_cast.py", "numerics.py")
+NUMBERS = (*FORMATS, *(f"numerics/{name}.py" for name in ("__init__", "exact_sums", "integer_cast")))
 """The arithmetic that every golden is made of."""
 GOLDEN = [*(PACKAGE / name for name in NUMBERS), *sorted((PACKAGE / "ops").rglob("*.py"))]
 """Where bits are decided."""

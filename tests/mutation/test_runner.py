@@ -117,7 +117,7 @@ GOLDEN = {
 
 def test_mutants_of_a_golden(tmp_path: Path) -> None:
     """In copies of one process, by one test; what is decided is not decided again."""
-    mutants = {name: made(PACKAGE / "numerics.py", old, new) for name, (old, new, _) in GOLDEN.items()}
+    mutants = {name: made(PACKAGE / "numerics" / "__init__.py", old, new) for name, (old, new, _) in GOLDEN.items()}
     said: list[str] = []
     for expected in ("3 of 3", "0 of 3"):
         outcomes = golden_campaign.run(list(mutants.values()), tmp_path, 1, said.append, tests=[MAGNITUDE])
