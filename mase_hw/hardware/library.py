@@ -27,7 +27,8 @@ def with_dependences(files: Iterable[str], external: Callable[[str], Path | None
 
     def add(name: str) -> None:
         path = external(name) or rtl_root() / name
-        for part in _instances(path, path.stat().st_mtime_ns):
+        # A file that is gone is missed where it is copied.
+        for part in _instances(path, path.stat().st_mtime_ns) if path.is_file() else ():
             if part != name and part not in order:
                 add(part)
         order[name] = None

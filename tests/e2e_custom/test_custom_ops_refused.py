@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw.catalogue import Arithmetic, OpDef, default_catalogue
 from mase_hw.errors import CatalogueError, ConfigError, EmitError, MaseHwError, UnsupportedError
+from mase_hw.hardware.library import with_dependences
 from mase_hw.ir import MaseGraph, custom_op
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.numerics import cast
@@ -190,14 +191,6 @@ def test_a_file_that_is_gone_when_it_is_needed(rtl: Path, tmp_path: Path) -> Non
 
 
 FILES: dict[str, tuple[dict[str, str], list[str], str, str]] = {
-    "a file of the package": (
-        {"my_abs.sv": with_ports("my_abs", "  register_slice #(.WIDTH(8)) u_slice ();\n")}, [],
-        r"no file of an op declares the module 'register_slice'", "add 'lib/register_slice.sv' to dependence_files",
-    ),
-    "a file of the package that one of them needs": (
-        {"my_abs.sv": with_ports("my_abs", "  fixed_dot_product #(.N(4)) u_dot ();\n")}, ["lib/fixed_dot_product.sv"],
-        r"no file of an op declares the module '\w+'.*lib/fixed_dot_product\.sv instantiates it", "add 'lib/",
-    ),
     "a file of one's own": (
         {"my_abs.sv": with_ports("my_abs", "  if (1) begin : g_one helper u_a[3:0] (); end\n")}, [],
         r"'helper'.*external/my_abs\.sv instantiates it", "add 'parts/helper.sv' to dependence_files",
@@ -211,6 +204,17 @@ FILES: dict[str, tuple[dict[str, str], list[str], str, str]] = {
         "leave one of them out",
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("module", ["register_slice #(.WIDTH(8))", "fixed_dot_product #(.N(4))"])
+def test_files_of_the_package_are_found(module: str, rtl: Path, tmp_path: Path) -> None:
+    """With what they instantiate, and without being named."""
+    (rtl / "my_abs.sv").write_text(with_ports("my_abs", f"  {module} u_part ();\n"))
+    design = mase_hw.compile(nn.Sequential(Absolute()), torch.ones(1, 4), out=tmp_path / "out", custom_ops=ops(rtl))
+    name = module.partition(" ")[0]
+    below = with_dependences([f"lib/{name}.sv"])
+    assert design.manifest["rtl"].index(f"rtl/{below[-1]}") < design.manifest["rtl"].index("rtl/external/my_abs.sv")
+    assert {f"rtl/{file}" for file in below} <= set(design.manifest["rtl"])
 
 
 @pytest.mark.parametrize("name", FILES)
