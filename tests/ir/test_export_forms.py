@@ -100,6 +100,12 @@ FORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     ),
     "weight norm": (lambda: parametrizations.weight_norm(nn.Linear(12, 4)), (12,)),
     "input in place": (lambda: Lines(in_place), (12,)),
+    "weight by itself first": (
+        lambda: Lines(lambda self, x: F.linear(x + 1, self.fc.weight) * self.fc(x), fc=nn.Linear(12, 4)), (12,)
+    ),
+    "weight by itself behind": (
+        lambda: Lines(lambda self, x: self.fc(x) * F.linear(x + 1, self.fc.weight), fc=nn.Linear(12, 4)), (12,)
+    ),
 }  # fmt: skip
 
 

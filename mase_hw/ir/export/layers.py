@@ -109,7 +109,7 @@ class Layers:
             return None
         w, b = self._tensor(weight), None if bias is None else self._tensor(f"{path}.bias")
         rest = tuple(args[index + (1 if function in (F.embedding, F.prelu) else 2) :])
-        return self._put(path, (function, repr(rest)), lambda: make(w, b, rest), {"weight": w, "bias": b})
+        return self._put(path, (function, repr(rest), b is None), lambda: make(w, b, rest), {"weight": w, "bias": b})
 
     def _batch_norm(self, args: Sequence[Any], path_of: Callable[[Any], str | None], dims: int) -> str | None:
         names = ("running_mean", "running_var", "weight", "bias")
@@ -128,7 +128,7 @@ class Layers:
 
     def _tensor(self, path: str) -> Tensor:
         value: Any = self.root
-        for part in path.split("."):
+        for part in self.beside.get(path, path).split("."):
             value = getattr(value, part)
         assert isinstance(value, Tensor)  # a path that path_of gave
         return value
@@ -164,10 +164,12 @@ class Layers:
             return None
         layer = make()
         parent, _, last = path.rpartition(".")
-        outer, own = self.root.get_submodule(parent), {*layer._parameters, *layer._buffers}
+        outer = self.root.get_submodule(parent)
+        own = {*layer._parameters, *layer._buffers} - {name for name, value in tensors.items() if value is None}
         for name, value in tensors.items():
             _hold(layer, name, value)
-        # A class of the user's own may have more: the scale of an embedding, by which its forward multiplies.
+        # A class of the user's own may have more, as the scale of an embedding by which its forward multiplies; and a
+        # weight may be used by itself as well, without the bias beside it.
         for name, value in {**home._parameters, **home._buffers}.items():
             if name not in own:
                 _hold(outer, f"{last}_{name}", value)
