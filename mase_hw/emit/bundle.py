@@ -65,7 +65,8 @@ class Bundle:
         """Write the bundle beside ``folder`` and rename it into place.
 
         Raises:
-            EmitError: If the folder cannot be written, or holds something that is not a bundle.
+            EmitError: If the folder cannot be written, or holds something that is not a bundle. What was added to an
+                older bundle there stays.
         """
         folder = Path(folder)
         check_target(folder)
@@ -105,11 +106,34 @@ class Bundle:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(self._files[path])
             (temporary / MANIFEST).write_text(self.manifest_text())
+            _keep_others(folder, temporary)
             _swap(temporary, folder)
         except OSError as error:
             raise _cannot_write(folder, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _keep_others(folder: Path, new: Path) -> None:
+    """Take over what a bundle's folder holds besides the bundle, as what a simulator built there.
+
+    Raises:
+        EmitError: If it stands where the new bundle has a file.
+    """
+    own = _own_files(folder)
+    for name in [] if own is None else sorted(_files(folder) - own):
+        target = new / name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(folder / name, target, follow_symlinks=False)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise EmitError(
+                "a file that was added to the bundle stands where the new one has a file",
+                node=str(folder / name),
+                remedy="move it out of the bundle, or choose another output folder",
+            ) from error
+        except OSError:  # no links here
+            shutil.copy2(folder / name, target, follow_symlinks=False)
 
 
 def _swap(new: Path, folder: Path) -> None:
@@ -157,13 +181,6 @@ def _check_target(folder: Path) -> None:
                 node=str(folder),
                 expected=f"a new or empty folder, or an older bundle (with our {MANIFEST})",
                 remedy="choose another output folder, or empty this one",
-            )
-        if own is not None and (others := sorted(_files(folder) - own)):
-            raise EmitError(
-                "the bundle in the output folder holds files that are not its own, which would be lost",
-                node=str(folder),
-                got=", ".join(others[:3]) + (f" and {len(others) - 3} more" if others[3:] else ""),
-                remedy="choose another output folder, or move them out of it",
             )
     elif folder.exists():
         raise EmitError("the output folder is a file", node=str(folder), remedy="choose another output folder")

@@ -122,19 +122,40 @@ def test_places_that_are_refused(tmp_path: Path, place: Any, text: str) -> None:
 
 @pytest.mark.parametrize("file", ["notes.txt", "rtl/mine.sv", "build/net/run.log", "link"])
 def test_what_a_bundle_did_not_write_is_not_removed(emitted: Path, tmp_path: Path, file: str) -> None:
-    older = tmp_path / "b"
-    shutil.copytree(emitted, older)
-    (older / "empty").mkdir()
-    check_target(older)
-    (older / file).parent.mkdir(parents=True, exist_ok=True)
-    if file.endswith("link"):
-        (older / file).symlink_to(tmp_path)
-    else:
-        (older / file).write_text("years of work")
-    with pytest.raises(EmitError, match=rf"(?s)not its own.*got: {file}\n.*or move them out of it"):
-        Bundle().write(older)
-    (older / file).rename(tmp_path / "moved")
-    check_target(older)
+    """It stays as it is beside the new files, a link as a link, also with a file system that has no hard links."""
+    for links in (True, False):
+        older = tmp_path / f"b{links}"
+        shutil.copytree(emitted, older)
+        (older / file).parent.mkdir(parents=True, exist_ok=True)
+        if file.endswith("link"):
+            (older / file).symlink_to(tmp_path)
+        else:
+            (older / file).write_text("years of work")
+        new = Bundle()
+        new.add("rtl/other.sv", "module other; endmodule")
+        with pytest.MonkeyPatch.context() as patched:
+            if not links:
+                patched.setattr("mase_hw.emit.bundle.os.link", refuse)
+            new.write(older)
+        assert content(older).keys() == {"manifest.json", "rtl/other.sv", file} - ({file} if file == "link" else set())
+        kept = older / file
+        assert kept.readlink() == tmp_path if file == "link" else kept.read_text() == "years of work"
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise OSError(errno.EPERM, "no hard links")
+
+
+def test_what_was_added_to_a_bundle_is_not_overwritten(emitted: Path, tmp_path: Path) -> None:
+    for mine, theirs in (("rtl/mine.sv", "rtl/mine.sv"), ("mine", "mine/theirs.sv")):
+        older = tmp_path / mine.replace("/", "_")
+        shutil.copytree(emitted, older)
+        (older / mine).write_text("years of work")
+        before, new = content(older), Bundle()
+        new.add(theirs, "theirs")
+        with pytest.raises(EmitError, match=r"(?s)stands where the new one has a file.*move it out"):
+            new.write(older)
+        assert content(older) == before
 
 
 @pytest.mark.parametrize("place", ["b/inner", "b/rtl/deep/inner", "b/../b/inner"])
