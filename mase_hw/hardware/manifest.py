@@ -15,8 +15,8 @@ Whole = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Base of the records of a manifest."""
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of the records of a manifest; fields that a later version adds are passed over."""
 
 
 class Fixed(Entry, frozen=True, kw_only=True, tag_field="type", tag="fixed"):
@@ -48,7 +48,7 @@ class Order(Entry, frozen=True, kw_only=True):
     order: tuple[Whole, ...]
 
 
-class Port(Entry, frozen=True, kw_only=True):
+class Port(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A stream of the design.
 
     Args:
