@@ -173,7 +173,7 @@ FUNCTIONS = (
     Function("pow", torch.pow, (torch.pow, math.pow, operator.pow, torch.float_power, "pow", "pow_", "float_power"),
         ("exponent",), kind=BUILTIN),
 )  # fmt: skip
-"""Adding a function is one line, or one word, here."""
+"""Adding a function is one line, or one word, here, and its oracle in the tests."""
 
 TABLE = Function("table", torch.clone, (), kind=BUILTIN)
 """No function of a model: what a table of codes says, which a source or a pass gives."""
