@@ -1,4 +1,4 @@
-"""Functions of single elements: tables, segments, straight pieces, and divisions by constants."""
+"""Functions of single elements: tables, segments, linear pieces, and divisions by constants."""
 
 from __future__ import annotations
 

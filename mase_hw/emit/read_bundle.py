@@ -9,7 +9,7 @@ from typing import Any
 from mase_hw.emit.bundle import FORMAT_VERSION, MANIFEST, digest, own_digest
 from mase_hw.emit.checks.contradictions import contradicted, contradictions, named_files
 from mase_hw.errors import EmitError
-from mase_hw.hardware.manifest import typed
+from mase_hw.hardware.manifest import Manifest, typed
 from mase_hw.host.documents import parse_json
 
 _AGAIN = "emit the bundle again; do not edit generated files"
@@ -52,13 +52,12 @@ def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
             got=f"no {', '.join(sorted(missing))}",
             remedy="emit the bundle again with this version of mase_hw",
         )
-    if verify:
-        _check_manifest(path, manifest)
+    read = _checked(path, manifest) if verify else None
     gone = [name for name in manifest["files"] if not (Path(folder) / name).is_file()]
     changed = [name for name in changed_files(folder, manifest) if name not in gone] if verify else []
     if gone or changed:
         raise _refused(Path(folder), manifest, changed, gone)
-    if verify and (found := contradicted(typed(manifest, str(path)), Path(folder))):
+    if read is not None and (found := contradicted(read, Path(folder))):
         raise _contradictory(path, found, "the hardware of the bundle, as its top level and its memory files are")
     return manifest
 
@@ -113,8 +112,8 @@ def _refused(folder: Path, manifest: Mapping[str, Any], changed: list[str], gone
     )
 
 
-def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """Refuse a manifest that was edited, that leaves a file without a hash, or that says what cannot be."""
+def _checked(path: Path, manifest: dict[str, Any]) -> Manifest:
+    """The records of a manifest that was not edited, has a hash of every file, and says nothing that cannot be."""
     if manifest["digest"] != (got := own_digest(manifest)):
         raise EmitError(
             "the manifest was changed after emission",
@@ -146,6 +145,7 @@ def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
         )
     if found := contradictions(read):
         raise _contradictory(path, found, "lanes, bits, shapes, ports, frames, files and cycles that fit each other")
+    return read
 
 
 def _contradictory(path: Path, found: list[str], expected: str) -> EmitError:

@@ -37,7 +37,7 @@ class ScaledUse:
             ``selection``: some of the numbers that it takes, at one scale; the golden is called with the formats of the
             mantissas. ``sum``: an exact sum or difference of two, at a common scale, ``product``: an exact product, and
             ``total``: exact sums of numbers of one scale; all of them are then requantised. ``function``: a table
-            over the codes, whose results are of any format. ``pieces``: a function of straight pieces: a table, or,
+            over the codes, whose results are of any format. ``pieces``: a function of linear pieces: a table, or,
             beyond what a table takes, exact pieces that are then requantised. ``steps``: one of a few whole numbers,
             by thresholds among the codes, so that the result is exact. ``slopes``: the data or its product with
             a parameter, exact, and requantised. ``shares``: shares of 1 at a scale that is a power of two.

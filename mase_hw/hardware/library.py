@@ -10,7 +10,8 @@ from pathlib import Path
 from mase_hw.host.resources import rtl_root
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_INSTANCE = re.compile(r"^\s*(\w+)\s+(?:#\s*\(|u_\w+)", re.MULTILINE)
+_INSTANCE = re.compile(r"^\s*(\w+)\s+(?:#\s*\(|\w+\s*(?:\[[^\]]*\]\s*)?\()", re.MULTILINE)
+"""Also what only looks like an instance: the names that count are those of modules."""
 
 
 def with_dependences(files: Iterable[str], external: Callable[[str], Path | None] = lambda _: None) -> tuple[str, ...]:

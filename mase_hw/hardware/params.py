@@ -171,7 +171,7 @@ class Params(msgspec.Struct, frozen=True):
 
     def absent(self) -> tuple[str, ...]:
         """Ports of the module that carry no stream with these parameters."""
-        return tuple(name for name, *_ in _ports(type(self)) if not getattr(self, f"has_{name}", True))
+        return tuple(name for name in _ports(type(self)) if not getattr(self, f"has_{name}", True))
 
     def fmt(self, name: str) -> FixedFormat:
         """The format of a port; with a zero point, that of integers with a scale of 1."""
@@ -182,7 +182,7 @@ class Params(msgspec.Struct, frozen=True):
     def streams(self) -> tuple[Stream, ...]:
         """The streams of the module."""
         absent = self.absent()
-        return tuple(self.stream(name) for name, _ in _ports(type(self)) if self.called(name) not in absent)
+        return tuple(self.stream(name) for name in _ports(type(self)) if self.called(name) not in absent)
 
     def stream(self, name: str) -> Stream:
         """The stream of a port."""
@@ -199,7 +199,7 @@ class Params(msgspec.Struct, frozen=True):
 
     def layout(self, name: str) -> Layout | None:
         """Where the elements of a port's tensor stand in the stream, if not row-major."""
-        if not dict(_ports(type(self)))[name].image:
+        if not _ports(type(self))[name].image:
             return None
         images, *space, channels = getattr(self, name).shape
         return Layout.channels_last((images, channels, *space))
@@ -242,8 +242,8 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, Dims], ...]:
 
 
 @functools.cache
-def _ports(kind: type[Params]) -> tuple[tuple[str, Dims], ...]:
-    return tuple((name, dims) for name, base, dims in _fields(kind) if base is Port)
+def _ports(kind: type[Params]) -> dict[str, Dims]:
+    return {name: dims for name, base, dims in _fields(kind) if base is Port}
 
 
 def _names(name: str, base: Any, dims: Dims) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Functions made of three straight pieces: one line each; comparators and constant factors in hardware.
+"""Functions made of three linear pieces: one line each; comparators and constant factors in hardware.
 
 ``f(x) = slope * x + offset``, with one pair below a threshold, one above another, and one between them. Slopes and
 offsets become integers (exactly, where they have few bits), the thresholds codes of the input, and what follows is
@@ -64,7 +64,7 @@ def clip(low: float, high: float) -> Shape:
 
 @dataclass(frozen=True)
 class Pieces:
-    """A function of three straight pieces.
+    """A function of three linear pieces.
 
     Args:
         name: ``mase_op``.

@@ -113,7 +113,7 @@ def _other(
     data = given[0]
     assert isinstance(data, ScaledFormat)  # as planned
     result = behind if trained.out is None else trained.out.format()
-    if trained.function is not None and isinstance(result, ScaledFormat):  # straight pieces, or their table
+    if trained.function is not None and isinstance(result, ScaledFormat):  # linear pieces, or their table
         op, attributes = trained.function
         return in_pieces(graph.catalogue, op, attributes, data, result, a.rounding)[1]
     if trained.kind == "total":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fixed_pieces: element-wise function of three straight pieces.
+// fixed_pieces: element-wise function of three linear pieces.
 //
 // x, as an integer, is in piece 0 below LOW, in piece 2 from HIGH on, else in
 // piece 1. Of its piece k the exact value

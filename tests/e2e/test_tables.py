@@ -15,7 +15,7 @@ from tests.unit.pipeline import WIDTHS, inputs, rule, seeded
 
 
 class Curves(nn.Module):
-    """A table, a piecewise function and straight pieces; 7 features at 3 lanes leave pad lanes."""
+    """A table, a piecewise function and linear pieces; 7 features at 3 lanes leave pad lanes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -177,7 +177,7 @@ class Sum(nn.Module):
 
 
 class Pieces(nn.Module):
-    """Straight pieces on wide data and on narrow, slopes of every channel, and shares of 1."""
+    """Linear pieces on wide data and on narrow, slopes of every channel, and shares of 1."""
 
     def __init__(self) -> None:
         super().__init__()

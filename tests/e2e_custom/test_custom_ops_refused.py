@@ -206,12 +206,14 @@ FILES: dict[str, tuple[dict[str, str], list[str], str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", ["register_slice #(.WIDTH(8))", "fixed_dot_product #(.N(4))"])
-def test_files_of_the_package_are_found(module: str, rtl: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "instance", ["register_slice #(.WIDTH(8)) s", "fixed_dot_product #(.N(4)) u_d", "skid_buffer s"]
+)
+def test_files_of_the_package_are_found(instance: str, rtl: Path, tmp_path: Path) -> None:
     """With what they instantiate, and without being named."""
-    (rtl / "my_abs.sv").write_text(with_ports("my_abs", f"  {module} u_part ();\n"))
+    (rtl / "my_abs.sv").write_text(with_ports("my_abs", f"  {instance} ();\n"))
     design = mase_hw.compile(nn.Sequential(Absolute()), torch.ones(1, 4), out=tmp_path / "out", custom_ops=ops(rtl))
-    name = module.partition(" ")[0]
+    name = instance.partition(" ")[0]
     below = with_dependences([f"lib/{name}.sv"])
     assert design.manifest["rtl"].index(f"rtl/{below[-1]}") < design.manifest["rtl"].index("rtl/external/my_abs.sv")
     assert {f"rtl/{file}" for file in below} <= set(design.manifest["rtl"])

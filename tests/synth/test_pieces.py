@@ -1,4 +1,4 @@
-"""Straight pieces on Xilinx 7: a register behind a multiplier has no bit twice, which Yosys would lose."""
+"""Linear pieces on Xilinx 7: a register behind a multiplier has no bit twice, which Yosys would lose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of straight pieces, and PReLU, against rational numbers; and every way a model can call an activation."""
+"""Functions of linear pieces, and PReLU, against rational numbers; and every way a model can call an activation."""
 
 from __future__ import annotations
 
@@ -203,7 +203,9 @@ def test_limits_that_no_code_reaches_need_not_fit(name: str) -> None:
     low = 0.0 if name == "relu6" else -6.0
     a = arithmetic(source, FixedFormat(8, 66), attributes={"min_val": low, "max_val": 6.0})
     codes = torch.arange(-128, 128)
-    found = default_catalogue()[name].golden(a, {"data_in_0": codes})["data_out_0"]  # type: ignore[misc]
+    golden = default_catalogue()[name].golden
+    assert golden is not None
+    found = golden(a, {"data_in_0": codes})["data_out_0"]
     kept = [max(code, 0) if name == "relu6" else code for code in codes.tolist()]
     assert found.tolist() == [round(Fraction(code, 2)) for code in kept]
 

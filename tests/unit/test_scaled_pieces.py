@@ -1,4 +1,4 @@
-"""Straight pieces of scaled integers equal exact rational arithmetic: every code of 8 bits, drawn ones of 16."""
+"""Linear pieces of scaled integers equal exact rational arithmetic: every code of 8 bits, drawn ones of 16."""
 
 from __future__ import annotations
 

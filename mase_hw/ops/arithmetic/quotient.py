@@ -56,7 +56,8 @@ def quotient_bits(p: BinaryParams) -> int:
 class QuotientParams(BinaryParams, frozen=True):
     """Parameters of ``fixed_divide``; operation 1 is the second operand by the first."""
 
-    def attributes(self) -> dict[str, object]:  # noqa: D102
+    def attributes(self) -> dict[str, object]:
+        """Which operand is divided."""
         return {"reversed": True} if self.operation else {}
 
 

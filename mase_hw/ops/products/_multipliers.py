@@ -23,7 +23,7 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -91,6 +91,9 @@ def stored(weight: FixedFormat, filled: bool) -> FixedFormat:
 class ProductParams(Params, frozen=True):
     """Parameters of a layer that multiplies by ``weight``, with a bias and shifts by channel if it has them."""
 
+    if TYPE_CHECKING:  # a field of those that inherit
+        inputs_first: bool
+
     def fmt(self, name: str) -> FixedFormat:
         """The format of a port; one bit of weights without its most negative code is binary."""
         return weight_format(self) if name == "weight" else super().fmt(name)
@@ -98,7 +101,7 @@ class ProductParams(Params, frozen=True):
     def stream(self, name: str) -> Stream:
         """The stream of a port; weights come output channel by output channel where every input is used at once."""
         stream = super().stream(name)
-        outer_first = name == "weight" and getattr(self, "inputs_first")  # noqa: B009
+        outer_first = name == "weight" and self.inputs_first
         return dataclasses.replace(stream, outer_first=outer_first)
 
 

@@ -246,7 +246,7 @@ class GivenIntegers:
     def function(self, node: fx.Node, result: ScaledFormat, how: Requantizing | None = None) -> None:
         """A function of one value, as a table over the codes of its input; rounded once.
 
-        Straight pieces of wide data are exact, and the requantisation behind them rounds.
+        Linear pieces of wide data are exact, and the requantisation behind them rounds.
 
         Args:
             node: The node.

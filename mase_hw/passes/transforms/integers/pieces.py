@@ -1,4 +1,4 @@
-"""Functions of straight pieces on scaled integers: tables, or exact pieces and the requantisation behind them.
+"""Functions of linear pieces on scaled integers: tables, or exact pieces and the requantisation behind them.
 
 Up to :data:`~mase_hw.ops._lookup.TABLE_BITS` bits a function is a table of the codes nearest to its exact values: they
 are computed with fractions, so that every tie is one. Of wider data each piece is an integer slope and an integer
@@ -105,7 +105,7 @@ def in_pieces(
     y: ScaledFormat,
     rounding: Rounding,
 ) -> tuple[OpDef, Arithmetic]:
-    """The op that stands for a function of straight pieces, and its arithmetic; its result may need a requantisation.
+    """The op that stands for a function of linear pieces, and its arithmetic; its result may need a requantisation.
 
     Args:
         catalogue: The ops.

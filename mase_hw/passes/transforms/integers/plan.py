@@ -274,7 +274,7 @@ class _Planner:
         return ScaledPlan(op, arithmetic, {}, self.decisions, result)
 
     def pieces(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
-        """Straight pieces: a table over the codes of the data, or exact ones that a requantisation follows."""
+        """Linear pieces: a table over the codes of the data, or exact ones that a requantisation follows."""
         data, result = self._data(source), self.observed("data_out_0", self._out_width())
         made = in_pieces(self.around.graph.catalogue, op, attributes, data, result, self.config.rounding)
         for name, fmt in made[1].formats.items():

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from mase_hw.ops._comparisons import eq_number
 from mase_hw.ops.arithmetic.where import choose, select
@@ -93,9 +93,10 @@ def _each_frame(value: Operand) -> bool:
     """Whether a tensor numbers the frames, of which the example has one."""
     if isinstance(value, Tensor):
         return bool((value == 0).all())
-    while isinstance(value, fx.Node) and value.target in (operator.getitem, torch.unsqueeze, "unsqueeze", "view"):
-        value = value.args[0]  # type: ignore[assignment]
-    return isinstance(value, fx.Node) and value.target is torch.arange
+    source: Any = value
+    while isinstance(source, fx.Node) and source.target in (operator.getitem, torch.unsqueeze, "unsqueeze", "view"):
+        source = source.args[0]
+    return isinstance(source, fx.Node) and source.target is torch.arange
 
 
 def _gathered(e: Expression) -> Body | None:
@@ -153,12 +154,12 @@ def _by_places(
     back = [order.index(d) for d in range(rank)]
     wide = (math.prod(sizes),) if several else ()
 
-    def run(s: nn.Module, values: Tensor, place: Tensor) -> Tensor:
+    def run(s: Any, values: Tensor, place: Tensor) -> Tensor:
         for d in (*several, *alike):
             values = values if made[d] == shape[d] else values.narrow(d, 0, made[d])
         chosen = place.reshape(-1, *given[1:]).permute(order).reshape(-1, *wide, given[dim])
         rows = values.permute(order).reshape(-1, *wide, shape[dim], math.prod(columns))
-        found = torch.matmul(F.embedding(chosen, s.unit), rows)  # type: ignore[arg-type]
+        found = torch.matmul(F.embedding(chosen, s.unit), rows)
         found = found.reshape(-1, *sizes, given[dim], *columns).permute(back)
         return found.reshape(-1, *e.shape[1:])
 
