@@ -17,7 +17,7 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat
 from mase_hw.nn import Quantized
-from mase_hw.ops._lookup import CODES
+from mase_hw.ops._functions import CODES
 from mase_hw.ops.arithmetic.where import beyond
 from mase_hw.ops.rows.norms import GROUP, LAYER, epsilon, rows_of
 from mase_hw.passes.evaluation.criteria import decibels

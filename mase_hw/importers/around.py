@@ -24,7 +24,7 @@ from mase_hw.ir.inputs import unknown_nodes
 from mase_hw.ir.parts import HARDWARE, Part, copied, formats_of, places, split
 from mase_hw.nn import QuantizeInput
 from mase_hw.nn.on_host import HostGraph
-from mase_hw.ops.arithmetic.copy import passed_on
+from mase_hw.ops.cast import passed_on
 
 
 def settle_around(graph: MaseGraph, example: Mapping[str, Tensor], writer: Writer) -> MaseGraph:

@@ -23,7 +23,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.numerics import magnitude
 from mase_hw.numerics.integer_cast import rounded
 from mase_hw.opdef import OpDef
-from mase_hw.ops._lookup import TABLE_BITS
+from mase_hw.ops._functions import TABLE_BITS
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.integers.given import GivenIntegers, as_scaled
 from mase_hw.passes.transforms.integers.means import MEANS

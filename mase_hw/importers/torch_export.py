@@ -20,7 +20,7 @@ from mase_hw.importers.problems import Problems
 from mase_hw.ir.export.aten import packet
 from mase_hw.ir.export.convert import ProgramImport
 from mase_hw.ir.export.program import program_of
-from mase_hw.ops.arithmetic.copy import passed_on
+from mase_hw.ops.cast import passed_on
 
 _QUANTISE = ("quantize_per_tensor", "quantize_per_channel")
 _DEQUANTISE = ("dequantize_per_tensor", "dequantize_per_channel")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat
+from mase_hw.hardware.params import AxisPair, Cast, Image, Multiplication, Vector, port
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import EXACT_FLOAT32, exact_linear, full_precision, ranges_within, reduced_matmul
-from mase_hw.ops._window import out_size
+from mase_hw.opdef import Latency, Request
+from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._window import Window, geometry, issue_stages, out_size
+from mase_hw.ops.products._multipliers import ProductParams, choose, dot_latency, multiplies, stored
+from mase_hw.ops.products._schedule import inputs_first
+from mase_hw.streams import ceil_div
 
 Pair = tuple[int, int]
 BLOCKS = 16
@@ -202,3 +211,264 @@ def _by_patches(x: Tensor, w: Tensor, bound: int, padding: Pair, g: Geometry) ->
         for i in range(g.groups)
     ]
     return torch.cat(parts, dim=-1).permute(0, 3, 1, 2)
+
+
+class ConvParams(ProductParams, frozen=True):
+    """Parameters of ``fixed_conv2d``; see the module for their meaning."""
+
+    data_in_0: Image
+    data_in_0_zero_point: int
+    weight: Image
+    has_bias: bool
+    bias: Vector
+    has_weight_shift: bool
+    weight_shift: Vector
+    kernel_size: AxisPair
+    stride: AxisPair
+    padding: AxisPair
+    dilation: AxisPair
+    groups: int
+    line_buffer_depth: int
+    data_out_0: Image
+    cast: Cast
+    multiplication: Multiplication
+    inputs_first: bool
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether every channel has a kernel of its own, and a multiplier."""
+        return 1 < self.groups == self.data_in_0.size[0] == self.data_out_0.size[0]
+
+    @property
+    def unrolled(self) -> bool:
+        """Whether all elements of the window are multiplied at once."""
+        return self.weight.lanes[1] * self.weight.lanes[2] > 1
+
+    @property
+    def pixel_tiles(self) -> int:
+        """Beats per pixel of the input."""
+        return self.data_in_0.tiles[0]
+
+    @property
+    def out_tiles(self) -> int:
+        """Beats per pixel of the output."""
+        return self.data_out_0.tiles[0]
+
+    @property
+    def run(self) -> int:
+        """Steps per result."""
+        elements = 1 if self.unrolled else self.kernel_size[0] * self.kernel_size[1]
+        return elements * self.weight.tiles[0]
+
+    @property
+    def window(self) -> Window:
+        """What is known of the windows."""
+        return geometry(self, self.pixel_tiles)
+
+    @property
+    def line_beats(self) -> int:
+        """Beats that the line buffer holds."""
+        return self.line_buffer_depth * (self.window.row_beats if self.unrolled else 1)
+
+    @property
+    def images(self) -> int:
+        """Images per frame."""
+        return self.data_in_0.size[3]
+
+    @property
+    def multipliers(self) -> int:
+        """Multipliers, which output lanes may share."""
+        shared = ceil_div(self.data_out_0.lanes[0], self.multiplication.packed)
+        return self.products * shared if multiplies(self) else 0
+
+    @property
+    def products(self) -> int:
+        """Products of an output lane and step."""
+        return self.lanes_of_weight // self.data_out_0.lanes[0]
+
+    @property
+    def lanes_of_weight(self) -> int:
+        """Products of a step."""
+        return math.prod(self.weight.lanes)
+
+    def repetitions(self) -> dict[str, int]:
+        """The parameters come once for every output position."""
+        positions = self.images * self.window.positions
+        shifts = positions * (self.run if self.inputs_first else 1)
+        return {"weight": positions, "bias": positions, "weight_shift": shifts}
+
+    def attributes(self) -> dict[str, object]:
+        """The geometry."""
+        window, padding = self.window, self.window.padding
+        given = {"stride": window.stride, "padding": padding, "dilation": window.dilation, "groups": self.groups}
+        if geometry_of(given, window.kernel).out(window.size, window.kernel) != window.out:
+            given["padding"] = (*padding, *window.after)
+        return given
+
+
+def _refuse(r: Request, problem: str, field: str, got: object, expected: str, remedy: str) -> UnsupportedError:
+    return UnsupportedError(problem, node=r.node, field=field, got=got, expected=expected, remedy=remedy)
+
+
+def _image_shape(r: Request, name: str) -> tuple[int, int, int, int]:
+    """``(N, C, H, W)`` of an image in one or two dimensions."""
+    shape, rank = r.shapes[name], len(r.shapes["weight"])
+    if len(shape) != rank or rank not in (3, 4):
+        raise _refuse(
+            r,
+            "this is no batch of images",
+            name,
+            list(shape),
+            f"{rank} dimensions: images, channels and {rank - 2} of space",
+            "give the model's input a first dimension of 1",
+        )
+    n, c, *space = shape
+    return (n, c, 1, space[0]) if rank == 3 else (n, c, space[0], space[1])
+
+
+def _lanes(r: Request, inside: tuple[int, int], outside: tuple[int, int], groups: int) -> tuple[int, int]:
+    """Lanes of input and output, from the channels (all, of a group) of both sides."""
+    p_in, p_out = (
+        lanes_within(r.node, name, r.parallelism[name], (channels[0],))
+        for name, channels in (("data_in_0", inside), ("data_out_0", outside))
+    )
+    if groups == inside[0] == outside[0]:
+        # Lanes nobody asked for follow those somebody did.
+        if "data_out_0" not in r.chosen:
+            p_out = p_in
+        elif "data_in_0" not in r.chosen:
+            p_in = p_out
+        if p_in != p_out:
+            raise _refuse(
+                r,
+                "a depthwise convolution has as many lanes out as in",
+                "parallelism",
+                [p_in, p_out],
+                "equal lanes",
+                f"set both lanes in hardware.parallelism.{r.node} to the same number",
+            )
+        return p_in, p_out
+    if groups > 1:
+        p_in = p_in if "data_in_0" in r.chosen else _dividing(inside[1], p_in)
+        p_out = p_out if "data_out_0" in r.chosen else _dividing(outside[1], p_out)
+    if groups > 1 and (inside[1] % p_in or outside[1] % p_out):
+        raise _refuse(
+            r,
+            "lanes of a grouped convolution must divide the channels of a group",
+            "parallelism",
+            [p_in, p_out],
+            f"divisors of {inside[1]} (data_in_0) and {outside[1]} (data_out_0)",
+            f"set hardware.parallelism.{r.node}",
+        )
+    return p_in, p_out
+
+
+def _dividing(channels: int, lanes: int) -> int:
+    """The most lanes that divide a group's channels."""
+    return next(n for n in range(lanes, 0, -1) if channels % n == 0)
+
+
+def _unroll(r: Request, kernel: tuple[int, int]) -> tuple[int, int]:
+    """Window elements per step, horizontal first: one, or all of them."""
+    lanes = (*r.parallelism.get("weight", ()), 1, 1, 1)[1:3]
+    if lanes not in ((1, 1), (kernel[1], kernel[0])):
+        raise _refuse(
+            r,
+            "a window is multiplied element by element or all at once",
+            "parallelism.kernel",
+            [lanes[1], lanes[0]],
+            f"[1, 1] or {list(kernel)} (height and width)",
+            f"change hardware.parallelism.{r.node}.kernel",
+        )
+    return lanes[0], lanes[1]
+
+
+def build(r: Request) -> ConvParams:
+    """Parameters for a node.
+
+    Lanes are those of ``data_in_0`` and ``data_out_0``, lowered where a group's channels do not divide and nobody asked
+    for them; ``weight`` may ask for the whole window at once, as ``(any, kernel width, kernel height, any)``.
+
+    Raises:
+        UnsupportedError: Lanes that do not fit the groups, a partly unrolled window, an input that is no batch.
+    """
+    formats, weight = r.arithmetic.formats, r.shapes["weight"]
+    g = geometry_of(r.arithmetic.attributes, weight[2:])
+    n, c, h, w = _image_shape(r, "data_in_0")
+    _, o, oh, ow = _image_shape(r, "data_out_0")
+    kernel = (weight[2], weight[3]) if len(weight) == 4 else (1, weight[2])
+    p_in, p_out = _lanes(r, (c, c // g.groups), (o, o // g.groups), g.groups)
+    unroll = _unroll(r, kernel)
+    lane_in = 1 if 1 < g.groups == c == o else p_in
+    weight_stored = stored(formats["weight"], (c // g.groups) % lane_in > 0 or o % p_out > 0)
+    bias_format = formats.get("bias", weight_stored)
+    shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
+    streamed = (o, *kernel, c // g.groups)
+    steps = ceil_div(o, p_out) * ceil_div(c // g.groups, lane_in) * math.prod(kernel) // math.prod(unroll)
+    window = Window((h, w), (oh, ow), kernel, g.stride, g.before, g.dilation, ceil_div(c, p_in))
+    depth = window.depth(steps)
+    return ConvParams(
+        data_in_0=port((n, h, w, c), formats["data_in_0"], p_in, dims=4),
+        data_in_0_zero_point=formats["data_in_0"].zero_point if padded(r.arithmetic.attributes) else 0,
+        weight=port(streamed, weight_stored, lane_in, *unroll, p_out, dims=4),
+        has_bias="bias" in r.shapes,
+        bias=port((o,), bias_format, p_out, dims=1),
+        has_weight_shift="weight_shift" in r.shapes,
+        weight_shift=port((o,), shift_format, p_out, dims=1),
+        kernel_size=kernel[::-1],
+        stride=g.stride[::-1],
+        padding=g.before[::-1],
+        dilation=g.dilation[::-1],
+        groups=g.groups,
+        # Whole rows if all elements of a window are read at once.
+        line_buffer_depth=depth if unroll == (1, 1) else ceil_div(depth, window.row_beats),
+        data_out_0=port((n, oh, ow, o), formats["data_out_0"], p_out, dims=4),
+        cast=r.arithmetic.modes,
+        # Depthwise, every lane has activations of its own.
+        multiplication=choose(r, 1 if 1 < g.groups == c == o else p_out, lane_in * math.prod(unroll)),
+        inputs_first=_inputs_first(r, window, g.groups) and p_in < c and p_out < o,
+    )
+
+
+def _inputs_first(r: Request, window: Window, groups: int) -> bool:
+    """Whether every beat is used for all output channels as it comes."""
+    if r.order != "inputs_first":
+        return False
+    if window.kernel != (1, 1) or window.out != window.size or groups != 1:
+        raise _refuse(
+            r,
+            "only a convolution whose window is one pixel uses every pixel as it comes",
+            f"hardware.order.{r.node}",
+            r.order,
+            "outputs_first; or a kernel of one element, without stride, padding and groups",
+            f"leave hardware.order.{r.node} out",
+        )
+    return True
+
+
+def latency(p: ConvParams) -> Latency:
+    """Windows, then products: a step a beat of the window."""
+    run, steps = p.run, p.run * p.out_tiles
+    # Dot product, shift, accumulator, output FIFO.
+    pipe = 2 + dot_latency(p.products, p) + p.has_weight_shift
+    if p.inputs_first:
+        return _in_order(p.images * p.window.positions, run, p.out_tiles, pipe)
+    queue = max((pipe + run) // run + 1, 2)
+    return _windows(p.window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue)
+
+
+@functools.lru_cache(maxsize=1024)
+def _in_order(rows: int, tiles: int, passes: int, pipe: int) -> Latency:
+    """Kept, as a search over foldings and layers alike ask for the same."""
+    return Latency.from_steps(inputs_first(rows, tiles, passes, pipe))
+
+
+@functools.lru_cache(maxsize=1024)
+def _windows(window: Window, steps: int, depth: int, images: int, results: int, pipe: int, queue: int) -> Latency:
+    """Kept as well."""
+    return Latency.from_steps(*issue_stages(window, steps, depth, images, results, pipe, queue))
+
+
+def work(p: ConvParams) -> int:
+    """Products per frame, those with the padding included."""
+    return p.images * p.window.positions * math.prod(p.weight.shape) if multiplies(p) else 0

@@ -29,7 +29,7 @@ from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.numerics import cast
 from mase_hw.numerics.observing import cast_observer
 from mase_hw.opdef import Memory
-from mase_hw.ops._lookup import Key, entry, values
+from mase_hw.ops._functions import Key, entry, values
 
 BUDGET = 0.25
 """Largest error before the cast, in LSBs of the output."""

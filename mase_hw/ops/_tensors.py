@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat
+from mase_hw.hardware.params import Port, port
 
 
 def lanes_within(node: str, name: str, lanes: tuple[int, ...], shape: tuple[int, ...]) -> int:
@@ -22,3 +26,38 @@ def lanes_within(node: str, name: str, lanes: tuple[int, ...], shape: tuple[int,
             remedy=f"lower hardware.parallelism.{node}.{name}",
         )
     return lanes[0]
+
+
+ImageSize = tuple[int, int, int, int]
+"""``(N, C, H, W)``."""
+
+
+def image(node: str, shape: Sequence[int], spatial: int) -> ImageSize:
+    """The sizes of an image or, with ``H = 1``, of a sequence ``(N, C, L)``.
+
+    Args:
+        node: For the error.
+        shape: Of the tensor.
+        spatial: Dimensions behind the channels.
+
+    Raises:
+        UnsupportedError: If the tensor is neither, for example because it has no batch dimension.
+    """
+    if len(shape) == 4:
+        return shape[0], shape[1], shape[2], shape[3]
+    if len(shape) == 3 and spatial == 1:
+        return shape[0], shape[1], 1, shape[2]
+    raise UnsupportedError(
+        "this op needs a batch of images" if spatial == 2 else "this op needs a batch of sequences",
+        node=node,
+        field="data_in_0.shape",
+        got=list(shape),
+        expected="(N, C, H, W)" if spatial == 2 else "(N, C, L)",
+        remedy="give the model inputs with a batch dimension: x.unsqueeze(0)",
+    )
+
+
+def image_port(size: ImageSize, fmt: FixedFormat, lanes: int) -> Port:
+    """The port of an image, its four dimensions in the order of the stream."""
+    n, c, h, w = size
+    return port((n, h, w, c), fmt, lanes, dims=4)

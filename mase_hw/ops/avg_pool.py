@@ -22,10 +22,9 @@ from mase_hw.numerics.exact_sums import exact_linear
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
 from mase_hw.ops._division import divide_cast, surrogate
-from mase_hw.ops._images import image, image_port
 from mase_hw.ops._pooling import Windows
 from mase_hw.ops._scaled import AVERAGE
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import image, image_port, lanes_within
 from mase_hw.steps import Steps
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, cast_to, in_float32
@@ -24,6 +26,14 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
     last = cast_to(a) if in_float32(a.formats["data_in_0"]) else None
     return None if last is None else OnValues(torch.clone, last)
+
+
+def passed_on(x: Tensor) -> Tensor:
+    """``x`` as it is: what leaves a model as it came in."""
+    if has_torch_function_unary(x):  # tracing records one call
+        result: Tensor = handle_torch_function(passed_on, (x,), x)
+        return result
+    return x.clone()
 
 
 def _cases() -> list[Case]:
@@ -81,6 +91,14 @@ def _cases() -> list[Case]:
     ]
 
 
+_HARDWARE = Hardware(
+    module="fixed_cast",
+    params=elementwise.ElementwiseParams,
+    build=elementwise.build,
+    latency=elementwise.registered,
+    cases=_cases,
+    follows_input=True,
+)
 OPS = (
     OpDef(
         name="cast",
@@ -88,13 +106,17 @@ OPS = (
         golden=golden,
         oracle=lambda x: x,
         on_values=_on_values,
-        hardware=Hardware(
-            module="fixed_cast",
-            params=elementwise.ElementwiseParams,
-            build=elementwise.build,
-            latency=elementwise.registered,
-            cases=_cases,
-            follows_input=True,
+        hardware=_HARDWARE,
+    ),
+    OpDef(
+        name="passed_on",
+        mase_type="builtin_func",
+        functions=(passed_on,),
+        golden=golden,
+        oracle=lambda x: x,
+        default_out=lambda formats: formats["data_in_0"],
+        hardware=dataclasses.replace(
+            _HARDWARE, cases=lambda: [elementwise.case("as_it_is", (2, 7), 3, FixedFormat(6, 3), FixedFormat(6, 3))]
         ),
     ),
     # Where a float input of the model becomes fixed point: done by the host, so no hardware of its own.

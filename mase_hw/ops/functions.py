@@ -1,7 +1,7 @@
 """Functions of one value: ``cast(f(x))`` from a table, or piecewise where the input is wider than a table allows.
 
 All of :data:`mase_hw.ops._functions.FUNCTIONS`, one op each, on one RTL module. Inputs of up to
-:data:`mase_hw.ops._lookup.TABLE_BITS` bits are looked up: the result is the exactly rounded one. Wider ones are
+:data:`mase_hw.ops._functions.TABLE_BITS` bits are looked up: the result is the exactly rounded one. Wider ones are
 computed by :mod:`mase_hw.ops._piecewise`: at most 1 LSB from that.
 """
 
@@ -21,8 +21,19 @@ from mase_hw.hardware.params import Segments
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
-from mase_hw.ops._functions import BY_NAME, FUNCTIONS, TABLE, Function
-from mase_hw.ops._lookup import CODES, TABLE_BITS, Key, entries, key_of, look_up, memory
+from mase_hw.ops._functions import (
+    BY_NAME,
+    CODES,
+    FUNCTIONS,
+    TABLE,
+    TABLE_BITS,
+    Function,
+    Key,
+    entries,
+    key_of,
+    look_up,
+    memory,
+)
 from mase_hw.ops._piecewise import evaluate, fit
 from mase_hw.steps import Steps
 

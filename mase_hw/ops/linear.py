@@ -32,7 +32,7 @@ from mase_hw.ops.products._multipliers import (
     narrow,
     stored,
 )
-from mase_hw.ops.products._orders import ORDERS, inputs_first
+from mase_hw.ops.products._schedule import ORDERS, inputs_first
 from mase_hw.steps import Steps
 from mase_hw.streams import ceil_div
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from mase_hw.opdef import OpDef
 
@@ -29,6 +30,48 @@ def _op(name: str, lowered: str, *targets: Any, attributes: str = "", parameters
         parameters=tuple(parameters.split()),
         lowered=tuple(lowered.split()),
     )
+
+
+def _formula(name: str, lowered: str, *more: Any, refused: str = "") -> OpDef:
+    """A formula that is a function of torch, and a method where tensors have it."""
+    functions = [f for place in (torch, torch.special) if callable(f := getattr(place, name, None))]
+    methods = [m for m in (name, f"{name}_") if callable(getattr(Tensor, m, None))]
+    made = OpDef(
+        name=name,
+        mase_type="builtin_func",
+        functions=tuple(dict.fromkeys([*functions, *more])),
+        methods=tuple(methods),
+        lowered=tuple(lowered.split()),
+    )
+    return dataclasses.replace(made, refused=refused) if refused else made
+
+
+_WHOLE = (
+    "only a remainder of a division by a power of two is exact in hardware; scale the input, so that the divisor is "
+    "one, or write x - y * torch.floor(x / y), each part of which has a format"
+)
+_FORMULAS = (
+    _formula("addcmul", "mul add"),
+    _formula("addcdiv", "div mul add"),
+    _formula("rsub", "mul sub"),
+    _formula("lerp", "sub mul add"),
+    _formula("frac", "trunc sub"),
+    _formula("logaddexp", "maximum sub abs softplus add"),
+    _formula("hypot", "mul add sqrt"),
+    _formula("rad2deg", "mul"),
+    _formula("deg2rad", "mul"),
+    _formula("count_nonzero", "ne_number sum"),
+    _formula("inner", "linear"),
+    _formula("nan_to_num", "contiguous"),
+    _formula("any", "amax"),
+    _formula("all", "amin"),
+    _formula("floor_divide", "floor_quotient", operator.floordiv),
+    _formula("remainder", "mul floor sub", operator.mod, refused=_WHOLE),
+    _formula("fmod", "mul trunc sub", refused=_WHOLE),
+    _formula("var_mean", "var mean"),
+    _formula("std_mean", "std mean"),
+    _formula("aminmax", "amin amax"),
+)
 
 
 _POOL = "kernel_size stride padding dilation ceil_mode return_indices"
@@ -102,4 +145,5 @@ OPS = (
     _op("cosine_similarity", "mul sum sqrt div", nn.CosineSimilarity, F.cosine_similarity, attributes="dim eps"),
     _op("pairwise_distance", "sub mul sum sqrt", nn.PairwiseDistance, F.pairwise_distance,
         attributes="norm eps keepdim"),
+    *_FORMULAS,
 )  # fmt: skip

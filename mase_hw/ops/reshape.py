@@ -1,4 +1,4 @@
-"""Ops that only rename the shape: the elements keep their order, so they cost no hardware."""
+"""Ops that only rename the shape or the element type: elements keep order and value, so they cost no hardware."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.opdef import OpDef
+
+
+def as_number(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """``x`` in another element type that holds its values; truth values become 0 and 1."""
+    if has_torch_function_unary(x):  # tracing records one call
+        result: Tensor = handle_torch_function(as_number, (x,), x, dtype)
+        return result
+    return x.to(dtype)
 
 
 def _inactive(node: str, attributes: Mapping[str, Any]) -> None:
@@ -68,6 +77,7 @@ OPS = (
         attributes=("p",),
         check=_inactive,
     ),
+    _implicit("as_number", functions=(as_number,)),
     _implicit("size", methods=("size",)),
     # On a shape it is a number known at compile time; on a tensor it moves data and is refused.
     OpDef(name="getitem", mase_type="builtin_func", functions=(operator.getitem,)),

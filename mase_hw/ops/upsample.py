@@ -18,9 +18,8 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Image, Pair, Params
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
-from mase_hw.ops._images import image, image_port
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import image, image_port, lanes_within
 from mase_hw.steps import Steps
 
 

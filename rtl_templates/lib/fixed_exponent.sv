@@ -10,7 +10,7 @@
 //
 // Latency:    2 cycles, 3 for a product; stage k moves when enable[k] is high.
 // Throughput: 1 value per cycle.
-// Golden:     `evaluate` in `mase_hw/ops/rows/_exponent.py`.
+// Golden:     `evaluate` in `mase_hw/ops/rows/_rows.py`.
 module fixed_exponent #(
     parameter int IN_WIDTH    = 8,
     parameter int INDEX_WIDTH = 8,

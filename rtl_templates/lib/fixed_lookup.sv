@@ -8,7 +8,7 @@
 //
 // Latency:    1 cycle in which enable is high.
 // Throughput: 1 value per such cycle.
-// Golden:     `look_up` in `mase_hw/ops/_lookup.py`.
+// Golden:     `look_up` in `mase_hw/ops/_functions.py`.
 module fixed_lookup #(
     parameter int IN_WIDTH  = 8,
     parameter int OUT_WIDTH = 8,

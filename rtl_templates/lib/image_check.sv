@@ -11,7 +11,7 @@
 //
 // Latency:    none.
 // Throughput: does not affect the stream.
-// Golden:     `mase_hw/ops/_images.py`.
+// Golden:     `mase_hw/ops/_tensors.py`.
 module image_check #(
     parameter     NAME        = "",
     parameter int IN_SIZE_0   = 1,

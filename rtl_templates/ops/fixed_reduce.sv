@@ -15,7 +15,7 @@
 //
 // Latency:    2 cycles from the beat that completes a result, 5 for a mean.
 // Throughput: 1 input beat per cycle.
-// Golden:     `mase_hw/ops/reductions/_reduce.py`.
+// Golden:     `mase_hw/ops/reductions/reduce.py`.
 module fixed_reduce #(
     parameter int DATA_IN_0_PRECISION_0        = 8,
     parameter int DATA_IN_0_PRECISION_1        = 0,

@@ -11,7 +11,7 @@ import pytest
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.ops._conv import geometry_of
-from mase_hw.ops._conv_cases import case
+from mase_hw.ops.conv import case
 from mase_hw.simulate.plan import Stalls
 
 from .conftest import Builder

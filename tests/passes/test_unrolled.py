@@ -14,7 +14,7 @@ from torch import nn
 import mase_hw
 from mase_hw.emit.build import build_netlist
 from mase_hw.errors import ConfigError, EmitError, MaseHwError, ToolError, UnsupportedError
-from mase_hw.ops.unrolled import _layer
+from mase_hw.ops.unrolled import unrolled as layers
 from mase_hw.passes.analysis import hardware_args
 
 UNROLLED = hardware_args.UNROLLED
@@ -215,7 +215,7 @@ def test_weights_that_are_a_stream_are_refused(tmp_path: Path) -> None:
 
 
 def test_too_many_constants_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_layer, "MOST_DIGITS", 20)
+    monkeypatch.setattr(layers, "MOST_DIGITS", 20)
     with pytest.raises(UnsupportedError, match="too many constants") as caught:
         compiled(tmp_path / "b", nn.Sequential(nn.Linear(6, 5)), (6,), {"implementation": {"_0": UNROLLED}})
     assert "fold this layer" in str(caught.value) and not (tmp_path / "b").exists()

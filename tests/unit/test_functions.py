@@ -17,8 +17,7 @@ from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
-from mase_hw.ops._functions import FUNCTIONS
-from mase_hw.ops._lookup import codes, key_of, values
+from mase_hw.ops._functions import FUNCTIONS, codes, key_of, values
 from mase_hw.ops._piecewise import BUDGET, MAX_SEGMENTS, evaluate, fit
 
 mp.prec = 200

@@ -12,7 +12,7 @@ from torch import Tensor
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.ops._pieces import constants
+from mase_hw.ops.pieces import constants
 
 CATALOGUE = default_catalogue()
 S8 = FixedFormat(8, 4)

@@ -17,8 +17,7 @@ from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn import Quantized
-from mase_hw.ops._comparisons import BY_NAME
-from mase_hw.ops._pieces import PIECES, constants
+from mase_hw.ops.pieces import COMPARISONS, PIECES, constants
 from tests.unit.pipeline import annotated, quantised, rule
 from tests.unit.test_functions import arithmetic, rounded
 from tests.unit.test_named_functions import ORACLE as NAMED
@@ -270,7 +269,7 @@ FORMS: dict[str, list[Callable[[Tensor], Tensor]]] = {
     "log2": [torch.log2, lambda x: x.log2()],
     "pow": [lambda x: torch.pow(x, 2), lambda x: x.pow(2)],
     "sign": [torch.sign, torch.sgn, lambda x: x.sign()],
-    **{f.__name__: [partial(f, number=0.75)] for f in BY_NAME.values()},
+    **{f.__name__: [partial(f, number=0.75)] for f in COMPARISONS.values()},
     "threshold": [nn.Threshold(0.3, -2.7), lambda x: F.threshold(x, 0.3, -2.7),
                   lambda x: torch.threshold(x, 0.3, -2.7)],
     "exp": [torch.exp, lambda x: x.exp()],

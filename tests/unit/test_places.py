@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import GraphError
-from mase_hw.ops.movement._places import Places
+from mase_hw.ops.movement.rearrange import Places
 
 NUMBERS = np.arange(24).reshape(2, 3, 4)
 

@@ -13,7 +13,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.layouts import Layout
 from mase_hw.opdef import Arithmetic
-from mase_hw.ops.reductions._roles import Roles, kept_layout
+from mase_hw.ops.reductions.reduce import Roles, kept_layout
 
 SOURCE, TARGET = FixedFormat(7, 3), FixedFormat(6, 2)
 X = np.random.default_rng(5).integers(-64, 64, (2, 3, 4, 5))

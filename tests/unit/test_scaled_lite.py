@@ -17,7 +17,7 @@ from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import Rounding, ScaledFormat, quantize_multiplier
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
-from mase_hw.ops._lookup import codes
+from mase_hw.ops._functions import codes
 from mase_hw.ops.requantize import requantization
 from mase_hw.passes.transforms.integers.combine import Requantised, RoundedSum, product_of, total_of
 from mase_hw.passes.transforms.integers.hard_swish import hard_swish_codes

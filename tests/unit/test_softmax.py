@@ -15,7 +15,7 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat
 from mase_hw.numerics.exact_sums import shifted_product
 from mase_hw.opdef import Arithmetic
-from mase_hw.ops.rows._exponent import WORST, evaluate, exponent
+from mase_hw.ops.rows._rows import WORST, evaluate, exponent
 from mase_hw.ops.rows.softmax import FLOAT, LOG, SOFTMAX, SOFTMIN, exponentials, golden
 from tests.unit.oracle import by_fraction
 

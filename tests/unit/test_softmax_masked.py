@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.opdef import Arithmetic, Request
-from mase_hw.ops.rows._exponent import WORST, evaluate, exponent
+from mase_hw.ops.rows._rows import WORST, evaluate, exponent
 from mase_hw.ops.rows.masked_softmax import OPS, attends, golden, masked_softmax, rows_of, softmax_where
 from mase_hw.ops.rows.softmax import SOFTMAX
 from mase_hw.ops.rows.softmax import golden as unmasked

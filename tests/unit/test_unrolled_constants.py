@@ -10,7 +10,7 @@ import pytest
 from mase_hw.formats import FixedFormat
 from mase_hw.ops.unrolled._graph import Graph
 from mase_hw.ops.unrolled._solver import digits, solve
-from mase_hw.ops.unrolled._stages import Stages
+from mase_hw.ops.unrolled.unrolled import Stages
 
 
 def adders(graph: Graph) -> int:

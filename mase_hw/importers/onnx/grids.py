@@ -15,7 +15,7 @@ from torch import Tensor
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.importers.graph import Known, Marker, Ref, Refused
 from mase_hw.importers.onnx.step import Step
-from mase_hw.ops.arithmetic.copy import passed_on
+from mase_hw.ops.cast import passed_on
 
 MOST_BITS = 32
 

@@ -18,7 +18,7 @@ from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, magnitude
 from mase_hw.ops._binary import CONSTANT
 from mase_hw.ops.concat import MOST
-from mase_hw.ops.movement._places import Places
+from mase_hw.ops.movement.rearrange import Places
 from mase_hw.passes.transforms.integers.combine import RoundedSum, product_of
 
 

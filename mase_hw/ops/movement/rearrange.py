@@ -1,21 +1,19 @@
-"""Rearrange: every element of the result is one of the input, by a stored place, or zero; cast once.
-
-What ``expand``, ``repeat``, ``tile``, ``repeat_interleave``, ``flip``, ``roll``, ``index_select``, ``gather`` with a
-stored index and others come to, and a broadcast of data to the shape of other data. The stream is cut into the smallest
-blocks that are rearranged alike; two banks of one block take turns. ``lower_movement_transform_pass`` makes them.
-"""
+"""Which element of a tensor stands at each place of another one, as nested loops around a short table."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mase_hw.errors import GraphError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Params, Tensor3, fold_shape, port
 from mase_hw.layouts import Layout
@@ -23,9 +21,112 @@ from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import lanes_within
-from mase_hw.ops.movement._places import NOTHING, IntArray, Places
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
+
+NOTHING = -1
+"""Place of no element: a zero stands there."""
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Blocks of ``block`` elements, one after the other; each gives, ``passes`` times over, the same places of it.
+
+    A pass goes through ``starts``; each stands for ``run`` elements from there on (zeros, for :data:`NOTHING`), each of
+    them ``hold`` times.
+
+    Args:
+        block: Elements of a block of the input.
+        passes: How often a block is gone through.
+        starts: Where runs begin.
+        run: Elements of a run.
+        hold: Repetitions of an element.
+    """
+
+    block: int
+    passes: int
+    starts: tuple[int, ...]
+    run: int
+    hold: int
+
+    @property
+    def per_block(self) -> int:
+        """Elements that a block gives."""
+        return self.passes * len(self.starts) * self.run * self.hold
+
+    def sequence(self, elements: int) -> IntArray:
+        """The place in the input of every element of the result.
+
+        Args:
+            elements: Elements of the input, a whole number of blocks.
+
+        Raises:
+            GraphError: If the input is no whole number of blocks, or a run leaves its block.
+        """
+        starts = np.asarray(self.starts, dtype=np.int64)
+        within = starts.size and starts.min() >= NOTHING and starts.max() + self.run <= self.block
+        if elements % self.block or not within:
+            raise GraphError("these places are not in the tensor", got=self.to_dict(), expected=f"{elements} elements")
+        runs = np.where(starts[:, None] == NOTHING, NOTHING, starts[:, None] + np.arange(self.run, dtype=np.int64))
+        once = np.tile(np.repeat(runs.reshape(-1), self.hold), self.passes)
+        blocks = np.arange(elements // self.block, dtype=np.int64)[:, None] * self.block
+        return np.where(once == NOTHING, NOTHING, blocks + once).reshape(-1)
+
+    @classmethod
+    def of(cls, sequence: IntArray, elements: int) -> Places:
+        """The description of a sequence with the smallest block, and the shortest table for that.
+
+        Args:
+            sequence: The place in the input of every element of the result, or :data:`NOTHING`.
+            elements: Elements of the input.
+        """
+        once, block = _one_block(sequence, elements)
+        hold = next(n for n in _divisors(once.size) if (once.reshape(-1, n) == once.reshape(-1, n)[:, :1]).all())
+        once = once[::hold]
+        passes = next(n for n in _divisors(once.size) if (once.reshape(n, -1) == once.reshape(n, -1)[:1]).all())
+        once = once[: once.size // passes]
+        run = next(n for n in _divisors(once.size) if _are_runs(once.reshape(-1, n)))
+        return cls(block, passes, tuple(int(start) for start in once[::run]), run, hold)
+
+    @classmethod
+    def from_attributes(cls, attributes: Mapping[str, Any]) -> Places:
+        """As :meth:`to_dict` gives it, among other attributes."""
+        block, passes, run, hold = (int(attributes[name]) for name in ("block", "passes", "run", "hold"))
+        return cls(block, passes, tuple(int(start) for start in attributes["starts"]), run, hold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As attributes of an op."""
+        return {
+            "block": self.block,
+            "passes": self.passes,
+            "starts": self.starts,
+            "run": self.run,
+            "hold": self.hold,
+        }
+
+
+def _one_block(sequence: IntArray, elements: int) -> tuple[IntArray, int]:
+    """What one of the most blocks gives, and its size: all do the same to their own elements."""
+    for blocks in _divisors(math.gcd(sequence.size, elements)):
+        block = elements // blocks
+        each = sequence.reshape(blocks, -1)
+        place = np.where(each == NOTHING, NOTHING, each - np.arange(blocks, dtype=np.int64)[:, None] * block)
+        if (place == place[:1]).all() and place.max() < block and place.min() >= NOTHING:
+            return place[0], block
+    return sequence, elements
+
+
+def _divisors(n: int) -> Iterator[int]:
+    """Divisors of a number, the largest first."""
+    return (k for k in range(n, 0, -1) if n % k == 0)
+
+
+def _are_runs(groups: IntArray) -> bool:
+    firsts = groups[:, :1]
+    wanted = np.where(firsts == NOTHING, NOTHING, firsts + np.arange(groups.shape[1], dtype=np.int64))
+    return bool((groups == wanted).all())
+
 
 FILE = "STARTS_FILE"
 """Parameter that takes the path of the table."""
@@ -55,7 +156,7 @@ class RearrangeParams(Params, frozen=True):
 def rearrange(
     input: Tensor, shape: Sequence[int], block: int, passes: int, starts: Sequence[int], run: int, hold: int
 ) -> Tensor:
-    """Elements of a tensor at stored places; see :class:`~mase_hw.ops.movement._places.Places` for the loops.
+    """Elements of a tensor at stored places; see :class:`~mase_hw.ops.movement.rearrange.Places` for the loops.
 
     Args:
         input: Frames one after the other, of so many elements each as make the shape.

@@ -27,8 +27,7 @@ from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
 from mase_hw.numerics.exact_sums import exact_linear, exact_matmul
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops import functions
-from mase_hw.ops._functions import BY_NAME
-from mase_hw.ops._lookup import TABLE_BITS, address, entry, key_of, table
+from mase_hw.ops._functions import BY_NAME, TABLE_BITS, address, entry, key_of, table
 
 Look = Callable[[str, Arithmetic, Tensor], Tensor]
 """A table by the name of its memory, its arithmetic, and mantissas to look up."""

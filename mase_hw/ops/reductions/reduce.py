@@ -1,19 +1,292 @@
-"""The ops that ``fixed_reduce`` does, and the cases on which it is proven."""
+"""Which part a dimension of the stream plays in a reduction."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
-from mase_hw.opdef import Arithmetic, Case, Request
+from mase_hw.hardware.params import Cast, Params, Tensor5, port
+from mase_hw.layouts import Layout
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._division import divide_cast, surrogate
 from mase_hw.ops._scaled import SELECTION, total
-from mase_hw.ops.reductions import _reduce
-from mase_hw.ops.reductions._reduce import ARGMAX, ARGMIN, MAX, MEAN, MIN, RUNNING, SUM, dims_of, reduction
+from mase_hw.ops._tensors import lanes_within
+from mase_hw.steps import Steps
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The dimensions of a stream, joined by the part they play, innermost first.
+
+    Args:
+        inner: The innermost dimension is reduced; its beats become one lane.
+        innermost: Size of the innermost dimension.
+        reduced_1: Size of the reduced dimensions beside it, or of itself if it is reduced.
+        kept_1: Size of the kept dimensions further out.
+        reduced_2: Size of the reduced ones further out.
+        rounds: Size of the kept ones that are outermost.
+    """
+
+    inner: bool
+    innermost: int
+    reduced_1: int
+    kept_1: int
+    reduced_2: int
+    rounds: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Five sizes, the slowest first."""
+        if self.inner:
+            return (1, self.rounds, self.reduced_2, self.kept_1, self.reduced_1)
+        return (self.rounds, self.reduced_2, self.kept_1, self.reduced_1, self.innermost)
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """The same of the result."""
+        if self.inner:
+            return (1, self.rounds, 1, self.kept_1, 1)
+        return (self.rounds, 1, self.kept_1, 1, self.innermost)
+
+    @classmethod
+    def of(cls, layout: Layout, dims: Sequence[int]) -> Roles | None:
+        """The roles of a layout's factors; None if they change too often.
+
+        Args:
+            layout: Order in which the tensor travels.
+            dims: Dimensions that are reduced, not negative.
+        """
+        reduced = {factor for dim in dims for factor in layout.factors_of(dim)}
+        flags = [(factor in reduced, layout.factors[factor]) for factor in reversed(layout.order)] or [(False, 1)]
+        inner, innermost = flags[0]
+        groups = [(flag, math.prod(size for _, size in run)) for flag, run in groupby(flags[1:], lambda f: f[0])]
+        # The roles that follow the innermost dimension, in order; one without dimensions has size 1.
+        sizes = []
+        for role in (False, True, False) if inner else (True, False, True, False):
+            sizes.append(groups.pop(0)[1] if groups and groups[0][0] == role else 1)
+        if groups:
+            return None
+        if inner:
+            return cls(True, innermost, innermost, *sizes)
+        return cls(False, innermost, *sizes)
+
+
+def kept_layout(layout: Layout, shape: Sequence[int], dims: Sequence[int]) -> Layout:
+    """The order of what a reduction leaves: that of the kept factors.
+
+    Args:
+        layout: Order of the input.
+        shape: Shape of the result; reduced dimensions are gone or have size 1.
+        dims: Dimensions that are reduced, not negative.
+    """
+    reduced = {factor for dim in dims for factor in layout.factors_of(dim)}
+    kept = [factor for factor in range(len(layout.factors)) if factor not in reduced]
+    order = [kept.index(factor) for factor in layout.order if factor not in reduced]
+    return Layout(tuple(shape), tuple(layout.factors[factor] for factor in kept), tuple(order))
+
+
+SUM, MEAN, MAX, MIN, ARGMAX, ARGMIN, RUNNING = range(7)
+"""Codes of the parameter ``OPERATION``."""
+DIMS = 5
+"""Dimensions of the module."""
+
+
+class ReduceParams(Params, frozen=True):
+    """Parameters of ``fixed_reduce``; what a dimension is depends on ``inner``."""
+
+    data_in_0: Tensor5
+    data_out_0: Tensor5
+    inner: bool
+    operation: int
+    cast: Cast
+
+    def attributes(self) -> dict[str, Any]:
+        """The dimensions that are reduced, of a tensor that has the module's."""
+        reduced: tuple[int, ...] = (2, 4) if self.inner else (1, 3)
+        if self.operation >= ARGMAX:
+            reduced = (max(reduced, key=lambda d: self.data_in_0.shape[d]),)
+        return {"dim": reduced, "keepdim": True}
+
+
+def dims_of(attributes: Mapping[str, Any], rank: int) -> tuple[int, ...]:
+    """The reduced dimensions, not negative and in order; all of them if none is named."""
+    given = attributes.get("dim")
+    if given is None or given == () or given == []:
+        return tuple(range(rank))
+    listed = given if isinstance(given, Sequence) else [given]
+    return tuple(sorted({int(d) % rank for d in listed}))
+
+
+def golden(a: Arithmetic, t: Mapping[str, Tensor], *, operation: int) -> dict[str, Tensor]:
+    """``data_in_0`` of any shape -> ``data_out_0`` without the dimensions ``dim``, or with size 1 for them."""
+    x, source, target = t["data_in_0"], a.formats["data_in_0"], a.formats["data_out_0"]
+    dims, keep = dims_of(a.attributes, x.ndim), bool(a.attributes.get("keepdim", False))
+    if operation in (ARGMAX, ARGMIN):
+        key = x if operation == ARGMAX else -x
+        best = key == key.amax(dims[0], keepdim=True)
+        size = x.shape[dims[0]]
+        place = torch.arange(size, device=x.device).reshape(-1, *[1] * (x.ndim - 1 - dims[0]))
+        first = torch.where(best, place, size).amin(dims[0], keepdim=keep)
+        return {"data_out_0": cast(first, 0, target, a.rounding, a.overflow)}
+    if operation in (MAX, MIN):
+        found = x.amax(dims, keep) if operation == MAX else x.amin(dims, keep)
+        return {"data_out_0": cast(found, source.frac_width, target, a.rounding, a.overflow)}
+    count = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
+    bound = count * magnitude(source)
+    wide = as_carrier(x, carrier(bound))
+    total = wide.cumsum(dims[0]) if operation == RUNNING else wide.sum(dims, keepdim=keep)
+    if operation != MEAN:
+        return {"data_out_0": cast(total, source.frac_width, target, a.rounding, a.overflow)}
+    divisor = torch.tensor(count, dtype=torch.int64)
+    out = divide_cast(total, divisor, (bound, count), source.frac_width, target, a.rounding, a.overflow)
+    if x.requires_grad and not out.requires_grad and out.is_floating_point():
+        sums = x.double().sum(dims, keepdim=keep)
+        out = straight_through(out, surrogate(sums, divisor.to(x.device), source.frac_width, target, a.overflow))
+    return {"data_out_0": out}
+
+
+def _layout_of(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any], *, operation: int) -> Layout | None:
+    """The order of the result; None if the module cannot work in that order."""
+    dims = dims_of(attributes, len(layout.shape))
+    if Roles.of(layout, dims) is None or (operation >= ARGMAX and len(layout.factors_of(dims[0])) > 1):
+        return None
+    if operation == RUNNING:
+        return Layout(tuple(shape), layout.factors, layout.order)
+    return kept_layout(layout, shape, dims)
+
+
+def _build(r: Request, *, operation: int) -> ReduceParams:
+    a, shape = r.arithmetic, r.shapes["data_in_0"]
+    layout = r.layouts.get("data_in_0") or Layout.row_major(shape)
+    roles = Roles.of(layout, dims_of(a.attributes, len(shape)))
+    if roles is None:
+        raise UnsupportedError(
+            "reduced and kept dimensions of this tensor alternate too often",
+            node=r.node,
+            got=f"dim {a.attributes.get('dim')} of {list(shape)}",
+            expected="at most two groups of reduced dimensions",
+            remedy="reduce in two steps, or permute the tensor first",
+        )
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
+    given = r.stream_shapes["data_out_0"] if "data_out_0" in r.shapes else roles.left
+    lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), given)
+    lanes = 1 if roles.inner and operation == RUNNING else lanes
+    left = roles.shape if operation == RUNNING else roles.left
+    return ReduceParams(
+        data_in_0=port(roles.shape, a.formats["data_in_0"], lanes, dims=DIMS),
+        data_out_0=port(left, a.formats["data_out_0"], 1 if roles.inner else lanes, dims=DIMS),
+        inner=roles.inner,
+        operation=operation,
+        cast=a.modes,
+    )
+
+
+def _latency(p: ReduceParams) -> Latency:
+    """A step takes an input beat; only those that complete a result wait for the output."""
+    source, sink = p.streams()
+    every = np.arange(source.beats, dtype=np.int64)
+    tiles = every.reshape(*reversed(source.tiles))
+    if p.operation != RUNNING:
+        tiles = tiles[:, :, -1:, :, -1:] if p.inner else tiles[:, -1:, :, -1:]
+    done = tiles.reshape(-1)
+    mean = p.operation == MEAN
+    reduced = Steps.at(
+        source.beats,
+        needed=[every],
+        freed=[every],
+        emitted=done,
+        delay=(0,),
+        room=(0,),
+        pipe=3 if mean else 1,
+        queue=3 if mean else 2,
+        queue_lag=0 if mean else 1,
+    )
+    stages = (Steps.registered(source.beats), reduced)
+    return Latency.from_steps(*stages, Steps.queued(sink.beats, 2)) if mean else Latency.from_steps(*stages)
+
+
+def check(node: str, attributes: Mapping[str, Any], *, one: bool = False) -> None:
+    """Refuse what the arithmetic does not cover: another type, and the dimension of the frames."""
+    if attributes.get("dtype") is not None:
+        raise UnsupportedError(
+            "a reduction has the format of its configuration",
+            node=node,
+            field="dtype",
+            got=attributes["dtype"],
+            remedy=f"leave dtype out, and set data_out_width of {node} in the configuration",
+        )
+    given = attributes.get("dim")
+    listed = list(given) if isinstance(given, Sequence) else [given]
+    if not listed or any(d is None or int(d) == 0 for d in listed):
+        raise UnsupportedError(
+            "a reduction over dimension 0 would be one over frames",
+            node=node,
+            field="dim",
+            got="all dimensions" if given is None or not listed else given,
+            expected="dimensions from 1 on",
+            remedy="name the dimensions inside a frame, for example x.flatten(1).sum(1)",
+        )
+    if one and len(listed) != 1:
+        raise UnsupportedError("one dimension is needed here", node=node, field="dim", got=given)
+
+
+def reduction(
+    name: str, operation: int, cases: Callable[[], Any], *targets: Any, attributes: str = "dim keepdim", **facets: Any
+) -> OpDef:
+    """The op of one operation.
+
+    Args:
+        name: Name of the op.
+        operation: Code of the operation.
+        cases: Cases for the catalogue test.
+        targets: Functions, and names of methods.
+        attributes: Names of the attributes.
+        facets: Other facets.
+    """
+    one = operation >= ARGMAX
+    return OpDef(
+        name=name,
+        mase_type="implicit_func" if name == "sum" else "builtin_func",
+        functions=tuple(t for t in targets if not isinstance(t, str)),
+        methods=tuple(t for t in targets if isinstance(t, str)),
+        attributes=tuple(attributes.split()),
+        relayout=functools.partial(_layout_of, operation=operation),
+        golden=functools.partial(golden, operation=operation),
+        check=functools.partial(check, one=one),
+        hardware=Hardware(
+            module="fixed_reduce",
+            params=ReduceParams,
+            build=functools.partial(_build, operation=operation),
+            latency=_latency,
+            cases=cases,
+        ),
+        **facets,
+    )
+
+
+def build(operation: int) -> Callable[[Request], ReduceParams]:
+    """Makes the parameters of one operation, for a case."""
+    return functools.partial(_build, operation=operation)
+
+
+def place_format(
+    formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Mapping[str, Any]
+) -> FixedFormat:
+    """The narrowest format that holds every place of a dimension."""
+    (dim,) = dims_of(attributes, len(sizes))
+    return FixedFormat(max(1, (sizes[dim] - 1).bit_length()), 0, signed=False)
+
 
 S8, U6, S2, S16 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(2, 0), FixedFormat(16, 9)
 PLACE = FixedFormat(3, 0, signed=False)
@@ -43,7 +316,7 @@ def _case(
     named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
     arithmetic = Arithmetic(named, *modes, {"dim": dim, "keepdim": True})
     request = Request(name, arithmetic, {"data_in_0": shape}, {"data_in_0": (lanes,)})
-    return Case(name, _reduce.build(operation)(request), 5)
+    return Case(name, build(operation)(request), 5)
 
 
 def _sums() -> list[Case]:
@@ -110,7 +383,7 @@ OPS = (
     reduction("mean_over", MEAN, _means, mean_over, scaled=SELECTION),
     reduction("amax", MAX, _maxima, torch.amax, "amax", default_out=_as_input, scaled=SELECTION),
     reduction("amin", MIN, _minima, torch.amin, "amin", default_out=_as_input, scaled=SELECTION),
-    reduction("argmax", ARGMAX, _places_most, torch.argmax, "argmax", exact_out=_reduce.place_format),
-    reduction("argmin", ARGMIN, _places_least, torch.argmin, "argmin", exact_out=_reduce.place_format),
+    reduction("argmax", ARGMAX, _places_most, torch.argmax, "argmax", exact_out=place_format),
+    reduction("argmin", ARGMIN, _places_least, torch.argmin, "argmin", exact_out=place_format),
     reduction("cumsum", RUNNING, _running, torch.cumsum, "cumsum", "cumsum_", attributes="dim dtype"),
 )

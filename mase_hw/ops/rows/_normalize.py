@@ -32,7 +32,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import carrier, magnitude
 from mase_hw.numerics.exact_sums import exact_product
 from mase_hw.opdef import Arithmetic
-from mase_hw.ops._lookup import Key, entry
+from mase_hw.ops._functions import Key, entry
 from mase_hw.ops._piecewise import evaluate
 
 RADICAND_BITS = 62

@@ -25,8 +25,7 @@ from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, s
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._tensors import lanes_within
-from mase_hw.ops.rows._exponent import evaluate
-from mase_hw.ops.rows._rows import row_steps, tiles_of
+from mase_hw.ops.rows._rows import evaluate, row_steps, tiles_of
 from mase_hw.ops.rows.softmax import SOFTMAX, exponentials, gradient_of
 from mase_hw.steps import Steps
 

@@ -1,7 +1,7 @@
 """Softmax, softmin and log_softmax along the last dimension.
 
 With ``m`` the maximum of a row (the minimum for softmin), ``d = |x - m|`` and ``e = exp(-d)`` rounded to ``K`` fraction
-bits (:mod:`mase_hw.ops.rows._exponent`), the sum ``s`` of a row is exact, and
+bits (:mod:`mase_hw.ops.rows._rows`), the sum ``s`` of a row is exact, and
 
 * softmax and softmin are ``cast(e / s)``, the exact quotient rounded once;
 * log_softmax is ``cast(-d - ln(s))``, exact but for the logarithm, which is computed in segments
@@ -39,12 +39,11 @@ from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_thro
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._division import divide_cast
-from mase_hw.ops._lookup import Key
+from mase_hw.ops._functions import Key
 from mase_hw.ops._piecewise import evaluate as logarithm
 from mase_hw.ops._piecewise import fit
 from mase_hw.ops._tensors import lanes_within
-from mase_hw.ops.rows._exponent import Exponent, evaluate, exponent
-from mase_hw.ops.rows._rows import along, lowered_size, relayout, row_shape, row_steps
+from mase_hw.ops.rows._rows import Exponent, along, evaluate, exponent, lowered_size, relayout, row_shape, row_steps
 from mase_hw.steps import Steps
 
 SOFTMAX, SOFTMIN, LOG = range(3)

@@ -1,14 +1,12 @@
-"""Linear layers and convolutions of one element whose constants are shifts and additions, without a multiplier.
-
-The arithmetic is that of :mod:`mase_hw.ops.linear`; only how it is computed differs. The module is generated, since the
-constants are its structure: every input enters at once, every output leaves at once, one vector per cycle.
-"""
+"""A layer of constant weights as a graph: what the constants are, and what of the cast they take over."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +19,290 @@ from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef,
 from mase_hw.ops import linear
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._elementwise import ElementwiseParams
-from mase_hw.ops._images import image
-from mase_hw.ops.unrolled._layer import SOLVERS, layer_of
-from mase_hw.ops.unrolled._stages import Stages
-from mase_hw.ops.unrolled._text import context_of
+from mase_hw.ops._tensors import image
+from mase_hw.ops.unrolled._da4ml import solve as solve_with_da4ml
+from mase_hw.ops.unrolled._graph import Graph, Sum
+from mase_hw.ops.unrolled._solver import digits, solve
 from mase_hw.steps import Steps
+from mase_hw.streams import ceil_div
+
+MOST_DIGITS = 16_384
+"""Most non-zero digits of the weights of an unrolled layer."""
+SOLVERS = {"own": solve, "da4ml": solve_with_da4ml}
+"""What finds the additions, by the names in the configuration."""
+Rows = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An unrolled layer.
+
+    Args:
+        graph: Its sums, half an output LSB included where ``halves`` says so.
+        frac: Fraction width of the sums.
+        halves: Of every output: whether half an output LSB is in the sum already, so that rounding drops bits.
+    """
+
+    graph: Graph
+    frac: int
+    halves: tuple[bool, ...]
+
+
+@functools.lru_cache(maxsize=64)
+def _graph(matrix: Rows, constants: tuple[int, ...], fmt: FixedFormat, solver: str) -> Graph:
+    return SOLVERS[solver](matrix, constants, [(fmt.min_mantissa, fmt.max_mantissa)] * len(matrix[0]))
+
+
+def layer_of(node: str, a: Arithmetic, parameters: Mapping[str, Tensor], solver: str) -> Layer:
+    """The graph of ``cast(W x + b)``.
+
+    Args:
+        node: Its name, for errors.
+        a: Formats and cast modes.
+        parameters: Mantissas of ``weight (out, in, ...)``, and perhaps of ``bias`` and ``weight_shift``.
+        solver: A key of :data:`SOLVERS`.
+
+    Raises:
+        ToolError: If the solver is not installed.
+        UnsupportedError: If there are too many constants.
+    """
+    weights = [[int(w) for w in row] for row in parameters["weight"].flatten(1).tolist()]
+    shifts = _integers(parameters.get("weight_shift"), len(weights))
+    biases = _integers(parameters.get("bias"), len(weights))
+    frac = product_frac = a.formats["data_in_0"].frac_width + a.formats["weight"].frac_width
+    if "bias" in parameters:
+        frac = max(frac, a.formats["bias"].frac_width)
+        biases = [b << (frac - a.formats["bias"].frac_width) for b in biases]
+    matrix = tuple(
+        tuple(w << (shift + frac - product_frac) for w in row) for row, shift in zip(weights, shifts, strict=True)
+    )
+    found = sum(len(digits(w)) for row in matrix for w in row)
+    if found > MOST_DIGITS:
+        raise UnsupportedError(
+            "a layer has too many constants to be unrolled",
+            node=node,
+            field=f"hardware.implementation.{node}",
+            got=f"{len(matrix)} x {len(matrix[0])} weights of {found} non-zero digits",
+            expected=f"at most {MOST_DIGITS} digits",
+            remedy="fold this layer ('tree', 'chain', 'packed', 'logic'), or give its weights fewer bits or more zeros",
+        )
+    drop = frac - a.formats["data_out_0"].frac_width
+    fmt = a.formats["data_in_0"]
+    rounded = drop > 0 and a.rounding in (Rounding.HALF_EVEN, Rounding.HALF_UP)
+    halves = tuple(rounded and drop <= _width(row, b, fmt) for row, b in zip(matrix, biases, strict=True))
+    constants = tuple(b + (1 << (drop - 1) if half else 0) for b, half in zip(biases, halves, strict=True))
+    return Layer(_graph(matrix, constants, fmt, solver), frac, halves)
+
+
+def _integers(values: Tensor | None, count: int) -> list[int]:
+    return [0] * count if values is None else [int(v) for v in values.flatten().tolist()]
+
+
+def _width(row: Sequence[int], constant: int, fmt: FixedFormat) -> int:
+    """Bits of the largest magnitude of a sum."""
+    most = max(abs(fmt.min_mantissa), fmt.max_mantissa)
+    return (sum(map(abs, row)) * most + abs(constant)).bit_length()
+
+
+@dataclass(frozen=True)
+class Stages:
+    """A graph cut into stages of a pipeline; the casts of the outputs count as one more addition.
+
+    Args:
+        graph: The graph.
+        levels: Additions between two registers; 0 for registers at the output only.
+    """
+
+    graph: Graph
+    levels: int
+
+    @property
+    def count(self) -> int:
+        """Registers from the input to the output."""
+        return max(ceil_div(self.graph.levels + 1, self.levels), 1) if self.levels else 1
+
+    def of(self, number: int) -> int:
+        """The stage in which a value is computed."""
+        level = self.graph.values[number].level
+        return (level - 1) // self.levels if self.levels and level else 0
+
+    def kept(self) -> Iterator[tuple[int, int]]:
+        """The values that a register holds, and the stage behind which each of these registers is."""
+        last: dict[int, int] = {}
+        for number, made in enumerate(self.graph.values):
+            for operand in (made.a, made.b):
+                if operand >= 0:
+                    last[operand] = max(last.get(operand, 0), self.of(number))
+        for output in self.graph.outputs:
+            if output is not None:
+                last[output[0]] = self.count - 1
+        for number, stage in sorted(last.items()):
+            if self.graph.moves(number):
+                yield from ((number, before) for before in range(self.of(number), stage))
+
+    @property
+    def register_bits(self) -> int:
+        """Flip-flops of these registers, those of the result not counted: a bit that passes an addition has one."""
+        values, source = self.graph.values, self.graph.source
+        return len({(at, *source(n, bit)) for n, at in self.kept() for bit in range(values[n].width)})
+
+
+def context_of(
+    layer: Layer, stages: Stages, a: Arithmetic, order: Sequence[int], parameters: Mapping[str, int | str]
+) -> dict[str, Any]:
+    """The context of the template.
+
+    Args:
+        layer: The layer.
+        stages: Where its registers are.
+        a: Formats and cast modes.
+        order: The input that comes on each lane.
+        parameters: The SystemVerilog parameters.
+    """
+    text = _Text(layer.graph, stages)
+    lane_of = {element: lane for lane, element in enumerate(order)}
+    used = {operand for made in layer.graph.values for operand in (made.a, made.b) if operand >= 0}
+    used |= {output[0] for output in layer.graph.outputs if output is not None}
+    inputs = len(layer.graph.inputs)
+    types = {("s" if made.signed else "u", made.width) for made in layer.graph.values if made.coefficients}
+    return {
+        "types": [
+            {"name": f"{kind}{width:03}_t", "sign": "signed " if kind == "s" else "", "high": width - 1}
+            for kind, width in sorted(types)
+        ],
+        "parameters": list(parameters.items()),
+        "stages": stages.count,
+        "elements": inputs,
+        "adders": sum(made.a >= 0 for made in layer.graph.values),
+        "adder_bits": layer.graph.adder_bits,
+        "fmt_in": a.formats["data_in_0"],
+        "fmt_out": a.formats["data_out_0"],
+        "inputs": [
+            {
+                "declared": _declared(layer.graph.values[i], text.name(i, 0)),
+                "name": text.name(i, 0),
+                "lane": lane_of[i],
+                "flipped": f" ^ {layer.graph.values[i].width}'d{layer.graph.values[i].constant}"
+                if layer.graph.values[i].constant
+                else "",
+            }
+            for i in range(inputs)
+            if i in used
+        ],
+        "unread": [lane_of[i] for i in range(inputs) if i not in used],
+        "halves": any(layer.halves),
+        "levels": [
+            [text.sum_of(number) for number, made in enumerate(layer.graph.values) if made.level == level]
+            for level in range(1, layer.graph.levels + 1)
+        ],
+        "registers": [text.registers(stage) for stage in range(stages.count - 1)],
+        "casts": [_cast(layer, text, a, lane) for lane in range(len(layer.graph.outputs))],
+        "rounding": int(a.rounding),
+        "overflow": int(a.overflow),
+    }
+
+
+def _declared(made: Sum, name: str) -> str:
+    """A declaration with a type of its own: their names have one length, so that nothing need be aligned."""
+    return f"{'s' if made.signed else 'u'}{made.width:03}_t {name}"
+
+
+class _Text:
+    """Names and expressions of a graph."""
+
+    def __init__(self, graph: Graph, stages: Stages) -> None:
+        self.graph, self.stages = graph, stages
+
+    def name(self, number: int, stage: int) -> str:
+        """What holds a value in a stage."""
+        made = self.graph.values[number]
+        # Names of one length: nothing need be aligned.
+        plain = f"{'x' if number < len(self.graph.inputs) else 's'}{number:0{len(str(len(self.graph.values)))}}"
+        at = self.stages.of(number)
+        return plain if stage == at or not made.coefficients else f"{plain}_q{stage - 1}"
+
+    def operand(self, number: int, shift: int, width: int, stage: int) -> str:
+        """A value as a number of so many bits."""
+        made = self.graph.values[number]
+        if not made.coefficients:
+            return f"{width}'d{(made.constant << shift) & ((1 << width) - 1)}"
+        plain = f"{width}'({self.name(number, stage)})"
+        return f"({plain} << {shift})" if shift else plain
+
+    def sum_of(self, number: int) -> dict[str, Any]:
+        """Declaration and assignment of a sum, and the operands that are wider than it."""
+        made = self.graph.values[number]
+        stage = self.stages.of(number)
+        operands = [(made.a, made.a_shift), (made.b, made.b_shift)]
+        wider = [
+            self.name(of, stage)
+            for of, _ in operands
+            if self.graph.values[of].coefficients and self.graph.values[of].width > made.width
+        ]
+        return {
+            "declared": _declared(made, self.name(number, stage)),
+            "name": self.name(number, stage),
+            "value": self._value(number, stage),
+            "wider": wider,
+        }
+
+    def _value(self, number: int, stage: int) -> str:
+        made, offsets, apart = self.graph.values[number], self.graph.offsets(number), self.graph.apart(number)
+        a, low, width = self.graph.values[made.a], made.b_shift, made.width
+        passes = low > 0 and not offsets and not apart
+        if passes:
+            # The lowest bits of the first operand pass by. That they are seen to also keeps Yosys from adding three
+            # operands in one carry-save adder, which takes more look-up tables than two carry chains.
+            width -= low
+            first = f"{width}'({self.name(made.a, stage)}[{a.width - 1}:{low}])"
+        else:
+            first = self.operand(made.a, made.a_shift, width, stage)
+        second = self.operand(made.b, 0 if passes else low, width, stage)
+        above = made.width - low - self.graph.values[made.b].width
+        if made.minus and not offsets and above > 0:
+            # Ones above what is subtracted: the next power of two less.
+            zeros = f", {low}'d0" if low and not passes else ""
+            second = f"{{{above}'d{(1 << above) - 1}, {self.name(made.b, stage)}{zeros}}}"
+        found = f"{first} {'-' if made.minus else '|' if apart else '+'} {second}"
+        return f"{{{found}, {self.name(made.a, stage)}[{low - 1}:0]}}" if passes else found
+
+    def registers(self, stage: int) -> list[dict[str, str]]:
+        """What the registers behind a stage hold."""
+        return [
+            {
+                "declared": _declared(self.graph.values[number], self.name(number, stage + 1)),
+                "name": self.name(number, stage + 1),
+                "value": self.name(number, stage),
+            }
+            for number, behind in self.stages.kept()
+            if behind == stage
+        ]
+
+
+def _cast(layer: Layer, text: _Text, a: Arithmetic, lane: int) -> dict[str, Any]:
+    """How a sum becomes an output."""
+    output, out = layer.graph.outputs[lane], a.formats["data_out_0"]
+    if output is None:
+        return {"lane": lane, "zero": True}
+    number, shift = output
+    made, drop = layer.graph.values[number], layer.frac - out.frac_width
+    half = layer.halves[lane]
+    width = made.width + (0 if made.signed else 1) + shift
+    width = max(width, drop + 2) if half else width
+    even = half and a.rounding is Rounding.HALF_EVEN
+    stage = text.stages.count - 1
+    return {
+        "lane": lane,
+        "zero": False,
+        "width": width,
+        "value": text.operand(number, shift, width, stage),
+        "half": half,
+        "even": even,
+        "drop": drop,
+        "in_width": width - drop if half else width,
+        "in_frac": out.frac_width if half else layer.frac,
+    }
+
 
 TEMPLATE = "ops/fixed_unrolled.sv.j2"
 

@@ -9,7 +9,7 @@ from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.module_paths import vanished
 from mase_hw.ir.tensors import TensorDict
 from mase_hw.ir.trace.inplace import written
-from mase_hw.ops.arithmetic.copy import passed_on
+from mase_hw.ops.cast import passed_on
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 

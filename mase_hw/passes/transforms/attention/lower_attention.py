@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.trace.inplace import written
-from mase_hw.ops._comparisons import eq_number, ne_number
+from mase_hw.ops.pieces import eq_number, ne_number
 from mase_hw.ops.rows._rows import along
 from mase_hw.ops.rows.masked_softmax import masked_softmax, rows_of, softmax_where
 from mase_hw.ops.rows.softmax import softmax_rows

@@ -11,7 +11,7 @@ import numpy as np
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import ScaledFormat, quantize_multiplier
-from mase_hw.ops._lookup import codes
+from mase_hw.ops._functions import codes
 
 
 def _towards_zero(value: int, divisor: int) -> int:

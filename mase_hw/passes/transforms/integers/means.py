@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.ops.reductions._reduce import dims_of
+from mase_hw.ops.reductions.reduce import dims_of
 
 SLIDING = ("avg_pool1d", "avg_pool2d")
 ADAPTIVE = {"adaptive_avg_pool1d": "avg_pool1d", "adaptive_avg_pool2d": "avg_pool2d"}

@@ -1,8 +1,8 @@
 """Functions of linear pieces on scaled integers: tables, or exact pieces and the requantisation behind them.
 
-Up to :data:`~mase_hw.ops._lookup.TABLE_BITS` bits a function is a table of the codes nearest to its exact values: they
-are computed with fractions, so that every tie is one. Of wider data each piece is an integer slope and an integer
-offset, with up to :data:`~mase_hw.ops._pieces.SLOPE_BITS` bits; their result is exact and is rounded once, behind them.
+Up to :data:`~mase_hw.ops._functions.TABLE_BITS` bits a function is a table of the codes nearest to its exact values:
+they are computed with fractions, so that every tie is one. Of wider data each piece is an integer slope and an integer
+offset, with up to :data:`~mase_hw.ops.pieces.SLOPE_BITS` bits; their result is exact and is rounded once, behind them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, steps_of
 from mase_hw.numerics import magnitude
 from mase_hw.numerics.integer_cast import rounded
-from mase_hw.ops._lookup import CODES, TABLE_BITS, codes
-from mase_hw.ops._pieces import BY_NAME, SLOPE_BITS, constants
+from mase_hw.ops._functions import CODES, TABLE_BITS, codes
+from mase_hw.ops.pieces import BY_NAME, SLOPE_BITS, constants
 from mase_hw.ops.prelu import exact_slopes
 from mase_hw.passes.transforms.integers.combine import WIDEST
 
@@ -34,7 +34,7 @@ def piece_codes(
     """The code nearest to the exact value of a function, for every code of its argument, by the bits of the code.
 
     Args:
-        name: Of the function, one of :data:`~mase_hw.ops._pieces.PIECES`.
+        name: Of the function, one of :data:`~mase_hw.ops.pieces.PIECES`.
         attributes: Of the function.
         x: Format of the argument, with one scale.
         y: Format of the result, with one scale.

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
-from mase_hw.ops._comparisons import eq_number
 from mase_hw.ops.arithmetic.where import choose, select
+from mase_hw.ops.pieces import eq_number
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, Rule, formula, number_of
 
 

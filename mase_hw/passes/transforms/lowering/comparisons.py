@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, fx
 
-from mase_hw.ops._comparisons import BY_NAME
-from mase_hw.ops.arithmetic.conversion import as_number
+from mase_hw.ops.pieces import COMPARISONS
+from mase_hw.ops.reshape import as_number
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, Rule, formula, number_of
 
 MIRRORED = {"lt": torch.gt, "le": torch.ge, "gt": torch.lt, "ge": torch.le, "eq": torch.eq, "ne": torch.ne}
@@ -21,10 +21,10 @@ def _compared(name: str, e: Expression) -> Body | None:
     x, y = e.operands
     number, mirrored = number_of(y), number_of(x)
     if number is not None:
-        return formula(lambda s, a: BY_NAME[name](a, number), x)
+        return formula(lambda s, a: COMPARISONS[name](a, number), x)
     if mirrored is not None:
         turned = MIRRORED[name].__name__
-        return formula(lambda s, a: BY_NAME[turned](a, mirrored), y)
+        return formula(lambda s, a: COMPARISONS[turned](a, mirrored), y)
     if isinstance(x, Tensor):
         return formula(lambda s, a: MIRRORED[name](a, s.other), y, other=x)
     return None
@@ -43,13 +43,13 @@ def _joined(name: str, e: Expression) -> Body | None:
     plain = [isinstance(x, fx.Node) and x in e.truths for x in operands]
 
     def truth(x: Tensor, already: bool) -> Tensor:
-        return x if already else BY_NAME["ne"](x, 0)
+        return x if already else COMPARISONS["ne"](x, 0)
 
     return formula(lambda s, a, b: combine(truth(a, plain[0]), truth(b, plain[1])), *operands)
 
 
 def _inverted(e: Expression) -> Body | None:
-    return formula(lambda s, a: BY_NAME["eq"](a, 0), *e.operands) if e.truth and len(e.operands) == 1 else None
+    return formula(lambda s, a: COMPARISONS["eq"](a, 0), *e.operands) if e.truth and len(e.operands) == 1 else None
 
 
 def _of_truths(combine: str, e: Expression) -> Body | None:
@@ -76,7 +76,7 @@ def _converted(e: Expression) -> Body | None:
     if not isinstance(x, fx.Node) or x not in e.shapes:
         return None
     if e.truth:
-        return formula(lambda s, a: as_number(a, torch.bool) if x in e.truths else BY_NAME["ne"](a, 0), x)
+        return formula(lambda s, a: as_number(a, torch.bool) if x in e.truths else COMPARISONS["ne"](a, 0), x)
     dtype, before = e.dtype, e.dtypes[x]
     if dtype is None or before is None:
         return None
@@ -96,4 +96,4 @@ RULES: dict[str, Rule] = {
     "not": _inverted,
     **dict.fromkeys(("to", "type", "type_as", "float", "double", "int", "long", "bool"), _converted),
 }
-REFINED: dict[str, Rule] = {name: _rule(_compared, name) for name in BY_NAME}
+REFINED: dict[str, Rule] = {name: _rule(_compared, name) for name in COMPARISONS}

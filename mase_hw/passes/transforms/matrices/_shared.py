@@ -9,7 +9,7 @@ import numpy as np
 from torch import fx
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ops.movement._places import NOTHING, IntArray
+from mase_hw.ops.movement.rearrange import NOTHING, IntArray
 from mase_hw.passes.transforms.movement._probe import sequence_of
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ops.movement._places import NOTHING, IntArray
+from mase_hw.ops.movement.rearrange import NOTHING, IntArray
 from mase_hw.passes.transforms.quantize_operands import stored
 
 SHAPE_ONLY = ("expand", "view_as")

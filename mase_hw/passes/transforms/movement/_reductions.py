@@ -10,8 +10,7 @@ from torch import fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import vanished
-from mase_hw.ops.reductions._reduce import check, dims_of
-from mase_hw.ops.reductions.reduce import mean_over
+from mase_hw.ops.reductions.reduce import check, dims_of, mean_over
 from mase_hw.ops.rows.top import top_places, top_values
 from mase_hw.passes.transforms.movement._calls import become, become_of, drop, insert
 

@@ -12,8 +12,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.concat import MOST, cat_exactly
-from mase_hw.ops.movement._places import Places
-from mase_hw.ops.movement.rearrange import rearrange
+from mase_hw.ops.movement.rearrange import Places, rearrange
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.movement._calls import become, insert

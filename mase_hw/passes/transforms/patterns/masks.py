@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ops.arithmetic.conversion import as_number
 from mase_hw.ops.arithmetic.where import FAR, LEAST
+from mase_hw.ops.reshape import as_number
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, Formula, expression_of
 
 ELEMENTS = frozenset(

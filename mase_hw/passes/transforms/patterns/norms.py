@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ops.reductions._reduce import dims_of
+from mase_hw.ops.reductions.reduce import dims_of
 from mase_hw.passes.transforms.lowering.call import parameter
 from mase_hw.passes.transforms.lowering.norms import Alone
 from mase_hw.passes.transforms.lowering.operands import Body, Expression, expression_of, number_of

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ops.movement._places import NOTHING, Places
-from mase_hw.ops.movement.rearrange import rearrange
+from mase_hw.ops.movement.rearrange import NOTHING, Places, rearrange
 from mase_hw.passes.transforms.attention.places import recorded
 from mase_hw.passes.transforms.lowering.operands import Body, expression_of, formula, stored_tensor
 from mase_hw.passes.transforms.lowering.parts import joined, spaced
