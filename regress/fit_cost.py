@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mase_hw.cost import RESOURCES
+from mase_hw.cost.casts import Terms
 from mase_hw.cost.model import FITTED, STRUCTURES, constants, cost_of, structure_of
-from mase_hw.cost.terms import Terms
 
 ROWS = Path(__file__).with_name("cost")
 UNSEEN = ROWS / "unseen"

@@ -10,11 +10,9 @@ Those of a network that deadlocks have no solution: some event waits for itself,
 
 from mase_hw.beat_times.alone import heads, sustained
 from mase_hw.beat_times.blocks import UNLIMITED
-from mase_hw.beat_times.edges import Edge
 from mase_hw.beat_times.network import BeatNetwork
-from mase_hw.beat_times.patterns import LONG_AGO, Cycles, Evenly, Solved, Unpaused
+from mase_hw.beat_times.patterns import HELD, LONG_AGO, STARVED, WORKING, Cycles, Edge, Evenly, Solved, Unpaused, Waits
 from mase_hw.beat_times.solver import Overdue
-from mase_hw.beat_times.waiting import HELD, STARVED, WORKING, Waits
 
 __all__ = [
     "HELD",

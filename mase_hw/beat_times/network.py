@@ -7,13 +7,21 @@ from itertools import pairwise
 
 import numpy as np
 
-from mase_hw.beat_times.below import compared
 from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, known_by, plan, step_cuts, unit
-from mase_hw.beat_times.edges import Edge
 from mase_hw.beat_times.nodes import Latest, Reading, Run
-from mase_hw.beat_times.patterns import Cycles, Evenly, Solved, Times, Unpaused, any_later, most_between
-from mase_hw.beat_times.solver import Solver
-from mase_hw.beat_times.waiting import Waits, waits
+from mase_hw.beat_times.patterns import (
+    Cycles,
+    Edge,
+    Evenly,
+    Solved,
+    Times,
+    Unpaused,
+    Waits,
+    any_later,
+    most_between,
+    waits,
+)
+from mase_hw.beat_times.solver import Solver, compared
 from mase_hw.steps import Steps
 
 Given = Cycles | Evenly | Unpaused | None

@@ -1,15 +1,188 @@
-"""Solves the equations of a frame, block by block."""
+"""Networks in which everything comes a little later than in one that is solved: where to begin, and what to look at.
+
+If a FIFO has less room, or more delay, than in another network that is the same otherwise, no event comes earlier.
+So the iteration from below may begin with the events of the other one, and only blocks whose equations differ, and
+those that follow from what they change, need be evaluated.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from mase_hw.beat_times.below import Below
-from mase_hw.beat_times.deadlock import waits_for_itself
-from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Run, Waiting
-from mase_hw.beat_times.patterns import REAL, Chunk, Solved, Times, alike, same
+import numpy as np
+
+from mase_hw.beat_times.blocks import Places
+from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Parts, Reading, Run, Waiting, array
+from mase_hw.beat_times.patterns import LONG_AGO, REAL, Chunk, Cycles, Solved, Times, alike, same
 from mase_hw.errors import CatalogueError
+
+
+class Below:
+    """A solved network in which no event is later than the same one of another network.
+
+    Args:
+        twins: Of every kind of events of the other network, by the identity of its times: those of this one.
+        changed: The blocks of the other one, by number, whose equations are not those of this one.
+        frames: Frames of this one that are solved.
+    """
+
+    def __init__(self, twins: dict[int, Times], changed: list[int], frames: int) -> None:
+        self.twins, self.changed, self.frames = twins, changed, frames
+
+
+def compared(nodes: Sequence[Latest | Run], others: Sequence[Latest | Run], frames: int) -> Below | None:
+    """Find what differs between a network and a solved one, node by node; None if they are not made alike.
+
+    Args:
+        nodes: The network's.
+        others: Those of the solved one.
+        frames: Frames of it that are solved.
+    """
+    if len(nodes) != len(others):
+        return None
+    twins: dict[int, Times] = {}
+    changed: list[int] = []
+    start = 0
+    for node, other in zip(nodes, others, strict=True):
+        if type(node) is not type(other) or len(node.readings) != len(other.readings):
+            return None
+        pairs = [*zip(node.outs, other.outs, strict=True)]
+        pairs += [(a.times, b.times) for a, b in zip(node.readings, other.readings, strict=True)]
+        for mine, theirs in pairs:
+            if twins.setdefault(id(mine), theirs) is not theirs or mine.cuts != theirs.cuts:
+                return None
+        if not _same(node, other):
+            changed += range(start, start + node.blocks)
+        start += node.blocks
+    return Below(twins, changed, frames)
+
+
+def _same(node: Latest | Run, other: Latest | Run) -> bool:
+    if not all(_reads(a, b) for a, b in zip(node.readings, other.readings, strict=True)):
+        return False
+    if isinstance(node, Run) and isinstance(other, Run):
+        if node.steps is not other.steps and _rates(node) != _rates(other):
+            return False
+        return all(a is b for a, b in zip(node.plan.blocks, other.plan.blocks, strict=True))
+    return isinstance(node, Latest) and isinstance(other, Latest) and node.rising == other.rising
+
+
+def _reads(a: Reading, b: Reading) -> bool:
+    return a.lag == b.lag and a.covers == b.covers
+
+
+def _rates(node: Run) -> tuple[object, ...]:
+    steps = node.steps
+    return steps.delay, steps.pipe, steps.queue, steps.queue_lag, [reading is None for reading in node.taken]
+
+
+Producers = Mapping[int, tuple[Latest | Run, int]]
+"""By the identity of times: the node that makes them, and which of its results they are."""
+
+
+class _Cause(NamedTuple):
+    """What an event waits for.
+
+    Args:
+        times: The kind of event.
+        block: The block of all frames in which it is.
+        place: Where in the block.
+        lag: Cycles from it to the event.
+    """
+
+    times: Times
+    block: int
+    place: int
+    lag: int
+
+
+def waits_for_itself(times: Times, block: int, producers: Producers, frame: int) -> bool:
+    """Whether the last event of a block waits for itself, or for one that does.
+
+    Args:
+        times: The kind of event.
+        block: The block of all frames.
+        producers: What makes each kind of event.
+        frame: The frame that is being solved; all before are known.
+    """
+    chunk = times.chunks[block]
+    place = 0 if chunk is None else len(chunk[0].times) - 1
+    seen: dict[tuple[int, int, int], int] = {}
+    cycles = 0
+    while (event := (id(times), block, place)) not in seen:
+        seen[event] = cycles
+        if id(times) not in producers or block < frame * times.blocks:
+            return False
+        node, out = producers[id(times)]
+        at = out, frame, block - frame * times.blocks, place
+        cause = _cause_of_latest(node, *at) if isinstance(node, Latest) else _cause_of_step(node, *at)
+        if cause is None:
+            return False
+        times, block, place, lag = cause
+        cycles += lag
+    return cycles > seen[event]
+
+
+def _read(reading: Reading, frame: int, block: int) -> Cycles:
+    """The times that a block reads."""
+    base = frame * reading.times.blocks
+    cover = reading.covers[block]
+    chunks = [reading.times.chunks[base + index] if base + index >= 0 else None for index, _, _ in cover]
+    parts: Parts = tuple([(start, end) for _, start, end in cover])
+    return array(chunks, parts, 0)
+
+
+def _located(reading: Reading, frame: int, block: int, place: int, lag: int) -> _Cause:
+    """The event that is at a place of what a block reads."""
+    for index, start, end in reading.covers[block]:
+        if place < end - start:
+            return _Cause(reading.times, frame * reading.times.blocks + index, start + place, lag)
+        place -= end - start
+    raise AssertionError("a block reads as many events as it has")
+
+
+def _cause_of_latest(node: Latest, out: int, frame: int, block: int, place: int) -> _Cause | None:
+    first = 0 if node.rising else place
+    best = _Cause(node.outs[out], 0, 0, 0), LONG_AGO
+    for reading in node.readings:
+        late = _read(reading, frame, block)[first : place + 1] + np.arange(place - first, -1, -1) + reading.lag
+        at = int(late.argmax())
+        if late[at] > best[1]:
+            lag = reading.lag + place - first - at
+            best = _located(reading, frame, block, first + at, lag), int(late[at])
+    return best[0] if best[1] > REAL else None
+
+
+def _cause_of_step(node: Run, out: int, frame: int, block: int, place: int) -> _Cause | None:
+    part = node.plan.blocks[block]
+    run = np.full(part.events + 1, LONG_AGO, np.int64)
+    run[0] = _read(node.carry, frame, block)[0]
+    inputs = zip(node.entered, part.need_at, part.need_lag, part.picked, strict=True)
+    outputs = zip(node.taken, part.emit_at, part.emit_lag, strict=True)
+    readings: list[tuple[Reading, Places, Cycles, Cycles | None]] = [*inputs]
+    readings += [(reading, at, lag, None) for reading, at, lag in outputs if reading is not None]
+    for reading, at, lag, picked in readings:
+        times = _read(reading, frame, block)
+        run[at] = (times if picked is None else times[picked]) + lag
+    # The results are in this order.
+    last: Sequence[Places] = [*part.free_at, *part.query, slice(part.events, part.events + 1)]
+    later = [*part.free_steps, *part.offered, np.array([part.span])]
+    end = int(np.arange(part.events + 1)[last[out]][place])
+    event = int(run[: end + 1].argmax())
+    if run[event] <= REAL:
+        return None
+    if not event:
+        return _located(node.carry, frame, block, 0, int(later[out][place]))
+    for reading, at, lag, picked in readings:
+        found = np.flatnonzero(np.arange(part.events + 1)[at] == event)
+        if len(found):
+            beat = int(found[0])
+            read = beat if picked is None else int(picked[beat])
+            return _located(reading, frame, block, read, int(lag[beat] + later[out][place]))
+    raise AssertionError("every event of a block waits for something")
+
 
 FEW = 0.25
 """Evaluations for every block up to which a frame is solved from the one before."""

@@ -14,13 +14,13 @@ from mase_hw.compiler.quantised_graph import entered, flat_batches, run_on_model
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import Calibration, compile_pipeline
 from mase_hw.compiler.torch_threads import torch_threads
-from mase_hw.cost.resources import missing
+from mase_hw.cost.devices import missing
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
 from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
-from mase_hw.fit.step import NOT_ESTIMATED
+from mase_hw.fit.choose import NOT_ESTIMATED
 from mase_hw.fit.target import Target, goal
 from mase_hw.host.process import set_aside
 from mase_hw.ir import MaseGraph
@@ -29,7 +29,7 @@ from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
 from mase_hw.passes.transforms.close_graph import UNREAD
-from mase_hw.vectors.casts import fault_coverage
+from mase_hw.vectors.watch import fault_coverage
 
 
 def compile(

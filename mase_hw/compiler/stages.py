@@ -20,7 +20,7 @@ from mase_hw.emit.passes import (
 )
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
-from mase_hw.fit.step import fit_hardware_analysis_pass
+from mase_hw.fit.choose import fit_hardware_analysis_pass
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass

@@ -5,7 +5,7 @@ what a unit of each kind costs was fitted to counts of Yosys. ``regress/fit_cost
 ``regress/cost``; the constants are the JSON files of this folder, one a family.
 """
 
+from mase_hw.cost.devices import RESOURCES, Resources
 from mase_hw.cost.model import cost_of, find_family, unsupported
-from mase_hw.cost.resources import RESOURCES, Resources
 
 __all__ = ["RESOURCES", "Resources", "cost_of", "find_family", "unsupported"]

@@ -1,11 +1,63 @@
-"""Units that round and saturate: which bits they give, and the look-up tables that they take."""
+"""What a module is built of: known counts, and amounts whose cost per unit is fitted."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from mase_hw.cost.terms import Terms
+import numpy as np
+from numpy.typing import NDArray
+
+Parameters = Mapping[str, int]
+
+
+class Terms:
+    """The structure of one module on one family.
+
+    Args:
+        family: A family with constants.
+    """
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+        self.xilinx = family != "ecp5"
+        self.known: dict[str, float] = {"lut": 0, "ff": 0, "dsp": 0, "bram": 0}
+        self.lut: defaultdict[str, float] = defaultdict(float)
+        self.ff: defaultdict[str, float] = defaultdict(float)
+        self.dsp: defaultdict[str, float] = defaultdict(float)
+        self.bram: defaultdict[str, float] = defaultdict(float)
+
+    def count(self, *, lut: float = 0, ff: float = 0, dsp: int = 0, bram: int = 0) -> None:
+        """Add what is known exactly."""
+        for name, number in (("lut", lut), ("ff", ff), ("dsp", dsp), ("bram", bram)):
+            self.known[name] += number
+
+    def logic(self, name: str, amount: float) -> None:
+        """Add look-up tables of a kind, usually bits."""
+        if amount:
+            self.lut[name] += amount
+
+    def registers(self, name: str, amount: float) -> None:
+        """Add flip-flops of a kind, usually bits."""
+        if amount:
+            self.ff[name] += amount
+
+    def both(self, name: str, amount: float) -> None:
+        """Add logic and registers of a kind."""
+        self.logic(name, amount)
+        self.registers(name, amount)
+
+
+Structure = Callable[[Terms, Parameters], None]
+"""Adds what a module is built of, from its parameters."""
+
+
+def bits_of(number: int) -> int:
+    """Bits that a counter from 0 to ``number - 1`` has; as ``$clog2``."""
+    return max(number - 1, 0).bit_length()
+
 
 _EVEN, _FLOOR, _ZERO = 0, 2, 3
 WIDEST = {True: 8, False: 7}
@@ -194,3 +246,65 @@ def _saturated(t: Terms, of: _Cast, held: bool, late: bool) -> int:
     if above in (6, 8):
         return (out - 1) * 8 + 4 + out + 3 * (above - 6)
     return 3 * out + ((23 if late else 10) if above == 9 else 38 if late else 13)
+
+
+MOST = 1024
+"""Words up to which look-up tables are counted: what has more is in blocks."""
+_UNKNOWN = 2
+Bits = NDArray[np.uint8]
+
+
+def parameters_of(words: Sequence[int], bits: int, family: str) -> dict[str, int]:
+    """What the cost model takes beside the parameters of a module with a table.
+
+    Args:
+        words: Contents.
+        bits: Of a word.
+        family: A family with a cost model.
+
+    Returns:
+        ``DISTINCT``, the bits that are neither always the same nor copies of others, and ``TABLE_LUTS``, the look-up
+        tables of these: each is a function of as many bits of the address as it depends on. A function with more of
+        them than one look-up table and the multiplexers beside it take is put together from several.
+    """
+    columns = _columns(words, bits)
+    different = [c for c in {c.tobytes(): c for c in columns}.values() if c.min() != c.max()]
+    found = {"DISTINCT": len(different)}
+    if len(words) <= MOST:
+        address = columns.shape[1].bit_length() - 1
+        found["TABLE_LUTS"] = sum(_luts(column, address, family != "ecp5") for column in different)
+    return found
+
+
+def _columns(words: Sequence[int], bits: int) -> Bits:
+    """The bits of all words, each a row; above the last word anything is what needs no logic."""
+    places = 1 << max(len(words) - 1, 0).bit_length()
+    size = (bits + 7) // 8
+    packed = b"".join(word.to_bytes(size, "little") for word in words)
+    plain = np.unpackbits(np.frombuffer(packed, np.uint8).reshape(len(words), size), axis=1, bitorder="little")
+    columns = np.full((bits, places), _UNKNOWN, np.uint8)
+    columns[:, : len(words)] = plain[:, :bits].T
+    step = 1
+    while step < places:
+        halves = columns.reshape(bits, -1, 2, step)
+        np.copyto(halves[:, :, 1], halves[:, :, 0], where=halves[:, :, 1] == _UNKNOWN)
+        step *= 2
+    return columns
+
+
+def _support(column: Bits, address: int) -> int:
+    """Bits of the address that it depends on."""
+    halves = (column.reshape(-1, 2, 1 << bit) for bit in range(address))
+    return sum(bool((pair[:, 0] != pair[:, 1]).any()) for pair in halves)
+
+
+def _luts(column: Bits, address: int, xilinx: bool) -> int:
+    """Look-up tables of one bit: none where it is a bit of the address."""
+    support, most = _support(column, address), WIDEST[xilinx]
+    if support <= 1:
+        return int(column[0])  # a bit of the address, or that inverted
+    if support <= most or address <= most:
+        return wide(xilinx, support)
+    parts = [part for part in column.reshape(-1, 1 << most) if part.min() != part.max()]
+    chosen = (1 << (address - most)) - 1
+    return sum(wide(xilinx, _support(part, most)) for part in parts) + (-(-chosen // 3) if xilinx else chosen)

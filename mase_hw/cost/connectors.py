@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import ceil, gcd, prod
 
-from mase_hw.cost.casts import SOFT, cast, cast_bits
+from mase_hw.cost.casts import SOFT, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.primitives import blocks_of, chosen, fifo, level, multiplied, ram
-from mase_hw.cost.terms import Parameters, Terms, bits_of
 
 
 def stream_fifo(t: Terms, p: Parameters) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from mase_hw.cost.casts import cast, cast_bits
+from mase_hw.cost.casts import Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.primitives import blocks_of, counter, random_luts, rom, rom_in_block
-from mase_hw.cost.terms import Parameters, Terms, bits_of
 from mase_hw.hardware.memories import FAMILIES
 
 

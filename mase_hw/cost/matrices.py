@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
+from mase_hw.cost.casts import Parameters, Terms, bits_of
 from mase_hw.cost.primitives import counter, level, ram, ring
 from mase_hw.cost.products import mac_array
-from mase_hw.cost.terms import Parameters, Terms, bits_of
 
 _NO_BIAS = {
     "HAS_BIAS": 0,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mase_hw.cost.casts import Structure, Terms
 from mase_hw.cost.connectors import (
     binary,
     elementwise,
@@ -17,15 +18,13 @@ from mase_hw.cost.connectors import (
     stream_reorder,
     stream_repack,
 )
+from mase_hw.cost.devices import RESOURCES, Resources
 from mase_hw.cost.functions import function, pieces, requantize
 from mase_hw.cost.matrices import matmul
-from mase_hw.cost.movement import cut, prelu, upsample_nearest, zero_pad2d
-from mase_hw.cost.pools import avg_pool2d, concat, max_pool2d, reduce
 from mase_hw.cost.primitives import rom, rom_source
 from mase_hw.cost.products import conv2d, linear
-from mase_hw.cost.resources import RESOURCES, Resources
 from mase_hw.cost.rows import normalize, softmax
-from mase_hw.cost.terms import Structure, Terms
+from mase_hw.cost.windows import avg_pool2d, concat, cut, max_pool2d, prelu, reduce, upsample_nearest, zero_pad2d
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.memories import FAMILIES
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from mase_hw.cost.casts import WIDEST, wide
-from mase_hw.cost.terms import Parameters, Terms, bits_of
+from mase_hw.cost.casts import WIDEST, Parameters, Terms, bits_of, wide
 from mase_hw.hardware.memories import FAMILIES
 
 EMULATED = 8

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
-from mase_hw.cost.casts import cast, cast_bits
+from mase_hw.cost.casts import Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.functions import constant_product, piecewise, pipeline, row_end
 from mase_hw.cost.primitives import blocks_of, counter, fifo, level, ram, ring, rom, tree
-from mase_hw.cost.terms import Parameters, Terms, bits_of
 
 
 def moments(t: Terms, width: int, lanes: int, loops: tuple[int, int, int], sums: tuple[int, int]) -> None:

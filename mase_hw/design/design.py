@@ -214,7 +214,7 @@ class Design:
             ConfigError: If matplotlib is not installed, or the file would lie in the bundle.
             EmitError: If a folder is not a whole, unchanged bundle, or the file cannot be written.
         """
-        from mase_hw.report.write import write_report
+        from mase_hw.report.page import write_report
 
         return write_report(self.path, out, graph=self.graph, against=against, work=work_dir)
 

@@ -20,8 +20,7 @@ import numpy as np
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.fit import cp_sat
-from mase_hw.fit.elimination import Elimination
-from mase_hw.fit.labels import TooManyError, below, restricted
+from mase_hw.fit.elimination import Elimination, TooManyError, below, restricted
 from mase_hw.fit.problem import Numbers, Problem
 
 ROUNDS, FINEST = 120, 1 / 1024

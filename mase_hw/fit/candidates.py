@@ -18,7 +18,7 @@ from torch import fx
 
 from mase_hw.catalogue import Hardware, Latency, verilog_params
 from mase_hw.errors import ConfigError, UnsupportedError
-from mase_hw.fit.prices import Use, module_price
+from mase_hw.fit.problem import Use, module_price
 from mase_hw.hardware.latency import timing_of
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.add_hardware_metadata import Wanted

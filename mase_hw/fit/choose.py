@@ -9,21 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
-from mase_hw.cost.resources import RESOURCES
+from mase_hw.cost.devices import RESOURCES
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.passes import bundle_of, emit_verilog_top_transform_pass
 from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.latency import Latency
-from mase_hw.fit.prices import named
-from mase_hw.fit.problem import Numbers
+from mase_hw.fit.problem import Numbers, named
 from mase_hw.fit.space import Candidates, Space
-from mase_hw.fit.target import NOMINAL, Goal
+from mase_hw.fit.target import NOMINAL, Goal, Target, goal
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.hardware_args import KERNEL, HardwareArgs, Lanes
+from mase_hw.passes.base import PassArgs, graph_pass
 
 SPREAD = 4.0
 """Layers with multipliers are not made more than so many times faster than the interval, unless for the latency."""
@@ -338,3 +339,40 @@ def arguments(args: HardwareArgs, chosen: Mapping[str, Candidate]) -> HardwareAr
             "order": {n: c.order for n, c in chosen.items() if c.order},
         }
     )
+
+
+HARDWARE = "add_hardware_metadata_analysis_pass"
+NOT_ESTIMATED = "not_estimated"
+"""In ``meta`` of a graph: the modules without an estimate for which its budgets are not proven."""
+
+
+class FitArgs(PassArgs):
+    """Arguments of ``fit_hardware_analysis_pass``."""
+
+    target: Target = Field(description="what the design is to reach and may take")
+    hardware: HardwareArgs = Field(
+        default_factory=HardwareArgs, description=f"arguments of ``{HARDWARE}``, which are kept"
+    )
+
+
+@graph_pass(
+    "fit_hardware_analysis_pass",
+    args=FitArgs,
+    needs=("add_common_metadata_analysis_pass", "quantize_transform_pass"),
+    gives=(HARDWARE,),
+)
+def fit_hardware_analysis_pass(graph: MaseGraph, args: FitArgs) -> tuple[MaseGraph, dict[str, Any]]:
+    """Choose lanes and implementations for a target, and with them module and parameters of every node.
+
+    Returns:
+        The same graph, and what ``add_hardware_metadata_analysis_pass`` reports, with ``not_estimated``: the number of
+        instances of every module without an estimate, beside which no budget is proven.
+
+    Raises:
+        ConfigError: If the target cannot be met, with the nearest that can.
+    """
+    wanted = goal(args.target, args.hardware.family)
+    choice = Chooser(graph, args.hardware, wanted).choose()
+    graph.meta[NOT_ESTIMATED] = dict(choice.not_estimated) if wanted.budgets else {}
+    graph, info = add_hardware_metadata_analysis_pass(graph, choice.args)
+    return graph, {**info, NOT_ESTIMATED: dict(choice.not_estimated)}

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from mase_hw.catalogue import verilog_params
+from mase_hw.cost.devices import RESOURCES
+from mase_hw.cost.model import cost_of
+from mase_hw.emit.build import kept_where
+from mase_hw.ops.structural import RepackParams
+from mase_hw.streams import Stream
 
 Numbers = npt.NDArray[np.int64]
 INFEASIBLE = np.int64(1) << 52
@@ -64,3 +73,58 @@ class Problem:
                 return None
             found = found + edge.prices[row, column]
         return found
+
+
+Use = npt.NDArray[np.int64]
+"""Numbers of every resource, in the order of :data:`mase_hw.cost.devices.RESOURCES`."""
+
+
+def nothing() -> Use:
+    """No use of anything."""
+    return np.zeros(len(RESOURCES), dtype=np.int64)
+
+
+def named(use: Use) -> dict[str, int]:
+    """Numbers by the name of the resource."""
+    return {name: int(number) for name, number in zip(RESOURCES, use, strict=True)}
+
+
+def module_price(
+    module: str,
+    parameters: Mapping[str, Any],
+    memories: Mapping[str, tuple[Stream, Mapping[str, Any]]],
+    family: str,
+    multipliers: int,
+) -> Use:
+    """What a module and the memories of its parameters take.
+
+    Args:
+        module: Its name.
+        parameters: As they are instantiated.
+        memories: Streams of stored parameters, and what the metadata says of where they are kept.
+        family: Of FPGAs.
+        multipliers: How many the op declares, of which each counts as a block where the module is not estimated.
+    """
+    found = _cost(module, parameters, family, multipliers)
+    for stream, kept in memories.values():
+        found = found + _memory(stream.bits, stream.beats, tuple(kept_where(kept).items()), family)
+    return found
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _memory(width: int, depth: int, kept: tuple[tuple[str, Any], ...], family: str) -> Use:
+    """What a memory takes; many candidates have the same ones. Not to be changed by who gets it."""
+    return _cost("rom_source", {"WIDTH": width, "DEPTH": depth, **dict(kept)}, family)
+
+
+def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
+    """What stands between two streams of the same tensor, and its cycles per frame; nothing if the beats are equal."""
+    if have.same_beats(want):
+        return nothing(), 0
+    params = RepackParams(have.fmt.width, have.lanes, want.lanes, have.sizes[0], want.sizes[0])
+    return _cost("stream_repack", verilog_params(params), family), max(have.beats, want.beats)
+
+
+def _cost(module: str, parameters: Mapping[str, Any], family: str, multipliers: int = 0) -> Use:
+    found = cost_of(module, parameters, family, multipliers=multipliers).as_dict()
+    return np.array([found[name] for name in RESOURCES], dtype=np.int64)

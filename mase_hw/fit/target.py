@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from mase_hw.cost.devices import DEVICES, Device
+from mase_hw.cost.devices import DEVICES, RESOURCES, Device
 from mase_hw.cost.model import FITTED
-from mase_hw.cost.resources import RESOURCES
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.passes.base import validate
 

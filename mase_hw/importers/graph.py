@@ -11,16 +11,20 @@ import keyword
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
+from mase_hw.errors import MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.ir import MaseGraph
 from mase_hw.ir.export import frames
+from mase_hw.opdef import OpDef
 from mase_hw.passes.transforms.integers.requantizing import Requantizing
 
 LONGEST_NAME = 60
@@ -404,3 +408,179 @@ def _small(result: Any) -> None:
     for value in pytree.tree_leaves(result):
         if isinstance(value, Tensor) and value.numel() > MOST_ELEMENTS:
             raise Refused(f"a result of the shape {list(value.shape)}, which no hardware holds")
+
+
+def covering(a: FixedFormat, b: FixedFormat, difference: bool) -> FixedFormat:
+    """The format that holds every sum, or difference, of two formats."""
+    frac = max(a.frac_width, b.frac_width)
+    low_a, high_a = (v << (frac - a.frac_width) for v in (a.min_mantissa, a.max_mantissa))
+    low_b, high_b = (v << (frac - b.frac_width) for v in (b.min_mantissa, b.max_mantissa))
+    low, high = (low_a - high_b, high_a - low_b) if difference else (low_a + low_b, high_a + high_b)
+    signed = low < 0
+    width = max(high.bit_length(), (-low - 1).bit_length() if signed else 0) + signed
+    return FixedFormat(max(width, 1), frac, signed)
+
+
+def exact_format(value: Tensor) -> FixedFormat:
+    """The narrowest signed format that holds every number of a tensor exactly.
+
+    Raises:
+        Refused: If a number is not finite.
+    """
+    numbers = value.detach().double().numpy().reshape(-1)
+    if not np.isfinite(numbers).all():
+        raise Refused("a stored number is not finite")
+    numbers = numbers[numbers != 0]
+    if not numbers.size:
+        return FixedFormat(2, 0)
+    mantissas, exponents = np.frexp(numbers)
+    whole = np.ldexp(mantissas, 53).astype(np.int64)
+    zeros = np.log2((whole & -whole).astype(np.float64)).astype(np.int64)
+    frac = int((53 - exponents - zeros).max())
+    low, high = (int(v) for v in (math.ldexp(numbers.min(), frac), math.ldexp(numbers.max(), frac)))
+    width = max(high.bit_length() if high > 0 else 0, (-low - 1).bit_length() if low < 0 else 0) + 1
+    return FixedFormat(max(width, 2), frac)
+
+
+def holds(fmt: FixedFormat, other: FixedFormat) -> bool:
+    """Whether every number of a format is one of another; of ``other`` only the range of its width is known."""
+    shift = fmt.frac_width - other.frac_width
+    if shift < 0:
+        return False
+    return fmt.width - fmt.signed >= other.width - other.signed + shift
+
+
+ON_HOST = "leave it to the host: ask for a partition (import_model(file, host=True), compile --partition)"
+"""What to do with a node that hardware does not have."""
+SHOWN = 40
+"""Nodes that an error names one by one."""
+
+
+class NodesRefused(UnsupportedError):
+    """The error of :class:`Problems`; ``places`` has the reason by name of the node in the graph, as far as known."""
+
+    places: dict[str, str]
+
+
+@dataclass
+class Problems:
+    """The nodes of a source that cannot be taken.
+
+    Args:
+        source: What the file is, for the message.
+        found: The node, its operation, the reason and the remedy.
+        places: The reason by name of the node in the graph.
+    """
+
+    source: str
+    found: list[tuple[str, str, str, str | None]] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def add(self, node: str, operation: str, error: Exception, place: str | None = None) -> None:
+        """Note why a node cannot be taken; anything but :class:`Refused` is what a damaged file makes torch say."""
+        if place is not None:
+            self.places[place] = error.why if isinstance(error, Refused) else str(error).splitlines()[0]
+        if isinstance(error, Refused):
+            self.found.append((node, operation, error.why, error.remedy))
+        elif isinstance(error, MaseHwError):
+            why = error.message.splitlines()[0] + (f" ({error.got!s:.200})" if error.got is not None else "")
+            # A file has no rules of a quantisation that one could change.
+            told = error.remedy is not None and "quantize." not in error.remedy
+            self.found.append((node, operation, why, error.remedy if told else None))
+        else:
+            text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            why = f"it cannot be computed as the file describes it ({text:.200})"
+            self.found.append((node, operation, why, None))
+
+    def refuse(self) -> None:
+        """Raise one error for all.
+
+        Raises:
+            NodesRefused: Names every node, as the source calls it, its operation and the reason.
+        """
+        if not self.found:
+            return
+        lines = [f"{node[:120]} ({operation[:60]}): {why}" for node, operation, why, _ in self.found]
+        more = [f"... and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        remedies = dict.fromkeys(remedy for *_, remedy in self.found if remedy)
+        error = NodesRefused(
+            f"{len(lines)} node(s) of the {self.source} cannot be taken:\n  " + "\n  ".join(lines[:SHOWN] + more),
+            node="; ".join(node[:120] for node, *_ in self.found[:SHOWN]),
+            expected="operations that docs/importing.md lists, with constant attributes and static shapes",
+            remedy="; ".join(remedies) or "replace the operation in the model",
+        )
+        error.places = dict(self.places)
+        raise error
+
+
+def plan_each(
+    graph: MaseGraph,
+    sources: Mapping[str, str],
+    plan: Callable[[fx.Node, OpDef], None],
+    lost: Callable[[fx.Node], Iterable[str]] = lambda node: (),
+) -> None:
+    """Plan every node that computes, in order of execution; what follows a refused node is passed over.
+
+    Args:
+        graph: The graph.
+        sources: The file's names of nodes.
+        plan: Plans a node, or raises why it cannot be taken.
+        lost: Names of the nodes that a refused node takes with it, besides what reads it.
+
+    Raises:
+        NodesRefused: Naming every node that cannot be taken.
+    """
+    gone: set[str] = set()
+    problems = Problems("model")
+    for node in list(graph.nodes):
+        op = graph.op_of(node)
+        if op is None or not graph.meta_of(node).common.results.tensors:
+            continue
+        if gone & {node.name, *(n.name for n in node.all_input_nodes)}:
+            gone.add(node.name)
+            continue
+        try:
+            plan(node, op)
+        except Exception as error:
+            gone |= {node.name, *lost(node)}
+            what = "quantisation" if op.name == "passed_on" else op.name  # what a marker is
+            problems.add(sources.get(node.name, node.name), what, error, node.name)
+    problems.refuse()
+
+
+def marker_of_input(
+    graph: MaseGraph, markers: Mapping[str, Marker], sources: Mapping[str, str], node: fx.Node, source: fx.Node
+) -> tuple[fx.Node, Marker]:
+    """The input of the model that a node reads, moved or not, and the first marker behind it.
+
+    Args:
+        graph: The graph.
+        markers: By name of the node.
+        sources: The file's names of nodes.
+        node: The node that reads it.
+        source: What it reads.
+
+    Raises:
+        Refused: If the input is not quantised before something computes with it.
+    """
+    start = source
+    while start.op != "placeholder":
+        before = graph.sources(start).get("data_in_0") if graph.is_implicit(start) else None
+        if before is None:
+            raise Refused("it reads what cannot be taken")
+        start = before[0]
+    last = node
+    while last.name not in markers:
+        op = graph.op_of(last)
+        if op is None or len(last.users) != 1 or not (graph.is_implicit(last) or op.name == "clamp"):
+            raise Refused(
+                f"it reads the input {sources.get(start.name, start.name)} before that is quantised",
+                f"quantise the inputs of the model (a Quant, or a QuantizeLinear and a DequantizeLinear), or {ON_HOST}",
+            )
+        (last,) = last.users
+    marker = markers[last.name]
+    if marker.given is not None:
+        raise Refused(f"it truncates the input {start.name}, which nothing has quantised", "put a Quant before it")
+    if marker.rounding is not Rounding.HALF_EVEN:
+        raise Refused("an input of the model is rounded half to even, by the host", "use the rounding mode ROUND")
+    return start, marker

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from mase_hw.errors import ConfigError, ToolError
-from mase_hw.importers.around import settle_around
-from mase_hw.importers.settle import settle
+from mase_hw.importers.settle import settle, settle_around
 from mase_hw.importers.torch_export import QuantisedProgram, is_quantised_program
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import SOURCE_NAMES

@@ -15,10 +15,7 @@ from torch import Tensor, fx
 
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.formats.taken import Ends
-from mase_hw.importers.entries import marker_of_input
-from mase_hw.importers.exact import exact_format
-from mase_hw.importers.graph import Known, Marker, Refused
-from mase_hw.importers.problems import ON_HOST, plan_each
+from mase_hw.importers.graph import ON_HOST, Known, Marker, Refused, exact_format, marker_of_input, plan_each
 from mase_hw.ir import MaseGraph
 from mase_hw.numerics import magnitude
 from mase_hw.numerics.integer_cast import rounded

@@ -15,8 +15,7 @@ from torch.export import ExportedProgram
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import Rounding, ScaledFormat
-from mase_hw.importers.graph import Known, Marker, Refused
-from mase_hw.importers.problems import Problems
+from mase_hw.importers.graph import Known, Marker, Problems, Refused
 from mase_hw.ir.export.aten import packet
 from mase_hw.ir.export.convert import ProgramImport
 from mase_hw.ir.export.program import program_of

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mase_hw.cost import unsupported
-from mase_hw.cost.devices import device_of
-from mase_hw.cost.resources import RESOURCES, missing
+from mase_hw.cost.devices import RESOURCES, device_of, missing
 from mase_hw.emit.estimate import BLOCK_BITS, FAMILY
 
 ESTIMATED_BLOCK = BLOCK_BITS

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from mase_hw.cost.resources import RESOURCES, missing
+from mase_hw.cost.devices import RESOURCES, missing
 from mase_hw.emit.estimate import FAMILY, basis
 from mase_hw.errors import MaseHwError
 from mase_hw.host.shown import Shown, paper

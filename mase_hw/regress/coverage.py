@@ -18,7 +18,7 @@ from mase_hw.compiler.compile import compile
 from mase_hw.errors import ConfigError
 from mase_hw.host.resources import rtl_root
 from mase_hw.model_spec import load_model
-from mase_hw.regress.ops import OpCase
+from mase_hw.regress.job import OpCase
 from mase_hw.simulate.coverage import Coverage, Point
 from mase_hw.simulate.engines import batch
 from mase_hw.simulate.plan import SimulationOptions, Stalls

@@ -1,4 +1,4 @@
-"""One bundle as one HTML page: no network, no server, nothing beside it."""
+"""Two bundles side by side: what changed in formats, lanes, cycles, area and noise."""
 
 from __future__ import annotations
 
@@ -12,14 +12,111 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from mase_hw.cost.resources import missing
+from mase_hw.cost.devices import missing
+from mase_hw.emit.bundle import PICTURE
 from mase_hw.emit.estimate import counted
 from mase_hw.emit.netlist import Shortfall
+from mase_hw.emit.read_bundle import read_file, read_manifest
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import not_written, write_whole
+from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw.cards import KINDS
-from mase_hw.report.charts import MOST_HISTOGRAMS, histograms, noise, timeline
-from mase_hw.report.compare import compare
-from mase_hw.report.facts import Facts
+from mase_hw.report.charts import MOST_HISTOGRAMS, histograms, need_matplotlib, noise, timeline
+from mase_hw.report.facts import Facts, facts
+from mase_hw.report.proof import evaluations
 from mase_hw.vectors.casts import fault_coverage
+
+Row = dict[str, Any]
+
+
+def compare(ours: Facts, theirs: Facts) -> dict[str, Any]:
+    """What differs between a bundle and another one.
+
+    Args:
+        ours: Of the bundle that the report is about.
+        theirs: Of the other one.
+
+    Returns:
+        ``totals``: name, our figure, their figure; ``instances``: what changed, by instance; ``same``: how many did
+        not change at all.
+    """
+    totals = [(name, _figure(ours, path), _figure(theirs, path)) for name, path in _TOTALS]
+    totals = [row for row in totals if row[1] is not None or row[2] is not None]
+    totals += _evaluations(ours, theirs)
+    mine, others = ({entry["name"]: entry for entry in each["instances"]} for each in (ours, theirs))
+    rows: list[Row] = []
+    same = 0
+    for name in dict.fromkeys([*mine, *others]):
+        if name not in mine or name not in others:
+            a, b = (there[name]["module"] if name in there else None for there in (mine, others))
+            rows.append({"instance": name, "what": "is in one of them only", "ours": a, "theirs": b})
+            continue
+        a, b = _shown(mine[name]), _shown(others[name])
+        changed = [key for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
+        if not changed:
+            same += 1
+            continue
+        for key in changed:
+            rows.append({"instance": name, "what": key, "ours": a.get(key), "theirs": b.get(key)})
+    return {"name": theirs["name"], "totals": totals, "instances": rows, "same": same}
+
+
+_TOTALS = (
+    ("cycles per frame", ("timing", "interval")),
+    ("first result after (cycles)", ("timing", "fill")),
+    ("multipliers", ("multipliers",)),
+    ("LUTs, estimated", ("area", "estimate", "lut")),
+    ("flip-flops, estimated", ("area", "estimate", "ff")),
+    ("DSP blocks, estimated", ("area", "estimate", "dsp")),
+    ("block RAMs, estimated", ("area", "estimate", "bram")),
+    ("instances not estimated", ("area", "estimate", "not_estimated")),
+    ("signal-to-noise ratio at the output (dB)", ("quantisation", "summary", "outputs", 0)),
+    ("results clipped (share)", ("quantisation", "summary", "clipped")),
+    ("simulations that passed", ("passed",)),
+)
+
+
+def _evaluations(ours: Facts, theirs: Facts) -> list[tuple[str, Any, Any]]:
+    """Every criterion on the same data, of the quantised models and of the hardware."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for side, of_side in (("ours", ours), ("theirs", theirs)):
+        for each in of_side["evaluations"]:
+            found.setdefault((each["criterion"], each["data"]), {})[side] = each
+    rows = []
+    for (criterion, data), sides in found.items():
+        for key, what in (("quantised", "quantised"), ("rtl", "hardware")):
+            a, b = (sides[side][key] if side in sides else None for side in ("ours", "theirs"))
+            rows.append((f"{criterion}, {what}, data {data[:6]}", a, b))
+    return rows
+
+
+def _figure(facts: Facts, path: tuple[Any, ...]) -> Any:
+    if path == ("passed",):
+        return sum(each["passed"] for each in facts["simulations"])
+    value: Any = facts
+    for key in path:
+        if value is None or (isinstance(value, Mapping) and key not in value):
+            return None
+        value = value[key]
+    return sum(value.values()) if isinstance(value, Mapping) else value
+
+
+def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What is compared of an instance."""
+    parameters = entry["parameters"]
+    found: dict[str, Any] = {"module": entry["module"]}
+    for port in sorted({key.removesuffix("_PRECISION_0") for key in parameters if key.endswith("_PRECISION_0")}):
+        sign = "s" if parameters.get(f"{port}_SIGNED", 1) else "u"
+        found[f"format of {port.lower()}"] = (
+            f"{sign}{parameters[f'{port}_PRECISION_0']}.{parameters.get(f'{port}_PRECISION_1')}"
+        )
+        lanes = [v for k, v in sorted(parameters.items()) if k.startswith(f"{port}_PARALLELISM_DIM_")]
+        if lanes:
+            found[f"lanes of {port.lower()}"] = " x ".join(map(str, reversed(lanes)))
+    for key, what in (("cycles", "cycles"), ("multipliers", "multipliers"), ("memory_bits", "bits of memory")):
+        found[what] = entry[key]
+    return found
+
 
 TEMPLATES = Path(__file__).parent / "templates"
 RESOURCES = ("lut", "ff", "dsp", "bram")
@@ -258,3 +355,81 @@ def advice(limits: Mapping[str, Any] | None) -> list[str]:
         f"{change['bottleneck']} would need most cycles then."
     )
     return said
+
+
+__all__ = ["bundle_facts", "default_target", "printed", "write_report"]
+
+
+def default_target(bundle: Path) -> Path:
+    """Where the report of a bundle is written: beside it."""
+    return bundle.with_name(f"{bundle.name}.report.html")
+
+
+def bundle_facts(bundle: Path, graph: MaseGraph | None = None, work: Path | None = None) -> Facts:
+    """What is known of a bundle.
+
+    Args:
+        bundle: Its folder.
+        graph: The graph behind it.
+        work: Where it was simulated and synthesised; ``<bundle>.work`` by default.
+
+    Raises:
+        EmitError: If the folder is not a whole, unchanged bundle of this version.
+    """
+    bundle = Path(bundle).absolute()
+    manifest: Mapping[str, Any] = read_manifest(bundle)
+    work = work or bundle.with_name(f"{bundle.name}.work")
+    drawn = read_file(bundle, manifest, PICTURE).decode("utf-8") if PICTURE in manifest["files"] else None
+    return facts(bundle.name, manifest, graph, work, evaluations(bundle, manifest["digest"]), drawn)
+
+
+def printed(found: Facts, against: Facts | None = None) -> Facts:
+    """Facts for programs, without the picture; with the differences from another bundle."""
+    shown = {key: value for key, value in found.items() if key != "picture"}
+    return shown if against is None else {**shown, "against": compare(found, against)}
+
+
+def write_report(
+    bundle: Path | str,
+    out: Path | str | None = None,
+    *,
+    graph: MaseGraph | None = None,
+    against: Path | str | None = None,
+    work: Path | str | None = None,
+) -> Path:
+    """Write what is known of a bundle as one HTML page.
+
+    Args:
+        bundle: Its folder.
+        out: The file; ``<bundle>.report.html`` beside it by default.
+        graph: The graph behind it; without it, the page says what is missing.
+        against: Another bundle to compare with.
+        work: Where it was simulated and synthesised; ``<bundle>.work`` by default.
+
+    Returns:
+        The file.
+
+    Raises:
+        ConfigError: If matplotlib is not installed, or the file would lie in the bundle.
+        EmitError: If a folder is not a whole, unchanged bundle of this version, or the file cannot be written.
+    """
+    need_matplotlib()
+    folder = Path(bundle).absolute()
+    target = default_target(folder) if out is None else Path(out).absolute()
+    if target.is_relative_to(folder):
+        raise ConfigError(
+            "the report would lie in the bundle, whose files have hashes",
+            field="out",
+            got=str(target),
+            expected="a file outside the bundle",
+        )
+    if target.is_dir():
+        raise ConfigError("the report is a file, and there is a folder", field="out", got=str(target))
+    other = None if against is None else bundle_facts(Path(against))
+    found = bundle_facts(folder, graph, None if work is None else Path(work))
+    text = page(found, other)
+    try:
+        write_whole(target, text)
+    except OSError as problem:
+        raise not_written("the report", target, problem) from problem
+    return target

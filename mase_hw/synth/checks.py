@@ -10,9 +10,8 @@ from typing import Any
 from mase_hw.cost.devices import Device
 from mase_hw.errors import ResourceError
 from mase_hw.hardware.memories import FAMILIES
-from mase_hw.synth.elaborate import Elaborated, Memory
 from mase_hw.synth.report import MappedMemory, Row
-from mase_hw.synth.targets import Target
+from mase_hw.synth.targets import Elaborated, Memory, Target
 
 FULL = 0.8
 """Share of a device above which place and route may fail or be slow."""

@@ -13,8 +13,7 @@ from rich.table import Table
 
 from mase_hw.errors import ToolError
 from mase_hw.host.shown import Shown, paper
-from mase_hw.synth.elaborate import Elaborated, instance_of
-from mase_hw.synth.targets import COLUMNS, LATCHES, TARGETS, Counts, Target
+from mase_hw.synth.targets import COLUMNS, LATCHES, TARGETS, Counts, Elaborated, Target, instance_of
 
 _MAPPED = re.compile(r"^mapping memory (\S+) via (\S+)", re.MULTILINE)
 _LOGIC = re.compile(r"^using FF mapping for memory (\S+)", re.MULTILINE)

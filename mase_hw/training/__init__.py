@@ -1,7 +1,6 @@
 """Training in low precision: learned steps that become formats."""
 
-from mase_hw.training.learned_scale import LearnedScale
-from mase_hw.training.learned_step import LearnedStep
+from mase_hw.training.learned_step import LearnedScale, LearnedStep
 from mase_hw.training.model import TrainingModel
 from mase_hw.training.prepare import prepare
 

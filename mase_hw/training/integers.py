@@ -18,8 +18,7 @@ from mase_hw.formats.taken import Ends
 from mase_hw.nn import Quantized
 from mase_hw.opdef import OpDef
 from mase_hw.training.float_op import FloatOp
-from mase_hw.training.learned_scale import LearnedScale
-from mase_hw.training.learned_step import LearnedStep
+from mase_hw.training.learned_step import LearnedScale, LearnedStep
 
 Grid = LearnedScale | LearnedStep
 Function = tuple[OpDef, Mapping[str, Any]]

@@ -11,16 +11,24 @@ in trained ternary quantisation (Zhu et al., arXiv:1612.01064, formula 7).
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
+from mase_hw.compiler.float_nodes import FloatNode
 from mase_hw.errors import FormatError
-from mase_hw.formats import FixedFormat, Rounding, SignFormat
-from mase_hw.numerics import rounded, signs
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat, any_scaled
+from mase_hw.ir import MaseGraph
+from mase_hw.nn import Quantized
+from mase_hw.numerics import along, rounded, signs
+from mase_hw.passes.transforms.integers.formats import of_range
 from mase_hw.passes.transforms.signs.weights import means
+from mase_hw.training.float_op import FloatOp
 
 LEARNED = 8
 """Tensors of at most so many bits learn their step; the step of wider ones follows the range that is observed."""
@@ -194,3 +202,305 @@ class LearnedStep(nn.Module):
         if self.per_frame:
             low, high = min(low, float(self.ends[0])), max(high, float(self.ends[1]))
         self.ends.copy_(torch.tensor([low if self.fmt.signed else max(low, 0.0), high], dtype=torch.float64))
+
+
+class _ScaledLsq(torch.autograd.Function):
+    """Values of a grid, in float64 inside, as :func:`mase_hw.numerics.quantize` computes them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, zero: Tensor, low: Tensor, high: Tensor, factor: float, rounding: Rounding
+    ) -> Tensor:
+        v, s = x.double() / scale.double(), scale.double()
+        whole = rounded(v, rounding)
+        ctx.save_for_backward(v, whole, s, low - zero, high - zero)
+        ctx.shapes, ctx.dtypes, ctx.factor = (scale.shape, zero.shape), (scale.dtype, zero.dtype), factor
+        return (whole.clamp(low - zero, high - zero) * s).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None, None, None]:
+        v, whole, scale, low, high = ctx.saved_tensors
+        grad = grads[0]
+        below, above = v <= low, v >= high
+        inside = ~(below | above)
+        by_scale = by_zero = None
+        if ctx.needs_input_grad[1]:
+            share = torch.where(inside, whole - v, torch.where(below, low, high))
+            by_scale = (grad * share * ctx.factor).sum_to_size(ctx.shapes[0]).to(ctx.dtypes[0])
+        if ctx.needs_input_grad[2]:
+            by_zero = -(grad * ~inside * scale * ctx.factor).sum_to_size(ctx.shapes[1]).to(ctx.dtypes[1])
+        return grad * inside, by_scale, by_zero, None, None, None, None
+
+
+def scaled_lsq(
+    x: Tensor,
+    scale: Tensor,
+    zero: Tensor,
+    low: Tensor,
+    high: Tensor,
+    factor: float,
+    rounding: Rounding = Rounding.HALF_EVEN,
+) -> Tensor:
+    """Values of the grid, with the gradients of the publications.
+
+    Args:
+        x: Any shape.
+        scale: Positive; a scalar, or a shape that broadcasts to ``x``.
+        zero: The zero point, a whole number, which passes its gradient on; a scalar.
+        low: Smallest mantissa, a scalar or of the shape of ``scale``.
+        high: Largest mantissa, likewise.
+        factor: What the gradients of scale and zero point are multiplied by.
+        rounding: Rounding of the cast.
+    """
+    result: Tensor = _ScaledLsq.apply(x, scale, zero, low, high, factor, rounding)  # type: ignore[no-untyped-call]
+    return result
+
+
+class LearnedScale(nn.Module):
+    """The grid of a tensor of scaled integers while a network is trained.
+
+    Args:
+        fmt: The format to begin with.
+        rounding: Rounding of its cast.
+        per_frame: The first dimension is that of frames; else the tensor is a parameter.
+        learn_zero: Learn the zero point as well, if there is one.
+        fixed: The format is what it is, as that of shares of 1.
+
+    The scales are parameters for tensors of up to :data:`~mase_hw.training.learned_step.LEARNED` bits. That of a wider
+    one follows what it has to hold: all that was observed so far, or the weights of the moment.
+    """
+
+    ends: Tensor
+
+    def __init__(
+        self,
+        fmt: ScaledFormat,
+        rounding: Rounding = Rounding.HALF_EVEN,
+        *,
+        per_frame: bool = True,
+        learn_zero: bool = False,
+        fixed: bool = False,
+    ) -> None:
+        super().__init__()
+        self.fmt = fmt
+        self.rounding = rounding
+        self.per_frame = per_frame
+        self.learned, self.fixed = fmt.width <= LEARNED and not fixed, fixed
+        learn_zero = learn_zero and self.learned and bool(fmt.zero_point)
+        self.step = nn.Parameter(torch.tensor(fmt.scales, dtype=torch.float32), requires_grad=self.learned)
+        self.zero = nn.Parameter(torch.tensor(float(fmt.zero_point)), requires_grad=learn_zero)
+        self.register_buffer("ends", torch.tensor([fmt.min_value, fmt.max_value], dtype=torch.float64))
+
+    def parameters_learned(self) -> list[nn.Parameter]:
+        """Scale and zero point, as far as they are learned."""
+        return [each for each in (self.step, self.zero) if each.requires_grad]
+
+    def settle(self) -> None:
+        """Stop learning scale and zero point, which stay as they are."""
+        self.format()
+        self.step.requires_grad_(False)
+        self.zero.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Values of the grid; same shape."""
+        if not (self.learned or self.fixed) and (self.training or not self.per_frame):
+            self._follow(x)
+        scale = self._shaped(self.step, x)
+        lows, highs = (self._limits(x, each) for each in zip(*self.fmt.limits, strict=True))
+        first, last = super_limits(self.fmt)
+        nearest = self.zero + (self.zero.round().clamp(first, last) - self.zero).detach()
+        count = x[0].numel() if self.per_frame and x.dim() else x.numel() // self.fmt.channels
+        most = max(1, self.fmt.max_mantissa - round(float(self.zero.detach())))
+        return scaled_lsq(x, scale, nearest, lows, highs, 1 / math.sqrt(max(1, count) * most), self.rounding)
+
+    def nearest(self, x: Tensor) -> Tensor:
+        """The nearest values of the grid, which only passes gradients on; for results at the scale of an input."""
+        scale = self._shaped(self.step, x).detach().double()
+        v = x.double() / scale
+        zero = float(self.zero.detach().round())
+        low, high = self.fmt.min_mantissa - zero, self.fmt.max_mantissa - zero
+        return ((v + (torch.round(v) - v).detach()).clamp(low, high) * scale).to(x.dtype)
+
+    def format(self) -> ScaledFormat:
+        """The format of the moment.
+
+        Raises:
+            FormatError: If training has driven a scale to zero or beyond.
+        """
+        scales = [float(each) for each in self.step.detach().float().reshape(-1).tolist()]
+        worst = min(scales)
+        if not (all(map(math.isfinite, scales)) and worst > 0):
+            raise FormatError(
+                "a learned scale is not positive any more",
+                field="scale",
+                got=worst,
+                expected="a positive number",
+                remedy="give the scales a smaller learning rate (steps()), or train from more calibration data",
+            )
+        first, last = super_limits(self.fmt)
+        zero = min(max(round(float(self.zero.detach())), first), last)
+        return dataclasses.replace(self.fmt, scales=tuple(scales), zero_point=zero)
+
+    def extra_repr(self) -> str:
+        """The format to begin with, and what is learned."""
+        return f"{self.fmt}, learned={self.learned}, learned zero point={self.zero.requires_grad}"
+
+    def _shaped(self, values: Tensor, x: Tensor) -> Tensor:
+        """A number for each channel, in a shape that broadcasts."""
+        if self.fmt.channels == 1:
+            return values.reshape(())
+        return values.reshape(-1, *[1] * (x.dim() - 1 - self.fmt.axis % x.dim()))
+
+    def _limits(self, x: Tensor, ends: tuple[int, ...]) -> Tensor:
+        return along([float(end) for end in ends], x, self.fmt.axis, torch.float64)
+
+    def _follow(self, x: Tensor) -> None:
+        if not x.numel():
+            return
+        rows = x.detach().double().reshape(1 if self.fmt.channels == 1 else self.fmt.channels, -1)
+        if self.per_frame:
+            low, high = (float(end) for end in torch.aminmax(rows))
+            low = low if self.fmt.signed or self.fmt.zero_point else max(low, 0.0)  # as its reader takes it
+            ends = [min(low, float(self.ends[0])), max(high, float(self.ends[1]))]
+            self.ends.copy_(torch.tensor(ends, dtype=torch.float64))
+            found = of_range(ends[0], ends[1], self.fmt.width, self.fmt.signed, bool(self.fmt.zero_point))
+            scales, zero = found.scales, found.zero_point
+        else:
+            most = torch.tensor([float(max(high, -low, 1)) for low, high in self.fmt.limits], dtype=torch.float64)
+            scales = tuple((rows.abs().amax(1) / most.to(rows.device)).tolist())
+            zero = self.fmt.zero_point
+        made = torch.tensor([float(np.float32(scale)) or 1.0 for scale in scales])
+        with torch.no_grad():
+            self.step.copy_(made.expand_as(self.step))
+            self.zero.fill_(float(zero))
+
+
+def super_limits(fmt: ScaledFormat) -> tuple[int, int]:
+    """The smallest and the largest mantissa of so many bits."""
+    whole = fmt.mantissas
+    return whole.min_mantissa, whole.max_mantissa
+
+
+class Learned(FloatOp):
+    """A node of fixed point while it is trained.
+
+    Args:
+        module: The quantised module.
+        node: The float node it was made of; None of a cast.
+        origins: For every input the float node whose value it is.
+        stored: Parameters that are nodes of their own in the float graph: node -> name of the parameter.
+        parameters: Parameters to be trained, by name.
+        before: The grid of the first input.
+
+    Raises:
+        UnsupportedError: If its cast wraps, or its parameters are computed from others.
+    """
+
+    def __init__(
+        self,
+        module: Quantized,
+        node: FloatNode | None,
+        origins: list[str],
+        stored: Mapping[str, str],
+        parameters: Mapping[str, nn.Parameter],
+        before: LearnedStep,
+    ) -> None:
+        super().__init__(module, node, origins, stored, parameters)
+        arithmetic, op = module.arithmetic, module.op
+        if arithmetic.overflow is not Overflow.SATURATE:
+            raise self.refused("overflow", "wrap", "saturate", "let the cast of the node saturate")
+        if op.derive is not None and module.parameter_names:
+            raise self.refused(
+                "op", op.name, "parameters of the layer itself", "fold batch normalisations, or replace the layer"
+            )
+        fmt, entered = arithmetic.formats["data_out_0"], arithmetic.formats["data_in_0"]
+        follows = op.default_out is not None and fmt.frac_width == entered.frac_width
+        self.entered = [before]
+        self.follows = [before] if follows else []
+        self.fmt = fmt
+        self.out: LearnedStep | None = None if follows else LearnedStep(fmt, arithmetic.rounding)
+        self.steps = nn.ModuleDict(
+            {name: LearnedStep(arithmetic.formats[name], per_frame=False) for name in parameters}
+        )
+        shift = module.get_buffer("weight_shift") if "weight_shift" in module.parameter_names else None
+        self.register_buffer("factor", None if shift is None else torch.exp2(shift.float()))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """What the op gives on the grids of the moment."""
+        result = self.computed(inputs)
+        if self.out is not None:
+            value: Tensor = self.out(result)
+            return value
+        return self._as_input(result)
+
+    def parameter(self, name: str) -> Tensor:
+        """A parameter on its grid."""
+        value = self.trained[name]
+        if name == "weight" and isinstance(self.factor, Tensor):
+            factor = self.factor.reshape(-1, *[1] * (value.dim() - 1)).to(value.dtype)
+            found: Tensor = self.steps[name](value / factor) * factor
+            return found
+        found = self.steps[name](value)
+        return found
+
+    def step_of(self, name: str) -> LearnedStep:
+        """The grid of a parameter."""
+        found = self.steps[name]
+        assert isinstance(found, LearnedStep)  # the constructor makes no others
+        return found
+
+    def grid(self) -> LearnedStep:
+        """The grid of its result."""
+        return self.out if self.out is not None else self.follows[0]
+
+    def out_format(self) -> FixedFormat:
+        """Format of its result."""
+        base = self.grid().format()
+        return FixedFormat(self.fmt.width, base.frac_width, self.fmt.signed)
+
+    def _as_input(self, result: Tensor) -> Tensor:
+        """Values on the grid of the input, in the range of a format of its own."""
+        step = torch.tensor(self.follows[0].format().scale)
+        if self.follows[0].learned:
+            step = self.follows[0].step.detach()
+        step = step.to(result)
+        v = result / step
+        whole = v + (torch.round(v) - v).detach()  # a mean may lie between
+        return whole.clamp(self.fmt.min_mantissa, self.fmt.max_mantissa) * step
+
+
+def leaders(graph: MaseGraph) -> dict[fx.Node, fx.Node]:
+    """For every node of a quantised graph one that stands for all that have its grid.
+
+    Args:
+        graph: The graph; scaled integers of a concatenation or a maximum have one scale, so they learn one.
+    """
+    parent = {node: node for node in graph.nodes}
+
+    def find(node: fx.Node) -> fx.Node:
+        while parent[node] is not node:
+            node = parent[node]
+        return node
+
+    for node in graph.nodes:
+        sources = node.all_input_nodes
+        if len(sources) > 1 and _selects(graph, node):
+            first, *others = [_source(graph, source) for source in sources]
+            for other in others:
+                parent[find(other)] = find(first)
+    return {node: find(node) for node in graph.nodes}
+
+
+def _selects(graph: MaseGraph, node: fx.Node) -> bool:
+    """Whether a node gives numbers of its inputs, at their scale."""
+    module = graph.meta_of(node).module
+    if not isinstance(module, Quantized) or module.op.scaled is None or not any_scaled(module.arithmetic.formats):
+        return False
+    return module.op.scaled.kind == "selection" and not module.op.scaled.exact(module.arithmetic.attributes)
+
+
+def _source(graph: MaseGraph, node: fx.Node) -> fx.Node:
+    """The node that makes the numbers."""
+    while (graph.is_implicit(node) or _selects(graph, node)) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node

@@ -20,10 +20,7 @@ from mase_hw.passes.transforms.quantize import DECISIONS, Decisions
 from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.training.freeze import frozen_integers
 from mase_hw.training.integers import Function, Grid, LearnedIntegers, grid_of
-from mase_hw.training.layers import Learned
-from mase_hw.training.learned_scale import LearnedScale
-from mase_hw.training.learned_step import LearnedStep
-from mase_hw.training.shared_grids import leaders
+from mase_hw.training.learned_step import Learned, LearnedScale, LearnedStep, leaders
 
 
 class TrainingModel(nn.Module):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mase_hw.cost.contents import parameters_of
+from mase_hw.cost.casts import parameters_of
 from mase_hw.emit.netlist import Instance
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.emit.render import render_generated

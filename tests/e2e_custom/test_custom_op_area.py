@@ -19,7 +19,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.fit.result import Fit
 from mase_hw.preflight.check import check
 from mase_hw.preflight.fit import fit
-from mase_hw.report.write import bundle_facts
+from mase_hw.report.page import bundle_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = {"xc7": "xc7a35t", "ecp5": "lfe5u-45f", "xcup": "xczu3eg"}

@@ -20,8 +20,7 @@ from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_anal
 from mase_hw.passes.analysis.calibration.frames import MOST, FrameSample
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.vectors import choose as choosing
-from mase_hw.vectors.candidates import extreme_frames, random_frames
-from mase_hw.vectors.choose import cover, measure
+from mase_hw.vectors.choose import cover, extreme_frames, measure, random_frames
 from mase_hw.vectors.faults import Memories, detected
 from mase_hw.vectors.playback import playbacks
 from mase_hw.vectors.watch import count_casts

@@ -19,7 +19,7 @@ from mase_hw.simulate.build.simulator import SHORT_RUN
 from mase_hw.simulate.engines import batch
 from mase_hw.simulate.plan import Limits
 from mase_hw.streams import IntArray
-from mase_hw.vectors.candidates import random_frames
+from mase_hw.vectors.choose import random_frames
 from mase_hw.vectors.faults import Memories, MemoryBit, detected
 from mase_hw.vectors.playback import cut, playbacks, stackable
 

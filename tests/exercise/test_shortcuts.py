@@ -19,8 +19,7 @@ from mase_hw.emit.schedule import predict
 from mase_hw.ir import MaseGraph
 from mase_hw.vectors import choose as choosing
 from mase_hw.vectors import faults
-from mase_hw.vectors.candidates import random_frames
-from mase_hw.vectors.choose import cast_faults, measure
+from mase_hw.vectors.choose import cast_faults, measure, random_frames
 from mase_hw.vectors.faults import Memories, WrongCast, detected
 from mase_hw.vectors.playback import Playback, cut, playbacks
 from mase_hw.vectors.watch import CAST_FAULTS, count_casts

@@ -17,8 +17,7 @@ from mase_hw.cost.model import cost_of
 from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.fit.candidates import Options
 from mase_hw.fit.frame import Frame
-from mase_hw.fit.picture import picture
-from mase_hw.fit.result import Fit
+from mase_hw.fit.result import Fit, picture
 from mase_hw.passes.analysis.add_hardware_metadata import wanted
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.preflight.fit import fit

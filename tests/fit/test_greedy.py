@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.compiler.config import CompileConfig
-from mase_hw.cost.resources import RESOURCES
+from mase_hw.cost.devices import RESOURCES
 from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import Solution, solve
 from mase_hw.fit.choose import Chooser

@@ -12,8 +12,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.fit import cp_sat, elimination
 from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import tile_lanes
-from mase_hw.fit.elimination import cheapest
-from mase_hw.fit.labels import TooManyError, below
+from mase_hw.fit.elimination import TooManyError, below, cheapest
 from mase_hw.fit.problem import Edge, Problem
 
 MEASURES = 3

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mase_hw.catalogue import Case, OpDef, default_catalogue
-from mase_hw.regress.ops import OpCase
+from mase_hw.regress.job import OpCase
 
 WITH_ATTRIBUTES = [
     (op, case)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.regress.pool import LocalPool
-from mase_hw.regress.regress import brief
+from mase_hw.regress.regress import LocalPool, brief
 from tests.regress.conftest import RELU, Runner, network
 
 GOOD = network(
@@ -173,8 +172,8 @@ def test_not_a_baseline(runner: Runner, tmp_path: Path) -> None:
 
 
 def test_committed_baseline_covers_the_matrices() -> None:
-    from mase_hw.regress.baseline import read_baseline
     from mase_hw.regress.matrix import expand, load_matrix
+    from mase_hw.regress.report import read_baseline
 
     folder = Path(__file__).resolve().parents[2] / "regress"
     for name in ("smoke", "full"):

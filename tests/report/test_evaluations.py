@@ -19,11 +19,9 @@ from mase_hw.design.design import Design
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.pipeline import Pipeline
 from mase_hw.report.charts import MOST_NAME, shortened, timeline
-from mase_hw.report.compare import compare
 from mase_hw.report.limits import HARDWARE_ARGS, limits, rebuilt_with
-from mase_hw.report.page import advice
+from mase_hw.report.page import advice, bundle_facts, compare, write_report
 from mase_hw.report.proof import keep_evaluation
-from mase_hw.report.write import bundle_facts, write_report
 
 FOUND = {
     "criterion": "accuracy", "higher_is_better": True, "frames": 360, "data": "d" * 64, "float": 0.98125,

@@ -21,9 +21,8 @@ from mase_hw.emit.estimate import estimate
 from mase_hw.emit.schedule import predict
 from mase_hw.errors import ConfigError, EmitError, SimulationError
 from mase_hw.ir.draw import render
-from mase_hw.report.page import _data
-from mase_hw.report.rebuilt import agrees, rebuilt, timeline_of
-from mase_hw.report.write import bundle_facts, write_report
+from mase_hw.report.page import _data, bundle_facts, write_report
+from mase_hw.report.stages import agrees, rebuilt, timeline_of
 from mase_hw.simulate.record import VERDICTS, verdicts
 
 

@@ -11,7 +11,7 @@ import pytest
 from mase_hw.cost.devices import DEVICES, DSP_KINDS, available, device_of
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.memories import FAMILIES
-from mase_hw.synth.place import PARTS
+from mase_hw.synth.synthesise import PARTS
 from mase_hw.synth.tools import run_nextpnr
 
 EMPTY = {"modules": {"top": {"attributes": {"top": "1"}, "ports": {}, "cells": {}, "netnames": {}}}}

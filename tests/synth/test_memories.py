@@ -11,10 +11,9 @@ import pytest
 
 from mase_hw.emit.yosys import MAPPERS
 from mase_hw.synth.checks import check_elaborated
-from mase_hw.synth.elaborate import Elaborated, read_elaborated
 from mase_hw.synth.replay import model_files, without_model
 from mase_hw.synth.report import MappedMemory, Report, read_memories
-from mase_hw.synth.targets import TARGETS
+from mase_hw.synth.targets import TARGETS, Elaborated, read_elaborated
 from mase_hw.synth.tools import run_yosys
 
 TOP = "memories"

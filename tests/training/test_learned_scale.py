@@ -11,7 +11,7 @@ from torch import Tensor
 from mase_hw.errors import FormatError
 from mase_hw.formats import ScaledFormat
 from mase_hw.training import LearnedScale
-from mase_hw.training.learned_scale import scaled_lsq
+from mase_hw.training.learned_step import scaled_lsq
 
 
 def published(x: float, scale: float, zero: int, low: int, high: int) -> tuple[float, float, float, float]:

@@ -7,10 +7,9 @@ import pytest
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of, unsupported
-from mase_hw.cost.contents import parameters_of
+from mase_hw.cost.casts import Terms, parameters_of
 from mase_hw.cost.model import FITTED, STRUCTURES, constants
 from mase_hw.cost.primitives import blocks_of
-from mase_hw.cost.terms import Terms
 from mase_hw.errors import ConfigError
 from mase_hw.opdef import verilog_params
 from mase_hw.ops import linear, requantize

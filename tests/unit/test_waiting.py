@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mase_hw.beat_times import HELD, STARVED, WORKING, BeatNetwork, Waits
-from mase_hw.beat_times.waiting import waits
+from mase_hw.beat_times.patterns import waits
 from mase_hw.steps import Steps
 from tests.unit.test_beat_networks import FRAMES, Recipe
 

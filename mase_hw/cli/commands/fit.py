@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from mase_hw.compiler.config import load_config, with_target
     from mase_hw.errors import ConfigError
-    from mase_hw.fit.picture import picture
+    from mase_hw.fit.result import picture
     from mase_hw.fit.target import goal
     from mase_hw.ir.draw.picture import write_picture
     from mase_hw.model_spec import load_model

@@ -32,8 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If the matrix, the baseline, a folder or the cluster is not usable.
     """
-    from mase_hw.regress.pool import LocalPool, dask_pool
-    from mase_hw.regress.regress import regress
+    from mase_hw.regress.regress import LocalPool, dask_pool, regress
     from mase_hw.regress.report import table
 
     width = arguments.jobs if arguments.jobs is not None else min(8, cores())

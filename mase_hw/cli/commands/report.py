@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
         MaseHwError: If the bundle, the model or the file is not usable.
     """
     from mase_hw.report.charts import need_matplotlib
-    from mase_hw.report.write import bundle_facts, printed, write_report
+    from mase_hw.report.page import bundle_facts, printed, write_report
 
     refuse_alone(arguments)
     settle(arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mase_hw.cost.resources import missing
+from mase_hw.cost.devices import missing
 from mase_hw.emit.estimate import basis, counted, estimate
 from mase_hw.emit.handoff.ports import HandoffPort
 from mase_hw.emit.port_entry import format_of

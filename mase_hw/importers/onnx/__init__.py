@@ -18,7 +18,7 @@ def load(
 ) -> tuple[fx.GraphModule, Writer]:
     """The graph of a file, of its bytes, or of a ``ModelProto``; with outputs, of what is computed up to these.
 
-    Where values are rounded decides what is for the ``host``: :mod:`mase_hw.importers.around` finds it.
+    Where values are rounded decides what is for the ``host``: :mod:`mase_hw.importers.settle` finds it.
     """
     if isinstance(model, Path):
         source = read(model, shapes)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, fx
 
 from mase_hw.errors import GraphError, UnsupportedError
-from mase_hw.importers.graph import Ref, Refused, Writer
+from mase_hw.importers.graph import Problems, Ref, Refused, Writer
 from mase_hw.importers.onnx import (
     attention,
     control,
@@ -25,10 +25,8 @@ from mase_hw.importers.onnx import (
     runtime,
     shapes,
 )
-from mase_hw.importers.onnx.older import modern
-from mase_hw.importers.onnx.source import Node, Source, Subgraph
+from mase_hw.importers.onnx.source import Node, Source, Subgraph, modern
 from mase_hw.importers.onnx.step import Step
-from mase_hw.importers.problems import Problems
 
 _ROOMS: tuple[Any, ...] = (
     functions, reductions, layers, attention, recurrent, einsum, pools, shapes, known, quantisers, runtime, control

@@ -14,8 +14,7 @@ from torch import fx
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError
-from mase_hw.importers.graph import Refused, Writer
-from mase_hw.importers.problems import ON_HOST, Problems
+from mase_hw.importers.graph import ON_HOST, Problems, Refused, Writer
 from mase_hw.importers.tflite import functions, host, layers, moves, sums, windows
 from mase_hw.importers.tflite.source import Operator, Source
 from mase_hw.importers.tflite.step import Step, Value, format_of
